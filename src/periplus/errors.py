@@ -1,0 +1,108 @@
+"""The error tree: every failure of periplus is one of these, and also the builtin one would expect."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit, urlunsplit
+
+_SAFE_QUERY = re.compile(r"^(versionId|partNumber|generation|snapshot)$", re.IGNORECASE)
+
+
+def redact(url: str) -> str:
+    """The URL without user names, passwords, signatures or tokens, fit for a log or an error."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "<unreadable url>"
+    if not parts.scheme or "://" not in url:
+        return url
+    host = parts.netloc.rpartition("@")[2]
+    query = "&".join(
+        pair if _SAFE_QUERY.match(pair.partition("=")[0]) else pair.partition("=")[0] + "=REDACTED"
+        for pair in parts.query.split("&")
+        if pair
+    )
+    return urlunsplit((parts.scheme, host, parts.path, query, ""))
+
+
+class PeriplusError(Exception):
+    """Root of the tree. `kind` is stable and machine readable; `url` is redacted; `offset` is in bytes."""
+
+    kind = "error"
+
+    def __init__(self, message: str, *, url: str | None = None, offset: int | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.url = None if url is None else redact(url)
+        self.offset = offset
+
+    def __str__(self) -> str:
+        if self.url is None and self.offset is None:
+            return self.message
+        where = self.url or ""
+        if self.offset is not None:
+            where = f"{where} @ {self.offset}".strip()
+        return f"{self.message} ({where})"
+
+    def at(self, *, url: str | None = None, offset: int | None = None) -> PeriplusError:
+        """This error with its place filled in where it was unknown; for the room that knows the place."""
+        if self.url is None and url is not None:
+            self.url = redact(url)
+        if self.offset is None:
+            self.offset = offset
+        return self
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.message, self.url, self.offset))
+
+
+def _rebuild(cls: type[PeriplusError], message: str, url: str | None, offset: int | None) -> PeriplusError:
+    return cls(message, url=url, offset=offset)
+
+
+class FormatError(PeriplusError, ValueError):
+    """The file or index is not what it claims to be, or is a kind we refuse on purpose."""
+
+    kind = "format"
+
+
+class DecodeError(PeriplusError, ValueError):
+    """The bytes of one chunk do not decode to the declared shape."""
+
+    kind = "decode"
+
+
+class StaleError(PeriplusError, OSError):
+    """The object changed after it was indexed."""
+
+    kind = "stale"
+
+
+class DeniedError(PeriplusError, PermissionError):
+    """Policy forbids this URL."""
+
+    kind = "denied"
+
+
+class LimitError(PeriplusError, ValueError):
+    """A declared size exceeds the budget."""
+
+    kind = "limit"
+
+
+class FetchError(PeriplusError, OSError):
+    """The store did not answer, or not with what was asked for, after retries."""
+
+    kind = "fetch"
+
+
+class MissingError(PeriplusError, KeyError):
+    """No such array, chunk or object."""
+
+    kind = "missing"
+
+
+class ConflictError(PeriplusError, OSError):
+    """Another writer came first, or files do not fit into one array."""
+
+    kind = "conflict"

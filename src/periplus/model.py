@@ -1,0 +1,260 @@
+"""The nouns that pass between rooms: Source, Array, Refs, Files, Coordinate, Catalog. All frozen, all plain data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Shape: TypeAlias = tuple[int, ...]
+Codec: TypeAlias = Mapping[str, Any]
+"""One Zarr v3 codec: {"name": ..., "configuration": {...}}."""
+Pipeline: TypeAlias = tuple[Codec, ...]
+"""Zarr v3 codecs in encoding order: array to array, array to bytes, bytes to bytes."""
+Scalar: TypeAlias = int | float | complex | bool
+Transform: TypeAlias = tuple[float, float, float, float, float, float]
+"""(a, b, c, d, e, f): x = a*column + b*row + c, y = d*column + e*row + f, at pixel corners."""
+BBox: TypeAlias = tuple[float, float, float, float]
+"""(xmin, ymin, xmax, ymax) at pixel edges; x before y whatever the CRS says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """One object in a store, as the response that read its header described it."""
+
+    url: str
+    size: int | None = None
+    etag: str | None = None
+    last_modified: datetime | None = None
+    """Always aware, in UTC."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroundControlPoint:
+    """A pixel position (column, row, at pixel corners) and where it lies in the CRS."""
+
+    column: float
+    row: float
+    x: float
+    y: float
+    z: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Georeference:
+    """How pixels lie on the Earth."""
+
+    crs: str | None = None
+    """An authority code such as EPSG:32633, or WKT or PROJJSON text."""
+    transform: Transform | None = None
+    """Pixel corners to CRS coordinates, already shifted by half a pixel where the file says PixelIsPoint."""
+    registration: str = "area"
+    """`area`, or `point` where the values are samples at nodes (the transform is still that of pixel corners)."""
+    gcps: tuple[GroundControlPoint, ...] = ()
+    rpc: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Array:
+    """What a reader must know of one array, apart from where its bytes lie."""
+
+    name: str
+    """Path in the index, for example `0/data` or `sst`."""
+    dims: tuple[str, ...]
+    shape: Shape
+    chunks: Shape
+    """Chunk shape; where `edges` says otherwise, the largest chunk along that dimension."""
+    dtype: np.dtype[Any]
+    """Of decoded values, in native byte order."""
+    fill: Scalar | None = None
+    """Value of a missing chunk; None means zero."""
+    encodings: tuple[Pipeline, ...] = ()
+    """Codec pipelines; a row's `encoding` is an index into this."""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    """JSON values. Packed data uses CF's names: _FillValue, scale_factor, add_offset, units, long_name."""
+    level: int = 0
+    """Pyramid level; 0 is full resolution."""
+    georeference: Georeference | None = None
+    edges: tuple[tuple[int, ...] | None, ...] | None = None
+    """Sizes of every chunk along a dimension whose chunks are not regular; None for a regular dimension."""
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def grid(self) -> Shape:
+        """Number of chunks along each dimension."""
+        return tuple(
+            len(edges) if (edges := self._edges(d)) is not None else -(-n // c) if n else 0
+            for d, (n, c) in enumerate(zip(self.shape, self.chunks, strict=True))
+        )
+
+    @property
+    def pyramid(self) -> str:
+        """The name all levels of this image share: `0/data` and `1/data` give `data`."""
+        parts = self.name.split("/")
+        if len(parts) >= 2 and parts[-2] == str(self.level):
+            del parts[-2]
+        return "/".join(parts)
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def starts(self, dim: int) -> NDArray[np.int64]:
+        """First element of every chunk along a dimension, and the end of the last: grid + 1 values."""
+        edges = self._edges(dim)
+        if edges is not None:
+            return np.concatenate([[0], np.cumsum(np.asarray(edges, np.int64))])
+        stops = np.arange(self.grid[dim] + 1, dtype=np.int64) * self.chunks[dim]
+        stops[-1:] = self.shape[dim]
+        return stops
+
+    def _edges(self, dim: int) -> tuple[int, ...] | None:
+        return None if self.edges is None else self.edges[dim]
+
+    def renamed(self, name: str, **changes: Any) -> Array:
+        return replace(self, name=name, **changes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Refs:
+    """Stored byte ranges of one array, as columns of equal length; never one Python object per chunk."""
+
+    chunk: NDArray[np.int32]
+    """(ndim, n): chunk position along each dimension."""
+    offset: NDArray[np.int64]
+    length: NDArray[np.int64]
+    file: NDArray[np.int32] | None = None
+    """Row of the files table; None while only one file is meant. -1 where the bytes are inline."""
+    part: NDArray[np.uint16] | None = None
+    """Order of a chunk's byte ranges; None where every chunk is one range."""
+    encoding: NDArray[np.uint16] | None = None
+    """Index into Array.encodings; None where all are 0."""
+    data: Sequence[bytes | None] | None = None
+    """Inline bytes, where a range is not in a file."""
+
+    def __len__(self) -> int:
+        return int(self.offset.shape[0])
+
+    def take(self, rows: Any) -> Refs:
+        """The given rows (an index array, a mask or a slice)."""
+        data = self.data
+        if data is not None:
+            data = [data[i] for i in np.arange(len(self))[rows]]
+        return Refs(
+            chunk=self.chunk[:, rows],
+            offset=self.offset[rows],
+            length=self.length[rows],
+            file=None if self.file is None else self.file[rows],
+            part=None if self.part is None else self.part[rows],
+            encoding=None if self.encoding is None else self.encoding[rows],
+            data=data,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Files:
+    """The files table as columns; row number is the file id."""
+
+    path: Sequence[str]
+    """URL as harvested."""
+    size: NDArray[np.int64]
+    """Bytes; -1 unknown."""
+    etag: Sequence[str | None]
+    last_modified: NDArray[np.datetime64]
+    """datetime64[us], UTC; NaT unknown."""
+    datetime: NDArray[np.datetime64]
+    """When the data were taken, datetime64[us], UTC; NaT unknown."""
+    format: Sequence[str]
+    status: Sequence[str]
+    """`ok` or `error`."""
+    error: Sequence[str | None]
+
+    def __len__(self) -> int:
+        return len(self.path)
+
+    def source(self, file: int) -> Source:
+        modified = self.last_modified[file]
+        return Source(
+            url=self.path[file],
+            size=None if self.size[file] < 0 else int(self.size[file]),
+            etag=self.etag[file],
+            last_modified=None
+            if np.isnat(modified)
+            else datetime.fromisoformat(np.datetime_as_string(modified, unit="us") + "+00:00"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Coordinate:
+    """Values along a dimension that no affine gives, such as time."""
+
+    name: str
+    dims: tuple[str, ...]
+    values: NDArray[Any]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Catalog:
+    """Everything an index says apart from its rows and files."""
+
+    arrays: Mapping[str, Array]
+    coordinates: Mapping[str, Coordinate] = field(default_factory=dict)
+    """By dimension name; an array uses those whose dimension it has."""
+    attributes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Of groups, by path; the root is the empty string."""
+    arrangement: Mapping[str, Any] = field(default_factory=dict)
+    """How files were laid into arrays, for example {"kind": "stack", "dim": "time"}."""
+
+    def pyramids(self) -> dict[str, list[Array]]:
+        """Arrays grouped by image, each list ordered from full resolution down."""
+        groups: dict[str, list[Array]] = {}
+        for array in self.arrays.values():
+            groups.setdefault(array.pyramid, []).append(array)
+        return {name: sorted(levels, key=lambda a: a.level) for name, levels in groups.items()}
+
+
+# --- what a scanner says -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """A scanner asks for bytes; it gets exactly these, or fewer where the file ends."""
+
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A scanner answers with one array and where its bytes lie in this file."""
+
+    array: Array
+    refs: Refs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    """What the file says of itself; at most once a file."""
+
+    datetime: datetime | None = None
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+
+Step: TypeAlias = Need | Found | About
+Steps: TypeAlias = Generator[Step, bytes | memoryview, None]
+
+
+def chunk_positions(grid: Shape) -> NDArray[np.int32]:
+    """(ndim, n) positions of every chunk of a grid in C order."""
+    return np.indices(grid, dtype=np.int32).reshape(len(grid), -1)
+
+
