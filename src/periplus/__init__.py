@@ -1,6 +1,55 @@
 """periplus: index imagery and array archives where they lie. The array index is a table."""
 
-from periplus.errors import PeriplusError
+from __future__ import annotations
 
-__all__ = ["PeriplusError"]
+from typing import TYPE_CHECKING, Any
+
+from periplus.errors import (
+    ConflictError,
+    DecodeError,
+    DeniedError,
+    FetchError,
+    FormatError,
+    LimitError,
+    MissingError,
+    PeriplusError,
+    StaleError,
+)
+
+if TYPE_CHECKING:
+    from periplus.facade import Index, index, open  # noqa: A004
+    from periplus.limits import Limits
+
 __version__ = "0.1.0"
+__all__ = [
+    "ConflictError",
+    "DecodeError",
+    "DeniedError",
+    "FetchError",
+    "FormatError",
+    "Index",
+    "LimitError",
+    "Limits",
+    "MissingError",
+    "PeriplusError",
+    "StaleError",
+    "index",
+    "open",
+]
+
+_HOMES = {"Index": "facade", "index": "facade", "open": "facade", "Limits": "limits"}
+
+
+def __getattr__(name: str) -> Any:
+    """Load the façade only when it is asked for, so that `import periplus` stays cheap."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'periplus' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f"periplus.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,282 @@
+"""Index: what users hold. Every method is one call into a room below."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from periplus.errors import MissingError
+from periplus.limits import Limits
+from periplus.model import Array, BBox, Files, Georeference, Shape
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from periplus.fetch import Fetch
+    from periplus.harvest import Summary
+    from periplus.read import Raster
+    from periplus.table import Table
+
+Progress = Callable[[int, int], None]
+Location = str | PathLike[str]
+
+
+class IndexArray:
+    """One array of an index: known by its metadata, read by indexing it like NumPy."""
+
+    __slots__ = ("_index", "array")
+
+    def __init__(self, index: Index, array: Array) -> None:
+        self._index = index
+        self.array = array
+
+    @property
+    def name(self) -> str:
+        return self.array.name
+
+    @property
+    def shape(self) -> Shape:
+        return self.array.shape
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        return self.array.dims
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.array.dtype
+
+    @property
+    def chunks(self) -> Shape:
+        return self.array.chunks
+
+    @property
+    def ndim(self) -> int:
+        return self.array.ndim
+
+    @property
+    def nbytes(self) -> int:
+        return self.array.nbytes
+
+    @property
+    def level(self) -> int:
+        return self.array.level
+
+    @property
+    def attributes(self) -> Mapping[str, Any]:
+        return self.array.attributes
+
+    @property
+    def georeference(self) -> Georeference | None:
+        return self.array.georeference
+
+    def read(self, key: Any = ..., *, progress: Progress | None = None) -> np.ndarray[Any, Any]:
+        """The selected values, raw as stored; `key` is any basic NumPy index."""
+        from periplus.read import read_array
+
+        index = self._index
+        return read_array(index.table, index.fetch, self.array, key, limits=index.limits, progress=progress)
+
+    def __getitem__(self, key: Any) -> np.ndarray[Any, Any]:
+        return self.read(key)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        values = self.read()
+        return values if dtype is None else values.astype(dtype, copy=False)
+
+    def __len__(self) -> int:
+        return self.array.shape[0]
+
+    def __repr__(self) -> str:
+        dims = ", ".join(f"{d}: {n}" for d, n in zip(self.dims, self.shape, strict=True))
+        return f"<periplus array {self.name!r} ({dims}) {self.dtype} chunks {self.chunks}>"
+
+
+class Arrays(Mapping[str, IndexArray]):
+    """The arrays of an index by name."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+
+    def __getitem__(self, name: str) -> IndexArray:
+        arrays = self._index.table.catalog.arrays
+        try:
+            return IndexArray(self._index, arrays[name])
+        except KeyError:
+            shown = ", ".join(list(arrays)[:8]) + (", …" if len(arrays) > 8 else "")
+            raise MissingError(f"no array {name!r}; this index has {shown or 'none'}") from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._index.table.catalog.arrays)
+
+    def __len__(self) -> int:
+        return len(self._index.table.catalog.arrays)
+
+    def __repr__(self) -> str:
+        return "\n".join(repr(a) for a in self.values()) or "<no arrays>"
+
+
+class Index:
+    """A table of where the bytes of arrays lie, with the means to query and to read it."""
+
+    def __init__(self, table: Table, fetch: Fetch, limits: Limits, summary: Summary | None = None) -> None:
+        self.table = table
+        self.fetch = fetch
+        self.limits = limits
+        self.summary = summary
+        """What indexing did; None for an index that was opened."""
+
+    @property
+    def arrays(self) -> Arrays:
+        return Arrays(self)
+
+    @property
+    def files(self) -> Files:
+        """The sources, with their sizes, etags and errors."""
+        return self.table.files
+
+    def __getitem__(self, name: str) -> IndexArray:
+        return self.arrays[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.table.catalog.arrays
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.arrays)
+
+    def __len__(self) -> int:
+        return len(self.arrays)
+
+    def read(
+        self,
+        *,
+        array: str | None = None,
+        bbox: BBox | None = None,
+        crs: str | None = None,
+        resolution: float | tuple[float, float] | None = None,
+        max_size: int | None = None,
+        time: Any = None,
+        bands: int | str | Sequence[int | str] | None = None,
+        progress: Progress | None = None,
+    ) -> Raster:
+        """A window of an image at the coarsest level that still has the resolution asked for.
+
+        `bbox` is (xmin, ymin, xmax, ymax) in `crs` (default: the image's own), `resolution` in units of the image's
+        CRS, `max_size` the longest side in pixels; `time` one moment, a pair or a slice; `bands` positions or names.
+        """
+        from periplus.conventions.proj import reproject_bbox
+        from periplus.read import read_raster
+
+        return read_raster(
+            self.table,
+            self.fetch,
+            array=array,
+            bbox=bbox,
+            crs=crs,
+            resolution=resolution,
+            max_size=max_size,
+            time=time,
+            bands=bands,
+            limits=self.limits,
+            progress=progress,
+            reproject_bbox=reproject_bbox,
+        )
+
+    def select(
+        self,
+        *,
+        array: str | None = None,
+        level: int | None = None,
+        window: Sequence[tuple[int, int]] | None = None,
+        bbox: BBox | None = None,
+        time: Any = None,
+        footprints: bool = False,
+    ) -> pa.Table:
+        """The references of a selection as an Arrow table; `window` counts chunks, `bbox` is in the image's CRS."""
+        return self.table.select(array=array, level=level, window=window, bbox=bbox, time=time, footprints=footprints)
+
+    def sql(self, query: str, parameters: Sequence[Any] = ()) -> pa.Table:
+        """The answer of DuckDB; tables are `chunks`, `files`, `arrays` and `grid`."""
+        return self.table.sql(query, parameters)
+
+    def write(self, target: Location, *, form: str | None = None) -> Index:
+        """Write this index as `.parquet` (flat), `.duckdb`, or a folder (dataset), and return it opened from there."""
+        from periplus.table import copy_table
+
+        table = copy_table(self.table, fspath(target), fetch=self.fetch, form=form)
+        return Index(table, self.fetch, self.limits, self.summary)
+
+    def close(self) -> None:
+        """Let go of connections and descriptors; the index can still be used and will open them again."""
+        self.fetch.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        table = self.table
+        lines = [f"<periplus index: {len(self.arrays)} arrays, {table.rows:,} references, {len(self.files):,} files>"]
+        lines += [f"  {array!r}" for array in list(self.arrays.values())[:12]]
+        if len(self.arrays) > 12:
+            lines.append(f"  … {len(self.arrays) - 12} more")
+        return "\n".join(lines)
+
+
+def index(
+    urls: Location | Iterable[Location],
+    *,
+    to: Location | None = None,
+    arrange: str = "auto",
+    storage_options: Mapping[str, Any] | None = None,
+    limits: Limits | None = None,
+    progress: Callable[..., None] | None = None,
+    **options: Any,
+) -> Index:
+    """Index files where they lie.
+
+    `urls` is a file, a glob, a folder ending in `/`, a text file of URLs, STAC items (JSON or GeoParquet), or several
+    of these. With `to` the index is written there (and a run that was interrupted goes on where it stopped); without,
+    it stays in memory. `arrange` is `collect` (each file its own group), `stack` (a new leading dimension) or `auto`.
+    Further options (`dim`, `pattern`, `assets`, `skip_misfits`, …) are those of `periplus.harvest.index_into`.
+    """
+    from periplus.fetch import Fetch
+    from periplus.harvest import index_into
+
+    limits = limits or Limits()
+    fetch = Fetch(storage_options=storage_options)
+    listed = [fspath(urls)] if isinstance(urls, str | PathLike) else [fspath(url) for url in urls]
+    target = None if to is None else fspath(to)
+    table, summary = index_into(
+        listed, to=target, fetch=fetch, arrange=arrange, limits=limits, progress=progress, **options
+    )
+    return Index(table, fetch, limits, summary)
+
+
+def open(  # noqa: A001 - read as periplus.open
+    index_url: Location,
+    *,
+    allow: str | Sequence[str] = (),
+    trust: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+    limits: Limits | None = None,
+) -> Index:
+    """Open an index. It may reach sources under its own folder, and those under the prefixes in `allow`.
+
+    `trust` lets a DuckDB file be opened: do so only with files whose writer you trust.
+    """
+    from periplus.fetch import Fetch
+    from periplus.policy import Policy
+    from periplus.table import open_table
+
+    limits = limits or Limits()
+    allowed = (allow,) if isinstance(allow, str) else tuple(allow)
+    url = fspath(index_url)
+    fetch = Fetch(policy=Policy.beside(url, allow=allowed), storage_options=storage_options)
+    table = open_table(url, fetch=fetch, limits=limits, allow=allowed, trust=trust)
+    return Index(table, fetch, limits)
