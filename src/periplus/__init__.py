@@ -17,7 +17,7 @@ from periplus.errors import (
 )
 
 if TYPE_CHECKING:
-    from periplus.facade import Index, index, open  # noqa: A004
+    from periplus.facade import Index, index, open
     from periplus.limits import Limits
 
 __version__ = "0.1.0"

@@ -258,7 +258,7 @@ def index(
     return Index(table, fetch, limits, summary)
 
 
-def open(  # noqa: A001 - read as periplus.open
+def open(
     index_url: Location,
     *,
     allow: str | Sequence[str] = (),
