@@ -1,0 +1,294 @@
+"""Seeded TIFF fixtures: every flavour as a named case, with its bytes and the arrays an index of it must give."""
+
+from __future__ import annotations
+
+import io
+import warnings
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Raster = NDArray[Any]
+BANDS, HEIGHT, WIDTH, TILE, ROWS = 3, 70, 90, 32, 16
+"""Sizes of most cases: no tile or strip fits the image exactly, so edges and a short last strip always occur."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Case:
+    """One TIFF file and what it holds."""
+
+    name: str
+    data: bytes
+    arrays: Mapping[str, Raster]
+    """By name in the index (`0/data`, `0/mask`, `images/1/0/data`), each (bands, y, x), native byte order."""
+    lossy: bool = False
+    """Decoders may differ by a little from these values."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What the maker chose, for tests that look beyond pixels."""
+
+
+def picture(name: str, dtype: Any, shape: tuple[int, int, int] = (BANDS, HEIGHT, WIDTH)) -> Raster:
+    """Smooth values with a little noise over the range of a type, the same for the same name always."""
+    rng = np.random.default_rng(zlib.crc32(name.encode()))
+    kind = np.dtype(dtype)
+    b, y, x = np.indices(shape)
+    wave = np.sin(x / 9 + b) * np.cos(y / 7 - b) + rng.normal(0, 0.02, shape)
+    if kind == np.bool_:
+        return np.asarray(wave > 0)
+    if kind.kind == "c":
+        return np.asarray(wave * 1000 + 1j * np.roll(wave, 3, -1) * 500, kind)
+    if kind.kind == "f":
+        return np.asarray(wave * 1000, kind)
+    info = np.iinfo(kind)
+    half = min(info.max, 2**40) / 2.2
+    centre = half * 1.1 if kind.kind == "u" else 0.0
+    return np.asarray(np.clip(wave * half + centre, info.min, info.max), kind)
+
+
+def written(
+    image: Raster,
+    *,
+    big: bool = False,
+    bigtiff: bool = False,
+    tiled: bool = True,
+    planar: bool = False,
+    **options: Any,
+) -> bytes:
+    """One (bands, y, x) image as tifffile writes it."""
+    import tifffile
+
+    if tiled:
+        options.setdefault("tile", (TILE, TILE))
+    else:
+        options.setdefault("rowsperstrip", ROWS)
+    options.setdefault("photometric", "minisblack")
+    if image.shape[0] > 1:
+        options["planarconfig"] = "separate" if planar else "contig"
+    stored = image[0] if image.shape[0] == 1 else image if planar else np.moveaxis(image, 0, -1)
+    target = io.BytesIO()
+    with tifffile.TiffWriter(target, bigtiff=bigtiff, byteorder=">" if big else "<") as writer:
+        writer.write(np.ascontiguousarray(stored), metadata=None, software=False, **options)
+    return target.getvalue()
+
+
+def gdal_written(
+    image: Raster, *, overviews: tuple[int, ...] = (), mask: Raster | None = None, **options: Any
+) -> bytes:
+    """One (bands, y, x) image as GDAL writes it; options are rasterio's profile and GDAL's creation options."""
+    import rasterio
+    from rasterio.enums import Resampling
+    from rasterio.io import MemoryFile
+
+    facts = {
+        name: options.pop(name)
+        for name in ("tags", "descriptions", "scales", "offsets", "units", "colormap")
+        if name in options
+    }
+    gcps, rpcs = options.pop("gcps", None), options.pop("rpcs", None)
+    settings = {"GDAL_TIFF_INTERNAL_MASK": True, "GDAL_NUM_THREADS": "1", **options.pop("settings", {})}
+    options.setdefault("dtype", image.dtype.name)
+    with warnings.catch_warnings(), rasterio.Env(**settings), MemoryFile() as memory:
+        warnings.simplefilter("ignore")
+        bands, height, width = image.shape
+        with memory.open(driver="GTiff", count=bands, height=height, width=width, **options) as target:
+            target.write(image)
+            if mask is not None:
+                target.write_mask(mask)
+            for name, value in facts.items():
+                if name == "tags":
+                    target.update_tags(**value)
+                elif name == "colormap":
+                    target.write_colormap(1, value)
+                else:
+                    setattr(target, name, value)
+            if gcps is not None:
+                target.gcps = gcps
+            if rpcs is not None:
+                target.rpcs = rpcs
+            if overviews:
+                target.build_overviews(list(overviews), Resampling.nearest)
+        return bytes(memory.read())
+
+
+def seen_by_gdal(data: bytes, *, levels: int = 1, mask: bool = False) -> dict[str, Raster]:
+    """The arrays of GDAL-made bytes as GDAL reads them back: levels, and masks as 0 and 1."""
+    from rasterio.io import MemoryFile
+
+    arrays: dict[str, Raster] = {}
+    with warnings.catch_warnings(), MemoryFile(data) as memory:
+        warnings.simplefilter("ignore")
+        for level in range(levels):
+            with memory.open(**({"overview_level": level - 1} if level else {})) as source:
+                arrays[f"{level}/data"] = source.read()
+                if mask:
+                    arrays[f"{level}/mask"] = (source.dataset_mask()[None] > 0).astype("u1")
+    return arrays
+
+
+def _plain(name: str, dtype: Any, *, bands: int = BANDS, **options: Any) -> Case:
+    image = picture(name, dtype, (bands, HEIGHT, WIDTH))
+    stored = image.astype("u1") if image.dtype == np.bool_ else image
+    return Case(name=name, data=written(image, **options), arrays={"0/data": stored}, facts=options)
+
+
+def _lossy(name: str, dtype: Any, *, bands: int = BANDS, **options: Any) -> Case:
+    import tifffile
+
+    data = written(picture(name, dtype, (bands, HEIGHT, WIDTH)), **options)
+    image = np.asarray(tifffile.imread(io.BytesIO(data)))
+    seen = image[None] if image.ndim == 2 else image if options.get("planar") else np.moveaxis(image, -1, 0)
+    return Case(name=name, data=data, arrays={"0/data": np.ascontiguousarray(seen)}, lossy=True, facts=options)
+
+
+def _gdal(
+    name: str, dtype: Any, *, bands: int = BANDS, lossy: bool = False, top: int | None = None, **options: Any
+) -> Case:
+    image = picture(name, dtype, (bands, HEIGHT, WIDTH))
+    if top is not None:
+        image = np.asarray(image % (top + 1), image.dtype)
+    data = gdal_written(image, **options)
+    return Case(name=name, data=data, arrays=seen_by_gdal(data), lossy=lossy, facts=options)
+
+
+def _makers() -> Iterator[tuple[str, Callable[[str], Case]]]:
+    from periplus.testing import tifftrees
+
+    for order in ("le", "be"):
+        for size in ("classic", "big"):
+            for tiled in ("tiles", "strips"):
+                for planar in ("chunky", "planar"):
+                    for codec, predictor in (("none", 0), ("deflate", 2), ("zstd", 1)):
+                        yield (
+                            f"{order}-{size}-{tiled}-{planar}-{codec}-p{max(predictor, 1)}",
+                            partial(
+                                _plain,
+                                dtype="u2",
+                                big=order == "be",
+                                bigtiff=size == "big",
+                                tiled=tiled == "tiles",
+                                planar=planar == "planar",
+                                compression=None if codec == "none" else codec,
+                                predictor=predictor,
+                            ),
+                        )
+    for kind in ["bool", "u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f2", "f4", "f8", "c8", "c16"]:
+        name = np.dtype(kind).name
+        for order in ("le", "be"):
+            for bands in (1, 3):
+                if kind != "bool" or bands == 1:
+                    yield f"{order}-{name}-{bands}", partial(_plain, dtype=kind, bands=bands, big=order == "be")
+    for kind in ["u1", "i1", "u2", "i2", "u4", "i4", "u8", "f2", "f4", "f8"]:
+        for order in ("le", "be"):
+            for planar in ("chunky", "planar"):
+                for predictor in (3,) if kind[0] == "f" else (2,):
+                    yield (
+                        f"{order}-{np.dtype(kind).name}-{planar}-lzw-p{predictor}",
+                        partial(
+                            _plain,
+                            dtype=kind,
+                            big=order == "be",
+                            planar=planar == "planar",
+                            compression="lzw",
+                            predictor=predictor,
+                        ),
+                    )
+    for codec in ["lzw", "packbits", "adobe_deflate", "deflate", "zstd", "lzma", "png"]:
+        for tiled in ("tiles", "strips"):
+            yield f"{codec}-{tiled}", partial(_plain, dtype="u1", tiled=tiled == "tiles", compression=codec)
+    lossless = {
+        "jpegxl": {"lossless": True},
+        "jpeg2000": {"level": 0, "reversible": True},
+        "lerc": {"level": 0},
+        "webp": {"lossless": True},
+    }
+    for codec, arguments in lossless.items():
+        for tiled in ("tiles", "strips"):
+            yield (
+                f"{codec}-lossless-{tiled}",
+                partial(
+                    _plain,
+                    dtype="u1",
+                    tiled=tiled == "tiles",
+                    photometric="rgb",
+                    compression=codec,
+                    compressionargs=arguments,
+                ),
+            )
+    yield "lerc-float32", partial(_plain, dtype="f4", bands=1, compression="lerc", compressionargs={"level": 0})
+    for codec in ["jpeg", "webp", "jpegxl", "jpeg2000"]:
+        for tiled in ("tiles", "strips"):
+            yield (
+                f"{codec}-rgb-{tiled}",
+                partial(_lossy, dtype="u1", tiled=tiled == "tiles", photometric="rgb", compression=codec),
+            )
+    yield "jpeg-gray", partial(_lossy, dtype="u1", bands=1, compression="jpeg")
+    yield "jpeg-ycbcr", partial(_lossy, dtype="u1", photometric="rgb", compression="jpeg", subsampling=(2, 2))
+    yield "jpeg-planar", partial(_lossy, dtype="u1", planar=True, compression="jpeg")
+    for bits in (1, 2, 3, 4, 5, 6, 7):
+        yield f"uint{bits}", partial(_gdal, dtype="u1", top=2**bits - 1, nbits=bits, compress="lzw")
+    for bits in (9, 10, 12, 14, 15):
+        for planar in ("pixel", "band"):
+            yield (
+                f"uint{bits}-{planar}",
+                partial(_gdal, dtype="u2", top=2**bits - 1, nbits=bits, compress="deflate", interleave=planar),
+            )
+    for bits in (17, 24, 31):
+        yield (
+            f"uint{bits}",
+            partial(_gdal, dtype="u4", top=2**bits - 1, nbits=bits, tiled=True, blockxsize=32, blockysize=32),
+        )
+    yield "uint12-big-endian", partial(_gdal, dtype="u2", top=4095, nbits=12, endianness="BIG")
+    yield "uint12-uncompressed", partial(_gdal, dtype="u2", top=4095, nbits=12)
+    for bits in (16, 24):
+        for predictor in (1, 3):
+            yield (
+                f"float{bits}-gdal-p{predictor}",
+                partial(_gdal, dtype="f4", nbits=bits, compress="deflate", predictor=predictor),
+            )
+    for kind in ("f4", "f8"):
+        for endian in ("LITTLE", "BIG"):
+            yield (
+                f"{np.dtype(kind).name}-{endian.lower()}-gdal-p2",
+                partial(_gdal, dtype=kind, compress="zstd", predictor=2, endianness=endian),
+            )
+    for codec in ["ccittrle", "ccittfax3", "ccittfax4"]:
+        yield codec, partial(_gdal, dtype="u1", bands=1, top=1, nbits=1, compress=codec, blockysize=ROWS)
+    for codec in ["lerc", "lerc_deflate", "lerc_zstd", "lzma", "zstd", "webp", "jpeg", "lzw"]:
+        for interleave in ("pixel", "band"):
+            if not (codec == "webp" and interleave == "band"):
+                yield (
+                    f"gdal-{codec}-{interleave}",
+                    partial(
+                        _gdal,
+                        dtype="u1",
+                        compress=codec,
+                        interleave=interleave,
+                        tiled=True,
+                        blockxsize=32,
+                        blockysize=32,
+                        lossy=codec in ("jpeg", "webp"),
+                    ),
+                )
+    yield "gdal-jpeg-ycbcr", partial(_gdal, dtype="u1", compress="jpeg", photometric="ycbcr", lossy=True)
+    yield from tifftrees.makers()
+
+
+@lru_cache(maxsize=1)
+def _registry() -> dict[str, Callable[[str], Case]]:
+    return dict(_makers())
+
+
+def names() -> list[str]:
+    """The names of all cases; making a case is left to `case`."""
+    return list(_registry())
+
+
+@lru_cache(maxsize=512)
+def case(name: str) -> Case:
+    """The case of that name; the same bytes for the same name and library versions."""
+    return _registry()[name](name)
