@@ -1,0 +1,1 @@
+"""Benchmarks: periplus against its peers in one run, in CPU seconds, as ratios."""

@@ -1,0 +1,73 @@
+"""Measure CPU seconds fairly: contenders take turns in every round, and the best round of each counts."""
+
+from __future__ import annotations
+
+import gc
+import platform
+import resource
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+
+@dataclass
+class Section:
+    """One table of results: a row a case, a column a contender."""
+
+    title: str
+    unit: str
+    note: str = ""
+    rows: dict[str, dict[str, float | str]] = field(default_factory=dict)
+
+    def add(self, case: str, **values: float | str) -> None:
+        self.rows.setdefault(case, {}).update(values)
+        shown = ", ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in values.items())
+        print(f"  {case}: {shown}", file=sys.stderr, flush=True)
+
+
+def compete(contenders: Mapping[str, Callable[[], Any]], *, rounds: int = 3) -> dict[str, float]:
+    """Best CPU seconds (all threads of this process) of each contender over some rounds, taken in turn."""
+    best: dict[str, float] = {}
+    for _ in range(rounds):
+        for name, run in contenders.items():
+            gc.collect()
+            start = time.process_time()
+            run()
+            spent = time.process_time() - start
+            best[name] = min(best.get(name, spent), spent)
+    return best
+
+
+def cpu(run: Callable[[], Any], *, rounds: int = 1) -> float:
+    return compete({"it": run}, rounds=rounds)["it"]
+
+
+def peak_mib() -> float:
+    """Highest resident size of this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def machine() -> dict[str, str]:
+    """Facts of this machine and the versions compared."""
+    model = next(
+        (
+            line.split(":", 1)[1].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if "model name" in line
+        ),
+        platform.processor(),
+    )
+    import os
+
+    facts = {"processor": model, "cores": str(os.cpu_count()), "python": platform.python_version()}
+    for name in ("periplus", "numpy", "imagecodecs", "pyarrow", "duckdb", "obstore", "rasterio", "tifffile",
+                 "async-tiff", "virtual-tiff", "virtualizarr", "kerchunk", "zarr"):  # fmt: skip
+        try:
+            facts[name] = version(name)
+        except PackageNotFoundError:
+            facts[name] = "not installed"
+    return facts

@@ -1,0 +1,152 @@
+"""The table at size: writing, opening and querying 22.1 million references, against kerchunk Parquet."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from bench.measure import Section, compete, cpu, peak_mib
+
+FILES, TILES_Y, TILES_X = 8_660, 36, 71
+KERCHUNK_FILES = 100
+MAP = dict(time=(4000, 4030), y=(12, 23), x=(30, 41))
+"""30 days of 11 x 11 tiles: 3,630 references."""
+SERIES = dict(time=(0, FILES), y=(20, 21), x=(35, 36))
+"""One tile on every day: 8,660 references."""
+
+
+def run(folder: Path, *, rounds: int = 5) -> Section:
+    section = Section(
+        "22,134,960 references (8,660 files x 2,556 tiles)",
+        "",
+        "Each form is written by a process of its own from a generator of 512 files at a time; memory is that process's "
+        f"peak. kerchunk Parquet is written for {KERCHUNK_FILES} files and scaled up by rows. Queries are CPU ms of "
+        "`Table.refs` on an index just opened; `open` is wall ms of `periplus.open` in a warm process.",
+    )
+    for form, name in (("dataset", "big-dataset"), ("flat", "big-flat.parquet")):
+        facts = in_process("write", str(folder / name))
+        section.add(form, **{"write CPU s": facts["cpu"], "MB": facts["mb"], "peak MiB": facts["peak"],
+                             "growth MiB": facts["growth"]})  # fmt: skip
+        facts = in_process("query", str(folder / name))
+        section.add(form, **{"open ms": facts["open"], "map ms": facts["map"], "series ms": facts["series"],
+                             "SQL map ms": facts["sql_map"], "SQL series ms": facts["sql_series"]})  # fmt: skip
+    facts = in_process("kerchunk", str(folder / "big-kerchunk"))
+    scale = FILES / KERCHUNK_FILES
+    section.add("kerchunk Parquet, scaled", **{"write CPU s": facts["cpu"] * scale, "MB": facts["mb"] * scale})
+    section.add(f"kerchunk Parquet, {KERCHUNK_FILES} files", **{"write CPU s": facts["cpu"], "MB": facts["mb"],
+                "peak MiB": facts["peak"], "map ms": facts["map"], "series ms": facts["series"]})  # fmt: skip
+    return section
+
+
+def in_process(job: str, target: str) -> dict[str, float]:
+    done = subprocess.run([sys.executable, "-m", "bench.rows", job, target], check=True, capture_output=True, text=True)
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def size_mb(path: Path) -> float:
+    files = [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]
+    return sum(p.stat().st_size for p in files) / 1e6
+
+
+def write(target: str) -> dict[str, float]:
+    import shutil
+
+    from periplus.fetch import Fetch
+    from periplus.table import write_table
+    from periplus.testing.synthetic import synthetic_index
+
+    path = Path(target)
+    if path.is_dir():
+        shutil.rmtree(path)
+    catalog, blocks, files = synthetic_index(files=FILES, tiles_y=TILES_Y, tiles_x=TILES_X)
+    making = cpu(
+        lambda: sum(len(refs) for _, refs in synthetic_index(files=FILES, tiles_y=TILES_Y, tiles_x=TILES_X)[1])
+    )
+    before = peak_mib()
+    with Fetch() as fetch:
+        spent = cpu(lambda: write_table(target, catalog, blocks, files, fetch=fetch))
+    return {"cpu": spent - making, "mb": size_mb(path), "peak": peak_mib(), "growth": peak_mib() - before}
+
+
+def query(target: str) -> dict[str, float]:
+    import periplus
+
+    periplus.open(target, allow="s3://").table.refs("0/data", [(0, 1)] * 4)  # warm: imports and first use
+    name = "0/data"
+
+    def opened() -> float:
+        start = time.perf_counter()
+        periplus.open(target, allow="s3://")
+        return (time.perf_counter() - start) * 1000
+
+    def window(kind: dict[str, tuple[int, int]]) -> list[tuple[int, int]]:
+        return [kind["time"], (0, 1), kind["y"], kind["x"]]
+
+    def rows(kind: dict[str, tuple[int, int]]) -> int:
+        return len(periplus.open(target, allow="s3://").table.refs(name, window(kind)))
+
+    def sql(kind: dict[str, tuple[int, int]]) -> int:
+        (t0, t1), (y0, y1), (x0, x1) = kind["time"], kind["y"], kind["x"]
+        text = ("select * from chunks where time_chunk >= ? and time_chunk < ? and y_chunk >= ? and y_chunk < ? "
+                "and x_chunk >= ? and x_chunk < ?")  # fmt: skip
+        return periplus.open(target, allow="s3://").sql(text, (t0, t1, y0, y1, x0, x1)).num_rows
+
+    assert rows(MAP) == sql(MAP) == 30 * 11 * 11, (rows(MAP), sql(MAP))
+    assert rows(SERIES) == sql(SERIES) == FILES
+    best = compete(
+        {"map": lambda: rows(MAP), "series": lambda: rows(SERIES), "sql_map": lambda: sql(MAP),
+         "sql_series": lambda: sql(SERIES)}, rounds=5,
+    )  # fmt: skip
+    return {"open": min(opened() for _ in range(5))} | {k: v * 1000 for k, v in best.items()}
+
+
+def kerchunk(target: str) -> dict[str, float]:
+    """The same references through kerchunk's LazyReferenceMapper, for fewer files."""
+    import shutil
+
+    import fsspec
+    import numpy as np
+    from fsspec.implementations.reference import LazyReferenceMapper
+
+    from periplus.testing.synthetic import synthetic_index
+
+    shutil.rmtree(target, ignore_errors=True)
+    _, blocks, files = synthetic_index(files=KERCHUNK_FILES, tiles_y=TILES_Y, tiles_x=TILES_X)
+    parts = [refs for _, refs in blocks]
+    metadata = {
+        ".zgroup": {"zarr_format": 2},
+        "data/.zarray": {"shape": [KERCHUNK_FILES, TILES_Y * 512, TILES_X * 512], "chunks": [1, 512, 512], "dtype": "<i2",
+                         "compressor": {"id": "zstd", "level": 1}, "fill_value": 0, "filters": None, "order": "C",
+                         "zarr_format": 2},
+        "data/.zattrs": {"_ARRAY_DIMENSIONS": ["time", "y", "x"]},
+    }  # fmt: skip
+
+    def fill() -> None:
+        out = LazyReferenceMapper.create(target, fs=fsspec.filesystem("file"), record_size=100_000)
+        for key, value in metadata.items():
+            out[key] = json.dumps(value).encode()
+        for refs in parts:
+            assert refs.file is not None
+            columns = (refs.chunk[0], refs.chunk[-2], refs.chunk[-1], refs.file, refs.offset, refs.length)
+            for t, y, x, file, offset, length in zip(*(np.asarray(c).tolist() for c in columns), strict=True):
+                out[f"data/{t}.{y}.{x}"] = [files.path[file], offset, length]
+        out.flush()
+
+    spent = cpu(fill)
+
+    def look(times: range, ys: range, xs: range) -> int:
+        mapper = LazyReferenceMapper(target, fs=fsspec.filesystem("file"))
+        return len([mapper[f"data/{t}.{y}.{x}"] for t in times for y in ys for x in xs])
+
+    best = compete({
+        "map": lambda: look(range(30), range(12, 23), range(30, 41)),
+        "series": lambda: look(range(KERCHUNK_FILES), range(20, 21), range(35, 36)),
+    }, rounds=3)  # fmt: skip
+    return {"cpu": spent, "mb": size_mb(Path(target)), "peak": peak_mib()} | {k: v * 1000 for k, v in best.items()}
+
+
+if __name__ == "__main__":
+    print(json.dumps({"write": write, "query": query, "kerchunk": kerchunk}[sys.argv[1]](sys.argv[2])))
