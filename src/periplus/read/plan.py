@@ -1,0 +1,266 @@
+"""Plan a read: a key becomes ranges, ranges become chunks, rows become pieces to copy. Pure NumPy, no I/O.
+
+Keys are those of NumPy's basic indexing, and a wrong key raises what NumPy raises (IndexError, or ValueError for a step
+of zero): it is a mistake in the caller's program, not in a file.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import EllipsisType
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.errors import FormatError
+from periplus.model import Array, Refs, Shape
+
+Piece: TypeAlias = tuple[slice, slice]
+"""Where elements go in the output, and where they come from in the decoded chunk; both along one dimension."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """What is wanted along one dimension: `count` elements from `start` on, every `step`-th, or the listed ones."""
+
+    start: int
+    step: int
+    """Always positive: a descending slice is read ascending and turned round at the end."""
+    count: int
+    flipped: bool = False
+    dropped: bool = False
+    """Asked for by an integer, so that the result has no such dimension."""
+    listed: tuple[int, ...] | None = None
+    """Positions in the order wanted, where they are no slice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """One axis for every dimension of the array."""
+
+    axes: tuple[Axis, ...]
+
+    @property
+    def shape(self) -> Shape:
+        """Shape of the output before integers drop their dimension."""
+        return tuple(axis.count for axis in self.axes)
+
+    def oriented(self, out: NDArray[Any]) -> NDArray[Any]:
+        """A view of the output in which every axis ascends as it does in the file."""
+        if not any(axis.flipped for axis in self.axes):
+            return out
+        return out[tuple(slice(None, None, -1 if axis.flipped else 1) for axis in self.axes)]
+
+    def result(self, out: NDArray[Any]) -> Any:
+        """The output without the dimensions that integers asked for; a scalar when none is left, as in NumPy."""
+        if not any(axis.dropped for axis in self.axes):
+            return out
+        return out[tuple(0 if axis.dropped else slice(None) for axis in self.axes)]
+
+
+def select(key: Any, shape: Shape) -> Selection:
+    """A key of NumPy's basic indexing: integers, slices, an Ellipsis, fewer keys than dimensions."""
+    return Selection(tuple(_axis(k, n, d) for d, (k, n) in enumerate(zip(_expand(key, len(shape)), shape))))
+
+
+def select_outer(key: Any, shape: Shape) -> Selection:
+    """Like `select`, but each dimension may also have a list of integers, independent of the others (as xarray's)."""
+    axes = []
+    for d, (k, n) in enumerate(zip(_expand(key, len(shape)), shape)):
+        if isinstance(k, list | tuple | np.ndarray) and np.ndim(k) == 1:
+            listed = tuple(_position(i, n, d) for i in np.asarray(k).tolist())
+            axes.append(Axis(0, 1, len(listed), listed=listed))
+        else:
+            axes.append(_axis(k, n, d))
+    return Selection(tuple(axes))
+
+
+def _expand(key: Any, ndim: int) -> list[Any]:
+    keys = list(key) if isinstance(key, tuple) else [key]
+    ellipses = [i for i, k in enumerate(keys) if isinstance(k, EllipsisType)]
+    if len(ellipses) > 1:
+        raise IndexError("an index can only have a single ellipsis ('...')")
+    if len(keys) - len(ellipses) > ndim:
+        raise IndexError(f"too many indices: the array has {ndim} dimensions, but {len(keys)} were indexed")
+    at = ellipses[0] if ellipses else len(keys)
+    fill = [slice(None)] * (ndim - len(keys) + len(ellipses))
+    return keys[:at] + fill + keys[at + len(ellipses) :]
+
+
+def _position(k: Any, n: int, d: int) -> int:
+    if k is None or isinstance(k, bool | np.bool_):
+        raise IndexError("only integers, slices and an ellipsis are valid indices; np.newaxis and booleans are not")
+    try:
+        i = operator.index(k)
+    except TypeError:
+        raise IndexError(f"only integers, slices and an ellipsis are valid indices, not {type(k).__name__}") from None
+    if not -n <= i < n:
+        raise IndexError(f"index {i} is out of bounds for dimension {d} with size {n}")
+    return i + n if i < 0 else i
+
+
+def _axis(k: Any, n: int, d: int) -> Axis:
+    if not isinstance(k, slice):
+        return Axis(_position(k, n, d), 1, 1, dropped=True)
+    start, stop, step = k.indices(n)
+    count = len(range(start, stop, step))
+    if count == 0:
+        return Axis(0, 1, 0)
+    if count == 1:
+        return Axis(start, 1, 1)
+    if step < 0:
+        return Axis(start + (count - 1) * step, -step, count, flipped=True)
+    return Axis(start, step, count)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cut:
+    """One axis cut at the chunk edges."""
+
+    chunks: NDArray[np.int64]
+    """Chunk numbers that hold a wanted element, ascending."""
+    pieces: list[list[Piece]]
+    """What to copy out of each of them."""
+    valid: list[int]
+    """How much of each chunk lies inside the array."""
+    single: bool
+    """No chunk has more than one piece."""
+
+    @property
+    def window(self) -> tuple[int, int]:
+        return (int(self.chunks[0]), int(self.chunks[-1]) + 1) if len(self.chunks) else (0, 0)
+
+    def find(self, chunk: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
+        """Index into `chunks` of each chunk number within the window, and which are there at all (None: all)."""
+        first, stop = self.window
+        if stop - first == len(self.chunks):
+            return chunk.astype(np.int64) - first, None
+        at = np.minimum(np.searchsorted(self.chunks, chunk), len(self.chunks) - 1)
+        return at, self.chunks[at] == chunk
+
+
+def cut(array: Array, selection: Selection) -> tuple[Cut, ...]:
+    """Cut every axis of the selection at the array's chunk edges."""
+    return tuple(
+        _cut_slice(array, d, axis) if axis.listed is None else _cut_list(array, d, axis.listed)
+        for d, axis in enumerate(selection.axes)
+    )
+
+
+def _cut_slice(array: Array, d: int, axis: Axis) -> Cut:
+    start, step, count = axis.start, axis.step, axis.count
+    if count == 0:
+        return Cut(np.zeros(0, np.int64), [], [], True)
+    size, edges = array.chunks[d], None if array.edges is None else array.edges[d]
+    if edges is None and step > size:  # every element has a chunk of its own; those between are not looked at
+        chunks = (start + step * np.arange(count, dtype=np.int64)) // size
+    else:
+        first, last = _chunk_of(array, d, np.array([start, start + (count - 1) * step], np.int64)).tolist()
+        chunks = np.arange(first, last + 1, dtype=np.int64)
+    low, high = _extent(array, d, chunks)
+    into = np.maximum(-((start - low) // step), 0)
+    stop = np.minimum(-((start - high) // step), count)
+    if edges is not None and not (keep := stop > into).all():
+        chunks, low, high, into, stop = chunks[keep], low[keep], high[keep], into[keep], stop[keep]
+    source = start + into * step - low
+    end = source + (stop - into - 1) * step + 1
+    pieces = [
+        [(slice(a, b), slice(s, e, step))]
+        for a, b, s, e in zip(into.tolist(), stop.tolist(), source.tolist(), end.tolist())
+    ]
+    return Cut(chunks, pieces, (high - low).tolist(), True)
+
+
+def _cut_list(array: Array, d: int, listed: Sequence[int]) -> Cut:
+    positions = np.asarray(listed, np.int64)
+    owner = _chunk_of(array, d, positions)
+    chunks = np.unique(owner)
+    low, high = _extent(array, d, chunks)
+    at = np.searchsorted(chunks, owner)
+    source = positions - low[at]
+    pieces: list[list[Piece]] = [[] for _ in chunks]
+    for into, (chunk, s) in enumerate(zip(at.tolist(), source.tolist())):
+        before = pieces[chunk]
+        if before and before[-1][0].stop == into and before[-1][1].stop == s:  # goes on where the last piece ended
+            target, origin = before[-1]
+            before[-1] = (slice(target.start, into + 1), slice(origin.start, s + 1, 1))
+        else:
+            before.append((slice(into, into + 1), slice(s, s + 1, 1)))
+    return Cut(chunks, pieces, (high - low).tolist(), all(len(p) == 1 for p in pieces))
+
+
+def _chunk_of(array: Array, d: int, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    if array.edges is None or array.edges[d] is None:
+        return positions // array.chunks[d]
+    return np.searchsorted(array.starts(d), positions, side="right") - 1
+
+
+def _extent(array: Array, d: int, chunks: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    if array.edges is None or array.edges[d] is None:
+        low = chunks * array.chunks[d]
+        return low, low + np.minimum(array.chunks[d], array.shape[d] - low)
+    starts = np.minimum(array.starts(d), array.shape[d])
+    return starts[chunks], starts[chunks + 1]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Work:
+    """The chunks to read: their rows, and their place in the cuts."""
+
+    refs: Refs
+    """The rows needed and no others; the rows of one chunk are neighbours, in part order."""
+    first: NDArray[np.int64]
+    """First row of each chunk, and the number of rows: chunks + 1 values."""
+    cells: NDArray[np.int64]
+    """(ndim, chunks): index of each chunk into the cuts."""
+    missing: NDArray[np.int64]
+    """(ndim, m): chunks without a row; they read as fill."""
+
+    def __len__(self) -> int:
+        return int(self.cells.shape[1])
+
+
+def match(cuts: Sequence[Cut], refs: Refs) -> Work:
+    """Join the rows of a chunk window with the cuts; rows of chunks that hold no wanted element are left out.
+
+    `refs` are ordered by chunk position, then part, as a table answers.
+    """
+    grid: Shape = tuple(len(c.chunks) for c in cuts)
+    found = [c.find(refs.chunk[d]) for d, c in enumerate(cuts)]
+    cells = np.stack([at for at, _ in found]) if found else np.zeros((0, len(refs)), np.int64)
+    masks = [there for _, there in found if there is not None]
+    if masks and not (keep := np.logical_and.reduce(masks)).all():
+        refs, cells = refs.take(keep), cells[:, keep]
+    flat = np.ravel_multi_index(tuple(cells), grid) if refs.chunk.size else np.zeros(len(refs), np.int64)
+    new = np.ones(len(refs), bool)
+    np.not_equal(flat[1:], flat[:-1], out=new[1:])
+    if new.all():
+        first = np.arange(len(refs) + 1)
+    else:
+        first = np.append(np.flatnonzero(new), len(refs))
+        cells, flat = cells[:, new], flat[new]
+    _check_parts(refs, first)
+    if not (flat[1:] > flat[:-1]).all():
+        raise FormatError("the rows of a chunk are not neighbours, or rows are not in order of their chunks")
+    missing = np.zeros((len(grid), math.prod(grid) - len(flat)), np.int64)
+    if missing.size:
+        absent = np.ones(math.prod(grid), bool)
+        absent[flat] = False
+        missing[...] = np.unravel_index(np.flatnonzero(absent), grid)
+    return Work(refs, first, cells, missing)
+
+
+def _check_parts(refs: Refs, first: NDArray[np.int64]) -> None:
+    counts = np.diff(first)
+    expected = np.arange(len(refs)) - np.repeat(first[:-1], counts)
+    part = np.zeros(len(refs), np.int64) if refs.part is None else refs.part
+    if not np.array_equal(part, expected):
+        row = int(np.flatnonzero(part != expected)[0])
+        chunk = tuple(refs.chunk[:, row].tolist())
+        raise FormatError(f"chunk {chunk} has part {int(part[row])} where part {int(expected[row])} should be")
+    if refs.encoding is not None and not np.array_equal(refs.encoding, np.repeat(refs.encoding[first[:-1]], counts)):
+        raise FormatError("the parts of one chunk have different encodings")
