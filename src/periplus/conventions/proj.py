@@ -1,0 +1,151 @@
+"""Coordinate reference systems: what a CRS text means, boxes from one CRS to another, CF grid mappings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from periplus.conventions.cf import geotransform
+from periplus.errors import FormatError
+from periplus.model import BBox, Transform
+
+if TYPE_CHECKING:
+    from pyproj import CRS, Transformer
+
+LONGEST_TEXT = 1 << 20
+"""Characters of a CRS text; the largest PROJJSON of the EPSG registry has a tenth of it."""
+_LATTICE = 21
+"""Points a side at which a box is checked: GDAL's own default for densified edges."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crs:
+    """What a CRS text means."""
+
+    wkt2: str
+    """WKT2:2019."""
+    code: str | None
+    """Authority code such as EPSG:32633, only where the CRS is exactly that one."""
+    projjson: Mapping[str, Any]
+    is_geographic: bool
+    """Whether coordinates are longitude and latitude."""
+    units: str
+    """Unit of the horizontal axes, for example `metre` or `degree`; empty where none is said."""
+
+
+@lru_cache(maxsize=128)
+def describe_crs(text: str) -> Crs:
+    """The CRS an authority code, WKT, PROJJSON or PROJ text names; FormatError where it names none."""
+    crs = _crs(text)
+    authority = crs.to_authority(min_confidence=100)
+    return Crs(
+        wkt2=crs.to_wkt(),
+        code=None if authority is None else ":".join(authority),
+        projjson=crs.to_json_dict(),
+        is_geographic=crs.is_geographic,
+        units=crs.axis_info[0].unit_name if crs.axis_info else "",
+    )
+
+
+def reproject_bbox(bbox: BBox, from_crs: str, to_crs: str) -> BBox:
+    """The smallest upright box in `to_crs` around a box in `from_crs`; x before y in both, edges densified.
+
+    FormatError where part of the box has no place in `to_crs`, or where the result would cross the antimeridian.
+    A geographic box may itself cross it, with xmin greater than xmax as in GeoJSON.
+    """
+    source = _crs(from_crs)
+    xmin, ymin, xmax, ymax = _checked(bbox, wraps=source.is_geographic)
+    if source == _crs(to_crs) and xmin <= xmax:
+        return xmin, ymin, xmax, ymax
+    transformer = _transformer(from_crs, to_crs)
+    left, bottom, right, top = transformer.transform_bounds(xmin, ymin, xmax, ymax, densify_pts=_LATTICE)
+    # Edges alone are not proof: the edges of the whole world have a place in UTM, its middle does not.
+    columns = np.linspace(xmin, xmax + 360 if xmax < xmin else xmax, _LATTICE)
+    xs, ys = np.meshgrid(columns, np.linspace(ymin, ymax, _LATTICE))
+    x, y = transformer.transform(xs.ravel(), ys.ravel())
+    if not (math.isfinite(left + bottom + right + top) and np.isfinite(x).all() and np.isfinite(y).all()):
+        raise FormatError(f"the box {bbox} reaches beyond where {_short(to_crs)} is defined; take a smaller one")
+    if left > right:
+        raise FormatError(f"the box {bbox} crosses the antimeridian in {_short(to_crs)}; take each side on its own")
+    return min(left, float(x.min())), min(bottom, float(y.min())), max(right, float(x.max())), max(top, float(y.max()))
+
+
+def grid_mapping(text: str | None, transform: Transform | None) -> dict[str, Any]:
+    """Attributes of a CF grid mapping variable, with the additions by which rioxarray and GDAL find CRS and transform.
+
+    Either may be unknown; what is known is written.
+    """
+    attributes: dict[str, Any] = {} if text is None else dict(_cf(text))
+    if transform is not None:
+        attributes["GeoTransform"] = geotransform(transform)
+    return attributes
+
+
+def axis_attributes(text: str) -> dict[str, dict[str, str]]:
+    """CF attributes (axis, standard_name, long_name, units) of the `x` and `y` coordinates of a CRS."""
+    axes = {str(axis.get("axis", "")).lower(): dict(axis) for axis in _crs(text).cs_to_cf()}
+    return {name: axes[name] for name in ("x", "y")} if {"x", "y"} <= set(axes) else {"x": {}, "y": {}}
+
+
+@lru_cache(maxsize=128)
+def _cf(text: str) -> Mapping[str, Any]:
+    crs = _crs(text)
+    wkt = crs.to_wkt()
+    operation = crs.coordinate_operation
+    # CF cannot say how a grid is turned against an oblique cylinder; the WKT alone is right there, CF's words are not.
+    oblique = operation is not None and "oblique mercator" in operation.method_name.lower()
+    named = {} if oblique else crs.to_cf()
+    return {**named, "crs_wkt": wkt, "spatial_ref": wkt}
+
+
+@lru_cache(maxsize=128)
+def _crs(text: str) -> CRS:
+    from pyproj.exceptions import CRSError
+
+    if len(text) > LONGEST_TEXT:
+        raise FormatError(f"a CRS text of {len(text)} characters is longer than any CRS")
+    if "init=" in text:
+        # PROJ would look for a file of that name; an index must not make us open files.
+        raise FormatError("a CRS given as `init=` names a file; give an authority code such as EPSG:4326")
+    try:
+        return _pyproj().CRS.from_user_input(text)  # type: ignore[no-any-return]
+    except (CRSError, UnicodeError, RecursionError) as error:
+        raise FormatError(f"{_short(text)!r} is no coordinate reference system") from error
+
+
+@lru_cache(maxsize=64)
+def _transformer(from_crs: str, to_crs: str) -> Transformer:
+    from pyproj.exceptions import ProjError
+
+    try:
+        return _pyproj().Transformer.from_crs(_crs(from_crs), _crs(to_crs), always_xy=True)  # type: ignore[no-any-return]
+    except ProjError as error:
+        raise FormatError(f"no way from {_short(from_crs)} to {_short(to_crs)}") from error
+
+
+@lru_cache(maxsize=1)
+def _pyproj() -> Any:
+    import pyproj
+    from pyproj import network
+
+    # A CRS text must not cause requests: grids come from the installation or not at all.
+    network.set_network_enabled(False)  # type: ignore[attr-defined]
+    return pyproj
+
+
+def _checked(bbox: BBox, *, wraps: bool) -> BBox:
+    if len(bbox) != 4 or not all(math.isfinite(v) for v in bbox):
+        raise FormatError(f"a box is four finite numbers (xmin, ymin, xmax, ymax), not {bbox}")
+    xmin, ymin, xmax, ymax = (float(v) for v in bbox)
+    if ymin > ymax or (xmin > xmax and not wraps):
+        raise FormatError(f"the box {bbox} is turned around; it is (xmin, ymin, xmax, ymax), x before y")
+    return xmin, ymin, xmax, ymax
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else text[:57] + "..."
