@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 LONGEST_TEXT = 1 << 20
 """Characters of a CRS text; the largest PROJJSON of the EPSG registry has a tenth of it."""
+_FORMS = re.compile(r"\s*(\{|[A-Za-z_]+\s*[\[(]|\+?proj=|[A-Za-z]\w*:[\w.:+]+\s*$|\d+\s*$)")
+"""PROJJSON, WKT, PROJ text, authority code or URN, EPSG number. Not bare names: PROJ would search its registry for them."""
 _LATTICE = 21
 """Points a side at which a box is checked: GDAL's own default for densified edges."""
 
@@ -112,6 +115,8 @@ def _crs(text: str) -> CRS:
     if "init=" in text:
         # PROJ would look for a file of that name; an index must not make us open files.
         raise FormatError("a CRS given as `init=` names a file; give an authority code such as EPSG:4326")
+    if not _FORMS.match(text):
+        raise FormatError(f"{_short(text)!r} is no authority code, WKT, PROJJSON or PROJ text")
     try:
         return _pyproj().CRS.from_user_input(text)  # type: ignore[no-any-return]
     except (CRSError, UnicodeError, RecursionError) as error:
