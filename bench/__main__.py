@@ -29,8 +29,10 @@ def report(sections: list[Section]) -> str:
     lines = [
         "# Benchmarks",
         "",
-        "Written by `make bench`. CPU seconds count all threads of the process; every ratio compares contenders that took "
-        "turns in one run on one machine, best of several rounds. Absolute figures move with the machine, ratios much less.",
+        "Written by `make bench`. CPU seconds count all threads of the process; every ratio "
+        "compares contenders that took "
+        "turns in one run on one machine, best of several rounds. Absolute figures move with the "
+        "machine, ratios much less.",
         "",
         f"Measured {datetime.now(UTC):%Y-%m-%d} on: " + ", ".join(f"{k} {v}" for k, v in machine().items()) + ".",
         "",

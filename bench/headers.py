@@ -18,8 +18,10 @@ def run(folder: Path, *, rounds: int = 5) -> Section:
     section = Section(
         "Header extraction, CPU ms a file",
         "ms",
-        f"{FILES} local COGs, int16 2048 x 4096, 512-pixel tiles, zstd with predictor 2, 43 tiles with overviews; imports "
-        "excluded. `scan` is the scanner alone behind one read, `index` the whole of `periplus.index` into a table in memory.",
+        f"{FILES} local COGs, int16 2048 x 4096, 512-pixel tiles, zstd with predictor 2, 43 tiles "
+        f"with overviews; imports "
+        "excluded. `scan` is the scanner alone behind one read, `index` the whole of "
+        "`periplus.index` into a table in memory.",
     )
     times = compete(
         {
@@ -43,8 +45,9 @@ def run(folder: Path, *, rounds: int = 5) -> Section:
 def scan_one(path: str) -> int:
     import os
 
-    from periplus.limits import Limits
     from periplus.scan.drive import scan_bytes
+
+    from periplus.limits import Limits
     from periplus.model import Found
 
     descriptor = os.open(path, os.O_RDONLY)

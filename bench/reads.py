@@ -20,8 +20,10 @@ def run(folder: Path, *, rounds: int = 3) -> Section:
     section = Section(
         "Reading, CPU seconds",
         "s",
-        f"Local COGs, {SIZE} x {SIZE}, 512-pixel tiles; `whole` is level 0, `window` is 2048 x 2048 off the tile grid; index, "
-        "manifest or dataset opened beforehand. Values are compared before anything is timed (JPEG within the decoders' "
+        f"Local COGs, {SIZE} x {SIZE}, 512-pixel tiles; `whole` is level 0, `window` is 2048 x 2048 "
+        f"off the tile grid; index, "
+        "manifest or dataset opened beforehand. Values are compared before anything is timed (JPEG "
+        "within the decoders' "
         "own differences). `-` where a peer cannot read the file.",
     )
     for bands, dtype in ((1, "int16"), (3, "uint8")):
@@ -75,7 +77,7 @@ def open_all(path: str, bands: int) -> dict[str, Reader]:
     for name, make in makers.items():
         try:
             readers[name] = make(path, bands)
-        except Exception as error:  # noqa: BLE001 - a peer's inability is a result
+        except Exception as error:
             print(f"    {name} cannot open: {type(error).__name__}: {str(error)[:90]}")
             if name in ("periplus", "rasterio"):
                 raise
@@ -111,10 +113,7 @@ def open_tifffile(path: str, bands: int) -> Reader:
 
     def read(window: tuple[slice, slice]) -> np.ndarray:
         y, x = window
-        if y.stop - y.start == SIZE:
-            values = tifffile.imread(path, level=0, key=0, maxworkers=2)
-        else:
-            values = array[y, x]
+        values = tifffile.imread(path, level=0, key=0, maxworkers=2) if y.stop - y.start == SIZE else array[y, x]
         return np.moveaxis(values, -1, 0) if bands > 1 else values
 
     return read

@@ -12,9 +12,9 @@ from bench.measure import Section, compete, cpu, peak_mib
 
 FILES, TILES_Y, TILES_X = 8_660, 36, 71
 KERCHUNK_FILES = 100
-MAP = dict(time=(4000, 4030), y=(12, 23), x=(30, 41))
+MAP = {"time": (4000, 4030), "y": (12, 23), "x": (30, 41)}
 """30 days of 11 x 11 tiles: 3,630 references."""
-SERIES = dict(time=(0, FILES), y=(20, 21), x=(35, 36))
+SERIES = {"time": (0, FILES), "y": (20, 21), "x": (35, 36)}
 """One tile on every day: 8,660 references."""
 
 
@@ -22,7 +22,8 @@ def run(folder: Path, *, rounds: int = 5) -> Section:
     section = Section(
         "22,134,960 references (8,660 files x 2,556 tiles)",
         "",
-        "Each form is written by a process of its own from a generator of 512 files at a time; memory is that process's "
+        "Each form is written by a process of its own from a generator of 512 files at a time; "
+        "memory is that process's "
         f"peak. kerchunk Parquet is written for {KERCHUNK_FILES} files and scaled up by rows. Queries are CPU ms of "
         "`Table.refs` on an index just opened; `open` is wall ms of `periplus.open` in a warm process.",
     )
@@ -118,11 +119,18 @@ def kerchunk(target: str) -> dict[str, float]:
     parts = [refs for _, refs in blocks]
     metadata = {
         ".zgroup": {"zarr_format": 2},
-        "data/.zarray": {"shape": [KERCHUNK_FILES, TILES_Y * 512, TILES_X * 512], "chunks": [1, 512, 512], "dtype": "<i2",
-                         "compressor": {"id": "zstd", "level": 1}, "fill_value": 0, "filters": None, "order": "C",
-                         "zarr_format": 2},
+        "data/.zarray": {
+            "shape": [KERCHUNK_FILES, TILES_Y * 512, TILES_X * 512],
+            "chunks": [1, 512, 512],
+            "dtype": "<i2",
+            "compressor": {"id": "zstd", "level": 1},
+            "fill_value": 0,
+            "filters": None,
+            "order": "C",
+            "zarr_format": 2,
+        },
         "data/.zattrs": {"_ARRAY_DIMENSIONS": ["time", "y", "x"]},
-    }  # fmt: skip
+    }
 
     def fill() -> None:
         out = LazyReferenceMapper.create(target, fs=fsspec.filesystem("file"), record_size=100_000)
