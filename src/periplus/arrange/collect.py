@@ -1,0 +1,51 @@
+"""collect: every file its own group; a single file keeps its names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from periplus.arrange.entry import Arrangement, Entry, Lookup, files_of
+from periplus.arrange.names import group_names
+from periplus.model import Array, Catalog, Refs
+
+
+def collect(entries: Sequence[Entry], refs: Lookup, *, start: int = 0) -> Arrangement:
+    """Lay every file into a group of its own; blocks begin with entry `start`, those before are stored already."""
+    good = [i for i, entry in enumerate(entries) if entry.error is None]
+    groups = dict(zip(good, group_names([entries[i] for i in good]), strict=True))
+    arrays: dict[str, Array] = {}
+    for i, group in groups.items():
+        for array in entries[i].arrays:
+            name = placed(group, array.name)
+            arrays[name] = array.renamed(name)
+    catalog = Catalog(
+        arrays=arrays,
+        attributes={groups[i]: entries[i].attributes for i in good if entries[i].attributes},
+        arrangement={"kind": "collect"},
+    )
+    later = {i: group for i, group in groups.items() if i >= start}
+    return Arrangement(catalog=catalog, files=files_of(entries), blocks=_blocks(entries, later, refs), kind="collect")
+
+
+def placed(group: str, name: str) -> str:
+    """The array's name inside a group; the root group is the empty string."""
+    return f"{group}/{name}" if group else name
+
+
+def _blocks(entries: Sequence[Entry], groups: dict[int, str], lookup: Lookup) -> Iterator[tuple[str, Refs]]:
+    for i, group in groups.items():
+        for k, array in enumerate(entries[i].arrays):
+            refs = lookup(i, k)
+            if len(refs):
+                yield placed(group, array.name), replace(refs, file=owners(refs, i))
+
+
+def owners(refs: Refs, file: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+    """The file column of references that all lie in one file; -1 where the bytes are inline."""
+    column = np.full(len(refs), file, dtype=np.int32)
+    if refs.data is not None:
+        column[[data is not None for data in refs.data]] = -1
+    return column

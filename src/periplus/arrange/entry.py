@@ -1,0 +1,100 @@
+"""The nouns of this room: Entry, one file as arranging sees it, and Arrangement, what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.errors import redact
+from periplus.model import Array, Catalog, Files, Refs, Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Entry:
+    """One file: what is known of it apart from its references, light enough that a million fit in memory."""
+
+    source: Source
+    format: str = ""
+    datetime: datetime | None = None
+    """When the data were taken, aware: as its catalogue says, else as the file itself says."""
+    group: str | None = None
+    """Where `collect` puts it, when the input named it; else the path decides."""
+    series: str | None = None
+    """Which of several stacks the file belongs to, for example the name of its STAC asset."""
+    arrays: tuple[Array, ...] = ()
+    """As scanned; files alike should share one tuple."""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    error: str | None = None
+    """`kind: message`; such a file is in the files table and in no array."""
+
+
+Lookup: TypeAlias = Callable[[int, int], Refs]
+"""References of an entry's array, by the number of the entry and the number of the array in it."""
+Blocks: TypeAlias = Iterator[tuple[str, Refs]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Arrangement:
+    """Files laid into global arrays: what a table is written from."""
+
+    catalog: Catalog
+    files: Files
+    blocks: Blocks
+    """(array name, Refs) with `Refs.file` filled; to be drawn once."""
+    kind: str
+    warnings: tuple[str, ...] = ()
+    misfits: Mapping[int, str] = field(default_factory=dict)
+    """Entries left out because they do not fit, by number, and why."""
+    replaced: Mapping[int, str] = field(default_factory=dict)
+    """Entries left out because another of the same coordinate came later, by number, and why."""
+
+
+def instant(moment: datetime | None) -> np.datetime64:
+    """datetime64[us] in UTC; NaT for None."""
+    if moment is None:
+        return np.datetime64("NaT", "us")
+    if moment.tzinfo is not None:
+        moment = moment.astimezone(UTC).replace(tzinfo=None)
+    return np.datetime64(moment, "us")
+
+
+def instants(moments: Iterable[datetime | None]) -> NDArray[np.datetime64]:
+    """datetime64[us] of many."""
+    return np.array([instant(moment) for moment in moments], dtype="datetime64[us]")
+
+
+def files_of(
+    entries: Sequence[Entry],
+    order: Sequence[int] | None = None,
+    *,
+    errors: Mapping[int, str] | None = None,
+    times: Mapping[int, np.datetime64] | None = None,
+) -> Files:
+    """The files table of entries, in the given order; `errors` and `times` override what an entry says of itself."""
+    errors, times = errors or {}, times or {}
+    numbers = range(len(entries)) if order is None else order
+    chosen = [entries[i] for i in numbers]
+    faults = [errors.get(i, entries[i].error) for i in numbers]
+    taken = [times[i] if i in times else instant(entries[i].datetime) for i in numbers]
+    return Files(
+        path=[e.source.url for e in chosen],
+        size=np.array([-1 if e.source.size is None else e.source.size for e in chosen], dtype=np.int64),
+        etag=[e.source.etag for e in chosen],
+        last_modified=instants(e.source.last_modified for e in chosen),
+        datetime=np.array(taken, dtype="datetime64[us]"),
+        format=[e.format for e in chosen],
+        status=["ok" if fault is None else "error" for fault in faults],
+        error=faults,
+    )
+
+
+def short_names(a: str, b: str) -> tuple[str, str]:
+    """Two URLs as a message calls them: by file name, or in full where that would not tell them apart."""
+    left, right = (redact(url).partition("?")[0].rstrip("/") for url in (a, b))
+    names = left.rpartition("/")[2], right.rpartition("/")[2]
+    return (left, right) if names[0] == names[1] or not all(names) else names

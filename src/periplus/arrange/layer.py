@@ -1,0 +1,148 @@
+"""One stacked array: the shape all its files share, its codec pipelines, and which of them each file uses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.arrange.packing import (
+    Packing,
+    packing_of,
+    physical_dtype,
+    pipeline_key,
+    raised,
+    unpack_codec,
+    without_packing,
+)
+from periplus.errors import LimitError
+from periplus.model import Array, Pipeline
+
+LARGEST_ENCODING = 1 << 16
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Layer:
+    """An array of a stack while it is being laid."""
+
+    name: str
+    like: Array
+    """The first file's array, without the new dimension."""
+    packed: bool
+    """Whether stored values are turned into physical ones while decoding, because files differ in what they mean."""
+    attributes: dict[str, Any]
+    pipelines: dict[str, int] = field(default_factory=dict)
+    """Numbers of the pipelines by their key, in order."""
+    encodings: list[Pipeline] = field(default_factory=list)
+    _codes: dict[int, NDArray[np.uint16]] = field(default_factory=dict)
+
+    def codes(self, array: Array) -> NDArray[np.uint16]:
+        """For each pipeline of a file's array, its number here; pipelines not seen before are added."""
+        known = self._codes.get(id(array))
+        if known is None:
+            known = self._codes[id(array)] = np.array([self._add(p, array) for p in array.encodings], np.uint16)
+        return known
+
+    def _add(self, pipeline: Pipeline, array: Array) -> int:
+        lifted = raised(pipeline)
+        if self.packed:
+            lifted = (unpack_codec(array.dtype, packing_of(array)), *lifted)
+        return self.add(lifted)
+
+    def add(self, pipeline: Pipeline) -> int:
+        """The number of a pipeline."""
+        key = pipeline_key(pipeline)
+        if key not in self.pipelines:
+            if len(self.encodings) >= LARGEST_ENCODING:
+                raise LimitError(f"{self.name} would have more than {LARGEST_ENCODING} encodings")
+            self.pipelines[key] = len(self.encodings)
+            self.encodings.append(pipeline)
+        return self.pipelines[key]
+
+    def array(self, dim: str, steps: int) -> Array:
+        """The stacked array."""
+        like = self.like
+        dtype, fill = like.dtype, like.fill
+        if self.packed:
+            dtype, fill = physical_dtype(like.dtype) or like.dtype, math.nan
+        return Array(
+            name=self.name,
+            dims=(dim, *like.dims),
+            shape=(steps, *like.shape),
+            chunks=(1, *like.chunks),
+            dtype=dtype,
+            fill=fill,
+            encodings=tuple(self.encodings),
+            attributes=self.attributes,
+            level=like.level,
+            georeference=like.georeference,
+            edges=None if like.edges is None else (None, *like.edges),
+        )
+
+
+def lay(name: str, arrays: Sequence[Array], *, gaps: bool) -> Layer:
+    """The layer of arrays that fit; with `gaps` some steps have no file, so a hole needs a value that says so."""
+    first = arrays[0]
+    packed = needs_unpacking(arrays, gaps=gaps)
+    attributes = common(array.attributes for array in arrays)
+    if packed:
+        attributes = without_packing(attributes)
+    layer = Layer(name=name, like=first, packed=packed, attributes=attributes)
+    for array in arrays:
+        layer.codes(array)
+    return layer
+
+
+def needs_unpacking(arrays: Sequence[Array], *, gaps: bool) -> bool:
+    """Whether raw values of these arrays would not mean the same, or a missing step could be taken for data."""
+    first = arrays[0]
+    if is_mask(first):  # a mask's missing chunk is 0, which says just that
+        return False
+    packings = {packing_of(array).key for array in arrays}
+    hole = first.fill is not None and packing_of(first).nodata is not None
+    return len(packings) > 1 or (gaps and not hole)
+
+
+def is_mask(array: Array) -> bool:
+    """Whether the array is a mask of another one."""
+    return array.name.rpartition("/")[2] == "mask"
+
+
+def hides_holes(array: Array) -> bool:
+    """Whether a missing chunk of this file means a value, which a stack of physical values would show as a hole."""
+    return packing_of(array).nodata is None
+
+
+def clash(a: Array, b: Array) -> str | None:
+    """Why two arrays that fit in shape cannot share one array of values, or None."""
+    ours, theirs = packing_of(a), packing_of(b)
+    if is_mask(a) or ours.key == theirs.key or physical_dtype(a.dtype) is not None:
+        return None
+    return f"{a.name} has {_telling(ours, theirs)}, and no float holds every {a.dtype} exactly"
+
+
+def _telling(ours: Packing, theirs: Packing) -> str:
+    return f"{ours}, not {theirs}"
+
+
+def common(many: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The attributes on which all agree."""
+    shared: dict[str, Any] | None = None
+    last: Mapping[str, Any] | None = None
+    for attributes in many:
+        if shared is None:
+            shared = dict(attributes)
+        elif attributes is not last:
+            shared = {name: v for name, v in shared.items() if name in attributes and _same(v, attributes[name])}
+        last = attributes
+    return shared or {}
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, float) and isinstance(b, float) and math.isnan(a):
+        return math.isnan(b)
+    return bool(a == b)

@@ -1,0 +1,86 @@
+"""Names of groups for `collect`: from paths below the folder all files share, unique and safe."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from periplus.arrange.entry import Entry
+from periplus.errors import redact
+
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\\:*?\"<>|]")
+_EXTENSION = re.compile(r"(?<=[^/])\.[A-Za-z][A-Za-z0-9]{0,7}$")
+_LONGEST = 200
+
+
+def group_names(entries: Sequence[Entry]) -> list[str]:
+    """One group a file, in order; a single file without a group of its own needs none: the empty string."""
+    if len(entries) == 1 and entries[0].group is None:
+        return [""]
+    paths = [_segments(e.source.url) for e in entries]
+    shared = _shared([path[:-1] for path, e in zip(paths, entries, strict=True) if e.group is None])
+    full = ["/".join(path[shared:]) if e.group is None else _given(e) for path, e in zip(paths, entries, strict=True)]
+    bare = [_EXTENSION.sub("", name) if e.group is None else name for name, e in zip(full, entries, strict=True)]
+    # Where only the extension tells two files apart, both keep theirs.
+    often = Counter(bare)
+    names = [name if often[name] == 1 else whole for name, whole in zip(bare, full, strict=True)]
+    return _unique(names, _taken(entries, names))
+
+
+def safe_segment(text: str) -> str:
+    """One path segment without control characters, separators of other systems, or a meaning of its own."""
+    text = _UNSAFE.sub("_", text)[:_LONGEST]
+    return text if text.strip(". ") else text.replace(".", "_").replace(" ", "_")
+
+
+def safe_path(text: str) -> str:
+    """A group path whose segments are all safe; never empty."""
+    return "/".join(safe_segment(part) for part in text.split("/") if part) or "_"
+
+
+def _segments(url: str) -> list[str]:
+    scheme, mark, rest = redact(url).partition("://")
+    path = rest.partition("?")[0] if mark else url
+    parts = [safe_segment(part) for part in path.split("/") if part] or ["_"]
+    return [f"{scheme}_{parts[0]}", *parts[1:]] if mark and len(parts) > 1 else parts
+
+
+def _given(entry: Entry) -> str:
+    return safe_path(entry.group or "")
+
+
+def _shared(folders: Sequence[list[str]]) -> int:
+    """How many leading segments all folders have in common."""
+    if not folders:
+        return 0
+    low, high = min(folders), max(folders)
+    count = 0
+    for a, b in zip(low, high, strict=False):
+        if a != b:
+            break
+        count += 1
+    return count
+
+
+def _taken(entries: Sequence[Entry], names: Sequence[str]) -> set[str]:
+    """Paths that are arrays, which therefore cannot be groups as well."""
+    return {f"{name}/{array.name}" for name, entry in zip(names, entries, strict=True) for array in entry.arrays}
+
+
+def _unique(names: Sequence[str], arrays: set[str]) -> list[str]:
+    seen: set[str] = set()
+    result = []
+    for wanted in names:
+        parts = wanted.split("/")
+        for k in range(1, len(parts) + 1):
+            if "/".join(parts[:k]) in arrays:
+                parts[k - 1] += "_"
+        name = plain = "/".join(parts)
+        count = 1
+        while name in seen:
+            count += 1
+            name = f"{plain}_{count}"
+        seen.add(name)
+        result.append(name)
+    return result

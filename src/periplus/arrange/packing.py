@@ -1,0 +1,104 @@
+"""How stored values mean physical ones (nodata, scale, offset), and the codec that says so where files differ."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from periplus.model import Array, Codec, Pipeline
+
+UNPACK = "periplus.unpack"
+NAMES = ("_FillValue", "scale_factor", "add_offset")
+
+
+class Packing(NamedTuple):
+    """Nodata, scale and offset as an array's attributes give them; None where they say nothing."""
+
+    nodata: Any = None
+    scale: Any = None
+    offset: Any = None
+
+    @property
+    def key(self) -> str:
+        """Equal for equal packings, NaN included."""
+        return json.dumps([_plain(part) for part in self])
+
+    def __str__(self) -> str:
+        return f"nodata {_plain(self.nodata)}, scale {_plain(self.scale)}, offset {_plain(self.offset)}"
+
+
+def packing_of(array: Array) -> Packing:
+    """What the array's attributes say."""
+    return Packing(*(array.attributes.get(name) for name in NAMES))
+
+
+def physical_dtype(stored: np.dtype[Any]) -> np.dtype[Any] | None:
+    """The float that holds every stored value exactly; None where there is none (64-bit integers, complex)."""
+    if stored.kind in "iub":
+        return np.dtype(np.float32) if stored.itemsize <= 2 else np.dtype(np.float64) if stored.itemsize == 4 else None
+    if stored.kind == "f":
+        return np.dtype(np.float32) if stored.itemsize <= 4 else stored if stored.itemsize == 8 else None
+    return None
+
+
+def unpack_codec(stored: np.dtype[Any], packing: Packing) -> Codec:
+    """The codec that turns stored values into physical ones."""
+    return {
+        "name": UNPACK,
+        "configuration": {
+            "dtype": stored.str,
+            "nodata": packing.nodata,
+            "scale": packing.scale,
+            "offset": packing.offset,
+        },
+    }
+
+
+def without_packing(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes of physical values: those of packed ones would be applied a second time."""
+    return {name: value for name, value in attributes.items() if name not in NAMES}
+
+
+def raised(pipeline: Pipeline) -> Pipeline:
+    """The pipeline for an array with one more leading dimension of chunk size 1."""
+    return tuple(_with_order(codec, lambda order: [0, *(axis + 1 for axis in order)]) for codec in pipeline)
+
+
+def lowered(pipeline: Pipeline) -> Pipeline:
+    """The inverse of `raised`."""
+    return tuple(_with_order(codec, lambda order: [axis - 1 for axis in order[1:]]) for codec in pipeline)
+
+
+def split_unpack(pipeline: Pipeline) -> tuple[Codec | None, Pipeline]:
+    """The unpacking codec, if the pipeline begins with one, and the rest."""
+    if pipeline and pipeline[0]["name"] == UNPACK:
+        return pipeline[0], pipeline[1:]
+    return None, pipeline
+
+
+def _with_order(codec: Codec, change: Any) -> Codec:
+    if codec["name"] != "transpose":
+        return codec
+    settings = codec["configuration"]
+    return {**codec, "configuration": {**settings, "order": change(list(settings["order"]))}}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, complex):
+        return [_plain(value.real), _plain(value.imag)]
+    if isinstance(value, float) and math.isnan(value):
+        return "NaN"
+    return value
+
+
+def pipeline_key(pipeline: Pipeline) -> str:
+    """Equal for equal pipelines."""
+    return json.dumps(pipeline, sort_keys=True, default=_plain)

@@ -1,0 +1,77 @@
+"""Coordinates out of file names."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from periplus.arrange.pattern import moment, reader, values
+from periplus.errors import FormatError
+
+
+@pytest.mark.parametrize(
+    ("pattern", "url", "expected"),
+    [
+        (r"(?P<time>\d{8})", "/d/20190101/S2_20210304.tif", "2021-03-04"),
+        (r"(?P<time>\d{8}T\d{6})", "s3://b/x_20210304T050607_y.tif", "2021-03-04T05:06:07"),
+        (r"(?P<time>\d{4}-\d\d-\d\d)", "https://h/2021-03-04.tif?date=1999-01-01", "2021-03-04"),
+        (r"_(?P<time>\d{7})_", "/d/MOD_2021063_x.tif", "2021-03-04"),
+        (r"(?P<year>\d{4})(?P<month>\d\d)(?P<day>\d\d)", "/d/x20210304.tif", "2021-03-04"),
+        (r"(?P<year>\d{4})/(?P<doy>\d{3})/", "/d/2021/063/x.tif", "2021-03-04"),
+        ("{time:%Y%m%d}", "/d/20210304.tif", "2021-03-04"),
+        ("{time:%Y%m%d}090000-JPL", "/d/20210304090000-JPL-L4.tif", "2021-03-04"),
+        ("{time:%Y}/{time:%j}/*.tif", "s3://b/2021/063/x.tif", "2021-03-04"),
+        ("{time:%d%b%Y}", "/d/04Mar2021.tif", "2021-03-04"),
+        ("{time}.tif", "/d/2021-03-04.tif", "2021-03-04"),
+        ("x_{time:%Y%m%dT%H%M%S%z}", "/d/x_20210304T020000+0200.tif", "2021-03-04"),
+    ],
+)
+def test_moments_are_read(pattern: str, url: str, expected: str) -> None:
+    found = reader(pattern)
+    assert found.dim == "time"
+    assert found.read(url) == np.datetime64(expected, "us")
+
+
+def test_the_name_of_the_group_is_the_dimension() -> None:
+    found = reader(r"z(?P<depth>-?\d+(\.\d+)?)")
+    assert found.dim == "depth"
+    assert found.read("/d/z12.tif") == 12
+    assert found.read("/d/z1.5.tif") == 1.5
+    assert reader("{depth:d}", dim="depth").read("/d/7.tif") == 7
+    assert reader(r"(?P<time>\d{8})", dim="day").dim == "day"
+
+
+def test_no_match_is_none() -> None:
+    assert reader(r"(?P<time>\d{8})").read("/d/a.tif") is None
+
+
+def test_impossible_moments_are_errors() -> None:
+    for pattern in (r"(?P<time>\d{8})", "{time:%Y%m%d}", r"(?P<year>\d{4})(?P<month>\d\d)(?P<day>\d\d)"):
+        with pytest.raises(FormatError, match="moment"):
+            reader(pattern).read("/d/20211399.tif")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "why"),
+    [("(?P<time>", "regular expression"), (r"\d+", "names nothing"), ("{time:%Q}", "%Q")],
+)
+def test_bad_patterns_are_errors(pattern: str, why: str) -> None:
+    with pytest.raises(FormatError, match=why):
+        reader(pattern)
+
+
+def test_a_dimension_the_pattern_does_not_name() -> None:
+    with pytest.raises(FormatError, match="none of them is 'z'"):
+        reader(r"(?P<a>\d)(?P<b>\d)", dim="z")
+
+
+def test_columns_take_the_type_all_share() -> None:
+    assert values([1, 2]).dtype == np.int64
+    assert values([1, 2.5]).dtype == np.float64
+    assert values([1, "a"]).tolist() == ["1", "a"]
+
+
+def test_fractions_and_nonsense() -> None:
+    assert moment("20210304T050607.25Z") == np.datetime64("2021-03-04T05:06:07.25")
+    assert moment("20210304T05060") is None
+    assert moment("yesterday") is None

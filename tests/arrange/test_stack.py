@@ -1,0 +1,321 @@
+"""stack: order, misfits, differing encodings and packings, gaps, blocks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from periplus.arrange import arrange, stack
+from periplus.arrange import blocks as blocks_module
+from periplus.errors import ConflictError
+from periplus.model import Refs
+
+UNPACK = "periplus.unpack"
+
+
+def rows(result: Any) -> dict[str, list[tuple[int, ...]]]:
+    """(chunk position..., file, offset) of every row, by array, sorted."""
+    found: dict[str, list[tuple[int, ...]]] = {}
+    for name, refs in result.blocks:
+        columns = [*refs.chunk.tolist(), refs.file.tolist(), refs.offset.tolist()]
+        found.setdefault(name, []).extend(zip(*columns, strict=True))
+    return {name: sorted(each) for name, each in found.items()}
+
+
+def test_files_are_ordered_by_their_datetime(make: SimpleNamespace) -> None:
+    array = make.image()
+    entries = [
+        make.entry("/d/b.tif", array, day=2),
+        make.entry("/d/c.tif", array, day=3),
+        make.entry("/d/a.tif", array, day=1),
+    ]
+    result = stack(entries, make.lookup(entries))
+    stacked = result.catalog.arrays["0/data"]
+    assert stacked.dims == ("time", "bands", "y", "x")
+    assert stacked.shape == (3, 1, 64, 64)
+    assert stacked.chunks == (1, 1, 32, 32)
+    assert stacked.georeference == array.georeference
+    assert list(result.files.path) == ["/d/a.tif", "/d/b.tif", "/d/c.tif"]
+    times = result.catalog.coordinates["time"].values
+    assert times.tolist() == [np.datetime64(f"2021-01-0{d}", "us").item() for d in (1, 2, 3)]
+    assert result.catalog.arrangement == {"kind": "stack", "dim": "time", "coordinate": "datetime"}
+    first = rows(result)["0/data"][:4]
+    assert first == [(0, 0, 0, 0, 0, 20000), (0, 0, 0, 1, 0, 20001), (0, 0, 1, 0, 0, 20002), (0, 0, 1, 1, 0, 20003)]
+
+
+def test_a_pattern_wins_over_the_datetime(make: SimpleNamespace) -> None:
+    array = make.image()
+    entries = [make.entry("/d/20210301.tif", array, day=1), make.entry("/d/20210201.tif", array, day=2)]
+    result = stack(entries, make.lookup(entries), pattern=r"(?P<time>\d{8})")
+    assert list(result.files.path) == ["/d/20210201.tif", "/d/20210301.tif"]
+    assert result.files.datetime.tolist() == result.catalog.coordinates["time"].values.tolist()
+    by_date = stack(entries, make.lookup(entries), pattern=r"(?P<time>\d{8})", coordinate="datetime")
+    assert list(by_date.files.path) == ["/d/20210301.tif", "/d/20210201.tif"]
+
+
+def test_a_dimension_of_numbers(make: SimpleNamespace) -> None:
+    array = make.image()
+    entries = [make.entry(f"/d/z{z}.tif", array) for z in (10, 2)]
+    result = stack(entries, make.lookup(entries), pattern=r"z(?P<depth>\d+)")
+    assert result.catalog.coordinates["depth"].values.tolist() == [2, 10]
+    assert result.catalog.arrays["0/data"].dims[0] == "depth"
+    assert np.isnat(result.files.datetime).all()
+
+
+def test_no_coordinate_counts_and_warns(make: SimpleNamespace) -> None:
+    array = make.image()
+    entries = [make.entry("/d/b.tif", array), make.entry("/d/a.tif", array)]
+    result = stack(entries, make.lookup(entries))
+    assert result.catalog.coordinates["time"].values.tolist() == [0, 1]
+    assert "counts the files" in result.warnings[0]
+    assert arrange(entries, make.lookup(entries)).kind == "collect"
+
+
+def test_equal_coordinates_name_both(make: SimpleNamespace) -> None:
+    array = make.image()
+    entries = [make.entry(f"/d/{n}.tif", array, day=1) for n in "ab"] + [make.entry("/d/c.tif", array, day=2)]
+    with pytest.raises(ConflictError, match=r"b\.tif and a\.tif have the same time 2021-01-01"):
+        stack(entries, make.lookup(entries))
+    kept = stack(entries, make.lookup(entries), duplicates="keep")
+    assert kept.catalog.arrays["0/data"].shape[0] == 3
+    last = stack(entries, make.lookup(entries), duplicates="last")
+    assert last.catalog.arrays["0/data"].shape[0] == 2
+    assert list(last.files.path) == ["/d/b.tif", "/d/c.tif", "/d/a.tif"]
+    assert list(last.files.status) == ["ok", "ok", "error"]
+    assert "b.tif has the same time" in (last.files.error[2] or "")
+    assert {row[-2] for row in rows(last)["0/data"]} == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"shape": (1, 60, 64)}, r"0/data has shape \(1, 60, 64\), not \(1, 64, 64\)"),
+        ({"chunks": (1, 16, 64)}, r"0/data has chunks \(1, 16, 64\), not \(1, 32, 32\)"),
+        ({"dtype": np.dtype(np.uint8)}, "0/data has type uint8, not int16"),
+        ({"dims": ("z", "y", "x")}, r"0/data has dimensions \(z, y, x\), not \(bands, y, x\)"),
+        ({"name": "1/data"}, "it has no 0/data"),
+    ],
+)
+def test_the_first_misfit_is_named_and_how(make: SimpleNamespace, change: dict[str, Any], message: str) -> None:
+    array = make.image()
+    entries = [make.entry("/d/a.tif", array, day=1), make.entry("/d/b.tif", replace(array, **change), day=2)]
+    with pytest.raises(ConflictError, match=r"b\.tif differs from a\.tif: " + message) as caught:
+        stack(entries, make.lookup(entries))
+    assert caught.value.url == "/d/b.tif"
+    assert arrange(entries, make.lookup(entries)).kind == "collect"
+
+
+def test_places_and_levels_must_agree(make: SimpleNamespace) -> None:
+    array = make.image()
+    place = array.georeference
+    for georeference, message in (
+        (replace(place, crs="EPSG:4326"), "CRS EPSG:4326, not EPSG:32633"),
+        (replace(place, transform=(10.0, 0.0, 500000.1, 0.0, -10.0, 5000000.0)), "transform"),
+        (None, "CRS none"),
+    ):
+        entries = [
+            make.entry("/d/a.tif", array, day=1),
+            make.entry("/d/b.tif", replace(array, georeference=georeference), day=2),
+        ]
+        with pytest.raises(ConflictError, match=message):
+            stack(entries, make.lookup(entries))
+    overview = make.image("1/data", size=32, level=1)
+    entries = [make.entry("/d/a.tif", array, overview, day=1), make.entry("/d/b.tif", array, day=2)]
+    with pytest.raises(ConflictError, match="it has no 1/data"):
+        stack(entries, make.lookup(entries))
+    entries.reverse()
+    with pytest.raises(ConflictError, match="it has 1/data as well"):
+        stack(entries, make.lookup(entries))
+
+
+def test_noise_in_the_transform_is_no_difference(make: SimpleNamespace) -> None:
+    array = make.image()
+    moved = replace(array.georeference, transform=(10.0 + 1e-9, 0.0, 500000.0 + 1e-6, 0.0, -10.0, 5000000.0))
+    entries = [make.entry("/d/a.tif", array, day=1), make.entry("/d/b.tif", replace(array, georeference=moved), day=2)]
+    assert stack(entries, make.lookup(entries)).catalog.arrays["0/data"].shape[0] == 2
+
+
+def test_skipped_misfits_are_rows_and_the_usual_structure_wins(make: SimpleNamespace) -> None:
+    odd, usual = make.image(size=32), make.image()
+    entries = [make.entry("/d/a.tif", odd, day=1)] + [
+        make.entry(f"/d/{n}.tif", usual, day=k) for k, n in enumerate("bcd", 2)
+    ]
+    result = stack(entries, make.lookup(entries), skip_misfits=True)
+    assert result.catalog.arrays["0/data"].shape == (3, 1, 64, 64)
+    assert list(result.files.path)[-1] == "/d/a.tif"
+    assert "a.tif differs from b.tif" in (result.files.error[-1] or "")
+    assert set(result.misfits) == {0}
+
+
+def test_encodings_may_differ(make: SimpleNamespace) -> None:
+    transposed = ({"name": "transpose", "configuration": {"order": [1, 2, 0]}}, *make.codecs)
+    a, b = make.image(), make.image(codecs=transposed)
+    entries = [make.entry("/d/a.tif", a, day=1), make.entry("/d/b.tif", b, day=2), make.entry("/d/c.tif", a, day=3)]
+    result = stack(entries, make.lookup(entries))
+    encodings = result.catalog.arrays["0/data"].encodings
+    assert encodings[0] == tuple(make.codecs)
+    assert encodings[1][0]["configuration"]["order"] == [0, 2, 3, 1]
+    ((_, refs),) = result.blocks
+    assert refs.encoding is not None
+    assert refs.encoding.tolist() == [0] * 4 + [1] * 4 + [0] * 4
+
+
+def test_files_own_encoding_numbers_are_translated(make: SimpleNamespace) -> None:
+    other = (({"name": "bytes"}),)
+    a, b = make.image(), replace(make.image(), encodings=(other, tuple(make.codecs)))
+    entries = [make.entry("/d/a.tif", a, day=1), make.entry("/d/b.tif", b, day=2)]
+    plain = make.lookup(entries)
+
+    def lookup(number: int, which: int) -> Refs:
+        refs = plain(number, which)
+        return refs if number == 0 else replace(refs, encoding=np.array([0, 1, 1, 0], np.uint16))
+
+    result = stack(entries, lookup)
+    assert result.catalog.arrays["0/data"].encodings == (tuple(make.codecs), other)
+    ((_, refs),) = result.blocks
+    assert refs.encoding is not None
+    assert refs.encoding.tolist() == [0, 0, 0, 0, 1, 0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "expected"),
+    [(np.uint8, np.float32), (np.int16, np.float32), (np.int32, np.float64), (np.float32, np.float32)],
+)
+def test_differing_packings_become_physical_values(make: SimpleNamespace, dtype: Any, expected: Any) -> None:
+    a = make.packed(make.image(dtype=dtype, attributes={"units": "K"}), nodata=0, scale=0.5)
+    b = make.packed(make.image(dtype=dtype, attributes={"units": "K"}), nodata=1)
+    entries = [make.entry("/d/a.tif", a, day=1), make.entry("/d/b.tif", b, day=2)]
+    result = stack(entries, make.lookup(entries))
+    stacked = result.catalog.arrays["0/data"]
+    assert stacked.dtype == expected
+    assert np.isnan(stacked.fill)
+    assert stacked.attributes == {"units": "K"}
+    assert [e[0]["name"] for e in stacked.encodings] == [UNPACK, UNPACK]
+    settings = stacked.encodings[0][0]["configuration"]
+    assert settings == {"dtype": np.dtype(dtype).str, "nodata": 0, "scale": 0.5, "offset": None}
+    assert stacked.encodings[0][1:] == tuple(make.codecs)
+
+
+def test_equal_packings_stay_raw(make: SimpleNamespace) -> None:
+    arrays = [make.packed(make.image(dtype=np.float32), nodata=float("nan"), scale=2.0) for _ in range(2)]
+    entries = [make.entry(f"/d/{k}.tif", array, day=k + 1) for k, array in enumerate(arrays)]
+    stacked = stack(entries, make.lookup(entries)).catalog.arrays["0/data"]
+    assert len(stacked.encodings) == 1
+    assert stacked.attributes["scale_factor"] == 2.0
+    assert np.isnan(stacked.attributes["_FillValue"])
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64, np.complex64])
+def test_values_no_float_holds_are_refused(make: SimpleNamespace, dtype: Any) -> None:
+    a, b = make.packed(make.image(dtype=dtype), nodata=0), make.packed(make.image(dtype=dtype), nodata=1)
+    entries = [make.entry("/d/a.tif", a, day=1), make.entry("/d/b.tif", b, day=2)]
+    with pytest.raises(ConflictError, match="no float holds every"):
+        stack(entries, make.lookup(entries))
+
+
+def test_a_zero_is_never_shown_as_a_hole(make: SimpleNamespace) -> None:
+    a, b = make.packed(make.image(), nodata=5), make.image()
+    entries = [make.entry("/d/a.tif", a, day=1), make.entry("/d/b.tif", b, day=2)]
+    assert stack(entries, make.lookup(entries, missing=[(0, 1)])).kind == "stack"
+    with pytest.raises(ConflictError, match=r"b\.tif has missing chunks and no nodata"):
+        stack(entries, make.lookup(entries, missing=[(1, 1)]))
+    skipped = stack(entries, make.lookup(entries, missing=[(1, 1)]), skip_misfits=True)
+    assert skipped.catalog.arrays["0/data"].dtype == np.int16
+
+
+def test_only_what_all_files_say_is_kept(make: SimpleNamespace) -> None:
+    a, b = make.image(attributes={"units": "K", "title": "a"}), make.image(attributes={"units": "K", "title": "b"})
+    entries = [
+        make.entry("/d/a.tif", a, day=1, attributes={"sensor": "x", "run": 1}),
+        make.entry("/d/b.tif", b, day=2, attributes={"sensor": "x", "run": 2}),
+    ]
+    catalog = stack(entries, make.lookup(entries)).catalog
+    assert catalog.arrays["0/data"].attributes == {"units": "K"}
+    assert catalog.attributes == {"": {"sensor": "x"}}
+
+
+def test_series_share_the_axis_and_gaps_are_holes(make: SimpleNamespace) -> None:
+    red, blue = make.image(), make.packed(make.image(size=32), nodata=9)
+    entries = [
+        make.entry("/d/r1.tif", red, day=1, series="red"),
+        make.entry("/d/b1.tif", blue, day=1, series="blue"),
+        make.entry("/d/b2.tif", blue, day=2, series="blue"),
+        make.entry("/d/r3.tif", red, day=3, series="red"),
+    ]
+    result = stack(entries, make.lookup(entries))
+    arrays = result.catalog.arrays
+    assert arrays["red/0/data"].shape == (3, 1, 64, 64)
+    assert arrays["blue/0/data"].shape == (3, 1, 32, 32)
+    assert arrays["red/0/data"].dtype == np.float32, "no nodata, so a missing step is NaN"
+    assert arrays["blue/0/data"].dtype == np.int16
+    assert arrays["blue/0/data"].fill == 9
+    found = rows(result)
+    assert {row[0] for row in found["red/0/data"]} == {0, 2}
+    assert {row[0] for row in found["blue/0/data"]} == {0, 1}
+
+
+def test_auto_stacks_only_what_is_one_grid_with_coordinates(make: SimpleNamespace) -> None:
+    array = make.image()
+    entries = [make.entry(f"/d/{k}.tif", array, day=k) for k in (1, 2)]
+    assert arrange(entries, make.lookup(entries)).kind == "stack"
+    assert arrange(entries[:1], make.lookup(entries)).kind == "collect"
+    same = [make.entry(f"/d/{k}.tif", array, day=1) for k in (1, 2)]
+    assert arrange(same, make.lookup(same)).kind == "collect"
+    partly = [*entries, make.entry("/d/3.tif", array)]
+    assert arrange(partly, make.lookup(partly)).kind == "collect"
+
+
+def test_masks_are_neither_unpacked_nor_optional(make: SimpleNamespace) -> None:
+    mask = make.image("0/mask", dtype=np.uint8)
+    a, b = make.packed(make.image(), nodata=1), make.packed(make.image(), nodata=2)
+    entries = [make.entry("/d/a.tif", a, mask, day=1), make.entry("/d/b.tif", b, mask, day=2)]
+    assert stack(entries, make.lookup(entries)).catalog.arrays["0/mask"].dtype == np.uint8
+    entries[1] = make.entry("/d/b.tif", b, day=2)
+    with pytest.raises(ConflictError, match="it has no 0/mask"):
+        stack(entries, make.lookup(entries))
+
+
+def test_a_dimension_of_the_files_own_is_not_taken(make: SimpleNamespace) -> None:
+    entries = [make.entry(f"/d/{k}.tif", make.image(), day=k) for k in (1, 2)]
+    with pytest.raises(ValueError, match="'x' of its own"):
+        stack(entries, make.lookup(entries), dim="x")
+
+
+def test_blocks_are_bounded_and_complete(make: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    array = make.image(size=64, chunks=(1, 8, 8))
+    entries = [make.entry(f"/d/{k}.tif", array, day=k + 1) for k in range(7)]
+    whole = rows(stack(entries, make.lookup(entries)))
+    monkeypatch.setattr(blocks_module, "STEPS", 3)
+    monkeypatch.setattr(blocks_module, "ROWS", 60)
+    result = stack(entries, make.lookup(entries))
+    blocks = list(result.blocks)
+    assert max(len(refs) for _, refs in blocks) <= 60
+    assert max(len(np.unique(refs.chunk[0])) for _, refs in blocks) == 3
+    assert rows(SimpleNamespace(blocks=blocks)) == whole
+
+
+def test_inline_bytes_and_parts_pass_through(make: SimpleNamespace) -> None:
+    array = make.image(size=32, chunks=(1, 32, 32))
+    entries = [make.entry(f"/d/{k}.tif", array, day=k + 1) for k in range(2)]
+
+    def lookup(number: int, which: int) -> Refs:
+        if number == 0:
+            return Refs(chunk=np.zeros((3, 1), np.int32), offset=np.array([5]), length=np.array([6]))
+        return Refs(
+            chunk=np.zeros((3, 2), np.int32),
+            offset=np.array([0, 9]),
+            length=np.array([2, 4]),
+            part=np.array([0, 1], np.uint16),
+            data=[b"xy", None],
+        )
+
+    ((_, refs),) = stack(entries, lookup).blocks
+    assert refs.file is not None
+    assert refs.part is not None
+    assert refs.file.tolist() == [0, -1, 1]
+    assert refs.part.tolist() == [0, 0, 1]
+    assert refs.data == [None, b"xy", None]
