@@ -1,0 +1,319 @@
+"""Fetch: one object that reads, writes and lists whatever a URL names."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import weakref
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from periplus.errors import FetchError, FormatError, StaleError
+from periplus.fetch import atomic, local
+from periplus.fetch.bridge import Bridge
+from periplus.fetch.file import RangeFile
+from periplus.fetch.gate import Gate
+from periplus.fetch.glob import Pattern
+from periplus.fetch.http import Web
+from periplus.fetch.local import LocalFile, OpenFiles
+from periplus.fetch.merge import Spans
+from periplus.fetch.options import options_for
+from periplus.fetch.retry import Patience
+from periplus.fetch.stores import Stores
+from periplus.fetch.stream import stream_remote
+from periplus.model import Source
+from periplus.policy import WEB, Policy, is_local, scheme_of, without_secrets
+
+T = TypeVar("T")
+Url = str | os.PathLike[str]
+DOWNLOAD_PART = 16 << 20
+
+
+class Fetch:
+    """Reads ranges, whole files and listings; writes atomically. Cheap to make, connects on first use, picklable.
+
+    The async methods may be awaited on any event loop; remote requests run on this object's own loop.
+    """
+
+    def __init__(
+        self,
+        *,
+        policy: Policy | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        concurrency: int = 256,
+        per_host: int = 128,
+        retries: int = 10,
+        stall: float = 30.0,
+        deadline: float = 180.0,
+    ) -> None:
+        self.policy = Policy.everything() if policy is None else policy
+        self._options = dict(storage_options or {})
+        self.concurrency, self.per_host = concurrency, per_host
+        self.patience = Patience(retries=retries, stall=stall, deadline=deadline)
+        self._reset()
+
+    def _reset(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._remote: _Remote | None = None
+        self._files = OpenFiles()
+
+    def __repr__(self) -> str:
+        return f"<Fetch {'everything' if self.policy.prefixes is None else f'{len(self.policy.prefixes)} prefixes'}>"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            "policy": self.policy,
+            "storage_options": self._options,
+            "concurrency": self.concurrency,
+            "per_host": self.per_host,
+            "retries": self.patience.retries,
+            "stall": self.patience.stall,
+            "deadline": self.patience.deadline,
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]
+
+    def __enter__(self) -> Fetch:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the loop, its connections and open files. The object may be used again and then connects anew."""
+        with self._lock:
+            remote, self._remote = self._remote, None
+        self._files.clear()
+        if remote is not None and self._pid == os.getpid():
+            remote.finish()
+
+    def under(self, policy: Policy) -> Fetch:
+        """Another Fetch with the same settings that may touch only what `policy` allows."""
+        return Fetch(**{**self.__getstate__(), "policy": policy})
+
+    # --- reading ---------------------------------------------------------------------------------------------------
+
+    async def read(self, url: Url, offset: int, length: int, *, expect: Source | None = None) -> tuple[bytes, Source]:
+        """Bytes [offset, offset + length) cut at the object's end, and the object's facts from the same response.
+
+        With `expect` the object must still be that one (StaleError), and fewer bytes than `length` are StaleError too.
+        """
+        data, source = await self._read(self._checked(url), url, offset, length, expect)
+        return (data if isinstance(data, bytes) else bytes(data)), source
+
+    async def _read(
+        self, plain: str, given: Url, offset: int, length: int, expect: Source | None
+    ) -> tuple[Any, Source]:
+        if offset < 0 or length < 0 or offset + length >= 1 << 63:
+            raise FormatError(f"no such range: {length} bytes", url=plain, offset=offset)
+        data: Any
+        if is_local(plain):
+            file = self._files_now().get(plain, expect)
+            data, source = file.read_until_end(offset, length), file.source
+        elif length == 0:
+            data, source = b"", expect or await self.head(given)
+        else:
+            data, source = await self._there(
+                lambda remote: remote.read(plain, os.fspath(given), offset, length, expect)
+            )
+        if expect is not None and len(data) != length:
+            raise StaleError(
+                f"{length} bytes were wanted but the object ends after {source.size}", url=plain, offset=offset
+            )
+        return data, source
+
+    async def head(self, url: Url) -> Source:
+        """Size, entity tag and modification time; MissingError where there is nothing."""
+        plain = self._checked(url)
+        if is_local(plain):
+            return local.head(plain)
+        return await self._there(lambda remote: remote.head(plain, os.fspath(url)))
+
+    def local(self, source: Source) -> LocalFile | None:
+        """The open file of a local source that is still what was indexed; None for remote sources."""
+        if not is_local(source.url):
+            return None
+        return self._files_now().get(self._checked(source.url), source)
+
+    def stream(self, spans: Spans, *, in_flight_bytes: int) -> Iterator[tuple[int, memoryview]]:
+        """(span number, its bytes) as they arrive; at most `in_flight_bytes` fetched or under way, or one span.
+
+        Every span is read with its source's facts as a condition. The first error ends all.
+        """
+        remote: list[int] = []
+        files: dict[int, tuple[str, bool]] = {}
+        for number, file in enumerate(spans.file.tolist()):
+            if file not in files:
+                plain = self._checked(spans.sources[file].url)
+                files[file] = plain, is_local(plain)
+            if not files[file][1]:
+                remote.append(number)
+        for number, file in enumerate(spans.file.tolist()):
+            plain, here = files[file]
+            if here:
+                start = int(spans.start[number])
+                opened = self._files_now().get(plain, spans.sources[file])
+                yield number, memoryview(opened.read(start, int(spans.stop[number]) - start))
+        if remote:
+            connected = self._connected()
+
+            async def ranged(source: Source, start: int, stop: int) -> Any:
+                data, _ = await self._read(self._checked(source.url), source.url, start, stop - start, source)
+                return data
+
+            yield from stream_remote(connected.bridge, ranged, spans, remote, in_flight_bytes=in_flight_bytes)
+
+    def open_file(self, url: Url, *, expect: Source | None = None, block: int = 64 << 10) -> RangeFile:
+        """A seekable read-only file over the object as it is now (or as `expect` says), with a cache of blocks."""
+        plain = self._checked(url)
+        source = expect if expect is not None and expect.size is not None else self.run(self.head(url))
+        size = local.require_size(source)
+
+        def read_range(offset: int, length: int) -> bytes:
+            if is_local(plain):
+                return self._files_now().get(plain, source).read(offset, length)
+            return self.run(self.read(url, offset, length, expect=source))[0]
+
+        return RangeFile(read_range, size, name=plain, block=block)
+
+    # --- writing ---------------------------------------------------------------------------------------------------
+
+    async def write(self, url: Url, data: bytes | memoryview | Path, *, create: bool = False) -> Source:
+        """Write the whole object at once, from memory or a local file; with `create`, ConflictError where it exists."""
+        plain = self._checked(url)
+        if is_local(plain):
+            return await asyncio.to_thread(atomic.write_file, plain, data, create=create)
+        if scheme_of(plain) in WEB:
+            raise FetchError("HTTP is read only here; write to a file or an object store", url=plain)
+        return await self._there(lambda remote: remote.stores.write(plain, data, create=create))
+
+    async def delete(self, url: Url) -> None:
+        """Remove one object; MissingError where there is none and the store says so."""
+        plain = self._checked(url)
+        if is_local(plain):
+            return await asyncio.to_thread(atomic.delete_file, plain)
+        if scheme_of(plain) in WEB:
+            raise FetchError("HTTP is read only here", url=plain)
+        return await self._there(lambda remote: remote.stores.delete(plain))
+
+    async def copy_out(self, url: Url, path: Path | str) -> Source:
+        """Download an object to a local file, atomically; StaleError where it changes meanwhile."""
+        source = await self.head(url)
+        size = local.require_size(source)
+        target = str(self._checked(path))
+
+        async def part(offset: int) -> bytes:
+            return (await self.read(url, offset, min(DOWNLOAD_PART, size - offset), expect=source))[0]
+
+        with atomic.replacing(target) as file:
+            offsets = range(0, size, DOWNLOAD_PART)
+            for batch in (offsets[i : i + 4] for i in range(0, len(offsets), 4)):
+                for data in await asyncio.gather(*(part(offset) for offset in batch)):
+                    await asyncio.to_thread(file.write, data)
+        return source
+
+    # --- listing ---------------------------------------------------------------------------------------------------
+
+    async def find(self, pattern: Url) -> AsyncIterator[Source]:
+        """One object, everything under a prefix that ends in a slash, or a glob (`s3://b/2021/**/*.tif`).
+
+        Sorted within a page of the listing; local ones sorted throughout. MissingError where a plain name is absent.
+        """
+        plain = self._checked(pattern)
+        if is_local(plain):
+            for source in local.find(plain):
+                yield source
+            return
+        if scheme_of(plain) in WEB:
+            path = plain.partition("?")[0]
+            if path.endswith("/") or Pattern.is_glob(path):
+                raise FormatError("HTTP has no listing; give the URLs one by one or in a text file", url=plain)
+            yield await self.head(pattern)
+            return
+        async for source in self._each(lambda remote: remote.stores.find(plain)):
+            yield source
+
+    # --- where it runs ---------------------------------------------------------------------------------------------
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """The result of a coroutine, from sync code; an interrupt cancels it."""
+        return self._connected().bridge.run(coroutine)
+
+    def _checked(self, url: Url) -> str:
+        plain = without_secrets(url)
+        self.policy.check(url)
+        return plain
+
+    def _files_now(self) -> OpenFiles:
+        if self._pid != os.getpid():
+            self._reset()
+        return self._files
+
+    def _connected(self) -> _Remote:
+        if self._pid != os.getpid():
+            self._reset()  # a forked child has the parent's objects but not its threads
+        with self._lock:
+            if self._remote is None:
+                self._remote = _Remote(self.policy, self._options, self.concurrency, self.per_host, self.patience)
+                # Closes at the latest when this object goes, or the interpreter ends.
+                self._remote.finish = weakref.finalize(self, self._remote.bridge.stop)
+            return self._remote
+
+    async def _there(self, work: Callable[[_Remote], Coroutine[Any, Any, T]]) -> T:
+        """Run on our own loop, from whichever loop this is."""
+        remote = self._connected()
+        if remote.bridge.inside():
+            return await work(remote)
+        return await asyncio.wrap_future(remote.bridge.submit(work(remote)))
+
+    async def _each(self, work: Callable[[_Remote], AsyncIterator[T]]) -> AsyncIterator[T]:
+        remote = self._connected()
+        items = work(remote)
+        if remote.bridge.inside():
+            async for item in items:
+                yield item
+            return
+
+        async def step() -> tuple[bool, T | None]:
+            try:
+                return True, await items.__anext__()
+            except StopAsyncIteration:
+                return False, None
+
+        while True:
+            more, value = await asyncio.wrap_future(remote.bridge.submit(step()))
+            if not more:
+                return
+            yield value  # type: ignore[misc]
+
+
+class _Remote:
+    """What lives on the loop: the web session, the stores, the limits."""
+
+    finish: Callable[[], Any]
+
+    def __init__(
+        self, policy: Policy, options: Mapping[str, Any], concurrency: int, per_host: int, patience: Patience
+    ) -> None:
+        gate = Gate(concurrency, per_host)
+        self.stores = Stores(options=lambda url: options_for(url, options), gate=gate, patience=patience)
+        self.web = Web(policy=policy, options=lambda url: options_for(url, options), gate=gate, patience=patience)
+        self.bridge = Bridge()
+        self.bridge.closers.append(self.web.close)
+
+    async def read(self, plain: str, given: str, offset: int, length: int, expect: Source | None) -> tuple[Any, Source]:
+        if scheme_of(plain) in WEB:
+            return await self.web.read(given, offset, length, expect=expect)
+        return await self.stores.read(plain, offset, length, expect=expect)
+
+    async def head(self, plain: str, given: str) -> Source:
+        if scheme_of(plain) in WEB:
+            return await self.web.head(given)
+        return await self.stores.head(plain)

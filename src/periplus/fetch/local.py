@@ -1,0 +1,195 @@
+"""Local files: positional reads on checked descriptors, folders listed in order."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+from periplus.errors import FetchError, FormatError, MissingError, StaleError
+from periplus.fetch.door import translate
+from periplus.fetch.glob import Pattern
+from periplus.fetch.stale import check_same
+from periplus.model import Source
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Non-blocking, so that opening a FIFO comes back at once and is then refused.
+_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
+
+
+def source_of(path: str, status: os.stat_result) -> Source:
+    """Facts of a regular file; FormatError for folders, FIFOs, sockets and devices."""
+    if not stat.S_ISREG(status.st_mode):
+        what = "a folder" if stat.S_ISDIR(status.st_mode) else "no regular file"
+        raise FormatError(f"this is {what}", url=path)
+    return Source(url=path, size=status.st_size, last_modified=_EPOCH + timedelta(microseconds=_micros(status)))
+
+
+def _micros(status: os.stat_result) -> int:
+    return status.st_mtime_ns // 1000
+
+
+def head(path: str) -> Source:
+    """Facts of the file at a path."""
+    try:
+        return source_of(path, os.stat(path))
+    except (OSError, ValueError) as error:
+        raise _ours(error, path) from None
+
+
+class LocalFile:
+    """An open regular file, checked against what was indexed; closed when nobody holds it any more."""
+
+    __slots__ = ("_changed", "_fd", "_size", "source")
+
+    def __init__(self, path: str, expect: Source | None = None) -> None:
+        self._fd = -1
+        try:
+            self._fd = os.open(path, _FLAGS)
+            status = os.fstat(self._fd)
+            self.source = source_of(path, status)
+        except (OSError, ValueError) as error:
+            raise _ours(error, path) from None
+        if expect is not None:
+            check_same(expect, self.source)
+        self._size, self._changed = status.st_size, status.st_mtime_ns
+
+    def __del__(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Exactly these bytes, or StaleError where the file no longer holds what it held when it was opened."""
+        data = self.read_until_end(offset, length)
+        if len(data) != length:
+            raise StaleError(
+                f"{length} bytes were wanted but the file ends after {self._size}", url=self.source.url, offset=offset
+            )
+        return data
+
+    def read_until_end(self, offset: int, length: int) -> bytes:
+        """These bytes, cut at the end of the file."""
+        length = min(length, self._size - offset)
+        if length <= 0:
+            return b""
+        try:
+            data = os.pread(self._fd, length, offset)
+            if len(data) < length:
+                data = self._rest(data, offset, length)
+            # After the read: bytes written before or while it ran have moved the modification time by now.
+            status = os.fstat(self._fd)
+        except OSError as error:
+            raise translate(error, self.source.url, offset) or error from None
+        if len(data) != length or status.st_mtime_ns != self._changed or status.st_size != self._size:
+            raise StaleError("the file was changed while it was open", url=self.source.url, offset=offset)
+        return data
+
+    def _rest(self, data: bytes, offset: int, length: int) -> bytes:
+        """One system call moves at most 2 GiB, and a signal may cut it short."""
+        parts, have = [data], len(data)
+        while have < length and parts[-1]:
+            parts.append(os.pread(self._fd, length - have, offset + have))
+            have += len(parts[-1])
+        return b"".join(parts)
+
+
+class OpenFiles:
+    """The most recently used files, kept open; thread safe."""
+
+    def __init__(self, most: int = 128) -> None:
+        self._most = most
+        self._files: OrderedDict[str, LocalFile] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, path: str, expect: Source | None = None) -> LocalFile:
+        """The open file at `path`, reopened where another file took its place, checked against `expect`."""
+        with self._lock:
+            file = self._files.get(path)
+        now = head(path)
+        if file is None or file.source != now:
+            file = LocalFile(path)
+            with self._lock:
+                self._files[path] = file
+                if len(self._files) > self._most:
+                    self._files.popitem(last=False)
+        else:
+            with self._lock:
+                if path in self._files:
+                    self._files.move_to_end(path)
+        if expect is not None:
+            check_same(expect, file.source)
+        return file
+
+    def clear(self) -> None:
+        with self._lock:
+            self._files.clear()
+
+
+def find(path: str) -> Iterator[Source]:
+    """A file, the files under a folder (path ends in a slash, or is a folder), or those that match a glob."""
+    if os.path.isdir(path):
+        yield from _walk(path, Pattern(path.rstrip("/") + "/**"))
+    elif os.path.lexists(path) or not Pattern.is_glob(path):
+        if path.endswith("/"):
+            raise MissingError("no such folder", url=path)
+        yield head(path)
+    else:
+        pattern = Pattern(path)
+        if not os.path.isdir(pattern.folder):
+            raise MissingError("no such folder", url=pattern.folder)
+        yield from _walk(pattern.folder, pattern)
+
+
+def _walk(folder: str, pattern: Pattern) -> Iterator[Source]:
+    """Matching files below a folder in order of their paths; a folder reached again by a link is not entered."""
+    seen: set[tuple[int, int]] = set()
+
+    def below(place: str) -> Iterator[Source]:
+        try:
+            status = os.stat(place)
+            if (status.st_dev, status.st_ino) in seen:
+                return
+            seen.add((status.st_dev, status.st_ino))
+            with os.scandir(place) as entries:
+                found = sorted((entry.name + "/" if _is_folder(entry) else entry.name, entry) for entry in entries)
+        except OSError as error:
+            raise _ours(error, place) from None
+        for name, entry in found:
+            if name.endswith("/"):
+                if pattern.may_enter(entry.path):
+                    yield from below(entry.path)
+            elif pattern.matches(entry.path):
+                source = _regular(entry.path)
+                if source is not None:
+                    yield source
+
+    yield from below(folder.rstrip("/") or "/")
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False  # a link that leads round to itself
+
+
+def _regular(path: str) -> Source | None:
+    """Facts of a regular file; None for what a listing passes over: broken links, sockets, what vanished meanwhile."""
+    try:
+        return head(path)
+    except (MissingError, FormatError):
+        return None
+
+
+def _ours(error: OSError | ValueError, path: str) -> Exception:
+    return translate(error, path) or error
+
+
+def require_size(source: Source) -> int:
+    """The size, which every store states; FetchError where it did not."""
+    if source.size is None:
+        raise FetchError("the store does not say how large the object is", url=source.url)
+    return source.size

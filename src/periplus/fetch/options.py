@@ -1,0 +1,68 @@
+"""Storage options: the names people already use for S3, GCS, Azure and HTTP, as the stores want them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from periplus.policy import canonical, scheme_of
+
+Options = Mapping[str, Any]
+
+_RENAMED: dict[str, dict[str, str]] = {
+    "s3": {
+        "key": "access_key_id",
+        "secret": "secret_access_key",
+        "token": "session_token",
+        "endpoint_url": "endpoint",
+        "region_name": "region",
+        "requester_pays": "request_payer",
+    },
+    "gs": {"endpoint_url": "base_url", "endpoint": "base_url"},
+    "az": {
+        "sas_token": "sas_key",
+        "account": "account_name",
+        "endpoint_url": "endpoint",
+    },
+}
+_ANONYMOUS = ("anon", "anonymous", "no_sign_request", "skip_signature", "unsigned")
+_WEB_ONLY = ("headers", "query")
+
+
+def options_for(url: str, options: Options) -> dict[str, Any]:
+    """The options that hold for a URL: the general ones, then those under the longest prefixes it lies in.
+
+    A key with `://` in it is such a prefix: {"s3://bucket/": {"region": "eu-central-1"}}.
+    """
+    chosen = {key: value for key, value in options.items() if "://" not in key}
+    for prefix in sorted((key for key in options if "://" in key), key=len):
+        place = canonical(prefix)
+        if url == place or url.startswith(place if place.endswith("/") else place + "/"):
+            chosen.update(options[prefix])
+    return chosen
+
+
+def store_config(scheme: str, options: Options) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(configuration of the store, options of its HTTP client) in the library's own names."""
+    kind = "az" if scheme == "abfs" else scheme
+    flat = dict(options)
+    flat.update(flat.pop("client_kwargs", None) or {})
+    client = dict(flat.pop("client_options", None) or {})
+    config: dict[str, Any] = {}
+    for name, value in flat.items():
+        if name in _WEB_ONLY or value is None:
+            continue
+        if name in _ANONYMOUS:
+            config["skip_signature"] = bool(value)
+        elif name == "token" and value == "anon":
+            config["skip_signature"] = True
+        elif name == "allow_http":
+            client["allow_http"] = bool(value)
+        elif name == "use_ssl":
+            client["allow_http"] = not value
+        else:
+            config[_RENAMED[kind].get(name, name)] = value
+    endpoint = next((str(v) for k, v in config.items() if "endpoint" in k or k == "base_url"), "")
+    if scheme_of(endpoint) == "http":
+        client.setdefault("allow_http", True)
+    return config, client

@@ -1,0 +1,81 @@
+"""How long to wait before asking again, and when to give up."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+from periplus.errors import FetchError
+
+FIRST_PAUSE = 0.05
+LONGEST_PAUSE = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How much trouble one request may be."""
+
+    retries: int = 10
+    """Failures in a row, without one byte of progress, before giving up."""
+    stall: float = 30.0
+    """Seconds without a byte after which a response is given up and asked for again."""
+    deadline: float = 180.0
+    """Seconds for one read, all retries included."""
+
+
+class Again(Exception):  # noqa: N818 - not an error: a request to try again
+    """A failure that asking again may cure; `after` is what the server said in Retry-After, in seconds."""
+
+    def __init__(self, reason: str, after: float | None = None) -> None:
+        super().__init__(reason)
+        self.reason, self.after = reason, after
+
+
+class Pauses:
+    """Decorrelated jitter: every pause is drawn between the first and thrice the one before."""
+
+    def __init__(self, patience: Patience, url: str, offset: int | None = None) -> None:
+        self.patience, self.url, self.offset = patience, url, offset
+        self.failures = 0
+        self.last = FIRST_PAUSE
+        self.reason = "no answer"
+        self.until = asyncio.get_running_loop().time() + patience.deadline
+
+    def progress(self) -> None:
+        """Bytes came: the count of failures in a row starts anew."""
+        self.failures = 0
+        self.last = FIRST_PAUSE
+
+    async def wait(self, again: Again) -> None:
+        """Sleep before the next attempt, or FetchError where there is none left."""
+        self.failures += 1
+        self.reason = again.reason
+        if self.failures > self.patience.retries:
+            raise self.error(f"gave up after {self.failures} attempts")
+        self.last = min(LONGEST_PAUSE, random.uniform(FIRST_PAUSE, self.last * 3))  # noqa: S311 - no secret
+        pause = max(self.last, again.after or 0.0)
+        if asyncio.get_running_loop().time() + pause > self.until:
+            raise self.error("gave up before the deadline")
+        await asyncio.sleep(pause)
+
+    def error(self, what: str) -> FetchError:
+        return FetchError(f"{what}: {self.reason}", url=self.url, offset=self.offset)
+
+
+def retry_after(value: str | None) -> float | None:
+    """Seconds of a Retry-After header, given as seconds or as a date; None where it says nothing readable."""
+    if value is None:
+        return None
+    text = value.strip()
+    if text.isascii() and text.isdigit():
+        return float(text[:9])
+    try:
+        when = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=UTC)
+    return max(0.0, (when - datetime.now(UTC)).total_seconds())

@@ -1,0 +1,213 @@
+"""Object stores (S3, GCS, Azure, memory) through obstore: conditional ranges in, whole objects out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, timedelta
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from periplus.errors import FetchError, FormatError
+from periplus.fetch.door import mapped, translate
+from periplus.fetch.gate import Gate
+from periplus.fetch.glob import Pattern
+from periplus.fetch.options import store_config
+from periplus.fetch.retry import Patience
+from periplus.fetch.stale import check_same
+from periplus.model import Source
+from periplus.policy import scheme_of
+
+if TYPE_CHECKING:
+    from obstore import Bytes
+    from obstore.store import ObjectStore
+
+PART = 8 << 20
+"""Bytes of one part of a large upload."""
+
+
+@cache
+def memory() -> ObjectStore:
+    """The one memory store of this process, so that whoever writes memory:// is read by everyone."""
+    from obstore.store import MemoryStore
+
+    return MemoryStore()
+
+
+def split(url: str) -> tuple[str, str, str]:
+    """(scheme, bucket, key) of a canonical URL; memory has no bucket."""
+    scheme = scheme_of(url)
+    rest = url.partition("://")[2]
+    if scheme == "memory":
+        return scheme, "", rest
+    bucket, _, key = rest.partition("/")
+    return scheme, bucket, key
+
+
+class Stores:
+    """Stores by bucket, opened on first use."""
+
+    def __init__(self, *, options: Callable[[str], Mapping[str, Any]], gate: Gate, patience: Patience) -> None:
+        self._options, self._gate, self._patience = options, gate, patience
+        self._open: dict[str, tuple[Mapping[str, Any], ObjectStore]] = {}
+
+    def _store(self, url: str) -> ObjectStore:
+        scheme, bucket, _ = split(url)
+        if scheme == "memory":
+            return memory()
+        options = self._options(url)
+        place = f"{scheme}://{bucket}"
+        known = self._open.get(place)
+        if known is not None and known[0] == options:
+            return known[1]
+        store = open_store(scheme, bucket, options, self._patience, url)
+        self._open[place] = (options, store)
+        return store
+
+    async def read(
+        self, url: str, offset: int, length: int, *, expect: Source | None = None
+    ) -> tuple[Bytes | bytes, Source]:
+        """Bytes of a range cut at the object's end, and what the response says of the object."""
+        choice: dict[str, Any] = {"range": (offset, offset + length)}
+        if expect is not None and expect.etag is not None:
+            choice["if_match"] = expect.etag
+        try:
+            async with self._guarded(url, offset):
+                result = await _get(self._store(url), split(url)[2], choice)
+                data = await result.bytes_async()
+                source, (first, last) = _source(url, result.meta), result.range
+        except FetchError:
+            # A range that begins at or past the end is an error like any other here; the size tells them apart.
+            source = await self.head(url)
+            if source.size is None or offset < source.size:
+                raise
+            data, first, last = b"", offset, offset
+        if expect is not None:
+            check_same(expect, source, offset=offset)
+        wanted = max(0, min(length, (source.size or 0) - offset))
+        if first != offset or last - first != wanted or len(data) != wanted:
+            raise FetchError(f"{wanted} bytes were wanted, the store sent {len(data)}", url=url, offset=offset)
+        return data, source
+
+    async def head(self, url: str) -> Source:
+        import obstore
+
+        async with self._guarded(url):
+            return _source(url, await obstore.head_async(self._store(url), split(url)[2]))
+
+    async def write(self, url: str, data: bytes | memoryview | Path, *, create: bool = False) -> Source:
+        """Put the whole object at once; large ones in parts, which become visible together."""
+        import obstore
+
+        content: Any = data if isinstance(data, Path) else memoryview(data).cast("B")
+        if create and isinstance(data, Path):
+            content = data.read_bytes()  # only a single request can be conditional
+        async with self._guarded(url):
+            await obstore.put_async(
+                self._store(url), split(url)[2], content, mode="create" if create else "overwrite", chunk_size=PART
+            )
+        return await self.head(url)
+
+    async def delete(self, url: str) -> None:
+        import obstore
+
+        async with self._guarded(url):
+            await obstore.delete_async(self._store(url), split(url)[2])
+
+    async def find(self, url: str) -> AsyncIterator[Source]:
+        """One object, those under a prefix that ends in a slash, or those that match a glob."""
+        if Pattern.is_glob(url):
+            pattern = Pattern(url)
+            async for source in self._expand(pattern.folder, pattern):
+                yield source
+            return
+        if url.endswith("/"):
+            async for source in self._list(url):
+                yield source
+            return
+        yield await self.head(url)
+
+    async def _expand(self, folder: str, pattern: Pattern) -> AsyncIterator[Source]:
+        """List folder by folder while the pattern allows, so that siblings of what is meant are never listed."""
+        import obstore
+
+        if pattern.deep:
+            async for source in self._list(folder):
+                if pattern.matches(source.url):
+                    yield source
+            return
+        async with self._guarded(folder):
+            listing = await obstore.list_with_delimiter_async(self._store(folder), split(folder)[2])
+        root = folder[: len(folder) - len(split(folder)[2])]
+        for source in sorted((_source(root + meta["path"], meta) for meta in listing["objects"]), key=_url):
+            if pattern.matches(source.url):
+                yield source
+        for inner in sorted(listing["common_prefixes"]):
+            if pattern.may_enter(root + inner):
+                async for source in self._expand(root + inner.rstrip("/") + "/", pattern):
+                    yield source
+
+    async def _list(self, folder: str) -> AsyncIterator[Source]:
+        import obstore
+
+        root = folder[: len(folder) - len(split(folder)[2])]
+        with mapped(folder):
+            pages = obstore.list(self._store(folder), split(folder)[2], chunk_size=1000)
+        while True:
+            async with self._guarded(folder):
+                try:
+                    page = await pages.__anext__()
+                except StopAsyncIteration:
+                    return
+            for source in sorted((_source(root + meta["path"], meta) for meta in page), key=_url):
+                yield source
+
+    @asynccontextmanager
+    async def _guarded(self, url: str, offset: int | None = None) -> AsyncIterator[None]:
+        """A place in the gate, the mapping of errors and a deadline, around one request."""
+        scheme, bucket, _ = split(url)
+        async with self._gate.pass_to(f"{scheme}://{bucket}"):
+            with mapped(url, offset):
+                async with asyncio.timeout(self._patience.deadline):
+                    yield
+
+
+def _url(source: Source) -> str:
+    return source.url
+
+
+async def _get(store: ObjectStore, key: str, choice: dict[str, Any]) -> Any:
+    import obstore
+
+    return await obstore.get_async(store, key, options=choice)  # type: ignore[arg-type]
+
+
+def _source(url: str, meta: Any) -> Source:
+    return Source(url=url, size=meta["size"], etag=meta["e_tag"], last_modified=meta["last_modified"].astimezone(UTC))
+
+
+def open_store(scheme: str, bucket: str, options: Mapping[str, Any], patience: Patience, url: str) -> ObjectStore:
+    """The library's store for a bucket."""
+    from obstore.store import AzureStore, GCSStore, S3Store
+
+    config, client = store_config(scheme, options)
+    client.setdefault("timeout", timedelta(seconds=patience.deadline))
+    client.setdefault("read_timeout", timedelta(seconds=patience.stall))
+    client.setdefault("connect_timeout", timedelta(seconds=15))
+    retry: Any = {"max_retries": patience.retries, "retry_timeout": timedelta(seconds=patience.deadline)}
+    container, _, account = bucket.partition("@")
+    if account:
+        config.setdefault("account_name", account.partition(".")[0])
+    kind: Any = {"s3": S3Store, "gs": GCSStore}.get(scheme, AzureStore)
+    try:
+        store: ObjectStore = kind(container, config=config, client_options=client, retry_config=retry)
+    except BaseException as error:
+        if translate(error, url) is None:
+            raise
+        # The library's text may repeat the values it was given, keys among them.
+        raise FormatError(
+            f"the storage options do not fit a {scheme} store ({type(error).__name__})", url=url
+        ) from None
+    return store
