@@ -54,8 +54,8 @@ $(VENV)/.made:
 	    echo "Or name another Python: make PYTHON=/path/to/python3 $(MAKECMDGOALS)"; exit 1; }
 	@echo "setting up $(VENV) (once)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --upgrade pip || echo "pip stays as it is"
-	@$(BIN)/python -m pip install --quiet uv || echo "no uv here; pip will do, more slowly"
+	@$(BIN)/python -m pip install -qq --upgrade pip || echo "pip stays as it is"
+	@$(BIN)/python -m pip install -qq uv || echo "no uv here; pip will do, more slowly"
 	@touch $@
 
 # uv is several times quicker; where it cannot be had or cannot reach what pip is configured to reach, pip does it.

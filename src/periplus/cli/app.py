@@ -1,0 +1,92 @@
+"""The command group: verbs loaded when used, errors said in one line, exit codes 0, 1, 2 and 130."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import click
+
+from periplus import PeriplusError, __version__
+from periplus.cli.secrets import scrub
+
+VERBS = ("index", "info", "query", "read", "check", "convert")
+OK, FINDINGS, ERROR, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
+
+
+class Verbs(click.Group):
+    """A group whose commands live in modules of the same name."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in VERBS:
+            return None
+        command = import_module(f"periplus.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="periplus")
+def periplus() -> None:
+    """Index imagery archives where they lie; query the index, read windows of it, hand it on.
+
+    \b
+    periplus index 'archive/*.tif' -o archive.parquet
+    periplus info archive.parquet
+    periplus read archive.parquet --max-size 1024 -o picture.png
+
+    Exit codes: 0 all well, 1 something was found (files that failed, sources that changed), 2 an error.
+    """
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code; never a traceback unless PERIPLUS_DEBUG is set."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    try:
+        code = periplus.main(arguments, prog_name="periplus", standalone_mode=False)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader of our output left (`| head`). Python would complain once more while closing stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
+    except (KeyboardInterrupt, click.exceptions.Abort):
+        return say("interrupted", code=INTERRUPTED)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return ERROR
+    except click.UsageError as error:
+        verb = error.ctx.command_path if error.ctx else "periplus"
+        return say(f"usage: {error.format_message()} (see {verb} --help)", arguments=arguments)
+    except click.ClickException as error:
+        return say(f"error: {error.format_message()}", arguments=arguments)
+    except Exception as error:  # noqa: BLE001  the last door: whatever comes is said in one line
+        if os.environ.get("PERIPLUS_DEBUG"):
+            import traceback
+
+            click.echo(scrub("".join(traceback.format_exception(error)), arguments), err=True, nl=False)
+        return say(sentence(error), arguments=arguments)
+    return code if isinstance(code, int) else OK
+
+
+def sentence(error: Exception) -> str:
+    """`kind: message` of any exception."""
+    if isinstance(error, PeriplusError):
+        hint = " (if you trust this index: --allow PREFIX, or PERIPLUS_ALLOW)" if error.kind == "denied" else ""
+        return f"{error.kind}: {error}{hint}"
+    if isinstance(error, MemoryError):
+        return "limit: not enough memory for this; ask for less, or for a coarser resolution"
+    if isinstance(error, OSError) and error.strerror:
+        return f"error: {error.strerror}" + (f": {error.filename}" if error.filename else "")
+    return f"internal: {type(error).__name__}: {error} (PERIPLUS_DEBUG=1 shows where)"
+
+
+def say(message: str, *, code: int = ERROR, arguments: Sequence[str] = ()) -> int:
+    """One line on stderr, without secrets; returns the exit code."""
+    line = " ".join(scrub(message, arguments).split())
+    click.echo(f"periplus: {line}", err=True)
+    return code

@@ -1,0 +1,136 @@
+"""What an index holds, as plain JSON values: the substance of `periplus info`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+from periplus.errors import redact
+
+if TYPE_CHECKING:
+    from periplus import Index
+    from periplus.model import Array, BBox, Codec, Coordinate, Pipeline
+
+COMPRESSIONS = {
+    1: "none", 2: "ccitt-rle", 3: "ccitt-t4", 4: "ccitt-t6", 5: "lzw", 6: "old jpeg", 7: "jpeg", 8: "deflate",
+    32773: "packbits", 32946: "deflate", 34712: "jpeg2000", 34887: "lerc", 34925: "lzma", 50000: "zstd",
+    50001: "webp", 50002: "jpegxl", 52546: "jpegxl",
+}  # fmt: skip
+"""Names of TIFF's compression numbers, for people."""
+
+
+def describe(index: Index, url: str) -> dict[str, Any]:
+    """Arrays, places, times, files and failures of an index."""
+    files, catalog = index.files, index.table.catalog
+    arrays = [describe_array(array) for array in catalog.arrays.values()]
+    failed = [row for row, status in enumerate(files.status) if status != "ok"]
+    return {
+        "index": redact(url),
+        "rows": index.table.rows,
+        "arrangement": dict(catalog.arrangement),
+        "arrays": arrays,
+        "bbox": boxes(arrays),
+        "coordinates": {name: describe_coordinate(c) for name, c in catalog.coordinates.items()},
+        "files": {
+            "count": len(files),
+            "bytes": int(files.size[files.size > 0].sum()),
+            "failed": len(failed),
+            "errors": [{"path": redact(files.path[row]), "error": files.error[row]} for row in failed],
+        },
+    }
+
+
+def describe_array(array: Array) -> dict[str, Any]:
+    """One array, with its place on the Earth and its encodings in words."""
+    place = array.georeference
+    return {
+        "name": array.name,
+        "dims": list(array.dims),
+        "shape": list(array.shape),
+        "chunks": list(array.chunks),
+        "dtype": array.dtype.name,
+        "level": array.level,
+        "nodata": plain(array.attributes.get("_FillValue")),
+        "crs": None if place is None else place.crs,
+        "transform": None if place is None or place.transform is None else list(place.transform),
+        "bbox": bbox(array),
+        "encodings": [words(pipeline) for pipeline in array.encodings],
+        "attributes": plain(array.attributes),
+    }
+
+
+def describe_coordinate(coordinate: Coordinate) -> dict[str, Any]:
+    """How many values a coordinate has, the least and the greatest."""
+    values = coordinate.values
+    ends = (values.min(), values.max()) if values.size else (None, None)
+    return {"count": int(values.size), "first": plain(ends[0]), "last": plain(ends[1])}
+
+
+def bbox(array: Array) -> BBox | None:
+    """The box of an array in its CRS, from its affine; None where it has none or it is no image."""
+    place = array.georeference
+    if place is None or place.transform is None or array.dims[-2:] != ("y", "x"):
+        return None
+    a, b, c, d, e, f = place.transform
+    corners = [
+        (a * column + b * row + c, d * column + e * row + f)
+        for row, column in product((0, array.shape[-2]), (0, array.shape[-1]))
+    ]
+    (xs, ys) = zip(*corners, strict=True)
+    return min(xs), min(ys), max(xs), max(ys)
+
+
+def boxes(arrays: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The box around all arrays that share a CRS, for each CRS."""
+    around: dict[str | None, BBox] = {}
+    for array in arrays:
+        if (box := array["bbox"]) is not None:
+            before = around.get(array["crs"], box)
+            least, most = map(min, zip(before, box, strict=True)), map(max, zip(before, box, strict=True))
+            around[array["crs"]] = (*list(least)[:2], *list(most)[2:])
+    return [{"crs": crs, "bbox": list(box)} for crs, box in around.items()]
+
+
+def words(pipeline: Pipeline) -> str:
+    """A codec pipeline as a person would say it."""
+    said = [word for codec in pipeline if (word := _word(codec)) is not None]
+    return " + ".join(said) or "none"
+
+
+def _word(codec: Codec) -> str | None:
+    name, settings = str(codec.get("name", "?")), codec.get("configuration") or {}
+    if name == "transpose":
+        return None
+    if name == "bytes":
+        return "big endian" if settings.get("endian") == "big" else None
+    short = name.rpartition("/")[2].removeprefix("numcodecs.").removeprefix("periplus.")
+    if short == "zlib":
+        return "deflate"
+    if short != "tiff-tile":
+        return short
+    code = settings.get("compression")
+    said = [COMPRESSIONS.get(code, f"compression {code}")] if isinstance(code, int) else [short]
+    if settings.get("predictor", 1) != 1:
+        said.append(f"predictor {settings['predictor']}")
+    if settings.get("bits_per_sample", 8) not in (8, 16, 32, 64):
+        said.append(f"{settings['bits_per_sample']} bits")
+    return ", ".join(said)
+
+
+def plain(value: Any) -> Any:
+    """A value that JSON can hold: NumPy's scalars as Python's, moments as ISO text, no number that JSON lacks."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    if hasattr(value, "dtype") and value.dtype.kind == "M":
+        return str(value.astype("datetime64[s]")) + "Z"
+    if hasattr(value, "item"):
+        return plain(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, complex | bytes):
+        return str(value)
+    return value

@@ -1,0 +1,156 @@
+"""GeoTIFF out: a tiled, deflated TIFF of one image, BigTIFF where it must be."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable, Sequence
+from typing import Any, BinaryIO
+from xml.sax.saxutils import escape, quoteattr
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.model import Transform
+
+TILE = 256
+BIG = 0xF0000000
+"""Raw bytes from which 32-bit offsets might not reach."""
+USER_DEFINED = 32767
+"""What GeoKeys call a system without a code."""
+_SAMPLE_FORMAT = {"u": 1, "i": 2, "f": 3, "c": 6}
+_SHORT, _LONG, _DOUBLE, _LONG8, _ASCII = 3, 4, 12, 16, 2
+_LETTER = {_SHORT: "H", _LONG: "I", _DOUBLE: "d", _LONG8: "Q"}
+Tag = tuple[int, int, Any]
+"""(number, type, values): a sequence of numbers, or bytes for ASCII."""
+
+
+def write(
+    file: BinaryIO,
+    bands: NDArray[Any],
+    *,
+    transform: Transform | None = None,
+    crs: str | None = None,
+    geographic: bool = False,
+    nodata: int | float | None = None,
+    items: Iterable[tuple[int, str, str]] = (),
+) -> None:
+    """Write (bands, y, x) to a seekable file.
+
+    `crs` is an authority code (EPSG:32633) or WKT, `geographic` says that its coordinates are angles; `items` are
+    (band, role, text) for GDAL's metadata, the role being one of description, unittype, scale, offset.
+    """
+    if bands.dtype == bool:
+        bands = bands.astype(np.uint8)
+    big = bands.nbytes + (bands.nbytes >> 4) > BIG
+    file.write(struct.pack("<2sHHHQ", b"II", 43, 8, 0, 0) if big else struct.pack("<2sHI", b"II", 42, 0))
+    predictor = 2 if bands.dtype.kind in "iu" else 1
+    offsets, counts = [], []
+    for tile in _tiles(bands, predictor):
+        offsets.append(file.tell())
+        counts.append(file.write(tile))
+    long = _LONG8 if big else _LONG
+    tags = [
+        *_layout(bands, predictor),
+        (324, long, offsets),
+        (325, long, counts),
+        *_place(transform, crs, geographic),
+        *_words(items, nodata),
+    ]
+    directory = _write_directory(file, sorted(tags), big)
+    file.seek(8 if big else 4)
+    file.write(struct.pack("<Q" if big else "<I", directory))
+
+
+def _tiles(bands: NDArray[Any], predictor: int) -> Iterable[bytes]:
+    count, height, width = bands.shape
+    little = bands.dtype.newbyteorder("<")
+    for row in range(0, height, TILE):
+        for column in range(0, width, TILE):
+            part = bands[:, row : row + TILE, column : column + TILE].transpose(1, 2, 0)
+            tile = np.zeros((TILE, TILE, count), little)
+            tile[: part.shape[0], : part.shape[1]] = part
+            if predictor == 2:
+                tile[:, 1:] = np.diff(tile, axis=1)
+            yield zlib.compress(tile.data, 6)
+
+
+def _layout(bands: NDArray[Any], predictor: int) -> list[Tag]:
+    count, height, width = bands.shape
+    colour = bands.dtype == np.uint8 and count in (3, 4)
+    tags: list[Tag] = [
+        (256, _LONG, [width]),
+        (257, _LONG, [height]),
+        (258, _SHORT, [bands.dtype.itemsize * 8] * count),
+        (259, _SHORT, [8]),
+        (262, _SHORT, [2 if colour else 1]),
+        (277, _SHORT, [count]),
+        (284, _SHORT, [1]),
+        (317, _SHORT, [predictor]),
+        (322, _SHORT, [TILE]),
+        (323, _SHORT, [TILE]),
+        (339, _SHORT, [_SAMPLE_FORMAT[bands.dtype.kind]] * count),
+    ]
+    if extra := count - (3 if colour else 1):
+        # 2 is alpha, 0 says nothing of what the band means
+        tags.append((338, _SHORT, [2] if colour else [0] * extra))
+    return tags
+
+
+def _place(transform: Transform | None, crs: str | None, geographic: bool) -> list[Tag]:
+    tags: list[Tag] = []
+    if transform is not None:
+        a, b, c, d, e, f = transform
+        if b == d == 0 and a > 0 > e:
+            tags += [(33550, _DOUBLE, [a, -e, 0.0]), (33922, _DOUBLE, [0.0, 0.0, 0.0, c, f, 0.0])]
+        else:
+            tags.append((34264, _DOUBLE, [a, b, 0.0, c, d, e, 0.0, f, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]))
+    if transform is None and crs is None:
+        return tags
+    keys = [(1025, 0, 1, 1)]
+    text = b""
+    if crs:
+        code = crs.upper().removeprefix("EPSG:")
+        if code.isdigit() and 1024 <= int(code) < USER_DEFINED:
+            keys += [(1024, 0, 1, 2 if geographic else 1), (2048 if geographic else 3072, 0, 1, int(code))]
+        else:
+            # GDAL takes the whole definition from this citation where the model is user-defined.
+            text = f"ESRI PE String = {crs.replace('|', ' ')}|".encode("ascii", "replace")
+            keys += [(1024, 0, 1, USER_DEFINED), (3073, 34737, len(text), 0)]
+    keys.sort()
+    tags.append((34735, _SHORT, [1, 1, 0, len(keys), *(number for key in keys for number in key)]))
+    if text:
+        tags.append((34737, _ASCII, text + b"\0"))
+    return tags
+
+
+def _words(items: Iterable[tuple[int, str, str]], nodata: int | float | None) -> list[Tag]:
+    tags: list[Tag] = []
+    lines = [
+        f'  <Item name={quoteattr(role.upper())} sample="{band}" role={quoteattr(role)}>{escape(text)}</Item>\n'
+        for band, role, text in items
+    ]
+    if lines:
+        xml = "<GDALMetadata>\n" + "".join(lines) + "</GDALMetadata>\n"
+        tags.append((42112, _ASCII, xml.encode() + b"\0"))
+    if nodata is not None:
+        tags.append((42113, _ASCII, str(nodata).encode() + b"\0"))
+    return tags
+
+
+def _write_directory(file: BinaryIO, tags: Sequence[Tag], big: bool) -> int:
+    """Write the values that do not fit into their entries, then the entries; returns where the directory begins."""
+    inline = 8 if big else 4
+    entries = []
+    for number, kind, values in tags:
+        data = values if isinstance(values, bytes) else struct.pack(f"<{len(values)}{_LETTER[kind]}", *values)
+        if len(data) > inline:
+            file.write(b"\0" * (-file.tell() % 8))
+            where = file.tell()
+            file.write(data)
+            data = struct.pack("<Q" if big else "<I", where)
+        entries.append(struct.pack("<HHQ" if big else "<HHI", number, kind, len(values)) + data.ljust(inline, b"\0"))
+    file.write(b"\0" * (-file.tell() % 8))
+    start = file.tell()
+    file.write(struct.pack("<Q" if big else "<H", len(entries)) + b"".join(entries) + b"\0" * inline)
+    return start

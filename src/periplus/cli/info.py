@@ -1,0 +1,107 @@
+"""periplus info: what an index, or a file that might be indexed, holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from periplus.cli.options import access
+from periplus.cli.text import count, extent, printable, size, table
+
+if TYPE_CHECKING:
+    from periplus import Index
+
+SHOWN = 20
+"""Arrays and failures listed before the rest is only counted."""
+NEVER_SCANNED = (".parquet", ".geoparquet", ".duckdb", ".json", ".txt", "/")
+"""Indexes, and lists of files: scanning all that a list names would be no answer to `info`."""
+
+
+@click.command("info")
+@click.argument("url", metavar="INDEX_OR_FILE")
+@access
+@click.option("--json", "as_json", is_flag=True, help="Everything, as JSON.")
+def command(
+    url: str, allow: Sequence[str], trust: bool, storage_options: Sequence[tuple[str, str]], as_json: bool
+) -> None:
+    """Show the arrays, places, times, encodings and failed files of an index.
+
+    A file that is no index (a GeoTIFF, say) is scanned, and shown as the index of that file alone.
+
+    \b
+    periplus info archive.parquet
+    periplus info https://example.com/scene.tif --json
+    """
+    from periplus.cli.describe import describe
+
+    with open_any(url, allow=allow, trust=trust, storage_options=storage_options) as index:
+        found = describe(index, url)
+    click.echo(json.dumps(found, indent=2, allow_nan=False) if as_json else readable(found))
+
+
+def open_any(url: str, *, allow: Sequence[str], trust: bool, storage_options: Sequence[tuple[str, str]]) -> Index:
+    """The index at `url`, or the index of the one file there."""
+    import periplus
+
+    options = dict(storage_options) or None
+    try:
+        return periplus.open(url, allow=tuple(allow), trust=trust, storage_options=options)
+    except periplus.FormatError as refused:
+        if url.lower().endswith(NEVER_SCANNED):
+            raise
+        index = periplus.index(url, storage_options=options)
+        if len(index.arrays) == 0:
+            raise periplus.FormatError(index.files.error[0] or refused.message, url=url) from None
+        return index
+
+
+def readable(found: dict[str, Any]) -> str:
+    """The answer for people."""
+    files, arrays = found["files"], found["arrays"]
+    rows = [("index", found["index"]), ("references", f"{found['rows']:,}")]
+    rows.append(("files", f"{files['count']:,}, {size(files['bytes'])}" + failed(files["failed"])))
+    if kind := found["arrangement"].get("kind"):
+        along = found["arrangement"].get("dim")
+        rows.append(("arranged", f"{kind} along {along}" if along else str(kind)))
+    for box in found["bbox"]:
+        rows.append(("crs", short(box["crs"] or "not known")))
+        rows.append(("bbox", ", ".join(f"{edge:.10g}" for edge in box["bbox"])))
+    for name, values in found["coordinates"].items():
+        rows.append((name, f"{values['first']} to {values['last']}, {count(values['count'], 'value')}"))
+    lines = [f"{name:<11} {printable(str(value))}" for name, value in rows]
+    lines += ["", table(("array", "dims", "shape", "dtype", "chunks", "nodata", "encoding"), map(row, arrays[:SHOWN]))]
+    if len(arrays) > SHOWN:
+        lines.append(f"… {len(arrays) - SHOWN:,} more arrays (--json shows all)")
+    if files["errors"]:
+        lines += ["", "failed files"]
+        lines += [f"  {printable(each['path'])}: {printable(str(each['error']))}" for each in files["errors"][:SHOWN]]
+        if files["failed"] > SHOWN:
+            lines.append(f"  … {files['failed'] - SHOWN:,} more (--json shows all)")
+    return "\n".join(lines)
+
+
+def row(array: dict[str, Any]) -> tuple[Any, ...]:
+    """One line of the table of arrays."""
+    nodata = array["nodata"]
+    return (
+        array["name"],
+        ", ".join(array["dims"]),
+        extent(array["shape"]),
+        array["dtype"],
+        extent(array["chunks"]),
+        "-" if nodata is None else str(nodata),
+        "; ".join(array["encodings"]),
+    )
+
+
+def failed(number: int) -> str:
+    """How many failed, if any did."""
+    return f", {number:,} failed" if number else ""
+
+
+def short(text: str) -> str:
+    """A CRS on one line: its code, or the beginning of its text."""
+    return text if len(text) <= 80 else text[:79] + "…"

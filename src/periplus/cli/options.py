@@ -1,0 +1,153 @@
+"""Options and values that several verbs share: where to look, what may be touched, boxes, times and windows."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from periplus.errors import PeriplusError
+
+if TYPE_CHECKING:
+    from periplus import Index
+
+    Param = click.ParamType[Any]
+else:
+    Param = click.ParamType  # older versions of click cannot be subscripted
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class BBox(Param):
+    """Four numbers: xmin,ymin,xmax,ymax."""
+
+    name = "xmin,ymin,xmax,ymax"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, tuple):
+            return value
+        try:
+            xmin, ymin, xmax, ymax = (float(part) for part in value.split(","))
+        except ValueError:
+            self.fail(f"{value!r} is not four numbers xmin,ymin,xmax,ymax", param, ctx)
+        if not (xmin < xmax and ymin < ymax):
+            self.fail(f"{value!r} is empty: xmin < xmax and ymin < ymax must hold", param, ctx)
+        return xmin, ymin, xmax, ymax
+
+
+class Time(Param):
+    """A moment or a period, or two joined by a slash; `..` is an open end."""
+
+    name = "moment|start/end"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
+        ends = tuple(end.strip() or ".." for end in value.split("/"))
+        if len(ends) > 2 or all(end == ".." for end in ends) or not all(end == ".." or _moment(end) for end in ends):
+            self.fail(f"{value!r} is not like 2021, 2021-06, 2021-06-01, 2021-06-01T10:00 or 2021-06/..", param, ctx)
+        return ends[0] if len(ends) == 1 else ends
+
+
+def _moment(text: str) -> bool:
+    """Whether this is a year, a month, or what Python takes for ISO 8601."""
+    try:
+        datetime.fromisoformat(text + {4: "-01-01", 7: "-01"}.get(len(text), ""))
+    except ValueError:
+        return False
+    return True
+
+
+class Window(Param):
+    """Ranges start:stop of the last dimensions, joined by commas."""
+
+    name = "y0:y1,x0:x1"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, tuple):
+            return value
+        try:
+            ranges = tuple((int(a), int(b)) for a, b in (part.split(":") for part in value.split(",")))
+        except ValueError:
+            self.fail(f"{value!r} is not ranges such as 0:512,1024:1536", param, ctx)
+        if any(not 0 <= start < stop for start, stop in ranges):
+            self.fail(f"{value!r} is empty or negative: 0 <= start < stop must hold", param, ctx)
+        return ranges
+
+
+class Pair(Param):
+    """key=value."""
+
+    name = "key=value"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, tuple):
+            return value
+        key, equals, text = value.partition("=")
+        if not (key and equals):
+            # The value may be a secret, so it is not repeated.
+            self.fail("expected key=value", param, ctx)
+        return key, text
+
+
+class Numbers(Param):
+    """One or two positive numbers joined by a comma."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            numbers = tuple(float(part) for part in value.split(","))
+        except ValueError:
+            numbers = ()
+        if len(numbers) not in (1, 2) or not all(number > 0 for number in numbers):
+            self.fail(f"{value!r} is not a positive number, nor two joined by a comma", param, ctx)
+        return numbers[0] if len(numbers) == 1 else numbers
+
+
+def access(command: Command) -> Command:
+    """What every verb that opens an index takes."""
+    for option in (
+        click.option("--trust", is_flag=True, help="Open a DuckDB file: only one whose writer you trust."),
+        click.option(
+            "--allow",
+            multiple=True,
+            metavar="PREFIX",
+            help="Let the index reach sources under this prefix too, not only those in its own folder. Repeatable.",
+        ),
+        storage_option,
+    ):
+        command = option(command)
+    return command
+
+
+storage_option = click.option(
+    "--storage-option",
+    "storage_options",
+    multiple=True,
+    type=Pair(),
+    help="A setting of the store, for example region=eu-central-1 or skip_signature=true. Repeatable.",
+)
+
+
+def open_index(url: str, *, allow: Sequence[str], trust: bool, storage_options: Sequence[tuple[str, str]]) -> Index:
+    """The index at `url`, opened as the shared options say."""
+    import periplus
+
+    return periplus.open(url, allow=tuple(allow), trust=trust, storage_options=dict(storage_options) or None)
+
+
+@contextlib.contextmanager
+def asked() -> Iterator[None]:
+    """What the library says of a wrong argument is said as a mistake in usage."""
+    try:
+        yield
+    except PeriplusError:
+        raise
+    except (IndexError, ValueError) as error:
+        raise click.UsageError(str(error)) from error

@@ -1,0 +1,88 @@
+"""periplus query: the rows of an index, by SQL or by place, time and level."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from periplus.cli.options import BBox, Time, Window, access, open_index
+
+if TYPE_CHECKING:
+    from periplus import Index
+
+FORMATS = ("table", "json", "csv", "parquet")
+SHOWN = 40
+"""Rows of the table that people read, unless they ask for more."""
+
+
+@click.command("query")
+@click.argument("url", metavar="INDEX")
+@click.option("--sql", help="A query over the tables chunks, files, arrays and grid.")
+@click.option("--array", metavar="NAME", help="Only this array, for example 0/data.")
+@click.option("--level", type=click.IntRange(min=0), help="Only this pyramid level; 0 is full resolution.")
+@click.option("--bbox", type=BBox(), help="Only chunks that touch this box, in the CRS of the image.")
+@click.option("--time", type=Time(), help="Only this moment, or this span; .. is an open end.")
+@click.option("--window", type=Window(), help="Only these chunk positions, along the last dimensions of --array.")
+@click.option("--footprints", is_flag=True, help="Add the box of every chunk.")
+@click.option("--limit", type=click.IntRange(min=1), help=f"At most so many rows (a table shows {SHOWN} by default).")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    help="Default: by the name of -o, else a table.",
+)
+@click.option("-o", "--output", default="-", metavar="FILE", help="A file, or - for standard output.  [default: -]")
+@access
+def command(
+    url: str,
+    sql: str | None,
+    limit: int | None,
+    form: str | None,
+    output: str,
+    allow: Sequence[str],
+    trust: bool,
+    storage_options: Sequence[tuple[str, str]],
+    **selection: Any,
+) -> None:
+    """Print the references of a selection, or the answer to a query in SQL (DuckDB's).
+
+    \b
+    periplus query archive.parquet --level 0 --bbox 500000,4190000,502000,4192000
+    periplus query archive.parquet --sql "select path, sum(length) from chunks group by 1" --format csv
+    """
+    from periplus.cli.output import opened
+    from periplus.cli.rows import write
+
+    suffix = output.rpartition(".")[2].lower()
+    form = form or (suffix if suffix in FORMATS else "table")
+    if form == "parquet" and output == "-" and sys.stdout.isatty():
+        raise click.UsageError("Parquet is not for a terminal: name a file with -o.")
+    with open_index(url, allow=allow, trust=trust, storage_options=storage_options) as index:
+        if sql is not None:
+            if given := [name for name, value in selection.items() if value]:
+                raise click.UsageError(f"--sql stands alone: say {', '.join('--' + n for n in given)} in the query.")
+            rows = index.sql(sql)
+        else:
+            rows = index.select(**{**selection, "window": full_window(index, selection)})
+    total = rows.num_rows
+    most = limit or (SHOWN if form == "table" else total)
+    with opened(output) as file:
+        write(rows.slice(0, most), file, form)
+    if total > most:
+        click.echo(f"{total - most:,} more rows of {total:,} (--limit, or another --format)", err=True)
+
+
+def full_window(index: Index, selection: dict[str, Any]) -> list[tuple[int, int]] | None:
+    """The window with a range for every dimension of the array: those left out are taken whole."""
+    window, name = selection["window"], selection["array"]
+    if window is None:
+        return None
+    if name is None:
+        raise click.UsageError("--window counts the chunks of one array: name it with --array.")
+    grid = index[name].array.grid
+    if len(window) > len(grid):
+        raise click.UsageError(f"--window has {len(window)} ranges, but {name} has {len(grid)} dimensions.")
+    return [(0, n) for n in grid[: len(grid) - len(window)]] + list(window)
