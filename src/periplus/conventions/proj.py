@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from pyproj import CRS, Transformer
 
 LONGEST_TEXT = 1 << 20
-"""Characters of a CRS text; the largest PROJJSON of the EPSG registry has a tenth of it."""
+"""Characters of a CRS text that we are willing to parse."""
 _FORMS = re.compile(r"\s*(\{|[A-Za-z_]+\s*[\[(]|\+?proj=|[A-Za-z]\w*:[\w.:+]+\s*$|\d+\s*$)")
-"""PROJJSON, WKT, PROJ text, authority code or URN, EPSG number. Not bare names: PROJ would search its registry for them."""
+"""PROJJSON, WKT, PROJ text, authority code or URN, EPSG number. No bare names: PROJ would search its registry."""
 _LATTICE = 21
 """Points a side at which a box is checked: GDAL's own default for densified edges."""
 

@@ -1,0 +1,96 @@
+"""Coordinates of an affine grid, lazily: one a dimension where it is upright, two over both where it is turned."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from xarray.core.indexing import IndexSelResult
+from xarray.indexes import CoordinateTransform, Index
+
+from periplus.engine.axis import Axis
+from periplus.engine.labels import LazyIndex, axis_index
+from periplus.model import Transform
+
+
+class GridTransform(CoordinateTransform):
+    """Pixel centres of a turned or sheared grid: both coordinates depend on both positions."""
+
+    def __init__(self, transform: Transform, names: tuple[str, str], dims: tuple[str, str], rows: range, cols: range):
+        super().__init__(names, {dims[0]: len(rows), dims[1]: len(cols)}, np.dtype(np.float64))
+        self.affine, self.rows, self.cols = transform, rows, cols
+
+    def forward(self, dim_positions: dict[str, Any]) -> dict[Hashable, Any]:
+        a, b, c, d, e, f = self.affine
+        row, col = (np.asarray(dim_positions[dim]) for dim in self.dims)
+        row, col = self.rows.start + row * self.rows.step, self.cols.start + col * self.cols.step
+        x, y = col * a + row * b + (a * 0.5 + b * 0.5 + c), col * d + row * e + (d * 0.5 + e * 0.5 + f)
+        return dict(zip(self.coord_names, (x, y), strict=True))
+
+    def reverse(self, coord_labels: dict[Hashable, Any]) -> dict[str, Any]:
+        a, b, c, d, e, f = self.affine
+        x, y = (np.asarray(coord_labels[name], np.float64) for name in self.coord_names)
+        determinant = a * e - b * d
+        col = (e * (x - c) - b * (y - f)) / determinant - 0.5
+        row = (a * (y - f) - d * (x - c)) / determinant - 0.5
+        places = (row - self.rows.start) / self.rows.step, (col - self.cols.start) / self.cols.step
+        return dict(zip(self.dims, places, strict=True))
+
+    def equals(self, other: CoordinateTransform, **_: Any) -> bool:
+        return isinstance(other, GridTransform) and (self.affine, self.rows, self.cols, self.dims) == (
+            other.affine,
+            other.rows,
+            other.cols,
+            other.dims,
+        )
+
+
+class GridIndex(LazyIndex):
+    """Two coordinates over two dimensions; selects the pixels nearest to points."""
+
+    transform: GridTransform
+
+    def isel(self, indexers: Mapping[Any, Any]) -> Index | None:
+        grid = self.transform
+        parts = [indexers.get(dim, slice(None)) for dim in grid.dims]
+        if not all(isinstance(part, slice) for part in parts):
+            return None
+        names, dims = (str(grid.coord_names[0]), str(grid.coord_names[1])), (grid.dims[0], grid.dims[1])
+        return GridIndex(GridTransform(grid.affine, names, dims, grid.rows[parts[0]], grid.cols[parts[1]]))
+
+    def sel(self, labels: dict[Any, Any], method: Any = None, tolerance: Any = None) -> IndexSelResult:
+        points = {name: xr.Variable((), label) if np.ndim(label) == 0 else label for name, label in labels.items()}
+        result = super().sel(points, method, tolerance)
+        for dim, places in result.dim_indexers.items():
+            # The base class lets a negative place wrap around to the other end of the image.
+            if bool(((places < 0) | (places >= self.transform.dim_size[dim])).any()):
+                raise KeyError(f"not all points lie on the grid of {', '.join(map(str, self.transform.coord_names))}")
+        return result
+
+    def __repr__(self) -> str:
+        return f"GridIndex({', '.join(map(str, self.transform.coord_names))} over {self.transform.dim_size})"
+
+
+def coordinates(
+    transform: Transform, dims: tuple[str, str], shape: tuple[int, int], *, lazy: bool | None = None
+) -> xr.Coordinates:
+    """Coordinates of pixel centres for the dimensions (y, x): one each where the grid is upright, else `xc` and `yc`.
+
+    None where the transform gives no two pixels different labels.
+    """
+    a, b, c, d, e, f = transform
+    (y, x), (height, width) = dims, shape
+    if b == 0 and d == 0:
+        made: dict[Hashable, Any] = {}
+        for name, axis in ((y, Axis.of(f, e, height)), (x, Axis.of(c, a, width))):
+            if axis is not None:
+                made[name] = axis_index(axis, name, name, lazy=lazy)
+        variables = {name: index.create_variables()[name] for name, index in made.items()}
+        return xr.Coordinates(variables, made)
+    if not np.isfinite(transform).all() or a * e == b * d:
+        return xr.Coordinates()
+    return xr.Coordinates.from_xindex(
+        GridIndex(GridTransform(transform, ("xc", "yc"), dims, range(height), range(width)))
+    )
