@@ -39,7 +39,8 @@ class Axis:
 
     @property
     def rises(self) -> bool:
-        return self.step * self.positions.step > 0
+        """Whether labels ascend; a lone label does, as in pandas."""
+        return len(self) < 2 or self.step * self.positions.step > 0
 
     def labels(self, at: Any = None) -> NDArray[np.float64]:
         """The labels at the given places of this axis (not bounds-checked), or all of them."""
@@ -59,7 +60,7 @@ class Axis:
         sign = 1.0 if self.rises else -1.0
         with np.errstate(over="ignore"):
             guess = np.where(np.isnan(labels), np.inf, self.place(labels))
-        first = np.clip(np.floor(guess) - 2, 0, len(self)).astype(np.int64)
+        first = np.clip(np.floor(guess) - 2, 0, max(len(self) - _WINDOW, 0)).astype(np.int64)
         count: NDArray[np.int64] = first.copy()
         for place in (first + k for k in range(_WINDOW)):
             difference = sign * (self.labels(place) - labels)
