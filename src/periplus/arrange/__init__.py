@@ -8,12 +8,13 @@ from typing import Any
 from periplus.arrange.axis import read_axis
 from periplus.arrange.collect import collect
 from periplus.arrange.entry import Arrangement, Entry, Lookup, files_of
+from periplus.arrange.extend import extend
 from periplus.arrange.stack import misfit, stack
 from periplus.errors import ConflictError, FormatError
 
 KINDS = ("auto", "collect", "stack")
 
-__all__ = ["KINDS", "Arrangement", "Entry", "Lookup", "arrange", "collect", "files_of", "stack"]
+__all__ = ["KINDS", "Arrangement", "Entry", "Lookup", "arrange", "collect", "extend", "files_of", "stack"]
 
 
 def arrange(entries: Sequence[Entry], refs: Lookup, *, kind: str = "auto", **options: Any) -> Arrangement:

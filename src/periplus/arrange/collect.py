@@ -24,7 +24,7 @@ def collect(entries: Sequence[Entry], refs: Lookup, *, start: int = 0) -> Arrang
     catalog = Catalog(
         arrays=arrays,
         attributes={groups[i]: entries[i].attributes for i in good if entries[i].attributes},
-        arrangement={"kind": "collect"},
+        arrangement={"kind": "collect", "groups": [groups.get(i) for i in range(len(entries))]},
     )
     later = {i: group for i, group in groups.items() if i >= start}
     return Arrangement(catalog=catalog, files=files_of(entries), blocks=_blocks(entries, later, refs), kind="collect")

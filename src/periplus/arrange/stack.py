@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -56,7 +57,7 @@ def stack(
         members = [i for i in axis.numbers if i not in misfits.why]
         steps = place(entries, axis, members, duplicates=duplicates)
         layers = lay_all(entries, steps)
-        sparse = _lost_holes(entries, steps, layers, refs)
+        sparse = lost_holes(entries, steps, layers, refs)
         for i, why in sparse.items():
             misfits.add(i, why)
         if not sparse:
@@ -166,7 +167,10 @@ def catalog_of(
         shared = common(entries[i].attributes for i in numbers)
         if shared:
             attributes["" if series is None else safe_path(series)] = shared
-    arrangement = {"kind": "stack", "dim": axis.dim, "coordinate": axis.way}
+    arrangement: dict[str, Any] = {"kind": "stack", "dim": axis.dim, "coordinate": axis.way}
+    series_names = [safe_path(series) for series in layers if series is not None]
+    if series_names:
+        arrangement["series"] = series_names
     if axis.way == "pattern" and pattern is not None:
         arrangement["pattern"] = pattern
     return Catalog(
@@ -197,7 +201,7 @@ def _variants(entries: Sequence[Entry], numbers: Sequence[int]) -> list[tuple[Ar
     return list({id(entries[i].arrays): entries[i].arrays for i in numbers}.values())
 
 
-def _lost_holes(
+def lost_holes(
     entries: Sequence[Entry], steps: Steps, layers: dict[str | None, list[Layer]], refs: Lookup
 ) -> dict[int, str]:
     """Files whose missing chunks mean 0 although the stack shows a missing chunk as NaN."""
