@@ -126,8 +126,9 @@ def _place(transform: Transform | None, crs: str | None, geographic: bool) -> li
 
 def _words(items: Iterable[tuple[int, str, str]], nodata: int | float | None) -> list[Tag]:
     tags: list[Tag] = []
+    # Escaped twice, as GDAL does and expects.
     lines = [
-        f'  <Item name={quoteattr(role.upper())} sample="{band}" role={quoteattr(role)}>{escape(text)}</Item>\n'
+        f'  <Item name={quoteattr(role.upper())} sample="{band}" role={quoteattr(role)}>{escape(escape(text))}</Item>\n'
         for band, role, text in items
     ]
     if lines:

@@ -36,9 +36,7 @@ class Stretch(Param):
 
 @click.command("read")
 @click.argument("url", metavar="INDEX")
-@click.option(
-    "--array", metavar="NAME", help="An image (data) or a level of it (1/data).  [default: the only image]"
-)
+@click.option("--array", metavar="NAME", help="An image (data) or a level of it (1/data).  [default: the only image]")
 @click.option("--bbox", type=BBox(), help="The box to read, in --crs.  [default: everything]")
 @click.option("--crs", help="CRS of --bbox, for example EPSG:4326.  [default: that of the image]")
 @click.option("--resolution", type=Numbers(), help="Pixel size wanted, in units of the image's CRS; picks the level.")
@@ -48,9 +46,7 @@ class Stretch(Param):
 @click.option(
     "--window", type=Window(), help="Pixels of --array, ranges of its last dimensions, in place of all these."
 )
-@click.option(
-    "--stretch", type=Stretch(), help="PNG: values shown black and white.  [default: 2nd, 98th percentile]"
-)
+@click.option("--stretch", type=Stretch(), help="PNG: values shown black and white.  [default: 2nd, 98th percentile]")
 @click.option("-o", "--output", required=True, metavar="FILE", help=".npy, .tif or .png; - is .npy on standard output.")
 @click.option("--quiet", "-q", is_flag=True, help="No progress bar, no summary.")
 @access
