@@ -7,6 +7,7 @@ import re
 import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv6Address
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
@@ -48,9 +49,12 @@ def is_local(url: str) -> bool:
 def canonical(url: str | os.PathLike[str]) -> str:
     """The one spelling of a URL: plain absolute paths for local files; no user name, no fragment, no dot segments."""
     text = os.fspath(url)
+    return _canonical_path(text) if scheme_of(text) == "file" else _canonical_remote(text)
+
+
+@lru_cache(maxsize=4096)
+def _canonical_remote(text: str) -> str:
     scheme = scheme_of(text)
-    if scheme == "file":
-        return _canonical_path(text)
     if _CONTROL.search(text) or text != text.strip():
         raise DeniedError("the URL has control characters or blanks around it", url="<unreadable url>")
     if "\\" in text:
@@ -164,9 +168,8 @@ def _checked_segments(path: str, url: str, *, empty: bool) -> str:
 def without_secrets(url: str | os.PathLike[str]) -> str:
     """The canonical URL, fit to be stored; DeniedError where a signature or token in the query would be lost."""
     plain = canonical(url)
-    query = plain.partition("?")[2]
-    if query and not is_local(plain):
-        for pair in re.split("[&;]", query):
+    if "?" in plain and not is_local(plain):
+        for pair in re.split("[&;]", plain.partition("?")[2]):
             if _is_secret(unquote(pair.partition("=")[0])):
                 raise DeniedError(
                     "the URL carries a signature or token, which must not be stored; pass the plain URL and "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -17,12 +17,17 @@ class Bridge:
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self.closers: list[Callable[[], Awaitable[None]]] = []
+        self._lock = threading.Lock()
+        self._ended = False
         self._thread = threading.Thread(target=self._main, name="periplus-fetch", daemon=True)
         self._thread.start()
 
     def _main(self) -> None:
         asyncio.set_event_loop(self.loop)
-        self.loop.run_forever()
+        try:
+            self.loop.run_forever()
+        finally:
+            self.loop.close()
 
     def inside(self) -> bool:
         """Whether the caller runs in the loop's own thread."""
@@ -36,31 +41,32 @@ class Bridge:
         if self.inside():
             coroutine.close()
             raise RuntimeError("run() was called from inside the loop; await the coroutine instead")
-        future = self.submit(_settled(coroutine))
+        task: list[asyncio.Task[Any] | None] = []
+
+        async def main() -> T:
+            task.append(asyncio.current_task())
+            return await coroutine
+
+        future = self.submit(main())
         try:
             return future.result()
         except BaseException:
             if not future.done():
-                self.cancel(future)
+                self.loop.call_soon_threadsafe(lambda: [one.cancel() for one in task if one is not None])
+                wait([future])
             raise
 
-    def cancel(self, *futures: Future[Any]) -> None:
-        """Cancel, and return when the tasks behind have run their clean-up."""
-        for future in futures:
-            future.cancel()
-        self.submit(_drain()).result()
-
     def stop(self) -> None:
-        """Cancel every task, close what was opened, end the thread. Safe to call twice."""
-        if self.loop.is_closed() or self.inside():
-            return
-        if self._thread.is_alive():
-            self.submit(self._shutdown()).result()
-            self.loop.call_soon_threadsafe(self.loop.stop)
+        """Cancel every task, close what was opened, end the thread. Safe to call twice, and from the loop itself."""
+        with self._lock:
+            ended, self._ended = self._ended, True
+        if not ended:
+            # Held here, since the loop keeps only a weak hold on its tasks.
+            self._ending = self.submit(self._end())
+        if not self.inside():
             self._thread.join()
-        self.loop.close()
 
-    async def _shutdown(self) -> None:
+    async def _end(self) -> None:
         me = asyncio.current_task()
         tasks = [task for task in asyncio.all_tasks() if task is not me]
         for task in tasks:
@@ -70,13 +76,4 @@ class Bridge:
             await close()
         await self.loop.shutdown_asyncgens()
         await self.loop.shutdown_default_executor()
-
-
-async def _settled(coroutine: Coroutine[Any, Any, T]) -> T:
-    return await coroutine
-
-
-async def _drain() -> None:
-    """Let cancelled tasks take the steps their `finally` blocks need."""
-    for _ in range(3):
-        await asyncio.sleep(0)
+        self.loop.stop()

@@ -22,10 +22,11 @@ from periplus.fetch.local import LocalFile, OpenFiles
 from periplus.fetch.merge import Spans
 from periplus.fetch.options import options_for
 from periplus.fetch.retry import Patience
+from periplus.fetch.stale import check_same
 from periplus.fetch.stores import Stores
 from periplus.fetch.stream import stream_remote
 from periplus.model import Source
-from periplus.policy import WEB, Policy, is_local, scheme_of, without_secrets
+from periplus.policy import WEB, Policy, canonical, is_local, scheme_of, without_secrets
 
 T = TypeVar("T")
 Url = str | os.PathLike[str]
@@ -129,6 +130,21 @@ class Fetch:
             )
         return data, source
 
+    async def tail(self, url: Url, length: int, *, expect: Source | None = None) -> tuple[bytes, Source]:
+        """The last `length` bytes (or all there are) and the object's facts; one request where the server can."""
+        plain = self._checked(url)
+        if not is_local(plain) and length > 0:
+            found = await self._there(lambda remote: remote.tail(plain, os.fspath(url), length))
+            if found is not None:
+                if expect is not None:
+                    check_same(expect, found[1])
+                return bytes(found[0]), found[1]
+        source = await self.head(url)
+        if expect is not None:
+            check_same(expect, source)
+        start = max(0, local.require_size(source) - length)
+        return await self.read(url, start, local.require_size(source) - start, expect=source)
+
     async def head(self, url: Url) -> Source:
         """Size, entity tag and modification time; MissingError where there is nothing."""
         plain = self._checked(url)
@@ -173,7 +189,11 @@ class Fetch:
     def open_file(self, url: Url, *, expect: Source | None = None, block: int = 64 << 10) -> RangeFile:
         """A seekable read-only file over the object as it is now (or as `expect` says), with a cache of blocks."""
         plain = self._checked(url)
-        source = expect if expect is not None and expect.size is not None else self.run(self.head(url))
+        tail = b""
+        if expect is not None and expect.size is not None:
+            source = expect
+        else:
+            tail, source = self.run(self.tail(url, block, expect=expect))
         size = local.require_size(source)
 
         def read_range(offset: int, length: int) -> bytes:
@@ -181,18 +201,25 @@ class Fetch:
                 return self._files_now().get(plain, source).read(offset, length)
             return self.run(self.read(url, offset, length, expect=source))[0]
 
-        return RangeFile(read_range, size, name=plain, block=block)
+        file = RangeFile(read_range, size, name=plain, block=block)
+        file.seed(size - len(tail), tail)
+        return file
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
-    async def write(self, url: Url, data: bytes | memoryview | Path, *, create: bool = False) -> Source:
-        """Write the whole object at once, from memory or a local file; with `create`, ConflictError where it exists."""
+    async def write(
+        self, url: Url, data: bytes | memoryview | Path, *, create: bool = False, expect: Source | None = None
+    ) -> Source:
+        """Write the whole object at once, from memory or a local file.
+
+        ConflictError where it exists (`create`), or is no longer the object to be replaced (`expect`).
+        """
         plain = self._checked(url)
         if is_local(plain):
-            return await asyncio.to_thread(atomic.write_file, plain, data, create=create)
+            return await asyncio.to_thread(atomic.write_file, plain, data, create=create, expect=expect)
         if scheme_of(plain) in WEB:
             raise FetchError("HTTP is read only here; write to a file or an object store", url=plain)
-        return await self._there(lambda remote: remote.stores.write(plain, data, create=create))
+        return await self._there(lambda remote: remote.stores.write(plain, data, create=create, expect=expect))
 
     async def delete(self, url: Url) -> None:
         """Remove one object; MissingError where there is none and the store says so."""
@@ -207,7 +234,7 @@ class Fetch:
         """Download an object to a local file, atomically; StaleError where it changes meanwhile."""
         source = await self.head(url)
         size = local.require_size(source)
-        target = str(self._checked(path))
+        target = canonical(path)
 
         async def part(offset: int) -> bytes:
             return (await self.read(url, offset, min(DOWNLOAD_PART, size - offset), expect=source))[0]
@@ -247,9 +274,10 @@ class Fetch:
         return self._connected().bridge.run(coroutine)
 
     def _checked(self, url: Url) -> str:
-        plain = without_secrets(url)
-        self.policy.check(url)
-        return plain
+        """The canonical URL, allowed by policy and without secrets."""
+        if self.policy.prefixes is not None:
+            self.policy.check(url)
+        return without_secrets(url)
 
     def _files_now(self) -> OpenFiles:
         if self._pid != os.getpid():
@@ -312,6 +340,11 @@ class _Remote:
         if scheme_of(plain) in WEB:
             return await self.web.read(given, offset, length, expect=expect)
         return await self.stores.read(plain, offset, length, expect=expect)
+
+    async def tail(self, plain: str, given: str, length: int) -> tuple[Any, Source] | None:
+        if scheme_of(plain) in WEB:
+            return await self.web.tail(given, length)
+        return await self.stores.tail(plain, length)
 
     async def head(self, plain: str, given: str) -> Source:
         if scheme_of(plain) in WEB:

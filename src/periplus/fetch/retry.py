@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -42,7 +43,12 @@ class Pauses:
         self.failures = 0
         self.last = FIRST_PAUSE
         self.reason = "no answer"
-        self.until = asyncio.get_running_loop().time() + patience.deadline
+        self.until = math.inf
+
+    def begin(self) -> float:
+        """Start the clock; returns when it ends, in the loop's time."""
+        self.until = asyncio.get_running_loop().time() + self.patience.deadline
+        return self.until
 
     def progress(self) -> None:
         """Bytes came: the count of failures in a row starts anew."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, timedelta
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from periplus.errors import FetchError, FormatError
+from periplus.errors import ConflictError, FetchError, FormatError, PeriplusError, StaleError
 from periplus.fetch.door import mapped, translate
 from periplus.fetch.gate import Gate
 from periplus.fetch.glob import Pattern
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from obstore import Bytes
     from obstore.store import ObjectStore
 
+Buffer: TypeAlias = "Bytes | bytes"
+_MARK = "periplus-write"
 PART = 8 << 20
 """Bytes of one part of a large upload."""
 
@@ -66,9 +69,7 @@ class Stores:
         self._open[place] = (options, store)
         return store
 
-    async def read(
-        self, url: str, offset: int, length: int, *, expect: Source | None = None
-    ) -> tuple[Bytes | bytes, Source]:
+    async def read(self, url: str, offset: int, length: int, *, expect: Source | None = None) -> tuple[Buffer, Source]:
         """Bytes of a range cut at the object's end, and what the response says of the object."""
         choice: dict[str, Any] = {"range": (offset, offset + length)}
         if expect is not None and expect.etag is not None:
@@ -97,18 +98,56 @@ class Stores:
         async with self._guarded(url):
             return _source(url, await obstore.head_async(self._store(url), split(url)[2]))
 
-    async def write(self, url: str, data: bytes | memoryview | Path, *, create: bool = False) -> Source:
-        """Put the whole object at once; large ones in parts, which become visible together."""
+    async def tail(self, url: str, length: int) -> tuple[Buffer, Source] | None:
+        """The last bytes of an object in one request; None where the store does not know how."""
+        try:
+            async with self._guarded(url):
+                result = await _get(self._store(url), split(url)[2], {"range": {"suffix": length}})
+                data = await result.bytes_async()
+                source, (first, last) = _source(url, result.meta), result.range
+        except FetchError:
+            return None
+        size = source.size or 0
+        return (data, source) if first == size - len(data) == max(0, size - length) and last == size else None
+
+    async def write(
+        self, url: str, data: bytes | memoryview | Path, *, create: bool = False, expect: Source | None = None
+    ) -> Source:
+        """Put the whole object at once; large files in parts, which become visible together."""
         import obstore
 
-        content: Any = data if isinstance(data, Path) else memoryview(data).cast("B")
-        if create and isinstance(data, Path):
+        mark = secrets.token_hex(16)
+        mode: Any = "create" if create else "overwrite"
+        if expect is not None:
+            mode = {"e_tag": expect.etag}
+        content: Any = data
+        if not isinstance(data, Path):
+            content = memoryview(data).cast("B")
+        elif mode != "overwrite":
             content = data.read_bytes()  # only a single request can be conditional
-        async with self._guarded(url):
-            await obstore.put_async(
-                self._store(url), split(url)[2], content, mode="create" if create else "overwrite", chunk_size=PART
-            )
-        return await self.head(url)
+        size = data.stat().st_size if isinstance(data, Path) else len(content)
+        try:
+            async with self._guarded(url):
+                result = await obstore.put_async(
+                    self._store(url), split(url)[2], content, mode=mode, chunk_size=PART, attributes={_MARK: mark}
+                )
+        except (StaleError, ConflictError, FetchError) as error:
+            ours = None if mode == "overwrite" else await self._ours(url, mark)
+            if ours is not None:
+                return ours
+            if isinstance(error, StaleError):
+                raise ConflictError("another writer replaced the object meanwhile", url=url) from None
+            raise
+        return Source(url=url, size=size, etag=result["e_tag"])
+
+    async def _ours(self, url: str, mark: str) -> Source | None:
+        """The object where it is the one we wrote: a lost answer makes our own success look like another's."""
+        try:
+            async with self._guarded(url):
+                result = await _get(self._store(url), split(url)[2], {"head": True})
+                return _source(url, result.meta) if result.attributes.get(_MARK) == mark else None
+        except PeriplusError:
+            return None
 
     async def delete(self, url: str) -> None:
         import obstore
