@@ -1,0 +1,86 @@
+"""Opening an index: which form it has, what its footer says, and whether that is believable. No row is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from periplus.errors import FormatError
+from periplus.limits import Limits
+from periplus.policy import Policy, canonical, folder_of
+from periplus.table.document import KEY, load
+from periplus.table.ranges import ParquetBytes
+from periplus.table.rows import ParquetRows
+from periplus.table.table import Table
+
+if TYPE_CHECKING:
+    from periplus.fetch import Fetch
+
+FLAT = (".parquet", ".parq", ".pq", ".geoparquet")
+DUCKDB = (".duckdb", ".ddb")
+FILES_NAME = "files.parquet"
+
+
+def form_of(url: str) -> str:
+    """`flat`, `duckdb` or `dataset`, by the ending of a URL."""
+    path = url.partition("?")[0].lower()
+    return "flat" if path.endswith(FLAT) else "duckdb" if path.endswith(DUCKDB) else "dataset"
+
+
+def open_table(
+    url: str,
+    *,
+    fetch: Fetch,
+    limits: Limits | None = None,
+    allow: Iterable[str] = (),
+    trust: bool = False,
+    document: Mapping[str, Any] | None = None,
+    policy: Policy | None = None,
+) -> Table:
+    """An index at a URL, opened from its footer alone.
+
+    It may reach sources in its own folder and under the prefixes of `allow`; `policy` replaces that rule. A DuckDB file
+    is opened only with `trust`. `document` stands in for the footer document of a table written by another tool.
+    """
+    plain = canonical(url)
+    limits = limits or Limits()
+    allowed = tuple(allow)
+    reopen = (_reopen, (url, fetch, limits, allowed, trust, document, policy))
+    if form_of(plain) == "duckdb":
+        from periplus.table.duckdb import open_duckdb
+
+        return open_duckdb(
+            plain, limits=limits, trust=trust, policy=policy or Policy.beside(plain, allow=allowed), reopen=reopen
+        )
+    folder = None
+    if form_of(plain) == "dataset":
+        folder = plain if plain.endswith("/") else plain + "/"
+        plain = folder + FILES_NAME
+    base = ParquetBytes(plain, fetch=fetch, limits=limits)
+    text = base.keys.get(KEY) if document is None else document
+    if text is None:
+        raise FormatError(
+            f"this Parquet file has no footer document {KEY.decode()!r}; pass one to read it as an index", url=plain
+        )
+    said = load(text, limits=limits, url=plain)
+    if said.pieces is not None:
+        folder = folder or folder_of(plain)
+    elif folder is not None:
+        raise FormatError("this folder's files.parquet does not list the parts of an index", url=plain)
+    rows = ParquetRows(said, base, folder=folder or folder_of(plain), fetch=fetch, limits=limits)
+    # A dataset's own folder is its name: like a flat index, it may reach what lies beside it.
+    name = plain if folder is None else folder.removesuffix("/")
+    rule = policy or Policy.beside(name, allow=allowed)
+    return Table(said, rows, url=name, policy=rule, limits=limits, reopen=reopen)
+
+
+def _reopen(
+    url: str,
+    fetch: Fetch,
+    limits: Limits,
+    allow: tuple[str, ...],
+    trust: bool,
+    document: Mapping[str, Any] | None,
+    policy: Policy | None,
+) -> Table:
+    return open_table(url, fetch=fetch, limits=limits, allow=allow, trust=trust, document=document, policy=policy)

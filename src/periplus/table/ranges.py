@@ -1,0 +1,242 @@
+"""Parquet by byte ranges: the footer once, then only the column chunks asked for, all of them at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+import bisect
+import io
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from periplus.errors import FormatError, PeriplusError, StaleError
+from periplus.fetch.cost import gap, largest
+from periplus.limits import Limits
+
+if TYPE_CHECKING:
+    from periplus.fetch import Fetch
+
+TAIL = 64 << 10
+"""Bytes of the first read: holds the whole footer of most indexes."""
+MAGIC = b"PAR1"
+
+
+@contextmanager
+def arrow_errors(what: str, url: str | None = None) -> Iterator[None]:
+    """Whatever Arrow says of bad bytes is a FormatError here; our own errors pass through it unchanged."""
+    try:
+        yield
+    except PeriplusError as error:
+        raise error.at(url=url) from error.__cause__
+    except (
+        pa.ArrowException,
+        OSError,
+        ValueError,
+        KeyError,
+        IndexError,
+        TypeError,
+        OverflowError,
+        UnicodeError,
+    ) as error:
+        raise FormatError(
+            f"{what}: {str(error).splitlines()[0] if str(error) else type(error).__name__}", url=url
+        ) from error
+
+
+class ParquetBytes:
+    """One Parquet file of which only the footer has been read."""
+
+    def __init__(self, url: str, *, fetch: Fetch, limits: Limits, size: int | None = None) -> None:
+        self.url = url
+        self._fetch = fetch
+        self._limits = limits
+        self.source = fetch.run(fetch.head(url))
+        if self.source.size is None:
+            raise FormatError("the store does not say how large the index is", url=url)
+        if size is not None and size != self.source.size:
+            raise StaleError(f"this part has {self.source.size} bytes where the index says {size}", url=url)
+        self.size = self.source.size
+        footer = self._footer()
+        with arrow_errors("the Parquet footer is damaged", url):
+            # A file of nothing but a footer is enough for Arrow to read the footer.
+            self.metadata = pq.read_metadata(pa.BufferReader(MAGIC + footer))
+            self.schema = self.metadata.schema.to_arrow_schema()
+            self.keys: dict[bytes, bytes] = dict(self.metadata.metadata or {})
+        if len(set(self.schema.names)) != len(self.schema.names):
+            raise FormatError("two columns have the same name", url=url)
+
+    def _footer(self) -> bytes:
+        if self.size < 12:
+            raise FormatError("this is not a Parquet file", url=self.url)
+        start = max(0, self.size - TAIL)
+        (tail,) = self._read([(start, self.size)])
+        if tail[-4:] != MAGIC:
+            raise FormatError("this is not a Parquet file", url=self.url)
+        length = int.from_bytes(tail[-8:-4], "little") + 8
+        if length + 4 > self.size:
+            raise FormatError("the Parquet footer is longer than its file", url=self.url)
+        self._limits.check("the Parquet footer", length, self._limits.header_bytes, url=self.url)
+        if length > len(tail):
+            (more,) = self._read([(self.size - length, start)])
+            tail = more + tail
+        return tail[-length:]
+
+    def _read(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Bytes of each half-open range, of the very object whose footer was read."""
+        file = self._fetch.local(self.source)
+        if file is not None:
+            return [file.read(start, stop - start) for start, stop in ranges]
+
+        async def all_ranges() -> list[tuple[bytes, Any]]:
+            tasks = (self._fetch.read(self.url, a, b - a, expect=self.source) for a, b in ranges)
+            return list(await asyncio.gather(*tasks))
+
+        return [data for data, _ in self._fetch.run(all_ranges())]
+
+    @property
+    def groups(self) -> int:
+        return int(self.metadata.num_row_groups)
+
+    def bounds(self, name: str) -> tuple[list[Any], list[Any], list[bool]]:
+        """Smallest and largest value of a column in each row group, None where unknown; and where it has no null."""
+        low: list[Any] = []
+        high: list[Any] = []
+        full: list[bool] = []
+        with arrow_errors("the statistics of a row group are damaged", self.url):
+            leaf = {self.metadata.schema.column(i).path: i for i in range(self.metadata.num_columns)}[name]
+            for number in range(self.groups):
+                found = self.metadata.row_group(number).column(leaf).statistics
+                known = found is not None and found.has_min_max
+                low.append(found.min if known else None)
+                high.append(found.max if known else None)
+                full.append(bool(known and found.has_null_count and found.null_count == 0))
+        return low, high, full
+
+    def read(self, groups: Sequence[int], names: Sequence[str]) -> Iterator[tuple[int, pa.Table]]:
+        """Row groups with only these columns; strings come as dictionaries, so that a repeated one stays small."""
+        with arrow_errors("the column chunks are damaged", self.url):
+            spans = {number: self._span(number, names) for number in groups}
+        homes = _homes(spans, gap(self.url), largest(self.url))
+        pending = sorted(groups, key=lambda number: spans[number])
+        while pending:
+            batch: list[int] = []
+            ranges: dict[tuple[int, int], None] = {}
+            for number in pending:
+                home = homes[number]
+                held = sum(stop - start for start, stop in ranges)
+                if batch and home not in ranges and held + home[1] - home[0] > self._limits.memory_bytes // 4:
+                    break
+                ranges[home] = None
+                batch.append(number)
+            pending = pending[len(batch) :]
+            file = SparseFile(
+                self.size, list(zip([start for start, _ in ranges], self._read(list(ranges)), strict=True))
+            )
+            with arrow_errors("the column chunks are damaged", self.url):
+                texts = [name for name in names if self._is_stringlike(name)]
+                reader = pq.ParquetFile(
+                    pa.PythonFile(file, "r"), metadata=self.metadata, read_dictionary=texts, pre_buffer=False
+                )
+                for number in batch:
+                    yield number, self._decode(reader, number, names)
+
+    def _decode(self, reader: pq.ParquetFile, number: int, names: Sequence[str]) -> pa.Table:
+        with arrow_errors("a row group does not decode", self.url):
+            table = reader.read_row_group(number, columns=list(names), use_threads=False)
+            if table.num_rows != self.metadata.row_group(number).num_rows or len(table.column_names) != len(names):
+                raise FormatError("a row group does not hold the rows and columns its footer says", url=self.url)
+            return table
+
+    def _is_stringlike(self, name: str) -> bool:
+        kind = self.schema.field(name).type
+        return bool(pa.types.is_dictionary(kind) or not (pa.types.is_primitive(kind) or pa.types.is_nested(kind)))
+
+    def _span(self, number: int, names: Sequence[str]) -> tuple[int, int]:
+        """First and last byte of the wanted columns in a row group, after checking what they claim."""
+        group = self.metadata.row_group(number)
+        rows = int(group.num_rows)
+        if rows < 0:
+            raise FormatError("a row group has a negative number of rows", url=self.url)
+        # Run-length encoding hides how much a column decodes to, so count the rows.
+        self._limits.check(
+            "a decoded row group", rows * 8 * max(1, len(names)), self._limits.memory_bytes, url=self.url
+        )
+        low, high = self.size, 0
+        wanted = set(names)
+        for place in range(group.num_columns):
+            column = group.column(place)
+            if column.path_in_schema not in wanted:
+                continue
+            start = int(column.data_page_offset)
+            if column.has_dictionary_page and column.dictionary_page_offset is not None:
+                start = min(start, int(column.dictionary_page_offset))
+            stop = start + int(column.total_compressed_size)
+            if not 4 <= start <= stop <= self.size - 8:
+                raise FormatError("a column chunk lies outside the file", url=self.url, offset=start)
+            size = int(column.total_uncompressed_size)
+            self._limits.check("a column chunk", size, self._limits.memory_bytes, url=self.url)
+            low, high = min(low, start), max(high, stop)
+        if high <= low:
+            return (4, 4)
+        self._limits.check("a row group", high - low, self._limits.memory_bytes, url=self.url)
+        return low, high
+
+
+def _homes(spans: dict[int, tuple[int, int]], near: int, most: int) -> dict[int, tuple[int, int]]:
+    """For each row group the range to fetch: neighbours that lie near each other share one request."""
+    answer: dict[int, tuple[int, int]] = {}
+    start, stop = 0, -1
+    members: list[int] = []
+    for number, (low, high) in sorted(spans.items(), key=lambda item: item[1]):
+        if not members or low - stop > near or max(stop, high) - start > most:
+            answer |= dict.fromkeys(members, (start, stop))
+            start, stop, members = low, high, []
+        members.append(number)
+        stop = max(stop, high)
+    return answer | dict.fromkeys(members, (start, stop))
+
+
+class SparseFile(io.RawIOBase):
+    """A file of which only some ranges are at hand; what Arrow may read was fetched before, all else is damage."""
+
+    def __init__(self, size: int, parts: list[tuple[int, bytes]]) -> None:
+        super().__init__()
+        self._size = size
+        self._parts = sorted(parts)
+        self._starts = [start for start, _ in self._parts]
+        self._place = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._place
+
+    def size(self) -> int:
+        """Bytes of the whole file."""
+        return self._size
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._size}[whence]
+        self._place = base + offset
+        return self._place
+
+    def read(self, size: int | None = -1) -> Any:
+        length = self._size - self._place if size is None or size < 0 else size
+        number = bisect.bisect_right(self._starts, self._place) - 1
+        if length == 0:
+            return b""
+        if number < 0:
+            raise FormatError("a read outside the column chunks of the footer", offset=self._place)
+        start, data = self._parts[number]
+        piece = memoryview(data)[self._place - start : self._place - start + length]
+        if not piece:
+            raise FormatError("a read outside the column chunks of the footer", offset=self._place)
+        self._place += len(piece)
+        return piece.tobytes()

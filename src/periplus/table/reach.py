@@ -1,0 +1,92 @@
+"""What an index may reach: its paths resolved against its folder, and each distinct one checked once by policy."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.errors import DeniedError
+from periplus.policy import Policy, canonical, folder_of, is_local, resolve, without_secrets
+
+_SEGMENT = r"(?!\.{1,2}(?:/|$))[A-Za-z0-9._~=+,@-]+"
+_RELATIVE = re.compile(rf"{_SEGMENT}(?:/{_SEGMENT})*")
+_ABSOLUTE = re.compile(rf"(?:(?:s3|gs|az|https?)://[a-z][a-z0-9-]*(?:\.[a-z0-9-]+)*)?(?:/{_SEGMENT})+")
+_LEAF = re.compile(_SEGMENT)
+"""Spellings that are already canonical, so that thousands of paths cost one match each."""
+
+
+def at_rest(paths: Sequence[str], index_url: str) -> list[str]:
+    """Paths as an index stores them: relative where they lie under its folder, else as harvested; no credentials."""
+    folder = folder_of(index_url)
+    answer = []
+    for path in paths:
+        plain = path if _ABSOLUTE.fullmatch(path) else without_secrets(path)
+        inner = plain.removeprefix(folder)
+        # A name that would not resolve to itself again stays absolute.
+        answer.append(inner if inner != plain and _RELATIVE.fullmatch(inner) else plain)
+    return answer
+
+
+def resolved(paths: Sequence[str], index_url: str | None) -> list[str]:
+    """Absolute URLs; a path that cannot be resolved stays as it is, and is refused when it is asked for."""
+    if index_url is None:
+        return list(paths)
+    folder = folder_of(index_url)
+    return [
+        folder + path if _RELATIVE.fullmatch(path) else path if _ABSOLUTE.fullmatch(path) else _attempt(index_url, path)
+        for path in paths
+    ]
+
+
+def _attempt(index_url: str, path: str) -> str:
+    try:
+        return resolve(index_url, path)
+    except DeniedError:
+        return path
+
+
+class Reach:
+    """Remembers which files of an index policy allows."""
+
+    def __init__(self, policy: Policy, paths: Sequence[str], urls: Sequence[str], index_url: str | None) -> None:
+        self._policy = policy
+        self._paths = paths
+        self._urls = urls
+        self._index_url = index_url
+        self._allowed = np.zeros(len(paths), bool)
+        self._folders: dict[str, bool] = {}
+
+    def check(self, files: NDArray[np.int32]) -> None:
+        """DeniedError where one of these files may not be touched."""
+        if self._policy.prefixes is None and self._index_url is None:
+            return
+        used = np.zeros(len(self._paths) + 1, bool)  # one more, for the -1 of inline rows
+        used[files] = True
+        for file in np.flatnonzero(used[:-1] & ~self._allowed).tolist():
+            self._check(file)
+            self._allowed[file] = True
+
+    def _check(self, file: int) -> None:
+        url = self._urls[file]
+        folder, _, leaf = url.rpartition("/")
+        if _LEAF.fullmatch(leaf) and self._inside(folder + "/") and not (is_local(url) and os.path.islink(url)):
+            return
+        path = self._paths[file]
+        if self._index_url is not None:
+            resolve(self._index_url, path)  # says why a path is refused
+        # An absolute path is checked as it was written: a user name in it is refused, not dropped.
+        self._policy.check(path if "://" in path else url)
+
+    def _inside(self, folder: str) -> bool:
+        """Whether policy allows the folder, and so everything plainly named in it."""
+        if folder not in self._folders:
+            try:
+                self._policy.check(folder)
+                self._folders[folder] = canonical(folder) == folder
+            except DeniedError:
+                self._folders[folder] = False
+        return self._folders[folder]

@@ -1,0 +1,384 @@
+"""Rows of Parquet files: prune by statistics, read what is left, decode it once, filter it with NumPy."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from periplus.errors import FormatError
+from periplus.limits import Limits
+from periplus.model import Array, Files, Refs
+from periplus.table.columns import Columns
+from periplus.table.document import Document, Piece
+from periplus.table.memory import empty, joined
+from periplus.table.ranges import ParquetBytes, arrow_errors
+from periplus.table.schema import check_columns, files_from_arrow, integers
+
+if TYPE_CHECKING:
+    from periplus.fetch import Fetch
+    from periplus.table.sql import Database
+    from periplus.table.table import Table, Window
+
+KEPT_BYTES = 128 << 20
+"""Decoded row groups kept for the next query: a time series of one tile through 22 M rows is 75 MB of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One decoded row group; a column that is the same everywhere is one number."""
+
+    count: int
+    array: tuple[list[str | None], NDArray[np.int32]] | None
+    """Names and a code for each row; None where all rows belong to the array that was asked for."""
+    place: dict[str, NDArray[np.int32] | int]
+    columns: dict[str, NDArray[Any]]
+    """By role: level, part, file, offset, length, encoding."""
+    data: pa.ChunkedArray | None
+    present: NDArray[np.bool_] | None
+
+    @property
+    def nbytes(self) -> int:
+        arrays = [*self.place.values(), *self.columns.values()]
+        return sum(a.nbytes for a in arrays if isinstance(a, np.ndarray)) + (
+            0 if self.data is None else self.data.nbytes
+        )
+
+    def rows(self, array: Array, window: Window | None) -> NDArray[np.intp]:
+        """Which rows belong to an array and lie in a window."""
+        keep = np.ones(self.count, bool) if self.present is None else self.present.copy()
+        if self.array is not None:
+            names, codes = self.array
+            keep &= codes == (names.index(array.name) if array.name in names else -1)
+        elif "level" in self.columns:
+            keep &= self.columns["level"] == array.level
+        if window is not None:
+            for dim, (low, high) in zip(array.dims, window, strict=True):
+                positions = self.place.get(dim, -1)  # a part written before the array existed lacks the column
+                keep &= (positions >= low) & (positions < high)
+        return np.flatnonzero(keep)
+
+    def refs(self, array: Array, rows: NDArray[np.intp]) -> Refs:
+        chunk = np.empty((array.ndim, len(rows)), np.int32)
+        for d, dim in enumerate(array.dims):
+            positions = self.place[dim]
+            chunk[d] = positions[rows] if isinstance(positions, np.ndarray) else positions
+        part, encoding = self.columns.get("part"), self.columns.get("encoding")
+        return Refs(
+            chunk=chunk,
+            offset=self.columns["offset"][rows],
+            length=self.columns["length"][rows],
+            file=self.columns["file"][rows],
+            part=None if part is None else part[rows],
+            encoding=None if encoding is None else encoding[rows],
+            data=None if self.data is None else self.data.take(pa.array(rows)).to_pylist(),
+        )
+
+
+class Kept:
+    """The decoded row groups used last, as many as a number of bytes holds."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._bytes = 0
+        self._groups: OrderedDict[tuple[str, int], Group] = OrderedDict()
+
+    def get(self, key: tuple[str, int]) -> Group | None:
+        if key in self._groups:
+            self._groups.move_to_end(key)
+        return self._groups.get(key)
+
+    def put(self, key: tuple[str, int], group: Group) -> None:
+        if group.nbytes > self._most // 4:
+            return
+        self._groups[key] = group
+        self._bytes += group.nbytes
+        while self._bytes > self._most:
+            self._bytes -= self._groups.popitem(last=False)[1].nbytes
+
+
+class PartRows:
+    """The rows of one Parquet file."""
+
+    def __init__(self, source: ParquetBytes, document: Document, piece: Piece | None) -> None:
+        self.source = source
+        self.piece = piece
+        with arrow_errors("the columns of the table", source.url):
+            self.columns: Columns = document.columns.within(source.schema.names)
+            check_columns(source.schema, self.columns)
+        arrays = document.catalog.arrays
+        for array in arrays.values() if piece is None else [arrays[name] for name in piece.bounds]:
+            for dim in array.dims:
+                if dim not in self.columns.chunk:
+                    raise FormatError(f"the table has no column {document.columns.chunk[dim]!r}", url=source.url)
+        self.count = int(source.metadata.num_rows)
+        if piece is not None and piece.rows != self.count:
+            raise FormatError(f"a part has {self.count} rows where the index says {piece.rows}", url=source.url)
+        self._arrays = document.catalog.arrays
+        if self.columns.array is None and self.columns.level is None and len(self._arrays) > 1:
+            raise FormatError("rows of several arrays need a column that names the array", url=source.url)
+
+    @cached_property
+    def _bounds(self) -> dict[str, tuple[list[Any], list[Any], list[bool]]]:
+        names = [*self.columns.chunk.values(), self.columns.array]
+        return {name: self.source.bounds(name) for name in names if name is not None}
+
+    def candidates(self, array: Array, window: Window) -> list[int]:
+        """Row groups that may hold rows of the window."""
+        keep = np.ones(self.source.groups, bool)
+        tests: list[tuple[str | None, Any, Any]] = [(self.columns.array, array.name, array.name)]
+        tests += [
+            (self.columns.chunk.get(dim), low, high - 1) for dim, (low, high) in zip(array.dims, window, strict=True)
+        ]
+        for name, first, last in tests:
+            if name is None:
+                continue
+            lows, highs, _ = self._bounds[name]
+            for number in np.flatnonzero(keep).tolist():
+                low, high = lows[number], highs[number]
+                if low is not None and type(low) is type(first) and (low > last or high < first):
+                    keep[number] = False
+        return np.flatnonzero(keep).tolist()
+
+    def decode(self, groups: Sequence[int], ids: dict[str, int] | None) -> Iterator[tuple[int, Group]]:
+        """Decoded row groups; columns that statistics show to be constant are not read."""
+        alike: dict[tuple[str, ...], list[int]] = {}
+        for number in groups:
+            alike.setdefault(self._wanted(number), []).append(number)
+        for names, members in alike.items():
+            for number, table in self.source.read(members, names):
+                with arrow_errors("a row group does not decode", self.source.url):
+                    yield number, self._group(number, table, ids)
+
+    def _constant(self, number: int, name: str) -> Any:
+        low, high, full = (values[number] for values in self._bounds[name])
+        return low if full and low == high else None
+
+    def _wanted(self, number: int) -> tuple[str, ...]:
+        roles = self.columns
+        names = [name for name in roles.chunk.values() if self._constant(number, name) is None]
+        if roles.array is not None and not self._single(number):
+            names.append(roles.array)
+        if roles.array is None and roles.level is not None:
+            names.append(roles.level)
+        sources = [roles.file_id] if roles.file_id is not None else [roles.path]
+        extra = [*sources, roles.offset, roles.length, roles.part, roles.encoding, roles.data, roles.present]
+        return (*names, *(name for name in extra if name is not None))
+
+    def _single(self, number: int) -> bool:
+        """Whether the index has one array and the row group says that it holds only that."""
+        assert self.columns.array is not None
+        return len(self._arrays) == 1 and self._constant(number, self.columns.array) in self._arrays
+
+    def _group(self, number: int, table: pa.Table, ids: dict[str, int] | None) -> Group:
+        roles, count = self.columns, table.num_rows
+        held = set(table.column_names)
+        place: dict[str, NDArray[np.int32] | int] = {}
+        for dim, name in roles.chunk.items():
+            # A dimension that an array lacks is null there; -1 never lies in a window.
+            place[dim] = (
+                integers(table[name], np.int32, name, null=-1) if name in held else int(self._constant(number, name))
+            )
+        columns = {
+            "offset": integers(table[roles.offset], np.int64, roles.offset, null=0 if roles.data else None),
+            "length": integers(table[roles.length], np.int64, roles.length),
+            "file": self._files(table, ids),
+        }
+        for role, dtype in (("level", np.uint8), ("part", np.uint16), ("encoding", np.uint16)):
+            name = getattr(roles, role)
+            if name is not None and name in held:
+                columns[role] = integers(table[name], dtype, name, null=0)
+        array = None
+        if roles.array is not None and roles.array in held:
+            column = table[roles.array].unify_dictionaries().combine_chunks()
+            column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
+            array = (
+                column.dictionary.to_pylist(),
+                integers(pa.chunked_array([column.indices]), np.int32, roles.array, null=-1),
+            )
+        present = None if roles.present is None else table[roles.present].fill_null(False).to_numpy()
+        data = None if roles.data is None else table[roles.data]
+        return Group(count, array, place, columns, data, present)
+
+    def _files(self, table: pa.Table, ids: dict[str, int] | None) -> NDArray[np.int32]:
+        roles = self.columns
+        if roles.file_id is not None:
+            return integers(table[roles.file_id], np.int32, roles.file_id, null=-1)
+        if roles.path is None:
+            return np.full(table.num_rows, -1, np.int32)
+        assert ids is not None
+        pieces = []
+        for part in table[roles.path].chunks:
+            names = part.dictionary.to_pylist()
+            codes = part.indices.fill_null(len(names)).to_numpy(zero_copy_only=False)
+            known = np.array([*(ids.get(name, -2) for name in names), -1], np.int32)
+            if (known[codes] == -2).any():
+                raise FormatError("a row names a path that the files table does not list", url=self.source.url)
+            pieces.append(known[codes])
+        return np.concatenate(pieces) if pieces else np.empty(0, np.int32)
+
+
+class ParquetRows:
+    """The rows of a flat table or of a dataset's parts; parts are opened when a query reaches them."""
+
+    def __init__(self, document: Document, base: ParquetBytes, *, folder: str, fetch: Fetch, limits: Limits) -> None:
+        self.document = document
+        self.base = base
+        self.folder = folder
+        self.fetch = fetch
+        self.limits = limits
+        self._lock = threading.RLock()
+        self._parts: dict[str, PartRows] = {}
+        self._kept = Kept(KEPT_BYTES)
+        if document.pieces is None:
+            self._parts[""] = PartRows(base, document, None)
+            self.count = self._parts[""].count
+        else:
+            self.count = sum(piece.rows for piece in document.pieces)
+        limits.check("the number of rows", self.count, limits.index_rows, url=base.url)
+        if self.count > document.most_rows:
+            raise FormatError(
+                f"the index has {self.count} rows where the declared grids have room for {document.most_rows}",
+                url=base.url,
+            )
+
+    # --- files ---
+
+    def files(self) -> Files:
+        return self._files
+
+    @cached_property
+    def _files(self) -> Files:
+        from periplus.table.document import FILES_KEY
+
+        with self._lock, arrow_errors("the files table", self.base.url):
+            if self.document.pieces is not None:
+                names = [n for n in self.base.schema.names if not pa.types.is_nested(self.base.schema.field(n).type)]
+                tables = [table for _, table in self.base.read(range(self.base.groups), names)]
+                if not tables:
+                    return files_from_arrow(self.base.schema.empty_table())
+                return files_from_arrow(pa.concat_tables(tables))
+            if FILES_KEY in self.base.keys:
+                return files_from_arrow(self._embedded(self.base.keys[FILES_KEY]))
+            return self._distinct()
+
+    def _embedded(self, text: bytes) -> pa.Table:
+        try:
+            raw = base64.b64decode(text, validate=True)
+        except binascii.Error as error:
+            raise FormatError(f"the embedded files table is not base64: {error}") from None
+        names = pq.read_schema(pa.BufferReader(raw)).names
+        reader = pq.ParquetFile(pa.BufferReader(raw), read_dictionary=names)
+        rows, width = reader.metadata.num_rows, max(1, len(names))
+        self.limits.check("the files table", rows * 8 * width, self.limits.memory_bytes, url=self.base.url)
+        return reader.read(use_threads=False)
+
+    def _distinct(self) -> Files:
+        """Files of a table of another tool, which lists none: its distinct paths, in order of appearance."""
+        part = self._parts[""]
+        if part.columns.path is None:
+            raise FormatError("the index has file ids but no files table", url=self.base.url)
+        seen: dict[str, None] = {}
+        for _, table in part.source.read(range(part.source.groups), [part.columns.path]):
+            for piece in table[part.columns.path].chunks:
+                seen |= dict.fromkeys(name for name in piece.dictionary.to_pylist() if name is not None)
+        return files_from_arrow(pa.table({"path": pa.array(list(seen), pa.string())}))
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        paths = self._files.path
+        ids = {path: number for number, path in enumerate(paths)}
+        if len(ids) != len(paths):
+            raise FormatError("the files table lists a path twice", url=self.base.url)
+        return ids
+
+    # --- rows ---
+
+    def parts(self, array: Array | None = None, window: Window | None = None) -> list[PartRows]:
+        """The parts, or those that may hold rows of a window; opened on first use."""
+        if self.document.pieces is None:
+            return [self._parts[""]]
+        answer = []
+        for piece in self.document.pieces:
+            if array is not None and window is not None and not _meets(piece, array, window):
+                continue
+            if piece.path not in self._parts:
+                source = ParquetBytes(self.folder + piece.path, fetch=self.fetch, limits=self.limits, size=piece.bytes)
+                self._parts[piece.path] = PartRows(source, self.document, piece)
+            answer.append(self._parts[piece.path])
+        return answer
+
+    def find(self, array: Array, window: Window) -> Refs:
+        if not all(high > low for low, high in window):
+            return empty(array)
+        room = math.prod(high - low for low, high in window) * self.document.parts.get(array.name, 1)
+        found: list[Refs] = []
+        total = 0
+        with self._lock:
+            for part in self.parts(array, window):
+                for group in self._groups(part, part.candidates(array, window)):
+                    rows = group.rows(array, window)
+                    total += len(rows)
+                    if total > room:
+                        raise FormatError(
+                            f"array {array.name!r}: more rows than chunks in the window", url=part.source.url
+                        )
+                    if len(rows):
+                        found.append(group.refs(array, rows))
+        return joined(found, array)
+
+    def _groups(self, part: PartRows, numbers: Sequence[int]) -> Iterator[Group]:
+        url = part.source.url
+        fresh = []
+        for number in numbers:
+            group = self._kept.get((url, number))
+            if group is None:
+                fresh.append(number)
+            else:
+                yield group
+        for number, group in part.decode(fresh, self._names(part)):
+            self._kept.put((url, number), group)
+            yield group
+
+    def _names(self, part: PartRows) -> dict[str, int] | None:
+        return self._ids if part.columns.file_id is None and part.columns.path is not None else None
+
+    def blocks(self) -> Iterator[tuple[str, Refs]]:
+        for part in self.parts():
+            for number in range(part.source.groups):
+                for _, group in part.decode([number], self._names(part)):
+                    yield from self._split(group)
+
+    def _split(self, group: Group) -> Iterator[tuple[str, Refs]]:
+        arrays = self.document.catalog.arrays
+        names: Sequence[str | None] = list(arrays)
+        if group.array is not None:
+            names = [group.array[0][code] for code in np.unique(group.array[1]).tolist() if code >= 0]
+        for name in names:
+            if name is None or name not in arrays:
+                raise FormatError(f"a row belongs to {name!r}, which is no array of the index", url=self.base.url)
+            rows = group.rows(arrays[name], None)
+            if len(rows):
+                yield name, group.refs(arrays[name], rows)
+
+    def database(self, table: Table) -> Database:
+        from periplus.table.sql import parquet_database
+
+        return parquet_database(table, self)
+
+
+def _meets(piece: Piece, array: Array, window: Window) -> bool:
+    if array.name not in piece.bounds:
+        return not piece.bounds
+    return all(low < b and a < high for (low, high), (a, b) in zip(piece.bounds[array.name], window, strict=True))

@@ -1,0 +1,261 @@
+"""The Arrow schema of chunks and files, and the way between Refs, Files and Arrow columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from periplus.errors import FormatError
+from periplus.model import Array, Files, Refs
+from periplus.table.columns import Columns
+
+EXTRAS = frozenset({"level", "part", "encoding", "data"})
+NAMES = pa.dictionary(pa.int32(), pa.string())
+MOMENT = pa.timestamp("us", tz="UTC")
+FILES = pa.schema(
+    [
+        pa.field("file_id", pa.int32(), nullable=False),
+        pa.field("path", pa.string(), nullable=False),
+        ("size", pa.int64()),
+        ("etag", pa.string()),
+        ("last_modified", MOMENT),
+        ("datetime", MOMENT),
+        ("format", pa.string()),
+        ("status", pa.string()),
+        ("error", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """Which columns a table of chunks has."""
+
+    columns: Columns
+    """Names of the columns we write, one for every dimension of every array."""
+    extras: frozenset[str] = frozenset()
+    """Those of `level`, `part`, `encoding`, `data` that are not trivial and so are written."""
+    paths: Sequence[str] | None = None
+    """Path at rest of every file, for a table with a `path` column; None for one with `file_id`."""
+
+    def schema(self) -> pa.Schema:
+        fields = [pa.field("array", NAMES, nullable=False)]
+        if "level" in self.extras:
+            fields.append(pa.field("level", pa.uint8(), nullable=False))
+        fields += [pa.field(name, pa.int32()) for name in self.columns.chunk.values()]
+        if "part" in self.extras:
+            fields.append(pa.field("part", pa.uint16(), nullable=False))
+        fields.append(pa.field("file_id", pa.int32()) if self.paths is None else pa.field("path", NAMES))
+        fields += [pa.field(name, pa.int64(), nullable=False) for name in ("offset", "length")]
+        if "encoding" in self.extras:
+            fields.append(pa.field("encoding", pa.uint16(), nullable=False))
+        if "data" in self.extras:
+            fields.append(pa.field("data", pa.binary()))
+        return pa.schema(fields)
+
+
+def extras_of(refs: Refs) -> frozenset[str]:
+    """Which optional columns these rows need."""
+    needs = set()
+    if refs.part is not None and refs.part.any():
+        needs.add("part")
+    if refs.encoding is not None and refs.encoding.any():
+        needs.add("encoding")
+    if refs.data is not None and any(item is not None for item in refs.data):
+        needs.add("data")
+    return frozenset(needs)
+
+
+def chunks_to_arrow(items: Sequence[tuple[Array, Refs]], layout: Layout) -> pa.Table:
+    """Rows of some arrays as one Arrow table; columns are shared with the Refs where types agree."""
+    tables = [_array_to_arrow(array, refs, layout) for array, refs in items]
+    if len(tables) == 1:
+        return tables[0]
+    return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+
+
+def _array_to_arrow(array: Array, refs: Refs, layout: Layout) -> pa.Table:
+    count = len(refs)
+    place = dict(zip(array.dims, refs.chunk, strict=True))
+    columns: list[Any] = [pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([array.name]))]
+    if "level" in layout.extras:
+        columns.append(pa.array(np.full(count, array.level, np.uint8)))
+    columns += [
+        pa.array(np.ascontiguousarray(place[dim])) if dim in place else pa.nulls(count, pa.int32())
+        for dim in layout.columns.chunk
+    ]
+    if "part" in layout.extras:
+        columns.append(pa.array(_or_zeros(refs.part, count, np.uint16)))
+    file = _or_zeros(refs.file, count, np.int32)
+    inline = file < 0 if count and file.min() < 0 else None
+    columns.append(pa.array(file, mask=inline) if layout.paths is None else _named(file, inline, layout.paths))
+    columns += [pa.array(np.ascontiguousarray(refs.offset)), pa.array(np.ascontiguousarray(refs.length))]
+    if "encoding" in layout.extras:
+        columns.append(pa.array(_or_zeros(refs.encoding, count, np.uint16)))
+    if "data" in layout.extras:
+        columns.append(pa.nulls(count, pa.binary()) if refs.data is None else pa.array(list(refs.data), pa.binary()))
+    return pa.Table.from_arrays(columns, schema=layout.schema())
+
+
+def _or_zeros(values: NDArray[Any] | None, count: int, dtype: type) -> NDArray[Any]:
+    return np.zeros(count, dtype) if values is None else np.ascontiguousarray(values, dtype)
+
+
+def _named(file: NDArray[np.int32], inline: NDArray[np.bool_] | None, paths: Sequence[str]) -> pa.DictionaryArray:
+    """A dictionary of only the paths in use, since every row group stores its dictionary."""
+    used = np.zeros(len(paths) + 1, bool)  # one more, for the -1 of inline rows
+    used[file] = True
+    ids = np.flatnonzero(used[:-1])
+    code = np.zeros(len(paths) + 1, np.int32)
+    code[ids] = np.arange(len(ids), dtype=np.int32)
+    return pa.DictionaryArray.from_arrays(
+        pa.array(code[file], mask=inline), pa.array([paths[i] for i in ids.tolist()], pa.string())
+    )
+
+
+# --- files ----------------------------------------------------------------------------------------------------------
+
+
+def files_to_arrow(files: Files, paths: Sequence[str] | None = None) -> pa.Table:
+    """The files table; `paths` replaces the paths by those at rest."""
+    size = np.asarray(files.size, np.int64)
+    return pa.Table.from_arrays(
+        [
+            pa.array(np.arange(len(files), dtype=np.int32)),
+            pa.array(list(files.path if paths is None else paths), pa.string()),
+            pa.array(size, mask=size < 0),
+            pa.array(list(files.etag), pa.string()),
+            _moments(files.last_modified),
+            _moments(files.datetime),
+            pa.array(list(files.format), pa.string()),
+            pa.array(list(files.status), pa.string()),
+            pa.array(list(files.error), pa.string()),
+        ],
+        schema=FILES,
+    )
+
+
+def _moments(values: NDArray[np.datetime64]) -> pa.Array:
+    return pa.array(np.asarray(values, "datetime64[us]"), pa.timestamp("us")).cast(MOMENT)
+
+
+def files_from_arrow(table: pa.Table) -> Files:
+    """The reverse; columns that are absent are unknown, wrong ones are a FormatError."""
+    count = table.num_rows
+    if "path" not in table.column_names:
+        raise FormatError("the files table has no column 'path'")
+    paths = _texts(table, "path", count)
+    if any(path is None for path in paths):
+        raise FormatError("the files table has a null path")
+    if "file_id" in table.column_names and not np.array_equal(
+        integers(table["file_id"], np.int64, "file_id"), np.arange(count)
+    ):
+        raise FormatError("file_id must count from 0 in the files table")
+    size = np.full(count, -1, np.int64)
+    if "size" in table.column_names:
+        size = integers(table["size"], np.int64, "size", null=-1)
+        if count and size.min() < -1:
+            raise FormatError("the files table has a negative size")
+    return Files(
+        path=paths,
+        size=size,
+        etag=_texts(table, "etag", count),
+        last_modified=_times(table, "last_modified", count),
+        datetime=_times(table, "datetime", count),
+        format=[text or "" for text in _texts(table, "format", count)],
+        status=[text or "ok" for text in _texts(table, "status", count)],
+        error=_texts(table, "error", count),
+    )
+
+
+def _texts(table: pa.Table, name: str, count: int) -> list[Any]:
+    if name not in table.column_names:
+        return [None] * count
+    column = table[name]
+    if not is_text(column.type):
+        raise FormatError(f"the column {name!r} must hold strings, not {column.type}")
+    return texts(column)
+
+
+def texts(column: pa.ChunkedArray) -> list[str | None]:
+    """Strings of a column; a dictionary gives one Python string for each distinct value."""
+    if not pa.types.is_dictionary(column.type):
+        return column.to_pylist()  # type: ignore[no-any-return]
+    answer: list[str | None] = []
+    for piece in column.chunks:
+        words = [*piece.dictionary.to_pylist(), None]
+        answer += [words[i] for i in piece.indices.fill_null(len(words) - 1).to_pylist()]
+    return answer
+
+
+def _times(table: pa.Table, name: str, count: int) -> NDArray[np.datetime64]:
+    if name not in table.column_names:
+        return np.full(count, "NaT", "datetime64[us]")
+    column = table[name]
+    if not pa.types.is_timestamp(column.type):
+        raise FormatError(f"the column {name!r} must hold timestamps, not {column.type}")
+    return column.cast(pa.timestamp("us"), safe=False).to_numpy().astype("datetime64[us]")  # type: ignore[no-any-return]
+
+
+# --- columns as they come in ------------------------------------------------------------------------------------------
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a column holds strings, as such or as a dictionary."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view())
+
+
+def is_bytes(kind: pa.DataType) -> bool:
+    """Whether a column holds byte strings, as such or as a dictionary."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def integers(column: pa.ChunkedArray, dtype: Any, name: str, *, null: int | None = None) -> NDArray[Any]:
+    """An integer column as NumPy in the given dtype; a null, where not given a value, or one too large is an error."""
+    if not pa.types.is_integer(column.type):
+        raise FormatError(f"the column {name!r} must hold integers, not {column.type}")
+    if column.null_count:
+        if null is None:
+            raise FormatError(f"the column {name!r} holds a null")
+        if null < 0 and pa.types.is_unsigned_integer(column.type):
+            column = cast(column, pa.int64(), name)
+        column = column.fill_null(null)
+    return cast(column, pa.from_numpy_dtype(dtype), name).to_numpy()  # type: ignore[no-any-return]
+
+
+def cast(column: pa.ChunkedArray, kind: pa.DataType, name: str) -> pa.ChunkedArray:
+    """The column in another type, or FormatError where a value does not fit."""
+    if column.type == kind:
+        return column
+    try:
+        return column.cast(kind)
+    except pa.ArrowInvalid as error:
+        raise FormatError(f"the column {name!r} does not fit {kind}: {error}") from None
+
+
+def check_columns(schema: pa.Schema, columns: Columns) -> None:
+    """FormatError where a column in a role has a type that cannot play it."""
+    for name in (columns.offset, columns.length, columns.part, columns.encoding, columns.level, columns.file_id):
+        if name is not None and not pa.types.is_integer(schema.field(name).type):
+            raise FormatError(f"the column {name!r} must hold integers, not {schema.field(name).type}")
+    for name in columns.chunk.values():
+        if not pa.types.is_integer(schema.field(name).type):
+            raise FormatError(f"the column {name!r} must hold integers, not {schema.field(name).type}")
+    for name in (columns.array, columns.path):
+        if name is not None and not is_text(schema.field(name).type):
+            raise FormatError(f"the column {name!r} must hold strings, not {schema.field(name).type}")
+    if columns.data is not None and not is_bytes(schema.field(columns.data).type):
+        raise FormatError(f"the column {columns.data!r} must hold bytes, not {schema.field(columns.data).type}")
+    if columns.present is not None and not pa.types.is_boolean(schema.field(columns.present).type):
+        raise FormatError(f"the column {columns.present!r} must be boolean")
+    if columns.path is None and columns.file_id is None and columns.data is None:
+        raise FormatError("the table names no source: it has neither path nor file_id nor data")

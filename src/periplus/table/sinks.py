@@ -1,0 +1,239 @@
+"""Where row groups go: one Parquet file, or the parts of a dataset. Nothing is visible before it is whole."""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from periplus.fetch.atomic import replacing
+from periplus.model import Array, Files
+from periplus.policy import canonical, is_local
+from periplus.table.document import Piece
+from periplus.table.groups import RowGroup, Tally
+from periplus.table.schema import Layout, chunks_to_arrow, extras_of, files_to_arrow
+
+if TYPE_CHECKING:
+    from periplus.fetch import Fetch
+
+
+@contextmanager
+def sink(url: str, fetch: Fetch) -> Iterator[IO[bytes]]:
+    """A file that becomes the object at `url` when the block ends well, and leaves no trace when it does not."""
+    plain = canonical(url)
+    if is_local(plain):
+        fetch.policy.check(plain)
+        with replacing(plain) as file:
+            yield file
+        return
+    with tempfile.TemporaryDirectory(prefix="periplus-") as folder:
+        spool = Path(folder) / "spool"
+        with spool.open("w+b") as file:
+            yield file
+        fetch.run(fetch.write(url, spool))
+
+
+class GroupWriter:
+    """A Parquet writer with the encodings of the convention; it counts what it writes."""
+
+    def __init__(self, file: IO[bytes], layout: Layout, arrays: Iterable[Array]) -> None:
+        self.layout = layout
+        self.tally = Tally()
+        schema = layout.schema()
+        names = [name for name in ("array", "path") if name in schema.names]
+        integers = [field.name for field in schema if pa.types.is_integer(field.type)]
+        self._writer = pq.ParquetWriter(
+            file,
+            schema,
+            compression="zstd",
+            use_dictionary=names,
+            column_encoding=dict.fromkeys(integers, "DELTA_BINARY_PACKED"),
+            write_statistics=["array", *layout.columns.chunk.values()],
+            sorting_columns=_sorting(schema, layout, arrays),
+            write_page_index=True,
+        )
+
+    def write(self, group: RowGroup) -> None:
+        self.tally.add(group)
+        self._write(chunks_to_arrow(group, self.layout))
+
+    def _write(self, table: pa.Table) -> None:
+        self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+
+    def copy(self, path: Path, tally: Tally) -> None:
+        """Take over the row groups of a narrower table."""
+        with pq.ParquetFile(path) as narrow:
+            for number in range(narrow.num_row_groups):
+                table = narrow.read_row_group(number)
+                columns = [
+                    table[field.name] if field.name in table.column_names else _absent(field, table.num_rows)
+                    for field in self.layout.schema()
+                ]
+                self._write(pa.Table.from_arrays(columns, schema=self.layout.schema()))
+        self.tally = tally
+
+    def close(self, keys: dict[str, str]) -> None:
+        if keys:
+            self._writer.add_key_value_metadata(keys)
+        self._writer.close()
+
+
+def _absent(field: pa.Field, count: int) -> pa.Array:
+    return pa.nulls(count, field.type) if field.nullable else pa.repeat(pa.scalar(0, field.type), count)
+
+
+def _sorting(schema: pa.Schema, layout: Layout, arrays: Iterable[Array]) -> list[pq.SortingColumn]:
+    """Rows of a group are sorted by array, then by the later dimensions, the first one and the part.
+
+    Beyond the array's name that is one order of columns only where all arrays have the same dimensions.
+    """
+    names = ["array"]
+    shapes = {array.dims for array in arrays}
+    if len(shapes) == 1:
+        (dims,) = shapes
+        ordered = [*dims[1:], dims[0]] if len(dims) >= 3 else dims
+        names += [layout.columns.chunk[dim] for dim in ordered]
+        names += ["part"] if "part" in schema.names else []
+    return [pq.SortingColumn(schema.names.index(name)) for name in names]
+
+
+class FlatSink:
+    """One Parquet file; begun again with more columns where a later row needs one that the first did not."""
+
+    def __init__(self, file: IO[bytes], layout: Layout, arrays: Sequence[Array]) -> None:
+        self._file = file
+        self._arrays = arrays
+        self._layout = layout
+        self._writer: GroupWriter | None = None
+
+    def write(self, group: RowGroup) -> None:
+        self._ready(frozenset().union(*(extras_of(refs) for _, refs in group))).write(group)
+
+    def _ready(self, needs: frozenset[str]) -> GroupWriter:
+        if self._writer is None:
+            self._layout = replace(self._layout, extras=self._layout.extras | needs)
+            self._writer = GroupWriter(self._file, self._layout, self._arrays)
+        elif needs - self._layout.extras:
+            self._widen(needs)
+        return self._writer
+
+    def _widen(self, needs: frozenset[str]) -> None:
+        assert self._writer is not None
+        tally = self._writer.tally
+        self._writer.close({})
+        self._layout = replace(self._layout, extras=self._layout.extras | needs)
+        with tempfile.TemporaryDirectory(prefix="periplus-") as folder:
+            narrow = Path(folder) / "narrow.parquet"
+            self._file.flush()
+            with narrow.open("wb") as copy:
+                _copy_out(self._file.fileno(), copy)
+            self._file.seek(0)
+            self._file.truncate()
+            self._writer = GroupWriter(self._file, self._layout, self._arrays)
+            self._writer.copy(narrow, tally)
+
+    @property
+    def tally(self) -> Tally:
+        return self._ready(frozenset()).tally
+
+    def close(self, keys: dict[str, str]) -> None:
+        self._ready(frozenset()).close(keys)
+
+
+def _copy_out(fd: int, copy: IO[bytes]) -> None:
+    size, place = os.fstat(fd).st_size, 0
+    while place < size:
+        data = os.pread(fd, 1 << 20, place)
+        if not data:
+            break
+        copy.write(data)
+        place += len(data)
+
+
+class PartSink:
+    """Parts of a dataset, named so that no two writers ever choose the same; a new one where columns change."""
+
+    def __init__(self, folder: str, layout: Layout, arrays: Sequence[Array], fetch: Fetch) -> None:
+        self._folder = folder
+        self._layout = layout
+        self._arrays = arrays
+        self._fetch = fetch
+        self._stack = ExitStack()
+        self._writer: GroupWriter | None = None
+        self._file: IO[bytes] | None = None
+        self._path = ""
+        self.pieces: list[Piece] = []
+        self.tallies: list[Tally] = []
+
+    def write(self, group: RowGroup) -> None:
+        needs = frozenset().union(*(extras_of(refs) for _, refs in group))
+        if self._writer is not None and needs - self._writer.layout.extras:
+            self._finish()
+        if self._writer is None:
+            self._path = f"chunks/part-{secrets.token_hex(8)}.parquet"
+            self._layout = replace(self._layout, extras=self._layout.extras | needs)
+            self._file = self._stack.enter_context(sink(self._folder + self._path, self._fetch))
+            self._writer = GroupWriter(self._file, self._layout, self._arrays)
+        self._writer.write(group)
+
+    def _finish(self) -> None:
+        if self._writer is None or self._file is None:
+            return
+        self._writer.close({})
+        self._file.flush()
+        size = os.fstat(self._file.fileno()).st_size
+        tally = self._writer.tally
+        self._stack.close()
+        bounds = {name: tuple(box) for name, box in tally.bounds.items()}
+        self.pieces.append(Piece(path=self._path, rows=tally.rows, bytes=size, bounds=bounds))
+        self.tallies.append(tally)
+        self._writer = self._file = None
+
+    def __enter__(self) -> PartSink:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            self._finish()
+        else:
+            self._stack.__exit__(kind, error, trace)  # type: ignore[arg-type]
+
+
+def files_parquet(files: Files, paths: Sequence[str], file: IO[bytes], keys: dict[str, str]) -> None:
+    """The files table as Parquet."""
+    table = files_to_arrow(files, paths)
+    integers = ["file_id", "size"]
+    with pq.ParquetWriter(
+        file,
+        table.schema,
+        compression="zstd",
+        use_dictionary=["format", "status", "error"],
+        column_encoding=dict.fromkeys(integers, "DELTA_BINARY_PACKED"),
+        write_statistics=integers,
+    ) as writer:
+        writer.write_table(table, row_group_size=1 << 17)
+        writer.add_key_value_metadata(keys)
+
+
+def embedded_files(files: Files, paths: Sequence[str]) -> str:
+    """The files table as Parquet in base64, to be carried in a footer."""
+    buffer = io.BytesIO()
+    files_parquet(files, paths, buffer, {})
+    return base64.b64encode(buffer.getvalue()).decode("ascii")
+
+
+def copy_file(source: Path, target: IO[bytes]) -> None:
+    """The bytes of a local file into a sink."""
+    with source.open("rb") as file:
+        shutil.copyfileobj(file, target, 1 << 20)

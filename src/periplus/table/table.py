@@ -1,0 +1,192 @@
+"""Table: references at rest behind one face, whatever form they have."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from periplus.errors import FormatError, MissingError
+from periplus.limits import Limits
+from periplus.model import Array, Catalog, Files, Refs
+from periplus.policy import Policy
+from periplus.table.document import Document, document_for, dump, load
+from periplus.table.order import c_order
+from periplus.table.reach import Reach, resolved
+from periplus.table.verify import verify
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from periplus.table.sql import Database
+
+Window = Sequence[tuple[int, int]]
+
+
+class Rows(Protocol):
+    """Where the rows of a table come from; each form of an index is one of these."""
+
+    count: int
+
+    def files(self) -> Files:
+        """The files table, with paths as they are stored."""
+
+    def find(self, array: Array, window: Window) -> Refs:
+        """Rows of one array inside a window of chunk positions, in any order, not yet verified."""
+
+    def blocks(self) -> Iterator[tuple[str, Refs]]:
+        """All rows, a bounded number at a time."""
+
+    def database(self, table: Table) -> Database:
+        """The rows as SQL views."""
+
+
+class Table:
+    """An index: what it describes (`catalog`), its sources (`files`) and where their bytes lie (`refs`)."""
+
+    def __init__(
+        self,
+        document: Document,
+        rows: Rows,
+        *,
+        url: str | None,
+        policy: Policy,
+        limits: Limits,
+        reopen: tuple[Callable[..., Table], tuple[Any, ...]] | None = None,
+    ) -> None:
+        self.document = document
+        self.url = url
+        self.policy = policy
+        self.limits = limits
+        self._rows = rows
+        self._reopen = reopen
+        self._lock = threading.RLock()
+
+    @property
+    def catalog(self) -> Catalog:
+        return self.document.catalog
+
+    @property
+    def rows(self) -> int:
+        """How many byte ranges the index holds."""
+        return self._rows.count
+
+    @property
+    def files(self) -> Files:
+        """The sources, with absolute URLs; read when first asked for."""
+        return self._sources[0]
+
+    def array(self, name: str) -> Array:
+        """The array of that name."""
+        try:
+            return self.catalog.arrays[name]
+        except KeyError:
+            raise MissingError(f"the index has no array {name!r}", url=self.url) from None
+
+    def refs(self, array: str, window: Window | None = None) -> Refs:
+        """Verified rows of an array whose chunk position lies in the window, in C order of position, then part.
+
+        `window` is a half-open range of chunk positions for each dimension. `Refs.file` counts rows of `files`.
+        """
+        return self._refs(self.array(array), window)
+
+    def _refs(self, target: Array, window: Window | None) -> Refs:
+        box = clipped(target, window)
+        files, reach = self._sources
+        try:
+            found = self._rows.find(target, box)
+            verify(target, found, sizes=files.size, window=box)
+            most = math.prod(high - low for low, high in box) * self.document.parts.get(target.name, 1)
+            if len(found) > most:
+                raise FormatError(f"array {target.name!r}: {len(found)} rows where the grid has room for {most}")
+            order = c_order(found.chunk, found.part)
+        except FormatError as error:
+            raise error.at(url=self.url) from error.__cause__
+        if found.file is not None:
+            reach.check(found.file)
+        elif len(found):
+            reach.check(np.zeros(1, np.int32))
+        return found if order is None else found.take(order)
+
+    def blocks(self) -> Iterator[tuple[str, Refs]]:
+        """All rows, verified, a bounded number at a time and in no promised order: for copies and exports."""
+        files, reach = self._sources
+        for name, refs in self._rows.blocks():
+            try:
+                verify(self.array(name), refs, sizes=files.size)
+            except FormatError as error:
+                raise error.at(url=self.url) from error.__cause__
+            if refs.file is not None:
+                reach.check(refs.file)
+            yield name, refs
+
+    def select(self, **query: Any) -> pa.Table:
+        """Rows as a readable Arrow table; see `periplus.table.select.select` for what may be asked."""
+        from periplus.table.select import select
+
+        return select(self, **query)
+
+    def sql(self, query: str, parameters: Sequence[Any] = ()) -> pa.Table:
+        """The answer to one SELECT over the views `chunks`, `files`, `arrays` and `grid`."""
+        return self._database.query(query, parameters)
+
+    @cached_property
+    def _sources(self) -> tuple[Files, Reach]:
+        with self._lock:
+            stored = self._rows.files()
+            urls = resolved(stored.path, self.url)
+            files = Files(
+                path=urls,
+                size=stored.size,
+                etag=stored.etag,
+                last_modified=stored.last_modified,
+                datetime=stored.datetime,
+                format=stored.format,
+                status=stored.status,
+                error=stored.error,
+            )
+            return files, Reach(self.policy, stored.path, urls, self.url)
+
+    @property
+    def stored_files(self) -> Files:
+        """The sources with their paths as they are stored."""
+        return self._rows.files()
+
+    @cached_property
+    def _database(self) -> Database:
+        with self._lock:
+            return self._rows.database(self)
+
+    def __repr__(self) -> str:
+        return f"<Table of {len(self.catalog.arrays)} arrays, {self.rows} rows at {self.url or 'memory'}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._reopen is not None:
+            return self._reopen
+        return (Table._rebuild, (self.document, self._rows, self.url, self.policy, self.limits))
+
+    @staticmethod
+    def _rebuild(document: Document, rows: Rows, url: str | None, policy: Policy, limits: Limits) -> Table:
+        return Table(document, rows, url=url, policy=policy, limits=limits)
+
+
+def clipped(array: Array, window: Window | None) -> list[tuple[int, int]]:
+    """A window of chunk positions, cut to the grid; without one, the whole grid."""
+    if window is None:
+        return [(0, count) for count in array.grid]
+    if len(window) != array.ndim:
+        raise FormatError(f"array {array.name!r} has {array.ndim} dimensions, the window {len(window)}")
+    box = [
+        (min(max(int(low), 0), count), min(max(int(high), 0), count))
+        for (low, high), count in zip(window, array.grid, strict=True)
+    ]
+    return [(low, max(low, high)) for low, high in box]
+
+
+def document_of(catalog: Catalog, limits: Limits, **changes: Any) -> Document:
+    """A document for a catalog, checked as strictly as one that is read: we write nothing we would not open."""
+    return load(dump(document_for(catalog, **changes)), limits=limits)

@@ -1,0 +1,306 @@
+"""Numbers, coordinates and free JSON values, as the footer document writes and strictly reads them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.errors import FormatError, LimitError
+from periplus.limits import Limits
+from periplus.model import Coordinate, Scalar
+
+INT64 = (1 << 63) - 1
+DTYPES = {
+    name: np.dtype(name)
+    for name in (
+        *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+        *("float16", "float32", "float64", "complex64", "complex128"),
+    )
+}
+TIMES = {
+    f"{kind}64[{unit}]": np.dtype(f"{kind}64[{unit}]") for kind in ("datetime", "timedelta") for unit in ("us", "ns")
+}
+SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+NUMBER = "$number"
+"""Key that marks a number JSON cannot write, inside attributes and configurations: {"$number": "NaN"}."""
+
+
+# --- checks, each of which returns what it checked ------------------------------------------------------------------
+
+
+def whole(value: Any, what: str, *, least: int = 0, most: int = INT64) -> int:
+    """An integer in a range."""
+    if type(value) is not int:
+        raise FormatError(f"{what} must be an integer, not {shown(value)}")
+    if not least <= value <= most:
+        raise FormatError(f"{what} is {shown(value)}, outside {least}..{most}")
+    return value
+
+
+def text(value: Any, what: str) -> str:
+    """A string without control characters or lone surrogates."""
+    if type(value) is not str:
+        raise FormatError(f"{what} must be a string, not {shown(value)}")
+    if not value.isprintable() and any(ord(c) < 32 or ord(c) == 127 or 0xD800 <= ord(c) < 0xE000 for c in value):
+        raise FormatError(f"{what} holds control characters: {shown(value)}")
+    return value
+
+
+def listed(value: Any, what: str, each: Callable[[Any, str], Any], *, size: int | None = None) -> tuple[Any, ...]:
+    """A list whose items pass `each`."""
+    if type(value) is not list:
+        raise FormatError(f"{what} must be a list, not {shown(value)}")
+    if size is not None and len(value) != size:
+        raise FormatError(f"{what} has {len(value)} items where {size} are needed")
+    return tuple(each(item, what) for item in value)
+
+
+def mapped(value: Any, what: str) -> dict[str, Any]:
+    """A JSON object."""
+    if not isinstance(value, Mapping) or not all(type(key) is str for key in value):
+        raise FormatError(f"{what} must be an object, not {shown(value)}")
+    return dict(value)
+
+
+def real(value: Any, what: str) -> float:
+    """A finite number."""
+    if type(value) not in (int, float):
+        raise FormatError(f"{what} must be a number, not {shown(value)}")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise FormatError(f"{what} is not a finite number")
+    return number
+
+
+def shown(value: Any) -> str:
+    """A value in an error message, cut to a bearable length."""
+    words = repr(value) if not isinstance(value, list | dict) else type(value).__name__
+    return words if len(words) <= 60 else words[:57] + "..."
+
+
+# --- single values --------------------------------------------------------------------------------------------------
+
+
+def write_number(value: Any) -> Any:
+    """A real number as in Zarr v3: a JSON number, or the string NaN, Infinity or -Infinity."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def read_number(value: Any, what: str) -> float | int:
+    """The reverse of write_number."""
+    if type(value) is str and value in SPECIAL:
+        return SPECIAL[value]
+    if type(value) not in (int, float):
+        raise FormatError(f"{what} must be a number, not {shown(value)}")
+    return value  # type: ignore[no-any-return]
+
+
+def write_scalar(value: Scalar | None) -> Any:
+    """A fill value as Zarr v3 writes it; complex numbers are [real, imaginary]."""
+    if value is None:
+        return None
+    if isinstance(value, complex | np.complexfloating):
+        return [write_number(float(value.real)), write_number(float(value.imag))]
+    return write_number(value)
+
+
+def read_scalar(value: Any, dtype: np.dtype[Any], what: str) -> Scalar | None:
+    """A fill value that the dtype can hold."""
+    if value is None:
+        return None
+    if dtype.kind == "b":
+        if type(value) is not bool:
+            raise FormatError(f"{what} must be true or false, not {shown(value)}")
+        return value
+    if dtype.kind in "iu":
+        bounds = np.iinfo(dtype)
+        return whole(value, what, least=int(bounds.min), most=int(bounds.max))
+    if dtype.kind == "c" and type(value) is list:
+        pair = listed(value, what, read_number, size=2)
+        return complex(pair[0], pair[1])
+    number = read_number(value, what)
+    try:
+        return float(number) if dtype.kind == "f" else complex(number)
+    except OverflowError:
+        raise FormatError(f"{what} is too large for {dtype.name}") from None
+
+
+# --- free JSON: attributes, codec configurations, arrangements --------------------------------------------------------
+
+
+def write_free(value: Any, what: str) -> Any:
+    """Any JSON value; NumPy scalars and arrays become numbers and lists, NaN and infinities {"$number": ...}."""
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if value is None or isinstance(value, bool | str | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {NUMBER: write_number(value)}
+    if isinstance(value, list | tuple):
+        return [write_free(item, what) for item in value]
+    if isinstance(value, Mapping):
+        if not all(isinstance(key, str) for key in value):
+            raise FormatError(f"{what}: only text keys can be written to JSON")
+        return {key: write_free(item, what) for key, item in value.items()}
+    raise FormatError(f"{what}: a {type(value).__name__} cannot be written to JSON")
+
+
+def read_free(value: Any) -> Any:
+    """The reverse of write_free."""
+    if isinstance(value, dict):
+        if len(value) == 1 and value.get(NUMBER) in ("NaN", "Infinity", "-Infinity"):
+            return SPECIAL[value[NUMBER]]
+        return {key: read_free(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [read_free(item) for item in value]
+    return value
+
+
+# --- coordinates ----------------------------------------------------------------------------------------------------
+
+
+def write_coordinate(coordinate: Coordinate) -> dict[str, Any]:
+    """dtype and values, or start, step and size where these reproduce the values exactly."""
+    what = f"coordinate {coordinate.name!r}"
+    values, dtype = _plain(np.asarray(coordinate.values), what)
+    answer: dict[str, Any] = {"dims": list(coordinate.dims), "dtype": dtype}
+    if values.ndim == 1 and values.size >= 3 and values.dtype.kind in "iuf" and (steps := _steps(values)) is not None:
+        answer |= {"start": steps[0], "step": steps[1], "size": int(values.size)}
+    else:
+        answer["values"] = _listing(values, dtype)
+    if coordinate.attributes:
+        answer["attributes"] = write_free(coordinate.attributes, what)
+    return answer
+
+
+def _plain(values: NDArray[Any], what: str) -> tuple[NDArray[Any], str]:
+    """The values as integers, floats, booleans, complex numbers or strings, and the name of their dtype."""
+    kind = values.dtype.kind
+    if kind in "mM":
+        exact = values.astype(f"{kind}8[us]")
+        unit = "us" if np.array_equal(exact.astype(values.dtype), values, equal_nan=True) else "ns"
+        name = "datetime64" if kind == "M" else "timedelta64"
+        return values.astype(f"{kind}8[{unit}]").view(np.int64), f"{name}[{unit}]"
+    if kind in "UT" or (kind == "O" and all(isinstance(v, str) for v in values.flat)):
+        return values, "string"
+    if values.dtype.name not in DTYPES:
+        raise FormatError(f"{what}: values of dtype {values.dtype} cannot be written")
+    return values.astype(values.dtype.newbyteorder("=")), values.dtype.name
+
+
+def _listing(values: NDArray[Any], dtype: str) -> list[Any]:
+    """Nested lists, flat where one-dimensional; a missing time is null."""
+    if dtype in TIMES:
+        return _nest([None if v == -INT64 - 1 else v for v in values.ravel().tolist()], values.shape)
+    return _nest([v if dtype == "string" else write_scalar(v) for v in values.ravel().tolist()], values.shape)
+
+
+def _nest(flat: list[Any], shape: tuple[int, ...]) -> list[Any]:
+    for size in reversed(shape[1:]):
+        flat = [flat[i : i + size] for i in range(0, len(flat), size)] if size else [[] for _ in range(shape[0])]
+    return flat
+
+
+def _steps(values: NDArray[Any]) -> tuple[Any, Any] | None:
+    if values.dtype.kind in "iu":
+        first, stride = int(values[0]), int(values[1]) - int(values[0])
+        if stride == 0 or abs(first) > 1 << 62 or abs(stride) * values.size > 1 << 62:
+            return None
+        return (first, stride) if np.array_equal(regular(first, stride, values.size, values.dtype), values) else None
+    start, step = float(values[0]), float(values[-1] - values[0]) / (values.size - 1)
+    if not math.isfinite(start) or not math.isfinite(step):
+        return None
+    for candidate in (step, float(values[1]) - start, round(step, 12)):
+        if np.array_equal(regular(start, candidate, values.size, values.dtype), values):
+            return start, candidate
+    return None
+
+
+def regular(start: float, step: float, size: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """start + step * i, in 64-bit integers for integers and times, else in float64, then in the dtype."""
+    if dtype.kind in "iumM":
+        return (np.int64(start) + np.int64(step) * np.arange(size, dtype=np.int64)).astype(dtype)
+    return (start + step * np.arange(size, dtype=np.float64)).astype(dtype)
+
+
+def read_coordinate(name: str, value: Any, limits: Limits) -> Coordinate:
+    """A coordinate whose sizes and values were checked; its memory is bounded by Limits.header_bytes."""
+    what = f"coordinate {name!r}"
+    fields = mapped(value, what)
+    dims = listed(fields.get("dims", [name]), f"{what}: dims", text)
+    kind = text(fields.get("dtype"), f"{what}: dtype")
+    dtype = np.dtype(str) if kind == "string" else (TIMES.get(kind) or DTYPES.get(kind))
+    if dtype is None:
+        raise FormatError(f"{what}: unknown dtype {shown(kind)}")
+    if "values" in fields:
+        values = _read_values(fields["values"], dtype, len(dims), what)
+    else:
+        size = whole(fields.get("size"), f"{what}: size")
+        if size * 8 > limits.header_bytes:
+            raise LimitError(f"{what} declares {size} values, over the limit of {limits.header_bytes // 8}")
+        values = _read_regular(fields, dtype, size, what)
+    if len(dims) != values.ndim:
+        raise FormatError(f"{what}: {len(dims)} dims for values of rank {values.ndim}")
+    return Coordinate(
+        name=name, dims=dims, values=values, attributes=read_free(mapped(fields.get("attributes", {}), what))
+    )
+
+
+def _read_regular(fields: Mapping[str, Any], dtype: np.dtype[Any], size: int, what: str) -> NDArray[Any]:
+    if dtype.kind in "iumM":
+        bounds = np.iinfo(dtype if dtype.kind in "iu" else np.int64)
+        start = whole(fields.get("start"), f"{what}: start", least=-INT64)
+        step = whole(fields.get("step"), f"{what}: step", least=-INT64)
+        last = start + step * max(size - 1, 0)
+        if not (bounds.min <= min(start, last) and max(start, last) <= min(int(bounds.max), INT64)):
+            raise FormatError(f"{what}: start, step and size leave the range of {dtype}")
+        return regular(start, step, size, dtype)
+    if dtype.kind != "f":
+        raise FormatError(f"{what}: values of dtype {dtype} must be listed")
+    with np.errstate(over="ignore", invalid="ignore"):
+        return regular(
+            real(fields.get("start"), f"{what}: start"), real(fields.get("step"), f"{what}: step"), size, dtype
+        )
+
+
+def _read_values(value: Any, dtype: np.dtype[Any], rank: int, what: str) -> NDArray[Any]:
+    shape: list[int] = []
+    level = value
+    for _ in range(rank):
+        if type(level) is not list:
+            raise FormatError(f"{what}: values must be lists of rank {rank}")
+        shape.append(len(level))
+        level = level[0] if level else []
+    flat: Sequence[Any] = value
+    for size in shape[1:]:
+        if not all(type(row) is list and len(row) == size for row in flat):
+            raise FormatError(f"{what}: values are ragged")
+        flat = [item for row in flat for item in row]
+    if rank == 0:
+        raise FormatError(f"{what}: a coordinate needs at least one dim")
+    if dtype.kind in "mM":
+        return np.asarray(_items(flat, dtype, what), dtype=np.int64).view(dtype).reshape(shape)
+    return np.asarray(_items(flat, dtype, what), dtype=dtype).reshape(shape)
+
+
+def _items(flat: Sequence[Any], dtype: np.dtype[Any], what: str) -> list[Any]:
+    if dtype.kind == "U":
+        return [text(item, what) for item in flat]
+    if dtype.kind in "mM":  # NaT is the smallest 64-bit integer
+        return [-INT64 - 1 if item is None else whole(item, what, least=-INT64) for item in flat]
+    return [read_scalar(item, dtype, what) if item is not None else _refuse_null(what) for item in flat]
+
+
+def _refuse_null(what: str) -> Any:
+    raise FormatError(f"{what}: null among its values")

@@ -1,0 +1,282 @@
+"""Writing an index in any form, adding to a dataset, copying between forms; each is visible whole or not at all."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from periplus.errors import ConflictError, FormatError, MissingError
+from periplus.limits import Limits
+from periplus.model import Array, Catalog, Files, Refs
+from periplus.policy import Policy, canonical
+from periplus.table.columns import Columns, columns_for
+from periplus.table.document import FILES_KEY, KEY, Document, document_for, dump, load
+from periplus.table.groups import RowGroup, Tally, row_groups
+from periplus.table.lock import locked
+from periplus.table.open import FILES_NAME, form_of, open_table
+from periplus.table.reach import at_rest
+from periplus.table.schema import Layout
+from periplus.table.sinks import FlatSink, PartSink, embedded_files, files_parquet, sink
+from periplus.table.table import Table
+
+if TYPE_CHECKING:
+    from periplus.fetch import Fetch
+
+Blocks = Iterable[tuple[str, Refs]]
+
+
+def write_table(
+    target_url: str,
+    catalog: Catalog,
+    blocks: Blocks,
+    files: Files,
+    *,
+    fetch: Fetch,
+    form: str | None = None,
+    limits: Limits | None = None,
+) -> Table:
+    """Write an index and open it; an index that was there stays until the new one is whole.
+
+    `blocks` may come in any order and size; a bounded number of rows is in memory at a time. `form` is `flat` (one
+    Parquet file), `dataset` (a folder) or `duckdb`, by default as the ending of the URL says.
+    """
+    limits = limits or Limits()
+    url = canonical(target_url)
+    form = form or form_of(url)
+    _sound(document_for(catalog), limits)  # before anything is written
+    if form == "flat":
+        _write_flat(url, catalog, blocks, files, fetch, limits)
+    elif form == "dataset":
+        _write_dataset(url, catalog, blocks, files, fetch, limits)
+    elif form == "duckdb":
+        from periplus.table.duckdb import write_duckdb
+
+        write_duckdb(url, catalog, blocks, files, fetch=fetch, limits=limits)
+    else:
+        raise FormatError(f"an index is written as flat, dataset or duckdb, not as {form!r}")
+    # Its rows came from the caller, who may reach what they name.
+    return open_table(url, fetch=fetch, limits=limits, trust=True, policy=Policy.everything())
+
+
+def copy_table(
+    table: Table, target_url: str, *, fetch: Fetch, form: str | None = None, limits: Limits | None = None
+) -> Table:
+    """The same index in another place or form, streamed."""
+    return write_table(target_url, table.catalog, table.blocks(), table.files, fetch=fetch, form=form, limits=limits)
+
+
+def _sound(document: Document, limits: Limits) -> str:
+    """The document as text that opening accepts: we write nothing that we would not read."""
+    text = dump(document)
+    load(text, limits=limits)
+    return text
+
+
+def _layout(catalog: Catalog, columns: Columns, paths: list[str] | None) -> Layout:
+    extras = {"level"} if any(array.level for array in catalog.arrays.values()) else set()
+    return Layout(columns=columns, extras=frozenset(extras), paths=paths)
+
+
+def _write_flat(url: str, catalog: Catalog, blocks: Blocks, files: Files, fetch: Fetch, limits: Limits) -> None:
+    paths = at_rest(files.path, url)
+    if len(set(paths)) != len(paths):
+        raise FormatError("a flat index names files by their path, and the files table lists one twice")
+    columns = columns_for(catalog.arrays.values())
+    with sink(url, fetch) as file:
+        out = FlatSink(file, _layout(catalog, columns, paths), list(catalog.arrays.values()))
+        for group in row_groups(blocks, catalog, np.asarray(files.size)):
+            out.write(group)
+        document = Document(catalog=catalog, columns=columns, parts=_multiple(out.tally.parts))
+        out.close({KEY.decode(): _sound(document, limits), FILES_KEY.decode(): embedded_files(files, paths)})
+
+
+def _multiple(parts: dict[str, int]) -> dict[str, int]:
+    return {name: count for name, count in parts.items() if count > 1}
+
+
+# --- datasets -------------------------------------------------------------------------------------------------------
+
+
+def _folder(url: str) -> str:
+    url = url.removesuffix(FILES_NAME)
+    return url if url.endswith("/") else url + "/"
+
+
+def _write_dataset(url: str, catalog: Catalog, blocks: Blocks, files: Files, fetch: Fetch, limits: Limits) -> None:
+    folder = _folder(url)
+    paths = at_rest(files.path, folder[:-1])
+    columns = columns_for(catalog.arrays.values())
+    layout = _layout(catalog, columns, None)
+    parts = PartSink(folder, layout, list(catalog.arrays.values()), fetch)
+    try:
+        with parts:
+            for group in row_groups(blocks, catalog, np.asarray(files.size)):
+                parts.write(group)
+        document = Document(
+            catalog=catalog,
+            columns=columns,
+            parts=_multiple(_most_parts({}, parts.tallies)),
+            pieces=tuple(parts.pieces),
+            revision=secrets.token_hex(8),
+        )
+        text = _sound(document, limits)
+        with locked(folder, fetch), sink(folder + FILES_NAME, fetch) as file:
+            files_parquet(files, paths, file, {KEY.decode(): text})
+    except BaseException:
+        _discard(folder, [piece.path for piece in parts.pieces], fetch)
+        raise
+    _sweep(folder, {piece.path for piece in parts.pieces}, fetch)
+
+
+def _most_parts(known: dict[str, int], tallies: Iterable[Tally]) -> dict[str, int]:
+    most = dict(known)
+    for tally in tallies:
+        for name, count in tally.parts.items():
+            most[name] = max(most.get(name, 1), count)
+    return most
+
+
+def append_table(
+    target_url: str,
+    catalog: Catalog,
+    blocks: Blocks,
+    files: Files,
+    *,
+    fetch: Fetch,
+    limits: Limits | None = None,
+) -> Table:
+    """Add rows to a dataset without rewriting any; ConflictError where another writer came first.
+
+    `catalog` is the whole catalog as it shall be: every array of before, which may have grown, and new ones. `files`
+    are the new files only, and the blocks' file numbers count from 0 in them.
+    """
+    limits = limits or Limits()
+    folder = _folder(canonical(target_url))
+    before = open_table(folder, fetch=fetch, limits=limits, policy=Policy.everything())
+    if before.document.pieces is None:
+        raise ConflictError("only a dataset can be added to; copy the index into one first", url=folder)
+    _check_growth(before.catalog, catalog, folder)
+    columns = _grown_columns(before.document.columns, catalog)
+    old = before.stored_files
+    paths = [*old.path, *at_rest(files.path, folder[:-1])]
+    together = _together(old, files)
+    _sound(Document(catalog=catalog, columns=columns), limits)
+    parts = PartSink(folder, _layout(catalog, columns, None), list(catalog.arrays.values()), fetch)
+    try:
+        with parts:
+            for group in row_groups(_shifted(blocks, len(old)), catalog, np.asarray(together.size)):
+                _check_new(before, group)
+                parts.write(group)
+        document = Document(
+            catalog=catalog,
+            columns=columns,
+            parts=_multiple(_most_parts(dict(before.document.parts), parts.tallies)),
+            pieces=(*before.document.pieces, *parts.pieces),
+            revision=secrets.token_hex(8),
+        )
+        text = _sound(document, limits)
+        with locked(folder, fetch):
+            now = open_table(folder, fetch=fetch, limits=limits, policy=Policy.everything())
+            if now.document.revision != before.document.revision:
+                raise ConflictError("another writer changed the index meanwhile; nothing was added", url=folder)
+            with sink(folder + FILES_NAME, fetch) as file:
+                files_parquet(together, paths, file, {KEY.decode(): text})
+    except BaseException:
+        _discard(folder, [piece.path for piece in parts.pieces], fetch)
+        raise
+    return open_table(folder, fetch=fetch, limits=limits, policy=Policy.everything())
+
+
+def _shifted(blocks: Blocks, first: int) -> Iterator[tuple[str, Refs]]:
+    for name, refs in blocks:
+        file = np.zeros(len(refs), np.int32) if refs.file is None else refs.file
+        yield name, replace(refs, file=np.where(file < 0, file, file + np.int32(first)))
+
+
+def _together(old: Files, new: Files) -> Files:
+    return Files(
+        path=[*old.path, *new.path],
+        size=np.concatenate([old.size, np.asarray(new.size, np.int64)]),
+        etag=[*old.etag, *new.etag],
+        last_modified=np.concatenate([old.last_modified, np.asarray(new.last_modified, "datetime64[us]")]),
+        datetime=np.concatenate([old.datetime, np.asarray(new.datetime, "datetime64[us]")]),
+        format=[*old.format, *new.format],
+        status=[*old.status, *new.status],
+        error=[*old.error, *new.error],
+    )
+
+
+def _check_growth(before: Catalog, after: Catalog, url: str) -> None:
+    """Rows already written must mean the same under the new catalog."""
+    for name, old in before.arrays.items():
+        new = after.arrays.get(name)
+        if new is None:
+            raise ConflictError(f"the array {name!r} of the index is missing from what is added", url=url)
+        for field in ("dims", "chunks", "dtype"):
+            if getattr(old, field) != getattr(new, field):
+                here, there = getattr(old, field), getattr(new, field)
+                raise ConflictError(
+                    f"array {name!r}: {field} is {here} in the index, {there} in what is added", url=url
+                )
+        if list(new.encodings[: len(old.encodings)]) != list(old.encodings):
+            raise ConflictError(f"array {name!r}: the encodings of the index must come first, unchanged", url=url)
+        if any(a > b for a, b in zip(old.grid, new.grid, strict=True)):
+            raise ConflictError(f"array {name!r}: an array of an index may grow, not shrink", url=url)
+
+
+def _grown_columns(before: Columns, catalog: Catalog) -> Columns:
+    wanted = columns_for(catalog.arrays.values())
+    chunk = dict(before.chunk)
+    taken = {name.lower() for name in chunk.values()}
+    for dim in wanted.chunk:
+        if dim not in chunk:
+            name, count = f"{dim}_chunk", 1
+            while name.lower() in taken:
+                count += 1
+                name = f"{dim}_chunk_{count}"
+            taken.add(name.lower())
+            chunk[dim] = name
+    return replace(before, chunk=chunk)
+
+
+def _check_new(before: Table, group: RowGroup) -> None:
+    """ConflictError where a chunk to be added is in the index already."""
+    for array, refs in group:
+        old = before.catalog.arrays.get(array.name)
+        if old is None or not len(refs):
+            continue
+        box = [(int(p.min()), int(p.max()) + 1) for p in refs.chunk]
+        held = before.refs(array.name, box)
+        if len(held) and _common(array, held, refs):
+            raise ConflictError(f"array {array.name!r}: a chunk to be added is in the index already", url=before.url)
+
+
+def _common(array: Array, one: Refs, two: Refs) -> bool:
+    seen = set(zip(*one.chunk.tolist(), strict=True)) if array.ndim else {()}
+    return not seen.isdisjoint(zip(*two.chunk.tolist(), strict=True) if array.ndim else {()})
+
+
+def _discard(folder: str, paths: Iterable[str], fetch: Fetch) -> None:
+    for path in paths:
+        try:
+            fetch.run(fetch.delete(folder + path))
+        except MissingError:
+            continue
+
+
+def _sweep(folder: str, keep: set[str], fetch: Fetch) -> None:
+    """Remove parts that no index lists any more: of the index that was replaced, and of writers that died."""
+
+    async def found() -> list[str]:
+        return [source.url async for source in fetch.find(folder + "chunks/")]
+
+    try:
+        urls = fetch.run(found())
+    except MissingError:
+        return
+    stale = [url.removeprefix(folder) for url in urls]
+    _discard(folder, [path for path in stale if path not in keep and path.startswith("chunks/part-")], fetch)
