@@ -1,0 +1,96 @@
+"""periplus index: record where the bytes of an archive lie."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from periplus.cli.options import asked, storage_option
+from periplus.cli.progress import bar
+from periplus.cli.text import count, printable
+from periplus.errors import redact
+
+SHOWN = 5
+"""Failures listed before the rest is only counted."""
+
+
+@click.command("index")
+@click.argument("urls", metavar="URL...", nargs=-1, required=True)
+@click.option(
+    "-o",
+    "--output",
+    metavar="TARGET",
+    help="Where the index goes: .parquet (one file), .duckdb, or a folder (a dataset that can grow).  "
+    "[default: nowhere; only the summary is shown]",
+)
+@click.option(
+    "--arrange",
+    type=click.Choice(["auto", "collect", "stack"]),
+    default="auto",
+    show_default=True,
+    help="collect: every file its own group. stack: one array with a new leading dimension.",
+)
+@click.option("--dim", metavar="NAME", help="Name of the dimension a stack adds.  [default: time]")
+@click.option(
+    "--pattern",
+    help="How file names say the coordinate: a template such as scene_{time:%Y%m%d}, or a regular "
+    "expression with a named group.",
+)
+@click.option("--assets", metavar="NAME,...", help="Which assets of STAC items to index.")
+@click.option("--skip-misfits", is_flag=True, help="Leave out files that do not fit into the stack, in place of stopping.")
+@click.option("--concurrency", type=click.IntRange(min=1), help="Headers in flight at once.")
+@storage_option
+@click.option("--quiet", "-q", is_flag=True, help="No progress bar, no summary.")
+@click.option("--json", "as_json", is_flag=True, help="The summary as JSON on standard output.")
+def command(
+    urls: Sequence[str],
+    output: str | None,
+    arrange: str,
+    assets: str | None,
+    storage_options: Sequence[tuple[str, str]],
+    quiet: bool,
+    as_json: bool,
+    **options: Any,
+) -> int:
+    """Index files where they lie: headers are read, no pixel is copied.
+
+    URL is a file, a glob, a folder, a text file of URLs, or STAC items (JSON or GeoParquet), on disk,
+    over HTTP(S), or in S3, GCS or Azure. A file that cannot be indexed becomes a row with its error, and
+    the exit code is 1. Run again after an interruption, or when files were added: what is known is not
+    read again.
+
+    \b
+    periplus index 'archive/*.tif' -o archive.parquet
+    periplus index 's3://bucket/2021/**/*.tif' -o 2021/ --arrange stack --pattern 'S2_{time:%Y%m%d}'
+    """
+    import periplus
+
+    given = {name: value for name, value in options.items() if value}
+    if assets is not None:
+        given["assets"] = [name.strip() for name in assets.split(",")]
+    with bar("indexing", quiet=quiet) as report, asked():
+
+        def progress(done: int, total: int | None, failed: int) -> None:
+            if report is not None:
+                report(done, total, failed=failed)
+
+        index = periplus.index(
+            list(urls),
+            to=output,
+            arrange=arrange,
+            storage_options=dict(storage_options) or None,
+            progress=None if report is None else progress,
+            **given,
+        )
+    with index:
+        return summarise(index, output, quiet=quiet, as_json=as_json)
+
+
+def summarise(index: Any, output: str | None, *, quiet: bool, as_json: bool) -> int:
+    """Say what was indexed and what failed; returns the exit code."""
+    files = index.files
+    failed = [row for row, status in enumerate(files.status) if status != "ok"]
+    return int(bool(failed))
