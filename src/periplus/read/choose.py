@@ -1,0 +1,96 @@
+"""Choose: which image, times and bands of a catalog a question means. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.errors import MissingError
+from periplus.model import Array, Catalog
+from periplus.read.moments import within
+
+Bands = int | str | Sequence[int | str]
+
+
+def pick(catalog: Catalog, name: str | None) -> tuple[list[Array], Array]:
+    """The levels of the image of that name, and the level named or the finest."""
+    pyramids = catalog.pyramids()
+    if name is None:
+        images = [key for key, levels in pyramids.items() if key.rpartition("/")[2] != "mask" and levels[0].ndim >= 2]
+        if "data" not in images and len(images) != 1:
+            raise MissingError(
+                f"this index has {len(images) or 'no'} images"
+                + (f"; name one by array=: {_some(images)}" if images else "")
+            )
+        name = "data" if "data" in images else images[0]
+    if name in catalog.arrays:
+        image = catalog.arrays[name]
+        return pyramids[image.pyramid], image
+    if name not in pyramids:
+        raise MissingError(f"no image or array {name!r}; this index has {_some(list(pyramids))}")
+    return pyramids[name], pyramids[name][0]
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "") if names else "none"
+
+
+def time_key(catalog: Catalog, image: Array, time: Any, keys: list[Any]) -> dict[str, NDArray[Any]]:
+    """Sets the key of the time dimension; the coordinates along all dimensions that have one, as selected."""
+    if time is not None:
+        if "time" not in image.dims or "time" not in catalog.coordinates:
+            raise MissingError(f"{image.name} has no time coordinate; its dimensions are {', '.join(image.dims)}")
+        found = within(catalog.coordinates["time"].values, time)
+        whole = found[-1] - found[0] + 1 == len(found)
+        keys[image.dims.index("time")] = slice(int(found[0]), int(found[-1]) + 1) if whole else found.tolist()
+    return {
+        dim: np.asarray(catalog.coordinates[dim].values)[keys[d]]
+        for d, dim in enumerate(image.dims)
+        if dim in catalog.coordinates and catalog.coordinates[dim].dims == (dim,)
+    }
+
+
+def band_key(image: Array, bands: Bands | None, keys: list[Any]) -> tuple[tuple[str, ...], int | slice | list[int]]:
+    """Sets the key of the bands dimension; the names of the bands read, and that key."""
+    names = [str(name) for name in image.attributes.get("band_names") or ()]
+    if bands is None:
+        return tuple(names), slice(None)
+    if "bands" not in image.dims:
+        raise MissingError(f"{image.name} has no bands; its dimensions are {', '.join(image.dims)}")
+    d = image.dims.index("bands")
+    single = isinstance(bands, str | Integral)
+    asked: Sequence[Any] = [bands] if single else list(bands)  # type: ignore[arg-type]
+    numbers = [_band(image, band, names, image.shape[d]) for band in asked]
+    runs = numbers and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    keys[d] = numbers[0] if single else slice(numbers[0], numbers[-1] + 1) if runs else numbers
+    return tuple(names[n] for n in numbers if n < len(names)), keys[d]
+
+
+def _band(image: Array, band: int | str, names: list[str], count: int) -> int:
+    if isinstance(band, str):
+        if band not in names:
+            raise MissingError(
+                f"{image.name} has no band {band!r}; it has {_some(names) if names else 'no named bands'}"
+            )
+        return names.index(band)
+    if not -count <= band < count:
+        raise IndexError(f"band {band} is out of bounds: {image.name} has {count}, counted from 0")
+    return int(band) % count
+
+
+def nodata_of(image: Array, bands: int | slice | list[int]) -> Any:
+    """The value that means no data; where the bands differ, a list of those of the bands read, or that of the one."""
+    value = image.attributes.get("_FillValue")
+    if isinstance(value, list | tuple):
+        each = [_number(v) for v in value]
+        return [each[n] for n in bands] if isinstance(bands, list) else each[bands]
+    return _number(value)
+
+
+def _number(value: Any) -> Any:
+    """JSON has no NaN; Zarr spells it, and the infinities, as text."""
+    return float(value) if isinstance(value, str) else value

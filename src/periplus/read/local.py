@@ -1,0 +1,163 @@
+"""Local files: threads that each read, decode and place, with no event loop between them and the page cache."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+import numpy as np
+
+from periplus.errors import FetchError
+from periplus.fetch import Fetch, LocalFile
+from periplus.fetch.merge import merge
+from periplus.model import Source
+from periplus.read.place import Placer
+from periplus.read.plan import Work
+
+FEW = 2
+"""Chunks that are read one after the other in the caller's thread: starting threads would cost more than it saves."""
+TOGETHER = 256 << 10
+"""Bytes up to which small neighbouring chunks are read by one call; larger ones gain nothing by it."""
+GAP = 4 << 10
+"""Bytes worth reading over to spare a call."""
+
+Progress = Callable[[int, int], None]
+
+
+def read_local(
+    work: Work,
+    place: Placer,
+    *,
+    fetch: Fetch,
+    sources: Mapping[int, Source],
+    workers: int,
+    progress: Progress | None,
+) -> None:
+    """Read, decode and place every chunk of the work; the caller's thread is one of the workers."""
+    tasks = _Tasks(work, place)
+    total, done, turn = len(work), 0, iter(range(len(tasks)))
+    failures: list[BaseException] = []
+    lock = threading.Lock()
+
+    def step(hands: _Hands) -> bool:
+        nonlocal done
+        with lock:
+            task = None if failures else next(turn, None)
+        if task is None:
+            return False
+        count = tasks.run(task, hands)
+        with lock:
+            done += count
+        return True
+
+    def labour() -> None:
+        hands = _Hands(fetch, sources)
+        try:
+            while step(hands):
+                pass
+        except BaseException as error:  # noqa: BLE001 - carried to the caller's thread and raised there
+            failures.append(error)
+
+    with _crew(labour, min(workers, len(tasks)) - 1, failures):
+        hands = _Hands(fetch, sources)
+        while step(hands):
+            if progress is not None:
+                progress(done, total)
+    if failures:
+        raise failures[0]
+    if progress is not None and done:
+        progress(total, total)
+
+
+@contextmanager
+def _crew(labour: Callable[[], None], size: int, failures: list[BaseException]) -> Iterator[None]:
+    """Threads that run beside the caller; none outlives the block, and an error in it stops them."""
+    threads = [threading.Thread(target=labour, name=f"periplus-read-{i}") for i in range(size)]
+    try:
+        for thread in threads:
+            thread.start()
+        yield
+    except BaseException as error:
+        failures.append(error)
+        raise
+    finally:
+        for thread in threads:
+            if thread.ident is not None:
+                thread.join()
+
+
+class _Hands:
+    """The file one worker holds open: neighbouring chunks mostly lie in the same one."""
+
+    def __init__(self, fetch: Fetch, sources: Mapping[int, Source]) -> None:
+        self._fetch, self._sources = fetch, sources
+        self._number = -1
+        self._file: LocalFile | None = None
+
+    def read(self, number: int, offset: int, length: int) -> bytes:
+        if self._file is None or number != self._number:
+            self._file = self._fetch.local(self._sources[number])
+            self._number = number
+            if self._file is None:
+                raise FetchError("this is no local file", url=self._sources[number].url)
+        return self._file.read(offset, length)
+
+
+class _Tasks:
+    """The work cut into tasks: spans of whole chunks, read by one call each, then chunks that are read part by part."""
+
+    def __init__(self, work: Work, place: Placer) -> None:
+        self._work, self._place = work, place
+        self._start: list[int] = []
+        self._singly: list[int] = list(range(len(work)))
+        if len(work) > FEW:
+            self._merge()
+
+    def _merge(self) -> None:
+        work, refs = self._work, self._work.refs
+        rows = work.first[:-1]
+        whole = (np.diff(work.first) == 1) & (refs.length[rows] > 0)
+        if refs.data is not None:
+            whole &= np.fromiter((refs.data[row] is None for row in rows.tolist()), bool, len(rows))
+        self._singly = np.flatnonzero(~whole).tolist()
+        chunks, rows = np.flatnonzero(whole), rows[whole]
+        file = 0 if refs.file is None else refs.file[rows]
+        length = refs.length[rows]
+        spans = merge(file, refs.offset[rows], length, gap=GAP, largest=TOGETHER)
+        order = np.lexsort((spans.row_start, spans.row_span))
+        self._chunk = chunks[order].tolist()
+        self._begin = spans.row_start[order].tolist()
+        self._end = (spans.row_start + length)[order].tolist()
+        self._bounds = np.searchsorted(spans.row_span[order], np.arange(len(spans) + 1)).tolist()
+        self._file, self._start = spans.file.tolist(), spans.start.tolist()
+        self._length = (spans.stop - spans.start).tolist()
+
+    def __len__(self) -> int:
+        return len(self._start) + len(self._singly)
+
+    def run(self, task: int, hands: _Hands) -> int:
+        """Do one task; the number of chunks it placed."""
+        if task >= len(self._start):
+            chunk = self._singly[task - len(self._start)]
+            self._place(chunk, self._join(chunk, hands))
+            return 1
+        data = hands.read(self._file[task], self._start[task], self._length[task])
+        first, stop = int(self._bounds[task]), int(self._bounds[task + 1])
+        if stop - first == 1:
+            self._place(self._chunk[first], data)
+            return 1
+        view = memoryview(data)
+        for i in range(first, stop):
+            self._place(self._chunk[i], view[self._begin[i] : self._end[i]])
+        return stop - first
+
+    def _join(self, chunk: int, hands: _Hands) -> bytes:
+        refs, parts = self._work.refs, []
+        for row in range(int(self._work.first[chunk]), int(self._work.first[chunk + 1])):
+            inline = None if refs.data is None else refs.data[row]
+            if inline is None and refs.length[row]:
+                file = 0 if refs.file is None else int(refs.file[row])
+                inline = hands.read(file, int(refs.offset[row]), int(refs.length[row]))
+            parts.append(inline or b"")
+        return parts[0] if len(parts) == 1 else b"".join(parts)

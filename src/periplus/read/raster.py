@@ -1,0 +1,191 @@
+"""Raster: a window of an image with its place on the Earth, read by bbox, resolution, time and bands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.errors import FormatError
+from periplus.limits import Limits
+from periplus.model import Array, BBox, Transform
+from periplus.read.choose import Bands, band_key, nodata_of, pick, time_key
+from periplus.read.plan import select_outer
+from periplus.read.reader import Progress, read_array
+from periplus.read.window import axes, bounds, checked, crs_of, level_for, shifted, transform_of, window_in
+
+if TYPE_CHECKING:
+    from periplus.fetch import Fetch
+    from periplus.table import Table
+
+Reproject = Callable[[BBox, str, str], BBox]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Raster:
+    """Pixels as stored, with what is needed to put them on a map."""
+
+    values: NDArray[Any]
+    dims: tuple[str, ...]
+    transform: Transform | None
+    """From corners of these pixels to the CRS, not from those of the whole image."""
+    crs: str | None
+    array: str
+    """Name of the array they were read from."""
+    level: int
+    nodata: Any = None
+    """The stored value that means no data, or one for each band; None where there is none."""
+    coordinates: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    """By dimension; `x` and `y` are pixel centres, and absent where the image is rotated."""
+    bands: tuple[str, ...] = ()
+    """Names of the bands read, where the file gives any."""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    """Of the array: scale_factor, add_offset, units and others."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.values.shape
+
+    @property
+    def bbox(self) -> BBox:
+        """Of the window read, at pixel edges; without a transform, in pixels."""
+        rows, columns = self.values.shape[self.dims.index(self._y)], self.values.shape[self.dims.index(self._x)]
+        return bounds(self.transform or (1.0, 0.0, 0.0, 0.0, 1.0, 0.0), rows, columns)
+
+    @property
+    def _y(self) -> str:
+        return "y" if "y" in self.dims and "x" in self.dims else self.dims[-2]
+
+    @property
+    def _x(self) -> str:
+        return "x" if "y" in self.dims and "x" in self.dims else self.dims[-1]
+
+    def masked(self) -> np.ma.MaskedArray[Any, Any]:
+        """The values with those that equal `nodata` masked."""
+        if self.nodata is None:
+            return np.ma.MaskedArray(self.values)
+        nodata = np.asarray(self.nodata)
+        if nodata.ndim:
+            nodata = nodata.reshape([-1 if dim == "bands" else 1 for dim in self.dims])
+        mask = self.values == nodata
+        if nodata.dtype.kind in "fc" and np.isnan(nodata).any():
+            mask |= np.isnan(self.values) & np.isnan(nodata)
+        return np.ma.MaskedArray(self.values, mask=mask)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.values, dtype=dtype, copy=copy)
+
+    def __repr__(self) -> str:
+        dims = ", ".join(f"{d}: {n}" for d, n in zip(self.dims, self.values.shape, strict=True))
+        box = ", ".join(f"{v:.10g}" for v in self.bbox)
+        place = self.crs if self.crs is None or len(self.crs) <= 16 else "a CRS in WKT or PROJJSON"
+        return f"<periplus raster of {self.array!r} ({dims}) {self.values.dtype}, bbox ({box}) in {place}>"
+
+
+def read_raster(
+    table: Table,
+    fetch: Fetch,
+    *,
+    array: str | None = None,
+    bbox: Sequence[float] | None = None,
+    crs: str | None = None,
+    resolution: float | tuple[float, float] | None = None,
+    max_size: int | None = None,
+    time: Any = None,
+    bands: Bands | None = None,
+    limits: Limits,
+    progress: Progress | None = None,
+    reproject_bbox: Reproject | None = None,
+    workers: int | None = None,
+) -> Raster:
+    """A window of an image: every pixel the bbox touches, at the level the resolution asks for.
+
+    `array` is an image (`data`, `scene/data`) or one of its levels (`0/data`); by default `data`, or the only image.
+    The level is the coarsest whose pixels are no larger than `resolution` (in units of the image's CRS; one number or
+    (x, y)), then, with `max_size`, the finest whose window has no longer side than that; where even the coarsest level
+    is too large, every n-th pixel of it is taken. With neither, it is the level named, or the finest.
+    `bbox` is in `crs`, by default the image's own; pixels are never warped. `time` is one moment or period, a pair or a
+    slice. `bands` counts from 0 or names; a single band drops the dimension.
+    """
+    levels, image = pick(table.catalog, array)
+    box = _own_bbox(levels, bbox, crs, reproject_bbox)
+    if resolution is not None or max_size is not None:
+        image = level_for(levels, bbox=box, resolution=_resolution(resolution), max_size=_positive(max_size))
+    top, bottom, left, right = window_in(levels, image, box)
+    step = 1 if max_size is None else max(1, -(-max(bottom - top, right - left) // max_size))
+    keys: list[Any] = [slice(None)] * image.ndim
+    y, x = axes(image)
+    # Of each block of pixels the one nearest its middle stands for the block.
+    keys[y], keys[x] = _every(top, bottom, step), _every(left, right, step)
+    coordinates = time_key(table.catalog, image, time, keys)
+    names, chosen = band_key(image, bands, keys)
+
+    values = np.asarray(
+        read_array(
+            table,
+            fetch,
+            image,
+            select_outer(tuple(keys), image.shape),
+            limits=limits,
+            progress=progress,
+            workers=workers,
+        )
+    )
+    transform = transform_of(levels, image)
+    if transform is not None:
+        transform = shifted(transform, top, left, step, step)
+    dims = tuple(dim for dim, key in zip(image.dims, keys) if not isinstance(key, int))
+    if transform is not None and transform[1] == transform[3] == 0:
+        a, _, c, _, e, f = transform
+        coordinates[image.dims[y]] = f + e * (np.arange(values.shape[dims.index(image.dims[y])]) + 0.5)
+        coordinates[image.dims[x]] = c + a * (np.arange(values.shape[dims.index(image.dims[x])]) + 0.5)
+    return Raster(
+        values=values,
+        dims=dims,
+        transform=transform,
+        crs=crs_of(levels, image),
+        array=image.name,
+        level=image.level,
+        nodata=nodata_of(image, chosen),
+        coordinates=coordinates,
+        bands=names,
+        attributes=image.attributes,
+    )
+
+
+def _own_bbox(
+    levels: list[Array], bbox: Sequence[float] | None, crs: str | None, reproject_bbox: Reproject | None
+) -> BBox | None:
+    if bbox is None:
+        return None
+    own = crs_of(levels, levels[0])
+    if crs is None or crs == own:
+        return checked(bbox)
+    if own is None:
+        raise FormatError(f"{levels[0].name} has no CRS, so a bbox in {crs} cannot be brought into it")
+    if reproject_bbox is None:
+        raise TypeError("a bbox in another CRS needs reproject_bbox")
+    xmin, ymin, xmax, ymax = (float(v) for v in bbox)
+    return checked(reproject_bbox((xmin, ymin, xmax, ymax), crs, own))
+
+
+def _resolution(resolution: float | tuple[float, float] | None) -> tuple[float, float] | None:
+    if resolution is None:
+        return None
+    pair = np.broadcast_to(np.asarray(resolution, float), 2)
+    if not (np.isfinite(pair).all() and (pair > 0).all()):
+        raise ValueError(f"a resolution is a positive number or a pair of them, not {resolution}")
+    return float(pair[0]), float(pair[1])
+
+
+def _positive(max_size: int | None) -> int | None:
+    if max_size is not None and max_size < 1:
+        raise ValueError(f"max_size is a number of pixels, not {max_size}")
+    return max_size
+
+
+def _every(start: int, stop: int, step: int) -> slice:
+    return slice(min(start + step // 2, stop - 1), stop, step)

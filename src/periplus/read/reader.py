@@ -1,0 +1,120 @@
+"""Read an array: plan the whole selection, check it against the budgets, then fetch, decode and place."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.errors import MissingError
+from periplus.limits import Limits
+from periplus.model import Array, Files, Refs, Source
+from periplus.policy import is_local
+from periplus.read.local import FEW, read_local
+from periplus.read.place import Placer, allocate, fill_of, prepare_all
+from periplus.read.plan import Selection, Work, cut, match, select
+from periplus.read.remote import read_remote
+
+if TYPE_CHECKING:
+    from periplus.fetch import Fetch
+    from periplus.table import Table
+
+Progress = Callable[[int, int], None]
+"""Called in the caller's thread with the chunks done so far and their total."""
+
+
+def read_array(
+    table: Table,
+    fetch: Fetch,
+    array: Array,
+    key: Any = ...,
+    *,
+    limits: Limits,
+    progress: Progress | None = None,
+    workers: int | None = None,
+) -> Any:
+    """The selected elements, raw as stored, as an ndarray (a scalar where every dimension has an integer).
+
+    `key` is a basic NumPy index or a ready `Selection`. A wrong key raises IndexError as NumPy does; everything else
+    that can fail raises one of our errors, before memory is taken or a byte is fetched where that can be known.
+    `workers` is the number of decoding threads; by default as many as the machine has cores.
+    """
+    selection = key if isinstance(key, Selection) else select(key, array.shape)
+    shape = selection.shape
+    limits.check(
+        f"the selection of {array.name}, in bytes,", math.prod(shape) * array.dtype.itemsize, limits.read_bytes
+    )
+    if 0 in shape:
+        return selection.result(np.empty(shape, array.dtype))
+    cuts = cut(array, selection)
+    work = match(cuts, table.refs(array.name, [c.window for c in cuts]))
+    sources = _sources(table.files, work.refs)
+    _check_sizes(work, limits)
+    decoders = prepare_all(array, cuts, work, limits)
+    out = allocate(array, selection, cuts, work.missing)
+    place = Placer(cuts, work, decoders, target=selection.oriented(out), sources=sources)
+    if len(work):
+        _run(work, place, fetch, sources, _workers(array, work, limits, workers), limits, progress)
+    return selection.result(out)
+
+
+def read_chunk(
+    table: Table, fetch: Fetch, array: Array, position: Sequence[int], *, limits: Limits, workers: int | None = 1
+) -> NDArray[Any]:
+    """One whole chunk, with the fill value where it is missing and where it reaches past the edge of the array."""
+    if len(position) != array.ndim or any(not 0 <= p < n for p, n in zip(position, array.grid)):
+        raise MissingError(f"{array.name} has no chunk {tuple(position)}: its grid is {array.grid}")
+    extent = [(int(s[p]), int(s[p + 1])) for s, p in zip(map(array.starts, range(array.ndim)), position)]
+    values = read_array(table, fetch, array, tuple(slice(a, b) for a, b in extent), limits=limits, workers=workers)
+    irregular = (None,) * array.ndim if array.edges is None else array.edges
+    shape = tuple(n if e is None else e[p] for n, e, p in zip(array.chunks, irregular, position))
+    if np.shape(values) == shape:
+        return np.asarray(values)
+    out = np.full(shape, fill_of(array), array.dtype)
+    out[tuple(slice(0, n) for n in values.shape)] = values
+    return out
+
+
+def _run(
+    work: Work,
+    place: Placer,
+    fetch: Fetch,
+    sources: dict[int, Source],
+    workers: int,
+    limits: Limits,
+    progress: Progress | None,
+) -> None:
+    if all(is_local(source.url) for source in sources.values()):
+        read_local(work, place, fetch=fetch, sources=sources, workers=workers, progress=progress)
+    else:
+        memory = limits.memory_bytes
+        read_remote(work, place, fetch=fetch, sources=sources, workers=workers, memory_bytes=memory, progress=progress)
+
+
+def _sources(files: Files, refs: Refs) -> dict[int, Source]:
+    """What is known of every file the rows name; the table has checked that the index may reach them."""
+    numbers = [0][: len(refs)] if refs.file is None else np.unique(refs.file).tolist()
+    return {number: files.source(number) for number in numbers if number >= 0}
+
+
+def _check_sizes(work: Work, limits: Limits) -> None:
+    if len(work):
+        stored = np.add.reduceat(work.refs.length, work.first[:-1])
+        limits.check("the stored size of a chunk", int(stored.max()), limits.chunk_bytes)
+
+
+def _workers(array: Array, work: Work, limits: Limits, asked: int | None) -> int:
+    """Threads that decode: as many as asked for or as there are cores, if their buffers fit a quarter of the budget."""
+    if len(work) <= FEW:
+        return 1
+    chunk = math.prod(array.chunks) * array.dtype.itemsize
+    return max(1, min(asked or _cores(), len(work), limits.memory_bytes // 4 // max(2 * chunk, 1)))
+
+
+def _cores() -> int:
+    """Cores this process may use, which in a container are fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,218 @@
+"""Remote files: spans stream in, whole chunks go to decoding threads, and never more than the budget is in memory."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.fetch import Fetch
+from periplus.fetch.cost import gap, largest
+from periplus.fetch.merge import Spans, merge
+from periplus.model import Source
+from periplus.read.place import Placer
+from periplus.read.plan import Work
+
+TASK_BYTES = 64 << 10
+"""Stored bytes decoded by one task at least: handing over a task costs as much as decoding a few kilobytes."""
+
+Progress = Callable[[int, int], None]
+Ready = tuple[int, bytes | memoryview]
+"""A chunk and its bytes."""
+
+
+def read_remote(
+    work: Work,
+    place: Placer,
+    *,
+    fetch: Fetch,
+    sources: Mapping[int, Source],
+    workers: int,
+    memory_bytes: int,
+    progress: Progress | None,
+) -> None:
+    """Fetch, decode and place every chunk of the work; half the budget is for spans in flight, a quarter waits."""
+    kinds = {source.url.partition(":")[0]: source.url for source in sources.values()}
+    backlog = _Backlog(place, workers, memory_bytes // 4)
+    done = 0
+    with backlog:
+        for rows in _batches(work, memory_bytes // 4):
+            refs = work.refs
+            spans = merge(
+                np.zeros(len(rows), np.int32) if refs.file is None else refs.file[rows],
+                refs.offset[rows],
+                _lengths(work)[rows],
+                gap=min((gap(url) for url in kinds.values()), default=0),
+                largest=min(min((largest(url) for url in kinds.values()), default=1), max(memory_bytes // 8, 1)),
+                sources=sources,
+            )
+            gather = _Gather(work, rows, spans)
+            backlog.put(gather.at_once(), 0)
+            with _closing(fetch.stream(spans, in_flight_bytes=max(memory_bytes // 2, 1))) as stream:
+                for span, data in stream:
+                    backlog.put(gather.add(span, data), len(data))
+                    if progress is not None and backlog.done > done:
+                        done = backlog.done
+                        progress(done, len(work))
+        backlog.drain()
+    if progress is not None and len(work) > done:
+        progress(len(work), len(work))
+
+
+@contextmanager
+def _closing(stream: Iterator[tuple[int, memoryview]]) -> Iterator[Iterator[tuple[int, memoryview]]]:
+    """Ends the stream, and the requests under way with it, however the block is left."""
+    try:
+        yield stream
+    finally:
+        if isinstance(stream, Generator):
+            stream.close()
+
+
+def _lengths(work: Work) -> NDArray[np.int64]:
+    """Bytes to fetch for each row: none where they are inline."""
+    data = work.refs.data
+    if data is None:
+        return work.refs.length
+    return np.where([item is None for item in data], work.refs.length, 0)
+
+
+def _batches(work: Work, budget: int) -> Iterator[NDArray[np.int64]]:
+    """Rows to fetch together. Chunks of several parts wait for each other in memory, so they come in small batches."""
+    if len(work.refs) == len(work):
+        yield np.arange(len(work.refs))
+        return
+    stored = np.cumsum(np.add.reduceat(_lengths(work), work.first[:-1]))
+    first = 0
+    while first < len(work):
+        before = int(stored[first - 1]) if first else 0
+        stop = max(int(np.searchsorted(stored, before + budget, side="right")), first + 1)
+        yield np.arange(work.first[first], work.first[stop])
+        first = stop
+
+
+class _Gather:
+    """Puts the parts of chunks together as their spans come in."""
+
+    def __init__(self, work: Work, rows: NDArray[np.int64], spans: Spans) -> None:
+        self._work = work
+        chunk = np.searchsorted(work.first, rows, side="right") - 1
+        self._counts = np.diff(work.first)
+        order = np.argsort(spans.row_span, kind="stable")
+        self._bounds = np.searchsorted(spans.row_span[order], np.arange(len(spans) + 1))
+        self._order, self._rows, self._chunk, self._start = order, rows, chunk, spans.row_start
+        self._parts: dict[int, dict[int, bytes]] = {}
+
+    def at_once(self) -> list[Ready]:
+        """Chunks that need no span; and the inline parts of the others are put by."""
+        ready: list[Ready] = []
+        for i in self._order[: self._bounds[0]].tolist():
+            row = int(self._rows[i])
+            inline = None if self._work.refs.data is None else self._work.refs.data[row]
+            ready += self._put(int(self._chunk[i]), row, inline or b"")
+        return ready
+
+    def add(self, span: int, data: memoryview) -> list[Ready]:
+        """Chunks that are whole now that this span is here."""
+        ready: list[Ready] = []
+        for i in self._order[self._bounds[span] : self._bounds[span + 1]].tolist():
+            row, chunk, start = int(self._rows[i]), int(self._chunk[i]), int(self._start[i])
+            ready += self._put(chunk, row, data[start : start + int(self._work.refs.length[row])])
+        return ready
+
+    def _put(self, chunk: int, row: int, data: bytes | memoryview) -> list[Ready]:
+        count = int(self._counts[chunk])
+        if count == 1:
+            return [(chunk, data)]
+        parts = self._parts.setdefault(chunk, {})
+        parts[row] = bytes(data)  # a copy, so that a part that waits does not keep its whole span
+        if len(parts) < count:
+            return []
+        del self._parts[chunk]
+        return [(chunk, b"".join(parts[row] for row in sorted(parts)))]
+
+
+class _Backlog:
+    """Chunks on their way through the decoding threads, bounded in bytes; the first error stops all."""
+
+    def __init__(self, place: Placer, workers: int, budget: int) -> None:
+        self._place, self._workers, self._budget = place, workers, budget
+        self._change = threading.Condition()
+        self._bytes = 0
+        self._tasks = 0
+        self._failure: BaseException | None = None
+        self._pool: ThreadPoolExecutor | None = None
+        self.done = 0
+        """Chunks placed so far."""
+
+    def __enter__(self) -> _Backlog:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None:
+            self._failure = self._failure or error
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def put(self, ready: list[Ready], held: int) -> None:
+        """Decode these chunks, whose bytes keep `held` bytes in memory; waits until there is room for them."""
+        if self._workers == 1:
+            for chunk, data in ready:
+                self._place(chunk, data)
+                self.done += 1
+            return
+        groups = _grouped(ready)
+        if not groups:
+            return
+        with self._change:
+            self._change.wait_for(lambda: self._failure or self._bytes == 0 or self._bytes + held <= self._budget)
+            if self._failure is not None:
+                raise self._failure
+            self._bytes += held
+            self._tasks += len(groups)
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._workers, thread_name_prefix="periplus-decode")
+        left = [len(groups)]
+        for group in groups:
+            self._pool.submit(self._decode, group, held, left)
+
+    def drain(self) -> None:
+        """Wait for all that was put; raises the first error."""
+        with self._change:
+            self._change.wait_for(lambda: self._failure or self._tasks == 0)
+            if self._failure is not None:
+                raise self._failure
+
+    def _decode(self, group: list[Ready], held: int, left: list[int]) -> None:
+        placed = 0
+        try:
+            while group and self._failure is None:
+                chunk, data = group.pop()
+                self._place(chunk, data)
+                placed += 1
+        except BaseException as error:  # noqa: BLE001 - carried to the caller's thread and raised there
+            with self._change:
+                self._failure = self._failure or error
+        finally:
+            with self._change:
+                self.done += placed
+                self._tasks -= 1
+                left[0] -= 1
+                self._bytes -= held if left[0] == 0 else 0
+                self._change.notify_all()
+
+
+def _grouped(ready: list[Ready]) -> list[list[Ready]]:
+    groups: list[list[Ready]] = []
+    size = TASK_BYTES
+    for item in ready:
+        if size >= TASK_BYTES:
+            groups.append([])
+            size = 0
+        groups[-1].append(item)
+        size += len(item[1])
+    return groups

@@ -1,0 +1,146 @@
+"""Windows: which level and which pixels a bounding box and a resolution mean. Pure geometry, no I/O.
+
+Transforms are (a, b, c, d, e, f) from pixel corners to the CRS, x before y; north-up, south-up and rotated ones alike.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from periplus.errors import FormatError, MissingError
+from periplus.model import Array, BBox, Transform
+
+Window = tuple[int, int, int, int]
+"""(row_start, row_stop, column_start, column_stop) in pixels."""
+EDGE = 1e-6
+"""Part of a pixel by which an edge may miss the grid and still count as on it: coordinates are rounded decimals."""
+
+
+def axes(array: Array) -> tuple[int, int]:
+    """Positions of the row and the column dimension: those named y and x, else the last two."""
+    if "y" in array.dims and "x" in array.dims:
+        return array.dims.index("y"), array.dims.index("x")
+    if array.ndim < 2:
+        raise FormatError(f"{array.name} has dimensions {array.dims} and is no image")
+    return array.ndim - 2, array.ndim - 1
+
+
+def size(array: Array) -> tuple[int, int]:
+    """(rows, columns)."""
+    y, x = axes(array)
+    return array.shape[y], array.shape[x]
+
+
+def transform_of(levels: Sequence[Array], array: Array) -> Transform | None:
+    """The array's own transform, or that of the finest level stretched to the array's size."""
+    own = array.georeference
+    if own is not None and own.transform is not None:
+        return own.transform
+    base = levels[0].georeference
+    if base is None or base.transform is None:
+        return None
+    (rows, columns), (base_rows, base_columns) = size(array), size(levels[0])
+    if not rows or not columns:
+        return None
+    return shifted(base.transform, 0, 0, base_rows / rows, base_columns / columns)
+
+
+def crs_of(levels: Sequence[Array], array: Array) -> str | None:
+    """The array's CRS, or that of the finest level."""
+    for level in (array, levels[0]):
+        if level.georeference is not None and level.georeference.crs is not None:
+            return level.georeference.crs
+    return None
+
+
+def shifted(transform: Transform, row: float, column: float, down: float = 1, across: float = 1) -> Transform:
+    """The transform of a window that begins at (row, column) and whose pixels are `down` x `across` old ones."""
+    a, b, c, d, e, f = transform
+    return a * across, b * down, a * column + b * row + c, d * across, e * down, d * column + e * row + f
+
+
+def pixel_size(transform: Transform) -> tuple[float, float]:
+    """Width and height of a pixel in units of the CRS."""
+    a, b, _, d, e, _ = transform
+    return math.hypot(a, d), math.hypot(b, e)
+
+
+def bounds(transform: Transform, rows: int, columns: int) -> BBox:
+    """The bounding box of an image of that size."""
+    a, b, c, d, e, f = transform
+    corners = [(column, row) for column in (0, columns) for row in (0, rows)]
+    x = [a * column + b * row + c for column, row in corners]
+    y = [d * column + e * row + f for column, row in corners]
+    return min(x), min(y), max(x), max(y)
+
+
+def window_of(bbox: BBox, transform: Transform, rows: int, columns: int) -> Window | None:
+    """The pixels a bounding box touches, snapped outward to whole ones and clipped to the image; None if none."""
+    a, b, c, d, e, f = transform
+    area = a * e - b * d
+    if not area or not math.isfinite(area):
+        raise FormatError(f"the transform {transform} has no inverse")
+    xmin, ymin, xmax, ymax = bbox
+    corners = [(x - c, y - f) for x in (xmin, xmax) for y in (ymin, ymax)]
+    across = [(e * x - b * y) / area for x, y in corners]
+    down = [(a * y - d * x) / area for x, y in corners]
+    row, column = _snapped(min(down), max(down), rows), _snapped(min(across), max(across), columns)
+    return None if row is None or column is None else (*row, *column)
+
+
+def _snapped(low: float, high: float, count: int) -> tuple[int, int] | None:
+    if low > count - EDGE or (low < -EDGE and high < EDGE):  # beyond, or touching an edge only from outside
+        return None
+    start = math.floor(max(low, 0.0) + EDGE)
+    stop = math.ceil(min(high, float(count)) - EDGE)
+    return start, min(max(stop, start + 1), count)
+
+
+def checked(bbox: Sequence[float]) -> BBox:
+    """The bounding box as four finite numbers in order; ValueError otherwise, as it is the caller's own."""
+    xmin, ymin, xmax, ymax = (float(v) for v in bbox)
+    if not all(map(math.isfinite, (xmin, ymin, xmax, ymax))) or xmin > xmax or ymin > ymax:
+        raise ValueError(f"a bbox is (xmin, ymin, xmax, ymax) of finite numbers with min <= max, not {tuple(bbox)}")
+    return xmin, ymin, xmax, ymax
+
+
+def window_in(levels: Sequence[Array], array: Array, bbox: BBox | None) -> Window:
+    """The pixels of one level that a bounding box (in its CRS) touches; all of them without one."""
+    rows, columns = size(array)
+    if bbox is None:
+        return 0, rows, 0, columns
+    transform = transform_of(levels, array)
+    if transform is None:
+        raise FormatError(f"{array.name} has no transform, so a bbox means nothing; select pixels by index")
+    window = window_of(bbox, transform, rows, columns)
+    if window is None:
+        shown = tuple(round(v, 6) for v in bounds(transform, rows, columns))
+        raise MissingError(f"the bbox {bbox} does not touch {array.name}, which covers {shown}")
+    return window
+
+
+def level_for(
+    levels: Sequence[Array],
+    *,
+    bbox: BBox | None,
+    resolution: tuple[float, float] | None,
+    max_size: int | None,
+) -> Array:
+    """The coarsest level fine enough for the resolution, or the finest that fits `max_size` where that is coarser."""
+    chosen = 0
+    if resolution is not None:
+        for k, array in enumerate(levels):
+            transform = transform_of(levels, array)
+            if transform is None:
+                raise FormatError(f"{array.name} has no transform, so a resolution means nothing; use max_size")
+            width, height = pixel_size(transform)
+            if width <= resolution[0] * (1 + 1e-6) and height <= resolution[1] * (1 + 1e-6):
+                chosen = k
+    if max_size is not None:
+        while chosen + 1 < len(levels):
+            top, bottom, left, right = window_in(levels, levels[chosen], bbox)
+            if max(bottom - top, right - left) <= max_size:
+                break
+            chosen += 1
+    return levels[chosen]
