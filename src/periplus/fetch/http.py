@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,7 +19,7 @@ from periplus.model import Source
 from periplus.policy import WEB, Policy, canonical
 
 if TYPE_CHECKING:
-    from aiohttp import BasicAuth, ClientResponse, ClientSession
+    from aiohttp import ClientResponse, ClientSession
 
 T = TypeVar("T")
 HOPS = 5
@@ -169,14 +170,14 @@ class Web:
         start = at = self._policy.check(url)
         options = self._options(start)
         plain = {"Accept-Encoding": "identity", **headers}
-        own = {**plain, **{str(name): str(value) for name, value in dict(options.get("headers") or {}).items()}}
+        own = {**plain, **basic(url), **{str(k): str(v) for k, v in dict(options.get("headers") or {}).items()}}
         query = str(options.get("query") or "").lstrip("?&")
         for _ in range(HOPS + 1):
             if same_place(start, at):
                 target = f"{at}{'&' if '?' in at else '?'}{query}" if query else at
-                response = await self._send(method, target, own, basic(url))
+                response = await self._send(method, target, own)
             else:
-                response = await self._send(method, at, plain, None)
+                response = await self._send(method, at, plain)
             try:
                 if response.status not in _REDIRECT:
                     encoding = response.headers.get("Content-Encoding", "identity").lower()
@@ -194,7 +195,7 @@ class Web:
                 raise DeniedError("a redirect leads out of the web", url=at)
         raise FetchError(f"more than {HOPS} redirects", url=start)
 
-    async def _send(self, method: str, url: str, headers: Mapping[str, str], auth: BasicAuth | None) -> ClientResponse:
+    async def _send(self, method: str, url: str, headers: Mapping[str, str]) -> ClientResponse:
         import aiohttp
         from yarl import URL
 
@@ -203,7 +204,6 @@ class Web:
                 method,
                 URL(url, encoded=True),
                 headers=headers,
-                auth=auth,
                 allow_redirects=False,
                 proxy=proxy_for(url, self._proxies),
             )
@@ -233,14 +233,13 @@ class Web:
         return self._session
 
 
-def basic(url: str) -> BasicAuth | None:
-    """Basic authentication from the user part of a URL that the user gave, or None."""
+def basic(url: str) -> dict[str, str]:
+    """The header for the user name and password in a URL that the user gave; none where there are none."""
     parts = urlsplit(url)
     if parts.username is None:
-        return None
-    from aiohttp import BasicAuth
-
-    return BasicAuth(unquote(parts.username), unquote(parts.password or ""))
+        return {}
+    pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return {"Authorization": "Basic " + b64encode(pair.encode()).decode()}
 
 
 def same_place(one: str, other: str) -> bool:

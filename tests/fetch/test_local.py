@@ -1,0 +1,178 @@
+import os
+import pickle
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from periplus.errors import DeniedError, FormatError, MissingError, StaleError
+from periplus.fetch import Fetch
+
+
+@pytest.fixture
+def file(tmp_path, payload):
+    path = tmp_path / "a.bin"
+    path.write_bytes(payload)
+    return path
+
+
+def test_a_range_and_the_files_facts_come_together(fetch, file, payload):
+    data, source = fetch.run(fetch.read(file, 100, 50))
+    assert data == payload[100:150]
+    assert (source.url, source.size, source.etag) == (str(file), len(payload), None)
+    assert source.last_modified.timestamp() == pytest.approx(file.stat().st_mtime, abs=1e-5)
+    assert source == fetch.run(fetch.head(file))
+
+
+def test_a_range_is_cut_at_the_end_and_empty_past_it(fetch, file, payload):
+    assert fetch.run(fetch.read(file, len(payload) - 5, 100))[0] == payload[-5:]
+    assert fetch.run(fetch.read(file, len(payload) + 5, 100))[0] == b""
+    assert fetch.run(fetch.read(file, 5, 0))[0] == b""
+
+
+def test_file_urls_and_relative_paths_name_the_same_file(fetch, file, payload, monkeypatch):
+    monkeypatch.chdir(file.parent)
+    for name in ("a.bin", "./a.bin", f"file://{file}", f"file://localhost{file}", file):
+        assert fetch.run(fetch.read(name, 0, 4))[1].url == str(file)
+
+
+@pytest.mark.parametrize("change", ["same size", "smaller", "larger", "deleted"])
+def test_a_replaced_file_is_stale(fetch, file, payload, change):
+    source = fetch.run(fetch.head(file))
+    opened = fetch.local(source)
+    assert opened.read(0, 10) == payload[:10]
+    new = {"same size": payload[::-1], "smaller": payload[:1000], "larger": payload + b"x"}.get(change)
+    if new is None:
+        file.unlink()
+    else:
+        fetch.run(fetch.write(file, new))
+    for attempt in (lambda: fetch.local(source), lambda: fetch.run(fetch.read(file, 0, 10, expect=source))):
+        with pytest.raises(MissingError if new is None else StaleError):
+            attempt()
+
+
+def test_a_file_overwritten_in_place_is_stale_even_while_open(fetch, file, payload):
+    source = fetch.run(fetch.head(file))
+    opened = fetch.local(source)
+    time.sleep(0.02)  # past the grain of file times
+    with file.open("r+b") as stream:
+        stream.write(b"other")
+    with pytest.raises(StaleError):
+        opened.read(0, 10)
+
+
+def test_a_file_that_shrank_is_stale_not_short(fetch, file, payload):
+    source = fetch.run(fetch.head(file))
+    opened = fetch.local(source)
+    with pytest.raises(StaleError):
+        opened.read(len(payload) - 5, 10)
+    with pytest.raises(StaleError):
+        fetch.run(fetch.read(file, len(payload) - 5, 10, expect=source))
+
+
+def test_what_is_no_regular_file_is_refused_at_once(fetch, tmp_path, monkeypatch):
+    os.mkfifo(tmp_path / "fifo")
+    with socket.socket(socket.AF_UNIX) as listener:
+        monkeypatch.chdir(tmp_path)  # socket names are short
+        listener.bind("sock")
+        for name in (tmp_path, tmp_path / "fifo", "/dev/zero", "/dev/null"):
+            with pytest.raises(FormatError):
+                fetch.run(fetch.read(name, 0, 10))
+        with pytest.raises(FormatError):
+            fetch.run(fetch.read(tmp_path / "sock", 0, 10))
+
+
+def test_missing_files_and_impossible_names_are_missing(fetch, tmp_path):
+    (tmp_path / "a").write_bytes(b"x")
+    (tmp_path / "loop").symlink_to("loop")
+    for name in ("nothing", "a/b", "n" * 300, "loop"):
+        with pytest.raises(MissingError):
+            fetch.run(fetch.read(tmp_path / name, 0, 1))
+        with pytest.raises(KeyError):
+            fetch.run(fetch.head(tmp_path / name))
+    with pytest.raises(DeniedError):
+        fetch.run(fetch.read("a\x00b", 0, 1))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_an_unreadable_file_is_denied(fetch, file):
+    file.chmod(0)
+    with pytest.raises(DeniedError):
+        fetch.run(fetch.read(file, 0, 1))
+
+
+def test_many_threads_read_one_open_file(fetch, file, payload):
+    opened = fetch.local(fetch.run(fetch.head(file)))
+    with ThreadPoolExecutor(8) as pool:
+        parts = list(pool.map(lambda i: opened.read(i * 1000, 1000), range(300)))
+    assert b"".join(parts) == payload
+
+
+def test_open_files_are_bounded_and_closed(tmp_path, payload):
+    names = [tmp_path / f"{i}.bin" for i in range(300)]
+    for name in names:
+        name.write_bytes(payload[:10])
+    before = len(os.listdir("/proc/self/fd"))
+    with Fetch() as fetch:
+        for name in names:
+            fetch.local(fetch_head(name)).read(0, 5)
+        assert len(os.listdir("/proc/self/fd")) - before <= 140
+    assert len(os.listdir("/proc/self/fd")) <= before
+
+
+def fetch_head(path):
+    from periplus.fetch import local
+
+    return local.head(str(path))
+
+
+def test_readers_never_see_wrong_bytes_while_a_file_is_replaced(fetch, tmp_path):
+    path = tmp_path / "a.bin"
+    fetch.run(fetch.write(path, b"\x00" * 4096))
+    stop = threading.Event()
+
+    def replace():
+        with Fetch() as other:
+            value = 0
+            while not stop.is_set():
+                value = (value + 1) % 256
+                other.run(other.write(path, bytes([value]) * 4096))
+
+    thread = threading.Thread(target=replace)
+    thread.start()
+    good = stale = 0
+    try:
+        until = time.monotonic() + 2.0
+        while time.monotonic() < until:
+            first, source = fetch.run(fetch.read(path, 0, 16))
+            for _ in range(50):
+                try:
+                    data = fetch.local(source).read(2048, 1024)
+                except StaleError:
+                    stale += 1
+                    break
+                assert data == first[:1] * 1024
+                good += 1
+    finally:
+        stop.set()
+        thread.join()
+    assert good
+    assert stale
+
+
+def test_local_reading_is_cheap(fetch, file):
+    source = fetch.run(fetch.head(file))
+    opened = fetch.local(source)
+    begin = time.process_time()
+    for _ in range(2000):
+        opened.read(1000, 100)
+    assert (time.process_time() - begin) / 2000 < 100e-6
+
+
+def test_pickling_drops_what_is_open(fetch, file, payload):
+    fetch.local(fetch.run(fetch.head(file)))
+    with pickle.loads(pickle.dumps(fetch)) as other:
+        assert other.patience == fetch.patience
+        assert other.run(other.read(file, 0, 3))[0] == payload[:3]
