@@ -18,8 +18,9 @@ def redact(url: str) -> str:
         return url
     host = parts.netloc.rpartition("@")[2]
     query = "&".join(
-        pair if _SAFE_QUERY.match(pair.partition("=")[0]) else pair.partition("=")[0] + "=REDACTED"
+        pair if _SAFE_QUERY.match(name) else f"{name}=REDACTED" if equals else "REDACTED"
         for pair in parts.query.split("&")
+        for name, equals, _ in [pair.partition("=")]
         if pair
     )
     return urlunsplit((parts.scheme, host, parts.path, query, ""))

@@ -82,8 +82,8 @@ def _canonical_path(text: str) -> str:
         text = unquote(rest)
     if "\x00" in text:
         raise DeniedError("the path has a NUL character", url="<unreadable path>")
-    if not text:
-        raise DeniedError("the path is empty")
+    if not text or (_SCHEME.match(text.lstrip()) and text[:1].isspace()):
+        raise DeniedError("the path is empty, or a URL with blanks before it")
     folder = text.endswith(("/", os.sep))
     path = os.path.abspath(text)
     if path.startswith("//"):  # POSIX keeps two leading slashes apart; no file system of ours does
