@@ -1,0 +1,153 @@
+"""A group of an index as a Dataset: lazy variables, labels, CF decoding by xarray itself, then its place on Earth."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+from xarray.core.indexing import LazilyIndexedArray
+
+from periplus.conventions.cf import encode_time
+from periplus.engine.array import LazyArray
+from periplus.engine.groups import parent, under
+from periplus.engine.packing import PACKING, per_band, stored
+from periplus.engine.place import COORDS, GRID_MAPPING, locate
+from periplus.model import Array, Catalog
+
+if TYPE_CHECKING:
+    from periplus.facade import Index
+
+BANDS = "bands"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How groups are opened."""
+
+    coords: str = "auto"
+    """Labels of x and y: `lazy`, in `memory`, `auto` by their number, or `none`."""
+    mask_and_scale: bool | Mapping[str, bool] = True
+    decoding: Mapping[str, Any] = field(default_factory=dict)
+    """Further arguments of `xarray.decode_cf`."""
+    drop: Container[str] = ()
+    source: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.coords not in COORDS:
+            raise ValueError(f"coords must be one of {', '.join(COORDS)}, not {self.coords!r}")
+
+    def unpacks(self, name: str) -> bool:
+        """Whether nodata, scale and offset of this variable are applied."""
+        chosen = self.mask_and_scale
+        return bool(chosen.get(name, True)) if isinstance(chosen, Mapping) else bool(chosen)
+
+
+def open_group(index: Index, group: str, options: Options) -> xr.Dataset:
+    """The arrays of one group; no chunk is read."""
+    catalog = index.table.catalog
+    arrays = {array.name.rpartition("/")[2]: array for array in catalog.arrays.values() if parent(array.name) == group}
+    sizes: dict[str, int] = {}
+    variables, located = {}, None
+    for name, array in arrays.items():
+        if name in options.drop:
+            continue
+        dims = _dims(name, array, sizes)
+        variables[name] = _variable(index, name, array, dims, options)
+        if located is None and array.georeference is not None:
+            located = array, dims
+    labels = {k: v for k, v in _labels(catalog, list(arrays.values()), sizes).items() if k not in options.drop}
+    dataset = xr.Dataset(variables, labels, safe(catalog.attributes.get(group, {})))
+    dataset = xr.decode_cf(dataset, **{"mask_and_scale": options.mask_and_scale, **options.decoding})
+    if located is not None and GRID_MAPPING not in options.drop:
+        dataset = locate(dataset, *located, coords=options.coords, drop=options.drop)
+    if options.source is not None:
+        dataset.encoding["source"] = options.source
+    return dataset
+
+
+def open_groups(index: Index, root: str, options: Options) -> dict[str, xr.Dataset]:
+    """Every group from `root` down, by its path from there; the root has one too, if only for its attributes."""
+    catalog = index.table.catalog
+    known = [root, *catalog.attributes, *(parent(name) for name in catalog.arrays)]
+    return {"/" + g[len(root) :].strip("/"): open_group(index, g, options) for g in dict.fromkeys(under(known, root))}
+
+
+def safe(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes that every writer of xarray accepts: what is no number, text or flat list becomes JSON text."""
+
+    def plain(value: Any) -> bool:
+        return isinstance(value, str | int | float | np.generic)
+
+    def flat(value: Any) -> bool:
+        return isinstance(value, list | tuple) and len({type(v) for v in value}) == 1 and all(map(plain, value))
+
+    known = {str(name): value for name, value in attributes.items() if value is not None}
+    return {name: value if plain(value) or flat(value) else json.dumps(value) for name, value in known.items()}
+
+
+def _dims(name: str, array: Array, sizes: dict[str, int]) -> tuple[str, ...]:
+    """Names of dimensions that agree in size with those before them; noted in `sizes`."""
+    dims = []
+    for dim, size in zip(array.dims, array.shape, strict=True):
+        # A mask is for all bands of its image, of which there may be more: `_variable` drops its own.
+        fits = not _is_mask(name, array) or dim != BANDS
+        dims.append(dim if fits and sizes.setdefault(dim, size) == size else f"{name}_{dim}")
+    return tuple(dims)
+
+
+def _is_mask(name: str, array: Array) -> bool:
+    return name == "mask" and BANDS in array.dims and array.shape[array.dims.index(BANDS)] == 1
+
+
+def _variable(index: Index, name: str, array: Array, dims: tuple[str, ...], options: Options) -> xr.Variable:
+    attributes = {k: v for k, v in array.attributes.items() if k != "band_names"}
+    axis = array.dims.index(BANDS) if BANDS in array.dims else None
+    bands = 0 if axis is None else array.shape[axis]
+    packing = per_band(attributes, array.dtype, axis, bands) if options.unpacks(name) else None
+    if packing is not None:
+        attributes = {k: v for k, v in attributes.items() if k not in PACKING}
+    elif not any(isinstance(attributes.get(k), list | tuple) for k in PACKING):
+        # xarray looks for nodata of the stored type, and unpacks into the type of the other two.
+        attributes["_FillValue"] = stored(attributes.get("_FillValue"), array.dtype)
+        attributes |= {k: float(attributes[k]) for k in PACKING[1:] if attributes.get(k) is not None}
+    variable = xr.Variable(dims, LazilyIndexedArray(LazyArray(index, array, packing)), safe(attributes))
+    if _is_mask(name, array):
+        variable = variable.isel({dims[array.dims.index(BANDS)]: 0})
+    chunks = {dim: _chunks(array, d) for d, dim in enumerate(dims) if dim in variable.dims}
+    variable.encoding["preferred_chunks"] = chunks
+    variable.encoding["chunksizes"] = tuple(c if isinstance(c, int) else max(c) for c in chunks.values())
+    if options.source is not None:
+        variable.encoding["source"] = options.source
+    if array.georeference is not None:
+        variable.encoding["grid_mapping"] = GRID_MAPPING
+    return variable
+
+
+def _chunks(array: Array, dim: int) -> int | tuple[int, ...]:
+    """Chunk size along a dimension, or all of them where they differ."""
+    edges = None if array.edges is None else array.edges[dim]
+    return edges if edges is not None else min(array.chunks[dim], max(array.shape[dim], 1))
+
+
+def _labels(catalog: Catalog, arrays: list[Array], sizes: Mapping[str, int]) -> dict[str, xr.Variable]:
+    """Labels of the dimensions that no affine gives: those of the index, and names or numbers of bands."""
+    labels = {}
+    if BANDS in sizes:
+        given = (a.attributes.get("band_names") for a in arrays)
+        names = next((n for n in given if n and len(n) == len(set(n)) == sizes[BANDS] and all(n)), None)
+        numbers = np.arange(1, sizes[BANDS] + 1)
+        labels[BANDS] = xr.Variable((BANDS,), numbers if names is None else np.array([str(n) for n in names], object))
+    for coordinate in catalog.coordinates.values():
+        values: Any = np.asarray(coordinate.values)
+        attributes = dict(coordinate.attributes)
+        if values.shape != tuple(sizes.get(dim) for dim in coordinate.dims):
+            continue
+        if values.dtype.kind == "M":
+            values, encoding = encode_time(values)
+            attributes |= encoding
+        labels[coordinate.name] = xr.Variable(coordinate.dims, values, safe(attributes))
+    return labels

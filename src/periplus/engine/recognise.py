@@ -1,0 +1,43 @@
+"""Tell an index from imagery by content, cheaply, without a Parquet library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from periplus.policy import canonical, is_local
+
+MAGIC = b"PAR1"
+FOOTER_KEY = b"array_references"
+LARGEST_FOOTER = 64 << 20
+"""Bytes of a Parquet footer we look through."""
+
+
+def holds_index(url: str | bytes) -> bool | None:
+    """Whether a local file or folder is an index; None where only a name tells, as with remote ones."""
+    if not isinstance(url, str):
+        return False
+    if not is_local(url):
+        suffix = Path(urlsplit(url).path).suffix.lower()
+        return None if suffix in ("", ".parquet", ".duckdb") else False
+    path = Path(canonical(url))
+    if path.suffix.lower() == ".duckdb":
+        return None
+    try:
+        return _has_key(path / "files.parquet" if path.is_dir() else path)
+    except OSError:
+        # Unreadable or absent: whoever opens it says so better than a guess can.
+        return False
+
+
+def _has_key(path: Path) -> bool:
+    with path.open("rb") as file:
+        if file.read(4) != MAGIC:
+            return False
+        end = file.seek(-8, 2)
+        tail = file.read(8)
+        length = int.from_bytes(tail[:4], "little")
+        if tail[4:] != MAGIC or not 0 < length <= min(end - 4, LARGEST_FOOTER):
+            return False
+        file.seek(end - length)
+        return FOOTER_KEY in file.read(length)
