@@ -120,12 +120,14 @@ class Stores:
         mode: Any = "create" if create else "overwrite"
         if expect is not None:
             mode = {"e_tag": expect.etag}
-        content: Any = data
-        if not isinstance(data, Path):
+        content: Any
+        if isinstance(data, Path):
+            with mapped(str(data)):
+                size = data.stat().st_size
+                content = data if mode == "overwrite" else data.read_bytes()  # parts cannot be conditional
+        else:
             content = memoryview(data).cast("B")
-        elif mode != "overwrite":
-            content = data.read_bytes()  # only a single request can be conditional
-        size = data.stat().st_size if isinstance(data, Path) else len(content)
+            size = len(content)
         try:
             async with self._guarded(url):
                 result = await obstore.put_async(
@@ -180,12 +182,14 @@ class Stores:
         async with self._guarded(folder):
             listing = await obstore.list_with_delimiter_async(self._store(folder), split(folder)[2])
         root = folder[: len(folder) - len(split(folder)[2])]
-        for source in sorted((_source(root + meta["path"], meta) for meta in listing["objects"]), key=_url):
-            if pattern.matches(source.url):
-                yield source
-        for inner in sorted(listing["common_prefixes"]):
-            if pattern.may_enter(root + inner):
-                async for source in self._expand(root + inner.rstrip("/") + "/", pattern):
+        found: list[Source | str] = [_source(root + meta["path"], meta) for meta in listing["objects"]]
+        found += [root + inner.rstrip("/") + "/" for inner in listing["common_prefixes"]]
+        for entry in sorted(found, key=lambda entry: entry if isinstance(entry, str) else entry.url):
+            if isinstance(entry, Source):
+                if pattern.matches(entry.url):
+                    yield entry
+            elif pattern.may_enter(entry):
+                async for source in self._expand(entry, pattern):
                     yield source
 
     async def _list(self, folder: str) -> AsyncIterator[Source]:

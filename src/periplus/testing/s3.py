@@ -81,12 +81,8 @@ def s3_server(bucket: str = "bucket") -> Iterator[S3Server]:
                 _await_bucket(server, process, Path(folder, "log"))
                 yield server
             finally:
-                process.terminate()
-                try:
-                    process.wait(10)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.wait()
+                process.kill()  # it takes ten seconds to leave on request, and its data go anyway
+                process.wait()
 
 
 def _await_bucket(server: S3Server, process: subprocess.Popen[bytes], log: Path, seconds: float = 60.0) -> None:
