@@ -198,6 +198,21 @@ def test_an_error_in_progress_cancels_the_read(raw_shelf):
     assert threading.active_count() == before
 
 
+@pytest.mark.parametrize("drop", [[], [5], list(range(1, 9))])
+def test_an_array_may_be_given_for_the_result(raw_shelf, drop):
+    shelf = raw_shelf((3, 30, 20), (3, 10, 10), drop=drop, fill=4)
+    expected = shelf.read("a")
+    interleaved = np.empty((30, 20, 3), "i4")
+    assert shelf.read("a", out=interleaved.transpose(2, 0, 1)).base is interleaved
+    np.testing.assert_array_equal(interleaved, np.moveaxis(expected, 0, -1))
+    band = np.empty((30, 7), "i4")
+    shelf.read("a", (1, slice(None, None, -1), slice(3, 10)), out=band)
+    np.testing.assert_array_equal(band, expected[1, ::-1, 3:10])
+    for wrong in (np.empty((30, 8), "i4"), np.empty((30, 7), "f4")):
+        with pytest.raises(ValueError):
+            shelf.read("a", (1, slice(None, None, -1), slice(3, 10)), out=wrong)
+
+
 def test_a_few_chunks_start_no_thread(raw_shelf, monkeypatch):
     shelf = raw_shelf((64, 64), (8, 8))
     monkeypatch.setattr(threading.Thread, "start", lambda self: pytest.fail("a thread was started"))

@@ -96,17 +96,19 @@ def prepare_all(array: Array, cuts: Sequence[Cut], work: Work, limits: Limits) -
     return [decoder(code, shape) for code, shape in zip(codes.tolist(), shapes)]
 
 
-def allocate(array: Array, selection: Selection, cuts: Sequence[Cut], missing: NDArray[np.int64]) -> NDArray[Any]:
-    """The output, with the fill value wherever a chunk is missing and nothing in particular elsewhere."""
-    absent, cells = missing.shape[1], math.prod(len(c.chunks) for c in cuts)
-    if not absent:
-        return np.empty(selection.shape, array.dtype)
+def allocate(
+    array: Array, selection: Selection, cuts: Sequence[Cut], missing: NDArray[np.int64], given: NDArray[Any] | None
+) -> NDArray[Any]:
+    """The output, given or new, with the fill value wherever a chunk is missing and nothing in particular elsewhere."""
+    if not missing.shape[1]:
+        return np.empty(selection.shape, array.dtype) if given is None else given
     fill = fill_of(array)
-    if not fill.tobytes().strip(b"\0"):  # zeroed pages come from the system for nothing
+    if given is None and not fill.tobytes().strip(b"\0"):  # zeroed pages come from the system for nothing
         return np.zeros(selection.shape, array.dtype)
-    if 2 * absent > cells:
-        return np.full(selection.shape, fill, array.dtype)
-    out = np.empty(selection.shape, array.dtype)
+    out = np.empty(selection.shape, array.dtype) if given is None else given
+    if 2 * missing.shape[1] > math.prod(len(c.chunks) for c in cuts):
+        out[...] = fill
+        return out
     target = selection.oriented(out)
     for cell in missing.T.tolist():
         for pieces in product(*(c.pieces[k] for c, k in zip(cuts, cell))):

@@ -55,6 +55,13 @@ class Selection:
             return out
         return out[tuple(slice(None, None, -1 if axis.flipped else 1) for axis in self.axes)]
 
+    def restored(self, out: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """A view of an array for the result, with the dimensions that integers drop; ValueError where it is another."""
+        kept = tuple(axis.count for axis in self.axes if not axis.dropped)
+        if out.shape != kept or out.dtype != dtype:
+            raise ValueError(f"out is {out.dtype} {out.shape}, the result {dtype} {kept}")
+        return out[tuple(None if axis.dropped else slice(None) for axis in self.axes)]
+
     def result(self, out: NDArray[Any]) -> Any:
         """The output without the dimensions that integers asked for; a scalar when none is left, as in NumPy."""
         if not any(axis.dropped for axis in self.axes):
@@ -161,7 +168,7 @@ def _cut_slice(array: Array, d: int, axis: Axis) -> Cut:
     else:
         first, last = _chunk_of(array, d, np.array([start, start + (count - 1) * step], np.int64)).tolist()
         chunks = np.arange(first, last + 1, dtype=np.int64)
-    low, high = _extent(array, d, chunks)
+    low, high = extent(array, d, chunks)
     into = np.maximum(-((start - low) // step), 0)
     stop = np.minimum(-((start - high) // step), count)
     if edges is not None and not (keep := stop > into).all():
@@ -179,7 +186,7 @@ def _cut_list(array: Array, d: int, listed: Sequence[int]) -> Cut:
     positions = np.asarray(listed, np.int64)
     owner = _chunk_of(array, d, positions)
     chunks = np.unique(owner)
-    low, high = _extent(array, d, chunks)
+    low, high = extent(array, d, chunks)
     at = np.searchsorted(chunks, owner)
     source = positions - low[at]
     pieces: list[list[Piece]] = [[] for _ in chunks]
@@ -199,7 +206,8 @@ def _chunk_of(array: Array, d: int, positions: NDArray[np.int64]) -> NDArray[np.
     return np.searchsorted(array.starts(d), positions, side="right") - 1
 
 
-def _extent(array: Array, d: int, chunks: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def extent(array: Array, d: int, chunks: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """First element of each chunk along a dimension, and the end of its part inside the array."""
     if array.edges is None or array.edges[d] is None:
         low = chunks * array.chunks[d]
         return low, low + np.minimum(array.chunks[d], array.shape[d] - low)

@@ -16,7 +16,7 @@ from periplus.model import Array, Files, Refs, Source
 from periplus.policy import is_local
 from periplus.read.local import FEW, read_local
 from periplus.read.place import Placer, allocate, fill_of, prepare_all
-from periplus.read.plan import Selection, Work, cut, match, select
+from periplus.read.plan import Selection, Work, cut, extent, match, select
 from periplus.read.remote import read_remote
 
 if TYPE_CHECKING:
@@ -36,30 +36,33 @@ def read_array(
     limits: Limits,
     progress: Progress | None = None,
     workers: int | None = None,
+    out: NDArray[Any] | None = None,
 ) -> Any:
     """The selected elements, raw as stored, as an ndarray (a scalar where every dimension has an integer).
 
     `key` is a basic NumPy index or a ready `Selection`. A wrong key raises IndexError as NumPy does; everything else
     that can fail raises one of our errors, before memory is taken or a byte is fetched where that can be known.
-    `workers` is the number of decoding threads; by default as many as the machine has cores.
+    `workers` is the number of decoding threads; by default as many as the machine has cores. The result is in C order;
+    give `out`, of the result's shape and dtype, for another one or to use memory again.
     """
     selection = key if isinstance(key, Selection) else select(key, array.shape)
     shape = selection.shape
     limits.check(
         f"the selection of {array.name}, in bytes,", math.prod(shape) * array.dtype.itemsize, limits.read_bytes
     )
+    given = None if out is None else selection.restored(out, array.dtype)
     if 0 in shape:
-        return selection.result(np.empty(shape, array.dtype))
+        return selection.result(np.empty(shape, array.dtype)) if out is None else out
     cuts = cut(array, selection)
     work = match(cuts, table.refs(array.name, [c.window for c in cuts]))
     sources = _sources(table.files, work.refs)
     _check_sizes(work, limits)
     decoders = prepare_all(array, cuts, work, limits)
-    out = allocate(array, selection, cuts, work.missing)
-    place = Placer(cuts, work, decoders, target=selection.oriented(out), sources=sources)
+    whole = allocate(array, selection, cuts, work.missing, given)
+    place = Placer(cuts, work, decoders, target=selection.oriented(whole), sources=sources)
     if len(work):
         _run(work, place, fetch, sources, _workers(array, work, limits, workers), limits, progress)
-    return selection.result(out)
+    return selection.result(whole) if out is None else out
 
 
 def read_chunk(
@@ -68,8 +71,9 @@ def read_chunk(
     """One whole chunk, with the fill value where it is missing and where it reaches past the edge of the array."""
     if len(position) != array.ndim or any(not 0 <= p < n for p, n in zip(position, array.grid)):
         raise MissingError(f"{array.name} has no chunk {tuple(position)}: its grid is {array.grid}")
-    extent = [(int(s[p]), int(s[p + 1])) for s, p in zip(map(array.starts, range(array.ndim)), position)]
-    values = read_array(table, fetch, array, tuple(slice(a, b) for a, b in extent), limits=limits, workers=workers)
+    ends = [extent(array, d, np.array([p], np.int64)) for d, p in enumerate(position)]
+    key = tuple(slice(int(low[0]), int(high[0])) for low, high in ends)
+    values = read_array(table, fetch, array, key, limits=limits, workers=workers)
     irregular = (None,) * array.ndim if array.edges is None else array.edges
     shape = tuple(n if e is None else e[p] for n, e, p in zip(array.chunks, irregular, position))
     if np.shape(values) == shape:
