@@ -23,7 +23,7 @@ SHOWN = 20
 """Findings listed before the rest is only counted."""
 
 
-@click.command("check")
+@click.command("check", short_help="Compare every source with what was indexed.")
 @click.argument("url", metavar="INDEX")
 @access
 @click.option("--json", "as_json", is_flag=True, help="Counts and every finding, as JSON.")

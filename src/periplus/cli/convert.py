@@ -11,7 +11,7 @@ from periplus.cli.text import count
 from periplus.errors import redact
 
 
-@click.command("convert")
+@click.command("convert", short_help="Write an index in another form.")
 @click.argument("url", metavar="INDEX")
 @click.argument("target", metavar="TARGET")
 @click.option(

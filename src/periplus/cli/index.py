@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from periplus.cli.options import asked, storage_option
 from periplus.cli.progress import bar
-from periplus.cli.text import count, printable
+from periplus.cli.secrets import scrub
+from periplus.cli.text import clean
 from periplus.errors import redact
 
-SHOWN = 5
-"""Failures listed before the rest is only counted."""
+if TYPE_CHECKING:
+    from periplus.harvest import Summary
 
 
 @click.command("index")
@@ -39,8 +41,32 @@ SHOWN = 5
     help="How file names say the coordinate: a template such as scene_{time:%Y%m%d}, or a regular "
     "expression with a named group.",
 )
+@click.option(
+    "--coordinate",
+    type=click.Choice(["auto", "pattern", "datetime", "order"]),
+    default="auto",
+    show_default=True,
+    help="Where the coordinate of a stack comes from: the pattern, the time a file says, its place in the list.",
+)
+@click.option(
+    "--duplicates",
+    type=click.Choice(["error", "last", "keep"]),
+    default="error",
+    show_default=True,
+    help="Files with the same coordinate: stop, take the last, or keep each.",
+)
 @click.option("--assets", metavar="NAME,...", help="Which assets of STAC items to index.")
-@click.option("--skip-misfits", is_flag=True, help="Leave out files that do not fit into the stack, in place of stopping.")
+@click.option(
+    "--skip-misfits", is_flag=True, help="Leave out files that do not fit into the stack, in place of stopping."
+)
+@click.option("--append", is_flag=True, help="Keep the files the index has already, besides those named.")
+@click.option(
+    "--refresh",
+    type=click.Choice(["check", "never", "always"]),
+    default="check",
+    show_default=True,
+    help="Files the index knows: ask whether they changed, trust it, or read them anew.",
+)
 @click.option("--concurrency", type=click.IntRange(min=1), help="Headers in flight at once.")
 @storage_option
 @click.option("--quiet", "-q", is_flag=True, help="No progress bar, no summary.")
@@ -86,11 +112,19 @@ def command(
             **given,
         )
     with index:
-        return summarise(index, output, quiet=quiet, as_json=as_json)
+        assert index.summary is not None
+        return summarise(index.summary, output, quiet=quiet, as_json=as_json)
 
 
-def summarise(index: Any, output: str | None, *, quiet: bool, as_json: bool) -> int:
+def summarise(summary: Summary, output: str | None, *, quiet: bool, as_json: bool) -> int:
     """Say what was indexed and what failed; returns the exit code."""
-    files = index.files
-    failed = [row for row, status in enumerate(files.status) if status != "ok"]
-    return int(bool(failed))
+    if as_json:
+        facts = {**asdict(summary), "index": None if output is None else redact(output)}
+        facts["errors"] = [{"path": redact(url), "error": error} for url, error in summary.errors]
+        click.echo(json.dumps(facts, indent=2))
+    elif not quiet:
+        lines = scrub(str(summary)).splitlines()
+        if output is not None:
+            lines[0] = f"{redact(output)}: {lines[0]}"
+        click.echo("\n".join(clean(line) for line in lines), err=True)
+    return int(summary.failed > 0)

@@ -20,7 +20,7 @@ NEVER_SCANNED = (".parquet", ".geoparquet", ".duckdb", ".json", ".txt", "/")
 """Indexes, and lists of files: scanning all that a list names would be no answer to `info`."""
 
 
-@click.command("info")
+@click.command("info", short_help="Show what an index, or a file, holds.")
 @click.argument("url", metavar="INDEX_OR_FILE")
 @access
 @click.option("--json", "as_json", is_flag=True, help="Everything, as JSON.")

@@ -18,7 +18,7 @@ SHOWN = 40
 """Rows of the table that people read, unless they ask for more."""
 
 
-@click.command("query")
+@click.command("query", short_help="Print references of a selection, or the answer to SQL.")
 @click.argument("url", metavar="INDEX")
 @click.option("--sql", help="A query over the tables chunks, files, arrays and grid.")
 @click.option("--array", metavar="NAME", help="Only this array, for example 0/data.")

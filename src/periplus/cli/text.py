@@ -28,8 +28,7 @@ def _cell(value: Any) -> str:
         return ""
     if isinstance(value, float):
         return f"{value:.10g}"
-    # A path may hold anything; a table keeps one line a row and never speaks to the terminal.
-    return "".join(c if c.isprintable() else "�" for c in str(value))
+    return clean(str(value))
 
 
 def size(count: int) -> str:
@@ -52,6 +51,11 @@ def extent(shape: Sequence[int]) -> str:
     return f" {SEVERAL} ".join(str(n) for n in shape)
 
 
+def clean(text: str) -> str:
+    """The text without control characters: a file's name may hold anything, and must not speak to the terminal."""
+    return "".join(c if c.isprintable() else "�" for c in text)
+
+
 def printable(text: str) -> str:
     """The text on one line, without control characters."""
-    return _cell(" ".join(text.split()))
+    return clean(" ".join(text.split()))

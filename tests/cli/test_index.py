@@ -1,0 +1,79 @@
+"""periplus index: files in, an index and an honest summary out."""
+
+import json
+import os
+
+import pytest
+
+import periplus as library
+
+
+def test_it_writes_an_index_and_says_so_on_stderr(archive, periplus):
+    target = archive.parent / "out.parquet"
+    done = periplus("index", f"{archive}/*.tif", "-o", target, "--arrange", "stack", "--pattern", "scene_{time:%Y%m%d}")
+    assert (done.code, done.out) == (0, "")
+    assert "4 files" in done.err
+    assert library.open(target)["0/data"].shape == (4, 3, 256, 320)
+
+
+def test_json_summary_is_on_stdout(archive, periplus):
+    done = periplus("index", f"{archive}/*.tif", "-o", archive.parent / "out.parquet", "--json")
+    said = json.loads(done.out)
+    assert (done.code, said["files"], said["failed"]) == (0, 4, 0)
+    assert said["references"] > 0
+
+
+def test_a_bad_file_is_told_and_the_rest_goes_on(archive, periplus):
+    (archive / "scene_20230601.tif").write_bytes(b"II*\0 this is no TIFF")
+    target = archive.parent / "out.parquet"
+    done = periplus("index", f"{archive}/*.tif", "-o", target)
+    assert done.code == 1
+    assert "1 failed" in done.err
+    assert "scene_20230601.tif" in done.err
+    assert list(library.open(target).files.status).count("error") == 1
+
+
+def test_quiet_says_nothing(archive, periplus):
+    done = periplus("index", f"{archive}/*.tif", "-o", archive.parent / "out.parquet", "--quiet")
+    assert (done.code, done.out, done.err) == (0, "", "")
+
+
+def test_without_a_target_nothing_is_written(archive, periplus):
+    before = sorted(os.listdir(archive.parent))
+    assert periplus("index", f"{archive}/*.tif").code == 0
+    assert sorted(os.listdir(archive.parent)) == before
+
+
+def test_nothing_found_is_an_error(tmp_path, periplus):
+    done = periplus("index", f"{tmp_path}/nothing.tif", "-o", tmp_path / "out.parquet")
+    assert done.code == 2
+    assert done.err.startswith("periplus: missing: ")
+    assert len(done.err.splitlines()) == 1
+    assert not (tmp_path / "out.parquet").exists()
+
+
+def test_files_that_do_not_fit_are_named_and_can_be_skipped(archive, periplus):
+    from_tests = archive / "scene_20230701.tif"
+    import numpy as np
+    import rasterio
+
+    with rasterio.open(from_tests, "w", driver="GTiff", width=8, height=8, count=1, dtype="uint8",
+                       crs="EPSG:32633", transform=rasterio.Affine(10, 0, 5e5, 0, -10, 4.2e6)) as image:  # fmt: skip
+        image.write(np.zeros((1, 8, 8), np.uint8))
+    stack = ("index", f"{archive}/*.tif", "--arrange", "stack", "--pattern", "scene_{time:%Y%m%d}")
+    done = periplus(*stack, "-o", archive.parent / "out.parquet")
+    assert done.code == 2
+    assert done.err.startswith("periplus: conflict: ")
+    assert "scene_20230701.tif" in done.err
+    done = periplus(*stack, "-o", archive.parent / "out.parquet", "--skip-misfits")
+    assert done.code == 1
+    assert library.open(archive.parent / "out.parquet")["0/data"].shape[0] == 4
+
+
+@pytest.mark.parametrize("option", [["--arrange", "pile"], ["--concurrency", "0"], ["--storage-option", "nothing"]])
+def test_wrong_options_are_one_line_and_exit_2(option, archive, periplus):
+    done = periplus("index", f"{archive}/*.tif", *option)
+    assert done.code == 2
+    assert done.err.startswith("periplus: usage: ")
+    assert "see periplus index --help" in done.err
+    assert len(done.err.splitlines()) == 1
