@@ -1,0 +1,143 @@
+"""One file through its scanner: sniff, answer what it needs from memory, ask the world only for what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, TypeAlias
+
+from periplus import scan
+from periplus.errors import FormatError, PeriplusError, redact
+from periplus.fetch import Fetch, LocalFile
+from periplus.harvest.head import Header, HeadSize
+from periplus.harvest.inputs import Input
+from periplus.limits import Limits
+from periplus.model import About, Found, Need, Source
+
+Ranges: TypeAlias = Generator[tuple[int, int], bytes, "Harvested"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Harvested:
+    """One file as harvested: its facts, and either what was found in it or why it could not be read."""
+
+    input: Input
+    source: Source
+    format: str = ""
+    datetime: datetime | None = None
+    """When the data were taken: as its catalogue says, else as the file says."""
+    founds: tuple[Found, ...] = ()
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    error: str | None = None
+    """`kind: message`."""
+    raised: PeriplusError | None = None
+    reused: bool = False
+    """Known from an earlier run and unchanged: nothing was read, `founds` is empty."""
+    skipped: bool = False
+    """Came with a whole folder and is no format we know."""
+    nameless: bool = False
+    """The URL is one that no index may store."""
+    number: int = -1
+    """Place in the order asked for."""
+
+    @property
+    def group(self) -> str | None:
+        return self.input.group
+
+
+def scanned(item: Input, header: Header, head: bytes, limits: Limits) -> Ranges:
+    """Yields the ranges that must be fetched, takes their bytes, and returns the file as harvested."""
+    source = header.source
+    scanner = scan.sniff(head)
+    if scanner is None:
+        if item.optional:
+            return Harvested(input=item, source=source, skipped=True)
+        what = "the file is empty" if not head else "this is no format we read"
+        raise FormatError(what, url=source.url)
+    founds: list[Found] = []
+    about = About()
+    steps = scanner.scan(source, limits)
+    try:
+        step = next(steps)
+        while True:
+            if type(step) is Need:
+                data = header.find(step.offset, step.length)
+                if data is None:
+                    start, length = header.want(step.offset, step.length)
+                    header.put(start, (yield start, length))
+                    data = header.find(step.offset, step.length)
+                    if data is None:
+                        raise FormatError("the file ends early", url=source.url, offset=step.offset)
+                step = steps.send(data)
+                continue
+            if type(step) is Found:
+                founds.append(step)
+            elif type(step) is About:
+                about = step
+            step = next(steps)
+    except StopIteration:
+        pass
+    if not founds:
+        raise FormatError("there is no image or array in this file", url=source.url)
+    return Harvested(
+        input=item,
+        source=source,
+        format=scanner.NAME,
+        datetime=item.datetime or about.datetime,
+        founds=tuple(founds),
+        attributes=about.attributes,
+    )
+
+
+def failed(item: Input, error: PeriplusError, source: Source | None = None, *, url: str | None = None) -> Harvested:
+    """A file that could not be read, as a row that says why."""
+    source = source or item.source or Source(url=url or redact(item.url).partition("?")[0])
+    return Harvested(
+        input=item,
+        source=source,
+        datetime=item.datetime,
+        error=f"{error.kind}: {error.message}" + (f" @ {error.offset}" if error.offset is not None else ""),
+        raised=error,
+    )
+
+
+def harvest_local(item: Input, path: str, size: HeadSize, limits: Limits) -> Harvested:
+    """A local file: opened once, read by `pread`, no event loop in between."""
+    source = None
+    try:
+        file = LocalFile(path)
+        source = file.source
+        head = file.read_until_end(0, min(size.size, limits.header_bytes))
+        header = Header(source, head, most=limits.header_bytes)
+        ranges = scanned(item, header, head, limits)
+        try:
+            offset, length = next(ranges)
+            while True:
+                offset, length = ranges.send(file.read_until_end(offset, length))
+        except StopIteration as end:
+            size.observe(header.end)
+            result: Harvested = end.value
+            return result
+    except PeriplusError as error:
+        return failed(item, error.at(url=path), source, url=path)
+
+
+async def harvest_remote(item: Input, plain: str, fetch: Fetch, size: HeadSize, limits: Limits) -> Harvested:
+    """A remote object: the first response gives header and facts; later ones must be of the same object."""
+    source = None
+    try:
+        head, source = await fetch.read(item.url, 0, min(size.size, limits.header_bytes))
+        header = Header(source, head, most=limits.header_bytes)
+        ranges = scanned(item, header, head, limits)
+        try:
+            offset, length = next(ranges)
+            while True:
+                data, _ = await fetch.read(item.url, offset, length, expect=source)
+                offset, length = ranges.send(data)
+        except StopIteration as end:
+            size.observe(header.end)
+            result: Harvested = end.value
+            return result
+    except PeriplusError as error:
+        return failed(item, error.at(url=plain), source, url=plain)

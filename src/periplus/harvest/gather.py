@@ -1,0 +1,178 @@
+"""Everything harvested so far: entries light enough to stay in memory, references in parts that need not."""
+
+from __future__ import annotations
+
+import marshal
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from periplus.arrange import Entry
+from periplus.harvest.drive import Harvested
+from periplus.harvest.part import Builder, Part, Record
+from periplus.model import Array, Found, Refs, Source
+
+PART_FILES = 4096
+PART_ROWS = 1 << 20
+PART_SECONDS = 5.0
+"""A part is full after so many files or rows; or, so that a slow run loses little when it dies, after a while."""
+
+
+@dataclass(slots=True, eq=False)
+class Pool:
+    """Descriptions that are equal become the same object: a million files of one kind hold one of each."""
+
+    _arrays: dict[bytes, Array] = field(default_factory=dict)
+    _tuples: dict[tuple[int, ...], tuple[Array, ...]] = field(default_factory=dict)
+    _attributes: dict[bytes, Mapping[str, Any]] = field(default_factory=dict)
+
+    def arrays(self, founds: tuple[Array, ...]) -> tuple[Array, ...]:
+        """The arrays of a file, shared with files that have the same."""
+        shared = tuple(self._array(array) for array in founds)
+        return self._tuples.setdefault(tuple(map(id, shared)), shared)
+
+    def attributes(self, attributes: Mapping[str, Any]) -> Mapping[str, Any]:
+        key = _key(attributes)
+        return attributes if key is None else self._attributes.setdefault(key, attributes)
+
+    def _array(self, array: Array) -> Array:
+        place = array.georeference
+        key = _key(
+            (
+                (
+                    array.name,
+                    array.dims,
+                    array.shape,
+                    array.chunks,
+                    array.dtype.str,
+                    array.fill,
+                    array.level,
+                    array.edges,
+                ),
+                array.encodings,
+                array.attributes,
+                None if place is None else (place.crs, place.transform, place.registration, place.rpc),
+            )
+        )
+        if key is None or (place is not None and place.gcps):
+            return self._arrays.setdefault(id(array).to_bytes(8, "little"), array)
+        return self._arrays.setdefault(key, array)
+
+
+def _key(value: Any) -> bytes | None:
+    """Bytes that are equal for equal plain values, NaN included; None for what is not plain."""
+    try:
+        return marshal.dumps(value, 2)  # version 2 writes no back references, so equal values give equal bytes
+    except ValueError:
+        return None
+
+
+@dataclass(slots=True, eq=False)
+class Gathered:
+    """Entries in the order they came, and where their references are."""
+
+    keep: Callable[[Part], Part] = lambda part: part
+    """What is done with a full part: a journal writes it down and gives it back mapped from its file."""
+    entries: list[Entry] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+    """Place of each entry in the order asked for."""
+    _where: list[tuple[int, int]] = field(default_factory=list)
+    _parts: list[Part] = field(default_factory=list)
+    _builder: Builder = field(default_factory=Builder)
+    _pool: Pool = field(default_factory=Pool)
+    _since: float = field(default_factory=time.monotonic)
+
+    def add(self, file: Harvested) -> None:
+        """Take a file that was scanned, or could not be."""
+        arrays = self._pool.arrays(tuple(found.array for found in file.founds))
+        attributes = self._pool.attributes(file.attributes)
+        if file.error is None:
+            self._where.append((len(self._parts), len(self._builder.records)))
+            self._builder.records.append(self._record(file, arrays, attributes, file.founds))
+        else:
+            self._where.append((-1, -1))
+        self._entry(file, file.source, file.format, file.datetime, arrays, attributes)
+        if self._full():
+            self.flush()
+
+    def reuse(self, file: Harvested, part: int, record: Record, slot: int) -> None:
+        """Take a file whose references are in a part that was adopted."""
+        self._where.append((part, slot))
+        source = Source(
+            url=file.source.url,
+            size=record.source.size,
+            etag=record.source.etag,
+            last_modified=record.source.last_modified,
+        )
+        moment = file.input.datetime or record.datetime
+        self._entry(
+            file,
+            source,
+            record.format,
+            moment,
+            self._pool.arrays(record.arrays),
+            self._pool.attributes(record.attributes),
+        )
+
+    def adopt(self, part: Part) -> int:
+        """A part from elsewhere; its number."""
+        self.flush()
+        self._parts.append(part)
+        return len(self._parts) - 1
+
+    def flush(self) -> None:
+        """Hand over what is in memory as a part."""
+        builder, self._builder = self._builder, Builder()
+        self._since = time.monotonic()
+        if builder.records:
+            self._parts.append(self.keep(builder.build()))
+
+    def finish(self) -> None:
+        """Put entries into the order asked for; what is still in memory may stay there."""
+        builder, self._builder = self._builder, Builder()
+        if builder.records:
+            self._parts.append(builder.build())
+        order = sorted(range(len(self.entries)), key=self.numbers.__getitem__)
+        self.entries = [self.entries[i] for i in order]
+        self._where = [self._where[i] for i in order]
+        self.numbers = [self.numbers[i] for i in order]
+
+    def refs(self, entry: int, which: int) -> Refs:
+        """References of an array of an entry."""
+        number, slot = self._where[entry]
+        return self._parts[number].refs(slot, which)
+
+    def _entry(self, file: Harvested, source: Source, form: str, moment: Any, arrays: Any, attributes: Any) -> None:
+        self.entries.append(
+            Entry(
+                source=source,
+                format=form,
+                datetime=moment,
+                group=file.input.group,
+                series=file.input.series,
+                arrays=arrays,
+                attributes=attributes,
+                error=file.error,
+            )
+        )
+        self.numbers.append(file.number)
+
+    def _record(self, file: Harvested, arrays: tuple[Array, ...], attributes: Any, founds: tuple[Found, ...]) -> Record:
+        add = self._builder.add
+        return Record(
+            source=file.source,
+            format=file.format,
+            datetime=file.datetime,
+            attributes=attributes,
+            arrays=arrays,
+            pieces=tuple((add(found.refs, found.array.grid),) for found in founds),
+        )
+
+    def _full(self) -> bool:
+        builder = self._builder
+        return (
+            builder.rows >= PART_ROWS
+            or len(builder.records) >= PART_FILES
+            or (time.monotonic() - self._since > PART_SECONDS and bool(builder.records))
+        )

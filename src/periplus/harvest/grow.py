@@ -1,0 +1,129 @@
+"""Must the whole index be laid again, or does it stay as it is, or only grow at its end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from periplus.arrange import Arrangement, Entry, collect, extend, files_of
+from periplus.arrange.entry import instant
+from periplus.arrange.names import safe_path
+from periplus.harvest.drive import Harvested
+from periplus.harvest.gather import Gathered
+from periplus.harvest.known import Index
+from periplus.model import Refs
+
+
+def unchanged_index(
+    index: Index, kept: Mapping[int, Harvested], entries: Sequence[Entry], asked: Mapping[str, Any], form: str | None
+) -> bool:
+    """Whether the index is already what was asked for: the same files, none changed, laid in the same way."""
+    if not _same_request(index, kept, asked, form) or any(entry.error is None for entry in entries):
+        return False
+    return {entry.source.url for entry in entries} == _bad(index)
+
+
+def grown(
+    index: Index, kept: Mapping[int, Harvested], gathered: Gathered, asked: Mapping[str, Any], form: str | None
+) -> Arrangement | None:
+    """The index with new files at its end, to be appended to a dataset; None where it must be laid again.
+
+    The files of the result are the new ones alone, and its blocks count them from 0.
+    """
+    bad = _bad(index)
+    new = [i for i, entry in enumerate(gathered.entries) if entry.error is None or entry.source.url not in bad]
+    entries = [gathered.entries[i] for i in new]
+    if index.table.document.pieces is None or not _same_request(index, kept, asked, form):
+        return None
+    if not bad <= {entry.source.url for entry in gathered.entries} or any(e.source.url in bad for e in entries):
+        return None  # a file that failed before is gone, or is well now: its row must go
+
+    def refs(entry: int, which: int) -> Refs:
+        return gathered.refs(new[entry], which)
+
+    catalog = index.table.catalog
+    if catalog.arrangement.get("kind") == "stack":
+        return extend(catalog, entries, refs, first_file=0)
+    return _longer_collection(index, entries, refs)
+
+
+def _same_request(index: Index, kept: Mapping[int, Harvested], asked: Mapping[str, Any], form: str | None) -> bool:
+    """Whether all files of the index stay, and mean the same as before."""
+    arrangement = index.table.catalog.arrangement
+    if arrangement.get("asked") != dict(asked) or form is not None or len(kept) != len(index.by_url):
+        return False
+    series = _series_of_files(index) if arrangement.get("kind") == "stack" else None
+    groups = arrangement.get("groups")
+    for number, file in kept.items():
+        item = file.input
+        if file.number < 0:
+            continue  # kept as it is
+        if item.datetime is not None and instant(item.datetime) != index.files.datetime[number]:
+            return False
+        if series is not None and series.get(number) != ("" if item.series is None else safe_path(item.series)):
+            return False
+        if groups is not None and item.group is not None and groups[number] != safe_path(item.group):
+            return False
+    return True
+
+
+def _bad(index: Index) -> set[str]:
+    return {url for url, status in zip(index.files.path, index.files.status, strict=True) if status != "ok"}
+
+
+def _series_of_files(index: Index) -> dict[int, str]:
+    """The series of every file, from the rows of its smallest array."""
+    arrays, names = index.table.catalog.arrays, index.origins or {}
+    smallest: dict[str, str] = {}
+    for name, origin in names.items():
+        best = smallest.get(origin.prefix)
+        if best is None or math.prod(arrays[name].grid[1:]) < math.prod(arrays[best].grid[1:]):
+            smallest[origin.prefix] = name
+    if list(smallest) == [""]:
+        return dict.fromkeys(index.by_url.values(), "")
+    found: dict[int, str] = {}
+    for prefix, name in smallest.items():
+        owners = index.table.refs(name).file
+        found.update(dict.fromkeys([] if owners is None else np.unique(owners).tolist(), prefix))
+    return found
+
+
+def _longer_collection(index: Index, entries: Sequence[Entry], refs: Any) -> Arrangement | None:
+    """A collection with more groups, if those it has keep their names."""
+    catalog, files = index.table.catalog, index.files
+    groups, names = catalog.arrangement.get("groups"), index.origins
+    if not isinstance(groups, list) or names is None or len(groups) != len(files) or groups == [""]:
+        return None
+    inside: dict[str, list[Any]] = {}
+    for name, origin in names.items():
+        inside.setdefault(origin.prefix, []).append(catalog.arrays[name].renamed(origin.name))
+    old = [
+        Entry(
+            source=files.source(number),
+            format=files.format[number],
+            group=group,
+            arrays=tuple(inside.get(group or "", ())),
+            attributes=catalog.attributes.get(group or "", {}),
+            error=files.error[number] if group is None else None,
+        )
+        for number, group in enumerate(groups)
+    ]
+    first = len(old)
+    laid = collect([*old, *entries], lambda i, k: refs(i - first, k), start=first)
+    if laid.catalog.arrangement["groups"][:first] != groups:
+        return None
+    arrangement = {**laid.catalog.arrangement, "asked": catalog.arrangement.get("asked")}
+    blocks = (
+        (name, replace(r, file=None if r.file is None else np.where(r.file < 0, r.file, r.file - first)))
+        for name, r in laid.blocks
+    )
+    return replace(
+        laid,
+        catalog=replace(laid.catalog, arrangement=arrangement),
+        files=files_of(entries),
+        blocks=blocks,
+    )

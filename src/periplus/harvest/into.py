@@ -1,0 +1,112 @@
+"""The verbs of this room: `index_into`, from URLs to a table, and `harvest`, from URLs to what is in each file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from os import PathLike, fspath
+from typing import Any
+
+from periplus.arrange import KINDS
+from periplus.arrange.axis import WAYS
+from periplus.arrange.pattern import reader
+from periplus.arrange.place import DUPLICATES
+from periplus.errors import FormatError
+from periplus.fetch import Fetch
+from periplus.harvest.drive import Harvested
+from periplus.harvest.inputs import expand
+from periplus.harvest.run import Progress, Run
+from periplus.harvest.stac import Assets
+from periplus.harvest.stream import harvest_inputs
+from periplus.harvest.summary import Summary
+from periplus.limits import Limits
+from periplus.model import Source
+from periplus.table import Table
+
+REFRESH = ("check", "never", "always")
+
+
+def index_into(
+    urls: str | PathLike[str] | Sequence[str | PathLike[str]],
+    *,
+    to: str | PathLike[str] | None = None,
+    fetch: Fetch,
+    arrange: str = "auto",
+    limits: Limits | None = None,
+    form: str | None = None,
+    dim: str | None = None,
+    pattern: str | None = None,
+    coordinate: str = "auto",
+    duplicates: str = "error",
+    skip_misfits: bool = False,
+    assets: Assets = None,
+    refresh: str = "check",
+    append: bool = False,
+    concurrency: int = 256,
+    progress: Progress | None = None,
+) -> tuple[Table, Summary]:
+    """Index files into memory, or with `to` into an index that is written there and opened.
+
+    `arrange` is `collect`, `stack` or `auto`; `dim`, `pattern`, `coordinate`, `duplicates` and `skip_misfits` are of
+    `stack`; `assets` chooses among the assets of STAC items; `progress` is called with (done, total or None, failed).
+
+    With `to`, files that the index there knows (or the journal of a run that was interrupted) are not read again: with
+    `refresh="check"` when a listing or a cheap request says that they are unchanged, with `"never"` without asking;
+    `"always"` reads all anew. The index then holds exactly the files named; with `append`, those it had as well.
+    """
+    began = time.monotonic()
+    given = [fspath(urls)] if isinstance(urls, str | PathLike) else [fspath(url) for url in urls]
+    if refresh not in REFRESH:
+        raise FormatError(f"refresh is one of {', '.join(REFRESH)}, not {refresh!r}")
+    options: dict[str, Any] = {
+        "dim": dim,
+        "pattern": pattern,
+        "coordinate": coordinate,
+        "duplicates": duplicates,
+        "skip_misfits": skip_misfits,
+    }
+    _check_options(arrange, **options)
+    run = Run(
+        given=given,
+        fetch=fetch,
+        limits=limits or Limits(),
+        kind=arrange,
+        options=options,
+        assets=assets,
+        concurrency=concurrency,
+        progress=progress,
+    )
+    table = run.in_memory() if to is None else run.into(fspath(to), form=form, refresh=refresh, append=append)
+    return table, replace(run.summary(table), seconds=time.monotonic() - began)
+
+
+def harvest(
+    urls: Sequence[str],
+    fetch: Fetch,
+    *,
+    limits: Limits | None = None,
+    known: Callable[[str], Source | None] = lambda _: None,
+    assets: Assets = None,
+    progress: Progress | None = None,
+) -> Iterator[Harvested]:
+    """Files as they finish, each with what was found in it or its error; `known` files come back marked, unread."""
+    inputs = expand(urls, fetch, assets=assets)
+    for batch in harvest_inputs(inputs, fetch, limits=limits or Limits(), known=known, progress=progress):
+        yield from batch
+
+
+def _check_options(
+    kind: str, *, dim: Any, pattern: str | None, coordinate: str, duplicates: str, skip_misfits: bool
+) -> None:
+    """Say what is wrong with the options before anything is read."""
+    for name, value, allowed in (
+        ("arrange", kind, KINDS),
+        ("coordinate", coordinate, WAYS),
+        ("duplicates", duplicates, DUPLICATES),
+        ("skip_misfits", skip_misfits, (True, False)),
+    ):
+        if value not in allowed:
+            raise FormatError(f"{name} is one of {', '.join(map(str, allowed))}, not {value!r}")
+    if pattern is not None:
+        reader(pattern, dim=dim)

@@ -1,0 +1,96 @@
+"""The journal beside a target: parts of an unfinished harvest, each whole or absent, for the next run to go on from."""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from periplus.errors import FormatError, MissingError
+from periplus.fetch import Fetch
+from periplus.harvest.part import Part, read_part, write_part
+from periplus.limits import Limits
+from periplus.policy import canonical, is_local
+
+SUFFIX = ".partial/"
+
+
+class Journal:
+    """The folder `<target>.partial/`. On a disk its parts are mapped, not held; of a remote one, local copies are."""
+
+    def __init__(self, target: str, fetch: Fetch, *, limits: Limits) -> None:
+        self.folder = canonical(target).rstrip("/") + SUFFIX
+        self._fetch, self._limits = fetch, limits
+        self._local = is_local(self.folder)
+        self._copies: tempfile.TemporaryDirectory[str] | None = None
+        self.damaged = 0
+        """Parts that could not be used."""
+        self._written: list[str] = []
+
+    def load(self) -> list[Part]:
+        """What an earlier run left; damaged parts, and those of another version, are passed over."""
+        parts = []
+        for url in self._listed():
+            try:
+                if not self._local:
+                    self._fetch.run(self._fetch.copy_out(url, self._copy(url)))
+                parts.append(self._mapped(self._copy(url)))
+            except FormatError:
+                self.damaged += 1
+        return parts
+
+    def add(self, part: Part) -> Part:
+        """Write a part down; the same part, from its file."""
+        url = f"{self.folder}part-{secrets.token_hex(8)}"
+        data = write_part(part)
+        if not self._local:
+            self._fetch.run(self._fetch.write(self._copy(url), data))
+        self._fetch.run(self._fetch.write(url, data))
+        self._written.append(url)
+        return self._mapped(self._copy(url))
+
+    def clear(self) -> None:
+        """Remove the journal; the index is written."""
+        for url in {*self._listed(), *self._written}:
+            try:
+                self._fetch.run(self._fetch.delete(url))
+            except MissingError:
+                continue  # another run that had the same target removed it
+        if self._local:
+            folder = Path(self.folder)
+            if folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()
+        self.close()
+
+    def close(self) -> None:
+        """Let go of local copies."""
+        if self._copies is not None:
+            self._copies.cleanup()
+            self._copies = None
+
+    def _listed(self) -> list[str]:
+        async def found() -> list[str]:
+            return [source.url async for source in self._fetch.find(self.folder)]
+
+        try:
+            urls = self._fetch.run(found())
+        except MissingError:
+            return []
+        return [url for url in urls if url.rpartition("/")[2].startswith("part-")]
+
+    def _copy(self, url: str) -> str:
+        """The file on this machine that holds a part."""
+        if self._local:
+            return url
+        if self._copies is None:
+            self._copies = tempfile.TemporaryDirectory(prefix="periplus-")
+        return str(Path(self._copies.name) / url.rpartition("/")[2])
+
+    def _mapped(self, path: str) -> Part:
+        try:
+            data = np.memmap(path, np.uint8, mode="r")
+        except ValueError:  # an empty file cannot be mapped
+            raise FormatError("a part of the journal is empty", url=path) from None
+        return read_part(data.data, limits=self._limits)

@@ -1,0 +1,287 @@
+"""One run: harvest what is not known, lay it with what is, write the table; or only what must change of it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from periplus.arrange import Arrangement
+from periplus.arrange import arrange as arrange_entries
+from periplus.errors import FormatError, MissingError, redact
+from periplus.fetch import Fetch
+from periplus.harvest.drive import Harvested
+from periplus.harvest.gather import Gathered
+from periplus.harvest.grow import grown, unchanged_index
+from periplus.harvest.inputs import Input, Notes, expand, is_literal
+from periplus.harvest.journal import Journal
+from periplus.harvest.known import Index, open_index, undo_index
+from periplus.harvest.part import Part
+from periplus.harvest.stac import Assets
+from periplus.harvest.stream import harvest_inputs
+from periplus.harvest.summary import Summary
+from periplus.limits import Limits
+from periplus.model import Refs, Source
+from periplus.table import Table, append_table, memory_table, write_table
+
+REFRESH = ("check", "never", "always")
+SHOWN_ERRORS = 8
+Progress = Callable[[int, int | None, int], None]
+
+
+class Run:
+    """One run of `index_into`."""
+
+    def __init__(
+        self,
+        *,
+        given: list[str],
+        fetch: Fetch,
+        limits: Limits,
+        kind: str,
+        options: dict[str, Any],
+        assets: Assets,
+        concurrency: int,
+        progress: Progress | None,
+    ) -> None:
+        self.given, self.fetch, self.limits = given, fetch, limits
+        self.kind, self.options, self.assets = kind, options, assets
+        self.concurrency, self.progress = concurrency, progress
+        self.notes = Notes()
+        self.failures: list[Harvested] = []
+        self.reused = self.replaced = self.nameless = 0
+        self.arrangement = ""
+        self.gathered = Gathered()
+
+    # --- the two ways ----------------------------------------------------------------------------------------------
+
+    def in_memory(self) -> Table:
+        """An index that is not written anywhere."""
+        for batch in self._harvest(self._inputs()):
+            for file in batch:
+                self._take(file)
+        self.gathered.finish()
+        self._must_have_something()
+        laid = self._arranged()
+        refs: dict[str, list[Refs]] = {}
+        for name, block in laid.blocks:
+            refs.setdefault(name, []).append(block)
+        return memory_table(laid.catalog, {n: _joined(b) for n, b in refs.items()}, laid.files, limits=self.limits)
+
+    def into(self, to: str, *, form: str | None, refresh: str, append: bool) -> Table:
+        """An index at a target, with what is known there already."""
+        index = None if refresh == "always" else open_index(to, self.fetch, limits=self.limits)
+        journal = Journal(to, self.fetch, limits=self.limits)
+        self.gathered.keep = journal.add
+        try:
+            parts = [] if refresh == "always" else journal.load()
+            if journal.damaged:
+                self.notes.warnings.append(f"{journal.damaged} parts of the journal could not be used")
+            kept = self._harvest_again(parts, index, check=refresh == "check")
+            if append and index is not None:
+                kept |= self._others(index, kept)
+            with tempfile.TemporaryDirectory(prefix="periplus-") as folder:
+                table = self._laid(to, form, index, kept, folder)
+            journal.clear()
+        finally:
+            journal.close()
+        return table
+
+    # --- harvesting ------------------------------------------------------------------------------------------------
+
+    def _inputs(self) -> AsyncIterator[Input]:
+        return expand(self.given, self.fetch, assets=self.assets, notes=self.notes)
+
+    def _harvest(
+        self, inputs: AsyncIterator[Input], known: Callable[[str], Source | None] = lambda _: None, check: bool = True
+    ) -> Iterator[list[Harvested]]:
+        return harvest_inputs(
+            inputs,
+            self.fetch,
+            limits=self.limits,
+            known=known,
+            check=check,
+            concurrency=self.concurrency,
+            progress=self.progress,
+        )
+
+    def _harvest_again(self, parts: list[Part], index: Index | None, *, check: bool) -> dict[int, Harvested]:
+        """Harvest what neither the journal nor the index knows; the files kept from the index, by their ids there."""
+        slots: dict[str, tuple[int, int]] = {}
+        for part in parts:
+            number = self.gathered.adopt(part)
+            slots.update({record.source.url: (number, slot) for slot, record in enumerate(part.records)})
+        records = {url: parts[number].records[slot] for url, (number, slot) in slots.items()}
+
+        def known(url: str) -> Source | None:
+            record = records.get(url)
+            return record.source if record is not None else None if index is None else index.source(url)
+
+        kept: dict[int, Harvested] = {}
+        try:
+            for batch in self._harvest(self._inputs(), known, check):
+                for file in batch:
+                    url = file.source.url
+                    if not file.reused:
+                        self._take(file)
+                    elif url in slots:
+                        number, slot = slots[url]
+                        self.reused += 1
+                        self.gathered.reuse(file, number, records[url], slot)
+                    elif index is not None:
+                        self.reused += 1
+                        kept[index.by_url[url]] = file
+        except BaseException:
+            self.gathered.flush()  # what was read is not lost
+            raise
+        return kept
+
+    def _others(self, index: Index, kept: dict[int, Harvested]) -> dict[int, Harvested]:
+        """Files of the index that were not asked for, when it is added to."""
+        here = {entry.source.url for entry in self.gathered.entries}
+        count = len(index.files)
+        return {
+            number: Harvested(
+                input=Input(url=url), source=index.files.source(number), reused=True, number=number - count
+            )
+            for url, number in index.by_url.items()
+            if number not in kept and url not in here
+        }
+
+    def _take(self, file: Harvested) -> None:
+        if file.skipped:
+            self.notes.skipped += 1
+            return
+        if file.error is not None and len(self.failures) < SHOWN_ERRORS:
+            self.failures.append(file)
+        if file.nameless:
+            self.nameless += 1
+        else:
+            self.gathered.add(file)
+
+    def _must_have_something(self, kept: int = 0) -> None:
+        """Raise where there is nothing to index."""
+        entries = self.gathered.entries
+        if not entries and not kept and not self.nameless:
+            what = ", ".join(redact(url) for url in self.given[:3]) + (", …" if len(self.given) > 3 else "")
+            skipped = f"; {self.notes.skipped} files of unknown formats were skipped" if self.notes.skipped else ""
+            raise MissingError(f"there is nothing to index at {what or 'an empty list'}{skipped}")
+        if kept or any(entry.error is None for entry in entries):
+            return
+        first = self.failures[0]
+        if len(self.given) == 1 and is_literal(self.given[0]) and first.raised is not None:
+            raise first.raised
+        shown = "; ".join(f"{redact(f.source.url)}: {f.error}" for f in self.failures[:3])
+        count = len(entries) + self.nameless
+        raise FormatError(f"none of {count:,} files could be read: {shown}" + ("; …" if count > 3 else ""))
+
+    # --- laying and writing ----------------------------------------------------------------------------------------
+
+    def _laid(self, to: str, form: str | None, index: Index | None, kept: dict[int, Harvested], folder: str) -> Table:
+        gathered = self.gathered
+        gathered.finish()
+        self._must_have_something(len(kept))
+        if index is not None:
+            if unchanged_index(index, kept, gathered.entries, self._asked(), form):
+                self.arrangement = str(index.table.catalog.arrangement.get("kind", ""))
+                return index.table
+            laid = grown(index, kept, gathered, self._asked(), form)
+            if laid is not None:
+                self.arrangement = laid.kind
+                return append_table(to, laid.catalog, laid.blocks, laid.files, fetch=self.fetch, limits=self.limits)
+            self._bring_back(index, kept, folder)
+        laid = self._arranged()
+        return write_table(to, laid.catalog, laid.blocks, laid.files, fetch=self.fetch, form=form, limits=self.limits)
+
+    def _bring_back(self, index: Index, kept: dict[int, Harvested], folder: str) -> None:
+        """Kept files as if scanned: their references come from the index; what it cannot give back is read again."""
+        part, slots = undo_index(index, kept, folder)
+        number = self.gathered.adopt(part)
+        again = []
+        for owner, file in kept.items():
+            if owner not in slots:
+                again.append(file)
+                continue
+            record = part.records[slots[owner]]
+            item = file.input
+            if file.number < 0:  # not asked for, so the index alone knows where it belongs
+                place = record.prefix or None
+                item = replace(item, series=place) if self._is_stack(index) else replace(item, group=place)
+            self.gathered.reuse(replace(file, input=item), number, record, slots[owner])
+        if again:
+            self.reused -= len(again)
+            places = {file.source.url: file.number for file in again}
+            for batch in self._harvest(_each([file.input for file in again])):
+                for file in batch:
+                    self._take(replace(file, number=places.get(file.source.url, file.number)))
+        self.gathered.finish()
+
+    def _arranged(self) -> Arrangement:
+        gathered = self.gathered
+        laid = arrange_entries(gathered.entries, gathered.refs, kind=self.kind, **self.options)
+        self.arrangement = laid.kind
+        self.notes.warnings += laid.warnings
+        self.replaced = len(laid.replaced)
+        for number, why in laid.misfits.items():
+            if len(self.failures) < SHOWN_ERRORS:
+                source = gathered.entries[number].source
+                self.failures.append(Harvested(input=Input(url=source.url), source=source, error=f"conflict: {why}"))
+        arrangement = {**laid.catalog.arrangement, "asked": self._asked()}
+        return replace(laid, catalog=replace(laid.catalog, arrangement=arrangement))
+
+    def _asked(self) -> dict[str, Any]:
+        """What was asked for, so that a later run can tell whether the same is meant."""
+        return {"arrange": self.kind, **{name: value for name, value in self.options.items() if value is not None}}
+
+    @staticmethod
+    def _is_stack(index: Index) -> bool:
+        return index.table.catalog.arrangement.get("kind") == "stack"
+
+    def summary(self, table: Table) -> Summary:
+        """What was done, when all is done."""
+        files = table.files
+        good = np.array([status == "ok" for status in files.status], bool)
+        return Summary(
+            files=len(files),
+            ok=int(good.sum()),
+            failed=len(files) - int(good.sum()) - self.replaced + self.nameless,
+            skipped=self.notes.skipped + self.replaced,
+            reused=self.reused,
+            rows=table.rows,
+            bytes=int(np.maximum(files.size, 0)[good].sum()),
+            arrangement=self.arrangement,
+            errors=tuple((file.source.url, file.error or "") for file in self.failures),
+            warnings=tuple(self.notes.warnings),
+        )
+
+
+def _joined(blocks: list[Refs]) -> Refs:
+    if len(blocks) == 1:
+        return blocks[0]
+
+    def column(name: str) -> Any:
+        found = [getattr(block, name) for block in blocks]
+        if all(each is None for each in found):
+            return None
+        return np.concatenate(
+            [np.zeros(len(b), np.uint16) if c is None else c for b, c in zip(blocks, found, strict=True)]
+        )
+
+    inline = any(block.data is not None for block in blocks)
+    return Refs(
+        chunk=np.concatenate([block.chunk for block in blocks], axis=1),
+        offset=np.concatenate([block.offset for block in blocks]),
+        length=np.concatenate([block.length for block in blocks]),
+        file=np.concatenate([block.file for block in blocks if block.file is not None]),
+        part=column("part"),
+        encoding=column("encoding"),
+        data=[d for block in blocks for d in (block.data or [None] * len(block))] if inline else None,
+    )
+
+
+async def _each(inputs: Sequence[Input]) -> AsyncIterator[Input]:
+    for item in inputs:
+        yield item

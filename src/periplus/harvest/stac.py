@@ -1,0 +1,135 @@
+"""STAC: items out of JSON or GeoParquet, and the assets of an item that are to be indexed. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
+
+from periplus.errors import FormatError
+
+Item: TypeAlias = Mapping[str, Any]
+Assets: TypeAlias = str | Sequence[str] | Callable[[str, Mapping[str, Any]], bool] | None
+"""Names of assets (`*` allowed), or a question asked of each asset's name and description."""
+
+COLUMNS = ("id", "assets", "links", "datetime", "start_datetime")
+_GEOTIFF = ("image/tiff", "image/vnd.stac.geotiff")
+_SUFFIXES = (".tif", ".tiff", ".gtiff", ".gtif")
+_NOT_DATA = frozenset({"thumbnail", "overview", "metadata"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asset:
+    """One file of an item."""
+
+    href: str
+    datetime: datetime | None
+    group: str
+    series: str | None
+
+
+def items_of(data: bytes, url: str) -> list[Item]:
+    """Items of a STAC Item, ItemCollection or API response."""
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"this is not JSON: {error}", url=url) from None
+    kind = document.get("type") if isinstance(document, dict) else None
+    if kind == "Feature":
+        items = [document]
+    elif kind == "FeatureCollection":
+        items = document.get("features")
+    elif kind in ("Catalog", "Collection"):
+        raise FormatError(f"this is a STAC {kind}, which lists no assets to index; give its items", url=url)
+    else:
+        raise FormatError("this JSON is neither a STAC Item nor an ItemCollection", url=url)
+    if not isinstance(items, list) or not all(isinstance(i, dict) and isinstance(i.get("assets"), dict) for i in items):
+        raise FormatError("not every feature has assets, so these are no STAC items", url=url)
+    return items
+
+
+def choose(item: Item, assets: Assets, url: str) -> list[Asset]:
+    """The assets to index. Without a choice there must be exactly one GeoTIFF that is data."""
+    described = {name: asset for name, asset in (item.get("assets") or {}).items() if isinstance(asset, Mapping)}
+    several = True
+    if assets is None:
+        names = [_only(item, described, url)]
+        several = False
+    elif callable(assets):
+        names = [name for name, asset in described.items() if assets(name, asset)]
+    else:
+        wanted = [assets] if isinstance(assets, str) else list(assets)
+        several = len(wanted) != 1 or "*" in wanted[0] or "?" in wanted[0]
+        names = [name for name in described if any(fnmatchcase(name, each) for each in wanted)]
+    identity = str(item.get("id") or "item")
+    moment = _moment(item, url)
+    result = []
+    for name in names:
+        href = described[name].get("href")
+        if not isinstance(href, str) or not href:
+            raise FormatError(f"asset {name!r} of item {identity!r} has no href", url=url)
+        group = f"{identity}/{name}" if several else identity
+        result.append(Asset(href=href, datetime=moment, group=group, series=name if several else None))
+    return result
+
+
+def base_of(item: Item, url: str, *, alone: bool) -> str:
+    """What relative hrefs are relative to: the document, or the item's own address where many came in one document."""
+    if alone:
+        return url
+    for link in item.get("links") or ():
+        if isinstance(link, Mapping) and link.get("rel") == "self" and "://" in str(link.get("href")):
+            return str(link["href"])
+    return url
+
+
+def asset_names(items: Sequence[Item], most: int = 12) -> str:
+    """Names of assets for a message."""
+    names = list(dict.fromkeys(name for item in items[:100] for name in (item.get("assets") or {})))
+    return ", ".join(names[:most]) + (", …" if len(names) > most else "") if names else "none"
+
+
+def _only(item: Item, described: Mapping[str, Mapping[str, Any]], url: str) -> str:
+    found = [name for name, asset in described.items() if _is_geotiff(asset)]
+    data = [name for name in found if "data" in _roles(described[name])]
+    plain = [name for name in found if not _NOT_DATA & _roles(described[name])]
+    chosen = data or plain
+    if len(chosen) == 1:
+        return chosen[0]
+    what = f"item {str(item.get('id'))!r}"
+    if chosen:
+        raise FormatError(
+            f"{what} has {len(chosen)} GeoTIFF assets ({', '.join(chosen)}); say which with assets=[...]", url=url
+        )
+    raise FormatError(f"{what} has no GeoTIFF asset; its assets are {asset_names([item])}", url=url)
+
+
+def _is_geotiff(asset: Mapping[str, Any]) -> bool:
+    kind = asset.get("type")
+    if isinstance(kind, str) and kind:
+        return kind.lower().startswith(_GEOTIFF)
+    return urlsplit(str(asset.get("href"))).path.lower().endswith(_SUFFIXES)
+
+
+def _roles(asset: Mapping[str, Any]) -> set[str]:
+    return {role for role in asset.get("roles") or () if isinstance(role, str)}
+
+
+def _moment(item: Item, url: str) -> datetime | None:
+    properties = item.get("properties")
+    fields = properties if isinstance(properties, Mapping) else item  # stac-geoparquet has no `properties`
+    value = fields.get("datetime") or fields.get("start_datetime")
+    if value is None:
+        return None
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            value = None
+    if not isinstance(value, datetime):
+        raise FormatError(f"item {str(item.get('id'))!r} has no readable datetime", url=url)
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)

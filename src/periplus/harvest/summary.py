@@ -1,0 +1,53 @@
+"""What indexing did, in numbers and in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from periplus.errors import redact
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """Counts of one run of `index`."""
+
+    files: int = 0
+    """Rows of the files table."""
+    ok: int = 0
+    failed: int = 0
+    """Files that could not be read, or did not fit."""
+    skipped: int = 0
+    """Files of unknown formats in folders, items without the asset asked for, files that gave way to a later one."""
+    reused: int = 0
+    """Files known from an earlier run and unchanged, which were not read again."""
+    rows: int = 0
+    """References."""
+    bytes: int = 0
+    """Size of the files that were indexed."""
+    arrangement: str = ""
+    errors: tuple[tuple[str, str], ...] = ()
+    """(URL, `kind: message`) of the first few that failed."""
+    warnings: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        parts = [f"{self.ok:,} of {self.files:,} files indexed ({amount(self.bytes)}), {self.rows:,} references"]
+        parts += [f"{count:,} {what}" for count, what in ((self.reused, "reused"), (self.skipped, "skipped")) if count]
+        lines = [", ".join(parts) + f", in {self.seconds:.1f} s"]
+        if self.failed:
+            lines.append(f"{self.failed:,} failed:")
+            lines += [f"  {redact(url)}: {error}" for url, error in self.errors]
+            if self.failed > len(self.errors):
+                lines.append(f"  … and {self.failed - len(self.errors):,} more")
+        lines += [f"note: {warning}" for warning in self.warnings]
+        return "\n".join(lines)
+
+
+def amount(size: int) -> str:
+    """Bytes as people say them."""
+    value, unit = float(size), "B"
+    for larger in ("kB", "MB", "GB", "TB", "PB"):
+        if value < 1000:
+            break
+        value, unit = value / 1000, larger
+    return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"

@@ -1,0 +1,242 @@
+"""What URLs mean: files, globs, folders, lists, STAC."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from periplus.errors import DeniedError, FormatError, MissingError
+from periplus.fetch import Fetch
+from periplus.harvest.inputs import Input, Notes, expand, is_glob, is_literal, joined
+
+COG = "image/tiff; application=geotiff; profile=cloud-optimized"
+
+
+def expanded(fetch: Fetch, *urls: str | Path, **options: Any) -> list[Input]:
+    async def drawn() -> list[Input]:
+        return [item async for item in expand([str(url) for url in urls], fetch, **options)]
+
+    return fetch.run(drawn())
+
+
+def item(name: str, moment: str | None = "2021-03-04T05:06:07Z", **assets: Any) -> dict[str, Any]:
+    return {
+        "type": "Feature",
+        "stac_version": "1.0.0",
+        "id": name,
+        "properties": {"datetime": moment},
+        "assets": assets,
+        "links": [],
+    }
+
+
+def asset(href: str, *roles: str, kind: str | None = COG) -> dict[str, Any]:
+    return {"href": href, **({"type": kind} if kind else {}), **({"roles": list(roles)} if roles else {})}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    for name in ("a.tif", "b.tif", "sub/c.tif", "notes.md"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"x")
+    return tmp_path
+
+
+def names(items: list[Input], root: Path) -> list[str]:
+    return [Path(i.url).relative_to(root).as_posix() for i in items]
+
+
+def test_a_file_a_glob_and_a_folder(fetch: Fetch, tree: Path) -> None:
+    (one,) = expanded(fetch, tree / "a.tif")
+    assert one.source is not None
+    assert one.source.size == 1
+    assert not one.optional
+    assert names(expanded(fetch, tree / "*.tif"), tree) == ["a.tif", "b.tif"]
+    assert names(expanded(fetch, tree / "**/*.tif"), tree) == ["a.tif", "b.tif", "sub/c.tif"]
+    folder = expanded(fetch, f"{tree}/")
+    assert names(folder, tree) == ["a.tif", "b.tif", "notes.md", "sub/c.tif"]
+    assert all(i.optional for i in folder)
+    assert expanded(fetch, tree) == folder
+    assert all(i.optional for i in expanded(fetch, tree / "*"))
+    assert not any(i.optional for i in expanded(fetch, tree / "*.tif"))
+
+
+def test_an_absent_file_is_still_an_input_and_an_absent_folder_an_error(fetch: Fetch, tree: Path) -> None:
+    assert [i.url for i in expanded(fetch, tree / "no.tif")] == [f"{tree}/no.tif"]
+    with pytest.raises(MissingError):
+        expanded(fetch, f"{tree}/no/")
+    notes = Notes()
+    assert expanded(fetch, tree / "*.jp2", notes=notes) == []
+    assert "nothing matches" in notes.warnings[0]
+
+
+def test_remote_names_are_not_asked_for_one_by_one(fetch: Fetch) -> None:
+    urls = ["s3://bucket/a.tif", "https://example.invalid/a[1].tif?x=*"]
+    assert [i.url for i in expanded(fetch, *urls)] == urls
+    with pytest.raises(FormatError, match="no listing"):
+        expanded(fetch, "https://example.invalid/*.tif")
+
+
+def test_a_text_list(fetch: Fetch, tree: Path) -> None:
+    listing = tree / "list.txt"
+    listing.write_text(f"# comment\n\na.tif\n  {tree}/b.tif  \r\ns3://bucket/x.tif\nsub/*.tif\n")
+    assert [i.url for i in expanded(fetch, listing)] == [
+        f"{tree}/a.tif",
+        f"{tree}/b.tif",
+        "s3://bucket/x.tif",
+        f"{tree}/sub/c.tif",
+    ]
+    listing.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(FormatError, match="UTF-8"):
+        expanded(fetch, listing)
+
+
+@pytest.mark.parametrize(
+    ("base", "href", "expected"),
+    [
+        ("/d/items/i.json", "a.tif", "/d/items/a.tif"),
+        ("/d/items/i.json", "../a.tif", "/d/a.tif"),
+        ("/d/items/i.json", "./x/", "/d/items/x/"),
+        ("/d/i.json", "/e/a.tif", "/e/a.tif"),
+        ("/d/i.json", "https://h/a.tif", "https://h/a.tif"),
+        ("https://h/c/i.json", "a.tif?x=/../y", "https://h/c/a.tif?x=/../y"),
+        ("https://h/c/i.json", "../../../a.tif", "https://h/a.tif"),
+        ("https://h/c/i.json", "/etc/passwd", "https://h/etc/passwd"),
+        ("s3://b/c/i.json", "../a.tif", "s3://b/a.tif"),
+    ],
+)
+def test_references_are_relative_to_their_document(base: str, href: str, expected: str) -> None:
+    assert joined(base, href) == expected
+
+
+def test_a_remote_document_names_no_local_file() -> None:
+    with pytest.raises(DeniedError):
+        joined("https://h/c/i.json", "file:///etc/passwd")
+
+
+def test_an_item(fetch: Fetch, tmp_path: Path) -> None:
+    path = tmp_path / "item.json"
+    path.write_text(
+        json.dumps(
+            item(
+                "one",
+                thumbnail=asset("t.tif", "thumbnail"),
+                data=asset("x/a.tif", "data"),
+                meta=asset("m.xml", kind="text/xml"),
+            )
+        )
+    )
+    (found,) = expanded(fetch, path)
+    assert found == Input(url=f"{tmp_path}/x/a.tif", datetime=datetime(2021, 3, 4, 5, 6, 7, tzinfo=UTC), group="one")
+
+
+def test_items_of_a_response_use_their_own_address(fetch: Fetch, tmp_path: Path) -> None:
+    one, two = item("one", data=asset("a.tif", kind=None)), item("two", None, data=asset("https://h/b.tif", "data"))
+    one["links"] = [{"rel": "self", "href": "https://h/items/one"}]
+    two["properties"]["start_datetime"] = "2020-01-01T00:00:00+01:00"
+    path = tmp_path / "response.json"
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": [one, two]}))
+    found = expanded(fetch, path)
+    assert [i.url for i in found] == ["https://h/items/a.tif", "https://h/b.tif"]
+    assert found[1].datetime == datetime(2019, 12, 31, 23, tzinfo=UTC)
+
+
+def test_assets_are_chosen_by_name_pattern_or_question(fetch: Fetch, tmp_path: Path) -> None:
+    bands = {name: asset(f"{name}.tif", "data") for name in ("B02", "B03", "B11")}
+    path = tmp_path / "item.json"
+    path.write_text(json.dumps(item("one", **bands)))
+    with pytest.raises(FormatError, match=r"'one' has 3 GeoTIFF assets \(B02, B03, B11\); say which"):
+        expanded(fetch, path)
+    (single,) = expanded(fetch, path, assets="B03")
+    assert (single.group, single.series) == ("one", None)
+    several = expanded(fetch, path, assets=["B02", "B11"])
+    assert [(i.group, i.series) for i in several] == [("one/B02", "B02"), ("one/B11", "B11")]
+    assert [i.series for i in expanded(fetch, path, assets="B0*")] == ["B02", "B03"]
+    asked = expanded(fetch, path, assets=lambda name, about: name == "B11" and "data" in about["roles"])
+    assert [i.series for i in asked] == ["B11"]
+    with pytest.raises(FormatError, match="there are B02, B03, B11"):
+        expanded(fetch, path, assets="red")
+
+
+def test_items_without_the_asset_are_counted(fetch: Fetch, tmp_path: Path) -> None:
+    path = tmp_path / "items.json"
+    features = [item("one", red=asset("r.tif")), item("two", blue=asset("b.tif"))]
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    notes = Notes()
+    assert len(expanded(fetch, path, assets="red", notes=notes)) == 1
+    assert notes.skipped == 1
+
+
+def test_an_item_without_a_geotiff_says_what_it_has(fetch: Fetch, tmp_path: Path) -> None:
+    path = tmp_path / "item.json"
+    path.write_text(json.dumps(item("one", meta=asset("m.xml", kind="text/xml"))))
+    with pytest.raises(FormatError, match="no GeoTIFF asset; its assets are meta"):
+        expanded(fetch, path)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("{", "not JSON"),
+        ("[1]", "neither a STAC Item"),
+        ("[" * 100_000, "not JSON"),
+        ('{"type": "Catalog"}', "give its items"),
+        ('{"type": "FeatureCollection", "features": [{"type": "Feature"}]}', "no STAC items"),
+        ('{"type": "Feature", "id": "x", "assets": {"d": {"type": "image/tiff"}}}', "no href"),
+        ('{"type":"Feature","id":"x","properties":{"datetime":"soon"},"assets":{"d":{"href":"a.tif"}}}', "datetime"),
+    ],
+)
+def test_bad_documents_are_format_errors(fetch: Fetch, tmp_path: Path, text: str, why: str) -> None:
+    path = tmp_path / "bad.json"
+    path.write_text(text)
+    with pytest.raises(FormatError, match=why):
+        expanded(fetch, path)
+
+
+def test_a_glob_of_items(fetch: Fetch, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.json").write_text(json.dumps(item(name, data=asset(f"{name}.tif", "data"))))
+    assert [i.group for i in expanded(fetch, tmp_path / "*.json")] == ["a", "b"]
+
+
+def test_stac_geoparquet(fetch: Fetch, tmp_path: Path) -> None:
+    moments = [datetime(2021, 1, 1, tzinfo=UTC), datetime(2021, 1, 2, tzinfo=UTC)]
+    table = pa.table(
+        {
+            "id": ["one", "two"],
+            "datetime": pa.array(moments, pa.timestamp("ns", "UTC")),
+            "assets": [
+                {"red": asset("r1.tif", "data"), "meta": None},
+                {"red": None, "meta": asset("https://h/m.tif", "data")},
+            ],
+            "geometry": [b"", b""],
+        }
+    )
+    path = tmp_path / "items.parquet"
+    pq.write_table(table, path)
+    found = expanded(fetch, path)
+    assert [(i.url, i.datetime, i.group) for i in found] == [
+        (f"{tmp_path}/r1.tif", moments[0], "one"),
+        ("https://h/m.tif", moments[1], "two"),
+    ]
+    pq.write_table(pa.table({"x": [1]}), path)
+    with pytest.raises(FormatError, match="no column 'assets'"):
+        expanded(fetch, path)
+    path.write_bytes(b"PAR1")
+    with pytest.raises(FormatError, match="cannot be read"):
+        expanded(fetch, path)
+
+
+def test_what_is_a_pattern_and_what_one_file() -> None:
+    assert is_glob("/d/*.tif")
+    assert is_glob("s3://b/a?.tif")
+    assert not is_glob("https://h/a.tif?x=[1]")
+    assert is_literal("https://h/a.tif?x=1")
+    assert not any(map(is_literal, ("/d/", "/d/*.tif", "/d/list.txt", "/d/item.json")))
