@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from periplus.errors import ConflictError, MissingError, StaleError
-from periplus.fetch.door import mapped
+from periplus.fetch.door import mapped, translate
 from periplus.fetch.local import head
 from periplus.fetch.stale import check_same
 from periplus.model import Source
@@ -48,7 +48,7 @@ def replacing(path: str, *, create: bool = False, expect: Source | None = None) 
 
     ConflictError where the target exists (`create`), or is no longer the one that is to be replaced (`expect`).
     """
-    with mapped(path):
+    try:
         target = os.path.realpath(path)
         folder, name = os.path.split(target)
         os.makedirs(folder, exist_ok=True)
@@ -73,6 +73,8 @@ def replacing(path: str, *, create: bool = False, expect: Source | None = None) 
         finally:
             os.close(fd)
         _sync(folder)
+    except OSError as error:
+        raise translate(error, path) or error from None
 
 
 def _check(target: str, *, create: bool, expect: Source | None) -> None:

@@ -33,7 +33,7 @@ class RangeFile(io.RawIOBase):
         super().__init__()
         self._read_range, self._size, self.name = read_range, size, name
         self._block, self._most, self._ahead = block, max(4, cache_bytes // block), max(1, ahead // block)
-        self._blocks: OrderedDict[int, bytes | memoryview] = OrderedDict()
+        self._blocks: OrderedDict[int, bytes] = OrderedDict()
         self._lock = threading.RLock()
         self._position = 0
         self._next = -1
@@ -102,30 +102,31 @@ class RangeFile(io.RawIOBase):
             if stop - offset >= self._most * self._block:
                 return self._read_range(offset, stop - offset)  # larger than the cache: straight through
             first, last = offset // self._block, (stop - 1) // self._block
-            self._fill(first, last)
-            parts = [self._blocks[number] for number in range(first, last + 1)]
+            parts = self._have(first, last)
         parts[-1] = parts[-1][: stop - last * self._block]
         parts[0] = parts[0][offset - first * self._block :]
-        return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def _fill(self, first: int, last: int) -> None:
-        """Have all these blocks, each run of missing ones by one request."""
-        missing = [number for number in range(first, last + 1) if number not in self._blocks]
-        for number in range(first, last + 1):
-            if number in self._blocks:
-                self._blocks.move_to_end(number)
-        self._run = min(self._ahead, max(1, self._run * 2)) if first in (self._next, self._next - 1) else 0
+    def _have(self, first: int, last: int) -> list[bytes]:
+        """These blocks, from the cache and by at most one request, which also brings what is likely wanted next."""
+        found = {number: self._blocks[number] for number in range(first, last + 1) if number in self._blocks}
+        sequential = first in (self._next, self._next - 1)
+        self._run = min(self._ahead, max(1, self._run * 2)) if sequential else 0
         self._next = last + 1
-        if not missing:
-            return
-        low, high = missing[0], missing[-1] + 1
-        if high == last + 1:
-            high = min(high + self._run, -(-self._size // self._block))
-        start = low * self._block
-        data = memoryview(self._read_range(start, min(high * self._block, self._size) - start))
-        for number in range(low, high):
-            begin = (number - low) * self._block
-            self._keep(number, bytes(data[begin : begin + self._block]))
+        for number in found:
+            self._blocks.move_to_end(number)
+        missing = [number for number in range(first, last + 1) if number not in found]
+        if missing:
+            low, high = missing[0], missing[-1] + 1
+            if high == last + 1:
+                high = min(high + self._run, -(-self._size // self._block))
+            start = low * self._block
+            data = memoryview(self._read_range(start, min(high * self._block, self._size) - start))
+            for number in range(low, high):
+                begin = (number - low) * self._block
+                found[number] = bytes(data[begin : begin + self._block])
+                self._keep(number, found[number])
+        return [found[number] for number in range(first, last + 1)]
 
     def _keep(self, number: int, data: bytes) -> None:
         self._blocks[number] = data
