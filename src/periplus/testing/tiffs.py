@@ -152,7 +152,10 @@ def _gdal(
     if top is not None:
         image = np.asarray(image % (top + 1), image.dtype)
     data = gdal_written(image, **options)
-    return Case(name=name, data=data, arrays=seen_by_gdal(data), lossy=lossy, facts=options)
+    seen = seen_by_gdal(data)
+    if image.dtype == np.float32 and options.get("nbits") == 16:
+        seen = {name: values.astype("f2") for name, values in seen.items()}  # exact: the file holds half precision
+    return Case(name=name, data=data, arrays=seen, lossy=lossy, facts=options)
 
 
 def _makers() -> Iterator[tuple[str, Callable[[str], Case]]]:

@@ -1,0 +1,71 @@
+"""The bounded cursor: every integer a scanner reads from a file comes through here, or from a slice it checked."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from periplus.errors import FormatError
+
+
+class Cursor:
+    """Reads numbers of one byte order from bytes that begin at `base` in the file; never past their end."""
+
+    __slots__ = ("_order", "base", "data", "position", "url")
+
+    def __init__(self, data: bytes | memoryview, *, order: str = "<", base: int = 0, url: str | None = None) -> None:
+        self.data = data
+        self.base = base
+        self.position = 0
+        self.url = url
+        self._order = order
+
+    def at(self, position: int) -> Cursor:
+        """This cursor, moved to a position counted from the start of its bytes."""
+        if not 0 <= position <= len(self.data):
+            raise self.error(f"position {position} lies outside the {len(self.data)} bytes at hand")
+        self.position = position
+        return self
+
+    def need(self, count: int, size: int = 1) -> int:
+        """Where `count` items of `size` bytes start, having checked that they are there; the cursor moves past them."""
+        start = self.position
+        if count < 0 or count * size > len(self.data) - start:
+            raise self.error(f"{count} x {size} bytes are declared where {len(self.data) - start} remain")
+        self.position = start + count * size
+        return start
+
+    def take(self, length: int) -> bytes:
+        start = self.need(length)
+        return bytes(self.data[start : start + length])
+
+    def unpack(self, layout: str) -> tuple[Any, ...]:
+        """Values of a struct layout without its byte order."""
+        start = self.need(struct.calcsize(self._order + layout))
+        return struct.unpack_from(self._order + layout, self.data, start)
+
+    def u8(self) -> int:
+        return int(self.unpack("B")[0])
+
+    def u16(self) -> int:
+        return int(self.unpack("H")[0])
+
+    def u32(self) -> int:
+        return int(self.unpack("I")[0])
+
+    def u64(self) -> int:
+        return int(self.unpack("Q")[0])
+
+    def digits(self, length: int) -> int:
+        """A number in ASCII decimal digits, blanks around it allowed."""
+        text = self.take(length).strip()
+        if not text.isdigit():
+            raise self.error(f"{text!r} is not a number")
+        return int(text)
+
+    def text(self, length: int) -> str:
+        """ASCII text without the NULs and blanks around it; bytes outside ASCII become U+FFFD."""
+        return self.take(length).decode("ascii", "replace").strip("\0 ")
+
+    def error(self, message: str) -> FormatError:
+        return FormatError(message, url=self.url, offset=self.base + self.position)

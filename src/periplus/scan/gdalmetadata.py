@@ -1,0 +1,99 @@
+"""GDAL's own TIFF tags: the metadata items in XML, and the nodata value as text."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from periplus.errors import FormatError
+
+ITEM_BYTES, ALL_BYTES = 1024, 8192
+"""Longest item kept, and the most text kept in all: attributes travel in every index."""
+ROLES = {"scale": "scale", "offset": "offset", "unittype": "unit", "description": "description", "colorinterp": "color"}
+
+
+@dataclass(slots=True)
+class Items:
+    """What a GDAL_METADATA tag says, apart by where it belongs."""
+
+    image: dict[str, str] = field(default_factory=dict)
+    bands: dict[int, dict[str, str]] = field(default_factory=dict)
+    roles: dict[str, dict[int, str]] = field(default_factory=dict)
+    """`scale`, `offset`, `unit`, `description` and `color` by band."""
+
+
+def items(text: str) -> Items:
+    """The items of a GDAL_METADATA tag; text that is not XML says nothing, XML with entities is refused."""
+    from xml.etree.ElementTree import ParseError
+
+    import defusedxml.ElementTree as ElementTree
+    from defusedxml.common import DefusedXmlException
+
+    found = Items()
+    try:
+        root = ElementTree.fromstring(text)
+    except ParseError:
+        return found
+    except (DefusedXmlException, ValueError) as error:
+        raise FormatError(f"the GDAL metadata are hostile XML: {error}") from None
+    total = 0
+    for item in root.iter("Item"):
+        name, value, sample = item.get("name", ""), (item.text or "").strip(), item.get("sample", "")
+        role = ROLES.get(item.get("role", ""))
+        if role is not None and sample.isdigit():
+            found.roles.setdefault(role, {})[int(sample)] = value
+            continue
+        total += len(name) + len(value)
+        if len(value) > ITEM_BYTES or total > ALL_BYTES or item.get("domain"):
+            continue
+        (found.bands.setdefault(int(sample), {}) if sample.isdigit() else found.image)[name] = value
+    return found
+
+
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\Z")
+
+
+def number(text: str) -> float | int | None:
+    """A number as GDAL writes it, exact for integers; None for anything else."""
+    text = text.strip()
+    lowered = text.lower().lstrip("+")
+    if lowered.lstrip("-") in ("nan", "1.#qnan", "1.#ind"):
+        return math.nan
+    if lowered in ("inf", "infinity", "-inf", "-infinity"):
+        return -math.inf if lowered.startswith("-") else math.inf
+    if not NUMBER.match(text):
+        return None
+    if text.lstrip("+-").isdigit():
+        return int(text) if len(text) < 40 else None
+    return float(text)
+
+
+def nodata(text: str, dtype: np.dtype[Any]) -> int | float | None:
+    """The nodata value as a value of the array's type; None where the type cannot hold it."""
+    value = number(text)
+    if value is None:
+        return None
+    if dtype.kind in "ui":
+        if not math.isfinite(value) or value != int(value):
+            return None
+        info = np.iinfo(dtype)
+        return int(value) if info.min <= value <= info.max else None
+    if not math.isfinite(value):
+        return float(value)
+    kind = np.dtype({"f2": "f2", "f4": "f4", "c8": "f4"}.get(f"{dtype.kind}{dtype.itemsize}", "f8"))
+    with np.errstate(over="ignore"):
+        held = float(np.array(float(value)).astype(kind))
+    return held if math.isfinite(held) else None
+
+
+def per_band(values: Mapping[int, str], bands: int, default: float) -> float | list[float] | None:
+    """One number where all bands agree, a list where they differ, None where every band has the default."""
+    numbers = [default if (n := number(values.get(b, ""))) is None else float(n) for b in range(bands)]
+    if all(n == default for n in numbers):
+        return None
+    return numbers[0] if len(set(numbers)) == 1 else numbers

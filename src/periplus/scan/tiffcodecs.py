@@ -1,0 +1,91 @@
+"""The codec pipeline of a TIFF image: standard Zarr codecs where they say it exactly, else the tiff-tile codec."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from periplus.model import Codec, Pipeline
+from periplus.scan import tifftags as tag
+from periplus.scan.tiffimage import JPEG, NONE, OLD_JPEG, YCBCR, Image
+
+TIFF_TILE = "https://awslabs.github.io/osml-imagery-io/codecs/tiff-tile"
+KNOWN = frozenset({
+    1, 2, 3, 4, 5, 6, 7, 8, 32766, 32771, 32773, 32809, 32946, 33003, 33004, 33005, 33007, 34676, 34677, 34712, 34887,
+    34892, 34925, 34926, 34927, 34933, 34934, 50000, 50001, 50002, 52546,
+})  # fmt: skip
+"""TIFF compression numbers with a name; whether a decoder is at hand is the decoder's to say."""
+DEFLATE, ZSTD = (8, 32946), (34926, 50000)
+ZLIB_CODEC: Codec = {"name": "numcodecs.zlib", "configuration": {"level": 6}}
+ZSTD_CODEC: Codec = {"name": "zstd", "configuration": {"level": 0, "checksum": False}}
+CODERS = {**{code: ZLIB_CODEC for code in DEFLATE}, **{code: ZSTD_CODEC for code in ZSTD}}
+WHOLE = {1: (8, 16, 32, 64), 2: (8, 16, 32, 64), 3: (16, 32, 64), 6: (64, 128)}
+"""Bits of each sample format that NumPy's types store exactly."""
+
+
+def pipeline(image: Image, rows: int) -> Pipeline:
+    """Codecs for chunks of `rows` rows."""
+    return _standard(image) or (_tiff_tile(image, rows),)
+
+
+def _standard(image: Image) -> Pipeline | None:
+    """(transpose), bytes, (compressor), or None where that would not give the values."""
+    if (
+        image.bits not in WHOLE.get(image.sample_format, ())
+        or image.predictor != 1
+        or image.fill_order != 1
+        or (image.photometric == YCBCR and not image.planar)
+        or not (image.compression == NONE or image.compression in CODERS)
+    ):
+        return None
+    codecs: list[Codec] = []
+    if image.stored > 1:
+        codecs.append({"name": "transpose", "configuration": {"order": [1, 2, 0]}})
+    endian = {"configuration": {"endian": "little" if image.fields.order == "<" else "big"}}
+    codecs.append({"name": "bytes", **(endian if image.dtype.itemsize > 1 else {})})
+    if image.compression != NONE:
+        codecs.append(CODERS[image.compression])
+    return tuple(codecs)
+
+
+def _tiff_tile(image: Image, rows: int) -> Codec:
+    """Everything a decoder of one tile or strip must know; our own keys only where they differ from the usual."""
+    fields = image.fields
+    # A whole old-style JPEG stream is just a JPEG stream.
+    compression = JPEG if image.compression == OLD_JPEG and image.stream else image.compression
+    tables = fields.raw(tag.JPEG_TABLES)
+    configuration: dict[str, Any] = {
+        "compression": compression,
+        "bits_per_sample": image.bits,
+        "samples_per_pixel": image.stored,
+        # Where the tag is missing libtiff takes fax for min-is-white and everything else for min-is-black.
+        "photometric": image.photometric if image.photometric is not None else int(image.compression not in (2, 3, 4)),
+        "planar_config": 2 if image.planar else 1,
+        "predictor": image.predictor,
+        "tile_width": image.chunk_width,
+        "tile_height": rows,
+        "sample_format": image.sample_format,
+        "jpeg_tables": base64.b64encode(tables).decode() if tables else None,
+    }
+    if fields.order == ">":
+        configuration["byte_order"] = "big"
+    if image.fill_order == 2:
+        configuration["fill_order"] = 2
+    if image.photometric == YCBCR and not image.planar and compression != JPEG:
+        configuration["ycbcr_subsampling"] = list(image.subsampling)
+        for name, number in (
+            ("ycbcr_coefficients", tag.YCBCR_COEFFICIENTS),
+            ("reference_black_white", tag.REFERENCE_BLACK_WHITE),
+        ):
+            if values := fields.numbers(number):
+                configuration[name] = [float(value) for value in values]
+    for name, number in (
+        ("t4_options", tag.T4_OPTIONS),
+        ("t6_options", tag.T6_OPTIONS),
+    ):
+        if option := fields.number(number, 0):
+            configuration[name] = option
+    for name, number in (("lerc_parameters", tag.LERC_PARAMETERS), ("extra_samples", tag.EXTRA_SAMPLES)):
+        if numbers := fields.numbers(number):
+            configuration[name] = [int(value) for value in numbers]
+    return {"name": TIFF_TILE, "configuration": configuration}

@@ -1,0 +1,144 @@
+"""Where the chunks of a TIFF image lie: offsets and byte counts checked, plain strips cut or joined to row bands."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.errors import FormatError
+from periplus.limits import Limits
+from periplus.model import Refs, chunk_positions
+from periplus.scan.tiffimage import Image
+
+Integers = NDArray[np.int64]
+BAND_BYTES = 512 * 1024
+"""Plain strips are read in bands of about this size: small enough for a window, large enough for few rows."""
+MOST_BYTES = 1 << 62
+SHARED_GRID = 1 << 14
+"""Positions of grids up to this many chunks are kept and shared between files."""
+
+
+def locate(
+    image: Image, offsets: Integers | None, counts: Integers | None, *, limits: Limits, size: int | None
+) -> tuple[int, Refs]:
+    """Rows per chunk and the byte range of every stored chunk."""
+    if image.stream is not None:
+        limits.check("the bytes of a chunk", image.chunk_bytes(image.height), limits.chunk_bytes)
+        return image.height, _whole(image.stream, size)
+    grid = image.grid
+    number = grid[0] * grid[1] * grid[2]
+    limits.check("the number of chunks", number, limits.chunks)
+    limits.check("the bytes of the image", image.row_bytes * image.chunk_height * number, MOST_BYTES)
+    if offsets is None:
+        raise FormatError("the image does not say where its strips or tiles lie")
+    if len(offsets) < number:
+        raise FormatError(f"the image has {number} strips or tiles but {len(offsets)} offsets")
+    offsets = offsets[:number]
+    counts = _counts(image, offsets, None if counts is None else counts[:number], size)
+    rows = image.chunk_height
+    if image.plain:
+        expected = _expected(image, number)
+        if not image.tiled and _inside(offsets, expected, size) and bool((counts >= expected).all()):
+            rows, offsets, counts = _bands(image, offsets, expected)
+            grid = (grid[0], -(-image.height // rows), 1)
+        elif int(counts.max()) > image.row_bytes * image.chunk_height:
+            counts = np.minimum(counts, expected)
+    limits.check("the bytes of a chunk", image.chunk_bytes(rows), limits.chunk_bytes)
+    return rows, _refs(image, grid, offsets, counts, size)
+
+
+def _inside(offsets: Integers, lengths: Integers, size: int | None) -> bool:
+    """All chunks are stored and lie in a file whose size is known."""
+    return (
+        size is not None
+        and int(offsets.min()) > 0
+        and int(offsets.max()) < size
+        and int((offsets + lengths).max()) <= size
+    )
+
+
+def _whole(stream: tuple[int, int], size: int | None) -> Refs:
+    offset, length = stream
+    if size is not None and offset + length > size:
+        raise FormatError("the JPEG stream ends past the end of the file", offset=offset)
+    return Refs(chunk=_positions((1, 1, 1)), offset=np.array([offset]), length=np.array([length]))
+
+
+def _refs(image: Image, grid: tuple[int, int, int], offsets: Integers, counts: Integers, size: int | None) -> Refs:
+    positions = _positions(grid)
+    # Offset and count 0 is a chunk that was never written; only one of them 0 is a lie.
+    if int(counts.min()) == 0 or int(offsets.min()) == 0:
+        stored = counts > 0
+        if not np.array_equal(stored, offsets > 0):
+            chunk = int(np.flatnonzero(stored != (offsets > 0))[0])
+            raise FormatError(f"{_kind(image)} {chunk} has offset {offsets[chunk]} and length {counts[chunk]}")
+        offsets, counts, positions = offsets[stored], counts[stored], positions[:, stored]
+    end = (1 << 62) if size is None else size
+    if len(offsets) and (int(offsets.max()) > end or int(counts.max()) > end or int((offsets + counts).max()) > end):
+        beyond = (offsets > end) | (counts > end - np.minimum(offsets, end))
+        chunk = int(np.flatnonzero(beyond)[0])
+        raise FormatError(
+            f"{_kind(image)} {chunk} ends past the end of the file ({offsets[chunk]} + {counts[chunk]} > {end})",
+            offset=int(offsets[chunk]),
+        )
+    return Refs(chunk=positions, offset=offsets, length=counts)
+
+
+def _kind(image: Image) -> str:
+    return "tile" if image.tiled else "strip"
+
+
+def _counts(image: Image, offsets: Integers, counts: Integers | None, size: int | None) -> Integers:
+    """Byte counts; absent ones, and that of a lone plain strip, are computed where that is safe, as libtiff does."""
+    number = len(offsets)
+    lost = counts is None or len(counts) < number or (number == 1 and counts[0] == 0 and offsets[0] > 0)
+    if image.plain and (lost or (number == 1 and not image.tiled)):
+        return _expected(image, number) * (offsets > 0)
+    if counts is not None and not lost:
+        return counts
+    if number == 1 and size is not None and int(offsets[0]) < size:
+        return np.array([size - int(offsets[0])])
+    raise FormatError(f"the image has {number} strips or tiles but {0 if counts is None else len(counts)} byte counts")
+
+
+def _expected(image: Image, number: int) -> Integers:
+    """Bytes of every plain chunk; the last strip of a plane holds only the rows that exist."""
+    expected = np.full(number, image.row_bytes * image.chunk_height, np.int64)
+    short = image.height % image.chunk_height
+    if short and not image.tiled:
+        expected[image.grid[1] - 1 :: image.grid[1]] = image.row_bytes * short
+    return expected
+
+
+def _bands(image: Image, offsets: Integers, expected: Integers) -> tuple[int, Integers, Integers]:
+    """Rows, offsets and lengths of row bands: free where strips adjoin, else a divisor of the strip's rows."""
+    planes, strips, _ = image.grid
+    wanted = min(image.height, max(1, BAND_BYTES // image.row_bytes))
+    starts = offsets.reshape(planes, strips)
+    if strips == 1 or bool((starts[:, 1:] == starts[:, :-1] + expected[0]).all()):
+        starts, strip_rows, rows = starts[:, :1], image.height, wanted
+    elif image.chunk_height > wanted:
+        strip_rows = image.chunk_height
+        rows = next(n for n in range(wanted, 0, -1) if strip_rows % n == 0)
+    else:
+        return image.chunk_height, offsets, expected
+    step = rows * image.row_bytes
+    bands = -(-image.height // rows)
+    inside = np.arange(-(-strip_rows // rows), dtype=np.int64) * step
+    cut = (starts[:, :, None] + inside).reshape(planes, -1)[:, :bands]
+    lengths = np.full((planes, bands), step, np.int64)
+    lengths[:, -1] = (image.height - (bands - 1) * rows) * image.row_bytes
+    return rows, cut.ravel(), lengths.ravel()
+
+
+def _positions(grid: tuple[int, int, int]) -> NDArray[np.int32]:
+    return _shared(grid) if grid[0] * grid[1] * grid[2] <= SHARED_GRID else chunk_positions(grid)
+
+
+@lru_cache(maxsize=128)
+def _shared(grid: tuple[int, int, int]) -> NDArray[np.int32]:
+    positions = chunk_positions(grid)
+    positions.flags.writeable = False
+    return positions

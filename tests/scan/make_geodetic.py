@@ -1,0 +1,34 @@
+"""Rewrites src/periplus/scan/geodetic.psv from the EPSG data that pyproj carries; run it when EPSG grows."""
+
+from pathlib import Path
+
+from pyproj import CRS
+from pyproj.database import query_crs_info
+from pyproj.enums import PJType
+
+TARGET = Path(__file__).parents[2] / "src" / "periplus" / "scan" / "geodetic.psv"
+
+
+def rows() -> list[str]:
+    """E|code|name|semi-major axis|inverse flattening, M|code|name|degrees, D|code|name|E|M, C|code|name|D."""
+    ellipsoids, meridians, datums, systems = {}, {}, {}, {}
+    kinds = [PJType.GEOGRAPHIC_2D_CRS, PJType.GEOGRAPHIC_3D_CRS]
+    for info in query_crs_info(auth_name="EPSG", pj_types=kinds, allow_deprecated=True):
+        crs = CRS.from_epsg(int(info.code))
+        datum, ellipsoid, meridian = crs.datum, crs.ellipsoid, crs.prime_meridian
+        ids = [part.to_json_dict().get("id", {}).get("code") for part in (datum, ellipsoid)]
+        if None in ids:
+            continue
+        degrees = meridian.longitude * meridian.unit_conversion_factor / 0.017453292519943295
+        number = meridian.to_json_dict().get("id", {}).get("code", 8901)
+        ellipsoids[ids[1]] = f"{ellipsoid.name}|{ellipsoid.semi_major_metre!r}|{ellipsoid.inverse_flattening!r}"
+        meridians[number] = f"{meridian.name}|{round(degrees, 12)!r}"
+        datums[ids[0]] = f"{datum.name.removesuffix(' ensemble')}|{ids[1]}|{number}"
+        if all(axis.unit_name in ("degree", "metre") for axis in crs.axis_info):
+            systems[int(info.code)] = f"{crs.name}|{ids[0]}"
+    tables = (("E", ellipsoids), ("M", meridians), ("D", datums), ("C", systems))
+    return [f"{kind}|{code}|{table[code]}" for kind, table in tables for code in sorted(table)]
+
+
+if __name__ == "__main__":
+    TARGET.write_text("\n".join(rows()) + "\n")
