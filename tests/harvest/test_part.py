@@ -1,0 +1,192 @@
+"""Parts: what goes in comes out, in memory, from bytes and from a journal; damage is noticed."""
+
+from __future__ import annotations
+
+import zlib
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from periplus.errors import FormatError
+from periplus.fetch import Fetch
+from periplus.harvest.drive import Harvested
+from periplus.harvest.gather import Gathered, Pool
+from periplus.harvest.inputs import Input
+from periplus.harvest.journal import Journal
+from periplus.harvest.part import Part, read_part, write_part
+from periplus.limits import Limits
+from periplus.model import Array, Found, Georeference, Refs, Source, chunk_positions
+
+
+def array(name: str = "0/data", **more: Any) -> Array:
+    settings: dict[str, Any] = {
+        "dims": ("bands", "y", "x"),
+        "shape": (1, 40, 40),
+        "chunks": (1, 20, 20),
+        "dtype": np.dtype(np.float32),
+        "fill": float("nan"),
+        "attributes": {"_FillValue": float("nan"), "units": "K"},
+        "encodings": (({"name": "bytes", "configuration": {"endian": "little"}},),),
+        "georeference": Georeference(crs="EPSG:4326", transform=(1.0, 0.0, 0.0, 0.0, -1.0, 0.0)),
+    }
+    return Array(name=name, **{**settings, **more})
+
+
+def whole(seed: int) -> Refs:
+    rng = np.random.default_rng(seed)
+    return Refs(chunk=chunk_positions((1, 2, 2)), offset=rng.integers(0, 1 << 40, 4), length=rng.integers(1, 99, 4))
+
+
+def sparse() -> Refs:
+    return Refs(
+        chunk=np.array([[0, 0, 0], [0, 0, 1], [1, 1, 0]], np.int32),
+        offset=np.array([5, 0, 7]),
+        length=np.array([1, 3, 9]),
+        part=np.array([0, 1, 0], np.uint16),
+        encoding=np.array([1, 0, 0], np.uint16),
+        data=[None, b"abc", None],
+    )
+
+
+def harvested(url: str, *founds: Found, number: int = 0, **more: Any) -> Harvested:
+    moment = datetime(2021, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
+    source = Source(url=url, size=1000, etag='"e"', last_modified=moment)
+    return Harvested(
+        input=Input(url=url), source=source, format="tiff", datetime=moment, founds=founds, number=number, **more
+    )
+
+
+def files() -> list[Harvested]:
+    return [
+        harvested("/d/a.tif", Found(array(), whole(1)), Found(array("1/data", level=1), whole(2)), number=1),
+        harvested("/d/b.tif", Found(array(), sparse()), number=0, attributes={"sensor": "x", "gain": float("inf")}),
+        harvested("/d/c.tif", number=2, error="format: no"),
+        harvested("/d/d.tif", Found(array(), whole(3)), number=3),
+    ]
+
+
+def same(a: Refs, b: Refs) -> bool:
+    def equal(x: Any, y: Any) -> bool:
+        return x is None and y is None if x is None or y is None else np.array_equal(x, y)
+
+    names = ("chunk", "offset", "length", "part", "encoding")
+    return all(equal(getattr(a, n), getattr(b, n)) for n in names) and a.data == b.data
+
+
+def check(part: Part) -> None:
+    a, b, d = part.records
+    assert a.source == files()[0].source
+    assert a.datetime == files()[0].datetime
+    assert a.arrays[1].name == "1/data"
+    assert np.isnan(a.arrays[0].attributes["_FillValue"])
+    assert a.arrays[0].georeference == array().georeference
+    assert a.arrays[0] is b.arrays[0] is d.arrays[0]
+    assert b.attributes == {"sensor": "x", "gain": float("inf")}
+    assert same(part.refs(0, 0), whole(1))
+    assert same(part.refs(0, 1), whole(2))
+    assert same(part.refs(1, 0), sparse())
+    assert same(part.refs(2, 0), whole(3))
+
+
+def gathered(keep: Any = None) -> Gathered:
+    made = Gathered() if keep is None else Gathered(keep=keep)
+    for file in files():
+        made.add(file)
+    return made
+
+
+def test_a_part_keeps_what_it_was_given() -> None:
+    parts: list[Part] = []
+
+    def keep(part: Part) -> Part:
+        parts.append(part)
+        return part
+
+    gathered(keep).flush()
+    check(parts[0])
+    check(read_part(memoryview(write_part(parts[0])), limits=Limits()))
+
+
+def test_entries_come_back_in_the_order_asked_for() -> None:
+    made = gathered()
+    made.finish()
+    assert [e.source.url for e in made.entries] == ["/d/b.tif", "/d/a.tif", "/d/c.tif", "/d/d.tif"]
+    assert same(made.refs(0, 0), sparse())
+    assert same(made.refs(3, 0), whole(3))
+    assert made.entries[2].error == "format: no"
+    assert made.entries[1].arrays[:1] == made.entries[3].arrays
+
+
+def test_equal_descriptions_are_one_object() -> None:
+    pool = Pool()
+    one, two, other = (pool.arrays((array(fill=fill),)) for fill in (float("nan"), float("nan"), 1.0))
+    assert one is two
+    assert one is not other
+
+
+def test_a_journal_gives_its_parts_back(tmp_path: Path, fetch: Fetch) -> None:
+    target = str(tmp_path / "out.parquet")
+    journal = Journal(target, fetch, limits=Limits())
+    assert journal.load() == []
+    gathered(journal.add).flush()
+    (file,) = (tmp_path / "out.parquet.partial").iterdir()
+    (part,) = Journal(target, fetch, limits=Limits()).load()
+    check(part)
+    assert isinstance(part.columns["offset"].base, np.memmap | memoryview)
+    journal.clear()
+    assert list(tmp_path.iterdir()) == []
+    assert not file.exists()
+
+
+def test_a_remote_journal(fetch: Fetch) -> None:
+    target = "memory://runs/out"
+    journal = Journal(target, fetch, limits=Limits())
+    gathered(journal.add).flush()
+    other = Journal(target, fetch, limits=Limits())
+    check(other.load()[0])
+    other.clear()
+    assert Journal(target, fetch, limits=Limits()).load() == []
+    journal.close()
+
+
+@pytest.mark.parametrize("harm", ["cut", "flip", "empty", "version"])
+def test_damaged_parts_are_passed_over(tmp_path: Path, fetch: Fetch, harm: str) -> None:
+    journal = Journal(str(tmp_path / "out"), fetch, limits=Limits())
+    gathered(journal.add).flush()
+    (path,) = (tmp_path / "out.partial").iterdir()
+    data = bytearray(path.read_bytes())
+    if harm == "cut":
+        data = data[:-20]
+    elif harm == "flip":
+        data[40] ^= 1
+    elif harm == "empty":
+        data = bytearray()
+    else:
+        data = data.replace(b'{"version": 1', b'{"version": 9')
+        data[-12:-8] = zlib.crc32(data[:-12]).to_bytes(4, "little")
+        with pytest.raises(FormatError, match="another version"):
+            read_part(memoryview(bytes(data)), limits=Limits())
+    path.write_bytes(data)
+    again = Journal(str(tmp_path / "out"), fetch, limits=Limits())
+    assert again.load() == []
+    assert again.damaged == 1
+
+
+def test_parts_are_handed_over_when_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("periplus.harvest.gather.PART_FILES", 2)
+    sizes: list[int] = []
+
+    def keep(part: Part) -> Part:
+        sizes.append(len(part.records))
+        return part
+
+    made = Gathered(keep=keep)
+    for k in range(5):
+        made.add(harvested(f"/d/{k}.tif", Found(array(), whole(k)), number=5 - k))
+    made.finish()
+    assert sizes == [2, 2]
+    assert [e.source.url for e in made.entries] == [f"/d/{k}.tif" for k in (4, 3, 2, 1, 0)]
+    assert all(same(made.refs(k, 0), whole(4 - k)) for k in range(5))
