@@ -46,13 +46,13 @@ class Harvested:
         return self.input.group
 
 
-def scanned(item: Input, header: Header, head: bytes, limits: Limits) -> Ranges:
+def scanned(item: Input, header: Header, head: bytes, limits: Limits, *, number: int = -1) -> Ranges:
     """Yields the ranges that must be fetched, takes their bytes, and returns the file as harvested."""
     source = header.source
     scanner = scan.sniff(head)
     if scanner is None:
         if item.optional:
-            return Harvested(input=item, source=source, skipped=True)
+            return Harvested(input=item, source=source, skipped=True, number=number)
         what = "the file is empty" if not head else "this is no format we read"
         raise FormatError(what, url=source.url)
     founds: list[Found] = []
@@ -87,10 +87,19 @@ def scanned(item: Input, header: Header, head: bytes, limits: Limits) -> Ranges:
         datetime=item.datetime or about.datetime,
         founds=tuple(founds),
         attributes=about.attributes,
+        number=number,
     )
 
 
-def failed(item: Input, error: PeriplusError, source: Source | None = None, *, url: str | None = None) -> Harvested:
+def failed(
+    item: Input,
+    error: PeriplusError,
+    source: Source | None = None,
+    *,
+    url: str | None = None,
+    number: int = -1,
+    nameless: bool = False,
+) -> Harvested:
     """A file that could not be read, as a row that says why."""
     source = source or item.source or Source(url=url or redact(item.url).partition("?")[0])
     return Harvested(
@@ -99,10 +108,12 @@ def failed(item: Input, error: PeriplusError, source: Source | None = None, *, u
         datetime=item.datetime,
         error=f"{error.kind}: {error.message}" + (f" @ {error.offset}" if error.offset is not None else ""),
         raised=error,
+        nameless=nameless,
+        number=number,
     )
 
 
-def harvest_local(item: Input, path: str, size: HeadSize, limits: Limits) -> Harvested:
+def harvest_local(item: Input, path: str, size: HeadSize, limits: Limits, *, number: int = -1) -> Harvested:
     """A local file: opened once, read by `pread`, no event loop in between."""
     source = None
     try:
@@ -110,7 +121,7 @@ def harvest_local(item: Input, path: str, size: HeadSize, limits: Limits) -> Har
         source = file.source
         head = file.read_until_end(0, min(size.size, limits.header_bytes))
         header = Header(source, head, most=limits.header_bytes)
-        ranges = scanned(item, header, head, limits)
+        ranges = scanned(item, header, head, limits, number=number)
         try:
             offset, length = next(ranges)
             while True:
@@ -120,16 +131,18 @@ def harvest_local(item: Input, path: str, size: HeadSize, limits: Limits) -> Har
             result: Harvested = end.value
             return result
     except PeriplusError as error:
-        return failed(item, error.at(url=path), source, url=path)
+        return failed(item, error.at(url=path), source, url=path, number=number)
 
 
-async def harvest_remote(item: Input, plain: str, fetch: Fetch, size: HeadSize, limits: Limits) -> Harvested:
+async def harvest_remote(
+    item: Input, plain: str, fetch: Fetch, size: HeadSize, limits: Limits, *, number: int = -1
+) -> Harvested:
     """A remote object: the first response gives header and facts; later ones must be of the same object."""
     source = None
     try:
         head, source = await fetch.read(item.url, 0, min(size.size, limits.header_bytes))
         header = Header(source, head, most=limits.header_bytes)
-        ranges = scanned(item, header, head, limits)
+        ranges = scanned(item, header, head, limits, number=number)
         try:
             offset, length = next(ranges)
             while True:
@@ -140,4 +153,4 @@ async def harvest_remote(item: Input, plain: str, fetch: Fetch, size: HeadSize, 
             result: Harvested = end.value
             return result
     except PeriplusError as error:
-        return failed(item, error.at(url=plain), source, url=plain)
+        return failed(item, error.at(url=plain), source, url=plain, number=number)

@@ -11,7 +11,7 @@ from typing import Any
 from periplus.arrange import Entry
 from periplus.harvest.drive import Harvested
 from periplus.harvest.part import Builder, Part, Record
-from periplus.model import Array, Found, Refs, Source
+from periplus.model import Array, Found, Refs, Shape, Source
 
 PART_FILES = 4096
 PART_ROWS = 1 << 20
@@ -81,6 +81,7 @@ class Gathered:
     _parts: list[Part] = field(default_factory=list)
     _builder: Builder = field(default_factory=Builder)
     _pool: Pool = field(default_factory=Pool)
+    _grids: dict[int, Shape] = field(default_factory=dict)
     _since: float = field(default_factory=time.monotonic)
 
     def add(self, file: Harvested) -> None:
@@ -159,14 +160,17 @@ class Gathered:
         self.numbers.append(file.number)
 
     def _record(self, file: Harvested, arrays: tuple[Array, ...], attributes: Any, founds: tuple[Found, ...]) -> Record:
-        add = self._builder.add
+        add, grids = self._builder.add, self._grids
+        for array in arrays:
+            if id(array) not in grids:  # kept alive by the pool, so the id stays its own
+                grids[id(array)] = array.grid
         return Record(
             source=file.source,
             format=file.format,
             datetime=file.datetime,
             attributes=attributes,
             arrays=arrays,
-            pieces=tuple((add(found.refs, found.array.grid),) for found in founds),
+            pieces=tuple((add(f.refs, grids[id(a)]),) for f, a in zip(founds, arrays, strict=True)),
         )
 
     def _full(self) -> bool:

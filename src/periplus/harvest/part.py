@@ -71,6 +71,7 @@ class Part:
 
     records: list[Record]
     columns: Mapping[str, NDArray[Any]]
+    _grids: dict[int, Shape] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -92,7 +93,10 @@ class Part:
         rows, columns = slice(piece.start, piece.stop), self.columns
         count = piece.stop - piece.start
         if piece.chunk < 0:
-            chunk = whole_grid(array.grid)
+            grid = self._grids.get(id(array))
+            if grid is None:
+                grid = self._grids[id(array)] = array.grid
+            chunk = whole_grid(grid)
         else:
             chunk = columns["chunk"][piece.chunk : piece.chunk + array.ndim * count].reshape(count, array.ndim).T
         return Refs(

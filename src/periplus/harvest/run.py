@@ -24,7 +24,7 @@ from periplus.harvest.stac import Assets
 from periplus.harvest.stream import harvest_inputs
 from periplus.harvest.summary import Summary
 from periplus.limits import Limits
-from periplus.model import Refs, Source
+from periplus.model import Files, Refs, Source
 from periplus.table import Table, append_table, memory_table, write_table
 
 REFRESH = ("check", "never", "always")
@@ -54,6 +54,8 @@ class Run:
         self.failures: list[Harvested] = []
         self.reused = self.replaced = self.nameless = 0
         self.arrangement = ""
+        self.files: Files | None = None
+        """The whole files table, when this run made it."""
         self.gathered = Gathered()
 
     # --- the two ways ----------------------------------------------------------------------------------------------
@@ -222,7 +224,7 @@ class Run:
     def _arranged(self) -> Arrangement:
         gathered = self.gathered
         laid = arrange_entries(gathered.entries, gathered.refs, kind=self.kind, **self.options)
-        self.arrangement = laid.kind
+        self.arrangement, self.files = laid.kind, laid.files
         self.notes.warnings += laid.warnings
         self.replaced = len(laid.replaced)
         for number, why in laid.misfits.items():
@@ -242,7 +244,7 @@ class Run:
 
     def summary(self, table: Table) -> Summary:
         """What was done, when all is done."""
-        files = table.files
+        files = table.files if self.files is None else self.files
         good = np.array([status == "ok" for status in files.status], bool)
         return Summary(
             files=len(files),

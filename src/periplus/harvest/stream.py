@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 from periplus.errors import PeriplusError
@@ -94,9 +93,10 @@ class Pump:
     def _take(self, item: Input, number: int) -> bool:
         """Begin with an input; whether it is one we had not seen."""
         try:
-            plain = without_secrets(item.url)
+            # What a listing gave is spelled as it should be.
+            plain = without_secrets(item.url) if item.source is None else item.source.url
         except PeriplusError as error:
-            self._give(replace(failed(item, error), number=number, nameless=True))
+            self._give(failed(item, error, number=number, nameless=True))
             return True
         if plain in self._seen:  # named twice, by a list and a glob perhaps; a file has one row
             return False
@@ -129,8 +129,7 @@ class Pump:
                 if found is not None and unchanged(before, found):
                     self._give(reused(item, before, number))
                     return
-            result = await harvest_remote(item, plain, self._fetch, self._size, self._limits)
-            self._give(replace(result, number=number))
+            self._give(await harvest_remote(item, plain, self._fetch, self._size, self._limits, number=number))
 
     async def _facts(self, item: Input) -> Source | None:
         """Facts of an object now: from the listing, else by a cheap request; None where that fails."""
@@ -208,8 +207,8 @@ class _Local:
             if before is not None and (not self._check or (item.source is not None and unchanged(before, item.source))):
                 return reused(item, before, number)
         except PeriplusError as error:
-            return replace(failed(item, error), number=number)
-        return replace(harvest_local(item, path, self._size, self._limits), number=number)
+            return failed(item, error, number=number)
+        return harvest_local(item, path, self._size, self._limits, number=number)
 
 
 def reused(item: Input, before: Source, number: int) -> Harvested:
