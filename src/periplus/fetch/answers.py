@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -58,9 +58,11 @@ class Want:
 
     async def take(self, response: ClientResponse, length: int) -> None:
         """Read exactly `length` body bytes; what came before a break is kept, the rest asked for again."""
-        async for part in _pieces(response, length):
-            self.parts.append(part)
-            self.have += len(part)
+        while length > 0:
+            part = await _piece(response.content.readany())  # as it came, so that one copy is made in the end
+            self.parts.append(part if len(part) <= length else part[:length])
+            self.have += len(self.parts[-1])
+            length -= len(part)
 
     def result(self) -> tuple[bytes, Source]:
         """The bytes and the facts of their object."""
@@ -69,25 +71,23 @@ class Want:
 
 
 async def skip(response: ClientResponse, length: int) -> None:
-    """Read body bytes and forget them."""
-    async for _ in _pieces(response, length):
-        pass
+    """Read body bytes, no more than these, and forget them."""
+    while length > 0:
+        length -= len(await _piece(response.content.read(min(length, PIECE))))
 
 
-async def _pieces(response: ClientResponse, length: int) -> AsyncIterator[bytes]:
+async def _piece(reading: Awaitable[bytes]) -> bytes:
     from aiohttp import ClientError
 
-    while length > 0:
-        try:
-            part = await response.content.read(min(length, PIECE))
-        except TimeoutError:
-            raise Again("the server stopped in the middle of its answer") from None
-        except (ClientError, OSError) as error:
-            raise Again(f"the connection broke in the middle of the answer ({type(error).__name__})") from None
-        if not part:
-            raise Again("the answer ended early")
-        length -= len(part)
-        yield part
+    try:
+        part = await reading
+    except TimeoutError:
+        raise Again("the server stopped in the middle of its answer") from None
+    except (ClientError, OSError) as error:
+        raise Again(f"the connection broke in the middle of the answer ({type(error).__name__})") from None
+    if not part:
+        raise Again("the answer ended early")
+    return part
 
 
 def refusal(response: ClientResponse, url: str, offset: int | None = None) -> PeriplusError | Again:

