@@ -65,6 +65,8 @@ class ParquetBytes:
             self.metadata = pq.read_metadata(pa.BufferReader(MAGIC + footer))
             self.schema = self.metadata.schema.to_arrow_schema()
             self.keys: dict[bytes, bytes] = dict(self.metadata.metadata or {})
+            self._leaves = {self.metadata.schema.column(i).path: i for i in range(self.metadata.num_columns)}
+        self._bounds: dict[tuple[int, str], tuple[Any, Any, bool]] = {}
         if len(set(self.schema.names)) != len(self.schema.names):
             raise FormatError("two columns have the same name", url=url)
 
@@ -100,20 +102,17 @@ class ParquetBytes:
     def groups(self) -> int:
         return int(self.metadata.num_row_groups)
 
-    def bounds(self, name: str) -> tuple[list[Any], list[Any], list[bool]]:
-        """Smallest and largest value of a column in each row group, None where unknown; and where it has no null."""
-        low: list[Any] = []
-        high: list[Any] = []
-        full: list[bool] = []
-        with arrow_errors("the statistics of a row group are damaged", self.url):
-            leaf = {self.metadata.schema.column(i).path: i for i in range(self.metadata.num_columns)}[name]
-            for number in range(self.groups):
-                found = self.metadata.row_group(number).column(leaf).statistics
-                known = found is not None and found.has_min_max
-                low.append(found.min if known else None)
-                high.append(found.max if known else None)
-                full.append(bool(known and found.has_null_count and found.null_count == 0))
-        return low, high, full
+    def bounds(self, number: int, name: str) -> tuple[Any, Any, bool]:
+        """Smallest and largest value of a column in a row group, None where unknown; and whether it has no null."""
+        key = number, name
+        if key not in self._bounds:
+            with arrow_errors("the statistics of a row group are damaged", self.url):
+                found = self.metadata.row_group(number).column(self._leaves[name]).statistics
+                if found is None or not found.has_min_max:
+                    self._bounds[key] = None, None, False
+                else:
+                    self._bounds[key] = found.min, found.max, bool(found.has_null_count and found.null_count == 0)
+        return self._bounds[key]
 
     def read(self, groups: Sequence[int], names: Sequence[str]) -> Iterator[tuple[int, pa.Table]]:
         """Row groups with only these columns; strings come as dictionaries, so that a repeated one stays small."""

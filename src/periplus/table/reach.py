@@ -35,11 +35,8 @@ def resolved(paths: Sequence[str], index_url: str | None) -> list[str]:
     """Absolute URLs; a path that cannot be resolved stays as it is, and is refused when it is asked for."""
     if index_url is None:
         return list(paths)
-    folder = folder_of(index_url)
-    return [
-        folder + path if _RELATIVE.fullmatch(path) else path if _ABSOLUTE.fullmatch(path) else _attempt(index_url, path)
-        for path in paths
-    ]
+    folder, whole, inner = folder_of(index_url), _ABSOLUTE.fullmatch, _RELATIVE.fullmatch
+    return [path if whole(path) else folder + path if inner(path) else _attempt(index_url, path) for path in paths]
 
 
 def _attempt(index_url: str, path: str) -> str:
@@ -58,7 +55,7 @@ class Reach:
         self._urls = urls
         self._index_url = index_url
         self._allowed = np.zeros(len(paths), bool)
-        self._folders: dict[str, bool] = {}
+        self._folders: dict[str, tuple[bool, bool]] = {}
 
     def check(self, files: NDArray[np.int32]) -> None:
         """DeniedError where one of these files may not be touched."""
@@ -66,27 +63,29 @@ class Reach:
             return
         used = np.zeros(len(self._paths) + 1, bool)  # one more, for the -1 of inline rows
         used[files] = True
+        plain, folders = _LEAF.fullmatch, self._folders
         for file in np.flatnonzero(used[:-1] & ~self._allowed).tolist():
-            self._check(file)
+            url = self._urls[file]
+            folder, _, leaf = url.rpartition("/")
+            inside, local = folders.get(folder) or self._inside(folder)
+            if not inside or plain(leaf) is None or (local and os.path.islink(url)):
+                self._check(file, url)
             self._allowed[file] = True
 
-    def _check(self, file: int) -> None:
-        url = self._urls[file]
-        folder, _, leaf = url.rpartition("/")
-        if _LEAF.fullmatch(leaf) and self._inside(folder + "/") and not (is_local(url) and os.path.islink(url)):
-            return
+    def _check(self, file: int, url: str) -> None:
         path = self._paths[file]
         if self._index_url is not None:
             resolve(self._index_url, path)  # says why a path is refused
         # An absolute path is checked as it was written: a user name in it is refused, not dropped.
         self._policy.check(path if "://" in path else url)
 
-    def _inside(self, folder: str) -> bool:
-        """Whether policy allows the folder, and so everything plainly named in it."""
-        if folder not in self._folders:
-            try:
-                self._policy.check(folder)
-                self._folders[folder] = canonical(folder) == folder
-            except DeniedError:
-                self._folders[folder] = False
+    def _inside(self, folder: str) -> tuple[bool, bool]:
+        """Whether policy allows the folder, and so everything plainly named in it; and whether it is local."""
+        place = folder + "/"
+        try:
+            self._policy.check(place)
+            inside = canonical(place) == place
+        except DeniedError:
+            inside = False
+        self._folders[folder] = inside, is_local(place)
         return self._folders[folder]

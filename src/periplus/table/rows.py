@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Array, Files, Refs
+from periplus.table.buffers import numbers, strings, to_numpy, to_strings
 from periplus.table.columns import Columns
 from periplus.table.document import Document, Piece
 from periplus.table.memory import empty, joined
@@ -45,6 +46,8 @@ class Group:
     place: dict[str, NDArray[np.int32] | int]
     columns: dict[str, NDArray[Any]]
     """By role: level, part, file, offset, length, encoding."""
+    known: NDArray[np.int32] | None
+    """File of each distinct path, where `file` holds codes of paths; -2 for a path that the files table lacks."""
     data: pa.ChunkedArray | None
     present: NDArray[np.bool_] | None
 
@@ -79,20 +82,32 @@ class Group:
             chunk=chunk,
             offset=self.columns["offset"][rows],
             length=self.columns["length"][rows],
-            file=self.columns["file"][rows],
+            file=self._files(rows),
             part=None if part is None else part[rows],
             encoding=None if encoding is None else encoding[rows],
-            data=None if self.data is None else self.data.take(pa.array(rows)).to_pylist(),
+            data=None if self.data is None else self.data.take(numbers(rows)).to_pylist(),
         )
+
+    def _files(self, rows: NDArray[np.intp]) -> NDArray[np.int32]:
+        file: NDArray[np.int32] = self.columns["file"][rows]
+        if self.known is not None:
+            file = self.known[file]
+            if (file == -2).any():
+                raise FormatError("a row names a path that the files table does not list")
+        return file
 
 
 class Kept:
-    """The decoded row groups used last, as many as a number of bytes holds."""
+    """The decoded row groups used last, as many as a number of bytes holds.
+
+    A group is kept when it is decoded for the second time: a single long query then reuses one group's memory for all.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._bytes = 0
         self._groups: OrderedDict[tuple[str, int], Group] = OrderedDict()
+        self._seen: set[tuple[str, int]] = set()
 
     def get(self, key: tuple[str, int]) -> Group | None:
         if key in self._groups:
@@ -100,6 +115,9 @@ class Kept:
         return self._groups.get(key)
 
     def put(self, key: tuple[str, int], group: Group) -> None:
+        if key not in self._seen:
+            self._seen.add(key)
+            return
         if group.nbytes > self._most // 4:
             return
         self._groups[key] = group
@@ -129,27 +147,19 @@ class PartRows:
         if self.columns.array is None and self.columns.level is None and len(self._arrays) > 1:
             raise FormatError("rows of several arrays need a column that names the array", url=source.url)
 
-    @cached_property
-    def _bounds(self) -> dict[str, tuple[list[Any], list[Any], list[bool]]]:
-        names = [*self.columns.chunk.values(), self.columns.array]
-        return {name: self.source.bounds(name) for name in names if name is not None}
-
     def candidates(self, array: Array, window: Window) -> list[int]:
         """Row groups that may hold rows of the window."""
-        keep = np.ones(self.source.groups, bool)
-        tests: list[tuple[str | None, Any, Any]] = [(self.columns.array, array.name, array.name)]
-        tests += [
-            (self.columns.chunk.get(dim), low, high - 1) for dim, (low, high) in zip(array.dims, window, strict=True)
-        ]
+        keep = list(range(self.source.groups))
+        tests: list[tuple[str | None, Any, Any]] = []
+        if len(self._arrays) > 1:
+            tests.append((self.columns.array, array.name, array.name))
+        for dim, (low, high), count in zip(array.dims, window, array.grid, strict=True):
+            if (low, high) != (0, count):
+                tests.append((self.columns.chunk.get(dim), low, high - 1))
         for name, first, last in tests:
-            if name is None:
-                continue
-            lows, highs, _ = self._bounds[name]
-            for number in np.flatnonzero(keep).tolist():
-                low, high = lows[number], highs[number]
-                if low is not None and type(low) is type(first) and (low > last or high < first):
-                    keep[number] = False
-        return np.flatnonzero(keep).tolist()
+            if name is not None:
+                keep = [number for number in keep if _overlaps(self.source.bounds(number, name), first, last)]
+        return keep
 
     def decode(self, groups: Sequence[int], ids: dict[str, int] | None) -> Iterator[tuple[int, Group]]:
         """Decoded row groups; columns that statistics show to be constant are not read."""
@@ -162,7 +172,7 @@ class PartRows:
                     yield number, self._group(number, table, ids)
 
     def _constant(self, number: int, name: str) -> Any:
-        low, high, full = (values[number] for values in self._bounds[name])
+        low, high, full = self.source.bounds(number, name)
         return low if full and low == high else None
 
     def _wanted(self, number: int) -> tuple[str, ...]:
@@ -193,8 +203,8 @@ class PartRows:
         columns = {
             "offset": integers(table[roles.offset], np.int64, roles.offset, null=0 if roles.data else None),
             "length": integers(table[roles.length], np.int64, roles.length),
-            "file": self._files(table, ids),
         }
+        columns["file"], known = self._files(table, ids)
         for role, dtype in (("level", np.uint8), ("part", np.uint16), ("encoding", np.uint16)):
             name = getattr(roles, role)
             if name is not None and name in held:
@@ -204,29 +214,25 @@ class PartRows:
             column = table[roles.array].unify_dictionaries().combine_chunks()
             column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
             array = (
-                column.dictionary.to_pylist(),
+                to_strings(column.dictionary),
                 integers(pa.chunked_array([column.indices]), np.int32, roles.array, null=-1),
             )
-        present = None if roles.present is None else table[roles.present].fill_null(False).to_numpy()
+        present = None if roles.present is None else to_numpy(table[roles.present], null=0)
         data = None if roles.data is None else table[roles.data]
-        return Group(count, array, place, columns, data, present)
+        return Group(count, array, place, columns, known, data, present)
 
-    def _files(self, table: pa.Table, ids: dict[str, int] | None) -> NDArray[np.int32]:
+    def _files(self, table: pa.Table, ids: dict[str, int] | None) -> tuple[NDArray[np.int32], NDArray[np.int32] | None]:
         roles = self.columns
         if roles.file_id is not None:
-            return integers(table[roles.file_id], np.int32, roles.file_id, null=-1)
+            return integers(table[roles.file_id], np.int32, roles.file_id, null=-1), None
         if roles.path is None:
-            return np.full(table.num_rows, -1, np.int32)
+            return np.full(table.num_rows, -1, np.int32), None
         assert ids is not None
-        pieces = []
-        for part in table[roles.path].chunks:
-            names = part.dictionary.to_pylist()
-            codes = part.indices.fill_null(len(names)).to_numpy(zero_copy_only=False)
-            known = np.array([*(ids.get(name, -2) for name in names), -1], np.int32)
-            if (known[codes] == -2).any():
-                raise FormatError("a row names a path that the files table does not list", url=self.source.url)
-            pieces.append(known[codes])
-        return np.concatenate(pieces) if pieces else np.empty(0, np.int32)
+        column = table[roles.path].unify_dictionaries()
+        names = to_strings(column.chunk(0).dictionary) if column.num_chunks else []
+        codes = pa.chunked_array([piece.indices for piece in column.chunks], pa.int32())
+        known = np.array([*(-2 if name is None else ids.get(name, -2) for name in names), -1], np.int32)
+        return integers(codes, np.int32, roles.path, null=len(names)), known
 
 
 class ParquetRows:
@@ -292,8 +298,8 @@ class ParquetRows:
         seen: dict[str, None] = {}
         for _, table in part.source.read(range(part.source.groups), [part.columns.path]):
             for piece in table[part.columns.path].chunks:
-                seen |= dict.fromkeys(name for name in piece.dictionary.to_pylist() if name is not None)
-        return files_from_arrow(pa.table({"path": pa.array(list(seen), pa.string())}))
+                seen |= dict.fromkeys(name for name in to_strings(piece.dictionary) if name is not None)
+        return files_from_arrow(pa.table({"path": strings(list(seen))}))
 
     @cached_property
     def _ids(self) -> dict[str, int]:
@@ -376,6 +382,11 @@ class ParquetRows:
         from periplus.table.sql import parquet_database
 
         return parquet_database(table, self)
+
+
+def _overlaps(bounds: tuple[Any, Any, bool], first: Any, last: Any) -> bool:
+    low, high, _ = bounds
+    return low is None or type(low) is not type(first) or (low <= last and high >= first)
 
 
 def _meets(piece: Piece, array: Array, window: Window) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from periplus.errors import FormatError
 from periplus.model import Array, Files, Refs
+from periplus.table.buffers import blobs, numbers, strings, to_numpy, to_strings
 from periplus.table.columns import Columns
 
 EXTRAS = frozenset({"level", "part", "encoding", "data"})
@@ -59,6 +60,11 @@ class Layout:
         return pa.schema(fields)
 
 
+def level_extra(arrays: Iterable[Array]) -> frozenset[str]:
+    """The `level` column, where there is more than full resolution."""
+    return frozenset({"level"} if any(array.level for array in arrays) else ())
+
+
 def extras_of(refs: Refs) -> frozenset[str]:
     """Which optional columns these rows need."""
     needs = set()
@@ -82,23 +88,20 @@ def chunks_to_arrow(items: Sequence[tuple[Array, Refs]], layout: Layout) -> pa.T
 def _array_to_arrow(array: Array, refs: Refs, layout: Layout) -> pa.Table:
     count = len(refs)
     place = dict(zip(array.dims, refs.chunk, strict=True))
-    columns: list[Any] = [pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([array.name]))]
+    columns: list[Any] = [pa.DictionaryArray.from_arrays(numbers(np.zeros(count, np.int32)), strings([array.name]))]
     if "level" in layout.extras:
-        columns.append(pa.array(np.full(count, array.level, np.uint8)))
-    columns += [
-        pa.array(np.ascontiguousarray(place[dim])) if dim in place else pa.nulls(count, pa.int32())
-        for dim in layout.columns.chunk
-    ]
+        columns.append(numbers(np.full(count, array.level, np.uint8)))
+    columns += [numbers(place[dim]) if dim in place else pa.nulls(count, pa.int32()) for dim in layout.columns.chunk]
     if "part" in layout.extras:
-        columns.append(pa.array(_or_zeros(refs.part, count, np.uint16)))
+        columns.append(numbers(_or_zeros(refs.part, count, np.uint16)))
     file = _or_zeros(refs.file, count, np.int32)
-    inline = file < 0 if count and file.min() < 0 else None
-    columns.append(pa.array(file, mask=inline) if layout.paths is None else _named(file, inline, layout.paths))
-    columns += [pa.array(np.ascontiguousarray(refs.offset)), pa.array(np.ascontiguousarray(refs.length))]
+    valid = file >= 0 if count and file.min() < 0 else None
+    columns.append(numbers(file, valid=valid) if layout.paths is None else _named(file, valid, layout.paths))
+    columns += [numbers(refs.offset), numbers(refs.length)]
     if "encoding" in layout.extras:
-        columns.append(pa.array(_or_zeros(refs.encoding, count, np.uint16)))
+        columns.append(numbers(_or_zeros(refs.encoding, count, np.uint16)))
     if "data" in layout.extras:
-        columns.append(pa.nulls(count, pa.binary()) if refs.data is None else pa.array(list(refs.data), pa.binary()))
+        columns.append(pa.nulls(count, pa.binary()) if refs.data is None else blobs(refs.data))
     return pa.Table.from_arrays(columns, schema=layout.schema())
 
 
@@ -106,16 +109,15 @@ def _or_zeros(values: NDArray[Any] | None, count: int, dtype: type) -> NDArray[A
     return np.zeros(count, dtype) if values is None else np.ascontiguousarray(values, dtype)
 
 
-def _named(file: NDArray[np.int32], inline: NDArray[np.bool_] | None, paths: Sequence[str]) -> pa.DictionaryArray:
+def _named(file: NDArray[np.int32], valid: NDArray[np.bool_] | None, paths: Sequence[str]) -> pa.DictionaryArray:
     """A dictionary of only the paths in use, since every row group stores its dictionary."""
     used = np.zeros(len(paths) + 1, bool)  # one more, for the -1 of inline rows
     used[file] = True
     ids = np.flatnonzero(used[:-1])
     code = np.zeros(len(paths) + 1, np.int32)
     code[ids] = np.arange(len(ids), dtype=np.int32)
-    return pa.DictionaryArray.from_arrays(
-        pa.array(code[file], mask=inline), pa.array([paths[i] for i in ids.tolist()], pa.string())
-    )
+    names = strings([paths[i] for i in ids.tolist()])
+    return pa.DictionaryArray.from_arrays(numbers(code[file], valid=valid), names)
 
 
 # --- files ----------------------------------------------------------------------------------------------------------
@@ -126,22 +128,23 @@ def files_to_arrow(files: Files, paths: Sequence[str] | None = None) -> pa.Table
     size = np.asarray(files.size, np.int64)
     return pa.Table.from_arrays(
         [
-            pa.array(np.arange(len(files), dtype=np.int32)),
-            pa.array(list(files.path if paths is None else paths), pa.string()),
-            pa.array(size, mask=size < 0),
-            pa.array(list(files.etag), pa.string()),
+            numbers(np.arange(len(files), dtype=np.int32)),
+            strings(files.path if paths is None else paths),
+            numbers(size, valid=size >= 0),
+            strings(files.etag),
             _moments(files.last_modified),
             _moments(files.datetime),
-            pa.array(list(files.format), pa.string()),
-            pa.array(list(files.status), pa.string()),
-            pa.array(list(files.error), pa.string()),
+            strings(files.format),
+            strings(files.status),
+            strings(files.error),
         ],
         schema=FILES,
     )
 
 
 def _moments(values: NDArray[np.datetime64]) -> pa.Array:
-    return pa.array(np.asarray(values, "datetime64[us]"), pa.timestamp("us")).cast(MOMENT)
+    moments = np.asarray(values, "datetime64[us]")
+    return numbers(moments.view(np.int64), valid=~np.isnat(moments), kind=MOMENT)
 
 
 def files_from_arrow(table: pa.Table) -> Files:
@@ -179,18 +182,7 @@ def _texts(table: pa.Table, name: str, count: int) -> list[Any]:
     column = table[name]
     if not is_text(column.type):
         raise FormatError(f"the column {name!r} must hold strings, not {column.type}")
-    return texts(column)
-
-
-def texts(column: pa.ChunkedArray) -> list[str | None]:
-    """Strings of a column; a dictionary gives one Python string for each distinct value."""
-    if not pa.types.is_dictionary(column.type):
-        return column.to_pylist()  # type: ignore[no-any-return]
-    answer: list[str | None] = []
-    for piece in column.chunks:
-        words = [*piece.dictionary.to_pylist(), None]
-        answer += [words[i] for i in piece.indices.fill_null(len(words) - 1).to_pylist()]
-    return answer
+    return to_strings(column)
 
 
 def _times(table: pa.Table, name: str, count: int) -> NDArray[np.datetime64]:
@@ -199,7 +191,8 @@ def _times(table: pa.Table, name: str, count: int) -> NDArray[np.datetime64]:
     column = table[name]
     if not pa.types.is_timestamp(column.type):
         raise FormatError(f"the column {name!r} must hold timestamps, not {column.type}")
-    return column.cast(pa.timestamp("us"), safe=False).to_numpy().astype("datetime64[us]")  # type: ignore[no-any-return]
+    nothing = np.iinfo(np.int64).min  # NaT
+    return to_numpy(column.cast(pa.timestamp("us"), safe=False).cast(pa.int64()), null=nothing).view("datetime64[us]")
 
 
 # --- columns as they come in ------------------------------------------------------------------------------------------
@@ -223,13 +216,11 @@ def integers(column: pa.ChunkedArray, dtype: Any, name: str, *, null: int | None
     """An integer column as NumPy in the given dtype; a null, where not given a value, or one too large is an error."""
     if not pa.types.is_integer(column.type):
         raise FormatError(f"the column {name!r} must hold integers, not {column.type}")
-    if column.null_count:
-        if null is None:
-            raise FormatError(f"the column {name!r} holds a null")
-        if null < 0 and pa.types.is_unsigned_integer(column.type):
-            column = cast(column, pa.int64(), name)
-        column = column.fill_null(null)
-    return cast(column, pa.from_numpy_dtype(dtype), name).to_numpy()  # type: ignore[no-any-return]
+    if column.null_count and null is None:
+        raise FormatError(f"the column {name!r} holds a null")
+    if null is not None and null < 0 and pa.types.is_unsigned_integer(column.type):
+        column = cast(column, pa.int64(), name)
+    return to_numpy(cast(column, pa.from_numpy_dtype(dtype), name), null=null)
 
 
 def cast(column: pa.ChunkedArray, kind: pa.DataType, name: str) -> pa.ChunkedArray:

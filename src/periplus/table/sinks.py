@@ -14,12 +14,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from periplus.fetch.atomic import replacing
 from periplus.model import Array, Files
 from periplus.policy import canonical, is_local
+from periplus.table.buffers import numbers
 from periplus.table.document import Piece
 from periplus.table.groups import RowGroup, Tally
 from periplus.table.schema import Layout, chunks_to_arrow, extras_of, files_to_arrow
@@ -90,7 +92,7 @@ class GroupWriter:
 
 
 def _absent(field: pa.Field, count: int) -> pa.Array:
-    return pa.nulls(count, field.type) if field.nullable else pa.repeat(pa.scalar(0, field.type), count)
+    return pa.nulls(count, field.type) if field.nullable else numbers(np.zeros(count, field.type.to_pandas_dtype()))
 
 
 def _sorting(schema: pa.Schema, layout: Layout, arrays: Iterable[Array]) -> list[pq.SortingColumn]:

@@ -157,6 +157,13 @@ class Table:
         return self._rows.files()
 
     @cached_property
+    def url_column(self) -> pa.Array:
+        """The URLs of `files` as Arrow strings: the dictionary of every answer's paths."""
+        from periplus.table.buffers import strings
+
+        return strings(self.files.path)
+
+    @cached_property
     def _database(self) -> Database:
         with self._lock:
             return self._rows.database(self)

@@ -19,7 +19,7 @@ from periplus.table.groups import RowGroup, Tally, row_groups
 from periplus.table.lock import locked
 from periplus.table.open import FILES_NAME, form_of, open_table
 from periplus.table.reach import at_rest
-from periplus.table.schema import Layout
+from periplus.table.schema import Layout, level_extra
 from periplus.table.sinks import FlatSink, PartSink, embedded_files, files_parquet, sink
 from periplus.table.table import Table
 
@@ -77,8 +77,7 @@ def _sound(document: Document, limits: Limits) -> str:
 
 
 def _layout(catalog: Catalog, columns: Columns, paths: list[str] | None) -> Layout:
-    extras = {"level"} if any(array.level for array in catalog.arrays.values()) else set()
-    return Layout(columns=columns, extras=frozenset(extras), paths=paths)
+    return Layout(columns=columns, extras=level_extra(catalog.arrays.values()), paths=paths)
 
 
 def _write_flat(url: str, catalog: Catalog, blocks: Blocks, files: Files, fetch: Fetch, limits: Limits) -> None:

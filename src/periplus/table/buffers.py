@@ -1,0 +1,119 @@
+"""NumPy arrays and Python strings to Arrow and back by their buffers; pyarrow's own ways there import pandas."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+
+def numbers(
+    values: NDArray[Any], *, valid: NDArray[np.bool_] | None = None, kind: pa.DataType | None = None
+) -> pa.Array:
+    """An Arrow array over the memory of a NumPy array; null where `valid` is false."""
+    values = np.ascontiguousarray(values)
+    if kind is None:
+        kind = pa.from_numpy_dtype(values.dtype)
+    return pa.Array.from_buffers(kind, len(values), [_bitmap(valid), pa.py_buffer(values)])
+
+
+def strings(values: Sequence[str | None]) -> pa.Array:
+    """An Arrow array of strings."""
+    return _texts([None if value is None else value.encode() for value in values], pa.string())
+
+
+def blobs(values: Sequence[bytes | None]) -> pa.Array:
+    """An Arrow array of byte strings."""
+    return _texts(values, pa.binary())
+
+
+def _texts(values: Sequence[bytes | None], kind: pa.DataType) -> pa.Array:
+    valid = None
+    if any(value is None for value in values):
+        valid = np.array([value is not None for value in values], bool)
+        values = [value or b"" for value in values]
+    ends = np.zeros(len(values) + 1, np.int64)
+    np.cumsum([len(value) for value in values], out=ends[1:])  # type: ignore[arg-type]
+    if ends[-1] >= 1 << 31:
+        raise OverflowError("more than 2 GiB of strings in one column")
+    data = pa.py_buffer(b"".join(values))  # type: ignore[arg-type]
+    return pa.Array.from_buffers(kind, len(values), [_bitmap(valid), pa.py_buffer(ends.astype(np.int32)), data])
+
+
+def _bitmap(valid: NDArray[np.bool_] | None) -> pa.Buffer | None:
+    return None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+
+
+def pieces(column: pa.ChunkedArray | pa.Array) -> list[pa.Array]:
+    """The contiguous arrays of a column."""
+    return list(column.chunks) if isinstance(column, pa.ChunkedArray) else [column]
+
+
+def to_numpy(column: pa.ChunkedArray | pa.Array, *, null: int | None = None) -> NDArray[Any]:
+    """A column of numbers, times or booleans; nulls become `null`. Shares memory where it is in one piece."""
+    return _concatenated([_to_numpy(piece, null) for piece in pieces(column)], _dtype(column.type))
+
+
+def _to_numpy(piece: pa.Array, null: int | None) -> NDArray[Any]:
+    count, first = len(piece), piece.offset
+    bits, data = piece.buffers()
+    values: NDArray[Any]
+    if count == 0:
+        values = np.empty(0, _dtype(piece.type))
+    elif pa.types.is_boolean(piece.type):
+        values = _bits(data, first, count)
+    else:
+        dtype = _dtype(piece.type)
+        values = np.frombuffer(data, dtype, count=count, offset=first * dtype.itemsize)
+    if piece.null_count and null is not None:
+        values = np.where(_bits(bits, first, count), values, np.array(null).astype(values.dtype))
+    return values
+
+
+def _dtype(kind: pa.DataType) -> np.dtype[Any]:
+    if pa.types.is_boolean(kind):
+        return np.dtype(bool)
+    if pa.types.is_timestamp(kind):
+        return np.dtype(f"datetime64[{kind.unit}]")
+    dtype: np.dtype[Any] = np.dtype(kind.to_pandas_dtype())
+    return dtype
+
+
+def _bits(buffer: pa.Buffer, first: int, count: int) -> NDArray[np.bool_]:
+    held = np.frombuffer(buffer, np.uint8)[first // 8 : (first + count + 7) // 8]
+    return np.unpackbits(held, bitorder="little")[first % 8 : first % 8 + count].astype(bool)
+
+
+def _concatenated(arrays: list[NDArray[Any]], dtype: np.dtype[Any]) -> NDArray[Any]:
+    if len(arrays) == 1:
+        return arrays[0]
+    return np.concatenate(arrays) if arrays else np.empty(0, dtype)
+
+
+def to_strings(column: pa.ChunkedArray | pa.Array) -> list[str | None]:
+    """Python strings; a dictionary gives one object for each distinct value."""
+    answer: list[str | None] = []
+    for piece in pieces(column):
+        if pa.types.is_dictionary(piece.type):
+            words = np.array([*to_strings(piece.dictionary), None], object)
+            answer += words[to_numpy(piece.indices, null=len(words) - 1)].tolist()
+        else:
+            answer += _to_strings(piece.cast(pa.string()))
+    return answer
+
+
+def _to_strings(piece: pa.Array) -> list[str | None]:
+    count, first = len(piece), piece.offset
+    bits, ends, data = piece.buffers()
+    if count == 0:
+        return []
+    stops = np.frombuffer(ends, np.int32, count=count + 1, offset=first * 4).tolist()
+    held = b"" if data is None else data.to_pybytes()
+    words: list[str | None] = [held[a:b].decode() for a, b in pairwise(stops)]
+    if piece.null_count:
+        words = [word if there else None for word, there in zip(words, _bits(bits, first, count).tolist(), strict=True)]
+    return words

@@ -1,0 +1,195 @@
+"""The index as a DuckDB database: tables chunks, files, arrays and grid, and the document. For trusted files only."""
+
+from __future__ import annotations
+
+import math
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from periplus.errors import DeniedError, FormatError, MissingError
+from periplus.limits import Limits
+from periplus.model import Array, Catalog, Files, Refs
+from periplus.policy import Policy, is_local
+from periplus.table.columns import columns_for
+from periplus.table.document import Document, dump, load
+from periplus.table.groups import row_groups
+from periplus.table.memory import empty
+from periplus.table.reach import at_rest
+from periplus.table.schema import Layout, files_from_arrow, files_to_arrow, integers, level_extra
+from periplus.table.sinks import FlatSink
+from periplus.table.sql import (
+    FOOTPRINT,
+    SAFE,
+    Database,
+    add_views,
+    arrays_view,
+    grid_view,
+    literal,
+    quoted,
+    shut,
+    sql_errors,
+)
+from periplus.table.table import Table, Window
+from periplus.table.values import INT64
+
+if TYPE_CHECKING:
+    from periplus.fetch import Fetch
+
+BATCH = 1 << 20
+"""Rows read at a time for a copy."""
+
+
+def write_duckdb(
+    url: str,
+    catalog: Catalog,
+    blocks: Iterable[tuple[str, Refs]],
+    files: Files,
+    *,
+    fetch: Fetch,
+    limits: Limits,
+) -> None:
+    """Write the database beside its place and move it there when it is whole.
+
+    The rows go through a Parquet file: loading one at once costs a third of inserting block after block.
+    """
+    arrays = list(catalog.arrays.values())
+    columns = columns_for(arrays)
+    folder = os.path.dirname(url) if is_local(url) else None
+    if folder:
+        os.makedirs(folder, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".periplus-", dir=folder) as spool, sql_errors(url):
+        rows, path = os.path.join(spool, "rows.parquet"), os.path.join(spool, "index.duckdb")
+        with open(rows, "w+b") as file:
+            out = FlatSink(file, Layout(columns=columns, extras=level_extra(arrays)), arrays)
+            for group in row_groups(blocks, catalog, np.asarray(files.size)):
+                out.write(group)
+            parts = {name: count for name, count in out.tally.parts.items() if count > 1}
+            out.close({})
+        text = dump(Document(catalog=catalog, columns=columns, parts=parts))
+        document = load(text, limits=limits)
+        with duckdb.connect(path, config=SAFE) as connection:
+            connection.execute(f"create table chunks as from read_parquet({literal(rows)})")
+            _insert(connection, "files", files_to_arrow(files, at_rest(files.path, url)))
+            _insert(connection, "arrays", arrays_view(document))
+            _insert(connection, "grid", grid_view(arrays))
+            connection.execute("create table document(key varchar, value varchar)")
+            connection.execute("insert into document values ('array_references', ?)", [text])
+            connection.execute(FOOTPRINT)
+            connection.execute("checkpoint")
+        fetch.run(fetch.write(url, Path(path)))
+
+
+def _insert(connection: Any, name: str, rows: pa.Table) -> None:
+    connection.register("incoming", rows)
+    connection.execute(f"create table {name} as from incoming")
+    connection.unregister("incoming")
+
+
+def open_duckdb(
+    url: str, *, limits: Limits, trust: bool, policy: Policy, reopen: tuple[Callable[..., Table], tuple[Any, ...]]
+) -> Table:
+    """A DuckDB index of this machine, read only; DuckDB does not defend itself against made-up files."""
+    if not trust:
+        raise DeniedError(
+            "a DuckDB file can harm the program that opens it; pass trust=True if you know who wrote it", url=url
+        )
+    if not is_local(url):
+        raise FormatError(
+            "a DuckDB index is opened on a local disk only; write it as Parquet to use it remotely", url=url
+        )
+    if not os.path.exists(url):
+        raise MissingError("there is no such index", url=url)
+    rows = DuckRows(url, limits)
+    return Table(rows.document, rows, url=url, policy=policy, limits=limits, reopen=reopen)
+
+
+class DuckRows:
+    """Rows of a DuckDB file, attached read only to a database in memory that can reach nothing else."""
+
+    def __init__(self, url: str, limits: Limits) -> None:
+        self._url = url
+        self._lock = threading.RLock()
+        with sql_errors(url):
+            self._connection = duckdb.connect(":memory:", config=SAFE)
+            self._connection.execute(f"attach {literal(url)} as kept (read_only)")
+            found = self._query("select value from kept.document where key = 'array_references'").to_pylist()
+            if len(found) != 1 or not isinstance(found[0]["value"], str):
+                raise FormatError("this DuckDB file has no document, so it is no index", url=url)
+            self.document = load(found[0]["value"], limits=limits, url=url)
+            names = self._query("from kept.chunks limit 0").column_names
+            self._columns = self.document.columns.within(names)
+            self.count = int(self._query("select count(*) as n from kept.chunks").to_pylist()[0]["n"])
+        limits.check("the number of rows", self.count, limits.index_rows, url=url)
+        if self.count > self.document.most_rows:
+            raise FormatError(
+                f"the index has {self.count} rows where the declared grids have room for {self.document.most_rows}",
+                url=url,
+            )
+
+    def _query(self, text: str, parameters: Sequence[Any] = ()) -> pa.Table:
+        with self._lock, sql_errors(self._url):
+            return self._connection.sql(text, params=list(parameters)).to_arrow_table()
+
+    @cached_property
+    def _files(self) -> Files:
+        return files_from_arrow(self._query("select * from kept.files order by file_id"))
+
+    def files(self) -> Files:
+        return self._files
+
+    def find(self, array: Array, window: Window) -> Refs:
+        room = math.prod(high - low for low, high in window) * self.document.parts.get(array.name, 1)
+        if room == 0:
+            return empty(array)
+        tests, values = ['"array" = ?'], [array.name]
+        for dim, (low, high), count in zip(array.dims, window, array.grid, strict=True):
+            if (low, high) != (0, count):
+                tests.append(f"{quoted(self.document.columns.chunk[dim])} between {low} and {high - 1}")
+        return self._refs(array, f"{' and '.join(tests)} limit {min(room, INT64 - 1) + 1}", values)
+
+    def _refs(self, array: Array, where: str, values: Sequence[Any]) -> Refs:
+        roles = self._columns
+        names = [roles.chunk[dim] for dim in array.dims]
+        extras = [name for name in (roles.part, roles.encoding, roles.data) if name is not None]
+        wanted = [*names, "file_id", "offset", "length", *extras]
+        # Names are quoted and come from the document; values are parameters.
+        select = f"select {', '.join(map(quoted, wanted))} from kept.chunks where {where}"  # noqa: S608
+        table = self._query(select, values)
+
+        def optional(name: str | None) -> Any:
+            return None if name is None else integers(table[name], np.uint16, name, null=0)
+
+        return Refs(
+            chunk=np.array([integers(table[name], np.int32, name, null=-1) for name in names], np.int32).reshape(
+                array.ndim, table.num_rows
+            ),
+            offset=integers(table["offset"], np.int64, "offset"),
+            length=integers(table["length"], np.int64, "length"),
+            file=integers(table["file_id"], np.int32, "file_id", null=-1),
+            part=optional(roles.part),
+            encoding=optional(roles.encoding),
+            data=None if roles.data is None else table[roles.data].to_pylist(),
+        )
+
+    def blocks(self) -> Iterator[tuple[str, Refs]]:
+        for name, array in self.document.catalog.arrays.items():
+            for start in range(0, self.count, BATCH):
+                where = f'"array" = ? and rowid >= {start} and rowid < {start + BATCH}'
+                refs = self._refs(array, where, [name])
+                if len(refs):
+                    yield name, refs
+
+    def database(self, table: Table) -> Database:
+        with self._lock, sql_errors(self._url):
+            add_views(self._connection, table, "kept.chunks", self._columns)
+            shut(self._connection)
+        return Database(self._connection, self._url)

@@ -1,0 +1,118 @@
+"""Footprints: chunk windows and boxes on the ground, each computed from the other by the affine. Pure arithmetic."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.errors import FormatError
+from periplus.model import Array, BBox, Transform
+
+NEARLY = 1e-6
+"""Pixels: an edge this near to a pixel's edge is meant to lie on it."""
+
+
+def spatial_axes(array: Array) -> tuple[int, int] | None:
+    """Positions of the row and column dimensions: those named y and x, else the last two; None where there are none."""
+    if "y" in array.dims and "x" in array.dims:
+        return array.dims.index("y"), array.dims.index("x")
+    return None if array.ndim < 2 else (array.ndim - 2, array.ndim - 1)
+
+
+def affine(array: Array) -> Transform | None:
+    """The array's transform, where it has one and dimensions to use it on."""
+    place = array.georeference
+    return None if place is None or spatial_axes(array) is None else place.transform
+
+
+def corners(transform: Transform, left: float, top: float, right: float, bottom: float) -> BBox:
+    """The box around a rectangle of pixels; exact where the grid is not rotated."""
+    a, b, c, d, e, f = transform
+    xs = [a * column + b * row + c for column in (left, right) for row in (top, bottom)]
+    ys = [d * column + e * row + f for column in (left, right) for row in (top, bottom)]
+    return min(xs), min(ys), max(xs), max(ys)
+
+
+def bounds(array: Array) -> BBox | None:
+    """The box around the whole array."""
+    transform, axes = affine(array), spatial_axes(array)
+    if transform is None or axes is None:
+        return None
+    return corners(transform, 0, 0, array.shape[axes[1]], array.shape[axes[0]])
+
+
+def pixel_window(transform: Transform, bbox: BBox) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Half-open ranges of rows and columns that meet a box, not cut to any image; a point meets one pixel."""
+    xmin, ymin, xmax, ymax = (float(v) for v in bbox)
+    if not all(math.isfinite(v) for v in (xmin, ymin, xmax, ymax)) or xmin > xmax or ymin > ymax:
+        raise FormatError(f"a bbox is (xmin, ymin, xmax, ymax) with xmin <= xmax and ymin <= ymax, not {tuple(bbox)}")
+    a, b, c, d, e, f = transform
+    scale = a * e - b * d
+    if scale == 0 or not math.isfinite(scale):
+        raise FormatError(f"the transform {tuple(transform)} cannot be inverted")
+    columns = [(e * (x - c) - b * (y - f)) / scale for x in (xmin, xmax) for y in (ymin, ymax)]
+    rows = [(a * (y - f) - d * (x - c)) / scale for x in (xmin, xmax) for y in (ymin, ymax)]
+    return _cells(rows), _cells(columns)
+
+
+def _cells(values: Sequence[float]) -> tuple[int, int]:
+    low = math.floor(min(values) + NEARLY)
+    return low, max(low + 1, math.ceil(max(values) - NEARLY))
+
+
+def chunk_range(array: Array, axis: int, low: int, high: int) -> tuple[int, int]:
+    """Half-open range of chunks that hold elements [low, high) along a dimension."""
+    low, high = max(low, 0), min(high, array.shape[axis])
+    if low >= high:
+        return 0, 0
+    if array.edges is not None and array.edges[axis] is not None:
+        starts = array.starts(axis)
+        return int(np.searchsorted(starts, low, side="right")) - 1, int(np.searchsorted(starts, high, side="left"))
+    return low // array.chunks[axis], -(-high // array.chunks[axis])
+
+
+def chunk_window(array: Array, bbox: BBox) -> list[tuple[int, int]]:
+    """The chunks along each dimension that a box meets; whole dimensions where the box says nothing of them.
+
+    In a rotated grid these are a few more than meet it; `chunk_boxes` tells which.
+    """
+    transform, axes = affine(array), spatial_axes(array)
+    if transform is None or axes is None:
+        raise FormatError(f"array {array.name!r} has no transform, so a bbox says nothing of it")
+    window = [(0, count) for count in array.grid]
+    for axis, (low, high) in zip(axes, pixel_window(transform, bbox), strict=True):
+        window[axis] = chunk_range(array, axis, low, high)
+    return window
+
+
+def chunk_boxes(array: Array, row: NDArray[np.int32], column: NDArray[np.int32]) -> NDArray[np.float64]:
+    """(4, n): xmin, ymin, xmax, ymax of chunks at these positions along y and x, cut to the array."""
+    transform, axes = affine(array), spatial_axes(array)
+    if transform is None or axes is None:
+        raise FormatError(f"array {array.name!r} has no transform, so its chunks have no footprint")
+    a, b, c, d, e, f = transform
+    top, bottom = _extent(array, axes[0], row)
+    left, right = _extent(array, axes[1], column)
+    xs = np.stack([a * i + b * j + c for i in (left, right) for j in (top, bottom)])
+    ys = np.stack([d * i + e * j + f for i in (left, right) for j in (top, bottom)])
+    return np.stack([xs.min(axis=0), ys.min(axis=0), xs.max(axis=0), ys.max(axis=0)])
+
+
+def _extent(array: Array, axis: int, chunk: NDArray[np.int32]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    if array.edges is not None and array.edges[axis] is not None:
+        starts = array.starts(axis).astype(np.float64)
+        return starts[chunk], starts[chunk + 1]
+    low = chunk.astype(np.float64) * array.chunks[axis]
+    return low, np.minimum(low + array.chunks[axis], array.shape[axis])
+
+
+def meets(boxes: NDArray[np.float64], bbox: BBox) -> NDArray[np.bool_]:
+    """Which of the boxes (4, n) meet a box; touching along an edge of a box that has an area is not meeting."""
+    xmin, ymin, xmax, ymax = bbox
+    x = (boxes[0] < xmax) & (boxes[2] > xmin) | ((xmin == xmax) & (boxes[0] <= xmin) & (boxes[2] >= xmin))
+    y = (boxes[1] < ymax) & (boxes[3] > ymin) | ((ymin == ymax) & (boxes[1] <= ymin) & (boxes[3] >= ymin))
+    answer: NDArray[np.bool_] = x & y
+    return answer

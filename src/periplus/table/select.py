@@ -1,0 +1,204 @@
+"""Selecting rows by array, level, chunk window, box and time: arithmetic on the grid, then a readable Arrow table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from periplus.errors import FormatError
+from periplus.model import Array, BBox, Coordinate, Refs
+from periplus.table.buffers import numbers, strings
+from periplus.table.columns import columns_for
+from periplus.table.footprint import affine, chunk_boxes, chunk_range, chunk_window, meets, spatial_axes
+from periplus.table.moments import within
+from periplus.table.schema import NAMES
+
+if TYPE_CHECKING:
+    from periplus.table.table import Table, Window
+
+BOX = ("xmin", "ymin", "xmax", "ymax")
+TAKEN = {"array", "level", "part", "path", "offset", "length", "encoding", *BOX}
+
+
+def select(
+    table: Table,
+    *,
+    array: str | Sequence[str] | None = None,
+    level: int | None = None,
+    window: Window | Mapping[str, tuple[int, int]] | None = None,
+    bbox: BBox | None = None,
+    crs: str | None = None,
+    time: Any = None,
+    footprints: bool = False,
+) -> pa.Table:
+    """Rows of the arrays that are asked for (all of them, unless named), each with its source as an absolute URL.
+
+    `window` gives half-open ranges of chunk positions, for every dimension or by name; `bbox` is (xmin, ymin, xmax,
+    ymax) in the arrays' own CRS, which `crs` may state; `time` is one moment (a string may name a whole day, month or
+    year), a pair, or a slice. Without a time dimension the files' own times count. `footprints` adds each chunk's box.
+    """
+    chosen = _chosen(table, array, level)
+    if bbox is not None:
+        chosen = _with_affine(chosen, crs, strict=array is not None)
+    found = []
+    for one in chosen:
+        refs = _rows(table, one, _named_window(one, window), bbox, time)
+        if len(refs):
+            found.append((one, refs))
+    return _readable(table, found, chosen, footprints)
+
+
+def _chosen(table: Table, array: str | Sequence[str] | None, level: int | None) -> list[Array]:
+    names = list(table.catalog.arrays) if array is None else [array] if isinstance(array, str) else list(array)
+    return [one for one in map(table.array, names) if level is None or one.level == level]
+
+
+def _with_affine(arrays: list[Array], crs: str | None, *, strict: bool) -> list[Array]:
+    kept = [one for one in arrays if affine(one) is not None]
+    if arrays and (not kept or (strict and len(kept) != len(arrays))):
+        raise FormatError(f"array {arrays[0].name!r} has no transform, so a bbox says nothing of it")
+    for one in kept:
+        known = one.georeference.crs if one.georeference is not None else None
+        if crs is not None and known is not None and crs != known:
+            raise FormatError(f"array {one.name!r} is in {known}; reproject the bbox from {crs} first")
+    return kept
+
+
+def _named_window(array: Array, window: Any) -> Window | None:
+    if window is None or not isinstance(window, Mapping):
+        return window
+    unknown = set(window) - set(array.dims)
+    if unknown:
+        raise FormatError(f"array {array.name!r} has no dimension {sorted(unknown)[0]!r}")
+    return [window.get(dim, (0, count)) for dim, count in zip(array.dims, array.grid, strict=True)]
+
+
+def _rows(table: Table, array: Array, window: Window | None, bbox: BBox | None, time: Any) -> Refs:
+    box = [(0, count) for count in array.grid]
+    if window is not None:
+        box = _common(array, box, window)
+    if bbox is not None:
+        box = _common(array, box, chunk_window(array, bbox))
+    wanted: tuple[int, NDArray[np.bool_]] | None = None
+    coordinate = None if time is None else time_coordinate(table, array)
+    if time is not None and coordinate is not None:
+        axis = array.dims.index(coordinate.dims[0])
+        wanted = axis, chunks_holding(array, axis, within(coordinate.values, time))
+        hits = np.flatnonzero(wanted[1])
+        around = [(0, count) for count in array.grid]
+        around[axis] = (int(hits[0]), int(hits[-1]) + 1) if hits.size else (0, 0)
+        box = _common(array, box, around)
+    refs = table.refs(array.name, box)
+    keep = np.ones(len(refs), bool)
+    if wanted is not None:
+        keep &= wanted[1][refs.chunk[wanted[0]]]
+    elif time is not None:
+        keep &= _files_within(table, refs, time)
+    if bbox is not None and _rotated(array):
+        rows, columns = spatial_axes(array) or (0, 0)
+        keep &= meets(chunk_boxes(array, refs.chunk[rows], refs.chunk[columns]), bbox)
+    return refs if keep.all() else refs.take(keep)
+
+
+def _common(array: Array, one: Window, two: Window) -> list[tuple[int, int]]:
+    if len(one) != len(two):
+        raise FormatError(f"array {array.name!r} has {array.ndim} dimensions, the window {len(two)}")
+    both = [(max(a, c), min(b, d)) for (a, b), (c, d) in zip(one, two, strict=True)]
+    return [(low, max(low, high)) for low, high in both]
+
+
+def _rotated(array: Array) -> bool:
+    transform = affine(array)
+    return transform is not None and (transform[1] != 0 or transform[3] != 0)
+
+
+def time_coordinate(table: Table, array: Array) -> Coordinate | None:
+    """The coordinate of times along one of the array's dimensions."""
+    for coordinate in table.catalog.coordinates.values():
+        if len(coordinate.dims) == 1 and coordinate.dims[0] in array.dims and coordinate.values.dtype.kind == "M":
+            return coordinate
+    return None
+
+
+def chunks_holding(array: Array, axis: int, elements: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which chunks along a dimension hold at least one of the elements."""
+    if array.chunks[axis] == 1 and (array.edges is None or array.edges[axis] is None):
+        return elements
+    mask = np.zeros(array.grid[axis], bool)
+    for element in np.flatnonzero(elements).tolist():
+        mask[chunk_range(array, axis, element, element + 1)[0]] = True
+    return mask
+
+
+def _files_within(table: Table, refs: Refs, time: Any) -> NDArray[np.bool_]:
+    fits = np.append(within(np.asarray(table.files.datetime), time), False)  # the last, for the -1 of inline rows
+    return np.full(len(refs), fits[0]) if refs.file is None else fits[refs.file]
+
+
+# --- the answer -----------------------------------------------------------------------------------------------------
+
+
+def _readable(table: Table, found: list[tuple[Array, Refs]], chosen: list[Array], footprints: bool) -> pa.Table:
+    names = columns_for(chosen).chunk
+    times = {
+        coordinate.dims[0]: coordinate
+        for one in chosen
+        if (coordinate := time_coordinate(table, one)) is not None and coordinate.dims[0] not in TAKEN
+    }
+    parts = any(refs.part is not None for _, refs in found)
+    several = any(refs.encoding is not None for _, refs in found)
+    fields = [("array", NAMES), ("level", pa.uint8()), *((name, pa.int32()) for name in names.values())]
+    fields += [(dim, pa.timestamp("us")) for dim in times]
+    fields += [("part", pa.uint16())] if parts else []
+    fields += [("path", NAMES), ("offset", pa.int64()), ("length", pa.int64())]
+    fields += [("encoding", pa.uint16())] if several else []
+    fields += [(name, pa.float64()) for name in BOX] if footprints else []
+    schema = pa.schema(fields)
+    paths = table.url_column if found else strings([])
+    tables = []
+    for one, refs in found:
+        columns = _columns(one, refs, times, paths)
+        if footprints:
+            columns |= _footprints(one, refs)
+        made = [columns.get(name, pa.nulls(len(refs), kind)) for name, kind in _wanted(schema, names)]
+        tables.append(pa.Table.from_arrays(made, schema=schema))
+    return pa.concat_tables(tables) if tables else schema.empty_table()
+
+
+def _wanted(schema: pa.Schema, names: Mapping[str, str]) -> list[tuple[Any, pa.DataType]]:
+    """Keys of the columns in order: a dimension's positions go by ("chunk", dimension)."""
+    dims = {name: dim for dim, name in names.items()}
+    return [(("chunk", dims[item.name]) if item.name in dims else item.name, item.type) for item in schema]
+
+
+def _columns(array: Array, refs: Refs, times: Mapping[str, Coordinate], paths: pa.Array) -> dict[Any, pa.Array]:
+    count = len(refs)
+    file = np.zeros(count, np.int32) if refs.file is None else refs.file
+    columns: dict[Any, pa.Array] = {
+        "array": pa.DictionaryArray.from_arrays(numbers(np.zeros(count, np.int32)), strings([array.name])),
+        "level": numbers(np.full(count, array.level, np.uint8)),
+        "path": pa.DictionaryArray.from_arrays(numbers(np.maximum(file, 0), valid=file >= 0), paths),
+        "offset": numbers(refs.offset),
+        "length": numbers(refs.length),
+        "part": numbers(np.zeros(count, np.uint16) if refs.part is None else refs.part),
+        "encoding": numbers(np.zeros(count, np.uint16) if refs.encoding is None else refs.encoding),
+    }
+    for axis, dim in enumerate(array.dims):
+        columns["chunk", dim] = numbers(refs.chunk[axis])
+        if dim in times:
+            first = array.starts(axis)[refs.chunk[axis]]
+            moments = times[dim].values.astype("datetime64[us]")[first]
+            columns[dim] = numbers(moments.view(np.int64), valid=~np.isnat(moments), kind=pa.timestamp("us"))
+    return columns
+
+
+def _footprints(array: Array, refs: Refs) -> dict[Any, pa.Array]:
+    axes = spatial_axes(array)
+    if affine(array) is None or axes is None:
+        return {}
+    boxes = chunk_boxes(array, refs.chunk[axes[0]], refs.chunk[axes[1]])
+    return {name: numbers(values) for name, values in zip(BOX, boxes, strict=True)}

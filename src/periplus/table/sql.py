@@ -1,0 +1,261 @@
+"""SQL over an index: views chunks, files, arrays and grid in a DuckDB that can reach nothing else."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from periplus.errors import FormatError, PeriplusError
+from periplus.model import Array, Refs
+from periplus.policy import is_local
+from periplus.table.buffers import numbers, strings
+from periplus.table.columns import Columns
+from periplus.table.document import Document, dump
+from periplus.table.footprint import affine, bounds, spatial_axes
+from periplus.table.schema import EXTRAS, Layout, chunks_to_arrow, files_to_arrow
+
+if TYPE_CHECKING:
+    from periplus.table.rows import ParquetRows
+    from periplus.table.table import Table
+
+SAFE: dict[str, Any] = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "python_enable_replacements": "false",
+}
+"""Nothing is downloaded, and no variable of the calling program is a table."""
+
+FOOTPRINT = """
+create macro footprint(g, row_chunk, column_chunk) as (
+    with edge as (select
+        column_chunk * g.chunk_width as l, least((column_chunk + 1) * g.chunk_width, g.width) as r,
+        row_chunk * g.chunk_height as t, least((row_chunk + 1) * g.chunk_height, g.height) as u)
+    select {
+        'xmin': least(g.a * l, g.a * r) + least(g.b * t, g.b * u) + g.c,
+        'ymin': least(g.d * l, g.d * r) + least(g.e * t, g.e * u) + g.f,
+        'xmax': greatest(g.a * l, g.a * r) + greatest(g.b * t, g.b * u) + g.c,
+        'ymax': greatest(g.d * l, g.d * r) + greatest(g.e * t, g.e * u) + g.f} from edge)
+"""
+
+
+@contextmanager
+def sql_errors(url: str | None) -> Iterator[None]:
+    """What DuckDB says is a FormatError here."""
+    try:
+        yield
+    except PeriplusError:
+        raise
+    except duckdb.Error as error:
+        raise FormatError(f"the query failed: {error}", url=url) from error
+
+
+class Database:
+    """A DuckDB connection with the views of one index; answers SELECT and nothing else."""
+
+    def __init__(self, connection: Any, url: str | None) -> None:
+        self._connection = connection
+        self._url = url
+        self._lock = threading.Lock()
+
+    def query(self, text: str, parameters: Sequence[Any] = ()) -> pa.Table:
+        """The rows of one SELECT; values are passed as parameters, for `?` in the text."""
+        with self._lock, sql_errors(self._url):
+            statements = self._connection.extract_statements(text)
+            kinds = duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN
+            if len(statements) != 1 or statements[0].type not in kinds:
+                raise FormatError("an index answers one SELECT at a time", url=self._url)
+            answer = self._connection.sql(text, params=list(parameters))
+            return answer.to_arrow_table()
+
+
+def connect(paths: Sequence[str], url: str | None) -> Any:
+    """A connection in memory that may open these local files and nothing else."""
+    with sql_errors(url):
+        connection = duckdb.connect(":memory:", config=SAFE)
+        if paths:
+            connection.execute(f"set allowed_paths = [{', '.join(map(literal, paths))}]")
+        return connection
+
+
+def shut(connection: Any) -> None:
+    """Close the door: no file that was not allowed before, and no way to change that."""
+    connection.execute("set enable_external_access = false")
+    connection.execute("set lock_configuration = true")
+
+
+def literal(text: str) -> str:
+    """A string in SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def quoted(name: str) -> str:
+    """A name in SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+# --- the views ------------------------------------------------------------------------------------------------------
+
+
+def chunk_columns(columns: Columns, written: Columns, only: Array | None) -> list[str]:
+    """What `chunks` shows, whatever the columns are called at rest: our names, trivial columns included."""
+
+    def role(name: str | None, otherwise: str) -> str:
+        return otherwise if name is None else f"coalesce(c.{quoted(name)}, {otherwise})"
+
+    array = literal(only.name) if columns.array is None and only else f"c.{quoted(columns.array or 'array')}"
+    shown = [
+        f'{array} as "array"',
+        f"cast({role(columns.level, '0')} as utinyint) as level",
+        *(f"cast(c.{quoted(columns.chunk[dim])} as integer) as {quoted(name)}" for dim, name in written.chunk.items()),
+        f"cast({role(columns.part, '0')} as usmallint) as part",
+    ]
+    if columns.file_id is not None:
+        shown += [f"c.{quoted(columns.file_id)} as file_id", "f.path as path"]
+    elif columns.path is not None:
+        shown.append(f"c.{quoted(columns.path)} as path")
+    shown += [
+        f'cast(c.{quoted(columns.offset)} as bigint) as "offset"',
+        f"cast(c.{quoted(columns.length)} as bigint) as length",
+        f"cast({role(columns.encoding, '0')} as usmallint) as encoding",
+    ]
+    return shown
+
+
+def add_views(connection: Any, table: Table, source: str, columns: Columns) -> None:
+    """The four views; `source` is what `chunks` selects from."""
+    from periplus.table.columns import columns_for
+
+    arrays = list(table.catalog.arrays.values())
+    stored = table.stored_files
+    files = files_to_arrow(stored).append_column("url", strings(table.files.path))
+    for name, rows in (("files", files), ("arrays", arrays_view(table.document)), ("grid", grid_view(arrays))):
+        connection.register("incoming", rows)
+        connection.execute(f"create table {name} as from incoming")
+        connection.unregister("incoming")
+    shown = chunk_columns(columns, columns_for(arrays), arrays[0] if len(arrays) == 1 else None)
+    if columns.file_id is not None:
+        source += f" as c left join files as f on c.{quoted(columns.file_id)} = f.file_id"
+    else:
+        source += " as c"
+    where = "" if columns.present is None else f" where {quoted(columns.present)}"
+    # Names are quoted and paths are literals, whatever they hold.
+    connection.execute(f"create view chunks as select {', '.join(shown)} from {source}{where}")  # noqa: S608
+    connection.execute(FOOTPRINT)
+
+
+def arrays_view(document: Document) -> pa.Table:
+    """One row for each array: what the catalog says of it; encodings and attributes as JSON."""
+    said = json.loads(dump(document))["arrays"]
+    arrays = list(document.catalog.arrays.values())
+    place = [array.georeference for array in arrays]
+    columns = {
+        "name": strings([array.name for array in arrays]),
+        "level": numbers(np.array([array.level for array in arrays], np.uint8)),
+        "dims": lists(pa.string(), [array.dims for array in arrays]),
+        "shape": lists(pa.int64(), [array.shape for array in arrays]),
+        "chunks": lists(pa.int64(), [array.chunks for array in arrays]),
+        "grid": lists(pa.int64(), [array.grid for array in arrays]),
+        "dtype": strings([array.dtype.name for array in arrays]),
+        "fill": strings([json.dumps(said[array.name]["fill"]) for array in arrays]),
+        "crs": strings([None if one is None else one.crs for one in place]),
+        "encodings": strings([json.dumps(said[array.name]["encodings"]) for array in arrays]),
+        "attributes": strings([json.dumps(said[array.name].get("attributes", {})) for array in arrays]),
+    }
+    return pa.table(columns)
+
+
+def lists(kind: pa.DataType, values: Sequence[Sequence[Any]]) -> pa.Array:
+    """An Arrow array of lists."""
+    ends = np.cumsum([0, *map(len, values)]).astype(np.int32)
+    flat = [item for value in values for item in value]
+    inner = strings(flat) if kind == pa.string() else numbers(np.array(flat, np.int64))
+    return pa.ListArray.from_arrays(numbers(ends), inner)
+
+
+def grid_view(arrays: Sequence[Array]) -> pa.Table:
+    """One row for each georeferenced array: its affine, size, chunk size (null where chunks vary) and box."""
+    placed = [array for array in arrays if affine(array) is not None]
+    axes = [spatial_axes(array) or (0, 0) for array in placed]
+    transforms = np.array([affine(array) for array in placed], np.float64).reshape(-1, 6)
+    boxes = np.array([bounds(array) for array in placed], np.float64).reshape(-1, 4)
+    columns: dict[str, pa.Array] = {
+        "array": strings([array.name for array in placed]),
+        "level": numbers(np.array([array.level for array in placed], np.uint8)),
+        **{name: numbers(transforms[:, i]) for i, name in enumerate("abcdef")},
+        "crs": strings([array.georeference.crs if array.georeference else None for array in placed]),
+        "row_dim": strings([array.dims[row] for array, (row, _) in zip(placed, axes, strict=True)]),
+        "column_dim": strings([array.dims[column] for array, (_, column) in zip(placed, axes, strict=True)]),
+    }
+    for place, (size, chunk) in enumerate((("height", "chunk_height"), ("width", "chunk_width"))):
+        pairs = [(array, axis[place]) for array, axis in zip(placed, axes, strict=True)]
+        regular = [array.edges is None or array.edges[axis] is None for array, axis in pairs]
+        columns[size] = numbers(np.array([array.shape[axis] for array, axis in pairs], np.int64))
+        sizes = np.array([array.chunks[axis] for array, axis in pairs], np.int64)
+        columns[chunk] = numbers(sizes, valid=np.array(regular, bool))
+    columns |= {name: numbers(boxes[:, i]) for i, name in enumerate(("xmin", "ymin", "xmax", "ymax"))}
+    return pa.table(columns)
+
+
+# --- for each form --------------------------------------------------------------------------------------------------
+
+
+def memory_database(table: Table, refs: Mapping[str, Refs]) -> Database:
+    """Rows in memory, registered as Arrow."""
+    layout = Layout(columns=table.document.columns, extras=EXTRAS)
+    items = [(table.array(name), one) for name, one in refs.items()]
+    rows = chunks_to_arrow(items, layout) if items else layout.schema().empty_table()
+    connection = connect([], table.url)
+    with sql_errors(table.url):
+        connection.register("chunk_rows", rows)
+        add_views(connection, table, "chunk_rows", table.document.columns.within(rows.column_names))
+        shut(connection)
+    return Database(connection, table.url)
+
+
+def parquet_database(table: Table, rows: ParquetRows) -> Database:
+    """Local files are read by DuckDB itself; remote ones through Arrow and our own ranges."""
+    parts = rows.parts()
+    if not parts:
+        layout = Layout(columns=table.document.columns, extras=EXTRAS)
+        return _registered(table, layout.schema().empty_table())
+    if not is_local(parts[0].source.url):
+        return _registered(table, _dataset(rows))
+    paths = [part.source.url for part in parts]
+    names = list(dict.fromkeys(name for part in parts for name in part.source.schema.names))
+    listed = ", ".join(map(literal, paths))
+    connection = connect(paths, table.url)
+    with sql_errors(table.url):
+        source = f"read_parquet([{listed}], union_by_name = {'true' if len(paths) > 1 else 'false'})"
+        add_views(connection, table, source, table.document.columns.within(names))
+        shut(connection)
+    return Database(connection, table.url)
+
+
+def _registered(table: Table, rows: Any) -> Database:
+    connection = connect([], table.url)
+    with sql_errors(table.url):
+        connection.register("chunk_rows", rows)
+        add_views(connection, table, "chunk_rows", table.document.columns.within(rows.schema.names))
+        shut(connection)
+    return Database(connection, table.url)
+
+
+def _dataset(rows: ParquetRows) -> Any:
+    import pyarrow.dataset as ds
+
+    form = ds.ParquetFileFormat()
+    fragments = []
+    for part in rows.parts():
+        source = part.source
+        file = rows.fetch.open_file(source.url, expect=source.source)
+        fragments.append(form.make_fragment(pa.PythonFile(file, "r")))
+    schema = pa.unify_schemas([part.source.schema for part in rows.parts()])
+    return ds.FileSystemDataset(fragments, schema, form)
