@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import email.utils
 import hashlib
 import json
 import os
 import random
-import re
 import socket
 import sys
 import threading
@@ -20,11 +18,11 @@ from types import TracebackType
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from periplus.testing.faults import FAULTS, NONE, Answer, Fault, plan
 from periplus.testing.s3 import S3Server, s3_binary, s3_server
 
 __all__ = ["FAULTS", "Fault", "RangeServer", "Request", "S3Server", "s3_binary", "s3_server"]
 
-_RANGE = re.compile(r"bytes=(\d*)-(\d*)$")
 _PIECE = 1 << 18
 
 
@@ -40,46 +38,6 @@ class Request:
     sent: int
     """Body bytes sent."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
-    """How the server misbehaves for a path. `kind` is one of FAULTS."""
-
-    kind: str
-    times: int = 1
-    """Requests it happens to; -1 for all."""
-    chance: float = 1.0
-    """Of happening to a request, drawn from the server's seeded generator."""
-    retry_after: str | None = None
-    location: str = ""
-    seconds: float = 0.0
-
-
-FAULTS = {
-    "status-503": "503, with Retry-After where one is given",
-    "status-429": "429, with Retry-After where one is given",
-    "status-500": "500",
-    "status-403": "403",
-    "reset": "the connection is reset before the answer",
-    "reset-body": "the connection is reset in the middle of the body",
-    "truncate": "half of the promised body, then the end",
-    "short-range": "a correct answer to the first half of the range",
-    "lie-start": "Content-Range names another first byte than asked for",
-    "lie-length": "Content-Range and body are five bytes short of each other",
-    "lie-total": "Content-Range states a total of five bytes less, and the body ends there",
-    "no-total": "Content-Range with an unknown total",
-    "ignore-range": "200 with the whole object",
-    "ignore-if-match": "the condition is not looked at",
-    "no-etag": "neither ETag nor Last-Modified",
-    "no-head": "405 for HEAD",
-    "gzip": "Content-Encoding: gzip, though it is not",
-    "chunked": "the body in chunks without Content-Length",
-    "redirect": "302 to `location`",
-    "stall": "nothing for `seconds`, then the answer",
-    "trickle": "half of the body, nothing for `seconds`, then the rest",
-    "garbage": "not HTTP at all",
-}
 
 
 class RangeServer:
@@ -151,8 +109,8 @@ class RangeServer:
         self._loop.run_until_complete(server.wait_closed())
         self._loop.close()
 
-    def fault(self, path: str, method: str) -> Fault | None:
-        """The fault that befalls this request, if any."""
+    def fault(self, path: str, method: str) -> Fault:
+        """The fault that befalls this request; NONE mostly."""
         for key in (path, "*"):
             queue = self.faults.get(key)
             if not queue:
@@ -161,11 +119,11 @@ class RangeServer:
             if fault.kind == "no-head" and method != "HEAD":
                 continue
             if fault.chance < 1.0:
-                return self._random.choice(queue) if self._random.random() < fault.chance else None
+                return self._random.choice(queue) if self._random.random() < fault.chance else NONE
             if fault.times > 0:
                 queue[0:1] = [] if fault.times == 1 else [replace(fault, times=fault.times - 1)]
             return fault
-        return None
+        return NONE
 
     def look(self, path: str) -> tuple[bytes | None, int, str, float]:
         """(bytes where they are in memory, size, entity tag, modification time); size -1 where there is nothing."""
@@ -249,111 +207,41 @@ class _Connection(asyncio.Protocol):
     async def _answer(self, method: str, path: str, headers: dict[str, str], target: str) -> None:
         server = self.server
         fault = server.fault(path, method)
-        kind = fault.kind if fault is not None else ""
-        if server.latency:
-            await asyncio.sleep(server.latency)
-        if fault is not None and kind == "stall":
-            await asyncio.sleep(fault.seconds)
+        await asyncio.sleep(server.latency + (fault.seconds if fault.kind == "stall" else 0.0))
         data, size, tag, modified = server.look(path)
-        asked = _range(headers.get("range"), size)
-
-        def log(status: int, sent: int = 0) -> None:
-            server.log.append(
-                Request(method=method, path=target, range=asked, status=status, sent=sent, headers=headers)
-            )
-
-        if kind == "reset":
-            log(0)
+        answer = plan(method, headers, size, tag, modified, fault)
+        line = Request(method, target, answer.asked, answer.status, answer.length, headers)
+        server.log.append(line)  # before the bytes go: whoever has them finds the line
+        if fault.kind == "reset":
             self._reset()
-            return
-        if kind == "garbage":
-            log(0)
+        elif fault.kind == "garbage":
             self.transport.write(b"\x00\x01 nonsense\r\n\r\n")
             self.transport.close()
-            return
-        extra: list[str] = []
-        status, body = 200, (0, size)
-        if kind.startswith("status-"):
-            status = int(kind[7:])
-            if fault is not None and fault.retry_after is not None:
-                extra.append(f"Retry-After: {fault.retry_after}")
-        elif fault is not None and kind == "redirect":
-            status = 302
-            extra.append(f"Location: {fault.location}")
-        elif kind == "no-head" or method not in ("GET", "HEAD"):
-            status = 405
-        elif size < 0:
-            status = 404
-        elif not _matches(headers.get("if-match"), tag) and kind != "ignore-if-match":
-            status = 412
-        elif "range" in headers and kind != "ignore-range" and method == "GET":
-            if asked is None:
-                status = 416
-                extra.append(f"Content-Range: bytes */{size}")
-            else:
-                status, body = 206, asked
-        if status not in (200, 206):
-            log(status)
-            self._head(status, [*extra, "Content-Length: 0"])
-            return
-        start, stop = body
-        stated_start, total = start, str(size)
-        if kind == "short-range" and status == 206:
-            stop = start + max(1, (stop - start) // 2)
-        elif kind == "lie-total":
-            total, stop = str(size - 5), min(stop, size - 5)
-        elif kind == "no-total":
-            total = "*"
-        elif kind == "lie-start":
-            stated_start = start + 1
-        stated_stop = stop - 5 if kind == "lie-length" else stop
-        if status == 206:
-            extra.append(f"Content-Range: bytes {stated_start}-{stated_stop - 1}/{total}")
-        if kind != "no-etag":
-            extra += [f"ETag: {tag}", f"Last-Modified: {email.utils.formatdate(modified, usegmt=True)}"]
-        if kind == "gzip":
-            extra.append("Content-Encoding: gzip")
-        chunked = kind == "chunked"
-        extra.append("Transfer-Encoding: chunked" if chunked else f"Content-Length: {stop - start}")
-        log(status, stop - start if method == "GET" else 0)  # before the bytes go: whoever has them finds the line
-        self._head(status, [*extra, "Accept-Ranges: bytes", "Content-Type: application/octet-stream"])
-        if method != "GET":
-            return
-        line = server.log[-1]
-        sent = await self._body(path, data, start, stop, fault, chunked=chunked)
-        if sent != stop - start and line in server.log:
-            server.log[server.log.index(line)] = replace(line, sent=sent)
+        elif not self.transport.is_closing():
+            self.transport.write(answer.head())
+            sent = await self._body(path, data, answer, fault)
+            if sent != answer.length and line in server.log:
+                server.log[server.log.index(line)] = replace(line, sent=sent)
 
-    async def _body(
-        self, path: str, data: bytes | None, start: int, stop: int, fault: Fault | None, *, chunked: bool
-    ) -> int:
-        kind = fault.kind if fault is not None else ""
-        half = (start + stop) // 2
-        at = start
-        while at < stop and not self.transport.is_closing():
-            to = min(at + _PIECE, stop)
-            if kind in ("truncate", "reset-body", "trickle") and at < half:
-                to = min(to, half)
+    async def _body(self, path: str, data: bytes | None, answer: Answer, fault: Fault) -> int:
+        breaks = fault.kind in ("truncate", "reset-body", "trickle")
+        half = answer.start + answer.length // 2
+        at = answer.start
+        while at < answer.stop and not self.transport.is_closing():
+            to = min(at + _PIECE, half if breaks and at < half else answer.stop)
             piece = self.server.slice(path, data, at, to)
-            if chunked:
-                piece = b"%x\r\n%b\r\n" % (len(piece), bytes(piece))
-            self.transport.write(piece)
+            self.transport.write(b"%x\r\n%b\r\n" % (len(piece), bytes(piece)) if answer.chunked else piece)
             at = to
-            if at == half and kind in ("truncate", "reset-body", "trickle"):
-                if fault is not None and kind == "trickle":
-                    await asyncio.sleep(fault.seconds)
-                    continue
-                await asyncio.sleep(0.01)  # let the half arrive before the end does
-                self.transport.close() if kind == "truncate" else self._reset()
-                break
+            if breaks and at == half:
+                await asyncio.sleep(fault.seconds or 0.01)  # let the half arrive before the end does
+                if fault.kind == "truncate":
+                    self.transport.close()
+                elif fault.kind == "reset-body":
+                    self._reset()
             await self.writable.wait()
-        if chunked and not self.transport.is_closing():
+        if answer.chunked and not self.transport.is_closing():
             self.transport.write(b"0\r\n\r\n")
-        return at - start
-
-    def _head(self, status: int, lines: list[str]) -> None:
-        if not self.transport.is_closing():
-            self.transport.write("\r\n".join([f"HTTP/1.1 {status} x", *lines, "", ""]).encode("latin-1"))
+        return at - answer.start
 
     def _reset(self) -> None:
         # Linger zero makes the kernel send RST instead of FIN.
@@ -361,21 +249,6 @@ class _Connection(asyncio.Protocol):
             socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00"
         )
         self.transport.abort()
-
-
-def _range(header: str | None, size: int) -> tuple[int, int] | None:
-    """The half-open range a header asks for, cut at the object's end; None where it cannot be met."""
-    found = _RANGE.match(header or "")
-    if found is None or size < 0 or found.groups() == ("", ""):
-        return None
-    first, last = found.groups()
-    start = int(first) if first else max(0, size - int(last))
-    stop = min(int(last) + 1, size) if last and first else size
-    return (start, stop) if start < stop else None
-
-
-def _matches(condition: str | None, tag: str) -> bool:
-    return condition is None or condition.strip() == "*" or tag in [part.strip() for part in condition.split(",")]
 
 
 def main() -> None:
