@@ -35,8 +35,7 @@ def geo_keys(fields: Fields) -> tuple[dict[int, geokeys.Value], str | None]:
     """GeoKeys by number, and the text of the CRS they describe."""
     if tag.GEO_KEYS not in fields:
         return {}, None
-    directory = tuple(int(n) for n in fields.numbers(tag.GEO_KEYS))
-    return _meaning(directory, fields.numbers(tag.GEO_DOUBLES), fields.raw(tag.GEO_TEXT))
+    return _meaning(fields.integers(tag.GEO_KEYS), fields.numbers(tag.GEO_DOUBLES), fields.raw(tag.GEO_TEXT))
 
 
 @lru_cache(maxsize=256)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
 from periplus.model import Found, Need, Source, Steps
-from periplus.scan.blocks import Ask, Blocks
+from periplus.scan.blocks import Blocks
 from periplus.scan.cursor import Cursor
 from periplus.scan.tifftags import (
     CODES,
@@ -37,8 +37,13 @@ HEAD_BYTES = 16_384
 AHEAD_BYTES = 8_192
 """Read after the start of a directory that lies elsewhere, so that its values come along."""
 MAGIC = {b"II*\0": ("<", False), b"MM\0*": (">", False), b"II+\0": ("<", True), b"MM\0+": (">", True)}
+ENDIAN: dict[str, Literal["little", "big"]] = {"<": "little", ">": "big"}
 ENTRIES = {(order, big): struct.Struct(order + ("HHQ8s" if big else "HHI4s")) for order, big in MAGIC.values()}
+GAP_BYTES = 4_096
+"""Values this close together are asked for together."""
 Integers = NDArray[np.int64]
+Remote = tuple[int, int, int, int, int]
+"""(tag, type, count, offset, length) of a value that lies outside its directory."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,6 +54,8 @@ class Directory:
     order: str
     fields: tuple[Field, ...]
     """The tags we read, without where the strips and tiles lie."""
+    weight: int
+    """Bytes of the values that lie outside the directory itself."""
     offsets: Integers | None
     counts: Integers | None
     parent: int
@@ -119,12 +126,12 @@ def _header(blocks: Blocks) -> tuple[str, bool, int]:
 def _directory(
     blocks: Blocks, limits: Limits, order: str, big: bool, offset: int, parent: int
 ) -> Generator[Need, Any, tuple[Directory, int, list[int]]]:
-    entry = ENTRIES[order, big]
+    entry, endian = ENTRIES[order, big], ENDIAN[order]
     lead, pointer = (8, 8) if big else (2, 4)
     if blocks.locate(offset, lead) is None:
         yield from blocks.hold("a directory", offset, lead, ahead=AHEAD_BYTES)
     block, start = _at(blocks, offset, lead)
-    number = int.from_bytes(block[start : start + lead], "little" if order == "<" else "big")
+    number = int.from_bytes(block[start : start + lead], endian)
     limits.check("the number of tags in a directory", number, limits.tags, offset=offset)
     if number == 0:
         raise FormatError("a directory has no tags", offset=offset)
@@ -132,67 +139,72 @@ def _directory(
     # A last directory may end with the file, without the pointer that would be zero.
     ends = blocks.size is not None and offset + size + pointer > blocks.size
     whole = size if ends else size + pointer
-    if blocks.locate(offset, whole) is None:
+    if start + whole > len(block):
         yield from blocks.hold("a directory", offset, whole)
-    block, start = _at(blocks, offset, whole)
-    following = int.from_bytes(block[start + size : start + whole], "little" if order == "<" else "big")
+        block, start = _at(blocks, offset, whole)
+    following = int.from_bytes(block[start + size : start + whole], endian)
 
-    inline: dict[int, Field] = {}
-    remote: list[tuple[int, int, int, int, int]] = []
+    found: dict[int, Field] = {}
+    striles: dict[int, Integers] = {}
+    remote: list[Remote] = []
+    weight, first, at_hand = 0, offset - start, len(block)
     for tag, kind, count, value in entry.iter_unpack(block[start + lead : start + size]):
         cap = WANTED.get(tag)
-        if cap is None and tag not in STRILES:
+        if cap is None or tag in found:
             continue
         length = SIZES.get(kind, 0) * count
-        if length == 0 or tag in inline:
+        if length <= pointer:
+            if length:
+                found[tag] = (tag, kind, count, value[:length])
             continue
-        if cap is None:
-            limits.check("the number of tiles or strips", count, limits.chunks, offset=offset)
-            if kind not in INTEGERS:
-                raise FormatError(f"tag {tag} has type {kind}, not an integer type", offset=offset)
-        elif length > cap:
+        if length > cap:
             if tag in DESCRIPTIVE:
                 continue
-            raise FormatError(f"tag {tag} takes {length} bytes; at most {cap} make sense", offset=offset)
-        if length <= pointer:
-            inline[tag] = (tag, kind, count, value[:length])
-        else:
-            where = int.from_bytes(value, "little" if order == "<" else "big")
-            inline[tag] = (tag, kind, count, b"")
+            _too_long(tag, length, cap, count, limits, offset)
+        where = int.from_bytes(value, endian)
+        place = where - first
+        if place < 0 or place + length > at_hand:
+            found[tag] = (tag, kind, count, b"")
             remote.append((tag, kind, count, where, length))
-    yield from _remote(blocks, remote)
-
-    striles: dict[int, Integers] = {}
-    for tag, kind, count, where, length in remote:
-        place = blocks.locate(where, length)
-        if place is None:
-            del inline[tag]
         elif tag in STRILES:
-            striles[tag] = _integers(tag, *place, kind, count, order)
-            del inline[tag]
+            striles[tag] = _integers(tag, block, place, kind, count, order)
         else:
-            inline[tag] = (tag, kind, count, place[0][place[1] : place[1] + length])
-    for tag in STRILES & inline.keys():
-        _, kind, count, value = inline.pop(tag)
+            found[tag] = (tag, kind, count, block[place : place + length])
+            weight += length
+    if remote:
+        weight += yield from _remote(blocks, remote, found, striles, order)
+    for tag in STRILES & found.keys():
+        _, kind, count, value = found.pop(tag)
         striles[tag] = _integers(tag, value, 0, kind, count, order)
-    subs = inline.pop(SUB_IFDS, None)
-    children = [] if subs is None else _integers(SUB_IFDS, subs[3], 0, subs[1], subs[2], order).tolist()
-    if NDPI_FORMAT in inline and (blocks.size or 0) >= 1 << 32:
+    children: list[int] = []
+    if SUB_IFDS in found:
+        _, kind, count, value = found.pop(SUB_IFDS)
+        children = [child for child in _integers(SUB_IFDS, value, 0, kind, count, order).tolist() if child]
+    if NDPI_FORMAT in found and (blocks.size or 0) >= 1 << 32:
         raise FormatError("an NDPI file over 4 GiB keeps the high half of its offsets elsewhere", offset=offset)
     tiles, lengths = striles.get(TILE_OFFSETS), striles.get(TILE_COUNTS)
     directory = Directory(
         offset,
         order,
-        tuple(inline.values()),
+        tuple(found.values()),
+        weight,
         striles.get(STRIP_OFFSETS) if tiles is None else tiles,
         striles.get(STRIP_COUNTS) if lengths is None else lengths,
         parent,
     )
-    return directory, following, [child for child in children if child]
+    return directory, following, children
 
 
-def _remote(blocks: Blocks, remote: list[tuple[int, int, int, int, int]]) -> Ask:
-    """Hold the values that lie outside a directory; descriptive ones outside the file are left alone."""
+def _too_long(tag: int, length: int, cap: int, count: int, limits: Limits, offset: int) -> None:
+    if tag not in STRILES:
+        raise FormatError(f"tag {tag} takes {length} bytes; at most {cap} make sense", offset=offset)
+    limits.check("the number of tiles or strips", count, limits.chunks, offset=offset)
+
+
+def _remote(
+    blocks: Blocks, remote: list[Remote], found: dict[int, Field], striles: dict[int, Integers], order: str
+) -> Generator[Need, Any, int]:
+    """Ask for values that lie elsewhere, and add them; descriptive ones outside the file are left alone."""
     missing = []
     for tag, _, _, where, length in remote:
         if blocks.locate(where, length) is None:
@@ -200,7 +212,18 @@ def _remote(blocks: Blocks, remote: list[tuple[int, int, int, int, int]]) -> Ask
                 continue
             missing.append((f"the value of tag {tag}", where, length))
     if missing:
-        yield from blocks.hold_all(missing, gap=4096)
+        yield from blocks.hold_all(missing, gap=GAP_BYTES)
+    weight = 0
+    for tag, kind, count, where, length in remote:
+        place = blocks.locate(where, length)
+        if place is None or tag in STRILES:
+            del found[tag]
+        if place is not None and tag in STRILES:
+            striles[tag] = _integers(tag, *place, kind, count, order)
+        elif place is not None:
+            found[tag] = (tag, kind, count, place[0][place[1] : place[1] + length])
+            weight += length
+    return weight
 
 
 def _at(blocks: Blocks, offset: int, length: int) -> tuple[bytes, int]:

@@ -27,41 +27,27 @@ STATISTICS = {
 DATE = re.compile(r"(\d{4})[:/.-](\d\d?)[:/.-](\d\d?)(?:[ T]+(\d\d?):(\d\d?)(?::(\d\d?))?)?")
 
 
-def fill_value(image: Image) -> int | float:
-    """Value of a chunk that was never written: nodata, else zero."""
-    value = _nodata(image)
-    return 0 if value is None else value
-
-
-def attributes(image: Image, *, full: bool) -> dict[str, Any]:
-    """Attributes under CF's names where it has one. Levels (`full` false) leave out what holds for full resolution."""
+def attributes(image: Image) -> dict[str, Any]:
+    """What holds for an image at every level, under CF's names where it has one."""
     fields = image.fields
     found: dict[str, Any] = {}
-    if (value := _nodata(image)) is not None:
-        found["_FillValue"] = value
-    elif text := fields.text(tag.GDAL_NODATA):
-        found["nodata_text"] = text
-    items = _items(fields.text(tag.GDAL_METADATA))
-    found.update(_packing(items, image.samples))
+    if text := fields.text(tag.GDAL_NODATA):
+        value = gdalmetadata.nodata(text, image.dtype)
+        found.update({"nodata_text": text} if value is None else {"_FillValue": value})
+    if tag.GDAL_METADATA in fields:
+        found.update(_packing(_items(fields.text(tag.GDAL_METADATA)), image.samples))
     if image.photometric is not None:
         found["photometric"] = PHOTOMETRIC.get(image.photometric, str(image.photometric))
     if extra := fields.numbers(tag.EXTRA_SAMPLES):
         found["extra_samples"] = [EXTRA.get(int(e), str(int(e))) for e in extra[: image.samples]]
     if colors := _colormap(fields, image):
         found["colormap"] = colors
-    if full:
-        found.update(_told(fields, items, image.samples))
     return found
-
-
-def _nodata(image: Image) -> int | float | None:
-    text = image.fields.text(tag.GDAL_NODATA)
-    return gdalmetadata.nodata(text, image.dtype) if text else None
 
 
 @lru_cache(maxsize=64)
 def _items(text: str) -> gdalmetadata.Items:
-    return gdalmetadata.items(text) if text else gdalmetadata.Items()
+    return gdalmetadata.items(text)
 
 
 def _packing(items: gdalmetadata.Items, bands: int) -> dict[str, Any]:
@@ -82,31 +68,38 @@ def _packing(items: gdalmetadata.Items, bands: int) -> dict[str, Any]:
     return found
 
 
-def _told(fields: Fields, items: gdalmetadata.Items, bands: int) -> dict[str, Any]:
+def told(image: Image) -> dict[str, Any]:
     """What holds for the image as a whole, or was computed at full resolution."""
+    fields, bands = image.fields, image.samples
     found: dict[str, Any] = {name: text for name, number in WORDS.items() if (text := fields.text(number))}
-    x, y = fields.numbers(tag.X_RESOLUTION), fields.numbers(tag.Y_RESOLUTION)
-    unit = RESOLUTION_UNITS.get(fields.number(tag.RESOLUTION_UNIT, 2))
-    if x and y and unit and x[0] and y[0]:
-        found["resolution"] = {"x": x[0], "y": y[0], "per": unit}
-    statistics = [
-        {
-            STATISTICS[k]: n
-            for k, v in items.bands.get(b, {}).items()
-            if k in STATISTICS and (n := gdalmetadata.number(v)) is not None
-        }
-        for b in range(min(bands, 64))
-    ]
-    if any(statistics):
-        found["statistics"] = statistics
-    others = {b: {k: v for k, v in own.items() if k not in STATISTICS} for b, own in items.bands.items() if b < bands}
-    if any(others.values()):
-        found["band_metadata"] = [others.get(band, {}) for band in range(bands)]
-    if items.image:
-        found["gdal_metadata"] = items.image
+    if tag.X_RESOLUTION in fields and tag.Y_RESOLUTION in fields:
+        x, y = fields.numbers(tag.X_RESOLUTION)[0], fields.numbers(tag.Y_RESOLUTION)[0]
+        unit = RESOLUTION_UNITS.get(fields.number(tag.RESOLUTION_UNIT, 2))
+        if unit and x > 0 and y > 0:
+            found["resolution"] = {"x": x, "y": y, "per": unit}
+    if tag.GDAL_METADATA in fields:
+        found.update(_metadata(_items(fields.text(tag.GDAL_METADATA)), bands))
     keys, crs = geo_keys(fields)
     if keys and crs is None:
         found["geo_keys"] = {str(key): list(v) if isinstance(v, tuple) else v for key, v in keys.items()}
+    return found
+
+
+def _metadata(items: gdalmetadata.Items, bands: int) -> dict[str, Any]:
+    """Statistics as numbers, other items as text."""
+    found: dict[str, Any] = {}
+    own = [items.bands.get(band, {}) for band in range(bands)] if items.bands else []
+    statistics = [
+        {name: n for k, name in STATISTICS.items() if (n := gdalmetadata.number(band.get(k, ""))) is not None}
+        for band in own
+    ]
+    others = [{k: v for k, v in band.items() if k not in STATISTICS} for band in own]
+    if any(statistics):
+        found["statistics"] = statistics
+    if any(others):
+        found["band_metadata"] = others
+    if items.image:
+        found["gdal_metadata"] = items.image
     return found
 
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
-from periplus.model import About, Array, Refs
+from periplus.model import About, Array, Georeference, Refs
 from periplus.scan.geotiff import georeference, reduced
-from periplus.scan.tiffabout import attributes, file_time, fill_value
+from periplus.scan.tiffabout import attributes, file_time, told
 from periplus.scan.tiffcodecs import KNOWN, pipeline
 from periplus.scan.tiffimage import OLD_JPEG, Image, image
-from periplus.scan.tiffrefs import locate
+from periplus.scan.tiffrefs import jpeg_stream, locate
 from periplus.scan.tifftree import Place, nest
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def describe(
     for number, directory in enumerate(directories):
         try:
             facts, rows, refs = _facts(directory), 0, None
-            why = None if facts is None else _refusal(facts)
+            why = None if facts is None else _refusal(facts, directory)
             if why is not None:
                 refusals.append((number, why))
             elif facts is not None:
@@ -56,17 +57,17 @@ def describe(
 
 
 def _facts(directory: Directory) -> Image | None:
-    heavy = sum(len(field[3]) for field in directory.fields) > CACHED_BYTES
-    return (image.__wrapped__ if heavy else image)(directory.fields, directory.order)
+    build = image if directory.weight <= CACHED_BYTES else image.__wrapped__
+    return build(directory.fields, directory.order)
 
 
-def _refusal(facts: Image) -> str | None:
+def _refusal(facts: Image, directory: Directory) -> str | None:
     if facts.refusal is not None:
         return facts.refusal
     if facts.compression not in KNOWN:
         return f"compression {facts.compression} is not one we know"
-    if facts.compression == OLD_JPEG and facts.stream is None:
-        return "old-style JPEG (compression 6) is read only where the file holds one whole JPEG stream"
+    if facts.compression == OLD_JPEG and jpeg_stream(facts, directory.offsets, directory.counts) is None:
+        return "old-style JPEG (compression 6) is read only where one whole JPEG stream holds the image"
     return None
 
 
@@ -82,26 +83,45 @@ def _arrays(
     if not any(place.image == 0 for place in kept.values()):
         return None, ()
     order = sorted(kept, key=lambda n: (kept[n].image, kept[n].level, kept[n].mask))
-    arrays = tuple((number, _array(facts, layers, number, kept[number])) for number in order)
+    pictures = {base: _picture(facts[base]) for base in {place.base for place in kept.values()}}
+    arrays = tuple((n, _array(facts[n], layers[n][1], pictures[kept[n].base], kept[n])) for n in order)
     time = next((t for f in facts if f is not None and (t := file_time(f.fields)) is not None), None)
     notes = {"refused": [f"image {number}: {why}" for number, why in refusals]} if refusals else {}
     return (About(datetime=time, attributes=notes) if time or notes else None), arrays
 
 
-def _array(facts: Sequence[Image | None], layers: tuple[Layer, ...], number: int, place: Place) -> Array:
-    (own, rows, _), base = layers[number], facts[place.base]
-    if own is None or base is None:
-        raise FormatError(f"image {number} has no facts")
-    where = georeference(base.fields)
+@dataclass(frozen=True, slots=True)
+class _Picture:
+    """What all levels of an image share."""
+
+    base: Image
+    where: Georeference | None
+    fill: int | float
+    told: dict[str, Any]
+    """Attributes of full resolution."""
+    kept: dict[str, Any]
+    """Attributes that hold for every level."""
+
+
+def _picture(base: Image | None) -> _Picture:
+    if base is None:
+        raise FormatError("an overview belongs to no image")
+    kept = attributes(base)
+    return _Picture(base, georeference(base.fields), kept.get("_FillValue", 0), {**kept, **told(base)}, kept)
+
+
+def _array(own: Image | None, rows: int, picture: _Picture, place: Place) -> Array:
+    base = picture.base
+    own = base if own is None else own
     return Array(
         name=place.name,
         dims=("bands", "y", "x"),
         shape=(own.samples, own.height, own.width),
         chunks=(own.stored, rows, own.chunk_width),
         dtype=own.dtype,
-        fill=0 if place.mask else fill_value(base),
+        fill=0 if place.mask else picture.fill,
         encodings=(pipeline(own, rows),),
-        attributes={} if place.mask else attributes(base, full=own is base),
+        attributes={} if place.mask else picture.told if own is base else picture.kept,
         level=place.level,
-        georeference=reduced(where, base.width, base.height, own.width, own.height),
+        georeference=reduced(picture.where, base.width, base.height, own.width, own.height),
     )

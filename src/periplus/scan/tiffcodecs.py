@@ -18,7 +18,7 @@ KNOWN = frozenset({
 DEFLATE, ZSTD = (8, 32946), (34926, 50000)
 ZLIB_CODEC: Codec = {"name": "numcodecs.zlib", "configuration": {"level": 6}}
 ZSTD_CODEC: Codec = {"name": "zstd", "configuration": {"level": 0, "checksum": False}}
-CODERS = {**{code: ZLIB_CODEC for code in DEFLATE}, **{code: ZSTD_CODEC for code in ZSTD}}
+CODERS = {**dict.fromkeys(DEFLATE, ZLIB_CODEC), **dict.fromkeys(ZSTD, ZSTD_CODEC)}
 WHOLE = {1: (8, 16, 32, 64), 2: (8, 16, 32, 64), 3: (16, 32, 64), 6: (64, 128)}
 """Bits of each sample format that NumPy's types store exactly."""
 
@@ -52,7 +52,7 @@ def _tiff_tile(image: Image, rows: int) -> Codec:
     """Everything a decoder of one tile or strip must know; our own keys only where they differ from the usual."""
     fields = image.fields
     # A whole old-style JPEG stream is just a JPEG stream.
-    compression = JPEG if image.compression == OLD_JPEG and image.stream else image.compression
+    compression = JPEG if image.compression == OLD_JPEG else image.compression
     tables = fields.raw(tag.JPEG_TABLES)
     configuration: dict[str, Any] = {
         "compression": compression,

@@ -43,8 +43,8 @@ class Image:
     subsampling: tuple[int, int]
     reduced: bool
     mask: bool
-    stream: tuple[int, int] | None
-    """Offset and length of the one JPEG stream that is a whole old-style JPEG image."""
+    stream: tuple[int, int]
+    """Offset and length of the JPEG stream of an old-style JPEG image; 0 where the file does not say."""
     refusal: str | None
     """Why values of this kind are refused; the rest of the file may be fine."""
     fields: Fields
@@ -82,16 +82,16 @@ def image(fields: tuple[Field, ...], order: str) -> Image | None:
     """The facts of a directory, or None where it describes no image (Exif data, for example)."""
     values = Fields(fields, order)
     width, height = values.number(tag.WIDTH, 0), values.number(tag.HEIGHT, 0)
-    stream = values.number(tag.JPEG_STREAM, 0), values.number(tag.JPEG_STREAM_LENGTH, 0)
     if tag.WIDTH not in values and tag.HEIGHT not in values:
         return None
     if not (0 < width < 1 << 31 and 0 < height < 1 << 31):
         raise FormatError(f"the image is {width} x {height}")
-    samples = values.number(tag.SAMPLES, 1)
+    compression = values.number(tag.COMPRESSION, 1)
+    photometric = values.number(tag.PHOTOMETRIC, YCBCR if compression == OLD_JPEG else -1)
+    # Old-style JPEG writers leave out what the stream says itself; libtiff fills it in the same way.
+    samples = values.number(tag.SAMPLES, 3 if compression == OLD_JPEG and photometric in (2, YCBCR) else 1)
     if not 0 < samples < 1 << 16:
         raise FormatError(f"the image has {samples} samples per pixel")
-    compression = values.number(tag.COMPRESSION, 1)
-    photometric = values.number(tag.PHOTOMETRIC, -1)
     planar = _planar(values, samples)
     tiled = tag.TILE_WIDTH in values or tag.TILE_HEIGHT in values
     chunk = _tile(values) if tiled else (_rows(values, height), width)
@@ -116,7 +116,7 @@ def image(fields: tuple[Field, ...], order: str) -> Image | None:
         subsampling=subsampling,
         reduced=bool(kind & REDUCED_BIT),
         mask=bool(kind & MASK_BIT) or photometric == MASK_PHOTOMETRIC,
-        stream=stream if compression == OLD_JPEG and min(stream) > 0 else None,
+        stream=(values.number(tag.JPEG_STREAM, 0), values.number(tag.JPEG_STREAM_LENGTH, 0)),
         refusal=refusal,
         fields=values,
     )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Refs, chunk_positions
-from periplus.scan.tiffimage import Image
+from periplus.scan.tiffimage import OLD_JPEG, Image
 
 Integers = NDArray[np.int64]
 BAND_BYTES = 512 * 1024
@@ -20,13 +20,18 @@ SHARED_GRID = 1 << 14
 """Positions of grids up to this many chunks are kept and shared between files."""
 
 
+lowest, highest = np.minimum.reduce, np.maximum.reduce
+"""Half the cost of the methods on arrays as short as these."""
+
+
 def locate(
     image: Image, offsets: Integers | None, counts: Integers | None, *, limits: Limits, size: int | None
 ) -> tuple[int, Refs]:
     """Rows per chunk and the byte range of every stored chunk."""
-    if image.stream is not None:
+    stream = jpeg_stream(image, offsets, counts)
+    if stream is not None:
         limits.check("the bytes of a chunk", image.chunk_bytes(image.height), limits.chunk_bytes)
-        return image.height, _whole(image.stream, size)
+        return image.height, _whole(stream, size)
     grid = image.grid
     number = grid[0] * grid[1] * grid[2]
     limits.check("the number of chunks", number, limits.chunks)
@@ -59,6 +64,19 @@ def _inside(offsets: Integers, lengths: Integers, size: int | None) -> bool:
     )
 
 
+def jpeg_stream(image: Image, offsets: Integers | None, counts: Integers | None) -> tuple[int, int] | None:
+    """The one JPEG stream that holds an old-style JPEG image, where it is more than the tables its strips need."""
+    start, length = image.stream
+    if image.compression != OLD_JPEG or start <= 0:
+        return None
+    if offsets is None or counts is None:
+        return (start, length) if length > 0 else None
+    if length <= 0 and len(offsets) == len(counts) == 1 and int(offsets[0]) == start:
+        length = int(counts[0])
+    inside = start <= int(offsets.min()) and int(offsets.max()) < start + length
+    return (start, length) if inside else None
+
+
 def _whole(stream: tuple[int, int], size: int | None) -> Refs:
     offset, length = stream
     if size is not None and offset + length > size:
@@ -68,17 +86,18 @@ def _whole(stream: tuple[int, int], size: int | None) -> Refs:
 
 def _refs(image: Image, grid: tuple[int, int, int], offsets: Integers, counts: Integers, size: int | None) -> Refs:
     positions = _positions(grid)
-    # Offset and count 0 is a chunk that was never written; only one of them 0 is a lie.
-    if int(counts.min()) == 0 or int(offsets.min()) == 0:
+    # A chunk of no bytes was never written; GDAL leaves its offset at 0, or at the place it might have had.
+    if lowest(counts) == 0 or lowest(offsets) == 0:
         stored = counts > 0
-        if not np.array_equal(stored, offsets > 0):
-            chunk = int(np.flatnonzero(stored != (offsets > 0))[0])
-            raise FormatError(f"{_kind(image)} {chunk} has offset {offsets[chunk]} and length {counts[chunk]}")
+        if bool((offsets[stored] == 0).any()):
+            chunk = int(np.flatnonzero(stored & (offsets == 0))[0])
+            raise FormatError(f"{_kind(image)} {chunk} has {counts[chunk]} bytes but no offset")
         offsets, counts, positions = offsets[stored], counts[stored], positions[:, stored]
-    end = (1 << 62) if size is None else size
-    if len(offsets) and (int(offsets.max()) > end or int(counts.max()) > end or int((offsets + counts).max()) > end):
-        beyond = (offsets > end) | (counts > end - np.minimum(offsets, end))
-        chunk = int(np.flatnonzero(beyond)[0])
+    end = MOST_BYTES if size is None else size
+    # Both are below 2^63, so a sum that does not fit in int64 is huge when seen as uint64.
+    ends = (offsets + counts).view(np.uint64)
+    if len(ends) and highest(ends) > end:
+        chunk = int(np.flatnonzero(ends > end)[0])
         raise FormatError(
             f"{_kind(image)} {chunk} ends past the end of the file ({offsets[chunk]} + {counts[chunk]} > {end})",
             offset=int(offsets[chunk]),

@@ -56,7 +56,8 @@ DESCRIPTIVE: dict[int, int] = {
     GDAL_NODATA: 256,
 }  # fmt: skip
 """Tags that only tell about an image, with the most bytes worth reading; larger or unreadable ones are passed over."""
-WANTED = {**STRUCTURE, **DESCRIPTIVE}
+WANTED = {**STRUCTURE, **DESCRIPTIVE, **dict.fromkeys(STRILES, 4096)}
+"""Lists of strips and tiles over a few kilobytes are checked against the limits first."""
 
 
 class Fields:
@@ -88,15 +89,19 @@ class Fields:
             return tuple(n / d if d else 0.0 for n, d in zip(parts[::2], parts[1::2], strict=True))
         return struct.unpack(f"{self.order}{count}{CODES[kind]}", value)
 
+    def integers(self, tag: int) -> tuple[int, ...]:
+        """Values of a field of an integer type."""
+        field = self._fields.get(tag)
+        if field is None:
+            return ()
+        if field[1] not in INTEGERS:
+            raise FormatError(f"tag {tag} has type {field[1]}, not an integer type")
+        return struct.unpack(f"{self.order}{field[2]}{CODES[field[1]]}", field[3])
+
     def number(self, tag: int, default: int) -> int:
         """The first value of an integer field; FormatError where it is no whole number."""
-        values = self.numbers(tag)
-        if not values:
-            return default
-        value = values[0]
-        if value != value or value != int(value):
-            raise FormatError(f"tag {tag} is {value}, not a whole number")
-        return int(value)
+        values = self.integers(tag)
+        return values[0] if values else default
 
     def same(self, tag: int, default: int, samples: int) -> int:
         """The one value all samples share; FormatError where they differ."""
@@ -107,7 +112,9 @@ class Fields:
 
     def text(self, tag: int) -> str:
         """Text of an ASCII field up to its first NUL; UTF-8 where it is, else Latin-1, as writers really do."""
-        value = self.raw(tag).partition(b"\0")[0]
+        if tag not in self._fields:
+            return ""
+        value = self._fields[tag][3].partition(b"\0")[0]
         try:
             return value.decode().strip()
         except UnicodeDecodeError:
