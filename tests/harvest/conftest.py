@@ -14,6 +14,9 @@ import tifffile
 from rasterio.transform import Affine
 
 from periplus.fetch import Fetch
+from periplus.testing.fixtures import s3, server
+
+__all__ = ["s3", "server"]
 
 PLACE = Affine(10, 0, 500000, 0, -10, 5000000)
 

@@ -48,7 +48,7 @@ def grown(
     catalog = index.table.catalog
     if catalog.arrangement.get("kind") == "stack":
         return extend(catalog, entries, refs, first_file=0)
-    return _longer_collection(index, entries, refs)
+    return _longer_collection(index, kept, entries, refs)
 
 
 def _same_request(index: Index, kept: Mapping[int, Harvested], asked: Mapping[str, Any], form: str | None) -> bool:
@@ -58,11 +58,12 @@ def _same_request(index: Index, kept: Mapping[int, Harvested], asked: Mapping[st
         return False
     series = _series_of_files(index) if arrangement.get("kind") == "stack" else None
     groups = arrangement.get("groups")
+    dated = arrangement.get("coordinate") != "pattern"
     for number, file in kept.items():
         item = file.input
         if file.number < 0:
             continue  # kept as it is
-        if item.datetime is not None and instant(item.datetime) != index.files.datetime[number]:
+        if dated and item.datetime is not None and instant(item.datetime) != index.files.datetime[number]:
             return False
         if series is not None and series.get(number) != ("" if item.series is None else safe_path(item.series)):
             return False
@@ -92,7 +93,14 @@ def _series_of_files(index: Index) -> dict[int, str]:
     return found
 
 
-def _longer_collection(index: Index, entries: Sequence[Entry], refs: Any) -> Arrangement | None:
+def _given(file: Harvested | None, group: str | None) -> str | None:
+    """The name that a file's group was given; one that was not asked for keeps the name it has."""
+    return group if file is None or file.number < 0 else file.input.group
+
+
+def _longer_collection(
+    index: Index, kept: Mapping[int, Harvested], entries: Sequence[Entry], refs: Any
+) -> Arrangement | None:
     """A collection with more groups, if those it has keep their names."""
     catalog, files = index.table.catalog, index.files
     groups, names = catalog.arrangement.get("groups"), index.origins
@@ -105,7 +113,7 @@ def _longer_collection(index: Index, entries: Sequence[Entry], refs: Any) -> Arr
         Entry(
             source=files.source(number),
             format=files.format[number],
-            group=group,
+            group=_given(kept.get(number), group),
             arrays=tuple(inside.get(group or "", ())),
             attributes=catalog.attributes.get(group or "", {}),
             error=files.error[number] if group is None else None,

@@ -96,6 +96,8 @@ def _records(
     for name, origin in names.items():
         inside.setdefault(origin.prefix, []).append(name)
     variants: dict[tuple[str, tuple[int, ...]], Array] = {}
+    # Such a moment came from the file's name, by a pattern that another run may not give.
+    by_name = catalog.arrangement.get("coordinate") == "pattern"
 
     def variant(name: str, codes: tuple[int, ...]) -> Array:
         if (name, codes) not in variants:
@@ -115,7 +117,7 @@ def _records(
             Record(
                 source=files.source(owner),
                 format=files.format[owner],
-                datetime=_moment(files.datetime[owner]),
+                datetime=None if by_name else _moment(files.datetime[owner]),
                 attributes=catalog.attributes.get(prefix, {}),
                 arrays=tuple(
                     variant(name, used if stacked else ()) for name, used in zip(inside[prefix], codes, strict=True)

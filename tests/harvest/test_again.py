@@ -1,0 +1,277 @@
+"""Running again: what is known is not read again, a stack grows by a part, what was interrupted goes on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from periplus.errors import ConflictError, FormatError
+from periplus.fetch import Fetch
+from periplus.harvest import index_into
+from periplus.harvest import stream as stream_module
+from periplus.table import Table
+
+PATTERN = r"(?P<time>\d{8})"
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of local files that were scanned."""
+    names: list[str] = []
+    real = stream_module.harvest_local
+
+    def watched(item: Any, path: str, *rest: Any, **more: Any) -> Any:
+        names.append(Path(path).name)
+        return real(item, path, *rest, **more)
+
+    monkeypatch.setattr(stream_module, "harvest_local", watched)
+    return names
+
+
+def days(folder: Path, tiff: SimpleNamespace, *numbers: int, **options: Any) -> None:
+    for k in numbers:
+        tiff.write(folder / f"x_202101{k:02d}.tif", k, **options)
+
+
+def content(table: Table) -> dict[str, Any]:
+    """Everything an index says, in an order of its own."""
+    files = table.files
+    result: dict[str, Any] = {"files": sorted(zip(files.path, files.size.tolist(), files.status, strict=True))}
+    for name, array in table.catalog.arrays.items():
+        refs = table.refs(name)
+        owners = [files.path[k] for k in refs.file.tolist()] if refs.file is not None else []
+        codes = np.zeros(len(refs), int) if refs.encoding is None else refs.encoding
+        encodings = [str(array.encodings[c]) for c in codes.tolist()]
+        rows = zip(*refs.chunk.tolist(), owners, refs.offset.tolist(), refs.length.tolist(), encodings, strict=True)
+        result[name] = (array.dims, array.shape, str(array.dtype), str(array.fill), dict(array.attributes), list(rows))
+    for dim, coordinate in table.catalog.coordinates.items():
+        result[f"dim {dim}"] = coordinate.values.tolist()
+    return result
+
+
+def fresh(fetch: Fetch, urls: Any, **options: Any) -> dict[str, Any]:
+    return content(index_into(urls, fetch=fetch, **options)[0])
+
+
+@pytest.mark.parametrize("target", ["out.parquet", "out"])
+@pytest.mark.parametrize("pattern", [PATTERN, None])
+def test_unchanged_files_are_not_read_again(
+    tmp_path: Path, tiff: SimpleNamespace, fetch: Fetch, read: list[str], target: str, pattern: str | None
+) -> None:
+    days(tmp_path / "in", tiff, 1, 2, 3)
+    glob, to = str(tmp_path / "in" / "*.tif"), tmp_path / target
+    options: dict[str, Any] = {"fetch": fetch, "pattern": pattern}
+    first = content(index_into(glob, to=to, **options)[0])
+    stamp = (to if to.is_file() else to / "files.parquet").stat().st_mtime_ns
+    read.clear()
+    table, summary = index_into(glob, to=to, **options)
+    assert read == []
+    assert summary.reused == summary.ok == 3
+    assert content(table) == first
+    assert (to if to.is_file() else to / "files.parquet").stat().st_mtime_ns == stamp, "nothing was written"
+
+    days(tmp_path / "in", tiff, 2, size=128)  # one changed
+    days(tmp_path / "in", tiff, 1, 3, size=128)
+    os.utime(tmp_path / "in" / "x_20210102.tif", ns=(1, 1))
+    read.clear()
+    table, summary = index_into(glob, to=to, **options)
+    assert len(read) == 3
+    assert content(table) == fresh(fetch, glob, pattern=pattern)
+
+
+@pytest.mark.parametrize("target", ["out.parquet", "out"])
+@pytest.mark.parametrize("pattern", [PATTERN, None])
+def test_only_what_changed_is_read(
+    tmp_path: Path, tiff: SimpleNamespace, fetch: Fetch, read: list[str], target: str, pattern: str | None
+) -> None:
+    folder = tmp_path / "in"
+    days(folder, tiff, 2, 4, 6)
+    glob, to = str(folder / "*.tif"), tmp_path / target
+    index_into(glob, fetch=fetch, to=to, pattern=pattern)
+    days(folder, tiff, 3)
+    tiff.write(folder / "x_20210104.tif", 44, compress="lzw")
+    (folder / "x_20210106.tif").unlink()
+    (folder / "x_20210107.tif").write_text("bad")
+    read.clear()
+    table, summary = index_into(glob, fetch=fetch, to=to, pattern=pattern)
+    assert sorted(read) == ["x_20210103.tif", "x_20210104.tif", "x_20210107.tif"]
+    assert (summary.ok, summary.failed, summary.reused) == (3, 1, 1)
+    assert content(table) == fresh(fetch, glob, pattern=pattern)
+    read.clear()
+    table, summary = index_into(glob, fetch=fetch, to=to, pattern=pattern)
+    assert read == ["x_20210107.tif"], "what failed is tried again"
+    assert summary.failed == 1
+
+
+def test_later_files_are_added_as_a_part(tmp_path: Path, tiff: SimpleNamespace, fetch: Fetch, read: list[str]) -> None:
+    folder, to = tmp_path / "in", tmp_path / "out"
+    days(folder, tiff, 1, 2)
+    glob = str(folder / "*.tif")
+    index_into(glob, fetch=fetch, to=to, pattern=PATTERN)
+    parts = {p.name: p.stat().st_mtime_ns for p in (to / "chunks").iterdir()}
+    days(folder, tiff, 3, 4, compress="lzw")
+    read.clear()
+    table, summary = index_into(glob, fetch=fetch, to=to, pattern=PATTERN)
+    assert read == ["x_20210103.tif", "x_20210104.tif"]
+    now = {p.name: p.stat().st_mtime_ns for p in (to / "chunks").iterdir()}
+    assert parts.items() < now.items(), "old parts are as they were"
+    assert summary.reused == 2
+    assert content(table) == fresh(fetch, glob, pattern=PATTERN)
+    days(folder, tiff, 5)
+    table, _ = index_into(glob, fetch=fetch, to=to, pattern=PATTERN)
+    assert content(table) == fresh(fetch, glob, pattern=PATTERN)
+
+
+def test_a_collection_grows_by_a_part(tmp_path: Path, tiff: SimpleNamespace, fetch: Fetch, read: list[str]) -> None:
+    folder, to = tmp_path / "in", tmp_path / "out"
+    days(folder, tiff, 1, 2)
+    (folder / "bad.tif").write_text("bad")
+    glob = str(folder / "*.tif")
+    index_into(glob, fetch=fetch, to=to)
+    parts = {p.name for p in (to / "chunks").iterdir()}
+    days(folder, tiff, 3)
+    read.clear()
+    table, _ = index_into(glob, fetch=fetch, to=to)
+    assert sorted(read) == ["bad.tif", "x_20210103.tif"]
+    assert parts < {p.name for p in (to / "chunks").iterdir()}
+    assert content(table) == fresh(fetch, glob)
+    (folder / "sub").mkdir()
+    days(folder / "sub", tiff, 4)
+    table, _ = index_into(str(folder / "**/*.tif"), fetch=fetch, to=to)
+    assert content(table) == fresh(fetch, str(folder / "**/*.tif"))
+
+
+@pytest.mark.parametrize("target", ["out.parquet", "out"])
+@pytest.mark.parametrize("pattern", [PATTERN, None])
+def test_append_keeps_what_was_there(
+    tmp_path: Path, tiff: SimpleNamespace, fetch: Fetch, read: list[str], target: str, pattern: str | None
+) -> None:
+    folder, to = tmp_path / "in", tmp_path / target
+    days(folder, tiff, 3, 4)
+    index_into(str(folder / "*.tif"), fetch=fetch, to=to, pattern=pattern)
+    days(folder, tiff, 5, 1)
+    read.clear()
+    for k in (5, 1):
+        table, _ = index_into(folder / f"x_2021010{k}.tif", fetch=fetch, to=to, pattern=pattern, append=True)
+    assert read == ["x_20210105.tif", "x_20210101.tif"]
+    assert content(table) == fresh(fetch, [str(folder / f"x_2021010{k}.tif") for k in (3, 4, 5, 1)], pattern=pattern)
+    replaced, _ = index_into(folder / "x_20210101.tif", fetch=fetch, to=to, pattern=pattern)
+    assert len(replaced.files) == 1, "without append an index holds what was asked for"
+
+
+def test_another_arrangement_of_the_same_harvest(
+    tmp_path: Path, tiff: SimpleNamespace, fetch: Fetch, read: list[str]
+) -> None:
+    folder, to = tmp_path / "in", tmp_path / "out.parquet"
+    days(folder, tiff, 1, nodata=0, scale=0.5)
+    days(folder, tiff, 2, nodata=7, compress="lzw")
+    glob = str(folder / "*.tif")
+    for options in ({"pattern": PATTERN}, {}, {"arrange": "stack"}, {"pattern": PATTERN}, {"arrange": "collect"}):
+        want = fresh(fetch, glob, **options)
+        read.clear()
+        table, _ = index_into(glob, fetch=fetch, to=to, **options)
+        assert read == [] or not (tmp_path / "seen").exists()
+        assert content(table) == want
+        (tmp_path / "seen").touch()
+
+
+def test_refresh_never_and_always(tmp_path: Path, tiff: SimpleNamespace, fetch: Fetch, read: list[str]) -> None:
+    folder, to = tmp_path / "in", tmp_path / "out.parquet"
+    days(folder, tiff, 1, 2)
+    glob = str(folder / "*.tif")
+    index_into(glob, fetch=fetch, to=to)
+    days(folder, tiff, 1, size=64)
+    read.clear()
+    index_into(glob, fetch=fetch, to=to, refresh="never")
+    assert read == []
+    index_into(glob, fetch=fetch, to=to, refresh="always")
+    assert len(read) == 2
+
+
+def test_what_is_no_index_is_not_replaced(tmp_path: Path, tiff: SimpleNamespace, fetch: Fetch) -> None:
+    days(tmp_path, tiff, 1)
+    (tmp_path / "out.parquet").write_text("my thesis")
+    with pytest.raises(FormatError):
+        index_into(str(tmp_path / "*.tif"), fetch=fetch, to=tmp_path / "out.parquet")
+    assert (tmp_path / "out.parquet").read_text() == "my thesis"
+
+
+def test_a_conflict_keeps_the_journal_for_another_try(
+    tmp_path: Path, tiff: SimpleNamespace, fetch: Fetch, read: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("periplus.harvest.gather.PART_FILES", 1)
+    days(tmp_path, tiff, 1, 2)
+    days(tmp_path, tiff, 3, size=64)
+    options: dict[str, Any] = {"fetch": fetch, "to": tmp_path / "out", "arrange": "stack", "pattern": PATTERN}
+    with pytest.raises(ConflictError):
+        index_into(str(tmp_path / "*.tif"), **options)
+    assert (tmp_path / "out.partial").is_dir()
+    read.clear()
+    _, summary = index_into(str(tmp_path / "*.tif"), skip_misfits=True, **options)
+    assert read == []
+    assert summary.reused == 3
+    assert not (tmp_path / "out.partial").exists()
+
+
+RUN = """
+import sys, time
+from periplus.fetch import Fetch
+from periplus.harvest import gather, index_into, stream
+gather.PART_FILES = 5
+real = stream.harvest_local
+def slow(*a, **k):
+    time.sleep(0.02)
+    return real(*a, **k)
+stream.harvest_local = slow
+stream.BATCH = 1
+if __name__ == "__main__":
+    with Fetch() as fetch:
+        index_into(sys.argv[1], fetch=fetch, to=sys.argv[2], pattern=r"(?P<time>\\d{8})")
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("before", [False, True])
+def test_an_interrupted_run_is_completed_by_the_next(
+    tmp_path: Path, tiff: SimpleNamespace, fetch: Fetch, read: list[str], how: signal.Signals, before: bool
+) -> None:
+    folder, to = tmp_path / "in", tmp_path / "out.parquet"
+    days(folder, tiff, 1)
+    one = folder / "x_20210101.tif"
+    for k in range(2, 29):
+        shutil.copyfile(one, folder / f"x_202101{k:02d}.tif")
+    glob = str(folder / "*.tif")
+    if before:
+        index_into(one, fetch=fetch, to=to, pattern=PATTERN)
+    old = to.read_bytes() if before else None
+    script = tmp_path / "run.py"
+    script.write_text(RUN)
+    process = subprocess.Popen([sys.executable, str(script), glob, str(to)], stderr=subprocess.PIPE)
+    journal = tmp_path / "out.parquet.partial"
+    deadline = time.monotonic() + 30
+    while not (journal.is_dir() and any(p.name.startswith("part-") for p in journal.iterdir())):
+        assert process.poll() is None, process.stderr.read() if process.stderr else ""
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(how)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode != 0
+    if how == signal.SIGINT:
+        assert errors.decode().strip().endswith("KeyboardInterrupt")
+    assert (to.read_bytes() if to.exists() else None) == old, "the previous index, or none"
+    read.clear()
+    table, summary = index_into(glob, fetch=fetch, to=to, pattern=PATTERN)
+    assert 0 < len(read) < 28
+    assert summary.reused == 28 - len(read)
+    assert content(table) == fresh(fetch, glob, pattern=PATTERN)
+    assert not journal.exists()
