@@ -6,7 +6,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 Buffer: TypeAlias = "Bytes | bytes"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # what the library says where the store says nothing
 _MARK = "periplus-write"
 PART = 8 << 20
 """Bytes of one part of a large upload."""
@@ -79,8 +80,10 @@ class Stores:
                 result = await _get(self._store(url), split(url)[2], choice)
                 data = await result.bytes_async()
                 source, (first, last) = _source(url, result.meta), result.range
-        except FetchError:
-            # A range that begins at or past the end is an error like any other here; the size tells them apart.
+        except FetchError as error:
+            # The library tells a range that begins past the end only by its text; the size makes it certain.
+            if "range" not in error.message.lower():
+                raise
             source = await self.head(url)
             if source.size is None or offset < source.size:
                 raise
@@ -228,7 +231,8 @@ async def _get(store: ObjectStore, key: str, choice: dict[str, Any]) -> Any:
 
 
 def _source(url: str, meta: Any) -> Source:
-    return Source(url=url, size=meta["size"], etag=meta["e_tag"], last_modified=meta["last_modified"].astimezone(UTC))
+    modified = meta["last_modified"].astimezone(UTC)
+    return Source(url=url, size=meta["size"], etag=meta["e_tag"], last_modified=modified if modified > _EPOCH else None)
 
 
 def open_store(scheme: str, bucket: str, options: Mapping[str, Any], patience: Patience, url: str) -> ObjectStore:

@@ -65,28 +65,37 @@ def s3_server(bucket: str = "bucket") -> Iterator[S3Server]:
         config.write_text(json.dumps({"identities": [identity]}))
         Path(folder, "data").mkdir()
         with Path(folder, "log").open("wb") as log:
-            ports = _free_ports(4)
-            process = subprocess.Popen(  # noqa: S603 - our own arguments
-                [
-                    program, "server", f"-dir={folder}/data", "-ip=127.0.0.1", "-ip.bind=127.0.0.1",
-                    f"-master.port={ports[0]}", f"-volume.port={ports[1]}", "-filer=true", f"-filer.port={ports[2]}",
-                    "-s3", f"-s3.port={ports[3]}", f"-s3.config={config}", "-master.volumeSizeLimitMB=256",
-                    "-volume.max=20", "-master.telemetry=false",
-                    f"-s3.localSocket={folder}/s3.sock", f"-filer.localSocket={folder}/filer.sock",
-                ],
-                stdout=log, stderr=log, cwd=folder,
-            )  # fmt: skip
-            try:
+            for _ in range(3):
+                ports = _free_ports(4)
                 server = S3Server(f"http://127.0.0.1:{ports[3]}", bucket, access, secret)
-                _await_bucket(server, process, Path(folder, "log"))
-                yield server
-            finally:
-                process.kill()  # it takes ten seconds to leave on request, and its data go anyway
-                process.wait()
+                process = subprocess.Popen(  # noqa: S603 - our own arguments
+                    [program, "server", f"-dir={folder}/data", f"-s3.config={config}", *_arguments(folder, ports)],
+                    stdout=log,
+                    stderr=log,
+                    cwd=folder,
+                )
+                try:
+                    if not _takes_objects(server, process):
+                        continue  # most likely another server took a port between our look and its start
+                    yield server
+                    return
+                finally:
+                    process.kill()  # it takes ten seconds to leave on request, and its data go anyway
+                    process.wait()
+        raise RuntimeError("the S3 test server did not start:\n" + Path(folder, "log").read_text()[-2000:])
 
 
-def _await_bucket(server: S3Server, process: subprocess.Popen[bytes], log: Path, seconds: float = 60.0) -> None:
-    """Return as soon as the server takes objects; the first one makes the bucket."""
+def _arguments(folder: str, ports: list[int]) -> list[str]:
+    return [
+        "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-master.port={ports[0]}", f"-volume.port={ports[1]}",
+        "-filer=true", f"-filer.port={ports[2]}", "-s3", f"-s3.port={ports[3]}", "-master.volumeSizeLimitMB=256",
+        "-volume.max=20", "-master.telemetry=false", f"-s3.localSocket={folder}/s3.sock",
+        f"-filer.localSocket={folder}/filer.sock",
+    ]  # fmt: skip
+
+
+def _takes_objects(server: S3Server, process: subprocess.Popen[bytes], seconds: float = 60.0) -> bool:
+    """True as soon as the server takes objects (the first one makes the bucket); False where it died."""
     import obstore
     from obstore.store import S3Store
 
@@ -99,21 +108,21 @@ def _await_bucket(server: S3Server, process: subprocess.Popen[bytes], log: Path,
         **options,
     )
     until = time.monotonic() + seconds
-    while True:
+    while process.poll() is None and time.monotonic() < until:
         try:
             obstore.put(store, "ready", b"yes")
             obstore.delete(store, "ready")
-            return
-        except obstore.exceptions.BaseError:
-            if process.poll() is not None or time.monotonic() > until:
-                raise RuntimeError("the S3 test server did not start:\n" + log.read_text()[-2000:]) from None
+        except (obstore.exceptions.BaseError, OSError):
             time.sleep(0.1)
+        else:
+            return True
+    return False
 
 
 def _free_ports(count: int) -> list[int]:
     """Ports free now, below the system's own range, whose gRPC twin (plus 10000) is free too."""
     chosen: list[int] = []
-    for port in random.sample(range(10_500, 22_500), 2_000):
+    for port in random.sample(range(10_500, 20_500), 2_000):
         with socket.socket() as one, socket.socket() as twin:
             try:
                 one.bind(("127.0.0.1", port))

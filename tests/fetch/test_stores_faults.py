@@ -1,0 +1,162 @@
+"""Object stores under faults: a range server plays an S3 endpoint, a proxy loses answers of a real one."""
+
+import asyncio
+import contextlib
+import secrets
+import threading
+import time
+
+import pytest
+
+from periplus.errors import ConflictError, DeniedError, FetchError, MissingError, StaleError
+from periplus.fetch import Fetch
+from periplus.testing.servers import Fault
+
+
+@pytest.fixture
+def fake(server, payload):
+    """(Fetch, URL) of an object in a bucket that the range server plays."""
+    server.files["bucket/a.bin"] = payload
+    options = {"endpoint": server.url, "anon": True, "region": "us-east-1", "virtual_hosted_style_request": False}
+    with Fetch(storage_options=options, retries=4, stall=5.0, deadline=15.0) as fetch:
+        yield fetch, "s3://bucket/a.bin"
+
+
+@pytest.mark.parametrize(
+    ("kind", "outcome"),
+    [
+        ("status-503", None),
+        ("status-429", None),
+        ("status-500", None),
+        ("reset", None),
+        ("reset-body", None),
+        ("truncate", None),
+        ("short-range", FetchError),
+        ("lie-start", FetchError),
+        ("lie-length", FetchError),
+        ("lie-total", StaleError),
+        ("no-total", FetchError),
+        ("ignore-range", FetchError),
+        ("no-etag", None),
+        ("garbage", FetchError),
+        ("stall", None),
+        ("trickle", None),
+        ("status-403", DeniedError),
+    ],
+)
+def test_a_fault_gives_right_bytes_or_an_error(fake, server, payload, kind, outcome):
+    fetch, url = fake
+    source = fetch.run(fetch.head(url))
+    start = len(payload) - 20_000
+    server.faults["/bucket/a.bin"] = [Fault(kind=kind, seconds=0.05, times=1 if outcome is None else -1)]
+    if outcome is None:
+        assert fetch.run(fetch.read(url, start, 20_000, expect=source))[0] == payload[start:]
+    else:
+        with pytest.raises(outcome) as caught:
+            fetch.run(fetch.read(url, start, 20_000, expect=source))
+        assert caught.value.url == url
+
+
+def test_the_deadline_is_kept(server, payload):
+    server.files["bucket/a.bin"] = payload
+    server.faults["/bucket/a.bin"] = [Fault(kind="stall", seconds=30.0, times=-1)]
+    options = {"endpoint": server.url, "anon": True, "region": "us-east-1"}
+    begin = time.monotonic()
+    with Fetch(storage_options=options, deadline=1.0) as fetch, pytest.raises(FetchError):
+        fetch.run(fetch.read("s3://bucket/a.bin", 0, 10))
+    assert time.monotonic() - begin < 2.5
+
+
+def test_cancelling_leaves_no_task(fake, server):
+    fetch, url = fake
+    server.latency = 3.0
+
+    async def cancelled():
+        tasks = [asyncio.create_task(fetch.read(url, i, 10)) for i in range(10)]
+        await asyncio.sleep(0.2)
+        for task in tasks:
+            task.cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        return results, len(asyncio.all_tasks())
+
+    results, tasks = fetch.run(cancelled())
+    assert all(isinstance(result, asyncio.CancelledError) for result in results)
+    assert tasks == 1
+
+
+@contextlib.contextmanager
+def losing_answers(target: str):
+    """A TCP proxy before `target` that carries requests there and, while `lose` is set, loses the answers."""
+    host, _, port = target.removeprefix("http://").partition(":")
+    loop = asyncio.new_event_loop()
+    lose = threading.Event()
+    ready = threading.Event()
+    state = {}
+
+    async def serve(reader, writer):
+        there, back = await asyncio.open_connection(host, int(port))
+
+        async def forward():
+            while data := await reader.read(65536):
+                back.write(data)
+            back.close()
+
+        task = loop.create_task(forward())
+        with contextlib.suppress(ConnectionError, asyncio.CancelledError):
+            while data := await there.read(65536):
+                if lose.is_set():
+                    break
+                writer.write(data)
+        task.cancel()
+        writer.close()
+        back.close()
+
+    async def main():
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        state["url"] = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        state["stop"] = asyncio.Event()
+        ready.set()
+        await state["stop"].wait()
+        server.close()
+        tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def run():
+        loop.run_until_complete(main())
+        loop.close()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    ready.wait()
+    try:
+        yield state["url"], lose
+    finally:
+        loop.call_soon_threadsafe(state["stop"].set)
+        thread.join()
+
+
+@pytest.mark.s3
+def test_our_own_creation_is_known_again_when_its_answer_was_lost(s3):
+    with losing_answers(s3.endpoint) as (endpoint, lose):
+        options = {**s3.storage_options, "endpoint": endpoint}
+        url = f"{s3.url}/{secrets.token_hex(6)}"
+        with Fetch(storage_options=options, retries=8, deadline=30.0) as fetch:
+
+            async def create():
+                lose.set()
+                asyncio.get_running_loop().call_later(0.4, lose.clear)
+                return await fetch.write(url, b"ours", create=True)
+
+            source = fetch.run(create())
+            assert source.size == 4
+            assert fetch.run(fetch.read(url, 0, 4, expect=source))[0] == b"ours"
+            with pytest.raises(ConflictError):
+                fetch.run(fetch.write(url, b"ours", create=True))
+
+
+def test_an_object_that_is_not_there_is_missing(fake):
+    fetch, _ = fake
+    with pytest.raises(MissingError):
+        fetch.run(fetch.read("s3://bucket/none", 0, 1))
