@@ -16,7 +16,11 @@ from periplus.model import Array, Found, Refs, Shape, Source
 PART_FILES = 4096
 PART_ROWS = 1 << 20
 PART_SECONDS = 5.0
-"""A part is full after so many files or rows; or, so that a slow run loses little when it dies, after a while."""
+PART_SHARE = 0.05
+"""A part is full after so many files or rows; or, so that a slow run that dies loses little, after so many seconds, or
+after this share of the time it has run, whichever is longer."""
+READ_ROWS = 1 << 22
+"""Rows read from mapped parts before their pages are let go."""
 
 
 @dataclass(slots=True, eq=False)
@@ -82,7 +86,9 @@ class Gathered:
     _builder: Builder = field(default_factory=Builder)
     _pool: Pool = field(default_factory=Pool)
     _grids: dict[int, Shape] = field(default_factory=dict)
+    _began: float = field(default_factory=time.monotonic)
     _since: float = field(default_factory=time.monotonic)
+    _read: int = 0
 
     def add(self, file: Harvested) -> None:
         """Take a file that was scanned, or could not be."""
@@ -142,7 +148,13 @@ class Gathered:
     def refs(self, entry: int, which: int) -> Refs:
         """References of an array of an entry."""
         number, slot = self._where[entry]
-        return self._parts[number].refs(slot, which)
+        found = self._parts[number].refs(slot, which)
+        self._read += len(found)
+        if self._read > READ_ROWS:
+            self._read = 0
+            for part in self._parts:
+                part.release()
+        return found
 
     def _entry(self, file: Harvested, source: Source, form: str, moment: Any, arrays: Any, attributes: Any) -> None:
         self.entries.append(
@@ -174,9 +186,10 @@ class Gathered:
         )
 
     def _full(self) -> bool:
-        builder = self._builder
+        builder, now = self._builder, time.monotonic()
+        patience = max(PART_SECONDS, PART_SHARE * (now - self._began))
         return (
             builder.rows >= PART_ROWS
             or len(builder.records) >= PART_FILES
-            or (time.monotonic() - self._since > PART_SECONDS and bool(builder.records))
+            or (now - self._since > patience and bool(builder.records))
         )

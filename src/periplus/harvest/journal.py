@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import secrets
 import tempfile
+from dataclasses import replace
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
-
-import numpy as np
 
 from periplus.errors import FormatError, MissingError
 from periplus.fetch import Fetch
@@ -90,7 +90,10 @@ class Journal:
 
     def _mapped(self, path: str) -> Part:
         try:
-            data = np.memmap(path, np.uint8, mode="r")
+            with Path(path).open("rb") as file:
+                data = mmap(file.fileno(), 0, access=ACCESS_READ)
         except ValueError:  # an empty file cannot be mapped
             raise FormatError("a part of the journal is empty", url=path) from None
-        return read_part(data.data, limits=self._limits)
+        part = replace(read_part(memoryview(data), limits=self._limits), maps=(data,))
+        part.release()
+        return part

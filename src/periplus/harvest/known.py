@@ -83,9 +83,9 @@ def undo_index(index: Index, wanted: Collection[int], folder: str) -> tuple[Part
                 rows.pieces.setdefault((owner, name), []).append(first.within(start, stop))
                 rows.codes.setdefault((owner, name), set()).update(found.codes[k])
                 rows.prefixes.setdefault(owner, set()).add(names[name].prefix)
-        columns = spill.columns()
+        columns, maps = spill.columns()
     records, slots = _records(index, names, rows, keep, stacked=stacked)
-    return Part(records=records, columns=columns), slots
+    return Part(records=records, columns=columns, maps=maps), slots
 
 
 def _records(

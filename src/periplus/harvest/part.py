@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
+from mmap import MADV_DONTNEED, mmap
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,7 +72,14 @@ class Part:
 
     records: list[Record]
     columns: Mapping[str, NDArray[Any]]
+    maps: Sequence[mmap] = ()
+    """Files that the columns are mapped from."""
     _grids: dict[int, Shape] = field(default_factory=dict)
+
+    def release(self) -> None:
+        """Let the pages go that were read so far: they are the disk's, but would count as our memory."""
+        for each in self.maps:
+            each.madvise(MADV_DONTNEED)
 
     @property
     def rows(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, NamedTuple, Self
@@ -68,11 +69,13 @@ class Spill:
         self._positions += count * rank
         return place
 
-    def columns(self) -> dict[str, NDArray[Any]]:
-        """The columns, mapped from their files."""
+    def columns(self) -> tuple[dict[str, NDArray[Any]], list[mmap]]:
+        """The columns, and the files they are mapped from."""
         self._open.close()
-        result: dict[str, NDArray[Any]] = {}
-        for name, dtype in _COLUMNS.items():
-            path = self._folder / name
-            result[name] = np.memmap(path, dtype, mode="r") if path.stat().st_size else np.empty(0, dtype)
-        return result
+        result: dict[str, NDArray[Any]] = {name: np.empty(0, dtype) for name, dtype in _COLUMNS.items()}
+        maps = []
+        for name, dtype in _COLUMNS.items() if self._rows else ():
+            with (self._folder / name).open("rb") as file:
+                maps.append(mmap(file.fileno(), 0, access=ACCESS_READ))
+            result[name] = np.frombuffer(maps[-1], dtype)
+        return result, maps
