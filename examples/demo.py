@@ -26,8 +26,8 @@ PLACES = {
     "summit": ((60, 150), (70, 120, 180)),
 }
 QUERY = """
-    select array, count(*) as tiles, count(distinct path) as files, round(sum(length) / 1e6, 1) as megabytes
-    from chunks group by array order by array
+    select level, count(*) as tiles, count(distinct path) as files, round(sum(length) / 1e6, 1) as megabytes
+    from chunks group by level order by level
 """
 
 
@@ -86,7 +86,7 @@ def main() -> None:
             Curve(name, colour, vegetation(series[name]), (column / SIZE, row / SIZE))
             for name, ((row, column), colour) in PLACES.items()
         ],
-        curve_words="Vegetation index (NDVI) of four pixels over the year, each read across all files at once",
+        curve_words="Vegetation index (NDVI) of four pixels over the year, read across all files; clouds on 6 August",
         path=picture,
     )
     print(f"\nLook at {picture.resolve()}")

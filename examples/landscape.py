@@ -142,7 +142,9 @@ def scene(land: Valley, day: date, number: int) -> NDArray[np.uint16]:
         cloud = smooth(1.15, 2.1, noise(rng, 2.6, longest=0.16))
         shade = np.roll(cloud, (26, -18), axis=(0, 1))
         colour = blend(colour * (1 - 0.55 * shade[None]), (0.72, 0.73, 0.75, 0.70), cloud)
-    stored = np.clip(colour / SCALE + rng.normal(0, 6, colour.shape), 1, 65535).astype(np.uint16)
+    # The sensor sees steps of 8 ten-thousandths, with a little noise.
+    seen = np.round(colour / SCALE / 8 + rng.normal(0, 0.3, colour.shape)) * 8
+    stored = np.clip(seen, 8, 65528).astype(np.uint16)
     if number % 3 == 1:  # the edge of the swath
         y, x = np.mgrid[0:SIZE, 0:SIZE]
         stored[:, x * 0.97 + y * 0.22 > SIZE * (1.02 + 0.04 * np.sin(number))] = NODATA
@@ -165,7 +167,7 @@ def write_cog(path: Path, stored: NDArray[np.uint16], day: date) -> None:
     """One scene: tiles of 256 x 256, deflate with a horizontal predictor, overviews, nodata, scale and band names."""
     profile = {"driver": "GTiff", "width": SIZE, "height": SIZE, "count": len(BANDS), "dtype": "uint16"}
     place = {"crs": CRS, "transform": rasterio.Affine(PIXEL, 0, WEST, 0, -PIXEL, NORTH), "nodata": NODATA}
-    options = {"BLOCKSIZE": 256, "COMPRESS": "DEFLATE", "PREDICTOR": 2, "LEVEL": 6, "OVERVIEW_RESAMPLING": "AVERAGE"}
+    options = {"BLOCKSIZE": 256, "COMPRESS": "DEFLATE", "PREDICTOR": 2, "LEVEL": 2, "OVERVIEW_RESAMPLING": "AVERAGE"}
     temporary = path.with_suffix(".part")
     with MemoryFile() as memory:
         with memory.open(**profile, **place) as image:

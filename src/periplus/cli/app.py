@@ -50,8 +50,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     try:
         code = periplus.main(arguments, prog_name="periplus", standalone_mode=False)
         sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader of our output left (`| head`). Python would complain once more while closing stdout.
+    except (BrokenPipeError, SystemExit):
+        # The reader of our output left (`| head`); click says so by SystemExit. Python would complain once more while
+        # closing stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_CLOSED
     except (KeyboardInterrupt, click.exceptions.Abort):

@@ -49,12 +49,13 @@ def open_any(url: str, *, allow: Sequence[str], trust: bool, storage_options: Se
     options = dict(storage_options) or None
     try:
         return periplus.open(url, allow=tuple(allow), trust=trust, storage_options=options)
-    except periplus.FormatError as refused:
+    except (periplus.FormatError, periplus.MissingError):
         if url.lower().endswith(NEVER_SCANNED):
             raise
         index = periplus.index(url, storage_options=options)
-        if len(index.arrays) == 0:
-            raise periplus.FormatError(index.files.error[0] or refused.message, url=url) from None
+        if len(index.arrays) == 0 and index.summary is not None and index.summary.errors:
+            kind, _, message = index.summary.errors[0][1].partition(": ")
+            raise (periplus.MissingError if kind == "missing" else periplus.FormatError)(message) from None
         return index
 
 

@@ -62,7 +62,7 @@ def command(
         raise click.UsageError("Parquet is not for a terminal: name a file with -o.")
     with open_index(url, allow=allow, trust=trust, storage_options=storage_options) as index:
         if sql is not None:
-            if given := [name for name, value in selection.items() if value]:
+            if given := [name for name, value in selection.items() if value is not None and value is not False]:
                 raise click.UsageError(f"--sql stands alone: say {', '.join('--' + n for n in given)} in the query.")
             rows = index.sql(sql)
         else:

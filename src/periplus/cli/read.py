@@ -78,7 +78,9 @@ def command(
     suffix = ".npy" if output == "-" else os.path.splitext(output)[1].lower()
     if suffix not in WRITERS:
         raise click.UsageError(f"-o {output}: the name must end in {', '.join(WRITERS)}, or be -.")
-    if window is not None and (given := [name for name, value in {**wanted, "bands": bands}.items() if value]):
+    if window is not None and (
+        given := [name for name, value in {**wanted, "bands": bands}.items() if value is not None]
+    ):
         raise click.UsageError(
             f"--window stands alone: leave out {', '.join('--' + n.replace('_', '-') for n in given)}."
         )
@@ -91,9 +93,8 @@ def command(
         with opened(output) as file:
             WRITERS[suffix](picture, file)
     if not quiet:
-        click.echo(
-            f"{output}: {extent(picture.values.shape)} {picture.values.dtype} ({', '.join(picture.dims)})", err=True
-        )
+        shape, dims = extent(picture.values.shape), ", ".join(picture.dims)
+        click.echo(f"{output}: {shape} ({dims}) {picture.values.dtype}", err=True)
 
 
 def numbers(bands: str | None) -> list[int | str] | None:
