@@ -48,32 +48,43 @@ class Options:
 
 def open_group(index: Index, group: str, options: Options) -> xr.Dataset:
     """The arrays of one group; no chunk is read."""
+    return _dataset(index, group, _by_group(index.table.catalog).get(group, []), options)
+
+
+def open_groups(index: Index, root: str, options: Options) -> dict[str, xr.Dataset]:
+    """Every group from `root` down, by its path from there; the root has one too, if only for its attributes."""
+    arrays = _by_group(index.table.catalog)
+    groups = dict.fromkeys(under([root, *index.table.catalog.attributes, *arrays], root))
+    return {"/" + g[len(root) :].strip("/"): _dataset(index, g, arrays.get(g, []), options) for g in groups}
+
+
+def _by_group(catalog: Catalog) -> dict[str, list[Array]]:
+    groups: dict[str, list[Array]] = {}
+    for array in catalog.arrays.values():
+        groups.setdefault(parent(array.name), []).append(array)
+    return groups
+
+
+def _dataset(index: Index, group: str, arrays: list[Array], options: Options) -> xr.Dataset:
     catalog = index.table.catalog
-    arrays = {array.name.rpartition("/")[2]: array for array in catalog.arrays.values() if parent(array.name) == group}
     sizes: dict[str, int] = {}
     variables, located = {}, None
-    for name, array in arrays.items():
+    for array in arrays:
+        name = array.name.rpartition("/")[2]
         if name in options.drop:
             continue
         dims = _dims(name, array, sizes)
         variables[name] = _variable(index, name, array, dims, options)
         if located is None and array.georeference is not None:
             located = array, dims
-    labels = {k: v for k, v in _labels(catalog, list(arrays.values()), sizes).items() if k not in options.drop}
+    labels = {k: v for k, v in _labels(catalog, arrays, sizes).items() if k not in options.drop}
     dataset = xr.Dataset(variables, labels, safe(catalog.attributes.get(group, {})))
     dataset = xr.decode_cf(dataset, **{"mask_and_scale": options.mask_and_scale, **options.decoding})
-    if located is not None and GRID_MAPPING not in options.drop:
+    if located is not None:
         dataset = locate(dataset, *located, coords=options.coords, drop=options.drop)
     if options.source is not None:
         dataset.encoding["source"] = options.source
     return dataset
-
-
-def open_groups(index: Index, root: str, options: Options) -> dict[str, xr.Dataset]:
-    """Every group from `root` down, by its path from there; the root has one too, if only for its attributes."""
-    catalog = index.table.catalog
-    known = [root, *catalog.attributes, *(parent(name) for name in catalog.arrays)]
-    return {"/" + g[len(root) :].strip("/"): open_group(index, g, options) for g in dict.fromkeys(under(known, root))}
 
 
 def safe(attributes: Mapping[str, Any]) -> dict[str, Any]:

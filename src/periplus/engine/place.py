@@ -28,7 +28,8 @@ def locate(
     if place is None:
         return dataset
     attributes, axes = _mapping(place)
-    dataset = dataset.assign_coords({GRID_MAPPING: xr.Variable((), 0, attributes)})
+    if GRID_MAPPING not in drop:
+        dataset = dataset.assign_coords({GRID_MAPPING: xr.Variable((), 0, attributes)})
     if place.transform is None or coords == "none" or array.ndim < 2:
         return dataset
     y, x = dims[-2:]
