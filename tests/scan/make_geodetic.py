@@ -10,7 +10,10 @@ TARGET = Path(__file__).parents[2] / "src" / "periplus" / "scan" / "geodetic.psv
 
 
 def rows() -> list[str]:
-    """E|code|name|semi-major axis|inverse flattening, M|code|name|degrees, D|code|name|E|M, C|code|name|D."""
+    """E|code|name|semi-major axis|inverse flattening, M|code|name|degrees, D|code|name|E|M, C|code|name|D.
+
+    L|code|name|metres|codes of the projected systems in this unit, for units other than the metre.
+    """
     ellipsoids, meridians, datums, systems = {}, {}, {}, {}
     kinds = [PJType.GEOGRAPHIC_2D_CRS, PJType.GEOGRAPHIC_3D_CRS]
     for info in query_crs_info(auth_name="EPSG", pj_types=kinds, allow_deprecated=True):
@@ -26,7 +29,16 @@ def rows() -> list[str]:
         datums[ids[0]] = f"{datum.name.removesuffix(' ensemble')}|{ids[1]}|{number}"
         if all(axis.unit_name in ("degree", "metre") for axis in crs.axis_info):
             systems[int(info.code)] = f"{crs.name}|{ids[0]}"
-    tables = (("E", ellipsoids), ("M", meridians), ("D", datums), ("C", systems))
+    units: dict[tuple[int, str, float], list[int]] = {}
+    for info in query_crs_info(auth_name="EPSG", pj_types=PJType.PROJECTED_CRS, allow_deprecated=True):
+        axis = CRS.from_epsg(int(info.code)).axis_info[0]
+        if axis.unit_code != "9001":
+            unit = int(axis.unit_code), axis.unit_name, axis.unit_conversion_factor
+            units.setdefault(unit, []).append(int(info.code))
+    lengths = {
+        code: f"{name}|{factor!r}|{' '.join(map(str, sorted(own)))}" for (code, name, factor), own in units.items()
+    }
+    tables = (("E", ellipsoids), ("M", meridians), ("D", datums), ("C", systems), ("L", lengths))
     return [f"{kind}|{code}|{table[code]}" for kind, table in tables for code in sorted(table)]
 
 

@@ -64,7 +64,7 @@ def number(text: str) -> float | int | None:
     lowered = text.lower().lstrip("+")
     if lowered.lstrip("-") in ("nan", "1.#qnan", "1.#ind"):
         return math.nan
-    if lowered in ("inf", "infinity", "-inf", "-infinity"):
+    if lowered.lstrip("-") in ("inf", "infinity", "1.#inf"):
         return -math.inf if lowered.startswith("-") else math.inf
     if not NUMBER.match(text):
         return None

@@ -52,12 +52,14 @@ class Register:
     meridians: dict[int, Meridian]
     datums: dict[int, Datum]
     systems: dict[int, Geodetic]
+    lengths: dict[int, float]
+    """Metres in the unit of a projected system, where that is not the metre."""
 
 
 @lru_cache(maxsize=1)
 def register() -> Register:
     """Read once, when a first file needs it: most files name their CRS by number."""
-    found = Register({}, {}, {}, {})
+    found = Register({}, {}, {}, {}, {})
     for line in files("periplus.scan").joinpath("geodetic.psv").read_text("utf-8").splitlines():
         kind, code, name, *rest = line.split("|")
         number = int(code)
@@ -67,6 +69,8 @@ def register() -> Register:
             found.meridians[number] = Meridian(name, float(rest[0]))
         elif kind == "D":
             found.datums[number] = Datum(name, found.ellipsoids[int(rest[0])], found.meridians[int(rest[1])])
+        elif kind == "L":
+            found.lengths.update(dict.fromkeys(map(int, rest[1].split()), float(rest[0])))
         else:
             found.systems[number] = Geodetic(name, found.datums[int(rest[0])])
     return found

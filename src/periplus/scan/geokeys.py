@@ -16,7 +16,7 @@ MODEL, RASTER, CITATION = 1024, 1025, 1026
 GEOGRAPHIC, GEOGRAPHIC_CITATION, DATUM, MERIDIAN, ANGULAR_UNIT, ANGULAR_SIZE = 2048, 2049, 2050, 2051, 2054, 2055
 ELLIPSOID, SEMI_MAJOR, SEMI_MINOR, INVERSE_FLATTENING, MERIDIAN_LONGITUDE, TO_WGS84 = 2056, 2057, 2058, 2059, 2061, 2062
 PROJECTED, PROJECTED_CITATION, PROJECTION, TRANSFORM, LINEAR_UNIT, LINEAR_SIZE = 3072, 3073, 3074, 3075, 3076, 3077
-VERTICAL = 4096
+VERTICAL, VERTICAL_UNIT = 4096, 4099
 USER_DEFINED = 32767
 
 LENGTHS = {
@@ -31,6 +31,8 @@ ANGLES = {
     9104: ("arc-second", geowkt.DEGREE / 3600), 9105: ("grad", geowkt.DEGREE * 0.9),
     9106: ("gon", geowkt.DEGREE * 0.9), 9122: ("degree", geowkt.DEGREE),
 }  # fmt: skip
+FEET = re.compile(r"^Units\s*=\s*(\w*(?:feet|foot)\w*)", re.IGNORECASE | re.MULTILINE)
+"""The unit as ERDAS IMAGINE writes it into its citation."""
 WKT = re.compile(r'(?:PROJCS|GEOGCS|PROJCRS|GEOGCRS|GEOCCS|COMPD_CS|COMPOUNDCRS|BOUNDCRS|LOCAL_CS|ENGCRS)\s*\[\s*"')
 
 
@@ -70,7 +72,7 @@ def crs(keys: Mapping[int, Value]) -> str | None:
 
 def _horizontal(keys: Mapping[int, Value]) -> str | None:
     model = keys.get(MODEL)
-    if model == 1 or (model not in (2, 3) and _code(keys, PROJECTED) is not None):
+    if model == 1 or (model not in (2, 3) and PROJECTED in keys):
         number, citations = _code(keys, PROJECTED), (PROJECTED_CITATION, CITATION)
         esri = 53_000 <= _integer(keys, PROJECTED) < 55_000
     else:
@@ -79,7 +81,7 @@ def _horizontal(keys: Mapping[int, Value]) -> str | None:
         if model not in (2, 3) and number is None:
             return _spelled(keys, (CITATION, PROJECTED_CITATION, GEOGRAPHIC_CITATION))
     if number is not None:
-        return f"EPSG:{number}"
+        return f"EPSG:{number}" if model in (2, 3) or _same_unit(keys, number) else None
     if esri:
         return f"ESRI:{_integer(keys, PROJECTED if model == 1 else GEOGRAPHIC)}"
     if (text := _spelled(keys, citations)) is not None:
@@ -87,6 +89,25 @@ def _horizontal(keys: Mapping[int, Value]) -> str | None:
     if model == 3:
         return None
     return _built(keys, projected=model != 2)
+
+
+def _same_unit(keys: Mapping[int, Value], number: int) -> bool:
+    """Whether coordinates are in the unit of the numbered system; some writers keep its number but use feet."""
+    citation = keys.get(CITATION)
+    spoken = FEET.search(citation) if isinstance(citation, str) else None
+    code = _integer(keys, LINEAR_UNIT)
+    factor: Value | None = LENGTHS[code][1] if code in LENGTHS else keys.get(LINEAR_SIZE)
+    if spoken is not None:
+        factor = LENGTHS[9003 if "us" in spoken[1].lower() else 9002][1]
+    if not isinstance(factor, int | float):
+        return True
+    return abs(factor / register().lengths.get(number, 1.0) - 1) < 1e-7
+
+
+def height_unit(keys: Mapping[int, Value]) -> str | None:
+    """The unit of heights, where the keys give one."""
+    code = _integer(keys, VERTICAL_UNIT)
+    return LENGTHS[code][0] if code in LENGTHS else None
 
 
 def _integer(keys: Mapping[int, Value], key: int) -> int:

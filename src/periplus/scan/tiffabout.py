@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
-from periplus.scan import gdalmetadata
+from periplus.scan import gdalmetadata, geokeys
 from periplus.scan import tifftags as tag
 from periplus.scan.geotiff import geo_keys
 from periplus.scan.tiffimage import Image
@@ -36,6 +36,8 @@ def attributes(image: Image) -> dict[str, Any]:
         found.update({"nodata_text": text} if value is None else {"_FillValue": value})
     if tag.GDAL_METADATA in fields:
         found.update(_packing(_items(fields.text(tag.GDAL_METADATA)), image.samples))
+    if "units" not in found and (unit := geokeys.height_unit(geo_keys(fields)[0])):
+        found["units"] = unit
     if image.photometric is not None:
         found["photometric"] = PHOTOMETRIC.get(image.photometric, str(image.photometric))
     if extra := fields.numbers(tag.EXTRA_SAMPLES):
