@@ -1,0 +1,164 @@
+"""Compressions: bytes to bytes, into scratch, never past a budget; callers check whether they yield enough."""
+
+from __future__ import annotations
+
+import lzma
+import zlib
+from collections.abc import Callable
+from typing import TypeAlias
+
+from periplus.decode.native import native
+from periplus.decode.scratch import Buffer, Octets, octets, scratch, stream
+from periplus.errors import DecodeError
+from periplus.limits import MIB
+
+Decompress: TypeAlias = Callable[[Buffer, int], Octets]
+"""(compressed, bytes needed) -> decoded bytes, read only or in scratch."""
+Maker: TypeAlias = Callable[[int, int], Decompress]
+"""(budget in bytes, scratch slot) -> Decompress."""
+
+LZMA_BYTES = 256 * MIB
+"""Memory an xz stream may ask for; the strongest preset takes 65 MiB."""
+
+
+def budget_of(full: int) -> int:
+    """Bytes a chunk of `full` bytes may decode to: chunks with more rows than they need exist, and are read by all."""
+    return full + min(full, MIB) + 64 * 1024
+
+
+def over(budget: int) -> DecodeError:
+    """The error for a stream that does not end."""
+    return DecodeError(f"the chunk decodes to more than {budget} bytes, far more than it should")
+
+
+def plain(budget: int, slot: int) -> Decompress:  # noqa: ARG001 - nothing is written
+    """Stored bytes are the values' bytes."""
+    return lambda data, _need: octets(data)
+
+
+def deflate(budget: int, slot: int) -> Decompress:
+    """A zlib stream."""
+    # libdeflate takes half the time of zlib (measured: 1.5 ms against 3.1 ms for 512 x 512 int16).
+    decode = native("deflate_decode")
+
+    def run(data: Buffer, need: int) -> Octets:
+        try:
+            return octets(decode(data, out=scratch(slot, budget)))
+        except RuntimeError:
+            return _patiently(zlib.decompressobj(), data, need, budget)
+
+    return run
+
+
+def gzip(budget: int, slot: int) -> Decompress:
+    """Gzip members, one after the other."""
+    decode = native("gzip_decode")
+
+    def run(data: Buffer, need: int) -> Octets:
+        try:
+            found = octets(decode(data, out=scratch(slot, budget)))
+        except RuntimeError:
+            found = None
+        if found is not None and len(found) >= need:
+            return found
+        whole = bytearray()
+        rest: Buffer = data
+        while len(rest) and len(whole) < need:
+            member = zlib.decompressobj(wbits=31)
+            whole += _patiently(member, rest, 0, budget - len(whole)).data
+            rest = member.unused_data
+        return octets(whole)
+
+    return run
+
+
+def _patiently(inflate: zlib._Decompress, data: Buffer, need: int, budget: int) -> Octets:
+    """What zlib makes of a stream that libdeflate refused: one cut off after the last byte needed is whole enough."""
+    found = inflate.decompress(stream(data), budget)
+    if not inflate.eof and len(found) >= budget:
+        raise over(budget)
+    if len(found) < need:
+        raise DecodeError(f"the deflate stream ends after {len(found)} of {need} bytes")
+    return octets(found)
+
+
+def zstd(budget: int, slot: int) -> Decompress:
+    """Zstandard frames."""
+    decode = native("zstd_decode")
+
+    def run(data: Buffer, need: int) -> Octets:  # noqa: ARG001 - zstd yields all or nothing
+        return octets(decode(data, out=scratch(slot, budget)))
+
+    return run
+
+
+def lzw(budget: int, slot: int) -> Decompress:
+    """TIFF's LZW, old style too."""
+    decode = native("lzw_decode")
+
+    def run(data: Buffer, need: int) -> Octets:  # noqa: ARG001 - checked by the caller
+        found = octets(decode(data, out=scratch(slot, budget)))
+        # imagecodecs cuts off silently what does not fit.
+        if len(found) >= budget:
+            raise over(budget)
+        return found
+
+    return run
+
+
+def packbits(budget: int, slot: int) -> Decompress:
+    """Byte-wise run lengths."""
+    decode = native("packbits_decode")
+
+    def run(data: Buffer, need: int) -> Octets:
+        try:
+            return octets(decode(data, out=scratch(slot, budget)))
+        except RuntimeError:
+            return _unpack_runs(data, need, budget)
+
+    return run
+
+
+def _unpack_runs(data: Buffer, need: int, budget: int) -> Octets:
+    """PackBits one run at a time: padding after the last byte needed may look like a broken run."""
+    stored, found, position = bytes(data), bytearray(), 0
+    while position < len(stored):
+        control = stored[position]
+        position += 1
+        if control < 128:
+            found += stored[position : position + control + 1]
+            position += control + 1
+        elif control > 128:
+            found += stored[position : position + 1] * (257 - control)
+            position += 1
+        if len(found) >= need:
+            break
+    if len(found) > budget:
+        raise over(budget)
+    return octets(found)
+
+
+def xz(budget: int, slot: int) -> Decompress:  # noqa: ARG001 - the module allocates its own output
+    """An xz stream."""
+
+    def run(data: Buffer, need: int) -> Octets:  # noqa: ARG001 - checked by the caller
+        decoder = lzma.LZMADecompressor(memlimit=LZMA_BYTES)
+        found = decoder.decompress(stream(data), budget)
+        if not decoder.eof and len(found) >= budget:
+            raise over(budget)
+        return octets(found)
+
+    return run
+
+
+TIFF_COMPRESSIONS: dict[int, Maker] = {
+    1: plain,
+    5: lzw,
+    8: deflate,
+    32946: deflate,
+    32773: packbits,
+    34925: xz,
+    34926: zstd,
+    50000: zstd,
+}
+"""By TIFF's compression number."""

@@ -1,0 +1,187 @@
+"""Headers: what image streams say of their size, read before a native decoder is trusted with them."""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass
+
+from periplus.errors import DecodeError
+
+LARGEST_SCANS = 100
+"""Scans of a progressive JPEG; each costs a pass over the whole image, and real ones have about ten."""
+LARGEST_TILES = 65_535
+LARGEST_LAYERS = 1_024
+"""Quality layers of a JPEG 2000 tile; real ones have a few dozen at most, and each costs a pass over all packets."""
+SCAN = re.compile(rb"\xff\xda")
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """Width and height in pixels, samples a pixel, bits a sample (0 where the native decoder must say)."""
+
+    width: int
+    height: int
+    samples: int
+    bits: int
+
+
+def jpeg(data: memoryview) -> Header:
+    """The frame header of a JPEG stream; tables may be missing from it."""
+    if bytes(data[:2]) != b"\xff\xd8":
+        raise DecodeError("the JPEG stream does not begin with its marker")
+    position, end = 2, len(data)
+    while position + 4 <= end:
+        if data[position] != 0xFF:
+            position += 1
+            continue
+        marker = data[position + 1]
+        if marker in (0x00, 0x01, 0xFF) or 0xD0 <= marker <= 0xD8:
+            position += 1 if marker == 0xFF else 2
+            continue
+        if marker in (0xD9, 0xDA):
+            break
+        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
+            bits, height, width, samples = struct.unpack_from(">BHHB", data, position + 4)
+            if marker in (0xC2, 0xC6, 0xCA, 0xCE) and len(SCAN.findall(data)) > LARGEST_SCANS:
+                raise DecodeError(f"the JPEG stream has more than {LARGEST_SCANS} scans")
+            return Header(width, height, samples, bits)
+        position += 2 + int.from_bytes(data[position + 2 : position + 4], "big")
+    raise DecodeError("the JPEG stream has no frame header")
+
+
+def jpeg2000(data: memoryview) -> Header:
+    """The SIZ marker of a codestream, bare or in the boxes of a JP2 file; its tile-parts must lie in the data."""
+    start = 0
+    if bytes(data[4:8]) == b"jP  ":
+        start = _box(data, b"jp2c")
+    if bytes(data[start : start + 4]) != b"\xff\x4f\xff\x51":
+        raise DecodeError("the JPEG 2000 codestream does not begin with its markers")
+    fields = struct.unpack_from(">HH8IH", data, start + 4)
+    length, _, right, bottom, left, top, tile_width, tile_height, tile_left, tile_top, samples = fields
+    if not (left < right and top < bottom and tile_width and tile_height and tile_left <= left and tile_top <= top):
+        raise DecodeError("the JPEG 2000 codestream declares an empty image")
+    if length != 38 + 3 * samples or not 0 < samples <= 16_384:
+        raise DecodeError("the JPEG 2000 codestream has a broken size marker")
+    components = bytes(data[start + 42 : start + 42 + 3 * samples])
+    bits = {(c & 0x7F) + 1 for c in components[::3]}
+    if len(components) != 3 * samples or len(bits) != 1 or set(components[1::3]) | set(components[2::3]) != {1}:
+        raise DecodeError("the JPEG 2000 codestream has components of different size or depth")
+    tiles = -(-(right - tile_left) // tile_width) * -(-(bottom - tile_top) // tile_height)
+    if tiles > LARGEST_TILES:
+        raise DecodeError(f"the JPEG 2000 codestream declares {tiles} tiles")
+    _codestream(data, start + 4 + length, tiles)
+    return Header(right - left, bottom - top, samples, bits.pop())
+
+
+def _codestream(data: memoryview, position: int, tiles: int) -> None:
+    """Walk the markers: sane coding styles, and every tile-part whole and of a tile that exists."""
+    end = len(data)
+    seen: set[int] = set()
+    while position + 4 <= end:
+        marker, length = struct.unpack_from(">HH", data, position)
+        if marker == 0xFFD9:
+            break
+        if marker == 0xFF52:
+            layers = int.from_bytes(data[position + 6 : position + 8], "big")
+            if layers > LARGEST_LAYERS:
+                raise DecodeError(f"the JPEG 2000 codestream declares {layers} quality layers")
+        if marker == 0xFF90:
+            tile, part = struct.unpack_from(">HI", data, position + 4)
+            if tile >= tiles or (part and part < 14) or position + part > end:
+                raise DecodeError("the JPEG 2000 codestream is cut off, or has a tile-part of no tile")
+            seen.add(tile)
+            if part == 0:
+                break
+            position += part
+            continue
+        if length < 2 or marker < 0xFF00:
+            raise DecodeError("the JPEG 2000 codestream has a broken marker")
+        position += 2 + length
+    if len(seen) != tiles:
+        raise DecodeError(f"the JPEG 2000 codestream holds {len(seen)} of {tiles} tiles")
+
+
+def _box(data: memoryview, wanted: bytes) -> int:
+    """Where the content of the first box of a kind begins."""
+    position, end = 0, len(data)
+    while position + 8 <= end:
+        length, kind = struct.unpack_from(">I4s", data, position)
+        head = 8
+        if length == 1:
+            (length,) = struct.unpack_from(">Q", data, position + 8)
+            head = 16
+        if kind == wanted:
+            return position + head
+        if length < head:
+            break
+        position += length
+    raise DecodeError(f"the file has no {wanted.decode()} box")
+
+
+def webp(data: memoryview) -> Header:
+    """The first chunk of a WebP file; lossy ones carry 14-bit sizes, lossless ones 14 bits packed."""
+    form, size, kind, chunk = struct.unpack_from("<4sI4s4s", data)
+    if form != b"RIFF" or kind != b"WEBP" or size + 8 > len(data) + 1:
+        raise DecodeError("the WebP stream is cut off or none")
+    if chunk == b"VP8 ":
+        width, height = struct.unpack_from("<HH", data, 26)
+        return Header(width & 0x3FFF, height & 0x3FFF, 0, 8)
+    if chunk == b"VP8L":
+        (packed,) = struct.unpack_from("<I", data, 21)
+        return Header((packed & 0x3FFF) + 1, (packed >> 14 & 0x3FFF) + 1, 0, 8)
+    if chunk == b"VP8X":
+        if data[20] & 0x02:
+            raise DecodeError("the WebP stream is an animation")
+        return Header(int.from_bytes(data[24:27], "little") + 1, int.from_bytes(data[27:30], "little") + 1, 0, 8)
+    raise DecodeError("the WebP stream has no image")
+
+
+def png(data: memoryview) -> Header:
+    """The IHDR chunk."""
+    if bytes(data[:8]) != b"\x89PNG\r\n\x1a\n" or bytes(data[12:16]) != b"IHDR":
+        raise DecodeError("the PNG stream does not begin with its header")
+    width, height, bits, colour = struct.unpack_from(">IIBB", data, 16)
+    samples = {0: 1, 2: 3, 4: 2, 6: 4}.get(colour)
+    if samples is None:
+        raise DecodeError("the PNG stream has a palette")
+    return Header(width, height, samples, bits)
+
+
+def lerc(data: memoryview) -> Header:
+    """The header of a LERC blob; the blob must be whole."""
+    if bytes(data[:6]) == b"Lerc2 ":
+        (version,) = struct.unpack_from("<i", data, 6)
+        position = 14 if version >= 3 else 10
+        height, width = struct.unpack_from("<ii", data, position)
+        samples = 1
+        position += 8
+        if version >= 4:
+            (samples,) = struct.unpack_from("<i", data, position)
+            position += 4
+        _, _, size, kind = struct.unpack_from("<iiii", data, position)
+        if not 0 < size <= len(data):
+            raise DecodeError("the LERC blob is cut off")
+        if not 0 <= kind <= 7:
+            raise DecodeError(f"the LERC blob holds values of unknown kind {kind}")
+        return Header(width, height, samples, (8, 8, 16, 16, 32, 32, 32, 64)[kind])
+    if bytes(data[:10]) == b"CntZImage ":
+        height, width = struct.unpack_from("<ii", data, 18)
+        return Header(width, height, 1, 32)
+    raise DecodeError("the LERC blob does not begin with its name")
+
+
+def jpegxr(data: memoryview) -> Header:
+    """The directory of a JPEG XR file; its image must lie in the data."""
+    if bytes(data[:3]) != b"II\xbc":
+        raise DecodeError("the JPEG XR stream does not begin with its header")
+    (position,) = struct.unpack_from("<I", data, 4)
+    (entries,) = struct.unpack_from("<H", data, position)
+    found = {}
+    for entry in range(min(entries, 64)):
+        tag, kind, _, value = struct.unpack_from("<HHII", data, position + 2 + 12 * entry)
+        found[tag] = value & 0xFFFF if kind == 3 else value
+    width, height = found.get(0xBC80, 0), found.get(0xBC81, 0)
+    if found.get(0xBCC0, 0) + found.get(0xBCC1, 0) > len(data):
+        raise DecodeError("the JPEG XR stream is cut off")
+    return Header(width, height, 0, 0)

@@ -1,0 +1,109 @@
+"""Images: strips and tiles that are whole image streams; their headers are compared with the tile before decoding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.decode import headers
+from periplus.decode.compressions import budget_of, deflate, plain, zstd
+from periplus.decode.headers import Header
+from periplus.decode.jxlheader import jpegxl
+from periplus.decode.native import native
+from periplus.decode.scratch import Buffer, scratch_array, stream
+from periplus.decode.tile import FLOAT, Tile
+from periplus.errors import DecodeError, FormatError
+
+Picture: TypeAlias = Callable[[Buffer, int, int], NDArray[Any]]
+"""(stream, rows needed, columns needed) -> (rows, columns, samples), native."""
+
+UNASSOCIATED_ALPHA = 2
+
+
+def checked(header: Header, tile: Tile, rows: int, columns: int, samples: int | None = None) -> tuple[int, ...]:
+    """The shape to decode to; DecodeError where the stream is anything but this tile or its part inside the image."""
+    samples = tile.samples if samples is None else samples
+    if not (rows <= header.height <= tile.height and columns <= header.width <= tile.width):
+        raise DecodeError(
+            f"the image stream is {header.width} x {header.height}, its tile {tile.width} x {tile.height}"
+            f" with {columns} x {rows} needed"
+        )
+    if header.samples not in (0, samples):
+        raise DecodeError(f"the image stream has {header.samples} samples a pixel, its tile {samples}")
+    if header.bits and -(-header.bits // 8) not in (tile.dtype.itemsize, tile.dtype.itemsize - 1):
+        raise DecodeError(f"the image stream has {header.bits} bits a sample, its tile {tile.bits}")
+    return (header.height, header.width) if samples == 1 else (header.height, header.width, samples)
+
+
+def _stream(name: str, parse: Callable[[memoryview], Header], *, slot: int, tile: Tile, **options: Any) -> Picture:
+    """A stream whose decoder takes an output array and refuses it unless shape and type are those of the image."""
+    decode = native(name)
+
+    def run(data: Buffer, rows: int, columns: int) -> NDArray[Any]:
+        shape = checked(parse(stream(data)), tile, rows, columns)
+        out = scratch_array(slot, shape, tile.dtype)
+        return np.asarray(decode(data, out=out, **options)).reshape(*shape[:2], tile.samples)
+
+    return run
+
+
+def jpeg2000(tile: Tile, slot: int) -> Picture:
+    """JPEG 2000, its components as they are stored."""
+    return _stream("jpeg2k_decode", headers.jpeg2000, slot=slot, tile=tile, numthreads=1)
+
+
+def jpeg_xl(tile: Tile, slot: int) -> Picture:
+    """JPEG XL, extra channels behind the colours."""
+    return _stream("jpegxl_decode", jpegxl, slot=slot, tile=tile, numthreads=1)
+
+
+def png(tile: Tile, slot: int) -> Picture:
+    """PNG."""
+    return _stream("png_decode", headers.png, slot=slot, tile=tile)
+
+
+def jpeg_xr(tile: Tile, slot: int) -> Picture:
+    """JPEG XR."""
+    return _stream("jpegxr_decode", headers.jpegxr, slot=slot, tile=tile)
+
+
+def webp(tile: Tile, slot: int) -> Picture:
+    """WebP, lossy or not."""
+    if tile.samples not in (3, 4):
+        raise FormatError(f"WebP of {tile.samples} samples a pixel does not exist")
+    # A tile that is opaque throughout may be stored without its alpha.
+    return _stream("webp_decode", headers.webp, slot=slot, tile=tile, hasalpha=tile.samples == 4)
+
+
+def lerc(tile: Tile, slot: int) -> Picture:
+    """LERC, with the inner deflate or Zstandard of TIFF, and its mask as NaN or as the alpha band."""
+    decode = native("lerc_decode")
+    full = tile.width * tile.height * (tile.samples * tile.dtype.itemsize + 1)
+    inner = (plain, deflate, zstd)[tile.lerc_compression](budget_of(full), slot + 1)
+    alpha = tile.samples > 1 and tile.dtype.itemsize == 1 and tile.extra_samples[-1:] == (UNASSOCIATED_ALPHA,)
+
+    def run(data: Buffer, rows: int, columns: int) -> NDArray[Any]:
+        blob = inner(data, 0)
+        header = headers.lerc(stream(blob))
+        masked = alpha and header.samples == tile.samples - 1
+        samples = header.samples if masked else tile.samples
+        shape = checked(header, tile, rows, columns, samples)
+        values, mask = decode(blob, masks=True, out=scratch_array(slot, shape, tile.dtype))
+        found = np.asarray(values).reshape(*shape[:2], samples)
+        return _unmasked(found, mask, tile, masked)
+
+    return run
+
+
+def _unmasked(values: NDArray[Any], mask: NDArray[Any] | None, tile: Tile, alpha: bool) -> NDArray[Any]:
+    """What libtiff makes of the mask: an opaque or empty alpha, NaN in floats, nothing elsewhere."""
+    whole = np.ones(values.shape[:2], bool)
+    valid = whole if mask is None else np.asarray(mask).reshape(-1, *values.shape[:2])[0] != 0
+    if alpha:
+        return np.concatenate([values, np.where(valid, 255, 0).astype(tile.dtype)[:, :, None]], axis=2)
+    if tile.sample_format == FLOAT and not valid.all():
+        values[~valid] = np.nan
+    return values

@@ -1,0 +1,65 @@
+"""JPEG in TIFF: abbreviated streams with shared tables, and the colour space that the photometric tag asks for."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.decode import headers
+from periplus.decode.images import Picture, checked
+from periplus.decode.native import native
+from periplus.decode.scratch import Buffer, scratch_array, stream
+from periplus.decode.tile import YCBCR, Tile
+from periplus.errors import DecodeError
+
+END = re.compile(rb"\xff\xd9")
+TAIL = 64
+"""Bytes at the end of a stream where its end marker is looked for first."""
+PADS = (b"\x55\xaa\x5a" * 40, b"\x00\x91\x2c\xd3\x7e" * 24)
+"""Two different continuations, free of markers."""
+
+
+def jpeg(tile: Tile, slot: int) -> Picture:
+    """Baseline, progressive, 12-bit and lossless JPEG; YCbCr becomes RGB, all else stays as it is stored."""
+    decode = native("jpeg8_decode")
+    tables = tile.jpeg_tables
+    stored, wanted = _colours(tile)
+
+    def run(data: Buffer, rows: int, columns: int) -> NDArray[Any]:
+        view = stream(data)
+        shape = checked(headers.jpeg(view), tile, rows, columns)
+        out = scratch_array(slot, shape, tile.dtype)
+
+        def once(encoded: Buffer, into: NDArray[Any]) -> NDArray[Any]:
+            found = decode(encoded, tables=tables, colorspace=stored, outcolorspace=wanted, out=into)
+            return np.asarray(found).reshape(*shape[:2], tile.samples)
+
+        values = once(data, out)
+        if not END.search(view[-TAIL:]) and not END.search(view):
+            _complete(data, values[:rows], once, np.empty(shape, tile.dtype))
+        return values
+
+    return run
+
+
+def _complete(data: Buffer, values: NDArray[Any], once: Any, again: NDArray[Any]) -> None:
+    """DecodeError where a stream without end marker lacks pixels too.
+
+    libjpeg invents what is missing and only warns, which does not reach us; but what is missing would be read from
+    bytes that follow, so a stream is whole if and only if what follows makes no difference.
+    """
+    for pad in PADS:
+        if not np.array_equal(once(bytes(data) + pad + b"\xff\xd9", again)[: len(values)], values):
+            raise DecodeError("the JPEG stream is cut off")
+
+
+def _colours(tile: Tile) -> tuple[str, str]:
+    """(colour space of the stream, colour space wanted), in libjpeg's names."""
+    if tile.samples == 1:
+        return "GRAYSCALE", "GRAYSCALE"
+    if tile.samples == 3:
+        return ("YCbCr" if tile.photometric == YCBCR else "RGB"), "RGB"
+    return "UNKNOWN", "UNKNOWN"

@@ -1,0 +1,111 @@
+"""Pipeline: a Zarr v3 codec list to the decoder of one chunk, checked once and then cheap to call."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.decode import standard, tifftile, unpack
+from periplus.decode.scratch import Buffer
+from periplus.errors import DecodeError, FormatError
+from periplus.limits import Limits
+from periplus.model import Pipeline, Shape
+
+CODECS = frozenset({unpack.NAME, tifftile.NAME, *standard.NAMES})
+"""Names of all codecs known; others are never looked up anywhere."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Decoder:
+    """Decodes chunks of one encoding; safe to call from many threads at once."""
+
+    codecs: str
+    """The pipeline as JSON."""
+    chunks: Shape
+    dtype: np.dtype[Any]
+    limits: Limits
+    _run: Callable[[Buffer, Shape], NDArray[Any]] = field(repr=False)
+
+    def __call__(self, data: bytes | memoryview, *, valid: Shape) -> NDArray[Any]:
+        """The chunk in the array's dimension order and native type, at least `valid` along each dimension.
+
+        `valid` is the part of the chunk inside the array. The result may lie in memory that the next call from this
+        thread overwrites: copy it out at once. Whatever the bytes are, only DecodeError is raised.
+        """
+        try:
+            return self._run(data, valid)
+        except DecodeError:
+            raise
+        except Exception as error:
+            # The one place where errors of native decoders become ours.
+            raise DecodeError(f"the chunk does not decode: {error or type(error).__name__}") from error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_prepared, (self.codecs, self.chunks, self.dtype, self.limits))
+
+
+def prepare(codecs: Pipeline, *, chunks: Shape, dtype: np.dtype[Any], limits: Limits) -> Decoder:
+    """The decoder of a codec pipeline; FormatError for codecs or settings not known, LimitError for giant chunks."""
+    try:
+        key = json.dumps(codecs, sort_keys=True, default=_plain)
+    except (TypeError, ValueError):
+        raise FormatError("the codec pipeline is not plain data") from None
+    return _prepared(key, tuple(chunks), np.dtype(dtype), limits)
+
+
+@lru_cache(maxsize=512)
+def _prepared(codecs: str, chunks: Shape, dtype: np.dtype[Any], limits: Limits) -> Decoder:
+    stages = [_stage(codec) for codec in _listed(json.loads(codecs))]
+    if not chunks or any(n < 1 for n in chunks):
+        raise FormatError(f"chunks of shape {chunks} hold nothing")
+    limits.check("the bytes of a chunk", math.prod(chunks) * dtype.itemsize, limits.chunk_bytes)
+    native = dtype.newbyteorder("=")
+    if stages[0][0] == unpack.NAME:
+        inner = _inner(stages[1:], chunks, unpack.stored_dtype(stages[0][1]), limits)
+        finish = unpack.unpacker(stages[0][1], rank=len(chunks), dtype=native)
+        return Decoder(codecs, chunks, native, limits, lambda data, valid: finish(inner(data, valid)))
+    return Decoder(codecs, chunks, native, limits, _inner(stages, chunks, native, limits))
+
+
+def _inner(
+    stages: list[standard.Stage], chunks: Shape, dtype: np.dtype[Any], limits: Limits
+) -> Callable[[Buffer, Shape], NDArray[Any]]:
+    if stages and stages[0][0] == tifftile.NAME:
+        if len(stages) > 1:
+            raise FormatError(f"codec {stages[1][0]} cannot follow tiff-tile")
+        return tifftile.tiff_tile(stages[0][1], chunks=chunks, dtype=dtype, limits=limits)
+    return standard.standard(stages, chunks=chunks, dtype=dtype)
+
+
+def _listed(codecs: Any) -> list[Any]:
+    if not isinstance(codecs, list) or not 0 < len(codecs) <= 16:
+        raise FormatError("a codec pipeline is a list of 1 to 16 codecs")
+    return codecs
+
+
+def _stage(codec: Any) -> standard.Stage:
+    """(name, configuration) of a codec that is known."""
+    name: Any = codec
+    configuration: Any = {}
+    if isinstance(codec, dict):
+        name, configuration = codec.get("name", ""), codec.get("configuration") or {}
+    if not isinstance(name, str) or not isinstance(configuration, dict):
+        raise FormatError("a codec has a name and a configuration")
+    if name not in CODECS:
+        raise FormatError(f"codec {name!r} is not known")
+    return name, configuration
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, tuple | frozenset):
+        return list(value)
+    return dict(value)

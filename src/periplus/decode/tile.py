@@ -1,0 +1,161 @@
+"""Tile: one strip or tile as the configuration of its codec describes it, checked before anything is built on it."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from periplus.errors import FormatError
+
+UINT, INT, FLOAT, VOID, COMPLEX_INT, COMPLEX = 1, 2, 3, 4, 5, 6
+"""TIFF's sample formats."""
+YCBCR = 6
+LARGEST = 1 << 31
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tile:
+    """Geometry and encoding; sizes in pixels, `samples` those stored together in one chunk."""
+
+    width: int
+    height: int
+    samples: int
+    bits: int
+    sample_format: int
+    compression: int
+    predictor: int
+    photometric: int
+    planar: bool
+    big: bool
+    """Values of more than one byte are stored most significant byte first."""
+    reversed_bits: bool
+    """FillOrder 2: the bits of every stored byte run the other way."""
+    jpeg_tables: bytes | None
+    subsampling: tuple[int, int]
+    coefficients: tuple[float, ...]
+    reference: tuple[float, ...]
+    t4_options: int
+    lerc_compression: int
+    extra_samples: tuple[int, ...]
+    dtype: np.dtype[Any]
+    """Of decoded values, native."""
+
+    @property
+    def run(self) -> int:
+        """Values in a row."""
+        return self.width * self.samples
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of an uncompressed row; rows start at whole bytes."""
+        return -(-self.run * self.bits // 8)
+
+
+def tile_of(configuration: Mapping[str, Any]) -> Tile:
+    """The tile of a tiff-tile codec's configuration, or FormatError."""
+    read = _Reader(configuration)
+    samples, bits = read.number("samples_per_pixel", 1, 1 << 16), read.number("bits_per_sample", 1, 129)
+    sample_format = read.number("sample_format", 0, 7, UINT)
+    return Tile(
+        width=read.number("tile_width", 1, LARGEST),
+        height=read.number("tile_height", 1, LARGEST),
+        samples=samples,
+        bits=bits,
+        sample_format=UINT if sample_format in (0, VOID) else sample_format,
+        compression=read.number("compression", 0, 1 << 16),
+        predictor=read.number("predictor", 0, 1 << 16, 1),
+        photometric=read.number("photometric", 0, 1 << 16, 1),
+        planar=read.number("planar_config", 1, 3, 1) == 2,
+        big=read.choice("byte_order", ("little", "big")) == "big",
+        reversed_bits=read.number("fill_order", 1, 3, 1) == 2,
+        jpeg_tables=read.tables(),
+        subsampling=read.subsampling(),
+        coefficients=read.floats("ycbcr_coefficients", (0.299, 0.587, 0.114)),
+        reference=read.floats("reference_black_white", (0.0, 255.0, 128.0, 255.0, 128.0, 255.0)),
+        t4_options=read.number("t4_options", 0, 1 << 32, 0),
+        lerc_compression=read.lerc(),
+        extra_samples=tuple(read.integers("extra_samples")),
+        dtype=_dtype(bits, UINT if sample_format in (0, VOID) else sample_format),
+    )
+
+
+def _dtype(bits: int, sample_format: int) -> np.dtype[Any]:
+    """The next larger type for odd bit depths, complex floats for complex integers."""
+    name = None
+    if sample_format in (UINT, INT) and bits <= 64:
+        name = f"{'ui'[sample_format - 1]}{max(1, 2 ** math.ceil(math.log2(bits / 8)))}"
+    elif sample_format == FLOAT:
+        name = {16: "f2", 24: "f4", 32: "f4", 64: "f8"}.get(bits)
+    elif sample_format == COMPLEX_INT:
+        name = {16: "c8", 32: "c8", 64: "c16"}.get(bits)
+    elif sample_format == COMPLEX:
+        name = {32: "c8", 64: "c8", 128: "c16"}.get(bits)
+    if name is None:
+        raise FormatError(f"samples of {bits} bits in sample format {sample_format} have no NumPy type")
+    return np.dtype(name)
+
+
+class _Reader:
+    """Values of a configuration, each checked as it is taken."""
+
+    def __init__(self, configuration: Mapping[str, Any]) -> None:
+        self._values = configuration
+
+    def number(self, key: str, low: int, high: int, default: int | None = None) -> int:
+        """An integer in low..high-1."""
+        value = self._values.get(key)
+        if value is None:
+            value = default
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value < high:
+            raise FormatError(f"tiff-tile codec: {key} is {value!r}")
+        return value
+
+    def choice(self, key: str, names: tuple[str, ...]) -> str:
+        value = self._values.get(key, names[0])
+        if value not in names:
+            raise FormatError(f"tiff-tile codec: {key} is {value!r}")
+        return str(value)
+
+    def integers(self, key: str) -> list[int]:
+        values = self._values.get(key) or []
+        if not isinstance(values, list) or not all(isinstance(v, int) for v in values):
+            raise FormatError(f"tiff-tile codec: {key} is {values!r}")
+        return values
+
+    def floats(self, key: str, default: tuple[float, ...]) -> tuple[float, ...]:
+        values = self._values.get(key)
+        if values is None:
+            return default
+        if not isinstance(values, list) or len(values) != len(default):
+            raise FormatError(f"tiff-tile codec: {key} is {values!r}")
+        if not all(isinstance(v, int | float) and math.isfinite(v) and abs(v) < 1e6 for v in values):
+            raise FormatError(f"tiff-tile codec: {key} is {values!r}")
+        return tuple(float(v) for v in values)
+
+    def tables(self) -> bytes | None:
+        text = self._values.get("jpeg_tables")
+        if text is None:
+            return None
+        try:
+            return base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError, TypeError):
+            raise FormatError("tiff-tile codec: jpeg_tables is not base64 text") from None
+
+    def subsampling(self) -> tuple[int, int]:
+        factors = self.integers("ycbcr_subsampling") or [1, 1]
+        if len(factors) != 2 or not all(n in (1, 2, 4) for n in factors):
+            raise FormatError(f"tiff-tile codec: chroma subsampling {factors} does not exist")
+        return factors[0], factors[1]
+
+    def lerc(self) -> int:
+        parameters = self.integers("lerc_parameters")
+        kind = parameters[1] if len(parameters) > 1 else 0
+        if kind not in (0, 1, 2):
+            raise FormatError(f"tiff-tile codec: LERC with inner compression {kind} is not known")
+        return kind
