@@ -160,3 +160,64 @@ def test_an_object_that_is_not_there_is_missing(fake):
     fetch, _ = fake
     with pytest.raises(MissingError):
         fetch.run(fetch.read("s3://bucket/none", 0, 1))
+
+
+# --- what nobody configured ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def bare(monkeypatch):
+    """A machine without cloud variables."""
+    import os
+
+    for name in list(os.environ):
+        if name.startswith(("AWS_", "GOOGLE_")):
+            monkeypatch.delenv(name)
+    return monkeypatch
+
+
+def test_without_credentials_objects_are_asked_for_as_by_the_public(bare, fake, server, payload, tmp_path):
+    from periplus.fetch import options as room
+    from periplus.fetch.options import nobody
+
+    bare.setattr(room, "VENDOR", tmp_path / "vendor")
+    assert not nobody("s3", {})  # an unknown machine: the library looks for itself
+    (tmp_path / "vendor").write_text("Amazon EC2\n")
+    assert not nobody("s3", {})
+    (tmp_path / "vendor").write_text("A desk\n")
+    assert not nobody("s3", {"access_key_id": "a"})
+    assert not nobody("s3", {"skip_signature": False})
+    bare.setenv("AWS_ACCESS_KEY_ID", "a")
+    assert not nobody("s3", {})
+    bare.delenv("AWS_ACCESS_KEY_ID")
+    options = {"endpoint": server.url, "region": "us-east-1"}
+    assert nobody("s3", options)
+    with Fetch(storage_options=options) as fetch:
+        assert fetch.run(fetch.read("s3://bucket/a.bin", 0, 9))[0] == payload[:9]
+    assert "authorization" not in server.log[-1].headers
+
+
+def test_a_buckets_region_is_asked_for_only_where_nothing_says_it(bare, server, monkeypatch):
+    from periplus.fetch import http
+    from periplus.fetch.options import wants_region
+
+    assert wants_region({})
+    assert not wants_region({"region": "x"})
+    assert not wants_region({"endpoint": "x"})
+    monkeypatch.setattr(http, "S3_ADDRESS", server.url + "/{bucket}")
+    server.headers = ["x-amz-bucket-region: eu-central-1"]
+    with Fetch() as fetch:
+        remote = fetch._connected()
+        assert fetch.run(remote.web.bucket_region("some-bucket")) == "eu-central-1"
+        server.headers = []
+        assert fetch.run(remote.web.bucket_region("some-bucket")) is None
+    assert [(r.method, r.path) for r in server.log] == [("HEAD", "/some-bucket")] * 2
+
+
+def test_a_metadata_service_that_fails_is_explained():
+    from periplus.fetch.door import translate
+
+    text = "Generic S3 error: Error performing PUT http://169.254.169.254/latest/api/token in 2s - timed out"
+    error = translate(RuntimeError(text), "s3://bucket/a")
+    assert isinstance(error, DeniedError)
+    assert "skip_signature" in str(error)

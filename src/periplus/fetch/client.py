@@ -7,6 +7,7 @@ import os
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -332,8 +333,9 @@ class _Remote:
         self, policy: Policy, options: Mapping[str, Any], concurrency: int, per_host: int, patience: Patience
     ) -> None:
         gate = Gate(concurrency, per_host)
-        self.stores = Stores(options=lambda url: options_for(url, options), gate=gate, patience=patience)
-        self.web = Web(policy=policy, options=lambda url: options_for(url, options), gate=gate, patience=patience)
+        chosen = partial(options_for, options=options)
+        self.web = Web(policy=policy, options=chosen, gate=gate, patience=patience)
+        self.stores = Stores(options=chosen, gate=gate, patience=patience, region=self.web.bucket_region)
         self.bridge = Bridge()
         self.bridge.closers.append(self.web.close)
 

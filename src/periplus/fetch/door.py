@@ -23,13 +23,14 @@ _BY_NAME: dict[str, tuple[type[PeriplusError], str]] = {
     "PreconditionError": (StaleError, "the object changed after it was indexed"),
     "NotModifiedError": (StaleError, "the object changed after it was indexed"),
     "AlreadyExistsError": (ConflictError, "the object exists already"),
-    "PermissionDeniedError": (DeniedError, "the store refuses access"),
-    "UnauthenticatedError": (DeniedError, "the store wants credentials"),
+    "PermissionDeniedError": (DeniedError, "the store refuses access; credentials go into storage_options"),
+    "UnauthenticatedError": (DeniedError, "the store wants credentials; they go into storage_options"),
     "InvalidPathError": (FormatError, "not a name this store can hold"),
     "UnknownConfigurationKeyError": (FormatError, "unknown storage option"),
 }
 _MISSING = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP}
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
+_METADATA = ("169.254.169.254", "metadata.google.internal")
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s\"'<>)]+")
 _CODE = re.compile(r"<Code>([A-Za-z0-9.]+)</Code>")
 _MARKUP = re.compile(r"\s*:?\s*<(\?xml|Error|html|!DOCTYPE)", re.IGNORECASE)
@@ -81,7 +82,11 @@ def translate(error: BaseException, url: str, offset: int | None = None) -> Peri
         return MissingError(f"no such file ({error.strerror})", url=url, offset=offset)
     if isinstance(error, OSError) and error.strerror:
         return FetchError(f"{name}: {error.strerror}", url=url, offset=offset)
-    return FetchError(f"{name}: {clean(str(error))}", url=url, offset=offset)
+    text = clean(str(error))
+    if any(service in text for service in _METADATA):
+        advice = 'pass them by storage_options, or {"skip_signature": True} for public data'
+        return DeniedError(f"no credentials were found; {advice}", url=url, offset=offset)
+    return FetchError(f"{name}: {text}", url=url, offset=offset)
 
 
 def clean(text: str) -> str:

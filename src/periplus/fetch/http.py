@@ -25,6 +25,7 @@ T = TypeVar("T")
 HOPS = 5
 SKIP = 8 << 20
 """Bytes read and forgotten at most where a server ignores Range; beyond that it is an error."""
+S3_ADDRESS = "https://{bucket}.s3.amazonaws.com/"
 _REDIRECT = frozenset({301, 302, 303, 307, 308})
 
 
@@ -71,6 +72,16 @@ class Web:
                     return want.result()
             except (Again, TimeoutError):
                 return None
+
+    async def bucket_region(self, bucket: str) -> str | None:
+        """In which region of AWS a bucket lies, as S3 tells everybody; None where it cannot be asked."""
+        try:
+            async with asyncio.timeout(10):
+                response = await self._send("HEAD", S3_ADDRESS.format(bucket=bucket), {})
+        except (Again, FetchError, DeniedError, TimeoutError):
+            return None
+        response.release()
+        return response.headers.get("x-amz-bucket-region")
 
     async def _persist(self, url: str, attempt: Callable[[], Awaitable[T | None]], want: Want | None = None) -> T:
         """Attempt until done; FetchError when patience ends."""

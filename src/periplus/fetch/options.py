@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from periplus.policy import canonical, scheme_of
@@ -27,6 +29,23 @@ _RENAMED: dict[str, dict[str, str]] = {
 }
 _ANONYMOUS = ("anon", "anonymous", "no_sign_request", "skip_signature", "unsigned")
 _WEB_ONLY = ("headers", "query")
+# Where the store's library looks for credentials, apart from the machine's own metadata service.
+_KEYS = {
+    "s3": ("access_key_id", "aws_access_key_id", "web_identity_token_file", "container_credentials_relative_uri"),
+    "gs": ("service_account", "service_account_key", "service_account_path", "application_credentials", "bearer_token"),
+}
+_VARIABLES = {
+    "s3": (
+        "AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+        "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_SKIP_SIGNATURE",
+    ),
+    "gs": (
+        "GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_PATH", "GOOGLE_SERVICE_ACCOUNT_KEY", "SERVICE_ACCOUNT",
+        "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_SKIP_SIGNATURE",
+    ),
+}  # fmt: skip
+VENDOR = Path("/sys/class/dmi/id/sys_vendor")
+_MACHINE = {"s3": "Amazon", "gs": "Google"}
 
 
 def options_for(url: str, options: Options) -> dict[str, Any]:
@@ -66,3 +85,30 @@ def store_config(scheme: str, options: Options) -> tuple[dict[str, Any], dict[st
     if scheme_of(endpoint) == "http":
         client.setdefault("allow_http", True)
     return config, client
+
+
+def nobody(scheme: str, config: Mapping[str, Any]) -> bool:
+    """Whether no credentials can be found, so that only public objects can be read.
+
+    The library would then ask the machine's metadata service for them, which outside its cloud takes a minute to fail.
+    """
+    if scheme not in _KEYS or "skip_signature" in config:
+        return False
+    if any(key in config for key in _KEYS[scheme]) or any(name in os.environ for name in _VARIABLES[scheme]):
+        return False
+    if scheme == "gs" and (Path.home() / ".config/gcloud/application_default_credentials.json").exists():
+        return False
+    try:
+        return _MACHINE[scheme] not in VENDOR.read_text()
+    except OSError:
+        return False  # not known: leave it to the library
+
+
+def wants_region(config: Mapping[str, Any]) -> bool:
+    """Whether nothing says in which region of AWS a bucket lies."""
+    known = ("region", "aws_region", "default_region", "aws_default_region")
+    return not (
+        any(key in config for key in known)
+        or any("endpoint" in key for key in config)
+        or any(name in os.environ for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT", "AWS_ENDPOINT_URL"))
+    )

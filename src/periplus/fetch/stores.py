@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -15,7 +15,7 @@ from periplus.errors import ConflictError, FetchError, FormatError, PeriplusErro
 from periplus.fetch.door import mapped, translate
 from periplus.fetch.gate import Gate
 from periplus.fetch.glob import Pattern
-from periplus.fetch.options import store_config
+from periplus.fetch.options import nobody, store_config, wants_region
 from periplus.fetch.retry import Patience
 from periplus.fetch.stale import check_same
 from periplus.model import Source
@@ -53,11 +53,19 @@ def split(url: str) -> tuple[str, str, str]:
 class Stores:
     """Stores by bucket, opened on first use."""
 
-    def __init__(self, *, options: Callable[[str], Mapping[str, Any]], gate: Gate, patience: Patience) -> None:
-        self._options, self._gate, self._patience = options, gate, patience
+    def __init__(
+        self,
+        *,
+        options: Callable[[str], Mapping[str, Any]],
+        gate: Gate,
+        patience: Patience,
+        region: Callable[[str], Awaitable[str | None]],
+    ) -> None:
+        self._options, self._gate, self._patience, self._region = options, gate, patience, region
         self._open: dict[str, tuple[Mapping[str, Any], ObjectStore]] = {}
+        self._opening = asyncio.Lock()
 
-    def _store(self, url: str) -> ObjectStore:
+    async def _store(self, url: str) -> ObjectStore:
         scheme, bucket, _ = split(url)
         if scheme == "memory":
             return memory()
@@ -66,9 +74,18 @@ class Stores:
         known = self._open.get(place)
         if known is not None and known[0] == options:
             return known[1]
-        store = open_store(scheme, bucket, options, self._patience, url)
-        self._open[place] = (options, store)
-        return store
+        async with self._opening:
+            known = self._open.get(place)
+            if known is None or known[0] != options:
+                config, client = store_config(scheme, options)
+                if nobody(scheme, config):
+                    config["skip_signature"] = True
+                if scheme == "s3" and wants_region(config):
+                    region = await self._region(bucket)
+                    config.update({} if region is None else {"region": region})
+                known = (options, open_store(scheme, bucket, config, client, self._patience, url))
+                self._open[place] = known
+        return known[1]
 
     async def read(self, url: str, offset: int, length: int, *, expect: Source | None = None) -> tuple[Buffer, Source]:
         """Bytes of a range cut at the object's end, and what the response says of the object."""
@@ -77,7 +94,7 @@ class Stores:
             choice["if_match"] = expect.etag
         try:
             async with self._guarded(url, offset):
-                result = await _get(self._store(url), split(url)[2], choice)
+                result = await _get(await self._store(url), split(url)[2], choice)
                 data = await result.bytes_async()
                 source, (first, last) = _source(url, result.meta), result.range
         except FetchError as error:
@@ -99,13 +116,13 @@ class Stores:
         import obstore
 
         async with self._guarded(url):
-            return _source(url, await obstore.head_async(self._store(url), split(url)[2]))
+            return _source(url, await obstore.head_async(await self._store(url), split(url)[2]))
 
     async def tail(self, url: str, length: int) -> tuple[Buffer, Source] | None:
         """The last bytes of an object in one request; None where the store does not know how."""
         try:
             async with self._guarded(url):
-                result = await _get(self._store(url), split(url)[2], {"range": {"suffix": length}})
+                result = await _get(await self._store(url), split(url)[2], {"range": {"suffix": length}})
                 data = await result.bytes_async()
                 source, (first, last) = _source(url, result.meta), result.range
         except FetchError:
@@ -134,7 +151,7 @@ class Stores:
         try:
             async with self._guarded(url):
                 result = await obstore.put_async(
-                    self._store(url), split(url)[2], content, mode=mode, chunk_size=PART, attributes={_MARK: mark}
+                    await self._store(url), split(url)[2], content, mode=mode, chunk_size=PART, attributes={_MARK: mark}
                 )
         except (StaleError, ConflictError, FetchError) as error:
             ours = None if mode == "overwrite" else await self._ours(url, mark)
@@ -149,7 +166,7 @@ class Stores:
         """The object where it is the one we wrote: a lost answer makes our own success look like another's."""
         try:
             async with self._guarded(url):
-                result = await _get(self._store(url), split(url)[2], {"head": True})
+                result = await _get(await self._store(url), split(url)[2], {"head": True})
                 return _source(url, result.meta) if result.attributes.get(_MARK) == mark else None
         except PeriplusError:
             return None
@@ -158,7 +175,7 @@ class Stores:
         import obstore
 
         async with self._guarded(url):
-            await obstore.delete_async(self._store(url), split(url)[2])
+            await obstore.delete_async(await self._store(url), split(url)[2])
 
     async def find(self, url: str) -> AsyncIterator[Source]:
         """One object, those under a prefix that ends in a slash, or those that match a glob."""
@@ -183,7 +200,7 @@ class Stores:
                     yield source
             return
         async with self._guarded(folder):
-            listing = await obstore.list_with_delimiter_async(self._store(folder), split(folder)[2])
+            listing = await obstore.list_with_delimiter_async(await self._store(folder), split(folder)[2])
         root = folder[: len(folder) - len(split(folder)[2])]
         found: list[Source | str] = [_source(root + meta["path"], meta) for meta in listing["objects"]]
         found += [root + inner.rstrip("/") + "/" for inner in listing["common_prefixes"]]
@@ -200,7 +217,7 @@ class Stores:
 
         root = folder[: len(folder) - len(split(folder)[2])]
         with mapped(folder):
-            pages = obstore.list(self._store(folder), split(folder)[2], chunk_size=1000)
+            pages = obstore.list(await self._store(folder), split(folder)[2], chunk_size=1000)
         while True:
             async with self._guarded(folder):
                 try:
@@ -235,11 +252,12 @@ def _source(url: str, meta: Any) -> Source:
     return Source(url=url, size=meta["size"], etag=meta["e_tag"], last_modified=modified if modified > _EPOCH else None)
 
 
-def open_store(scheme: str, bucket: str, options: Mapping[str, Any], patience: Patience, url: str) -> ObjectStore:
+def open_store(
+    scheme: str, bucket: str, config: dict[str, Any], client: dict[str, Any], patience: Patience, url: str
+) -> ObjectStore:
     """The library's store for a bucket."""
     from obstore.store import AzureStore, GCSStore, S3Store
 
-    config, client = store_config(scheme, options)
     client.setdefault("timeout", timedelta(seconds=patience.deadline))
     client.setdefault("read_timeout", timedelta(seconds=patience.stall))
     client.setdefault("connect_timeout", timedelta(seconds=15))

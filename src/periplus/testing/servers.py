@@ -45,7 +45,7 @@ class RangeServer:
 
     `content` is a folder or a mapping of names to bytes. `latency` is in seconds, before every answer.
     Change `files`, `faults` and `latency` at any time; `faults[path]` is a list, used up from the front,
-    and `faults["*"]` holds for every path.
+    and `faults["*"]` holds for every path. `headers` go out with every answer.
     """
 
     def __init__(
@@ -54,6 +54,7 @@ class RangeServer:
         self.folder = None if isinstance(content, Mapping) else Path(content)
         self.files: dict[str, bytes] = dict(content) if isinstance(content, Mapping) else {}
         self.modified: dict[str, float] = {}
+        self.headers: list[str] = []
         self.latency = latency
         self.faults: dict[str, list[Fault]] = {}
         self.log: list[Request] = []
@@ -218,7 +219,7 @@ class _Connection(asyncio.Protocol):
             self.transport.write(b"\x00\x01 nonsense\r\n\r\n")
             self.transport.close()
         elif not self.transport.is_closing():
-            self.transport.write(answer.head())
+            self.transport.write(replace(answer, headers=[*answer.headers, *server.headers]).head())
             sent = await self._body(path, data, answer, fault)
             if sent != answer.length and line in server.log:
                 server.log[server.log.index(line)] = replace(line, sent=sent)
