@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -178,6 +178,8 @@ def write_coordinate(coordinate: Coordinate) -> dict[str, Any]:
     if values.ndim == 1 and values.size >= 3 and values.dtype.kind in "iuf" and (steps := _steps(values)) is not None:
         answer |= {"start": steps[0], "step": steps[1], "size": int(values.size)}
     else:
+        if values.ndim != 1:
+            answer["shape"] = list(values.shape)
         answer["values"] = _listing(values, dtype)
     if coordinate.attributes:
         answer["attributes"] = write_free(coordinate.attributes, what)
@@ -200,16 +202,10 @@ def _plain(values: NDArray[Any], what: str) -> tuple[NDArray[Any], str]:
 
 
 def _listing(values: NDArray[Any], dtype: str) -> list[Any]:
-    """Nested lists, flat where one-dimensional; a missing time is null."""
+    """All values in C order; a missing time is null."""
     if dtype in TIMES:
-        return _nest([None if v == -INT64 - 1 else v for v in values.ravel().tolist()], values.shape)
-    return _nest([v if dtype == "string" else write_scalar(v) for v in values.ravel().tolist()], values.shape)
-
-
-def _nest(flat: list[Any], shape: tuple[int, ...]) -> list[Any]:
-    for size in reversed(shape[1:]):
-        flat = [flat[i : i + size] for i in range(0, len(flat), size)] if size else [[] for _ in range(shape[0])]
-    return flat
+        return [None if value == -INT64 - 1 else value for value in values.ravel().tolist()]
+    return [value if dtype == "string" else write_scalar(value) for value in values.ravel().tolist()]
 
 
 def _steps(values: NDArray[Any]) -> tuple[Any, Any] | None:
@@ -244,7 +240,7 @@ def read_coordinate(name: str, value: Any, limits: Limits) -> Coordinate:
     if dtype is None:
         raise FormatError(f"{what}: unknown dtype {shown(kind)}")
     if "values" in fields:
-        values = _read_values(fields["values"], dtype, len(dims), what)
+        values = _read_values(fields, dtype, what)
     else:
         size = whole(fields.get("size"), f"{what}: size")
         if size * 8 > limits.header_bytes:
@@ -274,33 +270,22 @@ def _read_regular(fields: Mapping[str, Any], dtype: np.dtype[Any], size: int, wh
         )
 
 
-def _read_values(value: Any, dtype: np.dtype[Any], rank: int, what: str) -> NDArray[Any]:
-    shape: list[int] = []
-    level = value
-    for _ in range(rank):
-        if type(level) is not list:
-            raise FormatError(f"{what}: values must be lists of rank {rank}")
-        shape.append(len(level))
-        level = level[0] if level else []
-    flat: Sequence[Any] = value
-    for size in shape[1:]:
-        if not all(type(row) is list and len(row) == size for row in flat):
-            raise FormatError(f"{what}: values are ragged")
-        flat = [item for row in flat for item in row]
-    if rank == 0:
-        raise FormatError(f"{what}: a coordinate needs at least one dim")
+def _read_values(fields: Mapping[str, Any], dtype: np.dtype[Any], what: str) -> NDArray[Any]:
+    items = _items(fields["values"], dtype, what)
+    shape = listed(fields.get("shape", [len(items)]), f"{what}: shape", whole)
+    if math.prod(shape) != len(items) or not shape:
+        raise FormatError(f"{what}: {len(items)} values for the shape {list(shape)}")
     if dtype.kind in "mM":
-        return np.asarray(_items(flat, dtype, what), dtype=np.int64).view(dtype).reshape(shape)
-    return np.asarray(_items(flat, dtype, what), dtype=dtype).reshape(shape)
+        return np.asarray(items, dtype=np.int64).view(dtype).reshape(shape)
+    return np.asarray(items, dtype=dtype).reshape(shape)
 
 
-def _items(flat: Sequence[Any], dtype: np.dtype[Any], what: str) -> list[Any]:
-    if dtype.kind == "U":
-        return [text(item, what) for item in flat]
-    if dtype.kind in "mM":  # NaT is the smallest 64-bit integer
-        return [-INT64 - 1 if item is None else whole(item, what, least=-INT64) for item in flat]
-    return [read_scalar(item, dtype, what) if item is not None else _refuse_null(what) for item in flat]
+def _items(values: Any, dtype: np.dtype[Any], what: str) -> tuple[Any, ...]:
+    def one(item: Any, at: str) -> Any:
+        if dtype.kind in "mM":  # NaT is the smallest 64-bit integer
+            return -INT64 - 1 if item is None else whole(item, at, least=-INT64)
+        if item is None:
+            raise FormatError(f"{at}: null among its values")
+        return text(item, at) if dtype.kind == "U" else read_scalar(item, dtype, at)
 
-
-def _refuse_null(what: str) -> Any:
-    raise FormatError(f"{what}: null among its values")
+    return listed(values, what, one)
