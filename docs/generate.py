@@ -16,13 +16,14 @@ def command_help(verb: str) -> str:
     """What `periplus VERB --help` prints."""
     from periplus.cli.app import periplus
 
-    context = click.Context(periplus, info_name="periplus", terminal_width=WIDTH, max_content_width=WIDTH)
+    settings = {"terminal_width": WIDTH, "max_content_width": WIDTH, "help_option_names": ["-h", "--help"]}
+    context = click.Context(periplus, info_name="periplus", **settings)
     command: click.Command = periplus
     if verb:
         found = periplus.get_command(context, verb)
         assert found is not None
         command = found
-        context = click.Context(command, info_name=verb, parent=context, terminal_width=WIDTH, max_content_width=WIDTH)
+        context = click.Context(command, info_name=verb, parent=context, **settings)
     return f"```text\n{command.get_help(context)}\n```"
 
 
@@ -36,14 +37,21 @@ def commands() -> str:
 
 
 def formats() -> str:
-    """What is read, from the tuple of scanners."""
+    """What is read, from the tuple of scanners and the tables of decoders."""
+    from periplus.cli.describe import COMPRESSIONS
+    from periplus.decode.compressions import TIFF_COMPRESSIONS
+    from periplus.decode.tifftile import PICTURES
     from periplus.scan import SCANNERS
 
-    rows = [f"| {scanner.NAME} | {first_line(scanner.__doc__)} |" for scanner in SCANNERS]
-    return "\n".join(["| format | what of it |", "| --- | --- |", *rows])
+    known = dict.fromkeys(COMPRESSIONS[code] for code in sorted({*TIFF_COMPRESSIONS, *PICTURES}))
+    rows = [f"| {scanner.NAME.upper()} | {first_line(scanner.__doc__)} |" for scanner in SCANNERS]
+    return "\n".join(
+        ["| reads | |", "| --- | --- |", *rows, f"| its compressions | {', '.join(known)}; predictors 1, 2 and 3 |"]
+    )
 
 
 def first_line(text: str | None) -> str:
+    """Of a docstring."""
     return (text or "").strip().splitlines()[0]
 
 
@@ -58,12 +66,14 @@ def rendered(name: str) -> str:
     text = (ROOT / name).read_text()
     for part, make in PARTS[name].items():
         pattern = re.compile(rf"(<!-- begin {part} -->\n).*?(\n<!-- end {part} -->)", re.DOTALL)
-        text, count = pattern.subn(lambda found, made=make(): found[1] + made + found[2], text)
-        assert count == 1, f"{name} has {count} parts called {part}"
+        found = pattern.search(text)
+        assert found is not None, f"{name} has no part called {part}"
+        text = text[: found.end(1)] + make() + text[found.start(2) :]
     return text
 
 
 def main() -> None:
+    """Write what is out of date."""
     for name in PARTS:
         text = rendered(name)
         if (ROOT / name).read_text() != text:

@@ -133,7 +133,9 @@ def generator():
 
 @pytest.mark.parametrize("name", generator().PARTS)
 def test_the_generated_parts_of_the_documents_are_current(name):
-    assert (ROOT / name).read_text() == generator().rendered(name), f"{name} is out of date: make docs"
+    # Where lines are broken is click's business, and differs between its versions.
+    said, due = ((text.split()) for text in ((ROOT / name).read_text(), generator().rendered(name)))
+    assert said == due, f"{name} is out of date: make docs"
 
 
 def test_every_kind_of_error_is_explained():
