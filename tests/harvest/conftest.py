@@ -30,7 +30,8 @@ def fetch() -> Iterator[Fetch]:
 def values(seed: int, size: int = 96, dtype: Any = "uint16") -> np.ndarray[Any, Any]:
     rng = np.random.default_rng(seed)
     y, x = np.indices((size, size))
-    return np.asarray(1000 + 500 * np.sin(x / 9 + seed) * np.cos(y / 7) + rng.normal(0, 9, (size, size))).astype(dtype)
+    wave = 1000 + 500 * np.sin(x / 9 + seed) * np.cos(y / 7) + rng.normal(0, 9, (size, size))
+    return wave.astype(np.int64).astype(dtype)
 
 
 def write(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 
 from periplus.errors import LimitError
@@ -21,26 +22,28 @@ _NEAR = 32 << 10
 class HeadSize:
     """Bytes of the first read: what sufficed for 99 of 100 files so far."""
 
-    __slots__ = ("_count", "_ends", "_next", "size")
+    __slots__ = ("_count", "_ends", "_lock", "_next", "size")
 
     def __init__(self, start: int = START) -> None:
         self.size = start
         self._ends: deque[int] = deque(maxlen=_MEMORY)
         self._count = 0
         self._next = 1
+        self._lock = threading.Lock()
 
     def observe(self, end: int) -> None:
         """Learn where a file's header ended."""
         if end > MOST:
             return
-        self._ends.append(end)
-        self._count += 1
-        if self._count >= self._next:
-            # After 1, 2, 4, ... files, then every 64th: sorting a thousand numbers for each file would show.
-            self._next = self._count + min(self._count, 64)
-            ends = sorted(self._ends)
-            enough = ends[min(len(ends) - 1, (len(ends) * 99) // 100)]
-            self.size = max(LEAST, -(-enough // _ROUND) * _ROUND)
+        with self._lock:
+            self._ends.append(end)
+            self._count += 1
+            if self._count >= self._next:
+                # After 1, 2, 4, ... files, then every 64th: sorting a thousand numbers for each file would show.
+                self._next = self._count + min(self._count, 64)
+                ends = sorted(self._ends)
+                enough = ends[min(len(ends) - 1, (len(ends) * 99) // 100)]
+                self.size = max(LEAST, -(-enough // _ROUND) * _ROUND)
 
 
 class Header:

@@ -11,7 +11,7 @@ import numpy as np
 
 from periplus.arrange import Arrangement
 from periplus.arrange import arrange as arrange_entries
-from periplus.errors import FormatError, MissingError, redact
+from periplus.errors import FetchError, FormatError, MissingError, redact
 from periplus.fetch import Fetch
 from periplus.harvest.drive import Harvested
 from periplus.harvest.gather import Gathered
@@ -25,6 +25,7 @@ from periplus.harvest.stream import harvest_inputs
 from periplus.harvest.summary import Summary
 from periplus.limits import Limits
 from periplus.model import Files, Refs, Source
+from periplus.policy import WEB, scheme_of
 from periplus.table import Table, append_table, memory_table, write_table
 
 REFRESH = ("check", "never", "always")
@@ -75,6 +76,8 @@ class Run:
 
     def into(self, to: str, *, form: str | None, refresh: str, append: bool) -> Table:
         """An index at a target, with what is known there already."""
+        if scheme_of(to) in WEB:
+            raise FetchError("HTTP is read only here; write the index to a file or an object store", url=to)
         index = None if refresh == "always" else open_index(to, self.fetch, limits=self.limits)
         journal = Journal(to, self.fetch, limits=self.limits)
         self.gathered.keep = journal.add
@@ -83,6 +86,7 @@ class Run:
             if journal.damaged:
                 self.notes.warnings.append(f"{journal.damaged} parts of the journal could not be used")
             kept = self._harvest_again(parts, index, check=refresh == "check")
+            self._must_have_something(len(kept))
             if append and index is not None:
                 kept |= self._others(index, kept)
             with tempfile.TemporaryDirectory(prefix="periplus-") as folder:
@@ -145,6 +149,12 @@ class Run:
         """Files of the index that were not asked for, when it is added to."""
         here = {entry.source.url for entry in self.gathered.entries}
         count = len(index.files)
+        for number, url in enumerate(index.files.path):
+            if index.files.status[number] != "ok" and url not in here:
+                source, error = index.files.source(number), index.files.error[number]
+                self.gathered.add(
+                    Harvested(input=Input(url=url), source=source, error=error or "error", number=number - count)
+                )
         return {
             number: Harvested(
                 input=Input(url=url), source=index.files.source(number), reused=True, number=number - count
@@ -185,7 +195,6 @@ class Run:
     def _laid(self, to: str, form: str | None, index: Index | None, kept: dict[int, Harvested], folder: str) -> Table:
         gathered = self.gathered
         gathered.finish()
-        self._must_have_something(len(kept))
         if index is not None:
             if unchanged_index(index, kept, gathered.entries, self._asked(), form):
                 self.arrangement = str(index.table.catalog.arrangement.get("kind", ""))

@@ -180,15 +180,20 @@ class _Local:
         self._policy, self._limits, self._known, self._check = fetch.policy, limits, known, check
         self._size = HeadSize()
         self._pool: ThreadPoolExecutor | None = None
+        self._timed = False
+        """Whether the first few files have shown how fast the disk is."""
 
     def harvest(self, files: Sequence[Here]) -> Iterator[list[Harvested]]:
-        for start in range(0, len(files), BATCH):
-            batch = files[start : start + BATCH]
+        start = 0
+        while start < len(files):
+            batch = files[start : start + (BATCH if self._timed else LOCAL_THREADS)]
+            start += len(batch)
             if self._pool is not None:
                 yield list(self._pool.map(self._one, batch))
                 continue
             clock, work = time.perf_counter(), time.thread_time()
             yield [self._one(each) for each in batch]
+            self._timed = True
             waited = time.perf_counter() - clock
             worked = time.thread_time() - work
             if len(batch) >= LOCAL_THREADS and waited > _SLOW_SECONDS * len(batch) and waited > 4 * worked:
