@@ -430,3 +430,29 @@ def test_a_private_address_behind_the_allowed_host_name_is_not_reached(server, u
     with Fetch(policy=Policy.beside("https://data.example/index.parquet")) as fetch, pytest.raises(PeriplusError):
         read(fetch, url, 0, 1)
     assert server.log == []
+
+
+def test_a_name_given_once_is_remembered_for_its_host_but_not_stored(fetch, server, url):
+    source = fetch.run(fetch.head(url.replace("//", "//name:pass@")))
+    assert source.url == url
+    read(fetch, source.url, 0, 10, expect=source)
+    assert server.log[-1].headers["authorization"].startswith("Basic ")
+    with Fetch() as other:
+        read(other, source.url, 0, 10)
+    assert "authorization" not in server.log[-1].headers
+
+
+def test_a_host_that_asks_for_a_pause_gets_it_for_all_requests(fetch, server, url):
+    server.faults["/a.bin"] = [Fault(kind="status-429", retry_after="1")]
+
+    async def staggered():
+        first = asyncio.create_task(fetch.read(url, 0, 10))
+        await asyncio.sleep(0.3)
+        begin = time.monotonic()
+        await fetch.read(url, 100, 10)
+        waited = time.monotonic() - begin
+        await first
+        return waited
+
+    assert fetch.run(staggered()) > 0.4
+    assert len(server.log) == 3

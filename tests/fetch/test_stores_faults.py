@@ -221,3 +221,25 @@ def test_a_metadata_service_that_fails_is_explained():
     error = translate(RuntimeError(text), "s3://bucket/a")
     assert isinstance(error, DeniedError)
     assert "skip_signature" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("url", "name", "options"),
+    [
+        ("gs://bucket/a/b.bin", "bucket/a/b.bin", {"token": "anon"}),
+        ("az://box/a/b.bin", "box/a/b.bin", {"account_name": "account", "anon": True}),
+        ("abfs://box@account.dfs.core.windows.net/a/b.bin", "box/a/b.bin", {"sas_token": "sv=1&sig=SECRET"}),
+    ],
+)
+def test_google_and_azure_are_read_by_ranges_too(server, payload, url, name, options):
+    server.files[name] = payload
+    with Fetch(storage_options={"endpoint": server.url, **options}, retries=1) as fetch:
+        data, source = fetch.run(fetch.read(url, 100, 50))
+        assert data == payload[100:150]
+        assert fetch.run(fetch.tail(url, 10, expect=source))[0] == payload[-10:]
+        server.files[name] = payload[::-1]
+        with pytest.raises(StaleError) as caught:
+            fetch.run(fetch.read(url, 100, 50, expect=source))
+        with pytest.raises(MissingError):
+            fetch.run(fetch.head(url + "x"))
+    assert "SECRET" not in f"{source} {caught.value}"

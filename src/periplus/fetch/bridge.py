@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future, wait
@@ -19,6 +20,7 @@ class Bridge:
         self.closers: list[Callable[[], Awaitable[None]]] = []
         self._lock = threading.Lock()
         self._ended = False
+        self._pid = os.getpid()
         self._thread = threading.Thread(target=self._main, name="periplus-fetch", daemon=True)
         self._thread.start()
 
@@ -58,6 +60,8 @@ class Bridge:
 
     def stop(self) -> None:
         """Cancel every task, close what was opened, end the thread. Safe to call twice, and from the loop itself."""
+        if self._pid != os.getpid():
+            return  # a forked child: neither thread nor loop is its own
         with self._lock:
             ended, self._ended = self._ended, True
         if not ended:

@@ -6,8 +6,10 @@ import asyncio
 import os
 import threading
 import weakref
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -32,6 +34,7 @@ from periplus.policy import WEB, Policy, canonical, is_local, scheme_of, without
 T = TypeVar("T")
 Url = str | os.PathLike[str]
 DOWNLOAD_PART = 16 << 20
+DOWNLOAD_PARTS = 4
 
 
 class Fetch:
@@ -238,14 +241,23 @@ class Fetch:
         size = local.require_size(source)
         target = canonical(path)
 
-        async def part(offset: int) -> bytes:
-            return (await self.read(url, offset, min(DOWNLOAD_PART, size - offset), expect=source))[0]
+        def part(offset: int) -> asyncio.Task[tuple[bytes, Source]]:
+            length = min(DOWNLOAD_PART, size - offset)
+            return asyncio.create_task(self.read(url, offset, length, expect=source))
 
-        with atomic.replacing(target) as file:
-            offsets = range(0, size, DOWNLOAD_PART)
-            for batch in (offsets[i : i + 4] for i in range(0, len(offsets), 4)):
-                for data in await asyncio.gather(*(part(offset) for offset in batch)):
+        offsets = iter(range(0, size, DOWNLOAD_PART))
+        under_way = deque(part(offset) for offset in islice(offsets, DOWNLOAD_PARTS))
+        try:
+            with atomic.replacing(target) as file:
+                while under_way:
+                    data, _ = await under_way[0]
+                    under_way.popleft()
+                    under_way.extend(part(offset) for offset in islice(offsets, 1))
                     await asyncio.to_thread(file.write, data)
+        finally:
+            for task in under_way:
+                task.cancel()
+            await asyncio.gather(*under_way, return_exceptions=True)
         return source
 
     # --- listing ---------------------------------------------------------------------------------------------------

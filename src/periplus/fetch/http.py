@@ -38,6 +38,8 @@ class Web:
         self._policy, self._options, self._gate, self._patience = policy, options, gate, patience
         self._session: ClientSession | None = None
         self._proxies = getproxies()
+        self._names: dict[str, dict[str, str]] = {}
+        """User names and passwords that came with URLs, by place: the facts we return no longer hold them."""
 
     async def close(self) -> None:
         """Close every connection."""
@@ -102,6 +104,8 @@ class Web:
                         again = Again("the server sends less than was asked for")
                     except Again as reason:
                         again = reason
+                    if again.after is not None:
+                        self._gate.hold(host, again.after)
                     if want is not None and want.have > had:
                         pauses.progress()
                     await pauses.wait(again)
@@ -181,10 +185,11 @@ class Web:
         start = at = self._policy.check(url)
         options = self._options(start)
         plain = {"Accept-Encoding": "identity", **headers}
-        own = {**plain, **basic(url), **{str(k): str(v) for k, v in dict(options.get("headers") or {}).items()}}
+        self._names.update({place(start): header} if (header := basic(url)) else {})
+        own = {**plain, **self._names.get(place(start), {}), **_texts(options.get("headers"))}
         query = str(options.get("query") or "").lstrip("?&")
         for _ in range(HOPS + 1):
-            if same_place(start, at):
+            if place(start) == place(at):
                 target = f"{at}{'&' if '?' in at else '?'}{query}" if query else at
                 response = await self._send(method, target, own)
             else:
@@ -253,10 +258,14 @@ def basic(url: str) -> dict[str, str]:
     return {"Authorization": "Basic " + b64encode(pair.encode()).decode()}
 
 
-def same_place(one: str, other: str) -> bool:
-    """Whether credentials for one URL may go to the other: same scheme, host and port."""
-    a, b = urlsplit(one), urlsplit(other)
-    return (a.scheme, a.netloc) == (b.scheme, b.netloc)
+def place(url: str) -> str:
+    """Scheme, host and port: what credentials belong to."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _texts(headers: Mapping[str, Any] | None) -> dict[str, str]:
+    return {str(name): str(value) for name, value in (headers or {}).items()}
 
 
 def proxy_for(url: str, proxies: Mapping[str, str]) -> str | None:

@@ -11,13 +11,13 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from periplus.errors import ConflictError, FetchError, FormatError, PeriplusError, StaleError
+from periplus.errors import ConflictError, FetchError, FormatError, MissingError, PeriplusError, StaleError
 from periplus.fetch.door import mapped, translate
 from periplus.fetch.gate import Gate
 from periplus.fetch.glob import Pattern
 from periplus.fetch.options import nobody, store_config, wants_region
 from periplus.fetch.retry import Patience
-from periplus.fetch.stale import check_same
+from periplus.fetch.stale import check_same, strong
 from periplus.model import Source
 from periplus.policy import scheme_of
 
@@ -90,8 +90,9 @@ class Stores:
     async def read(self, url: str, offset: int, length: int, *, expect: Source | None = None) -> tuple[Buffer, Source]:
         """Bytes of a range cut at the object's end, and what the response says of the object."""
         choice: dict[str, Any] = {"range": (offset, offset + length)}
-        if expect is not None and expect.etag is not None:
-            choice["if_match"] = expect.etag
+        tag = None if expect is None else strong(expect.etag)
+        if tag is not None:
+            choice["if_match"] = tag
         try:
             async with self._guarded(url, offset):
                 result = await _get(await self._store(url), split(url)[2], choice)
@@ -113,6 +114,7 @@ class Stores:
         return data, source
 
     async def head(self, url: str) -> Source:
+        """What the store says of the object."""
         import obstore
 
         async with self._guarded(url):
@@ -136,31 +138,42 @@ class Stores:
         """Put the whole object at once; large files in parts, which become visible together."""
         import obstore
 
-        mark = secrets.token_hex(16)
         mode: Any = "create" if create else "overwrite"
+        attributes: dict[str, str] = {}
+        if create or expect is not None:
+            attributes[_MARK] = secrets.token_hex(16)
         if expect is not None:
-            mode = {"e_tag": expect.etag}
+            mode = {"e_tag": expect.etag or await self._tag(url, expect)}
         content: Any
         if isinstance(data, Path):
             with mapped(str(data)):
                 size = data.stat().st_size
-                content = data if mode == "overwrite" else data.read_bytes()  # parts cannot be conditional
+                content = data.read_bytes() if attributes else data  # parts cannot be conditional
         else:
             content = memoryview(data).cast("B")
             size = len(content)
         try:
             async with self._guarded(url):
                 result = await obstore.put_async(
-                    await self._store(url), split(url)[2], content, mode=mode, chunk_size=PART, attributes={_MARK: mark}
+                    await self._store(url), split(url)[2], content, mode=mode, chunk_size=PART, attributes=attributes
                 )
         except (StaleError, ConflictError, FetchError) as error:
-            ours = None if mode == "overwrite" else await self._ours(url, mark)
+            ours = await self._ours(url, attributes[_MARK]) if attributes else None
             if ours is not None:
                 return ours
             if isinstance(error, StaleError):
                 raise ConflictError("another writer replaced the object meanwhile", url=url) from None
             raise
         return Source(url=url, size=size, etag=result["e_tag"])
+
+    async def _tag(self, url: str, expect: Source) -> str | None:
+        """The entity tag of the object to be replaced, where only its size and time are known."""
+        try:
+            found = await self.head(url)
+            check_same(expect, found)
+        except (StaleError, MissingError):
+            raise ConflictError("another writer replaced the object meanwhile", url=url) from None
+        return found.etag
 
     async def _ours(self, url: str, mark: str) -> Source | None:
         """The object where it is the one we wrote: a lost answer makes our own success look like another's."""
@@ -172,6 +185,7 @@ class Stores:
             return None
 
     async def delete(self, url: str) -> None:
+        """Remove the object; most stores do not say whether there was one."""
         import obstore
 
         async with self._guarded(url):
