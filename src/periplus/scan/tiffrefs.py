@@ -113,7 +113,7 @@ def _counts(image: Image, offsets: Integers, counts: Integers | None, size: int 
     """Byte counts; absent ones, and that of a lone plain strip, are computed where that is safe, as libtiff does."""
     number = len(offsets)
     lost = counts is None or len(counts) < number or (number == 1 and counts[0] == 0 and offsets[0] > 0)
-    if image.plain and (lost or (number == 1 and not image.tiled)):
+    if image.plain and (lost or (number == 1 and not image.tiled and offsets[0] > 0)):
         return _expected(image, number) * (offsets > 0)
     if counts is not None and not lost:
         return counts
