@@ -23,7 +23,8 @@ demo: $(VENV)/.installed-demo ## Index a small archive it generates, query it, r
 test: $(VENV)/.installed-test ## Run the tests; ARGS="-k tiff" passes options on to pytest
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(ARGS)
 
-lint: $(VENV)/.installed-lint ## Check style, types and the arrows between rooms
+# Types are checked against the libraries themselves, so these must be there.
+lint: $(VENV)/.installed-test $(VENV)/.installed-lint ## Check style, types and the arrows between rooms
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy --strict src

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -90,7 +92,7 @@ def main() -> None:
         path=picture,
     )
     print(f"\nLook at {picture.resolve()}")
-    print(f"And try: periplus info {target}")
+    print(f"And try: {os.path.relpath(sys.prefix)}/bin/periplus info {target}")
 
 
 def compare(
