@@ -1,0 +1,85 @@
+"""The bounded cursor and the blocks: no read outside what is at hand, no request without end."""
+
+import pytest
+
+from periplus.errors import FormatError, LimitError
+from periplus.limits import Limits
+from periplus.model import Need, Source
+from periplus.scan.blocks import Blocks
+from periplus.scan.cursor import Cursor
+
+
+def test_numbers_of_both_byte_orders() -> None:
+    data = bytes(range(1, 16))
+    little, big = Cursor(data), Cursor(data, order=">")
+    assert (little.u8(), little.u16(), little.u32(), little.u64()) == (1, 0x0302, 0x07060504, 0x0F0E0D0C0B0A0908)
+    assert (big.u8(), big.u16(), big.u32(), big.u64()) == (1, 0x0203, 0x04050607, 0x08090A0B0C0D0E0F)
+
+
+def test_text_and_digits() -> None:
+    cursor = Cursor(b"UHL1 0042ab\xff\0")
+    assert cursor.text(4) == "UHL1"
+    assert cursor.digits(5) == 42
+    assert cursor.text(4) == "ab\ufffd"
+    with pytest.raises(FormatError, match="not a number"):
+        cursor.at(0).digits(4)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [lambda c: c.u64(), lambda c: c.take(5), lambda c: c.need(2**62, 8), lambda c: c.need(-1), lambda c: c.at(5)],
+)
+def test_nothing_is_read_past_the_end(step) -> None:
+    with pytest.raises(FormatError) as caught:
+        step(Cursor(b"1234", base=100, url="a"))
+    assert caught.value.offset == 100
+
+
+def answered(asking, data: bytes) -> list[Need]:
+    needs = []
+    try:
+        need = next(asking)
+        while True:
+            needs.append(need)
+            need = asking.send(data[need.offset : need.offset + need.length])
+    except StopIteration:
+        return needs
+
+
+def test_what_is_held_is_not_asked_for_again() -> None:
+    data = bytes(range(256))
+    blocks = Blocks(Source(url="a", size=256), Limits())
+    assert answered(blocks.hold("x", 10, 20, ahead=30), data) == [Need(10, 50)]
+    assert answered(blocks.hold("x", 30, 30), data) == []
+    assert blocks.locate(30, 30) == (data[10:60], 20)
+    assert blocks.locate(30, 31) is None
+    assert blocks.locate(5, 1) is None
+
+
+def test_ranges_close_together_are_asked_for_together() -> None:
+    blocks = Blocks(Source(url="a", size=256), Limits())
+    ranges = [("x", 200, 10), ("y", 5, 5), ("z", 20, 10)]
+    assert answered(blocks.hold_all(ranges, gap=16), bytes(256)) == [Need(5, 25), Need(200, 10)]
+
+
+def test_a_short_answer_tells_the_size() -> None:
+    blocks = Blocks(Source(url="a"), Limits())
+    with pytest.raises(FormatError, match="past the end"):
+        answered(blocks.hold("x", 10, 100), bytes(60))
+    assert blocks.size == 60
+
+
+def test_a_range_past_a_known_end_is_never_asked_for() -> None:
+    blocks = Blocks(Source(url="a", size=50), Limits())
+    with pytest.raises(FormatError, match="past the end"):
+        next(blocks.hold("x", 45, 6))
+
+
+def test_requests_stay_within_the_limit_and_within_reason() -> None:
+    with pytest.raises(LimitError):
+        next(Blocks(Source(url="a"), Limits(header_bytes=100)).hold("x", 0, 101))
+    blocks, data = Blocks(Source(url="a", size=1 << 19), Limits()), bytes(1 << 19)
+    needs: list[Need] = []
+    with pytest.raises(FormatError, match="again and again"):
+        needs.extend(need for start in range(1000, 0, -1) for need in answered(blocks.hold("x", start, 1 << 18), data))
+    assert blocks.asked > 8 * len(data)
