@@ -264,7 +264,9 @@ def test_auto_stacks_only_what_is_one_grid_with_coordinates(make: SimpleNamespac
     assert arrange(entries, make.lookup(entries)).kind == "stack"
     assert arrange(entries[:1], make.lookup(entries)).kind == "collect"
     same = [make.entry(f"/d/{k}.tif", array, day=1) for k in (1, 2)]
-    assert arrange(same, make.lookup(same)).kind == "collect"
+    collected = arrange(same, make.lookup(same))
+    assert collected.kind == "collect"
+    assert collected.warnings[0].startswith("not stacked: 2.tif and 1.tif have the same time")
     partly = [*entries, make.entry("/d/3.tif", array)]
     assert arrange(partly, make.lookup(partly)).kind == "collect"
 

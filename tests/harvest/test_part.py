@@ -16,7 +16,8 @@ from periplus.harvest.drive import Harvested
 from periplus.harvest.gather import Gathered, Pool
 from periplus.harvest.inputs import Input
 from periplus.harvest.journal import Journal
-from periplus.harvest.part import Part, read_part, write_part
+from periplus.harvest.part import Fact, Part
+from periplus.harvest.rest import read_part, write_part
 from periplus.limits import Limits
 from periplus.model import Array, Found, Georeference, Refs, Source, chunk_positions
 
@@ -76,15 +77,16 @@ def same(a: Refs, b: Refs) -> bool:
     return all(equal(getattr(a, n), getattr(b, n)) for n in names) and a.data == b.data
 
 
-def check(part: Part) -> None:
-    a, b, d = part.records
-    assert a.source == files()[0].source
-    assert a.datetime == files()[0].datetime
-    assert a.arrays[1].name == "1/data"
-    assert np.isnan(a.arrays[0].attributes["_FillValue"])
-    assert a.arrays[0].georeference == array().georeference
-    assert a.arrays[0] is b.arrays[0] is d.arrays[0]
-    assert b.attributes == {"sensor": "x", "gain": float("inf")}
+def check(part: Part, facts: list[Fact] | None = None) -> None:
+    a, b, d = part.arrays
+    assert a[1].name == "1/data"
+    assert np.isnan(a[0].attributes["_FillValue"])
+    assert a[0].georeference == array().georeference
+    assert a[0] is b[0] is d[0]
+    if facts is not None:
+        assert facts[0].source == files()[0].source
+        assert facts[0].datetime == files()[0].datetime
+        assert facts[1].attributes == {"sensor": "x", "gain": float("inf")}
     assert same(part.refs(0, 0), whole(1))
     assert same(part.refs(0, 1), whole(2))
     assert same(part.refs(1, 0), sparse())
@@ -99,15 +101,15 @@ def gathered(keep: Any = None) -> Gathered:
 
 
 def test_a_part_keeps_what_it_was_given() -> None:
-    parts: list[Part] = []
+    parts: list[tuple[Part, list[Fact]]] = []
 
-    def keep(part: Part) -> Part:
-        parts.append(part)
+    def keep(part: Part, facts: list[Fact]) -> Part:
+        parts.append((part, facts))
         return part
 
     gathered(keep).flush()
-    check(parts[0])
-    check(read_part(memoryview(write_part(parts[0])), limits=Limits()))
+    check(*parts[0])
+    check(*read_part(memoryview(write_part(*parts[0])), limits=Limits()))
 
 
 def test_entries_come_back_in_the_order_asked_for() -> None:
@@ -133,8 +135,8 @@ def test_a_journal_gives_its_parts_back(tmp_path: Path, fetch: Fetch) -> None:
     assert journal.load() == []
     gathered(journal.add).flush()
     (file,) = (tmp_path / "out.parquet.partial").iterdir()
-    (part,) = Journal(target, fetch, limits=Limits()).load()
-    check(part)
+    ((part, facts),) = Journal(target, fetch, limits=Limits()).load()
+    check(part, facts)
     assert part.maps
     part.release()
     check(part)
@@ -148,7 +150,7 @@ def test_a_remote_journal(fetch: Fetch) -> None:
     journal = Journal(target, fetch, limits=Limits())
     gathered(journal.add).flush()
     other = Journal(target, fetch, limits=Limits())
-    check(other.load()[0])
+    check(*other.load()[0])
     other.clear()
     assert Journal(target, fetch, limits=Limits()).load() == []
     journal.close()
@@ -181,8 +183,8 @@ def test_parts_are_handed_over_when_full(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("periplus.harvest.gather.PART_FILES", 2)
     sizes: list[int] = []
 
-    def keep(part: Part) -> Part:
-        sizes.append(len(part.records))
+    def keep(part: Part, facts: list[Fact]) -> Part:
+        sizes.append(len(facts))
         return part
 
     made = Gathered(keep=keep)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from periplus.arrange.axis import read_axis
@@ -30,9 +31,9 @@ def arrange(entries: Sequence[Entry], refs: Lookup, *, kind: str = "auto", **opt
     if kind == "auto" and _stackable(entries, **options):
         try:
             return stack(entries, refs, **options)
-        except ConflictError:
+        except ConflictError as error:
             # What no cheap look could tell (equal coordinates, holes that would be lost): these files are no stack.
-            return collect(entries, refs)
+            return replace(collect(entries, refs), warnings=(f"not stacked: {error.message}",))
     return collect(entries, refs)
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from periplus.arrange import Entry
 from periplus.harvest.drive import Harvested
-from periplus.harvest.part import Builder, Part, Record
-from periplus.model import Array, Found, Refs, Shape, Source
+from periplus.harvest.part import Builder, Fact, Part
+from periplus.model import Array, Refs, Shape, Source
 
 PART_FILES = 4096
 PART_ROWS = 1 << 20
@@ -76,7 +76,7 @@ def _key(value: Any) -> bytes | None:
 class Gathered:
     """Entries in the order they came, and where their references are."""
 
-    keep: Callable[[Part], Part] = lambda part: part
+    keep: Callable[[Part, list[Fact]], Part] = lambda part, _: part
     """What is done with a full part: a journal writes it down and gives it back mapped from its file."""
     entries: list[Entry] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
@@ -85,7 +85,7 @@ class Gathered:
     _parts: list[Part] = field(default_factory=list)
     _builder: Builder = field(default_factory=Builder)
     _pool: Pool = field(default_factory=Pool)
-    _grids: dict[int, Shape] = field(default_factory=dict)
+    _grids: dict[int, tuple[Shape, ...]] = field(default_factory=dict)
     _began: float = field(default_factory=time.monotonic)
     _since: float = field(default_factory=time.monotonic)
     _read: int = 0
@@ -95,32 +95,25 @@ class Gathered:
         arrays = self._pool.arrays(tuple(found.array for found in file.founds))
         attributes = self._pool.attributes(file.attributes)
         if file.error is None:
-            self._where.append((len(self._parts), len(self._builder.records)))
-            self._builder.records.append(self._record(file, arrays, attributes, file.founds))
+            self._where.append((len(self._parts), self._store(file, arrays, attributes)))
         else:
             self._where.append((-1, -1))
         self._entry(file, file.source, file.format, file.datetime, arrays, attributes)
         if self._full():
             self.flush()
 
-    def reuse(self, file: Harvested, part: int, record: Record, slot: int) -> None:
+    def reuse(self, file: Harvested, fact: Fact, part: int, slot: int) -> None:
         """Take a file whose references are in a part that was adopted."""
         self._where.append((part, slot))
         source = Source(
             url=file.source.url,
-            size=record.source.size,
-            etag=record.source.etag,
-            last_modified=record.source.last_modified,
+            size=fact.source.size,
+            etag=fact.source.etag,
+            last_modified=fact.source.last_modified,
         )
-        moment = file.input.datetime or record.datetime
-        self._entry(
-            file,
-            source,
-            record.format,
-            moment,
-            self._pool.arrays(record.arrays),
-            self._pool.attributes(record.attributes),
-        )
+        arrays = self._pool.arrays(self._parts[part].arrays[slot])
+        moment = file.input.datetime or fact.datetime
+        self._entry(file, source, fact.format, moment, arrays, self._pool.attributes(fact.attributes))
 
     def adopt(self, part: Part) -> int:
         """A part from elsewhere; its number."""
@@ -132,13 +125,13 @@ class Gathered:
         """Hand over what is in memory as a part."""
         builder, self._builder = self._builder, Builder()
         self._since = time.monotonic()
-        if builder.records:
-            self._parts.append(self.keep(builder.build()))
+        if builder.facts:
+            self._parts.append(self.keep(builder.build(), builder.facts))
 
     def finish(self) -> None:
         """Put entries into the order asked for; what is still in memory may stay there."""
         builder, self._builder = self._builder, Builder()
-        if builder.records:
+        if builder.facts:
             self._parts.append(builder.build())
         order = sorted(range(len(self.entries)), key=self.numbers.__getitem__)
         self.entries = [self.entries[i] for i in order]
@@ -171,25 +164,18 @@ class Gathered:
         )
         self.numbers.append(file.number)
 
-    def _record(self, file: Harvested, arrays: tuple[Array, ...], attributes: Any, founds: tuple[Found, ...]) -> Record:
-        add, grids = self._builder.add, self._grids
-        for array in arrays:
-            if id(array) not in grids:  # kept alive by the pool, so the id stays its own
-                grids[id(array)] = array.grid
-        return Record(
-            source=file.source,
-            format=file.format,
-            datetime=file.datetime,
-            attributes=attributes,
-            arrays=arrays,
-            pieces=tuple((add(f.refs, grids[id(a)]),) for f, a in zip(founds, arrays, strict=True)),
-        )
+    def _store(self, file: Harvested, arrays: tuple[Array, ...], attributes: Mapping[str, Any]) -> int:
+        grids = self._grids.get(id(arrays))
+        if grids is None:  # kept alive by the pool, so the id stays its own
+            grids = self._grids[id(arrays)] = tuple(array.grid for array in arrays)
+        fact = Fact(source=file.source, format=file.format, datetime=file.datetime, attributes=attributes)
+        return self._builder.add(fact, arrays, grids, [found.refs for found in file.founds])
 
     def _full(self) -> bool:
         builder, now = self._builder, time.monotonic()
         patience = max(PART_SECONDS, PART_SHARE * (now - self._began))
         return (
             builder.rows >= PART_ROWS
-            or len(builder.records) >= PART_FILES
-            or (now - self._since > patience and bool(builder.records))
+            or len(builder.facts) >= PART_FILES
+            or (now - self._since > patience and bool(builder.facts))
         )

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import secrets
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 
 from periplus.errors import FormatError, MissingError
 from periplus.fetch import Fetch
-from periplus.harvest.part import Part, read_part, write_part
+from periplus.harvest.part import Fact, Part
+from periplus.harvest.rest import read_part, write_part
 from periplus.limits import Limits
 from periplus.policy import canonical, is_local
 
@@ -29,7 +31,7 @@ class Journal:
         """Parts that could not be used."""
         self._written: list[str] = []
 
-    def load(self) -> list[Part]:
+    def load(self) -> list[tuple[Part, list[Fact]]]:
         """What an earlier run left; damaged parts, and those of another version, are passed over."""
         parts = []
         for url in self._listed():
@@ -41,15 +43,16 @@ class Journal:
                 self.damaged += 1
         return parts
 
-    def add(self, part: Part) -> Part:
+    def add(self, part: Part, facts: Sequence[Fact]) -> Part:
         """Write a part down; the same part, from its file."""
         url = f"{self.folder}part-{secrets.token_hex(8)}"
-        data = write_part(part)
+        data = write_part(part, facts)
         if not self._local:
             self._fetch.run(self._fetch.write(self._copy(url), data))
         self._fetch.run(self._fetch.write(url, data))
         self._written.append(url)
-        return self._mapped(self._copy(url))
+        # Its arrays are those that other parts share; as read from the file they would be new ones.
+        return replace(self._mapped(self._copy(url))[0], arrays=part.arrays)
 
     def clear(self) -> None:
         """Remove the journal; the index is written."""
@@ -88,12 +91,13 @@ class Journal:
             self._copies = tempfile.TemporaryDirectory(prefix="periplus-")
         return str(Path(self._copies.name) / url.rpartition("/")[2])
 
-    def _mapped(self, path: str) -> Part:
+    def _mapped(self, path: str) -> tuple[Part, list[Fact]]:
         try:
             with Path(path).open("rb") as file:
                 data = mmap(file.fileno(), 0, access=ACCESS_READ)
         except ValueError:  # an empty file cannot be mapped
             raise FormatError("a part of the journal is empty", url=path) from None
-        part = replace(read_part(memoryview(data), limits=self._limits), maps=(data,))
+        part, facts = read_part(memoryview(data), limits=self._limits)
+        part.maps = (data,)
         part.release()
-        return part
+        return part, facts

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from periplus.arrange.invert import Origin, is_stack, origins, undo, unstacked
 from periplus.errors import MissingError
 from periplus.fetch import Fetch
-from periplus.harvest.part import Part, Piece, Record
+from periplus.harvest.part import Fact, Part, Piece, places
 from periplus.harvest.spill import Spill
 from periplus.limits import Limits
 from periplus.model import Array, Files, Source
@@ -59,8 +59,8 @@ class Rows:
     """Group or series of each file."""
 
 
-def undo_index(index: Index, wanted: Collection[int], folder: str) -> tuple[Part, dict[int, int]]:
-    """The wanted files as if they had just been scanned, and the slot of each in the part.
+def undo_index(index: Index, wanted: Collection[int], folder: str) -> tuple[Part, list[Fact], dict[int, int]]:
+    """The wanted files as if they had just been scanned: a part, what is known of them, and the slot of each.
 
     The rows of the index stream by once, into files of `folder`, from where they are mapped. A file of which the index
     holds no row, or inline bytes, cannot be told apart this way: it has no slot and must be read again.
@@ -84,50 +84,58 @@ def undo_index(index: Index, wanted: Collection[int], folder: str) -> tuple[Part
                 rows.codes.setdefault((owner, name), set()).update(found.codes[k])
                 rows.prefixes.setdefault(owner, set()).add(names[name].prefix)
         columns, maps = spill.columns()
-    records, slots = _records(index, names, rows, keep, stacked=stacked)
-    return Part(records=records, columns=columns, maps=maps), slots
-
-
-def _records(
-    index: Index, names: dict[str, Origin], rows: Rows, keep: NDArray[np.bool_], *, stacked: bool
-) -> tuple[list[Record], dict[int, int]]:
-    catalog, files = index.table.catalog, index.files
     inside: dict[str, list[str]] = {}
     for name, origin in names.items():
         inside.setdefault(origin.prefix, []).append(name)
-    variants: dict[tuple[str, tuple[int, ...]], Array] = {}
+    facts, slots, arrays, codes = _files(index, inside, rows, keep, stacked=stacked)
+    groups = [
+        rows.pieces.get((owner, name), []) for owner, slot in slots.items() for name in inside[facts[slot].prefix]
+    ]
+    part = Part(
+        arrays=arrays, columns={**columns, **places(arrays, groups)}, codes=codes if stacked else None, maps=maps
+    )
+    return part, facts, slots
+
+
+def _files(
+    index: Index, inside: dict[str, list[str]], rows: Rows, keep: NDArray[np.bool_], *, stacked: bool
+) -> tuple[list[Fact], dict[int, int], list[tuple[Array, ...]], list[tuple[tuple[int, ...], ...]]]:
+    """For every file that has rows: what is known of it, its slot, its arrays, and the pipelines each of them uses."""
+    catalog, files, names = index.table.catalog, index.files, index.origins or {}
     # Such a moment came from the file's name, by a pattern that another run may not give.
     by_name = catalog.arrangement.get("coordinate") == "pattern"
+    variants: dict[tuple[str, tuple[int, ...]], Array] = {}
 
-    def variant(name: str, codes: tuple[int, ...]) -> Array:
-        if (name, codes) not in variants:
+    def variant(name: str, used: tuple[int, ...]) -> Array:
+        if (name, used) not in variants:
             array, local = catalog.arrays[name], names[name].name
-            variants[name, codes] = unstacked(array, local, codes) if stacked else array.renamed(local)
-        return variants[name, codes]
+            variants[name, used] = unstacked(array, local, used) if stacked else array.renamed(local)
+        return variants[name, used]
 
-    records: list[Record] = []
+    facts: list[Fact] = []
     slots: dict[int, int] = {}
+    arrays: list[tuple[Array, ...]] = []
+    codes: list[tuple[tuple[int, ...], ...]] = []
     for owner, prefixes in rows.prefixes.items():
         if not keep[owner] or len(prefixes) != 1:
             continue
         (prefix,) = prefixes
-        codes = [tuple(sorted(rows.codes.get((owner, name), {0}))) for name in inside[prefix]]
-        slots[owner] = len(records)
-        records.append(
-            Record(
+        used = tuple(tuple(sorted(rows.codes.get((owner, name), {0}))) for name in inside[prefix])
+        slots[owner] = len(facts)
+        codes.append(used)
+        arrays.append(
+            tuple(variant(name, each if stacked else ()) for name, each in zip(inside[prefix], used, strict=True))
+        )
+        facts.append(
+            Fact(
                 source=files.source(owner),
                 format=files.format[owner],
                 datetime=None if by_name else _moment(files.datetime[owner]),
                 attributes=catalog.attributes.get(prefix, {}),
-                arrays=tuple(
-                    variant(name, used if stacked else ()) for name, used in zip(inside[prefix], codes, strict=True)
-                ),
-                pieces=tuple(tuple(rows.pieces.get((owner, name), ())) for name in inside[prefix]),
-                codes=tuple(codes) if stacked else None,
                 prefix=prefix,
             )
         )
-    return records, slots
+    return facts, slots, arrays, codes
 
 
 def _moment(value: np.datetime64) -> datetime | None:

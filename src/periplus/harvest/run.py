@@ -19,7 +19,7 @@ from periplus.harvest.grow import grown, unchanged_index
 from periplus.harvest.inputs import Input, Notes, expand, is_literal
 from periplus.harvest.journal import Journal
 from periplus.harvest.known import Index, open_index, undo_index
-from periplus.harvest.part import Part
+from periplus.harvest.part import Fact, Part, joined
 from periplus.harvest.stac import Assets
 from periplus.harvest.stream import harvest_inputs
 from periplus.harvest.summary import Summary
@@ -72,7 +72,12 @@ class Run:
         refs: dict[str, list[Refs]] = {}
         for name, block in laid.blocks:
             refs.setdefault(name, []).append(block)
-        return memory_table(laid.catalog, {n: _joined(b) for n, b in refs.items()}, laid.files, limits=self.limits)
+        return memory_table(
+            laid.catalog,
+            {name: joined(pieces, laid.catalog.arrays[name]) for name, pieces in refs.items()},
+            laid.files,
+            limits=self.limits,
+        )
 
     def into(self, to: str, *, form: str | None, refresh: str, append: bool) -> Table:
         """An index at a target, with what is known there already."""
@@ -114,17 +119,19 @@ class Run:
             progress=self.progress,
         )
 
-    def _harvest_again(self, parts: list[Part], index: Index | None, *, check: bool) -> dict[int, Harvested]:
+    def _harvest_again(
+        self, parts: list[tuple[Part, list[Fact]]], index: Index | None, *, check: bool
+    ) -> dict[int, Harvested]:
         """Harvest what neither the journal nor the index knows; the files kept from the index, by their ids there."""
-        slots: dict[str, tuple[int, int]] = {}
-        for part in parts:
+        written: dict[str, tuple[Fact, int, int]] = {}
+        for part, facts in parts:
             number = self.gathered.adopt(part)
-            slots.update({record.source.url: (number, slot) for slot, record in enumerate(part.records)})
-        records = {url: parts[number].records[slot] for url, (number, slot) in slots.items()}
+            written.update({fact.source.url: (fact, number, slot) for slot, fact in enumerate(facts)})
 
         def known(url: str) -> Source | None:
-            record = records.get(url)
-            return record.source if record is not None else None if index is None else index.source(url)
+            if url in written:
+                return written[url][0].source
+            return None if index is None else index.source(url)
 
         kept: dict[int, Harvested] = {}
         try:
@@ -133,10 +140,9 @@ class Run:
                     url = file.source.url
                     if not file.reused:
                         self._take(file)
-                    elif url in slots:
-                        number, slot = slots[url]
+                    elif url in written:
                         self.reused += 1
-                        self.gathered.reuse(file, number, records[url], slot)
+                        self.gathered.reuse(file, *written[url])
                     elif index is not None:
                         self.reused += 1
                         kept[index.by_url[url]] = file
@@ -209,19 +215,19 @@ class Run:
 
     def _bring_back(self, index: Index, kept: dict[int, Harvested], folder: str) -> None:
         """Kept files as if scanned: their references come from the index; what it cannot give back is read again."""
-        part, slots = undo_index(index, kept, folder)
+        part, facts, slots = undo_index(index, kept, folder)
         number = self.gathered.adopt(part)
         again = []
         for owner, file in kept.items():
             if owner not in slots:
                 again.append(file)
                 continue
-            record = part.records[slots[owner]]
+            fact = facts[slots[owner]]
             item = file.input
             if file.number < 0:  # not asked for, so the index alone knows where it belongs
-                place = record.prefix or None
+                place = fact.prefix or None
                 item = replace(item, series=place) if self._is_stack(index) else replace(item, group=place)
-            self.gathered.reuse(replace(file, input=item), number, record, slots[owner])
+            self.gathered.reuse(replace(file, input=item), fact, number, slots[owner])
         if again:
             self.reused -= len(again)
             places = {file.source.url: file.number for file in again}
@@ -267,30 +273,6 @@ class Run:
             errors=tuple((file.source.url, file.error or "") for file in self.failures),
             warnings=tuple(self.notes.warnings),
         )
-
-
-def _joined(blocks: list[Refs]) -> Refs:
-    if len(blocks) == 1:
-        return blocks[0]
-
-    def column(name: str) -> Any:
-        found = [getattr(block, name) for block in blocks]
-        if all(each is None for each in found):
-            return None
-        return np.concatenate(
-            [np.zeros(len(b), np.uint16) if c is None else c for b, c in zip(blocks, found, strict=True)]
-        )
-
-    inline = any(block.data is not None for block in blocks)
-    return Refs(
-        chunk=np.concatenate([block.chunk for block in blocks], axis=1),
-        offset=np.concatenate([block.offset for block in blocks]),
-        length=np.concatenate([block.length for block in blocks]),
-        file=np.concatenate([block.file for block in blocks if block.file is not None]),
-        part=column("part"),
-        encoding=column("encoding"),
-        data=[d for block in blocks for d in (block.data or [None] * len(block))] if inline else None,
-    )
 
 
 async def _each(inputs: Sequence[Input]) -> AsyncIterator[Input]:

@@ -1,0 +1,109 @@
+"""A part at rest: its columns as they are, a JSON document about its files, a checksum over both."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from periplus import __version__
+from periplus.errors import FormatError
+from periplus.harvest.part import COLUMNS, Fact, Part
+from periplus.limits import Limits
+from periplus.model import Array, Catalog, Source
+from periplus.table.document import document_for, dump, load
+
+MAGIC = b"PERIPART"
+VERSION = 1
+
+
+def write_part(part: Part, facts: Sequence[Fact]) -> bytes:
+    """The part as bytes: magic, columns, a JSON document, its length, a checksum, magic."""
+    body, where, at = [MAGIC], {}, len(MAGIC)
+    for name, column in part.columns.items():
+        data = np.ascontiguousarray(column, COLUMNS[name]).tobytes()
+        where[name] = [at, len(column)]
+        padding = b"\0" * (-len(data) % 8)
+        body += [data, padding]
+        at += len(data) + len(padding)
+    head = {"version": VERSION, "software": __version__, "columns": where}
+    text = json.dumps(head | _written(part.arrays, facts)).encode()
+    body += [text, len(text).to_bytes(8, "little")]
+    whole = b"".join(body)
+    return whole + zlib.crc32(whole).to_bytes(4, "little") + MAGIC
+
+
+def read_part(data: memoryview, *, limits: Limits) -> tuple[Part, list[Fact]]:
+    """A part over its bytes, not copied; FormatError where they are not whole, or of another version."""
+    view = data.cast("B")
+    tail = len(MAGIC) + 4
+    sound = len(view) > 2 * len(MAGIC) + 12 and view[: len(MAGIC)] == MAGIC and view[-len(MAGIC) :] == MAGIC
+    if not sound or zlib.crc32(view[:-tail]) != int.from_bytes(view[-tail : -len(MAGIC)], "little"):
+        raise FormatError("a part of the journal is damaged")
+    size = int.from_bytes(view[-tail - 8 : -tail], "little")
+    try:
+        document = json.loads(bytes(view[-tail - 8 - size : -tail - 8]))
+        if document["version"] != VERSION or document["software"] != __version__:
+            raise FormatError("a part of the journal is of another version")
+        columns = {
+            name: np.frombuffer(view, COLUMNS[name], count, at) for name, (at, count) in document["columns"].items()
+        }
+        arrays, facts = _read(document, limits)
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise FormatError(f"a part of the journal is damaged: {error}") from None
+    return Part(arrays=arrays, columns=columns), facts
+
+
+def _written(arrays: Sequence[tuple[Array, ...]], facts: Sequence[Fact]) -> dict[str, Any]:
+    numbers: dict[int, int] = {}
+    described: dict[str, Array] = {}
+    groups: dict[int, str] = {}
+    attributes: dict[str, Mapping[str, Any]] = {}
+    files = []
+    for found, fact in zip(arrays, facts, strict=True):
+        for array in found:
+            if id(array) not in numbers:
+                numbers[id(array)] = len(numbers)
+                described[f"{numbers[id(array)]}/{array.name}"] = array
+        group = groups.get(id(fact.attributes))
+        if group is None and fact.attributes:
+            group = groups[id(fact.attributes)] = str(len(groups))
+            attributes[group] = fact.attributes
+        source = fact.source
+        said = [source.url, source.size, source.etag, _text(source.last_modified), fact.format, _text(fact.datetime)]
+        files.append([*said, group, [numbers[id(array)] for array in found]])
+    # The document of an index says all there is to say of arrays, and reads it back strictly.
+    return {"files": files, "index": json.loads(dump(document_for(Catalog(arrays=described, attributes=attributes))))}
+
+
+def _read(document: Mapping[str, Any], limits: Limits) -> tuple[list[tuple[Array, ...]], list[Fact]]:
+    catalog = load(document["index"], limits=limits).catalog
+    described = {}
+    for name, array in catalog.arrays.items():
+        number, _, plain = name.partition("/")
+        described[int(number)] = array.renamed(plain)
+    shared: dict[tuple[int, ...], tuple[Array, ...]] = {}
+    arrays, facts = [], []
+    for url, size, etag, modified, form, taken, group, numbers in document["files"]:
+        arrays.append(shared.setdefault(tuple(numbers), tuple(described[number] for number in numbers)))
+        facts.append(
+            Fact(
+                source=Source(url=url, size=size, etag=etag, last_modified=_moment(modified)),
+                format=form,
+                datetime=_moment(taken),
+                attributes={} if group is None else catalog.attributes[group],
+            )
+        )
+    return arrays, facts
+
+
+def _text(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.astimezone(UTC).isoformat()
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
