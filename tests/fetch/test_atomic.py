@@ -71,7 +71,7 @@ def race(path: str, number: int, results) -> None:
 def test_of_many_creating_processes_one_wins(tmp_path):
     context = multiprocessing.get_context("spawn")
     results = context.Queue()
-    processes = [context.Process(target=race, args=(str(tmp_path / "a"), i, results)) for i in range(4)]
+    processes = [context.Process(target=race, args=(str(tmp_path / "a"), i, results)) for i in range(3)]
     for process in processes:
         process.start()
     outcomes = [results.get(timeout=60) for _ in processes]
@@ -160,12 +160,11 @@ while True:
 
 def test_a_killed_writer_leaves_a_whole_file_and_the_next_one_cleans_up(tmp_path):
     target = tmp_path / "a.bin"
-    leftovers = 0
-    for round_ in range(12):
+    for round_ in range(6):
         process = subprocess.Popen([sys.executable, "-c", WRITER, str(target)], stdout=subprocess.PIPE)
         assert process.stdout is not None
         process.stdout.readline()
-        time.sleep(0.01 + 0.003 * round_)
+        time.sleep(0.01 + 0.006 * round_)
         process.send_signal(signal.SIGKILL)
         process.wait()
         process.stdout.close()
@@ -173,7 +172,6 @@ def test_a_killed_writer_leaves_a_whole_file_and_the_next_one_cleans_up(tmp_path
             data = target.read_bytes()
             assert len(data) == 300_000
             assert len(set(data)) == 1
-        leftovers += any(name.startswith(".") for name in os.listdir(tmp_path))
     (tmp_path / ".a.bin.periplus-0123456789abcdef").write_bytes(b"left by a run that died")
     write_file(str(target), b"done")
     assert os.listdir(tmp_path) == ["a.bin"]

@@ -16,7 +16,7 @@ def columns(rows):
 
 
 @given(ROWS, st.integers(0, 500), st.integers(1, 2_000))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_every_row_finds_its_own_bytes_in_its_span(rows, gap, largest):
     file, offset, length = columns(rows)
     contents = [np.random.default_rng(k).integers(0, 256, 6_000, np.uint8).tobytes() for k in range(4)]
@@ -32,7 +32,7 @@ def test_every_row_finds_its_own_bytes_in_its_span(rows, gap, largest):
 
 
 @given(ROWS, st.integers(0, 500), st.integers(1, 2_000))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_spans_are_no_longer_and_no_more_than_needed(rows, gap, largest):
     file, offset, length = columns(rows)
     spans = merge(file, offset, length, gap=gap, largest=largest)
@@ -50,7 +50,7 @@ def test_spans_are_no_longer_and_no_more_than_needed(rows, gap, largest):
 
 
 @given(ROWS, st.integers(0, 500))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_without_a_limit_the_spans_are_the_plain_greedy_ones(rows, gap):
     file, offset, length = columns(rows)
     spans = merge(file, offset, length, gap=gap, largest=1 << 40)

@@ -101,7 +101,7 @@ class Web:
                             done = await attempt()
                         if done is not None:
                             return done
-                        again = Again("the server sends less than was asked for")
+                        continue  # a right answer to part of the question: ask for the rest at once
                     except Again as reason:
                         again = reason
                     if again.after is not None:
