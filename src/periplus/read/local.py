@@ -40,33 +40,30 @@ def read_local(
     failures: list[BaseException] = []
     lock = threading.Lock()
 
-    def step(hands: _Hands) -> bool:
+    def labour(*, tell: Progress | None = None) -> None:
         nonlocal done
-        with lock:
-            task = None if failures else next(turn, None)
-        if task is None:
-            return False
-        count = tasks.run(task, hands)
-        with lock:
-            done += count
-        return True
+        hands, count = _Hands(fetch, sources), 0
+        while True:
+            with lock:
+                done += count
+                task = None if failures else next(turn, None)
+            if tell is not None and count:
+                tell(done, total)
+            if task is None:
+                return
+            count = tasks.run(task, hands)
 
-    def labour() -> None:
-        hands = _Hands(fetch, sources)
+    def helper() -> None:
         try:
-            while step(hands):
-                pass
+            labour()
         except BaseException as error:  # noqa: BLE001 - carried to the caller's thread and raised there
             failures.append(error)
 
-    with _crew(labour, min(workers, len(tasks)) - 1, failures):
-        hands = _Hands(fetch, sources)
-        while step(hands):
-            if progress is not None:
-                progress(done, total)
+    with _crew(helper, min(workers, len(tasks)) - 1, failures):
+        labour(tell=progress)
     if failures:
         raise failures[0]
-    if progress is not None and done:
+    if progress is not None and workers > 1:
         progress(total, total)
 
 
@@ -111,7 +108,7 @@ class _Tasks:
         self._work, self._place = work, place
         self._start: list[int] = []
         self._singly: list[int] = list(range(len(work)))
-        if len(work) > FEW:
+        if len(work) > FEW and 2 * int(work.refs.length.min()) <= TOGETHER:
             self._merge()
 
     def _merge(self) -> None:

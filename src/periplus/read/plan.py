@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import EllipsisType
@@ -141,13 +142,14 @@ class Cut:
     def window(self) -> tuple[int, int]:
         return (int(self.chunks[0]), int(self.chunks[-1]) + 1) if len(self.chunks) else (0, 0)
 
-    def find(self, chunk: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
-        """Index into `chunks` of each chunk number within the window, and which are there at all (None: all)."""
+    def find(self, chunk: NDArray[np.int32], into: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+        """Write the index into `chunks` of each chunk number within the window; which are there at all (None: all)."""
         first, stop = self.window
         if stop - first == len(self.chunks):
-            return chunk.astype(np.int64) - first, None
-        at = np.minimum(np.searchsorted(self.chunks, chunk), len(self.chunks) - 1)
-        return at, self.chunks[at] == chunk
+            np.subtract(chunk, first, out=into)
+            return None
+        into[:] = np.minimum(np.searchsorted(self.chunks, chunk), len(self.chunks) - 1)
+        return np.equal(self.chunks[into], chunk)
 
 
 def cut(array: Array, selection: Selection) -> tuple[Cut, ...]:
@@ -159,27 +161,30 @@ def cut(array: Array, selection: Selection) -> tuple[Cut, ...]:
 
 
 def _cut_slice(array: Array, d: int, axis: Axis) -> Cut:
+    # Plain integers: every chunk gets its slices anyway, and a window of few chunks is planned in half the time.
     start, step, count = axis.start, axis.step, axis.count
+    size, bound = array.chunks[d], array.shape[d]
+    starts = None if array.edges is None or array.edges[d] is None else array.starts(d).tolist()
+    chunks: Sequence[int]
     if count == 0:
-        return Cut(np.zeros(0, np.int64), [], [], True)
-    size, edges = array.chunks[d], None if array.edges is None else array.edges[d]
-    if edges is None and step > size:  # every element has a chunk of its own; those between are not looked at
-        chunks = (start + step * np.arange(count, dtype=np.int64)) // size
+        chunks = ()
+    elif starts is not None:
+        chunks = range(bisect_right(starts, start) - 1, bisect_right(starts, start + (count - 1) * step))
+    elif step > size:  # every element has a chunk of its own; those between are not looked at
+        chunks = [(start + step * i) // size for i in range(count)]
     else:
-        first, last = _chunk_of(array, d, np.array([start, start + (count - 1) * step], np.int64)).tolist()
-        chunks = np.arange(first, last + 1, dtype=np.int64)
-    low, high = extent(array, d, chunks)
-    into = np.maximum(-((start - low) // step), 0)
-    stop = np.minimum(-((start - high) // step), count)
-    if edges is not None and not (keep := stop > into).all():
-        chunks, low, high, into, stop = chunks[keep], low[keep], high[keep], into[keep], stop[keep]
-    source = start + into * step - low
-    end = source + (stop - into - 1) * step + 1
-    pieces = [
-        [(slice(a, b), slice(s, e, step))]
-        for a, b, s, e in zip(into.tolist(), stop.tolist(), source.tolist(), end.tolist())
-    ]
-    return Cut(chunks, pieces, (high - low).tolist(), True)
+        chunks = range(start // size, (start + (count - 1) * step) // size + 1)
+    kept, pieces, valid = [], [], []
+    for chunk in chunks:
+        low, high = (chunk * size, (chunk + 1) * size) if starts is None else (starts[chunk], starts[chunk + 1])
+        high = min(high, bound)
+        into, stop = max(-((start - low) // step), 0), min(-((start - high) // step), count)
+        if into < stop:
+            source = start + into * step - low
+            kept.append(chunk)
+            pieces.append([(slice(into, stop), slice(source, source + (stop - into - 1) * step + 1, step))])
+            valid.append(high - low)
+    return Cut(np.array(kept, np.int64), pieces, valid, True)
 
 
 def _cut_list(array: Array, d: int, listed: Sequence[int]) -> Cut:
@@ -238,12 +243,14 @@ def match(cuts: Sequence[Cut], refs: Refs) -> Work:
     `refs` are ordered by chunk position, then part, as a table answers.
     """
     grid: Shape = tuple(len(c.chunks) for c in cuts)
-    found = [c.find(refs.chunk[d]) for d, c in enumerate(cuts)]
-    cells = np.stack([at for at, _ in found]) if found else np.zeros((0, len(refs)), np.int64)
-    masks = [there for _, there in found if there is not None]
+    cells = np.empty((len(cuts), len(refs)), np.int64)
+    masks = [there for d, c in enumerate(cuts) if (there := c.find(refs.chunk[d], cells[d])) is not None]
     if masks and not (keep := np.logical_and.reduce(masks)).all():
         refs, cells = refs.take(keep), cells[:, keep]
-    flat = np.ravel_multi_index(tuple(cells), grid) if refs.chunk.size else np.zeros(len(refs), np.int64)
+    flat = np.zeros(len(refs), np.int64)
+    for d, n in enumerate(grid):
+        flat *= n
+        flat += cells[d]
     new = np.ones(len(refs), bool)
     np.not_equal(flat[1:], flat[:-1], out=new[1:])
     if new.all():
@@ -251,7 +258,8 @@ def match(cuts: Sequence[Cut], refs: Refs) -> Work:
     else:
         first = np.append(np.flatnonzero(new), len(refs))
         cells, flat = cells[:, new], flat[new]
-    _check_parts(refs, first)
+    if refs.part is not None or len(flat) < len(refs):
+        _check_parts(refs, first)
     if not (flat[1:] > flat[:-1]).all():
         raise FormatError("the rows of a chunk are not neighbours, or rows are not in order of their chunks")
     missing = np.zeros((len(grid), math.prod(grid) - len(flat)), np.int64)
