@@ -106,6 +106,19 @@ def to_strings(column: pa.ChunkedArray | pa.Array) -> list[str | None]:
     return answer
 
 
+def to_blobs(column: pa.ChunkedArray, rows: NDArray[np.intp]) -> list[bytes | None]:
+    """Byte strings of some rows; a dictionary gives one object for each distinct value."""
+    chosen = column.take(numbers(rows)).unify_dictionaries()
+    answer: list[bytes | None] = []
+    for piece in chosen.chunks:
+        if pa.types.is_dictionary(piece.type):
+            words = [*piece.dictionary.to_pylist(), None]
+            answer += [words[code] for code in to_numpy(piece.indices, null=len(words) - 1).tolist()]
+        else:
+            answer += piece.to_pylist()
+    return answer
+
+
 def _to_strings(piece: pa.Array) -> list[str | None]:
     count, first = len(piece), piece.offset
     bits, ends, data = piece.buffers()

@@ -160,9 +160,8 @@ class ParquetBytes:
         if rows < 0:
             raise FormatError("a row group has a negative number of rows", url=self.url)
         # Run-length encoding hides how much a column decodes to, so count the rows.
-        self._limits.check(
-            "a decoded row group", rows * 8 * max(1, len(names)), self._limits.memory_bytes, url=self.url
-        )
+        budget = self._limits.memory_bytes // 4
+        self._limits.check("a decoded row group", rows * 8 * max(1, len(names)), budget, url=self.url)
         low, high = self.size, 0
         wanted = set(names)
         for place in range(group.num_columns):
@@ -176,11 +175,11 @@ class ParquetBytes:
             if not 4 <= start <= stop <= self.size - 8:
                 raise FormatError("a column chunk lies outside the file", url=self.url, offset=start)
             size = int(column.total_uncompressed_size)
-            self._limits.check("a column chunk", size, self._limits.memory_bytes, url=self.url)
+            self._limits.check("a column chunk", size, budget, url=self.url)
             low, high = min(low, start), max(high, stop)
         if high <= low:
             return (4, 4)
-        self._limits.check("a row group", high - low, self._limits.memory_bytes, url=self.url)
+        self._limits.check("a row group", high - low, budget, url=self.url)
         return low, high
 
 

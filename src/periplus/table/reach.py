@@ -36,7 +36,11 @@ def resolved(paths: Sequence[str], index_url: str | None) -> list[str]:
     if index_url is None:
         return list(paths)
     folder, whole, inner = folder_of(index_url), _ABSOLUTE.fullmatch, _RELATIVE.fullmatch
-    return [path if whole(path) else folder + path if inner(path) else _attempt(index_url, path) for path in paths]
+    urls: dict[str, str] = {}
+    for path in paths:
+        if path not in urls:
+            urls[path] = path if whole(path) else folder + path if inner(path) else _attempt(index_url, path)
+    return [urls[path] for path in paths]
 
 
 def _attempt(index_url: str, path: str) -> str:

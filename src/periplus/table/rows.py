@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Array, Files, Refs
-from periplus.table.buffers import numbers, strings, to_numpy, to_strings
+from periplus.table.buffers import strings, to_blobs, to_numpy, to_strings
 from periplus.table.columns import Columns
 from periplus.table.document import Document, Piece
 from periplus.table.memory import empty, joined
@@ -66,11 +66,22 @@ class Group:
             keep &= codes == (names.index(array.name) if array.name in names else -1)
         elif "level" in self.columns:
             keep &= self.columns["level"] == array.level
+        for dim, count in zip(array.dims, array.grid, strict=True):
+            self._check_inside(array, dim, count, keep)
         if window is not None:
             for dim, (low, high) in zip(array.dims, window, strict=True):
                 positions = self.place.get(dim, -1)  # a part written before the array existed lacks the column
                 keep &= (positions >= low) & (positions < high)
         return np.flatnonzero(keep)
+
+    def _check_inside(self, array: Array, dim: str, count: int, keep: NDArray[np.bool_]) -> None:
+        """FormatError where a row of the array lies outside its grid, even if nobody asked for it."""
+        positions = np.atleast_1d(self.place.get(dim, 0))
+        if positions.size == 0 or (positions.min() >= 0 and positions.max() < count):
+            return
+        outside = keep & ((positions < 0) | (positions >= count))
+        if outside.any():
+            raise FormatError(f"array {array.name!r}: a chunk position along {dim!r} is null or outside the grid")
 
     def refs(self, array: Array, rows: NDArray[np.intp]) -> Refs:
         chunk = np.empty((array.ndim, len(rows)), np.int32)
@@ -85,7 +96,7 @@ class Group:
             file=self._files(rows),
             part=None if part is None else part[rows],
             encoding=None if encoding is None else encoding[rows],
-            data=None if self.data is None else self.data.take(numbers(rows)).to_pylist(),
+            data=None if self.data is None else to_blobs(self.data, rows),
         )
 
     def _files(self, rows: NDArray[np.intp]) -> NDArray[np.int32]:
@@ -287,7 +298,7 @@ class ParquetRows:
         names = pq.read_schema(pa.BufferReader(raw)).names
         reader = pq.ParquetFile(pa.BufferReader(raw), read_dictionary=names)
         rows, width = reader.metadata.num_rows, max(1, len(names))
-        self.limits.check("the files table", rows * 8 * width, self.limits.memory_bytes, url=self.base.url)
+        self.limits.check("the files table", rows * 8 * width, self.limits.memory_bytes // 4, url=self.base.url)
         return reader.read(use_threads=False)
 
     def _distinct(self) -> Files:

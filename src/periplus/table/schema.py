@@ -17,6 +17,7 @@ from periplus.table.columns import Columns
 
 EXTRAS = frozenset({"level", "part", "encoding", "data"})
 NAMES = pa.dictionary(pa.int32(), pa.string())
+LONGEST_PATH = 1 << 14
 MOMENT = pa.timestamp("us", tz="UTC")
 FILES = pa.schema(
     [
@@ -153,8 +154,11 @@ def files_from_arrow(table: pa.Table) -> Files:
     if "path" not in table.column_names:
         raise FormatError("the files table has no column 'path'")
     paths = _texts(table, "path", count)
-    if any(path is None for path in paths):
-        raise FormatError("the files table has a null path")
+    for path in set(paths):
+        if path is None:
+            raise FormatError("the files table has a null path")
+        if len(path) > LONGEST_PATH:
+            raise FormatError(f"the files table has a path of {len(path)} characters")
     if "file_id" in table.column_names and not np.array_equal(
         integers(table["file_id"], np.int64, "file_id"), np.arange(count)
     ):
