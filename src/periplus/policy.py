@@ -242,7 +242,7 @@ class Policy:
             return plain
         text = os.fspath(url)
         if scheme_of(plain) in WEB and "@" in urlsplit(text).netloc:
-            raise DeniedError("a reference may not carry a user name or password", url=text)
+            raise DeniedError("a reference may not carry credentials; pass them by storage_options", url=text)
         local = is_local(plain)
         # Symbolic links are followed before comparing, so none leads out of an allowed folder.
         place = os.path.realpath(plain) if local else plain

@@ -456,3 +456,40 @@ def test_a_host_that_asks_for_a_pause_gets_it_for_all_requests(fetch, server, ur
 
     assert fetch.run(staggered()) > 0.4
     assert len(server.log) == 3
+
+
+def test_readers_never_see_wrong_bytes_while_an_object_is_replaced(fetch, server):
+    import threading
+
+    server.files["a.bin"] = bytes(4096)
+    stop = threading.Event()
+
+    def replace():
+        value = 0
+        while not stop.is_set():
+            value = (value + 1) % 256
+            server.files["a.bin"] = bytes([value]) * 4096
+            time.sleep(0.001)
+
+    async def reads():
+        good = stale = 0
+        for _ in range(60):
+            first, source = await fetch.read(f"{server.url}/a.bin", 0, 16)
+            tries = (fetch.read(source.url, 64 * i, 64, expect=source) for i in range(10))
+            for result in await asyncio.gather(*tries, return_exceptions=True):
+                if isinstance(result, StaleError):
+                    stale += 1
+                else:
+                    assert result[0] == first[:1] * 64
+                    good += 1
+        return good, stale
+
+    thread = threading.Thread(target=replace)
+    thread.start()
+    try:
+        good, stale = fetch.run(reads())
+    finally:
+        stop.set()
+        thread.join()
+    assert stale
+    assert good + stale == 600

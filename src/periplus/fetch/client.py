@@ -41,6 +41,12 @@ class Fetch:
     """Reads ranges, whole files and listings; writes atomically. Cheap to make, connects on first use, picklable.
 
     The async methods may be awaited on any event loop; remote requests run on this object's own loop.
+
+    `storage_options` hold what a store wants: region, endpoint, access_key_id, skip_signature (or anon), account_name …
+    under obstore's names or those of fsspec; for HTTP {"headers": {...}, "query": "..."}. A key that is a URL prefix
+    holds options for that place only: {"s3://bucket/": {"region": "eu-central-1"}}. They are never shown or stored.
+    At most `concurrency` requests run at once, `per_host` to one host or bucket. A read is retried up to `retries`
+    times in a row, given up on after `stall` seconds without a byte, and ends after `deadline` seconds in all.
     """
 
     def __init__(
