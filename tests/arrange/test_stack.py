@@ -269,6 +269,7 @@ def test_auto_stacks_only_what_is_one_grid_with_coordinates(make: SimpleNamespac
     assert collected.warnings[0].startswith("not stacked: 2.tif and 1.tif have the same time")
     partly = [*entries, make.entry("/d/3.tif", array)]
     assert arrange(partly, make.lookup(partly)).kind == "collect"
+    assert arrange(partly, make.lookup(partly), skip_misfits=True).kind == "stack"
 
 
 def test_masks_are_neither_unpacked_nor_optional(make: SimpleNamespace) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from periplus.arrange.axis import read_axis
+from periplus.arrange.axis import Axis, read_axis
 from periplus.arrange.collect import collect
 from periplus.arrange.entry import Arrangement, Entry, Lookup, files_of
 from periplus.arrange.extend import extend
@@ -22,36 +22,50 @@ def arrange(entries: Sequence[Entry], refs: Lookup, *, kind: str = "auto", **opt
     """Lay files into arrays: `collect`, `stack` (its options are those of `stack`), or `auto`.
 
     `auto` stacks when there are several files of one grid and each has a coordinate of its own (from `pattern`, from a
-    catalogue, or from the file's own DateTime); otherwise it collects. One file is always collected, under plain names.
+    catalogue, or from the file's own DateTime); otherwise it collects. With `skip_misfits` one grid is not asked for:
+    most files decide. One file is always collected, under plain names.
     """
     if kind not in KINDS:
         raise FormatError(f"arrange is one of {', '.join(KINDS)}, not {kind!r}")
     if kind == "stack":
         return stack(entries, refs, **options)
-    if kind == "auto" and _stackable(entries, **options):
+    axis = _shared_axis(entries, **options) if kind == "auto" else None
+    if axis is not None:
         try:
-            return stack(entries, refs, **options)
+            return stack(entries, refs, axis=axis, **options)
         except ConflictError as error:
             # What no cheap look could tell (equal coordinates, holes that would be lost): these files are no stack.
             return replace(collect(entries, refs), warnings=(f"not stacked: {error.message}",))
     return collect(entries, refs)
 
 
-def _stackable(
-    entries: Sequence[Entry], *, dim: str | None = None, pattern: str | None = None, coordinate: str = "auto", **_: Any
-) -> bool:
+def _shared_axis(
+    entries: Sequence[Entry],
+    *,
+    dim: str | None = None,
+    pattern: str | None = None,
+    coordinate: str = "auto",
+    skip_misfits: bool = False,
+    **_: Any,
+) -> Axis | None:
+    """The coordinates of files that look like a stack; None where they do not."""
     good = [i for i, entry in enumerate(entries) if entry.error is None]
     if len(good) < 2:
-        return False
+        return None
     axis = read_axis(entries, good, dim=dim, pattern=pattern, way=coordinate)
-    if axis.misfits or (axis.way == "order" and coordinate != "order"):
-        return False
+    if axis.way == "order" and coordinate != "order":
+        return None
+    if skip_misfits:
+        return axis
+    if axis.misfits:
+        return None
     first: dict[str | None, Entry] = {}
-    judged: set[int] = set()
+    judged: set[tuple[str | None, int]] = set()
     for i in good:
         entry = entries[i]
         reference = first.setdefault(entry.series, entry)
-        if id(entry.arrays) not in judged and misfit(entry.arrays, reference.arrays) is not None:
-            return False
-        judged.add(id(entry.arrays))
-    return True
+        key = entry.series, id(entry.arrays)
+        if key not in judged and misfit(entry.arrays, reference.arrays) is not None:
+            return None
+        judged.add(key)
+    return axis

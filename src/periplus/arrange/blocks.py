@@ -38,8 +38,11 @@ def stacked_blocks(
     for layer, row in places:
         for start in range(0, len(row), STEPS):
             block = row[start : start + STEPS]
-            for low, high in _slabs(layer.like, len(block)):
-                pieces = [_piece(lookup(p.entry, p.array), layer.like, low, high) for p in block]
+            slabs = _slabs(layer.like, len(block))
+            for slab in slabs:
+                pieces = [lookup(p.entry, p.array) for p in block]
+                if len(slabs) > 1:
+                    pieces = [_rows(piece, *slab) for piece in pieces]
                 refs = _joined(layer.like, block, pieces, files)
                 if len(refs):
                     yield layer.name, refs
@@ -53,9 +56,7 @@ def _slabs(array: Array, steps: int) -> list[tuple[int, int]]:
     return [(low, min(low + each, rows)) for low in range(0, rows, each)] or [(0, 0)]
 
 
-def _piece(refs: Refs, array: Array, low: int, high: int) -> Refs:
-    if array.ndim < 2 or (low, high) == (0, array.grid[-2]):
-        return refs
+def _rows(refs: Refs, low: int, high: int) -> Refs:
     row = refs.chunk[-2]
     return refs.take((row >= low) & (row < high))
 

@@ -172,5 +172,6 @@ def _instant(when: datetime) -> np.datetime64:
 
 def _place(url: str) -> str:
     """The part of a URL that is a path: no scheme, host or query."""
-    _, mark, rest = redact(url).partition("://")
-    return rest.partition("?")[0] if mark else url
+    if "://" not in url:
+        return url
+    return redact(url).partition("://")[2].partition("?")[0]

@@ -45,10 +45,18 @@ def stack(
     coordinate: str = "auto",
     duplicates: str = "error",
     skip_misfits: bool = False,
+    axis: Axis | None = None,
 ) -> Arrangement:
-    """Lay files along a new dimension; ConflictError names the first that does not fit, and how."""
-    good = [i for i, entry in enumerate(entries) if entry.error is None]
-    axis = read_axis(entries, good, dim=dim, pattern=pattern, way=coordinate)
+    """Lay files along a new dimension; ConflictError names the first that does not fit, and how.
+
+    The coordinate is read out of the names by `pattern`, else it is the files' datetime, else their order; `coordinate`
+    says which (`pattern`, `datetime`, `order`). `duplicates` says what becomes of files with the same coordinate
+    (`error`, `last` wins, `keep` all); with `skip_misfits` files that do not fit become rows that say so. `axis` is
+    what `read_axis` gave, where it was read before.
+    """
+    if axis is None:
+        good = [i for i, entry in enumerate(entries) if entry.error is None]
+        axis = read_axis(entries, good, dim=dim, pattern=pattern, way=coordinate)
     misfits = Misfits(entries, skip_misfits)
     for i, why in axis.misfits.items():
         misfits.add(i, why)
