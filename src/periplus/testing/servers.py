@@ -64,7 +64,7 @@ class RangeServer:
         self._loop = asyncio.new_event_loop()
         self._started = threading.Event()
         self._connections: set[_Connection] = set()
-        self._tags: dict[tuple[str, int], str] = {}
+        self._tags: dict[str, tuple[bytes, str]] = {}
         self._birth = float(int(time.time()))
         self.port = 0
         self._thread = threading.Thread(target=self._main, name="range-server", daemon=True)
@@ -133,10 +133,10 @@ class RangeServer:
             data = self.files.get(name)
             if data is None:
                 return None, -1, "", 0.0
-            key = (name, id(data))
-            if key not in self._tags:
-                self._tags[key] = hashlib.sha256(data).hexdigest()[:24]
-            return data, len(data), f'"{self._tags[key]}"', self.modified.get(name, self._birth)
+            known = self._tags.get(name)
+            if known is None or known[0] is not data:
+                known = self._tags[name] = (data, f'"{hashlib.sha256(data).hexdigest()[:24]}"')
+            return data, len(data), known[1], self.modified.get(name, self._birth)
         try:
             status = (self.folder / name).stat()
         except OSError:
