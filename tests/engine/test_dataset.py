@@ -195,6 +195,9 @@ def test_a_turned_grid_keeps_its_transform():
     assert tuple(dataset.rio.transform())[:6] == turned
     assert dataset.xc.dims == ("y", "x")
     assert dataset.xc.attrs["standard_name"] == "projection_x_coordinate"
+    without = opened(array("0/data", place=Georeference(crs="EPSG:32633", transform=turned)), drop_variables="xc")
+    assert set(without.coords) == {"bands", "yc", "spatial_ref"}
+    assert without.isel(x=slice(3, 5)).yc.shape == (50, 2)
 
 
 def test_ungeoreferenced_arrays_have_dimensions_only():

@@ -1,6 +1,9 @@
 """The engine on real files: values, masks and `.rio` as rasterio and rioxarray give them."""
 
+import asyncio
 import pickle
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -205,6 +208,19 @@ def test_guessing_leaves_other_files_to_other_engines(archive, tmp_path):
     assert not guess("a\x00b")
 
 
+def test_a_glob_is_indexed_on_the_fly(archive):
+    dataset = xr.open_dataset(str(archive["steps"] / "*.tif"), engine="periplus", decode_cf=False)
+    assert dataset.data.shape == (3, 2, 150, 210)
+    assert dataset.data.dtype == np.int16
+    assert dataset.rio.crs.to_epsg() == 32633
+
+
+def test_without_xarray_the_engine_says_what_to_install():
+    code = "import sys; sys.modules['xarray'] = None; import periplus.engine.periplus"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert 'ImportError: the periplus engine needs xarray: pip install "periplus[xarray]"' in done.stderr
+
+
 def test_what_is_neither_index_nor_imagery_is_one_of_our_errors(tmp_path):
     (tmp_path / "text.tif").write_text("hello")
     with pytest.raises(periplus.PeriplusError):
@@ -243,6 +259,13 @@ def test_threads_share_one_dataset(archive):
         assert all(pool.map(window, range(0, 64, 8)))
 
 
+def test_a_dataset_loads_asynchronously(archive):
+    dataset = xr.open_dataset(archive["reflectance"], engine="periplus").isel(x=slice(3, 99))
+    expected = dataset.load()
+    again = xr.open_dataset(archive["reflectance"], engine="periplus").isel(x=slice(3, 99))
+    xr.testing.assert_identical(asyncio.run(again.load_async()), expected)
+
+
 def test_a_dataset_travels_by_pickle(archive, stack, tmp_path):
     stack.write(tmp_path / "index.parquet")
     at_rest = xr.open_dataset(tmp_path / "index.parquet", engine="periplus", allow=str(archive["folder"]))
@@ -259,7 +282,7 @@ def test_processes_of_a_dask_cluster_read_for_themselves(archive, stack, tmp_pat
     dataset = xr.open_dataset(tmp_path / "index.parquet", engine="periplus", chunks={}, allow=allow)
     expected = float(dataset.data.mean().compute(scheduler="sync"))
     with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+        distributed.LocalCluster(n_workers=1, threads_per_worker=2, processes=True, dashboard_address=None) as cluster,
         distributed.Client(cluster) as client,
     ):
         assert float(client.compute(dataset.data.mean()).result(timeout=60)) == pytest.approx(expected)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,9 @@ class LazyArray(BackendArray):
         if isinstance(key, VectorizedIndexer):
             return self._points(key.tuple)
         return self._read(key.tuple)
+
+    async def async_getitem(self, key: ExplicitIndexer) -> Any:
+        return await asyncio.to_thread(self.__getitem__, key)
 
     def _read(self, key: tuple[Any, ...]) -> NDArray[Any]:
         """Each dimension by an integer, a slice or a list of integers, independent of the others."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Container
+from collections.abc import Container, Hashable
 from typing import Any
 
 import xarray as xr
@@ -28,18 +28,22 @@ def locate(
     if place is None:
         return dataset
     attributes, axes = _mapping(place)
-    if GRID_MAPPING not in drop:
-        dataset = dataset.assign_coords({GRID_MAPPING: xr.Variable((), 0, attributes)})
-    if place.transform is None or coords == "none" or array.ndim < 2:
-        return dataset
-    y, x = dims[-2:]
-    made = coordinates(place.transform, (y, x), (array.shape[-2], array.shape[-1]), lazy=_LAZY[coords])
-    unwanted = [name for name in made if name in drop or name in dataset.coords]
-    dataset = dataset.assign_coords(made.drop_vars(unwanted) if unwanted else made)
-    for name, axis in ((x, "x"), (y, "y"), ("xc", "x"), ("yc", "y")):
-        if name in made and name not in unwanted:
-            dataset[name].attrs.update(axes.get(axis, {}))
-    return dataset
+    variables: dict[Hashable, Any] = {GRID_MAPPING: xr.Variable((), 0, attributes)}
+    indexes: dict[Hashable, Any] = {}
+    if place.transform is not None and coords != "none" and array.ndim >= 2:
+        y, x = dims[-2:]
+        made = coordinates(place.transform, (y, x), (array.shape[-2], array.shape[-1]), lazy=_LAZY[coords])
+        variables |= made.variables
+        indexes = dict(made.xindexes)
+        for name, axis in ((x, "x"), (y, "y"), ("xc", "x"), ("yc", "y")):
+            if name in made:
+                variables[name].attrs.update(axes.get(axis, {}))
+    wanted = [name for name in variables if name not in drop and name not in dataset.coords]
+    return dataset.assign_coords(
+        xr.Coordinates(
+            {name: variables[name] for name in wanted}, {name: indexes[name] for name in wanted if name in indexes}
+        )
+    )
 
 
 def _mapping(place: Georeference) -> tuple[dict[str, Any], dict[str, dict[str, str]]]:
