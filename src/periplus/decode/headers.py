@@ -148,29 +148,6 @@ def png(data: memoryview) -> Header:
     return Header(width, height, samples, bits)
 
 
-def lerc(data: memoryview) -> Header:
-    """The header of a LERC blob; the blob must be whole."""
-    if bytes(data[:6]) == b"Lerc2 ":
-        (version,) = struct.unpack_from("<i", data, 6)
-        position = 14 if version >= 3 else 10
-        height, width = struct.unpack_from("<ii", data, position)
-        samples = 1
-        position += 8
-        if version >= 4:
-            (samples,) = struct.unpack_from("<i", data, position)
-            position += 4
-        _, _, size, kind = struct.unpack_from("<iiii", data, position)
-        if not 0 < size <= len(data):
-            raise DecodeError("the LERC blob is cut off")
-        if not 0 <= kind <= 7:
-            raise DecodeError(f"the LERC blob holds values of unknown kind {kind}")
-        return Header(width, height, samples, (8, 8, 16, 16, 32, 32, 32, 64)[kind])
-    if bytes(data[:10]) == b"CntZImage ":
-        height, width = struct.unpack_from("<ii", data, 18)
-        return Header(width, height, 1, 32)
-    raise DecodeError("the LERC blob does not begin with its name")
-
-
 def jpegxr(data: memoryview) -> Header:
     """The directory of a JPEG XR file; its image must lie in the data."""
     if bytes(data[:3]) != b"II\xbc":
@@ -181,7 +158,10 @@ def jpegxr(data: memoryview) -> Header:
     for entry in range(min(entries, 64)):
         tag, kind, _, value = struct.unpack_from("<HHII", data, position + 2 + 12 * entry)
         found[tag] = value & 0xFFFF if kind == 3 else value
-    width, height = found.get(0xBC80, 0), found.get(0xBC81, 0)
-    if found.get(0xBCC0, 0) + found.get(0xBCC1, 0) > len(data):
+    image, length = found.get(0xBCC0, 0), found.get(0xBCC1, 0)
+    if length < 20 or image + length > len(data) or bytes(data[image : image + 8]) != b"WMPHOTO\0":
         raise DecodeError("the JPEG XR stream is cut off")
-    return Header(width, height, 0, 0)
+    # The library crashes on flexible bits that are said to be trimmed and are not.
+    if data[image + 11] & 0x10:
+        raise DecodeError("the JPEG XR stream has trimmed flexible bits")
+    return Header(found.get(0xBC80, 0), found.get(0xBC81, 0), 0, 0)

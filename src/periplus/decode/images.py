@@ -9,18 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus.decode import headers
-from periplus.decode.compressions import budget_of, deflate, plain, zstd
 from periplus.decode.headers import Header
 from periplus.decode.jxlheader import jpegxl
 from periplus.decode.native import native
 from periplus.decode.scratch import Buffer, scratch_array, stream
-from periplus.decode.tile import FLOAT, Tile
+from periplus.decode.tile import Tile
 from periplus.errors import DecodeError, FormatError
 
 Picture: TypeAlias = Callable[[Buffer, int, int], NDArray[Any]]
 """(stream, rows needed, columns needed) -> (rows, columns, samples), native."""
-
-UNASSOCIATED_ALPHA = 2
 
 
 def checked(header: Header, tile: Tile, rows: int, columns: int, samples: int | None = None) -> tuple[int, ...]:
@@ -76,34 +73,3 @@ def webp(tile: Tile, slot: int) -> Picture:
         raise FormatError(f"WebP of {tile.samples} samples a pixel does not exist")
     # A tile that is opaque throughout may be stored without its alpha.
     return _stream("webp_decode", headers.webp, slot=slot, tile=tile, hasalpha=tile.samples == 4)
-
-
-def lerc(tile: Tile, slot: int) -> Picture:
-    """LERC, with the inner deflate or Zstandard of TIFF, and its mask as NaN or as the alpha band."""
-    decode = native("lerc_decode")
-    full = tile.width * tile.height * (tile.samples * tile.dtype.itemsize + 1)
-    inner = (plain, deflate, zstd)[tile.lerc_compression](budget_of(full), slot + 1)
-    alpha = tile.samples > 1 and tile.dtype.itemsize == 1 and tile.extra_samples[-1:] == (UNASSOCIATED_ALPHA,)
-
-    def run(data: Buffer, rows: int, columns: int) -> NDArray[Any]:
-        blob = inner(data, 0)
-        header = headers.lerc(stream(blob))
-        masked = alpha and header.samples == tile.samples - 1
-        samples = header.samples if masked else tile.samples
-        shape = checked(header, tile, rows, columns, samples)
-        values, mask = decode(blob, masks=True, out=scratch_array(slot, shape, tile.dtype))
-        found = np.asarray(values).reshape(*shape[:2], samples)
-        return _unmasked(found, mask, tile, masked)
-
-    return run
-
-
-def _unmasked(values: NDArray[Any], mask: NDArray[Any] | None, tile: Tile, alpha: bool) -> NDArray[Any]:
-    """What libtiff makes of the mask: an opaque or empty alpha, NaN in floats, nothing elsewhere."""
-    whole = np.ones(values.shape[:2], bool)
-    valid = whole if mask is None else np.asarray(mask).reshape(-1, *values.shape[:2])[0] != 0
-    if alpha:
-        return np.concatenate([values, np.where(valid, 255, 0).astype(tile.dtype)[:, :, None]], axis=2)
-    if tile.sample_format == FLOAT and not valid.all():
-        values[~valid] = np.nan
-    return values

@@ -13,7 +13,9 @@ from periplus.decode.compressions import TIFF_COMPRESSIONS, budget_of
 from periplus.decode.fax import fax
 from periplus.decode.images import Picture
 from periplus.decode.jpeg import jpeg
+from periplus.decode.lerc import lerc
 from periplus.decode.native import native
+from periplus.decode.runs import logluv, nextstep
 from periplus.decode.samples import values_of
 from periplus.decode.scratch import Buffer
 from periplus.decode.tile import YCBCR, Tile, tile_of
@@ -29,11 +31,13 @@ PICTURES: dict[int, Callable[[Tile, int], Picture]] = {
     3: fax,
     4: fax,
     7: jpeg,
+    32766: nextstep,
     33003: images.jpeg2000,
     33004: images.jpeg2000,
     33005: images.jpeg2000,
+    34676: logluv,
     34712: images.jpeg2000,
-    34887: images.lerc,
+    34887: lerc,
     34892: jpeg,
     34927: images.webp,
     34933: images.png,
