@@ -43,7 +43,7 @@ def formats() -> str:
     from periplus.decode.tifftile import PICTURES
     from periplus.scan import SCANNERS
 
-    known = dict.fromkeys(COMPRESSIONS[code] for code in sorted({*TIFF_COMPRESSIONS, *PICTURES}))
+    known = dict.fromkeys(COMPRESSIONS.get(code, f"number {code}") for code in sorted({*TIFF_COMPRESSIONS, *PICTURES}))
     rows = [f"| {scanner.NAME.upper()} | {first_line(scanner.__doc__)} |" for scanner in SCANNERS]
     return "\n".join(
         ["| reads | |", "| --- | --- |", *rows, f"| its compressions | {', '.join(known)}; predictors 1, 2 and 3 |"]

@@ -13,6 +13,13 @@ from periplus import PeriplusError, __version__
 from periplus.cli.secrets import scrub
 
 VERBS = ("index", "info", "query", "read", "check", "convert")
+WORDS = {
+    "allow=[prefix]": "--allow PREFIX",
+    "trust=True": "--trust",
+    "array=": "--array",
+    'storage_options={"query": "..."} or {"headers": {...}}': "--storage-option query=... or headers.NAME=...",
+    "storage_options": "--storage-option",
+}
 OK, FINDINGS, ERROR, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
 
 
@@ -77,13 +84,19 @@ def run(arguments: Sequence[str] | None = None) -> int:
 def sentence(error: Exception) -> str:
     """`kind: message` of any exception."""
     if isinstance(error, PeriplusError):
-        hint = " (if you trust this index: --allow PREFIX, or PERIPLUS_ALLOW)" if error.kind == "denied" else ""
-        return f"{error.kind}: {error}{hint}"
+        return f"{error.kind}: {worded(str(error))}"
     if isinstance(error, MemoryError):
         return "limit: not enough memory for this; ask for less, or for a coarser resolution"
     if isinstance(error, OSError) and error.strerror:
         return f"error: {error.strerror}" + (f": {error.filename}" if error.filename else "")
     return f"internal: {type(error).__name__}: {error} (PERIPLUS_DEBUG=1 shows where)"
+
+
+def worded(text: str) -> str:
+    """What the library advises in Python, in the words of the command line."""
+    for python, shell in WORDS.items():
+        text = text.replace(python, shell)
+    return text
 
 
 def say(message: str, *, code: int = ERROR, arguments: Sequence[str] = ()) -> int:

@@ -46,7 +46,7 @@ def command(
     periplus check archive.parquet --allow s3://bucket/scenes/ --json
     """
     with open_index(url, allow=allow, trust=trust, storage_options=storage_options) as index:
-        with bar("checking", quiet=quiet) as report:
+        with bar("checking", "sources", quiet=quiet) as report:
             findings = index.fetch.run(verify(index, report))
         asked = sum(status == "ok" for status in index.files.status)
     counts = {"ok": asked - len(findings), "stale": 0, "missing": 0, "denied": 0, "unreachable": 0}
@@ -55,8 +55,10 @@ def command(
     if as_json:
         click.echo(json.dumps({"index": redact(url), "counts": counts, "findings": findings}, indent=2))
         return int(bool(findings))
+    from periplus.cli.app import worded
+
     for finding in findings[:SHOWN]:
-        click.echo(f"{finding['kind']}: {printable(finding['error'])}")
+        click.echo(f"{finding['kind']}: {printable(worded(finding['error']))}")
     if len(findings) > SHOWN:
         click.echo(f"… {len(findings) - SHOWN:,} more (--json shows all)")
     click.echo(

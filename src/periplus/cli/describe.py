@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 COMPRESSIONS = {
     1: "none", 2: "CCITT RLE", 3: "CCITT T.4", 4: "CCITT T.6", 5: "LZW", 6: "old JPEG", 7: "JPEG", 8: "deflate",
-    32773: "PackBits", 32946: "deflate", 33003: "JPEG 2000", 33004: "JPEG 2000", 33005: "JPEG 2000",
-    34712: "JPEG 2000", 34887: "LERC", 34892: "JPEG", 34925: "LZMA", 34926: "zstd", 34927: "WebP", 34933: "PNG",
+    32766: "NeXT", 32773: "PackBits", 32809: "ThunderScan", 32946: "deflate", 33003: "JPEG 2000", 33004: "JPEG 2000", 33005: "JPEG 2000",
+    34676: "SGI LogLuv", 34677: "SGI LogLuv 24", 34712: "JPEG 2000", 34887: "LERC", 34892: "JPEG", 34925: "LZMA", 34926: "zstd", 34927: "WebP", 34933: "PNG",
     34934: "JPEG XR", 50000: "zstd", 50001: "WebP", 50002: "JPEG XL", 52546: "JPEG XL",
 }  # fmt: skip
 """Names of TIFF's compression numbers, for people."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from periplus.cli.options import asked, storage_option
+from periplus.cli.options import asked, settings, storage_option
 from periplus.cli.progress import bar
 from periplus.cli.secrets import scrub
 from periplus.cli.text import clean
@@ -97,7 +97,7 @@ def command(
     given = {name: value for name, value in options.items() if value}
     if assets is not None:
         given["assets"] = [name.strip() for name in assets.split(",")]
-    with bar("indexing", quiet=quiet) as report, asked():
+    with bar("indexing", "files", quiet=quiet) as report, asked():
 
         def progress(done: int, total: int | None, failed: int) -> None:
             if report is not None:
@@ -107,7 +107,7 @@ def command(
             list(urls),
             to=output,
             arrange=arrange,
-            storage_options=dict(storage_options) or None,
+            storage_options=settings(storage_options),
             progress=None if report is None else progress,
             **given,
         )

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from periplus.cli.options import access
+from periplus.cli.options import access, settings
 from periplus.cli.text import count, extent, printable, size, table
+from periplus.errors import FormatError, PeriplusError
 
 if TYPE_CHECKING:
     from periplus import Index
@@ -46,17 +48,30 @@ def open_any(url: str, *, allow: Sequence[str], trust: bool, storage_options: Se
     """The index at `url`, or the index of the one file there."""
     import periplus
 
-    options = dict(storage_options) or None
+    chosen = settings(storage_options)
+    refused = None
+    if not (url.lower().endswith(NEVER_SCANNED) or os.path.isdir(url)):
+        try:
+            index = periplus.index(url, storage_options=chosen)
+            if len(index.arrays):
+                return index
+            refused = first_error(index)
+        except periplus.MissingError as error:
+            refused = error
     try:
-        return periplus.open(url, allow=tuple(allow), trust=trust, storage_options=options)
-    except (periplus.FormatError, periplus.MissingError):
-        if url.lower().endswith(NEVER_SCANNED):
-            raise
-        index = periplus.index(url, storage_options=options)
-        if len(index.arrays) == 0 and index.summary is not None and index.summary.errors:
-            kind, _, message = index.summary.errors[0][1].partition(": ")
-            raise (periplus.MissingError if kind == "missing" else periplus.FormatError)(message) from None
-        return index
+        return periplus.open(url, allow=tuple(allow), trust=trust, storage_options=chosen)
+    except (periplus.FormatError, periplus.MissingError) as error:
+        raise refused or error from None
+
+
+def first_error(index: Index) -> PeriplusError:
+    """Why the first file of an index is not in it; raised at once where trying otherwise would not help."""
+    kind, _, message = str(index.files.error[0] if len(index.files) else "format: nothing was found").partition(": ")
+    kinds = {error.kind: error for error in PeriplusError.__subclasses__()}
+    error = kinds.get(kind, FormatError)(message)
+    if kind not in ("format", "missing"):
+        raise error
+    return error
 
 
 def readable(found: dict[str, Any]) -> str:

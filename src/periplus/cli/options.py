@@ -131,7 +131,7 @@ storage_option = click.option(
     "storage_options",
     multiple=True,
     type=Pair(),
-    help="A setting of the store, for example region=eu-central-1 or skip_signature=true. Repeatable.",
+    help="A setting of the store, for example region=eu-central-1, anon=true or headers.NAME=... Repeatable.",
 )
 
 
@@ -139,7 +139,20 @@ def open_index(url: str, *, allow: Sequence[str], trust: bool, storage_options: 
     """The index at `url`, opened as the shared options say."""
     import periplus
 
-    return periplus.open(url, allow=tuple(allow), trust=trust, storage_options=dict(storage_options) or None)
+    return periplus.open(url, allow=tuple(allow), trust=trust, storage_options=settings(storage_options))
+
+
+def settings(pairs: Sequence[tuple[str, str]]) -> dict[str, Any] | None:
+    """Storage options as the library takes them: `headers.Authorization` is one of the `headers`, `false` is False."""
+    chosen: dict[str, Any] = {}
+    for key, text in pairs:
+        value = {"true": True, "false": False}.get(text.lower(), text)
+        outer, dot, inner = key.partition(".")
+        if dot:
+            chosen.setdefault(outer, {})[inner] = value
+        else:
+            chosen[key] = value
+    return chosen or None
 
 
 @contextlib.contextmanager

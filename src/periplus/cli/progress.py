@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from collections.abc import Callable, Iterator
 
 Report = Callable[..., None]
-"""report(done, total, **facts): `total` is None while it is not known; facts are shown after the bar."""
+"""report(done, total, **counts): `total` is None while it is not known; counts are shown after the bar."""
+PAUSE = 0.1
+"""Seconds between two drawings: a million reports must not cost a million drawings."""
 
 
 @contextlib.contextmanager
-def bar(label: str, *, quiet: bool = False) -> Iterator[Report | None]:
+def bar(label: str, unit: str, *, quiet: bool = False) -> Iterator[Report | None]:
     """A callable to report progress with; None where nobody would see it."""
     if quiet or not sys.stderr.isatty():
         yield None
@@ -25,15 +28,23 @@ def bar(label: str, *, quiet: bool = False) -> Iterator[Report | None]:
         MofNCompleteColumn(),
         TextColumn("{task.fields[rate]}"),
         TimeElapsedColumn(),
-        TextColumn("{task.fields[facts]}"),
+        TextColumn("{task.fields[counts]}"),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(label, total=None, rate="", facts="")
+        task = progress.add_task(label, total=None, rate="", counts="")
+        first: tuple[float, int] | None = None
+        drawn = 0.0
 
-        def report(done: int, total: int | None = None, **facts: object) -> None:
-            elapsed = progress.tasks[0].elapsed or 0.0
-            rate = f"{done / elapsed:,.0f}/s" if elapsed > 0.2 else ""
-            said = ", ".join(f"{value:,} {name}" for name, value in facts.items() if value)
-            progress.update(task, completed=done, total=total, rate=rate, facts=said)
+        def report(done: int, total: int | None = None, **counts: int) -> None:
+            nonlocal drawn, first
+            now = time.monotonic()
+            if now - drawn < PAUSE and done != total:
+                return
+            # Counted from the first report on: before it, libraries are loaded and listings begun.
+            began, before = first = first or (now, done)
+            drawn = now
+            rate = f"{(done - before) / (now - began):,.0f} {unit}/s" if done > before else ""
+            said = ", ".join(f"{value:,} {name}" for name, value in counts.items() if value)
+            progress.update(task, completed=done, total=total, rate=rate, counts=said)
 
         yield report

@@ -85,7 +85,7 @@ def command(
             f"--window stands alone: leave out {', '.join('--' + n.replace('_', '-') for n in given)}."
         )
     with open_index(url, allow=allow, trust=trust, storage_options=storage_options) as index:
-        with bar("reading", quiet=quiet) as report, asked():
+        with bar("reading", "chunks", quiet=quiet) as report, asked():
             if window is not None:
                 picture = by_window(index, array, window, stretch, report)
             else:
