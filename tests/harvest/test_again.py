@@ -132,6 +132,18 @@ def test_later_files_are_added_as_a_part(tmp_path: Path, tiff: SimpleNamespace, 
     assert content(table) == fresh(fetch, glob, pattern=PATTERN)
 
 
+def test_where_only_the_order_counts_it_is_kept(tmp_path: Path, tiff: SimpleNamespace, fetch: Fetch) -> None:
+    days(tmp_path, tiff, 1, 2, 3, 4)
+    a, b, c, d = (str(tmp_path / f"x_2021010{k}.tif") for k in (1, 2, 3, 4))
+    options: dict[str, Any] = {"fetch": fetch, "arrange": "stack"}
+    parts = []
+    for urls in ([a, c], [a, c, d], [a, b, c, d], [d, c, b, a]):
+        table, _ = index_into(urls, to=tmp_path / "out", **options)
+        assert content(table) == fresh(urls=urls, **options)
+        parts.append({path.name for path in (tmp_path / "out" / "chunks").iterdir()})
+    assert parts[0] < parts[1]
+
+
 def test_a_collection_grows_by_a_part(tmp_path: Path, tiff: SimpleNamespace, fetch: Fetch, read: list[str]) -> None:
     folder, to = tmp_path / "in", tmp_path / "out"
     days(folder, tiff, 1, 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,9 @@ def grown(
         return gathered.refs(new[entry], which)
 
     catalog = index.table.catalog
+    last = max((file.number for file in kept.values()), default=-1)
+    if catalog.arrangement.get("coordinate") == "order" and any(gathered.numbers[i] < last for i in new):
+        return None  # where only the order counts, what is named in between belongs in between
     if catalog.arrangement.get("kind") == "stack":
         return extend(catalog, entries, refs, first_file=0)
     return _longer_collection(index, kept, entries, refs)
@@ -54,7 +58,11 @@ def grown(
 def _same_request(index: Index, kept: Mapping[int, Harvested], asked: Mapping[str, Any], form: str | None) -> bool:
     """Whether all files of the index stay, and mean the same as before."""
     arrangement = index.table.catalog.arrangement
-    if arrangement.get("asked") != dict(asked) or form is not None or len(kept) != len(index.by_url):
+    if arrangement.get("asked") != dict(asked) or len(kept) != len(index.by_url):
+        return False
+    if form is not None and form != ("flat" if index.table.document.pieces is None else "dataset"):
+        return False
+    if arrangement.get("coordinate") == "order" and not _ascending([kept[number].number for number in sorted(kept)]):
         return False
     series = _series_of_files(index) if arrangement.get("kind") == "stack" else None
     groups = arrangement.get("groups")
@@ -70,6 +78,10 @@ def _same_request(index: Index, kept: Mapping[int, Harvested], asked: Mapping[st
         if groups is not None and item.group is not None and groups[number] != safe_path(item.group):
             return False
     return True
+
+
+def _ascending(numbers: Sequence[int]) -> bool:
+    return all(a < b for a, b in pairwise(numbers))
 
 
 def _bad(index: Index) -> set[str]:

@@ -6,6 +6,7 @@ import secrets
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
+from fcntl import LOCK_EX, LOCK_NB, flock
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 
@@ -62,9 +63,7 @@ class Journal:
             except MissingError:
                 continue  # another run that had the same target removed it
         if self._local:
-            folder = Path(self.folder)
-            if folder.is_dir() and not any(folder.iterdir()):
-                folder.rmdir()
+            _remove_folder(Path(self.folder))
         self.close()
 
     def close(self) -> None:
@@ -101,3 +100,18 @@ class Journal:
         part.maps = (data,)
         part.release()
         return part, facts
+
+
+def _remove_folder(folder: Path) -> None:
+    """Remove the folder with what a writer that was killed left in it, unless another writer is at work there."""
+    if not folder.is_dir():
+        return
+    for path in folder.glob(".part-*"):
+        with path.open("rb") as file:
+            try:
+                flock(file.fileno(), LOCK_EX | LOCK_NB)
+            except OSError:
+                return  # its writer lives
+            path.unlink(missing_ok=True)
+    if not any(folder.iterdir()):
+        folder.rmdir()
