@@ -146,22 +146,3 @@ def png(data: memoryview) -> Header:
     if samples is None:
         raise DecodeError("the PNG stream has a palette")
     return Header(width, height, samples, bits)
-
-
-def jpegxr(data: memoryview) -> Header:
-    """The directory of a JPEG XR file; its image must lie in the data."""
-    if bytes(data[:3]) != b"II\xbc":
-        raise DecodeError("the JPEG XR stream does not begin with its header")
-    (position,) = struct.unpack_from("<I", data, 4)
-    (entries,) = struct.unpack_from("<H", data, position)
-    found = {}
-    for entry in range(min(entries, 64)):
-        tag, kind, _, value = struct.unpack_from("<HHII", data, position + 2 + 12 * entry)
-        found[tag] = value & 0xFFFF if kind == 3 else value
-    image, length = found.get(0xBCC0, 0), found.get(0xBCC1, 0)
-    if length < 20 or image + length > len(data) or bytes(data[image : image + 8]) != b"WMPHOTO\0":
-        raise DecodeError("the JPEG XR stream is cut off")
-    # The library crashes on flexible bits that are said to be trimmed and are not.
-    if data[image + 11] & 0x10:
-        raise DecodeError("the JPEG XR stream has trimmed flexible bits")
-    return Header(found.get(0xBC80, 0), found.get(0xBC81, 0), 0, 0)

@@ -62,11 +62,6 @@ def png(tile: Tile, slot: int) -> Picture:
     return _stream("png_decode", headers.png, slot=slot, tile=tile)
 
 
-def jpeg_xr(tile: Tile, slot: int) -> Picture:
-    """JPEG XR."""
-    return _stream("jpegxr_decode", headers.jpegxr, slot=slot, tile=tile)
-
-
 def webp(tile: Tile, slot: int) -> Picture:
     """WebP, lossy or not."""
     if tile.samples not in (3, 4):

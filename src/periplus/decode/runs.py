@@ -62,7 +62,7 @@ def _spread(packed: bytes, out: Octets, column: int) -> None:
 
 
 def logluv(tile: Tile, slot: int) -> Picture:  # noqa: ARG001 - allocates its own rows
-    """SGI LogLuv of 32 bits as three signed 16-bit numbers, L, u and v; of 16 bits as L: what libtiff gives by default."""
+    """SGI LogLuv of 32 bits as three signed 16-bit numbers, L, u and v; of 16 bits as L, as libtiff has it."""
     planes = 2 if tile.photometric == LOG_L else 4
     if (tile.bits, tile.sample_format, tile.samples) != (16, INT, 1 if planes == 2 else 3):
         raise FormatError("SGI LogLuv is read as signed 16-bit samples only")

@@ -41,12 +41,16 @@ PICTURES: dict[int, Callable[[Tile, int], Picture]] = {
     34892: jpeg,
     34927: images.webp,
     34933: images.png,
-    34934: images.jpeg_xr,
     50001: images.webp,
     50002: images.jpeg_xl,
     52546: images.jpeg_xl,
 }
 """Compressions of whole images, by TIFF's number."""
+REFUSED = {
+    6: "old-style JPEG, unless one whole JPEG stream holds the image",
+    34934: "JPEG XR, whose decoder crashes on damaged streams",
+}
+"""What we do not read on purpose."""
 
 
 def tiff_tile(configuration: Mapping[str, Any], *, chunks: Shape, dtype: np.dtype[Any], limits: Limits) -> Run:
@@ -82,7 +86,8 @@ def _picture(tile: Tile) -> Picture:
     if tile.compression in PICTURES:
         return PICTURES[tile.compression](tile, 0)
     if tile.compression not in TIFF_COMPRESSIONS:
-        raise FormatError(f"TIFF compression {tile.compression} is not supported")
+        why = REFUSED.get(tile.compression)
+        raise FormatError(f"TIFF compression {tile.compression} is not supported" + (f": {why}" if why else ""))
     if tile.photometric == YCBCR and not tile.planar:
         return _rows(tile, ycbcr.to_rgb(tile), ycbcr.unit_bytes(tile), lambda rows: ycbcr.unit_rows(tile, rows))
     return _rows(tile, values_of(tile, slot=1), tile.row_bytes, lambda rows: rows)
