@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from periplus.errors import redact
 
 if TYPE_CHECKING:
@@ -15,9 +17,10 @@ if TYPE_CHECKING:
 
 COMPRESSIONS = {
     1: "none", 2: "CCITT RLE", 3: "CCITT T.4", 4: "CCITT T.6", 5: "LZW", 6: "old JPEG", 7: "JPEG", 8: "deflate",
-    32766: "NeXT", 32773: "PackBits", 32809: "ThunderScan", 32946: "deflate", 33003: "JPEG 2000", 33004: "JPEG 2000", 33005: "JPEG 2000",
-    34676: "SGI LogLuv", 34677: "SGI LogLuv 24", 34712: "JPEG 2000", 34887: "LERC", 34892: "JPEG", 34925: "LZMA", 34926: "zstd", 34927: "WebP", 34933: "PNG",
-    34934: "JPEG XR", 50000: "zstd", 50001: "WebP", 50002: "JPEG XL", 52546: "JPEG XL",
+    32766: "NeXT", 32773: "PackBits", 32809: "ThunderScan", 32946: "deflate", 33003: "JPEG 2000", 33004: "JPEG 2000",
+    33005: "JPEG 2000", 34676: "LogLuv", 34677: "LogLuv 24", 34712: "JPEG 2000", 34887: "LERC", 34892: "JPEG",
+    34925: "LZMA", 34926: "zstd", 34927: "WebP", 34933: "PNG", 34934: "JPEG XR", 50000: "zstd", 50001: "WebP",
+    50002: "JPEG XL", 52546: "JPEG XL",
 }  # fmt: skip
 """Names of TIFF's compression numbers, for people."""
 
@@ -63,10 +66,18 @@ def describe_array(array: Array) -> dict[str, Any]:
 
 
 def describe_coordinate(coordinate: Coordinate) -> dict[str, Any]:
-    """How many values a coordinate has, the least and the greatest."""
+    """How many values a coordinate has, the least and the greatest; those that are not known left out."""
     values = coordinate.values
-    ends = (values.min(), values.max()) if values.size else (None, None)
-    return {"count": int(values.size), "first": plain(ends[0]), "last": plain(ends[1])}
+    if values.dtype.kind in "mM":
+        values = values[~np.isnat(values)]
+    elif values.dtype.kind == "f":
+        values = values[~np.isnan(values)]
+    ends: list[Any] = []
+    if values.size:
+        # NumPy finds no least text; Python does.
+        ends = [f(values.tolist()) for f in (min, max)] if values.dtype.kind in "OSUT" else [values.min(), values.max()]
+    first, last = (plain(end) for end in ends or (None, None))
+    return {"count": int(coordinate.values.size), "first": first, "last": last}
 
 
 def bbox(array: Array) -> BBox | None:

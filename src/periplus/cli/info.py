@@ -11,7 +11,6 @@ import click
 
 from periplus.cli.options import access, settings
 from periplus.cli.text import count, extent, printable, size, table
-from periplus.errors import FormatError, PeriplusError
 
 if TYPE_CHECKING:
     from periplus import Index
@@ -49,29 +48,16 @@ def open_any(url: str, *, allow: Sequence[str], trust: bool, storage_options: Se
     import periplus
 
     chosen = settings(storage_options)
-    refused = None
+    absent = None
     if not (url.lower().endswith(NEVER_SCANNED) or os.path.isdir(url)):
         try:
-            index = periplus.index(url, storage_options=chosen)
-            if len(index.arrays):
-                return index
-            refused = first_error(index)
+            return periplus.index(url, storage_options=chosen)
         except periplus.MissingError as error:
-            refused = error
+            absent = error  # or a dataset in a store, which has folders only in name
     try:
         return periplus.open(url, allow=tuple(allow), trust=trust, storage_options=chosen)
-    except (periplus.FormatError, periplus.MissingError) as error:
-        raise refused or error from None
-
-
-def first_error(index: Index) -> PeriplusError:
-    """Why the first file of an index is not in it; raised at once where trying otherwise would not help."""
-    kind, _, message = str(index.files.error[0] if len(index.files) else "format: nothing was found").partition(": ")
-    kinds = {error.kind: error for error in PeriplusError.__subclasses__()}
-    error = kinds.get(kind, FormatError)(message)
-    if kind not in ("format", "missing"):
-        raise error
-    return error
+    except periplus.MissingError as error:
+        raise absent or error from None
 
 
 def readable(found: dict[str, Any]) -> str:

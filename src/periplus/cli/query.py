@@ -20,7 +20,9 @@ SHOWN = 40
 
 @click.command("query", short_help="Print references of a selection, or the answer to SQL.")
 @click.argument("url", metavar="INDEX")
-@click.option("--sql", help="A query over the tables chunks, files, arrays and grid.")
+@click.option(
+    "--sql", help='A query over the tables chunks, files, arrays and grid; the column "array" needs its quotes.'
+)
 @click.option("--array", metavar="NAME", help="Only this array, for example 0/data.")
 @click.option("--level", type=click.IntRange(min=0), help="Only this pyramid level; 0 is full resolution.")
 @click.option("--bbox", type=BBox(), help="Only chunks that touch this box, in the CRS of the image.")
