@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.measure import Section, compete, cpu, peak_mib
 
-FILES, TILES_Y, TILES_X = 8_660, 36, 71
+FILES = 8_660
 KERCHUNK_FILES = 100
 MAP = {"time": (4000, 4030), "y": (12, 23), "x": (30, 41)}
 """30 days of 11 x 11 tiles: 3,630 references."""
@@ -57,15 +57,13 @@ def write(target: str) -> dict[str, float]:
 
     from periplus.fetch import Fetch
     from periplus.table import write_table
-    from periplus.testing.synthetic import synthetic_index
+    from periplus.testing.synthetic import synthetic_blocks, synthetic_catalog, synthetic_files
 
     path = Path(target)
     if path.is_dir():
         shutil.rmtree(path)
-    catalog, blocks, files = synthetic_index(files=FILES, tiles_y=TILES_Y, tiles_x=TILES_X)
-    making = cpu(
-        lambda: sum(len(refs) for _, refs in synthetic_index(files=FILES, tiles_y=TILES_Y, tiles_x=TILES_X)[1])
-    )
+    catalog, blocks, files = synthetic_catalog(FILES), synthetic_blocks(FILES), synthetic_files(FILES)
+    making = cpu(lambda: sum(len(refs) for _, refs in synthetic_blocks(FILES)))
     before = peak_mib()
     with Fetch() as fetch:
         spent = cpu(lambda: write_table(target, catalog, blocks, files, fetch=fetch))
@@ -112,15 +110,14 @@ def kerchunk(target: str) -> dict[str, float]:
     import numpy as np
     from fsspec.implementations.reference import LazyReferenceMapper
 
-    from periplus.testing.synthetic import synthetic_index
+    from periplus.testing.synthetic import synthetic_blocks, synthetic_files
 
     shutil.rmtree(target, ignore_errors=True)
-    _, blocks, files = synthetic_index(files=KERCHUNK_FILES, tiles_y=TILES_Y, tiles_x=TILES_X)
-    parts = [refs for _, refs in blocks]
+    files, parts = synthetic_files(KERCHUNK_FILES), [refs for _, refs in synthetic_blocks(KERCHUNK_FILES)]
     metadata = {
         ".zgroup": {"zarr_format": 2},
         "data/.zarray": {
-            "shape": [KERCHUNK_FILES, TILES_Y * 512, TILES_X * 512],
+            "shape": [KERCHUNK_FILES, 17_999, 36_000],
             "chunks": [1, 512, 512],
             "dtype": "<i2",
             "compressor": {"id": "zstd", "level": 1},
@@ -133,7 +130,7 @@ def kerchunk(target: str) -> dict[str, float]:
     }
 
     def fill() -> None:
-        out = LazyReferenceMapper.create(target, fs=fsspec.filesystem("file"), record_size=100_000)
+        out = LazyReferenceMapper.create(target, fs=fsspec.filesystem("file"), record_size=100_000, engine="pyarrow")
         for key, value in metadata.items():
             out[key] = json.dumps(value).encode()
         for refs in parts:
@@ -146,7 +143,7 @@ def kerchunk(target: str) -> dict[str, float]:
     spent = cpu(fill)
 
     def look(times: range, ys: range, xs: range) -> int:
-        mapper = LazyReferenceMapper(target, fs=fsspec.filesystem("file"))
+        mapper = LazyReferenceMapper(target, fs=fsspec.filesystem("file"), engine="pyarrow")
         return len([mapper[f"data/{t}.{y}.{x}"] for t in times for y in ys for x in xs])
 
     best = compete({
