@@ -3,9 +3,9 @@
 import importlib.metadata
 import os
 import re
+import resource
 import subprocess
 import sys
-import time
 import tomllib
 from pathlib import Path
 
@@ -35,15 +35,15 @@ def test_help_loads_nothing_heavy():
     assert not loaded_by(statement) & set(HEAVY)
 
 
-@pytest.mark.slow
 def test_help_answers_at_once():
     command = [sys.executable, "-m", "periplus.cli", "--help"]
     spent = []
     for _ in range(5):
-        start = time.perf_counter()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run(command, check=True, capture_output=True)
-        spent.append(time.perf_counter() - start)
-    # The promise is a quarter of a second; a busy machine gets the benefit of the best of five.
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    # The promise is a quarter of a second. Processor time, and the best of five: other work on the machine is not ours.
     assert min(spent) < 0.25
 
 
