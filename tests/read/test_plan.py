@@ -94,7 +94,7 @@ def keys(draw, shape):
     return parts[0] if len(parts) == 1 and draw(st.booleans()) else tuple(parts)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(st.data())
 def test_any_basic_key_selects_what_numpy_selects(data):
     array = data.draw(grids())

@@ -21,9 +21,9 @@ def served(kit):
     """A raw array behind a server; as far as reading goes, any remote format."""
     open_things = []
 
-    def make(shape, chunks, *, parts=1, gap=40, dtype="<i4", **options):
+    def make(shape, chunks, *, parts=1, gap=40, dtype="<i4", values=None, **options):
         array = kit.raw_array(shape, chunks, dtype=dtype)
-        values = kit.values_of(shape, dtype)
+        values = kit.values_of(shape, dtype) if values is None else values
         body, refs = kit.raw_bytes(values, array, rng=np.random.default_rng(1), parts=parts, gap=gap)
         server = RangeServer({"a.bin": body}, **options).start()
         fetch = Fetch(retries=2)
@@ -143,9 +143,10 @@ def test_local_and_remote_files_may_be_mixed(served, raw_shelf, kit):
 
 @pytest.mark.parametrize("parts", [1, 2])
 def test_memory_stays_within_the_budget_on_a_read_twenty_times_as_large(served, parts):
-    budget = 8 << 20
-    shelf = served((160, 1 << 20), (1, 1 << 20), dtype="u1", parts=parts)  # 160 MiB stored, of which 10 KiB are wanted
-    key = (slice(None), slice(0, 1 << 20, 1 << 14))
+    budget = 4 << 20
+    stored = np.random.default_rng(2).integers(0, 255, (320, 1 << 18), np.uint8)  # 80 MiB, of which 20 KiB are wanted
+    shelf = served(stored.shape, (1, 1 << 18), dtype="u1", parts=parts, values=stored)
+    key = (slice(None), slice(0, 1 << 18, 1 << 12))
     limits = Limits(memory_bytes=budget)
     shelf.read("a", (slice(0, 4), slice(0, 9)), limits=limits)
     gc.collect()

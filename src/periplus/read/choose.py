@@ -72,7 +72,7 @@ def band_key(image: Array, bands: Bands | None, keys: list[Any]) -> tuple[tuple[
 
 def _band(image: Array, band: int | str, names: list[str], count: int) -> int:
     if isinstance(band, str):
-        if band not in names:
+        if not band or band not in names:
             raise MissingError(
                 f"{image.name} has no band {band!r}; it has {_some(names) if names else 'no named bands'}"
             )

@@ -10,6 +10,7 @@ import numpy as np
 
 from periplus.errors import FetchError
 from periplus.fetch import Fetch, LocalFile
+from periplus.fetch.cost import gap
 from periplus.fetch.merge import merge
 from periplus.model import Source
 from periplus.read.place import Placer
@@ -19,8 +20,8 @@ FEW = 2
 """Chunks that are read one after the other in the caller's thread: starting threads would cost more than it saves."""
 TOGETHER = 256 << 10
 """Bytes up to which small neighbouring chunks are read by one call; larger ones gain nothing by it."""
-GAP = 4 << 10
-"""Bytes worth reading over to spare a call."""
+HERE = "/"
+"""Any local URL: all of them cost the same."""
 
 Progress = Callable[[int, int], None]
 
@@ -121,7 +122,7 @@ class _Tasks:
         chunks, rows = np.flatnonzero(whole), rows[whole]
         file = 0 if refs.file is None else refs.file[rows]
         length = refs.length[rows]
-        spans = merge(file, refs.offset[rows], length, gap=GAP, largest=TOGETHER)
+        spans = merge(file, refs.offset[rows], length, gap=gap(HERE), largest=TOGETHER)
         order = np.lexsort((spans.row_start, spans.row_span))
         self._chunk = chunks[order].tolist()
         self._begin = spans.row_start[order].tolist()

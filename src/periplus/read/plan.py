@@ -63,11 +63,12 @@ class Selection:
             raise ValueError(f"out is {out.dtype} {out.shape}, the result {dtype} {kept}")
         return out[tuple(None if axis.dropped else slice(None) for axis in self.axes)]
 
-    def result(self, out: NDArray[Any]) -> Any:
+    def result(self, out: NDArray[Any]) -> NDArray[Any]:
         """The output without the dimensions that integers asked for; a scalar when none is left, as in NumPy."""
         if not any(axis.dropped for axis in self.axes):
             return out
-        return out[tuple(0 if axis.dropped else slice(None) for axis in self.axes)]
+        kept: NDArray[Any] = out[tuple(0 if axis.dropped else slice(None) for axis in self.axes)]
+        return kept
 
 
 def select(key: Any, shape: Shape) -> Selection:

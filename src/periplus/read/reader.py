@@ -37,8 +37,8 @@ def read_array(
     progress: Progress | None = None,
     workers: int | None = None,
     out: NDArray[Any] | None = None,
-) -> Any:
-    """The selected elements, raw as stored, as an ndarray (a scalar where every dimension has an integer).
+) -> NDArray[Any]:
+    """The selected elements, raw as stored (a NumPy scalar where every dimension has an integer, as NumPy gives).
 
     `key` is a basic NumPy index or a ready `Selection`. A wrong key raises IndexError as NumPy does; everything else
     that can fail raises one of our errors, before memory is taken or a byte is fetched where that can be known.
