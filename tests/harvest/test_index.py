@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -154,6 +155,22 @@ def test_urls_no_index_may_hold_are_failures_without_a_row(archive: Path, tmp_pa
     assert (len(table.files), summary.failed) == (3, 2)
     assert "SECRET" not in str(summary)
     assert b"SECRET" not in (tmp_path / "out.parquet").read_bytes()
+
+
+def test_odd_names_are_indexed_and_impossible_ones_are_failures(
+    tmp_path: Path, tiff: SimpleNamespace, fetch: Fetch
+) -> None:
+    folder = tmp_path / "in"
+    for k, name in enumerate(("ä b#1", "x%20y", "q?m", "[z]", " lead")):
+        tiff.write(folder / f"{name}.tif", k)
+    (folder / "x%20y.tif").rename(os.fsdecode(os.fsencode(folder) + b"/\xff.tif"))
+    for _ in range(2):
+        table, summary = index_into(str(folder / "*.tif"), fetch=fetch, to=tmp_path / "out.parquet")
+        assert (summary.ok, summary.failed) == (4, 1)
+        for name, path in zip((" lead", "[z]", "q_m", "ä b#1"), table.files.path, strict=True):
+            assert held(table, f"{name}/0/data") == places(Path(path))
+    assert summary.reused == 4
+    assert "not UTF-8" in str(summary)
 
 
 def test_stac_items_of_two_bands_are_two_stacks(tmp_path: Path, tiff: SimpleNamespace, fetch: Fetch) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from periplus.arrange.entry import Entry
 from periplus.errors import redact
 
-_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\\:*?\"<>|]")
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\\:*?\"<>|]")
 _EXTENSION = re.compile(r"(?<=[^/])\.[A-Za-z][A-Za-z0-9]{0,7}$")
 _LONGEST = 200
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, TypeAlias
 
-from periplus.errors import PeriplusError
+from periplus.errors import FormatError, PeriplusError
 from periplus.fetch import Fetch
 from periplus.harvest.drive import Harvested, failed, harvest_local, harvest_remote
 from periplus.harvest.head import HeadSize
@@ -22,6 +23,8 @@ Known: TypeAlias = Callable[[str], Source | None]
 BATCH = 256
 """Local files handed over at a time: many, because each hand-over costs a change of thread."""
 LOCAL_THREADS = 16
+_UNWRITABLE = re.compile("[\ud800-\udfff]")
+"""What stands in a path for bytes that are no UTF-8."""
 _SLOW_SECONDS = 0.002
 """A local file that takes this long, most of it waiting, lies on a network: then several are read at once."""
 
@@ -95,6 +98,8 @@ class Pump:
         try:
             # What a listing gave is spelled as it should be.
             plain = without_secrets(item.url) if item.source is None else item.source.url
+            if not plain.isascii() and _UNWRITABLE.search(plain):
+                raise FormatError("the file's name is not UTF-8, so no index can hold it")
         except PeriplusError as error:
             self._give(failed(item, error, number=number, nameless=True))
             return True

@@ -40,7 +40,8 @@ class Summary:
             if self.failed > len(self.errors):
                 lines.append(f"  … and {self.failed - len(self.errors):,} more")
         lines += [f"note: {warning}" for warning in self.warnings]
-        return "\n".join(lines)
+        # A path may hold what no terminal takes.
+        return "\n".join(lines).encode("utf-8", "backslashreplace").decode()
 
 
 def amount(size: int) -> str:
