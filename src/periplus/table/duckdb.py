@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -25,7 +23,7 @@ from periplus.table.groups import row_groups
 from periplus.table.memory import empty
 from periplus.table.reach import at_rest
 from periplus.table.schema import Layout, files_from_arrow, files_to_arrow, integers, level_extra
-from periplus.table.sinks import FlatSink
+from periplus.table.sinks import FlatSink, spool_folder
 from periplus.table.sql import (
     FOOTPRINT,
     SAFE,
@@ -63,12 +61,9 @@ def write_duckdb(
     """
     arrays = list(catalog.arrays.values())
     columns = columns_for(arrays)
-    folder = os.path.dirname(url) if is_local(url) else None
-    if folder:
-        os.makedirs(folder, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".periplus-", dir=folder) as spool, sql_errors(url):
-        rows, path = os.path.join(spool, "rows.parquet"), os.path.join(spool, "index.duckdb")
-        with open(rows, "w+b") as file:
+    with spool_folder(url) as spool, sql_errors(url):
+        rows, path = spool / "rows.parquet", spool / "index.duckdb"
+        with rows.open("w+b") as file:
             out = FlatSink(file, Layout(columns=columns, extras=level_extra(arrays)), arrays)
             for group in row_groups(blocks, catalog, np.asarray(files.size)):
                 out.write(group)
@@ -76,8 +71,8 @@ def write_duckdb(
             out.close({})
         text = dump(Document(catalog=catalog, columns=columns, parts=parts))
         document = load(text, limits=limits)
-        with duckdb.connect(path, config=SAFE) as connection:
-            connection.execute(f"create table chunks as from read_parquet({literal(rows)})")
+        with duckdb.connect(str(path), config=SAFE) as connection:
+            connection.execute(f"create table chunks as from read_parquet({literal(str(rows))})")
             _insert(connection, "files", files_to_arrow(files, at_rest(files.path, url)))
             _insert(connection, "arrays", arrays_view(document))
             _insert(connection, "grid", grid_view(arrays))
@@ -85,7 +80,7 @@ def write_duckdb(
             connection.execute("insert into document values ('array_references', ?)", [text])
             connection.execute(FOOTPRINT)
             connection.execute("checkpoint")
-        fetch.run(fetch.write(url, Path(path)))
+        fetch.run(fetch.write(url, path))
 
 
 def _insert(connection: Any, name: str, rows: pa.Table) -> None:

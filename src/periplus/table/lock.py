@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from periplus.errors import ConflictError
+from periplus.fetch.door import mapped
 from periplus.policy import is_local
 
 if TYPE_CHECKING:
@@ -24,15 +25,15 @@ PATIENCE = 10.0
 @contextmanager
 def locked(folder: str, fetch: Fetch) -> Iterator[None]:
     """Hold the right to replace the files table of a dataset; ConflictError where another keeps it."""
-    held = _local(folder) if is_local(folder) else _remote(folder, fetch)
-    with held:
+    with _local(folder) if is_local(folder) else _remote(folder, fetch):
         yield
 
 
 @contextmanager
 def _local(folder: str) -> Iterator[None]:
-    os.makedirs(folder, exist_ok=True)
-    fd = os.open(folder + NAME, os.O_RDWR | os.O_CREAT, 0o666)
+    with mapped(folder):
+        os.makedirs(folder, exist_ok=True)
+        fd = os.open(folder + NAME, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         deadline = time.monotonic() + PATIENCE
         while True:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import fcntl
+import glob
 import io
 import os
 import secrets
@@ -19,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from periplus.fetch.atomic import replacing
+from periplus.fetch.door import mapped
 from periplus.model import Array, Files
 from periplus.policy import canonical, is_local
 from periplus.table.buffers import numbers
@@ -39,11 +42,50 @@ def sink(url: str, fetch: Fetch) -> Iterator[IO[bytes]]:
         with replacing(plain) as file:
             yield file
         return
-    with tempfile.TemporaryDirectory(prefix="periplus-") as folder:
+    with mapped(plain), tempfile.TemporaryDirectory(prefix="periplus-") as folder:
         spool = Path(folder) / "spool"
         with spool.open("w+b") as file:
             yield file
         fetch.run(fetch.write(url, spool))
+
+
+@contextmanager
+def spool_folder(url: str) -> Iterator[Path]:
+    """A folder for what is not whole yet: beside a local target, where there is room for it, else a temporary one.
+
+    It is locked while it is in use, so that the next writer can tell what a writer that died left behind.
+    """
+    plain = canonical(url)
+    if not is_local(plain):
+        with mapped(plain), tempfile.TemporaryDirectory(prefix="periplus-") as folder:
+            yield Path(folder)
+        return
+    with mapped(plain):
+        target = Path(plain)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        prefix = f".{target.name[:100]}.spool-"
+        for left in target.parent.glob(glob.escape(prefix) + "*"):
+            remove_unlocked(left)
+        with ExitStack() as stack:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=prefix, dir=target.parent))
+            lock = stack.enter_context(open(os.path.join(folder, "lock"), "w"))
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield Path(folder)
+
+
+def remove_unlocked(left: Path) -> None:
+    """Remove an unfinished file or folder whose writer died: its lock died with it."""
+    try:
+        with open(left / "lock" if left.is_dir() else left) as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if left.is_dir():
+                shutil.rmtree(left, ignore_errors=True)
+            else:
+                left.unlink(missing_ok=True)
+    except FileNotFoundError:
+        return  # being made, or being removed
+    except BlockingIOError:
+        return  # its writer lives
 
 
 class GroupWriter:
@@ -233,9 +275,3 @@ def embedded_files(files: Files, paths: Sequence[str]) -> str:
     buffer = io.BytesIO()
     files_parquet(files, paths, buffer, {})
     return base64.b64encode(buffer.getvalue()).decode("ascii")
-
-
-def copy_file(source: Path, target: IO[bytes]) -> None:
-    """The bytes of a local file into a sink."""
-    with source.open("rb") as file:
-        shutil.copyfileobj(file, target, 1 << 20)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from periplus.errors import ConflictError, FormatError, MissingError
 from periplus.limits import Limits
 from periplus.model import Array, Catalog, Files, Refs
-from periplus.policy import Policy, canonical
+from periplus.policy import Policy, canonical, is_local
 from periplus.table.columns import Columns, columns_for
 from periplus.table.document import FILES_KEY, KEY, Document, document_for, dump, load
 from periplus.table.groups import RowGroup, Tally, row_groups
@@ -20,7 +21,7 @@ from periplus.table.lock import locked
 from periplus.table.open import FILES_NAME, form_of, open_table
 from periplus.table.reach import at_rest
 from periplus.table.schema import Layout, level_extra
-from periplus.table.sinks import FlatSink, PartSink, embedded_files, files_parquet, sink
+from periplus.table.sinks import FlatSink, PartSink, embedded_files, files_parquet, remove_unlocked, sink
 from periplus.table.table import Table
 
 if TYPE_CHECKING:
@@ -279,3 +280,6 @@ def _sweep(folder: str, keep: set[str], fetch: Fetch) -> None:
         return
     stale = [url.removeprefix(folder) for url in urls]
     _discard(folder, [path for path in stale if path not in keep and path.startswith("chunks/part-")], fetch)
+    if is_local(folder):
+        for left in Path(folder, "chunks").glob(".part-*"):
+            remove_unlocked(left)

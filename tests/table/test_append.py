@@ -1,0 +1,182 @@
+"""Appending adds rows and loses none, whoever else writes at the same time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from periplus.errors import ConflictError, FormatError, MissingError
+from periplus.model import Refs
+from periplus.table import append_table, memory_table, open_table, write_table
+from periplus.testing.indexes import files_of, same_refs, stacked
+
+
+def step(number: int, steps: int):
+    """The catalog of `steps` steps, the rows of one of them counted from its own file, and that file."""
+    catalog, refs, files = stacked(steps=steps)
+    blocks = []
+    for name, one in refs.items():
+        rows = one.take(one.chunk[0] == number)
+        blocks.append((name, Refs(chunk=rows.chunk, offset=rows.offset, length=rows.length, file=rows.file * 0)))
+    return catalog, blocks, files_of([files.path[number]])
+
+
+def test_steps_appended_one_by_one_are_the_whole_stack(tmp_path, fetch):
+    target = str(tmp_path / "i")
+    write_table(target, *step(0, 1), fetch=fetch)
+    for number in range(1, 6):
+        table = append_table(target, *step(number, number + 1), fetch=fetch)
+        assert table.catalog.arrays["0/data"].shape[0] == number + 1
+    catalog, refs, files = stacked(steps=6)
+    want = memory_table(catalog, refs, files)
+    table = open_table(target, fetch=fetch, allow=["s3://"])
+    assert list(table.files.path) == list(files.path)
+    for name in refs:
+        got = table.refs(name)
+        np.testing.assert_array_equal(got.chunk, want.refs(name).chunk)
+        np.testing.assert_array_equal(got.file, want.refs(name).file)
+    assert len(list((tmp_path / "i" / "chunks").iterdir())) == 6
+    np.testing.assert_array_equal(table.catalog.coordinates["time"].values, catalog.coordinates["time"].values)
+
+
+def test_a_query_opens_only_the_parts_it_meets(tmp_path, fetch):
+    target = str(tmp_path / "i")
+    write_table(target, *step(0, 1), fetch=fetch)
+    for number in range(1, 6):
+        append_table(target, *step(number, number + 1), fetch=fetch)
+    table = open_table(target, fetch=fetch, allow=["s3://"])
+    table.refs("0/data", [(4, 5), (0, 1), (0, 4), (0, 6)])
+    assert len(table._rows._parts) == 1
+
+
+def test_new_arrays_and_dimensions_may_come(tmp_path, fetch):
+    target = str(tmp_path / "i")
+    catalog, refs, files = stacked(steps=2)
+    write_table(target, catalog, refs.items(), files, fetch=fetch)
+    extra = catalog.arrays["0/data"].renamed("X/extra", dims=("Time", "z", "y", "x"))
+    grown = type(catalog)(arrays={**catalog.arrays, "X/extra": extra}, coordinates=catalog.coordinates)
+    rows = refs["0/data"]
+    added = Refs(chunk=rows.chunk, offset=rows.offset, length=rows.length, file=rows.file)
+    new = files_of(["s3://bucket/x.tif", "s3://bucket/y.tif"])
+    append_table(target, grown, [("X/extra", added)], new, fetch=fetch)
+    table = open_table(target, fetch=fetch, allow=["s3://"])
+    same_refs(table.refs("0/data"), memory_table(catalog, refs, files).refs("0/data"))
+    assert [table.files.path[f] for f in np.unique(table.refs("X/extra").file)] == list(new.path)
+    assert len(table.refs("X/extra")) == len(rows)
+    assert len(list(table.blocks())) >= 3
+    assert table.sql("select count(*) as n from chunks where z_chunk is null").to_pylist() == [{"n": 60}]
+
+
+def test_what_does_not_fit_is_a_conflict_and_changes_nothing(tmp_path, fetch):
+    target = str(tmp_path / "i")
+    catalog, refs, files = stacked(steps=3)
+    write_table(target, catalog, refs.items(), files, fetch=fetch)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.parquet")}
+    array = catalog.arrays["0/data"]
+    wrong = {
+        "missing": {"1/data": catalog.arrays["1/data"]},
+        "chunks": {**catalog.arrays, "0/data": array.renamed("0/data", chunks=(1, 3, 32, 32))},
+        "dtype": {**catalog.arrays, "0/data": array.renamed("0/data", dtype=np.dtype("f4"))},
+        "dims": {**catalog.arrays, "0/data": array.renamed("0/data", dims=("t", "bands", "y", "x"))},
+        "encodings": {**catalog.arrays, "0/data": array.renamed("0/data", encodings=(({"name": "bytes"},),))},
+        "shrink": {**catalog.arrays, "0/data": array.renamed("0/data", shape=(1, 3, 246, 364))},
+    }
+    for what, arrays in wrong.items():
+        with pytest.raises(ConflictError, match=what):
+            append_table(target, type(catalog)(arrays=arrays), [], files_of([]), fetch=fetch)
+    with pytest.raises(ConflictError, match="in the index already"):
+        append_table(target, catalog, [("0/data", refs["0/data"])], files, fetch=fetch)
+    grown, blocks, new = step(3, 4)
+    bad = Refs(chunk=blocks[0][1].chunk, offset=blocks[0][1].offset - 10_000_000, length=blocks[0][1].length)
+    with pytest.raises(FormatError):
+        append_table(target, grown, [blocks[1], ("0/data", bad)], new, fetch=fetch)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.parquet")} == before
+
+
+def test_a_chunk_missing_before_may_be_filled_in_later(tmp_path, fetch):
+    target = str(tmp_path / "i")
+    catalog, refs, files = stacked(steps=3)
+    rows = refs["0/data"]
+    hole = (rows.chunk[0] == 1) & (rows.chunk[3] == 2)
+    write_table(target, catalog, [("0/data", rows.take(~hole)), ("1/data", refs["1/data"])], files, fetch=fetch)
+    missing = rows.take(hole)
+    later = Refs(chunk=missing.chunk, offset=missing.offset, length=missing.length)
+    append_table(target, catalog, [("0/data", later)], files_of(["s3://bucket/late.tif"]), fetch=fetch)
+    table = open_table(target, fetch=fetch, allow=["s3://"])
+    got = table.refs("0/data")
+    np.testing.assert_array_equal(got.offset, rows.offset)
+    assert (got.file == 3).sum() == 4
+
+
+def test_the_slower_of_two_writers_is_told(tmp_path, fetch):
+    target = str(tmp_path / "i")
+    write_table(target, *step(0, 1), fetch=fetch)
+    catalog, blocks, files = step(1, 2)
+
+    def slow():
+        append_table(target, *step(1, 2), fetch=fetch)  # another writer, meanwhile
+        yield from blocks
+
+    with pytest.raises(ConflictError, match="another writer"):
+        append_table(target, catalog, slow(), files, fetch=fetch)
+    table = open_table(target, fetch=fetch, allow=["s3://"])
+    assert len(table.refs("0/data")) == 48
+    assert len(list((tmp_path / "i" / "chunks").iterdir())) == 2  # the loser's part is gone
+
+
+APPENDER = """
+import sys
+sys.path.insert(0, {tests!r})
+from periplus.errors import ConflictError
+from periplus.fetch import Fetch
+from periplus.model import Refs
+from periplus.table import append_table, open_table
+from periplus.testing.indexes import files_of, stacked
+target, me, total = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+catalog, refs, files = stacked(steps=total)
+with Fetch() as fetch:
+    for number in range(1 + me, total, 3):
+        rows = refs["0/data"].take(refs["0/data"].chunk[0] == number)
+        block = Refs(chunk=rows.chunk, offset=rows.offset, length=rows.length)
+        for attempt in range(200):
+            try:
+                append_table(target, catalog, [("0/data", block)], files_of([files.path[number]]), fetch=fetch)
+                break
+            except ConflictError:
+                pass
+        else:
+            sys.exit("never got through")
+"""
+
+
+def test_three_processes_appending_at_once_lose_no_row(tmp_path, fetch):
+    target, total = str(tmp_path / "i"), 13
+    catalog, refs, files = stacked(steps=total)
+    first = refs["0/data"].take(refs["0/data"].chunk[0] == 0)
+    write_table(target, catalog, [("0/data", first)], files_of([files.path[0]]), fetch=fetch)
+    code = APPENDER.format(tests=str(tmp_path))
+    running = [subprocess.Popen([sys.executable, "-c", code, target, str(me), str(total)]) for me in range(3)]
+    assert [process.wait(timeout=100) for process in running] == [0, 0, 0]
+    table = open_table(target, fetch=fetch, allow=["s3://"])
+    got = table.refs("0/data")
+    np.testing.assert_array_equal(got.chunk, memory_table(catalog, refs, files).refs("0/data").chunk)
+    assert [table.files.path[f] for f in got.file] == [files.path[t] for t in got.chunk[0]]
+    assert len(list((tmp_path / "i" / "chunks").iterdir())) == total
+
+
+def test_replacing_a_dataset_leaves_no_old_parts(tmp_path, fetch):
+    target = str(tmp_path / "i")
+    write_table(target, *step(0, 1), fetch=fetch)
+    append_table(target, *step(1, 2), fetch=fetch)
+    (tmp_path / "i" / "chunks" / "part-of-a-writer-that-died.parquet").write_bytes(b"x")
+    write_table(target, *step(0, 1), fetch=fetch)
+    assert len(list((tmp_path / "i" / "chunks").iterdir())) == 1
+    assert open_table(target, fetch=fetch).rows == 30
+
+
+def test_a_folder_that_is_no_dataset_is_not_appended_to(tmp_path, fetch):
+    with pytest.raises(MissingError):
+        append_table(str(tmp_path / "nothing"), *step(0, 1), fetch=fetch)

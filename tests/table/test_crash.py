@@ -1,0 +1,127 @@
+"""A writer that is killed or whose disk is full leaves the index that was there, or none; never half of one."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from periplus.errors import MissingError, PeriplusError
+from periplus.fetch import Fetch
+from periplus.table import append_table, open_table, write_table
+from periplus.testing.indexes import files_of, stacked
+
+WRITER = """
+import sys
+import duckdb, pyarrow.parquet
+from periplus.fetch import Fetch
+from periplus.table import write_table
+from periplus.testing.indexes import stacked
+catalog, refs, files = stacked(steps=200, seed=9)
+def blocks():
+    for start in range(0, len(refs["0/data"]), 500):
+        yield "0/data", refs["0/data"].take(slice(start, start + 500))
+with Fetch() as fetch:
+    print("ready", flush=True)
+    while True:
+        write_table(sys.argv[1], catalog, blocks(), files, fetch=fetch)
+"""
+
+
+@pytest.mark.parametrize("name", ["index.parquet", "index", "index.duckdb"])
+def test_a_killed_writer_leaves_a_whole_index_or_none(name, tmp_path):
+    target = str(tmp_path / name)
+    dice = random.Random(7)
+    seen = set()
+    for attempt in range(4):
+        process = subprocess.Popen([sys.executable, "-c", WRITER, target], stdout=subprocess.PIPE, text=True)
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(dice.uniform(0, 0.3))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        with Fetch() as fetch:
+            try:
+                table = open_table(target, fetch=fetch, allow=["s3://"], trust=True)
+                seen.add(len(table.refs("0/data")))
+            except MissingError:
+                seen.add(None)
+        assert seen <= {None, 200 * 24}, attempt
+    with Fetch() as fetch:  # the next writer completes it, and nothing of the dead is left
+        catalog, refs, files = stacked(steps=2)
+        write_table(target, catalog, refs.items(), files, fetch=fetch)
+        assert len(open_table(target, fetch=fetch, allow=["s3://"], trust=True).refs("0/data")) == 48
+    left = [path.name for path in tmp_path.rglob("*")]
+    expected = {"index.parquet": 1, "index.duckdb": 1, "index": 5}[name]  # files.parquet, .lock, chunks/ and one part
+    assert len(left) == expected, left
+
+
+FULL = """
+import resource, sys
+from periplus.errors import PeriplusError
+from periplus.fetch import Fetch
+from periplus.table import append_table, write_table
+from periplus.testing.indexes import files_of, stacked
+import pyarrow.parquet, duckdb
+catalog, refs, files = stacked(steps=400, seed=3)
+with Fetch() as fetch:
+    fetch.run(fetch.head(sys.argv[2]))
+    import signal
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+    try:
+        write_table(sys.argv[1], catalog, refs.items(), files, fetch=fetch)
+    except PeriplusError as error:
+        print("refused", error.kind)
+    else:
+        print("written")
+"""
+
+
+@pytest.mark.parametrize("name", ["index.parquet", "index", "index.duckdb"])
+def test_a_full_disk_leaves_the_previous_index(name, tmp_path):
+    target = str(tmp_path / name)
+    catalog, refs, files = stacked(steps=2)
+    with Fetch() as fetch:
+        write_table(target, catalog, refs.items(), files, fetch=fetch)
+    before = sorted(path.name for path in tmp_path.rglob("*"))
+    done = subprocess.run([sys.executable, "-c", FULL, target, __file__], capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("refused"), (done.stdout, done.stderr)
+    with Fetch() as fetch:
+        assert len(open_table(target, fetch=fetch, allow=["s3://"], trust=True).refs("0/data")) == 48
+    assert sorted(path.name for path in tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("name", ["index.parquet", "index"])
+def test_an_error_among_the_blocks_leaves_the_previous_index(name, tmp_path, fetch):
+    target = str(tmp_path / name)
+    catalog, refs, files = stacked(steps=2)
+    write_table(target, catalog, refs.items(), files, fetch=fetch)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.parquet")}
+
+    def blocks():
+        yield "0/data", refs["0/data"]
+        raise RuntimeError("the harvest broke off")
+
+    with pytest.raises(RuntimeError, match="broke off"):
+        write_table(target, catalog, blocks(), files, fetch=fetch)
+    if name == "index":
+        with pytest.raises(RuntimeError, match="broke off"):
+            append_table(target, stacked(steps=4)[0], blocks(), files_of(list(files.path)), fetch=fetch)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.parquet")} == before
+
+
+def test_a_folder_that_cannot_be_written_is_said_so(tmp_path, fetch):
+    catalog, refs, files = stacked(steps=2)
+    (tmp_path / "file").write_text("x")
+    for name in ("file/index.parquet", "file/index", "file/index.duckdb"):
+        with pytest.raises(PeriplusError):
+            write_table(str(tmp_path / name), catalog, refs.items(), files, fetch=fetch)
+    assert os.listdir(tmp_path) == ["file"]
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > 0

@@ -1,0 +1,109 @@
+"""A remote index is queried by a few range reads, never downloaded, and never mixed with another version of itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from periplus.errors import ConflictError, StaleError
+from periplus.fetch import Fetch
+from periplus.model import Array, Catalog
+from periplus.table import append_table, memory_table, open_table, write_table
+from periplus.testing.indexes import dense_refs, files_of, same_refs, stacked
+from periplus.testing.servers import RangeServer
+
+STEPS, ROWS, COLUMNS = 1500, 20, 30
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """900,000 rows in two forms: about 5 MB each."""
+    folder = tmp_path_factory.mktemp("large")
+    array = Array(
+        name="a", dims=("time", "y", "x"), shape=(STEPS, ROWS, COLUMNS), chunks=(1, 1, 1), dtype=np.dtype("u1")
+    )  # fmt: skip
+    refs = dense_refs(array, files=STEPS)
+    catalog, files = Catalog(arrays={"a": array}), files_of([str(folder / f"{n}.tif") for n in range(STEPS)])
+    with Fetch() as fetch:
+        for name in ("index.parquet", "index"):
+            write_table(str(folder / name), catalog, [("a", refs)], files, fetch=fetch)
+    return folder, memory_table(catalog, {"a": refs}, files)
+
+
+@pytest.mark.parametrize("name", ["index.parquet", "index"])
+def test_opening_and_querying_takes_few_requests_and_few_bytes(large, fetch, name):
+    folder, want = large
+    size = sum(path.stat().st_size for path in folder.rglob("*.parquet")) / 2
+    with RangeServer(folder) as server:
+        table = open_table(f"{server.url}/{name}", fetch=fetch)
+        assert len(server.log) <= 3
+        assert sum(request.sent for request in server.log) < 200_000
+        window = [(700, 730), (5, 8), (10, 15)]
+        got = table.refs("a", window)
+        assert len(server.log) <= 8
+        assert sum(request.sent for request in server.log) < size / 4
+        before = len(server.log)
+        series = table.refs("a", [(0, STEPS), (11, 12), (22, 23)])
+        assert len(server.log) - before <= 4  # one for each block of time, at the same time
+        before = len(server.log)
+        table.refs("a", [(0, STEPS), (11, 12), (23, 24)])
+        table.refs("a", [(0, STEPS), (11, 12), (24, 25)])
+        assert len(server.log) - before <= 4  # from then on the decoded rows are at hand
+    same_refs(got, want.refs("a", window))
+    same_refs(series, want.refs("a", [(0, STEPS), (11, 12), (22, 23)]))
+
+
+def test_column_chunks_are_fetched_at_the_same_time(large, fetch):
+    folder, _ = large
+    with RangeServer(folder, latency=0.2) as server:
+        table = open_table(f"{server.url}/index.parquet", fetch=fetch)
+        assert table.files is not None
+        start = len(server.log)
+        import time
+
+        begin = time.perf_counter()
+        table.refs("a", [(0, STEPS), (11, 12), (22, 23)])
+        spent = time.perf_counter() - begin
+        requests = len(server.log) - start
+    assert requests == 3
+    assert spent < 0.55  # one after the other they would take 0.6
+
+
+@pytest.mark.parametrize("name", ["index.parquet", "index"])
+def test_an_index_replaced_meanwhile_is_stale(tmp_path, fetch, name):
+    catalog, refs, files = stacked(steps=30)
+    write_table(str(tmp_path / name), catalog, refs.items(), files, fetch=fetch)
+    with RangeServer(tmp_path) as server:
+        remote = open_table(f"{server.url}/{name}", fetch=fetch, allow=["s3://"])
+        local = open_table(str(tmp_path / name), fetch=fetch, allow=["s3://"])
+        catalog, refs, files = stacked(steps=31, seed=5)
+        write_table(str(tmp_path / name), catalog, refs.items(), files, fetch=fetch)
+        for table in (remote, local):
+            with pytest.raises((StaleError, KeyError)):
+                table.refs("0/data")
+
+
+def test_an_index_in_an_object_store_is_written_appended_and_read(fetch):
+    catalog, refs, files = stacked(steps=3)
+    for name in ("index.parquet", "index"):
+        write_table(f"memory://box/{name}", catalog, refs.items(), files, fetch=fetch)
+        table = open_table(f"memory://box/{name}", fetch=fetch, allow=["s3://"])
+        same_refs(table.refs("0/data"), memory_table(catalog, refs, files).refs("0/data"))
+    grown, more, _ = stacked(steps=4)
+    last = more["0/data"].take(more["0/data"].chunk[0] == 3)
+    last = type(last)(chunk=last.chunk, offset=last.offset, length=last.length)
+    append_table("memory://box/index", grown, [("0/data", last)], files_of(["s3://bucket/new.tif"]), fetch=fetch)
+    table = open_table("memory://box/index", fetch=fetch, allow=["s3://"])
+    assert len(table.refs("0/data")) == 4 * 24
+    assert table.files.path[-1] == "s3://bucket/new.tif"
+
+
+def test_a_lock_left_in_a_store_says_what_to_do(fetch, monkeypatch):
+    monkeypatch.setattr("periplus.table.lock.PATIENCE", 0.3)
+    catalog, refs, files = stacked(steps=3)
+    write_table("memory://locked/index", catalog, refs.items(), files, fetch=fetch)
+    fetch.run(fetch.write("memory://locked/index/.lock", b"someone"))
+    with pytest.raises(ConflictError, match=r"remove this lock.*\.lock"):
+        append_table("memory://locked/index", catalog, [], files_of([]), fetch=fetch)
+    fetch.run(fetch.delete("memory://locked/index/.lock"))
+    append_table("memory://locked/index", catalog, [], files_of([]), fetch=fetch)
