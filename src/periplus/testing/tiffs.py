@@ -247,12 +247,11 @@ def _makers() -> Iterator[tuple[str, Callable[[str], Case]]]:
         )
     yield "uint12-big-endian", partial(_gdal, dtype="u2", top=4095, nbits=12, endianness="BIG")
     yield "uint12-uncompressed", partial(_gdal, dtype="u2", top=4095, nbits=12)
-    for bits in (16, 24):
-        for predictor in (1, 3):
-            yield (
-                f"float{bits}-gdal-p{predictor}",
-                partial(_gdal, dtype="f4", nbits=bits, compress="deflate", predictor=predictor),
-            )
+    for predictor in (1, 3):
+        yield (
+            f"float16-gdal-p{predictor}",
+            partial(_gdal, dtype="f4", nbits=16, compress="deflate", predictor=predictor),
+        )
     for kind in ("f4", "f8"):
         for endian in ("LITTLE", "BIG"):
             yield (

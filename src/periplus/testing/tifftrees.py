@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from periplus.testing import tiffs
+from periplus.testing import handmade, tiffs
 
 if TYPE_CHECKING:
     from periplus.testing.tiffs import Case, Raster
@@ -102,6 +102,18 @@ def complex_integers(name: str) -> Case:
     return tiffs.Case(name=name, data=tiffs.gdal_written(image, dtype="complex_int16"), arrays={"0/data": image})
 
 
+def half_more(name: str, *, big: bool = False) -> Case:
+    """Floats of 24 bits: sign, 7 bits of exponent, 16 of fraction; no library writes them."""
+    image: Raster = tiffs.picture(name, "f4", (1, 20, 30))
+    image = (image.view("u4") & np.uint32(0xFFFFFF80)).view("f4")
+    bits = image.view("u4").astype("u8")
+    short = (bits >> 31) << 23 | (((bits >> 23) & 0xFF) - 64) << 16 | (bits & 0x7FFFFF) >> 7
+    octets = short.astype(">u4" if big else "<u4").view("u1").reshape(-1, 4)[:, slice(1, 4) if big else slice(0, 3)]
+    tags = handmade.image_tags(30, 20, t258=(handmade.SHORT, [24]), t339=(handmade.SHORT, [3]), t279=octets.size)
+    data = handmade.tiff(tags, data=octets.tobytes(), order=">" if big else "<")
+    return tiffs.Case(name=name, data=data, arrays={"0/data": image})
+
+
 def makers() -> Iterator[tuple[str, Callable[[str], Case]]]:
     """The cases of this file, by name."""
     for order in ("le", "be"):
@@ -119,6 +131,8 @@ def makers() -> Iterator[tuple[str, Callable[[str], Case]]]:
     yield "sparse", sparse
     yield "sparse-uncompressed", partial(sparse, compress="none")
     yield "complex-int16", complex_integers
+    yield "float24", half_more
+    yield "float24-big-endian", partial(half_more, big=True)
     yield "geo-utm", partial(georeferenced, **UTM)
     yield (
         "geo-rotated",
