@@ -91,6 +91,7 @@ def _arguments(folder: str, ports: list[int]) -> list[str]:
         "-filer=true", f"-filer.port={ports[2]}", "-s3", f"-s3.port={ports[3]}", "-master.volumeSizeLimitMB=256",
         "-volume.max=20", "-master.telemetry=false", f"-s3.localSocket={folder}/s3.sock",
         f"-filer.localSocket={folder}/filer.sock",
+        "-s3.port.iceberg=0", "-s3.port.lance=0",  # fixed ports by default: two servers at once would collide
     ]  # fmt: skip
 
 
