@@ -256,5 +256,3 @@ Steps: TypeAlias = Generator[Step, bytes | memoryview, None]
 def chunk_positions(grid: Shape) -> NDArray[np.int32]:
     """(ndim, n) positions of every chunk of a grid in C order."""
     return np.indices(grid, dtype=np.int32).reshape(len(grid), math.prod(grid))
-
-
