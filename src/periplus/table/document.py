@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from periplus import __version__
@@ -206,7 +207,11 @@ def _load(value: Any, limits: Limits) -> Document:
 
 
 def _name(value: Any) -> str:
-    name = text(value, "a name")
+    return _checked_name(text(value, "a name"))
+
+
+@lru_cache(maxsize=1024)  # thousands of arrays have the same few dimensions
+def _checked_name(name: str) -> str:
     if not name or len(name) > 4096 or "\\" in name or any(part in ("", ".", "..") for part in name.split("/")):
         raise FormatError(f"{shown(name)} cannot be a name")
     return name

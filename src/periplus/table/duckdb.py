@@ -53,7 +53,6 @@ def write_duckdb(
     files: Files,
     *,
     fetch: Fetch,
-    limits: Limits,
 ) -> None:
     """Write the database beside its place and move it there when it is whole.
 
@@ -69,15 +68,14 @@ def write_duckdb(
                 out.write(group)
             parts = {name: count for name, count in out.tally.parts.items() if count > 1}
             out.close({})
-        text = dump(Document(catalog=catalog, columns=columns, parts=parts))
-        document = load(text, limits=limits)
+        document = Document(catalog=catalog, columns=columns, parts=parts)
         with duckdb.connect(str(path), config=SAFE) as connection:
             connection.execute(f"create table chunks as from read_parquet({literal(str(rows))})")
             _insert(connection, "files", files_to_arrow(files, at_rest(files.path, url)))
             _insert(connection, "arrays", arrays_view(document))
             _insert(connection, "grid", grid_view(arrays))
             connection.execute("create table document(key varchar, value varchar)")
-            connection.execute("insert into document values ('array_references', ?)", [text])
+            connection.execute("insert into document values ('array_references', ?)", [dump(document)])
             connection.execute(FOOTPRINT)
             connection.execute("checkpoint")
         fetch.run(fetch.write(url, path))

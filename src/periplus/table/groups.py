@@ -48,6 +48,7 @@ def row_groups(blocks: Iterable[tuple[str, Refs]], catalog: Catalog, sizes: NDAr
     """Row groups in blocked order; small arrays share one. Every row is verified first; twins are a FormatError."""
     held: dict[str, list[Refs]] = {}
     count: dict[str, int] = {}
+    waiting = 0
     for name, block in blocks:
         array = catalog.arrays.get(name)
         if array is None:
@@ -57,12 +58,13 @@ def row_groups(blocks: Iterable[tuple[str, Refs]], catalog: Catalog, sizes: NDAr
             piece = block if len(block) <= FLUSH_ROWS * 4 else block.take(slice(start, start + FLUSH_ROWS * 4))
             held.setdefault(name, []).append(piece)
             count[name] = count.get(name, 0) + len(piece)
+            waiting += len(piece)
             if count[name] >= FLUSH_ROWS:
                 yield from _sorted_groups({name: held.pop(name)}, catalog)
-                del count[name]
-            elif sum(count.values()) >= HELD_ROWS:
+                waiting -= count.pop(name)
+            elif waiting >= HELD_ROWS:
                 yield from _sorted_groups(held, catalog)
-                held, count = {}, {}
+                held, count, waiting = {}, {}, 0
     yield from _sorted_groups(held, catalog)
 
 

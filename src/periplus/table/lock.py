@@ -35,18 +35,23 @@ def _local(folder: str) -> Iterator[None]:
         os.makedirs(folder, exist_ok=True)
         fd = os.open(folder + NAME, os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise ConflictError("another writer is committing to this index", url=folder) from None
-                time.sleep(0.01)
+        with mapped(folder):
+            _wait(fd, folder)
         yield
     finally:
         os.close(fd)
+
+
+def _wait(fd: int, folder: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise ConflictError("another writer is committing to this index", url=folder) from None
+            time.sleep(0.01)
 
 
 @contextmanager

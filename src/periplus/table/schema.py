@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,31 +79,51 @@ def extras_of(refs: Refs) -> frozenset[str]:
 
 
 def chunks_to_arrow(items: Sequence[tuple[Array, Refs]], layout: Layout) -> pa.Table:
-    """Rows of some arrays as one Arrow table; columns are shared with the Refs where types agree."""
-    tables = [_array_to_arrow(array, refs, layout) for array, refs in items]
-    if len(tables) == 1:
-        return tables[0]
-    return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+    """Rows of some arrays as one Arrow table; the columns of a single array are shared with its Refs."""
+    counts = [len(refs) for _, refs in items]
+    count = sum(counts)
 
+    def column(values: Callable[[Refs], NDArray[Any] | None], dtype: type) -> NDArray[Any]:
+        return _joined([_or_zeros(values(refs), len(refs), dtype) for _, refs in items], dtype)
 
-def _array_to_arrow(array: Array, refs: Refs, layout: Layout) -> pa.Table:
-    count = len(refs)
-    place = dict(zip(array.dims, refs.chunk, strict=True))
-    columns: list[Any] = [pa.DictionaryArray.from_arrays(numbers(np.zeros(count, np.int32)), strings([array.name]))]
+    codes = np.repeat(np.arange(len(items), dtype=np.int32), counts)
+    names = pa.DictionaryArray.from_arrays(numbers(codes), strings([array.name for array, _ in items]))
+    columns: list[Any] = [names]
     if "level" in layout.extras:
-        columns.append(numbers(np.full(count, array.level, np.uint8)))
-    columns += [numbers(place[dim]) if dim in place else pa.nulls(count, pa.int32()) for dim in layout.columns.chunk]
+        columns.append(numbers(np.repeat(np.array([array.level for array, _ in items], np.uint8), counts)))
+    columns += [_positions(items, dim) for dim in layout.columns.chunk]
     if "part" in layout.extras:
-        columns.append(numbers(_or_zeros(refs.part, count, np.uint16)))
-    file = _or_zeros(refs.file, count, np.int32)
+        columns.append(numbers(column(lambda refs: refs.part, np.uint16)))
+    file = column(lambda refs: refs.file, np.int32)
     valid = file >= 0 if count and file.min() < 0 else None
     columns.append(numbers(file, valid=valid) if layout.paths is None else _named(file, valid, layout.paths))
-    columns += [numbers(refs.offset), numbers(refs.length)]
+    columns += [
+        numbers(column(lambda refs: refs.offset, np.int64)),
+        numbers(column(lambda refs: refs.length, np.int64)),
+    ]
     if "encoding" in layout.extras:
-        columns.append(numbers(_or_zeros(refs.encoding, count, np.uint16)))
+        columns.append(numbers(column(lambda refs: refs.encoding, np.uint16)))
     if "data" in layout.extras:
-        columns.append(pa.nulls(count, pa.binary()) if refs.data is None else blobs(refs.data))
+        columns.append(blobs([item for _, refs in items for item in refs.data or [None] * len(refs)]))
     return pa.Table.from_arrays(columns, schema=layout.schema())
+
+
+def _positions(items: Sequence[tuple[Array, Refs]], dim: str) -> pa.Array:
+    """Positions along a dimension; null for arrays that lack it."""
+    pieces = [
+        refs.chunk[array.dims.index(dim)] if dim in array.dims else np.zeros(len(refs), np.int32)
+        for array, refs in items
+    ]
+    if all(dim in array.dims for array, _ in items):
+        return numbers(_joined(pieces, np.int32))
+    valid = np.repeat(np.array([dim in array.dims for array, _ in items], bool), [len(refs) for _, refs in items])
+    return numbers(_joined(pieces, np.int32), valid=valid)
+
+
+def _joined(pieces: Sequence[NDArray[Any]], dtype: type) -> NDArray[Any]:
+    if len(pieces) == 1:
+        return pieces[0]
+    return np.concatenate(pieces) if pieces else np.empty(0, dtype)
 
 
 def _or_zeros(values: NDArray[Any] | None, count: int, dtype: type) -> NDArray[Any]:

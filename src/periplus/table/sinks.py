@@ -82,10 +82,8 @@ def remove_unlocked(left: Path) -> None:
                 shutil.rmtree(left, ignore_errors=True)
             else:
                 left.unlink(missing_ok=True)
-    except FileNotFoundError:
-        return  # being made, or being removed
-    except BlockingIOError:
-        return  # its writer lives
+    except OSError:
+        return  # its writer lives, or another removed it first
 
 
 class GroupWriter:

@@ -211,7 +211,7 @@ def memory_database(table: Table, refs: Mapping[str, Refs]) -> Database:
     """Rows in memory, registered as Arrow."""
     layout = Layout(columns=table.document.columns, extras=EXTRAS)
     items = [(table.array(name), one) for name, one in refs.items()]
-    rows = chunks_to_arrow(items, layout) if items else layout.schema().empty_table()
+    rows = chunks_to_arrow(items, layout)
     connection = connect([], table.url)
     with sql_errors(table.url):
         connection.register("chunk_rows", rows)

@@ -48,15 +48,15 @@ def write_table(
     limits = limits or Limits()
     url = canonical(target_url)
     form = form or form_of(url)
-    _sound(document_for(catalog), limits)  # before anything is written
+    _check(catalog, limits)
     if form == "flat":
-        _write_flat(url, catalog, blocks, files, fetch, limits)
+        _write_flat(url, catalog, blocks, files, fetch)
     elif form == "dataset":
-        _write_dataset(url, catalog, blocks, files, fetch, limits)
+        _write_dataset(url, catalog, blocks, files, fetch)
     elif form == "duckdb":
         from periplus.table.duckdb import write_duckdb
 
-        write_duckdb(url, catalog, blocks, files, fetch=fetch, limits=limits)
+        write_duckdb(url, catalog, blocks, files, fetch=fetch)
     else:
         raise FormatError(f"an index is written as flat, dataset or duckdb, not as {form!r}")
     # Its rows came from the caller, who may reach what they name.
@@ -70,18 +70,16 @@ def copy_table(
     return write_table(target_url, table.catalog, table.blocks(), table.files, fetch=fetch, form=form, limits=limits)
 
 
-def _sound(document: Document, limits: Limits) -> str:
-    """The document as text that opening accepts: we write nothing that we would not read."""
-    text = dump(document)
-    load(text, limits=limits)
-    return text
+def _check(catalog: Catalog, limits: Limits) -> None:
+    """FormatError where opening would refuse the catalog: before anything is written, and nothing such is written."""
+    load(dump(document_for(catalog)), limits=limits)
 
 
 def _layout(catalog: Catalog, columns: Columns, paths: list[str] | None) -> Layout:
     return Layout(columns=columns, extras=level_extra(catalog.arrays.values()), paths=paths)
 
 
-def _write_flat(url: str, catalog: Catalog, blocks: Blocks, files: Files, fetch: Fetch, limits: Limits) -> None:
+def _write_flat(url: str, catalog: Catalog, blocks: Blocks, files: Files, fetch: Fetch) -> None:
     paths = at_rest(files.path, url)
     if len(set(paths)) != len(paths):
         raise FormatError("a flat index names files by their path, and the files table lists one twice")
@@ -91,7 +89,7 @@ def _write_flat(url: str, catalog: Catalog, blocks: Blocks, files: Files, fetch:
         for group in row_groups(blocks, catalog, np.asarray(files.size)):
             out.write(group)
         document = Document(catalog=catalog, columns=columns, parts=_multiple(out.tally.parts))
-        out.close({KEY.decode(): _sound(document, limits), FILES_KEY.decode(): embedded_files(files, paths)})
+        out.close({KEY.decode(): dump(document), FILES_KEY.decode(): embedded_files(files, paths)})
 
 
 def _multiple(parts: dict[str, int]) -> dict[str, int]:
@@ -106,7 +104,7 @@ def _folder(url: str) -> str:
     return url if url.endswith("/") else url + "/"
 
 
-def _write_dataset(url: str, catalog: Catalog, blocks: Blocks, files: Files, fetch: Fetch, limits: Limits) -> None:
+def _write_dataset(url: str, catalog: Catalog, blocks: Blocks, files: Files, fetch: Fetch) -> None:
     folder = _folder(url)
     paths = at_rest(files.path, folder[:-1])
     columns = columns_for(catalog.arrays.values())
@@ -123,13 +121,19 @@ def _write_dataset(url: str, catalog: Catalog, blocks: Blocks, files: Files, fet
             pieces=tuple(parts.pieces),
             revision=secrets.token_hex(8),
         )
-        text = _sound(document, limits)
-        with locked(folder, fetch), sink(folder + FILES_NAME, fetch) as file:
-            files_parquet(files, paths, file, {KEY.decode(): text})
+        text = dump(document)
+        with locked(folder, fetch):
+            # Parts of others that are here now belong to an index that ends with this commit; later ones do not.
+            old = _parts_in(folder, fetch)
+            with sink(folder + FILES_NAME, fetch) as file:
+                files_parquet(files, paths, file, {KEY.decode(): text})
     except BaseException:
         _discard(folder, [piece.path for piece in parts.pieces], fetch)
         raise
-    _sweep(folder, {piece.path for piece in parts.pieces}, fetch)
+    _discard(folder, old - {piece.path for piece in parts.pieces}, fetch)
+    if is_local(folder):
+        for left in Path(folder, "chunks").glob(".part-*"):
+            remove_unlocked(left)
 
 
 def _most_parts(known: dict[str, int], tallies: Iterable[Tally]) -> dict[str, int]:
@@ -164,7 +168,7 @@ def append_table(
     old = before.stored_files
     paths = [*old.path, *at_rest(files.path, folder[:-1])]
     together = _together(old, files)
-    _sound(Document(catalog=catalog, columns=columns), limits)
+    _check(catalog, limits)
     parts = PartSink(folder, _layout(catalog, columns, None), list(catalog.arrays.values()), fetch)
     try:
         with parts:
@@ -178,7 +182,7 @@ def append_table(
             pieces=(*before.document.pieces, *parts.pieces),
             revision=secrets.token_hex(8),
         )
-        text = _sound(document, limits)
+        text = dump(document)
         with locked(folder, fetch):
             now = open_table(folder, fetch=fetch, limits=limits, policy=Policy.everything())
             if now.document.revision != before.document.revision:
@@ -268,18 +272,14 @@ def _discard(folder: str, paths: Iterable[str], fetch: Fetch) -> None:
             continue
 
 
-def _sweep(folder: str, keep: set[str], fetch: Fetch) -> None:
-    """Remove parts that no index lists any more: of the index that was replaced, and of writers that died."""
+def _parts_in(folder: str, fetch: Fetch) -> set[str]:
+    """Parts that are there, of the index or of writers that died or are not done."""
 
     async def found() -> list[str]:
         return [source.url async for source in fetch.find(folder + "chunks/")]
 
     try:
-        urls = fetch.run(found())
+        paths = {url.removeprefix(folder) for url in fetch.run(found())}
     except MissingError:
-        return
-    stale = [url.removeprefix(folder) for url in urls]
-    _discard(folder, [path for path in stale if path not in keep and path.startswith("chunks/part-")], fetch)
-    if is_local(folder):
-        for left in Path(folder, "chunks").glob(".part-*"):
-            remove_unlocked(left)
+        return set()
+    return {path for path in paths if path.startswith("chunks/part-")}

@@ -1,0 +1,122 @@
+"""Decoded row groups: their columns in NumPy, which rows of them an array owns, and a few kept for the next query."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from periplus.errors import FormatError
+from periplus.model import Array, Refs
+from periplus.table.buffers import to_blobs
+
+if TYPE_CHECKING:
+    from periplus.table.table import Window
+
+KEPT_BYTES = 128 << 20
+"""Decoded row groups kept for the next query: a time series of one tile through 22 M rows is 75 MB of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One decoded row group; a column that is the same everywhere is one number."""
+
+    count: int
+    array: tuple[list[str | None], NDArray[np.int32]] | None
+    """Names and a code for each row; None where all rows belong to the array that was asked for."""
+    place: dict[str, NDArray[np.int32] | int]
+    columns: dict[str, NDArray[Any]]
+    """By role: level, part, file, offset, length, encoding."""
+    known: NDArray[np.int32] | None
+    """File of each distinct path, where `file` holds codes of paths; -2 for a path that the files table lacks."""
+    data: pa.ChunkedArray | None
+    present: NDArray[np.bool_] | None
+
+    @property
+    def nbytes(self) -> int:
+        arrays = [*self.place.values(), *self.columns.values()]
+        return sum(a.nbytes for a in arrays if isinstance(a, np.ndarray)) + (
+            0 if self.data is None else self.data.nbytes
+        )
+
+    def rows(self, array: Array, window: Window | None) -> NDArray[np.intp]:
+        """Which rows belong to an array and lie in a window."""
+        keep = np.ones(self.count, bool) if self.present is None else self.present.copy()
+        if self.array is not None:
+            names, codes = self.array
+            keep &= codes == (names.index(array.name) if array.name in names else -1)
+        elif "level" in self.columns:
+            keep &= self.columns["level"] == array.level
+        for dim, count in zip(array.dims, array.grid, strict=True):
+            self._check_inside(array, dim, count, keep)
+        if window is not None:
+            for dim, (low, high) in zip(array.dims, window, strict=True):
+                positions = self.place.get(dim, -1)  # a part written before the array existed lacks the column
+                keep &= (positions >= low) & (positions < high)
+        return np.flatnonzero(keep)
+
+    def _check_inside(self, array: Array, dim: str, count: int, keep: NDArray[np.bool_]) -> None:
+        """FormatError where a row of the array lies outside its grid, even if nobody asked for it."""
+        positions = np.atleast_1d(self.place.get(dim, 0))
+        if positions.size == 0 or (positions.min() >= 0 and positions.max() < count):
+            return
+        outside = keep & ((positions < 0) | (positions >= count))
+        if outside.any():
+            raise FormatError(f"array {array.name!r}: a chunk position along {dim!r} is null or outside the grid")
+
+    def refs(self, array: Array, rows: NDArray[np.intp]) -> Refs:
+        chunk = np.empty((array.ndim, len(rows)), np.int32)
+        for d, dim in enumerate(array.dims):
+            positions = self.place[dim]
+            chunk[d] = positions[rows] if isinstance(positions, np.ndarray) else positions
+        part, encoding = self.columns.get("part"), self.columns.get("encoding")
+        return Refs(
+            chunk=chunk,
+            offset=self.columns["offset"][rows],
+            length=self.columns["length"][rows],
+            file=self._files(rows),
+            part=None if part is None else part[rows],
+            encoding=None if encoding is None else encoding[rows],
+            data=None if self.data is None else to_blobs(self.data, rows),
+        )
+
+    def _files(self, rows: NDArray[np.intp]) -> NDArray[np.int32]:
+        file: NDArray[np.int32] = self.columns["file"][rows]
+        if self.known is not None:
+            file = self.known[file]
+            if (file == -2).any():
+                raise FormatError("a row names a path that the files table does not list")
+        return file
+
+
+class Kept:
+    """The decoded row groups used last, as many as a number of bytes holds.
+
+    A group is kept when it is decoded for the second time: a single long query then reuses one group's memory for all.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._bytes = 0
+        self._groups: OrderedDict[tuple[str, int], Group] = OrderedDict()
+        self._seen: set[tuple[str, int]] = set()
+
+    def get(self, key: tuple[str, int]) -> Group | None:
+        if key in self._groups:
+            self._groups.move_to_end(key)
+        return self._groups.get(key)
+
+    def put(self, key: tuple[str, int], group: Group) -> None:
+        if key not in self._seen:
+            self._seen.add(key)
+            return
+        if group.nbytes > self._most // 4:
+            return
+        self._groups[key] = group
+        self._bytes += group.nbytes
+        while self._bytes > self._most:
+            self._bytes -= self._groups.popitem(last=False)[1].nbytes
