@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 import pytest
+from affine import Affine
 from rasterio.io import MemoryFile
 
 from periplus.model import About, Array, Found
@@ -14,6 +15,8 @@ from periplus.scan.drive import scan_bytes
 from periplus.scan.gdalmetadata import items, nodata, number
 from periplus.testing import tiffs
 from periplus.testing.handmade import ASCII, RATIONAL, SHORT, image_tags, tiff
+
+PLACE = Affine(10, 0, 0, 0, -10, 0)
 
 
 def arrays(data: bytes) -> dict[str, Array]:
@@ -35,6 +38,28 @@ def test_packing_and_names_are_those_rasterio_reads() -> None:
         assert attributes["band_names"] == list(opened.descriptions)
         assert attributes["gdal_metadata"]["sensor"] == opened.tags()["sensor"]
     assert attributes["software"] == "periplus tests"
+
+
+def test_text_with_markup_is_that_rasterio_reads() -> None:
+    with MemoryFile() as memory:
+        with memory.open(driver="GTiff", width=4, height=4, count=2, dtype="uint8", transform=PLACE) as made:
+            made.descriptions = ("a & b", "a &amp; b <x>")
+            made.units = ("m/s", "\"1'")
+            made.update_tags(note="&lt; <z> & &amp;amp;")
+            made.update_tags(1, own="p & q")
+        with memory.open() as opened:
+            attributes = arrays(bytes(memory.getbuffer()))["0/data"].attributes
+            assert attributes["band_names"] == list(opened.descriptions)
+            assert attributes["units"] == list(opened.units)
+            assert attributes["gdal_metadata"]["note"] == opened.tags()["note"]
+            assert attributes["band_metadata"][0] == opened.tags(1)
+
+
+@pytest.mark.parametrize("sample", ["²", "9" * 5000, "-1", "x"])
+def test_a_sample_that_is_no_band_is_of_the_image(sample: str) -> None:
+    found = items(f'<GDALMetadata><Item name="n" sample="{sample}" role="scale">2</Item></GDALMetadata>')
+    assert found.image == {"n": "2"}
+    assert not found.roles
 
 
 def test_statistics_become_numbers() -> None:

@@ -15,6 +15,9 @@ from periplus.errors import FormatError
 ITEM_BYTES, ALL_BYTES = 1024, 8192
 """Longest item kept, and the most text kept in all: attributes travel in every index."""
 ROLES = {"scale": "scale", "offset": "offset", "unittype": "unit", "description": "description", "colorinterp": "color"}
+ENTITIES = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
+ENTITY = re.compile(f"&({'|'.join(ENTITIES)});")
+SAMPLE = re.compile(r"[0-9]{1,9}\Z")
 
 
 @dataclass(slots=True)
@@ -43,16 +46,22 @@ def items(text: str) -> Items:
         raise FormatError(f"the GDAL metadata are hostile XML: {error}") from None
     total = 0
     for item in root.iter("Item"):
-        name, value, sample = item.get("name", ""), (item.text or "").strip(), item.get("sample", "")
+        name, value, sample = item.get("name", ""), _unescaped((item.text or "").strip()), item.get("sample", "")
+        band = int(sample) if SAMPLE.match(sample) else None
         role = ROLES.get(item.get("role", ""))
-        if role is not None and sample.isdigit():
-            found.roles.setdefault(role, {})[int(sample)] = value
+        if role is not None and band is not None:
+            found.roles.setdefault(role, {})[band] = value
             continue
         total += len(name) + len(value)
         if len(value) > ITEM_BYTES or total > ALL_BYTES or item.get("domain"):
             continue
-        (found.bands.setdefault(int(sample), {}) if sample.isdigit() else found.image)[name] = value
+        (found.image if band is None else found.bands.setdefault(band, {}))[name] = value
     return found
+
+
+def _unescaped(text: str) -> str:
+    """The text of an item: GDAL escapes it once for itself and once for XML, and the parser undid only the second."""
+    return ENTITY.sub(lambda entity: ENTITIES[entity[1]], text) if "&" in text else text
 
 
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\Z")
