@@ -252,9 +252,13 @@ def index(
     fetch = Fetch(storage_options=storage_options)
     listed = [fspath(urls)] if isinstance(urls, str | PathLike) else [fspath(url) for url in urls]
     target = None if to is None else fspath(to)
-    table, summary = index_into(
-        listed, to=target, fetch=fetch, arrange=arrange, limits=limits, progress=progress, **options
-    )
+    try:
+        table, summary = index_into(
+            listed, to=target, fetch=fetch, arrange=arrange, limits=limits, progress=progress, **options
+        )
+    except BaseException:
+        fetch.close()  # the traceback would keep its thread and connections until it is collected
+        raise
     return Index(table, fetch, limits, summary)
 
 
@@ -278,5 +282,9 @@ def open(
     allowed = (allow,) if isinstance(allow, str) else tuple(allow)
     url = fspath(index_url)
     fetch = Fetch(policy=Policy.beside(url, allow=allowed), storage_options=storage_options)
-    table = open_table(url, fetch=fetch, limits=limits, allow=allowed, trust=trust)
+    try:
+        table = open_table(url, fetch=fetch, limits=limits, allow=allowed, trust=trust)
+    except BaseException:
+        fetch.close()
+        raise
     return Index(table, fetch, limits)

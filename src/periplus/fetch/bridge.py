@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
+from periplus.errors import FetchError
+
 T = TypeVar("T")
 
 
@@ -22,7 +24,11 @@ class Bridge:
         self._ended = False
         self._pid = os.getpid()
         self._thread = threading.Thread(target=self._main, name="periplus-fetch", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError:
+            self.loop.close()
+            raise FetchError("this process cannot start another thread") from None
 
     def _main(self) -> None:
         asyncio.set_event_loop(self.loop)
