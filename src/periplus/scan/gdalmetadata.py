@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,7 @@ def number(text: str) -> float | int | None:
     return float(text)
 
 
+@lru_cache(maxsize=256)
 def nodata(text: str, dtype: np.dtype[Any]) -> int | float | None:
     """The nodata value as a value of the array's type; None where the type cannot hold it."""
     value = number(text)

@@ -57,7 +57,7 @@ def reduced(
     if transform is not None:
         a, b, c, d, e, f = transform
         transform = (a * x, b * y, c, d * x, e * y, f)
-    gcps = tuple(replace(p, column=p.column / x, row=p.row / y) for p in where.gcps)
+    gcps = tuple(replace(p, column=p.column / x, row=p.row / y) for p in where.gcps) if where.gcps else ()
     rpc = where.rpc
     if rpc is not None:
         # RPC lines and samples count from the centre of the first pixel.
@@ -68,7 +68,7 @@ def reduced(
             "line_scale": rpc["line_scale"] / y,
             "samp_scale": rpc["samp_scale"] / x,
         }
-    return replace(where, transform=transform, gcps=gcps, rpc=rpc)
+    return Georeference(crs=where.crs, transform=transform, registration=where.registration, gcps=gcps, rpc=rpc)
 
 
 def _transform(fields: Fields, point: bool) -> Transform | None:

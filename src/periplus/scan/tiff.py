@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any, Literal
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
 from periplus.model import Found, Need, Source, Steps
 from periplus.scan.blocks import Blocks
 from periplus.scan.cursor import Cursor
+from periplus.scan.tiffentries import ENDIAN, ENTRY, Entries, Form, Integers, Remote, Values, integers, parse
 from periplus.scan.tifftags import (
-    CODES,
     DESCRIPTIVE,
-    INTEGERS,
     NDPI_FORMAT,
-    SIZES,
-    STRILES,
     STRIP_COUNTS,
     STRIP_OFFSETS,
     SUB_IFDS,
     TILE_COUNTS,
     TILE_OFFSETS,
-    WANTED,
-    Field,
 )
 
 NAME = "tiff"
@@ -37,13 +28,8 @@ HEAD_BYTES = 16_384
 AHEAD_BYTES = 8_192
 """Read after the start of a directory that lies elsewhere, so that its values come along."""
 MAGIC = {b"II*\0": ("<", False), b"MM\0*": (">", False), b"II+\0": ("<", True), b"MM\0+": (">", True)}
-ENDIAN: dict[str, Literal["little", "big"]] = {"<": "little", ">": "big"}
-ENTRIES = {(order, big): struct.Struct(order + ("HHQ8s" if big else "HHI4s")) for order, big in MAGIC.values()}
 GAP_BYTES = 4_096
 """Values this close together are asked for together."""
-Integers = NDArray[np.int64]
-Remote = tuple[int, int, int, int, int]
-"""(tag, type, count, offset, length) of a value that lies outside its directory."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,11 +37,12 @@ class Directory:
     """One directory as the walk saw it."""
 
     offset: int
-    order: str
-    fields: tuple[Field, ...]
-    """The tags we read, without where the strips and tiles lie."""
+    form: Form
+    structure: Values
+    told: Values
+    """Values that lie outside the directory, in the order of the form."""
     weight: int
-    """Bytes of the values that lie outside the directory itself."""
+    """Bytes of these values."""
     offsets: Integers | None
     counts: Integers | None
     parent: int
@@ -100,7 +87,8 @@ def _walk(blocks: Blocks, limits: Limits) -> Generator[Need, Any, list[Directory
         if following and parent < 0:
             pending.append((following, -1))
         # A stack: SubIFDs go on last, so they are walked before the chain goes on, in their own order.
-        pending.extend((sub, len(directories)) for sub in reversed(subs))
+        if subs:
+            pending.extend((sub, len(directories)) for sub in reversed(subs))
         directories.append(directory)
     return directories
 
@@ -126,104 +114,73 @@ def _header(blocks: Blocks) -> tuple[str, bool, int]:
 def _directory(
     blocks: Blocks, limits: Limits, order: str, big: bool, offset: int, parent: int
 ) -> Generator[Need, Any, tuple[Directory, int, list[int]]]:
-    entry, endian = ENTRIES[order, big], ENDIAN[order]
     lead, pointer = (8, 8) if big else (2, 4)
     if blocks.locate(offset, lead) is None:
         yield from blocks.hold("a directory", offset, lead, ahead=AHEAD_BYTES)
     block, start = _at(blocks, offset, lead)
-    number = int.from_bytes(block[start : start + lead], endian)
+    number = int.from_bytes(block[start : start + lead], ENDIAN[order])
     limits.check("the number of tags in a directory", number, limits.tags, offset=offset)
     if number == 0:
         raise FormatError("a directory has no tags", offset=offset)
-    size = lead + number * entry.size
+    size = lead + number * ENTRY[order, big].size
     # A last directory may end with the file, without the pointer that would be zero.
     ends = blocks.size is not None and offset + size + pointer > blocks.size
     whole = size if ends else size + pointer
     if start + whole > len(block):
         yield from blocks.hold("a directory", offset, whole)
         block, start = _at(blocks, offset, whole)
-    following = int.from_bytes(block[start + size : start + whole], endian)
-
-    found: dict[int, Field] = {}
-    striles: dict[int, Integers] = {}
-    remote: list[Remote] = []
-    weight, first, at_hand = 0, offset - start, len(block)
-    for tag, kind, count, value in entry.iter_unpack(block[start + lead : start + size]):
-        cap = WANTED.get(tag)
-        if cap is None or tag in found:
-            continue
-        length = SIZES.get(kind, 0) * count
-        if length <= pointer:
-            if length:
-                found[tag] = (tag, kind, count, value[:length])
-            continue
-        if length > cap:
-            if tag in DESCRIPTIVE:
-                continue
-            _too_long(tag, length, cap, count, limits, offset)
-        where = int.from_bytes(value, endian)
-        place = where - first
-        if place < 0 or place + length > at_hand:
-            found[tag] = (tag, kind, count, b"")
-            remote.append((tag, kind, count, where, length))
-        elif tag in STRILES:
-            striles[tag] = _integers(tag, block, place, kind, count, order)
+    try:
+        entries = parse(block[start + lead : start + size], order, big)
+        for _, _, count, _, _ in entries.far:
+            limits.check("the number of tiles or strips", count, limits.chunks)
+        first = offset - start
+        if entries.start < first or entries.stop > first + len(block):
+            structure, told, lists = yield from _elsewhere(blocks, entries)
         else:
-            found[tag] = (tag, kind, count, block[place : place + length])
-            weight += length
-    if remote:
-        weight += yield from _remote(blocks, remote, found, striles, order)
-    for tag in STRILES & found.keys():
-        _, kind, count, value = found.pop(tag)
-        striles[tag] = _integers(tag, value, 0, kind, count, order)
-    children: list[int] = []
-    if SUB_IFDS in found:
-        _, kind, count, value = found.pop(SUB_IFDS)
-        children = [child for child in _integers(SUB_IFDS, value, 0, kind, count, order).tolist() if child]
-    if NDPI_FORMAT in found and (blocks.size or 0) >= 1 << 32:
+            structure = tuple([block[at - first : at - first + length] for _, _, _, at, length in entries.structure])
+            told = tuple([block[at - first : at - first + length] for _, _, _, at, length in entries.told])
+            lists = {
+                tag: integers(tag, block, where - first, kind, count, order)
+                for tag, kind, count, where, _ in entries.far
+            }
+        for tag, kind, count, value in entries.near:
+            lists[tag] = integers(tag, value, 0, kind, count, order)
+    except PeriplusError as error:
+        raise error.at(offset=offset) from None
+    if (blocks.size or 0) >= 1 << 32 and any(field[0] == NDPI_FORMAT for field in entries.form.inline):
         raise FormatError("an NDPI file over 4 GiB keeps the high half of its offsets elsewhere", offset=offset)
-    tiles, lengths = striles.get(TILE_OFFSETS), striles.get(TILE_COUNTS)
     directory = Directory(
         offset,
-        order,
-        tuple(found.values()),
-        weight,
-        striles.get(STRIP_OFFSETS) if tiles is None else tiles,
-        striles.get(STRIP_COUNTS) if lengths is None else lengths,
+        entries.form,
+        structure,
+        told,
+        entries.weight,
+        lists.get(TILE_OFFSETS, lists.get(STRIP_OFFSETS)),
+        lists.get(TILE_COUNTS, lists.get(STRIP_COUNTS)),
         parent,
     )
-    return directory, following, children
+    children = [int(child) for child in lists[SUB_IFDS] if child] if SUB_IFDS in lists else []
+    return directory, int.from_bytes(block[start + size : start + whole], ENDIAN[order]), children
 
 
-def _too_long(tag: int, length: int, cap: int, count: int, limits: Limits, offset: int) -> None:
-    if tag not in STRILES:
-        raise FormatError(f"tag {tag} takes {length} bytes; at most {cap} make sense", offset=offset)
-    limits.check("the number of tiles or strips", count, limits.chunks, offset=offset)
+def _elsewhere(blocks: Blocks, entries: Entries) -> Generator[Need, Any, tuple[Values, Values, dict[int, Integers]]]:
+    """Values and lists that lie in other blocks, asked for where needed; descriptive ones may lie outside the file."""
+    missing = [
+        (f"the value of tag {tag}", where, length)
+        for tag, _, _, where, length in (*entries.structure, *entries.told, *entries.far)
+        if not (tag in DESCRIPTIVE and blocks.size is not None and where + length > blocks.size)
+    ]
+    yield from blocks.hold_all(missing, gap=GAP_BYTES)
+    lists = {
+        tag: integers(tag, *_at(blocks, where, length), kind, count, entries.form.order)
+        for tag, kind, count, where, length in entries.far
+    }
+    return _values(blocks, entries.structure), _values(blocks, entries.told), lists
 
 
-def _remote(
-    blocks: Blocks, remote: list[Remote], found: dict[int, Field], striles: dict[int, Integers], order: str
-) -> Generator[Need, Any, int]:
-    """Ask for values that lie elsewhere, and add them; descriptive ones outside the file are left alone."""
-    missing = []
-    for tag, _, _, where, length in remote:
-        if blocks.locate(where, length) is None:
-            if tag in DESCRIPTIVE and blocks.size is not None and where + length > blocks.size:
-                continue
-            missing.append((f"the value of tag {tag}", where, length))
-    if missing:
-        yield from blocks.hold_all(missing, gap=GAP_BYTES)
-    weight = 0
-    for tag, kind, count, where, length in remote:
-        place = blocks.locate(where, length)
-        if place is None or tag in STRILES:
-            del found[tag]
-        if place is not None and tag in STRILES:
-            striles[tag] = _integers(tag, *place, kind, count, order)
-        elif place is not None:
-            found[tag] = (tag, kind, count, place[0][place[1] : place[1] + length])
-            weight += length
-    return weight
+def _values(blocks: Blocks, remote: tuple[Remote, ...]) -> Values:
+    places = [(blocks.locate(where, length), length) for _, _, _, where, length in remote]
+    return tuple(None if place is None else place[0][place[1] : place[1] + length] for place, length in places)
 
 
 def _at(blocks: Blocks, offset: int, length: int) -> tuple[bytes, int]:
@@ -231,15 +188,3 @@ def _at(blocks: Blocks, offset: int, length: int) -> tuple[bytes, int]:
     if place is None:
         raise FormatError("a directory ends past the end of the file", offset=offset)
     return place
-
-
-def _integers(tag: int, block: bytes, start: int, kind: int, count: int, order: str) -> Integers:
-    """Integers as int64; FormatError where one is negative or over 2^63."""
-    if kind not in INTEGERS:
-        raise FormatError(f"tag {tag} has type {kind}, not an integer type")
-    values = np.frombuffer(block, order + CODES[kind], count, start).astype(np.int64)
-    if SIZES[kind] == 8 or kind in (6, 8, 9):
-        smallest = int(values.min())
-        if smallest < 0:
-            raise FormatError(f"tag {tag} holds {smallest}, which is no offset or length")
-    return values

@@ -27,9 +27,8 @@ STATISTICS = {
 DATE = re.compile(r"(\d{4})[:/.-](\d\d?)[:/.-](\d\d?)(?:[ T]+(\d\d?):(\d\d?)(?::(\d\d?))?)?")
 
 
-def attributes(image: Image) -> dict[str, Any]:
+def attributes(image: Image, fields: Fields) -> dict[str, Any]:
     """What holds for an image at every level, under CF's names where it has one."""
-    fields = image.fields
     found: dict[str, Any] = {}
     if text := fields.text(tag.GDAL_NODATA):
         value = gdalmetadata.nodata(text, image.dtype)
@@ -40,7 +39,7 @@ def attributes(image: Image) -> dict[str, Any]:
         found["units"] = unit
     if image.photometric is not None:
         found["photometric"] = PHOTOMETRIC.get(image.photometric, str(image.photometric))
-    if extra := fields.numbers(tag.EXTRA_SAMPLES):
+    if extra := image.fields.numbers(tag.EXTRA_SAMPLES):
         found["extra_samples"] = [EXTRA.get(int(e), str(int(e))) for e in extra[: image.samples]]
     if colors := _colormap(fields, image):
         found["colormap"] = colors
@@ -70,9 +69,8 @@ def _packing(items: gdalmetadata.Items, bands: int) -> dict[str, Any]:
     return found
 
 
-def told(image: Image) -> dict[str, Any]:
+def story(fields: Fields, bands: int) -> dict[str, Any]:
     """What holds for the image as a whole, or was computed at full resolution."""
-    fields, bands = image.fields, image.samples
     found: dict[str, Any] = {name: text for name, number in WORDS.items() if (text := fields.text(number))}
     if tag.X_RESOLUTION in fields and tag.Y_RESOLUTION in fields:
         x, y = fields.numbers(tag.X_RESOLUTION)[0], fields.numbers(tag.Y_RESOLUTION)[0]

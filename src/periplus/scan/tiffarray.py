@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,9 @@ from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
 from periplus.model import About, Array, Georeference, Refs
 from periplus.scan.geotiff import georeference, reduced
-from periplus.scan.tiffabout import attributes, file_time, told
+from periplus.scan.tiffabout import attributes, file_time, story
 from periplus.scan.tiffcodecs import KNOWN, pipeline
+from periplus.scan.tiffentries import Values
 from periplus.scan.tiffimage import OLD_JPEG, Image, image
 from periplus.scan.tiffrefs import jpeg_stream, locate
 from periplus.scan.tifftree import Place, nest
@@ -26,6 +28,8 @@ CACHED_IMAGES = 64
 
 Layer = tuple[Image | None, int, int]
 """Facts of a directory, rows per chunk, and the directory it is a SubIFD of."""
+Refusals = tuple[tuple[int, str], ...]
+"""Numbers of directories, and why we do not read them."""
 
 
 def describe(
@@ -35,9 +39,12 @@ def describe(
     layers: list[Layer] = []
     located: list[Refs | None] = []
     refusals: list[tuple[int, str]] = []
+    light = len(directories) <= CACHED_IMAGES
     for number, directory in enumerate(directories):
+        small = directory.weight <= CACHED_BYTES
+        light = light and small
         try:
-            facts, rows, refs = _facts(directory), 0, None
+            facts, rows, refs = (image if small else image.__wrapped__)(directory.form, directory.structure), 0, None
             why = None if facts is None else _refusal(facts, directory)
             if why is not None:
                 refusals.append((number, why))
@@ -48,17 +55,12 @@ def describe(
             raise error.at(offset=directory.offset) from None
         layers.append((facts, rows, directory.parent))
         located.append(refs)
-    build = _arrays if len(layers) <= CACHED_IMAGES else _arrays.__wrapped__
-    about, arrays = build(tuple(layers), tuple(refusals))
+    build = _arrays if light else _arrays.__wrapped__
+    about, arrays = build(tuple(layers), tuple([directory.told for directory in directories]), tuple(refusals))
     if not arrays:
         number, why = refusals[0] if refusals else (0, "the file holds no image")
         raise FormatError(f"image {number}: {why}", offset=directories[number].offset)
     return about, [(array, refs) for number, array in arrays if (refs := located[number]) is not None]
-
-
-def _facts(directory: Directory) -> Image | None:
-    build = image if directory.weight <= CACHED_BYTES else image.__wrapped__
-    return build(directory.fields, directory.order)
 
 
 def _refusal(facts: Image, directory: Directory) -> str | None:
@@ -73,55 +75,80 @@ def _refusal(facts: Image, directory: Directory) -> str | None:
 
 @lru_cache(maxsize=256)
 def _arrays(
-    layers: tuple[Layer, ...], refusals: tuple[tuple[int, str], ...]
+    layers: tuple[Layer, ...], told: tuple[Values, ...], refusals: Refusals
 ) -> tuple[About | None, tuple[tuple[int, Array], ...]]:
     """Arrays by the number of their directory, full resolution first; none where the first image is refused."""
-    facts = [layer[0] for layer in layers]
-    refused = {number for number, _ in refusals}
-    places = nest(facts, [layer[2] for layer in layers])
-    kept = {n: place for n, place in places.items() if n not in refused and place.base not in refused}
-    if not any(place.image == 0 for place in kept.values()):
-        return None, ()
-    order = sorted(kept, key=lambda n: (kept[n].image, kept[n].level, kept[n].mask))
-    pictures = {base: _picture(facts[base]) for base in {place.base for place in kept.values()}}
-    arrays = tuple((n, _array(facts[n], layers[n][1], pictures[kept[n].base], kept[n])) for n in order)
-    time = next((t for f in facts if f is not None and (t := file_time(f.fields)) is not None), None)
+    parts = (_parts if len(layers) <= CACHED_IMAGES else _parts.__wrapped__)(layers, refusals)
+    pictures: dict[int, _Picture] = {}
+    for part in parts:
+        if part.place.base not in pictures:
+            pictures[part.place.base] = _picture(part.base, told[part.place.base])
+    arrays = tuple([(part.number, _array(part, pictures[part.place.base])) for part in parts])
+    time = next((picture.time for picture in pictures.values() if picture.time is not None), None)
     notes = {"refused": [f"image {number}: {why}" for number, why in refusals]} if refusals else {}
     return (About(datetime=time, attributes=notes) if time or notes else None), arrays
 
 
-@dataclass(frozen=True, slots=True)
-class _Picture:
-    """What all levels of an image share."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """One array, but for what its file tells about it."""
 
+    number: int
+    own: Image
     base: Image
+    place: Place
+    name: str
+    chunks: tuple[int, int, int]
+    encodings: tuple[Any, ...]
+
+
+@lru_cache(maxsize=256)
+def _parts(layers: tuple[Layer, ...], refusals: Refusals) -> tuple[_Part, ...]:
+    facts = [layer[0] for layer in layers]
+    refused = {number for number, _ in refusals}
+    places = nest(facts, [layer[2] for layer in layers])
+    parts = []
+    for number, place in places.items():
+        own, base = facts[number], facts[place.base]
+        if own is not None and base is not None and refused.isdisjoint((number, place.base)):
+            rows = layers[number][1]
+            chunks = (own.stored, rows, own.chunk_width)
+            parts.append(_Part(number, own, base, place, place.name, chunks, (pipeline(own, rows),)))
+    parts.sort(key=lambda part: (part.place.image, part.place.level, part.place.mask))
+    return tuple(parts) if parts and parts[0].place.image == 0 else ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Picture:
+    """What a file tells about one image; all its levels share it."""
+
     where: Georeference | None
     fill: int | float
-    told: dict[str, Any]
+    full: dict[str, Any]
     """Attributes of full resolution."""
     kept: dict[str, Any]
     """Attributes that hold for every level."""
+    time: datetime | None
 
 
-def _picture(base: Image | None) -> _Picture:
-    if base is None:
-        raise FormatError("an overview belongs to no image")
-    kept = attributes(base)
-    return _Picture(base, georeference(base.fields), kept.get("_FillValue", 0), {**kept, **told(base)}, kept)
+def _picture(base: Image, told: Values) -> _Picture:
+    fields = base.form.fields(told=told)
+    kept = attributes(base, fields)
+    full = {**kept, **story(fields, base.samples)}
+    return _Picture(georeference(fields), kept.get("_FillValue", 0), full, kept, file_time(fields))
 
 
-def _array(own: Image | None, rows: int, picture: _Picture, place: Place) -> Array:
-    base = picture.base
-    own = base if own is None else own
+def _array(part: _Part, picture: _Picture) -> Array:
+    own, base, mask = part.own, part.base, part.place.mask
     return Array(
-        name=place.name,
+        name=part.name,
         dims=("bands", "y", "x"),
         shape=(own.samples, own.height, own.width),
-        chunks=(own.stored, rows, own.chunk_width),
+        chunks=part.chunks,
         dtype=own.dtype,
-        fill=0 if place.mask else picture.fill,
-        encodings=(pipeline(own, rows),),
-        attributes={} if place.mask else picture.told if own is base else picture.kept,
-        level=place.level,
+        fill=0 if mask else picture.fill,
+        encodings=part.encodings,
+        attributes={} if mask else picture.full if own is base else picture.kept,
+        level=part.place.level,
         georeference=reduced(picture.where, base.width, base.height, own.width, own.height),
     )

@@ -11,7 +11,8 @@ import numpy as np
 
 from periplus.errors import FormatError
 from periplus.scan import tifftags as tag
-from periplus.scan.tifftags import Field, Fields
+from periplus.scan.tiffentries import Form, Values
+from periplus.scan.tifftags import Fields
 
 NONE, OLD_JPEG, JPEG = 1, 6, 7
 PREDICTED = frozenset({5, 8, 32946, 34925, 34926, 50000})
@@ -47,40 +48,28 @@ class Image:
     """Offset and length of the JPEG stream of an old-style JPEG image; 0 where the file does not say."""
     refusal: str | None
     """Why values of this kind are refused; the rest of the file may be fine."""
+    form: Form
     fields: Fields
+    """What says how pixels are stored."""
 
-    @property
-    def stored(self) -> int:
-        """Samples in one chunk."""
-        return 1 if self.planar else self.samples
-
-    @property
-    def grid(self) -> tuple[int, int, int]:
-        return (
-            self.samples if self.planar else 1,
-            -(-self.height // self.chunk_height),
-            -(-self.width // self.chunk_width),
-        )
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of one row of a chunk, uncompressed; rows start at whole bytes."""
-        return -(-self.chunk_width * self.bits * self.stored // 8)
+    stored: int
+    """Samples in one chunk."""
+    grid: tuple[int, int, int]
+    """Chunks along bands, y and x, as declared."""
+    row_bytes: int
+    """Bytes of one row of a chunk, uncompressed; rows start at whole bytes."""
+    plain: bool
+    """Values lie uncompressed, row after row."""
 
     def chunk_bytes(self, rows: int) -> int:
         """Bytes of one decoded chunk of that many rows."""
         return self.stored * rows * self.chunk_width * self.dtype.itemsize
 
-    @property
-    def plain(self) -> bool:
-        """Values lie uncompressed, row after row."""
-        return self.compression == NONE and self.subsampling == (1, 1)
-
 
 @lru_cache(maxsize=2048)
-def image(fields: tuple[Field, ...], order: str) -> Image | None:
+def image(form: Form, structure: Values) -> Image | None:
     """The facts of a directory, or None where it describes no image (Exif data, for example)."""
-    values = Fields(fields, order)
+    values = form.fields(structure)
     width, height = values.number(tag.WIDTH, 0), values.number(tag.HEIGHT, 0)
     if tag.WIDTH not in values and tag.HEIGHT not in values:
         return None
@@ -98,6 +87,7 @@ def image(fields: tuple[Field, ...], order: str) -> Image | None:
     kind = values.number(tag.NEW_SUBFILE_TYPE, {2: 1}.get(values.number(tag.SUBFILE_TYPE, 0), 0))
     bits, sample_format, dtype, refusal = _type(values, samples, compression)
     subsampling = _subsampling(values) if photometric == YCBCR and not planar and compression != JPEG else (1, 1)
+    stored = 1 if planar else samples
     return Image(
         width=width,
         height=height,
@@ -118,7 +108,12 @@ def image(fields: tuple[Field, ...], order: str) -> Image | None:
         mask=bool(kind & MASK_BIT) or photometric == MASK_PHOTOMETRIC,
         stream=(values.number(tag.JPEG_STREAM, 0), values.number(tag.JPEG_STREAM_LENGTH, 0)),
         refusal=refusal,
+        form=form,
         fields=values,
+        stored=stored,
+        grid=(samples if planar else 1, -(-height // chunk[0]), -(-width // chunk[1])),
+        row_bytes=-(-chunk[1] * bits * stored // 8),
+        plain=compression == NONE and subsampling == (1, 1),
     )
 
 

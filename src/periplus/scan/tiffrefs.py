@@ -28,28 +28,28 @@ def locate(
     image: Image, offsets: Integers | None, counts: Integers | None, *, limits: Limits, size: int | None
 ) -> tuple[int, Refs]:
     """Rows per chunk and the byte range of every stored chunk."""
-    stream = jpeg_stream(image, offsets, counts)
-    if stream is not None:
+    rows, grid = image.chunk_height, image.grid
+    if image.compression == OLD_JPEG and (stream := jpeg_stream(image, offsets, counts)) is not None:
         limits.check("the bytes of a chunk", image.chunk_bytes(image.height), limits.chunk_bytes)
         return image.height, _whole(stream, size)
-    grid = image.grid
     number = grid[0] * grid[1] * grid[2]
     limits.check("the number of chunks", number, limits.chunks)
-    limits.check("the bytes of the image", image.row_bytes * image.chunk_height * number, MOST_BYTES)
     if offsets is None:
         raise FormatError("the image does not say where its strips or tiles lie")
-    if len(offsets) < number:
-        raise FormatError(f"the image has {number} strips or tiles but {len(offsets)} offsets")
-    offsets = offsets[:number]
-    counts = _counts(image, offsets, None if counts is None else counts[:number], size)
-    rows = image.chunk_height
+    if len(offsets) != number:
+        if len(offsets) < number:
+            raise FormatError(f"the image has {number} strips or tiles but {len(offsets)} offsets")
+        offsets = offsets[:number]
     if image.plain:
-        expected = _expected(image, number)
+        limits.check("the bytes of the image", image.row_bytes * rows * number, MOST_BYTES)
+        counts, expected = _counts(image, offsets, counts, size), _expected(image, number)
         if not image.tiled and _inside(offsets, expected, size) and bool((counts >= expected).all()):
             rows, offsets, counts = _bands(image, offsets, expected)
             grid = (grid[0], -(-image.height // rows), 1)
-        elif int(counts.max()) > image.row_bytes * image.chunk_height:
+        elif highest(counts) > image.row_bytes * rows:
             counts = np.minimum(counts, expected)
+    elif counts is None or len(counts) != number or number == 1:
+        counts = _counts(image, offsets, counts, size)
     limits.check("the bytes of a chunk", image.chunk_bytes(rows), limits.chunk_bytes)
     return rows, _refs(image, grid, offsets, counts, size)
 
@@ -112,6 +112,8 @@ def _kind(image: Image) -> str:
 def _counts(image: Image, offsets: Integers, counts: Integers | None, size: int | None) -> Integers:
     """Byte counts; absent ones, and that of a lone plain strip, are computed where that is safe, as libtiff does."""
     number = len(offsets)
+    if counts is not None and len(counts) > number:
+        counts = counts[:number]
     lost = counts is None or len(counts) < number or (number == 1 and counts[0] == 0 and offsets[0] > 0)
     if image.plain and (lost or (number == 1 and not image.tiled and offsets[0] > 0)):
         return _expected(image, number) * (offsets > 0)

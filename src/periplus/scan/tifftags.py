@@ -46,18 +46,22 @@ STRUCTURE: dict[int, int] = {
     FILL_ORDER: 8, SAMPLES: 8, ROWS_PER_STRIP: 8, PLANAR: 8, T4_OPTIONS: 8, T6_OPTIONS: 8, PREDICTOR: 8,
     TILE_WIDTH: 8, TILE_HEIGHT: 8, SUB_IFDS: 1 << 19, EXTRA_SAMPLES: 1 << 17, SAMPLE_FORMAT: 1 << 17,
     JPEG_TABLES: 1 << 16, JPEG_STREAM: 8, JPEG_STREAM_LENGTH: 8, YCBCR_COEFFICIENTS: 24, YCBCR_SUBSAMPLING: 16,
-    REFERENCE_BLACK_WHITE: 96, PIXEL_SCALE: 128, TIE_POINTS: 1 << 20, TRANSFORMATION: 256, GEO_KEYS: 1 << 15,
-    GEO_DOUBLES: 1 << 16, GEO_TEXT: 1 << 17, RPC_COEFFICIENTS: 1 << 12, LERC_PARAMETERS: 64, NDPI_FORMAT: 8,
+    REFERENCE_BLACK_WHITE: 96, LERC_PARAMETERS: 64, NDPI_FORMAT: 8,
 }  # fmt: skip
-"""Tags that decide what the values are or where they lie, with the most bytes each may take; bad ones are errors."""
+"""Tags that decide what the values are and how they are stored, with the most bytes each may take."""
+GEOREFERENCING: dict[int, int] = {
+    PIXEL_SCALE: 128, TIE_POINTS: 1 << 20, TRANSFORMATION: 256, GEO_KEYS: 1 << 15, GEO_DOUBLES: 1 << 16,
+    GEO_TEXT: 1 << 17, RPC_COEFFICIENTS: 1 << 12,
+}  # fmt: skip
 DESCRIPTIVE: dict[int, int] = {
     DESCRIPTION: TEXT_BYTES, ORIENTATION: 8, X_RESOLUTION: 8, Y_RESOLUTION: 8, RESOLUTION_UNIT: 8,
     SOFTWARE: TEXT_BYTES, DATETIME: 64, ARTIST: TEXT_BYTES, COLORMAP: 3 * 256 * 2, GDAL_METADATA: 1 << 20,
     GDAL_NODATA: 256,
 }  # fmt: skip
-"""Tags that only tell about an image, with the most bytes worth reading; larger or unreadable ones are passed over."""
-WANTED = {**STRUCTURE, **DESCRIPTIVE, **dict.fromkeys(STRILES, 4096)}
-"""Lists of strips and tiles over a few kilobytes are checked against the limits first."""
+"""Tags that only tell about an image, with the most bytes worth reading; larger ones, and ones that lie outside the
+file, are passed over, where any other tag would be an error."""
+WANTED = {**STRUCTURE, **GEOREFERENCING, **DESCRIPTIVE, **dict.fromkeys(STRILES, 0)}
+"""Lists of strips and tiles are as long as the limits allow."""
 
 
 class Fields:
