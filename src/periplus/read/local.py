@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import numpy as np
 
@@ -73,8 +73,9 @@ def _crew(labour: Callable[[], None], size: int, failures: list[BaseException]) 
     """Threads that run beside the caller; none outlives the block, and an error in it stops them."""
     threads = [threading.Thread(target=labour, name=f"periplus-read-{i}") for i in range(size)]
     try:
-        for thread in threads:
-            thread.start()
+        with suppress(RuntimeError):  # no more threads here: those that run, the caller's at least, do all the work
+            for thread in threads:
+                thread.start()
         yield
     except BaseException as error:
         failures.append(error)

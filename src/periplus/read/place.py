@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus.decode import prepare
-from periplus.errors import FormatError, PeriplusError
+from periplus.errors import FormatError, LimitError, PeriplusError
 from periplus.limits import Limits
 from periplus.model import Array, Shape, Source
 from periplus.read.plan import Cut, Selection, Work
@@ -101,11 +101,11 @@ def allocate(
 ) -> NDArray[Any]:
     """The output, given or new, with the fill value wherever a chunk is missing and nothing in particular elsewhere."""
     if not missing.shape[1]:
-        return np.empty(selection.shape, array.dtype) if given is None else given
+        return _memory(np.empty, array, selection) if given is None else given
     fill = fill_of(array)
     if given is None and not fill.tobytes().strip(b"\0"):  # zeroed pages come from the system for nothing
-        return np.zeros(selection.shape, array.dtype)
-    out = np.empty(selection.shape, array.dtype) if given is None else given
+        return _memory(np.zeros, array, selection)
+    out = _memory(np.empty, array, selection) if given is None else given
     if 2 * missing.shape[1] > math.prod(len(c.chunks) for c in cuts):
         out[...] = fill
         return out
@@ -114,6 +114,14 @@ def allocate(
         for pieces in product(*(c.pieces[k] for c, k in zip(cuts, cell))):
             target[tuple([p[0] for p in pieces])] = fill
     return out
+
+
+def _memory(make: Callable[..., NDArray[Any]], array: Array, selection: Selection) -> NDArray[Any]:
+    try:
+        return make(selection.shape, array.dtype)
+    except MemoryError:
+        size = math.prod(selection.shape) * array.dtype.itemsize
+        raise LimitError(f"the selection of {array.name} takes {size} bytes, more than there is") from None
 
 
 def fill_of(array: Array) -> NDArray[Any]:
