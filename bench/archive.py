@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -52,14 +53,32 @@ def scene(
 
 
 def series(folder: Path, count: int) -> list[Path]:
-    """`count` copies of one small-headed COG: the header benchmark's archive."""
-    first = scene(folder, "series-0000", height=2048, width=4096, bands=1, dtype="int16", seed=1,
-                  compress="zstd", predictor=2)  # fmt: skip
+    """`count` COGs of one grid, as a daily product has them: the header benchmark's first archive."""
+    first = _first(folder)
     data = first.read_bytes()
-    paths = [first]
-    for number in range(1, count):
-        path = folder / f"series-{number:04d}.tif"
-        if not path.exists():
-            path.write_bytes(data)
-        paths.append(path)
-    return paths
+    return [_written(folder / f"series-{number:04d}.tif", data) for number in range(count)]
+
+
+def tiling(folder: Path, count: int) -> list[Path]:
+    """`count` COGs that each lie elsewhere, as the tiles of a mosaic do: nothing learned of one serves the next."""
+    data = _first(folder).read_bytes()
+    place = struct.pack("<6d", 0, 0, 0, 500_000, 5_000_000, 0)
+    if data.count(place) != 1:
+        raise ValueError("the tie point of the first scene is not where it was written")
+    return [
+        _written(
+            folder / f"tiling-{number:04d}.tif",
+            data.replace(place, struct.pack("<6d", 0, 0, 0, 500_000 + 40_960.0 * number, 5_000_000, 0)),
+        )
+        for number in range(count)
+    ]
+
+
+def _first(folder: Path) -> Path:
+    return scene(folder, "first", height=2048, width=4096, bands=1, dtype="int16", seed=1, compress="zstd", predictor=2)
+
+
+def _written(path: Path, data: bytes) -> Path:
+    if not path.exists():
+        path.write_bytes(data)
+    return path

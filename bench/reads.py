@@ -24,7 +24,8 @@ def run(folder: Path, *, rounds: int = 3) -> Section:
         f"off the tile grid; index, "
         "manifest or dataset opened beforehand. Values are compared before anything is timed (JPEG "
         "within the decoders' "
-        "own differences). `-` where a peer cannot read the file.",
+        "own differences). Every contender delivers one contiguous (bands, y, x) array. `-` where a peer "
+        "cannot read the file.",
     )
     for bands, dtype in ((1, "int16"), (3, "uint8")):
         for encoding, creation in ENCODINGS.items():
@@ -114,7 +115,7 @@ def open_tifffile(path: str, bands: int) -> Reader:
     def read(window: tuple[slice, slice]) -> np.ndarray:
         y, x = window
         values = tifffile.imread(path, level=0, key=0, maxworkers=2) if y.stop - y.start == SIZE else array[y, x]
-        return np.moveaxis(values, -1, 0) if bands > 1 else values
+        return np.ascontiguousarray(np.moveaxis(values, -1, 0)) if bands > 1 else values
 
     return read
 
@@ -127,7 +128,9 @@ def open_virtualizarr(path: str, bands: int) -> Reader:
 
     store = VirtualTIFF(ifd=0)("file://" + path, ObjectStoreRegistry({"file://": LocalStore()}))
     array = zarr.open_group(store, mode="r")["0"]
-    return lambda window: array[(..., *window)] if array.shape[-1] != bands else np.moveaxis(array[window], -1, 0)
+    return lambda window: (
+        array[(..., *window)] if array.shape[-1] != bands else np.ascontiguousarray(np.moveaxis(array[window], -1, 0))
+    )
 
 
 def open_kerchunk(path: str, bands: int) -> Reader:
@@ -144,6 +147,6 @@ def open_kerchunk(path: str, bands: int) -> Reader:
 
     def read(window: tuple[slice, slice]) -> np.ndarray:
         values = array[window]
-        return np.moveaxis(values, -1, 0) if bands > 1 else values
+        return np.ascontiguousarray(np.moveaxis(values, -1, 0)) if bands > 1 else values
 
     return read
