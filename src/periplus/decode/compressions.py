@@ -131,10 +131,10 @@ def _unpack_runs(data: Buffer, need: int, budget: int) -> Octets:
         elif control > 128:
             found += stored[position : position + 1] * (257 - control)
             position += 1
-        if len(found) >= need:
-            break
-    if len(found) > budget:
-        raise over(budget)
+        if len(found) > budget:
+            raise over(budget)
+    if len(found) < need:
+        raise DecodeError(f"the PackBits stream ends after {len(found)} of {need} bytes")
     return octets(found)
 
 

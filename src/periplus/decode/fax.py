@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,13 @@ from periplus.decode.scratch import Buffer, scratch_array
 from periplus.decode.tile import Tile
 from periplus.errors import DecodeError, FormatError
 
-PADS = (b"\x26\xa0\xd6\x4e\x1b" * 8, b"\xb5\x35\x12\xe9\x07\x44" * 8)
-"""Two different continuations, full of codes for short runs."""
-NAMES = {2: "ccittrle_decode", 3: "ccittfax3_decode", 4: "ccittfax4_decode"}
+RUNS, GROUP3, GROUP4 = 2, 3, 4
+NAMES = {RUNS: "ccittrle_decode", GROUP3: "ccittfax3_decode", GROUP4: "ccittfax4_decode"}
+SHORT_RUNS = tuple(bytes.fromhex(code) * 16 for code in ("7df7df", "fbefbe", "492492", "924924", "249249"))
+"""Codes of short runs of both colours, beginning at different bits."""
+MIXED = bytes.fromhex("d4f43a2afffcd3c12ef890575575e826e2cbeaee82af2c7d696cf46b977c090a")
+"""Bits in which horizontal, vertical and pass codes are found whichever bit one begins at."""
+END_OF_LINE_ZEROS = 11
 
 
 def fax(tile: Tile, slot: int) -> Picture:
@@ -24,18 +29,43 @@ def fax(tile: Tile, slot: int) -> Picture:
         raise FormatError("CCITT compression of anything but single bits does not exist")
     decode = native(NAMES[tile.compression])
     reverse = native("bitorder_decode") if tile.reversed_bits else None
-    options = {"t4options": tile.t4_options} if tile.compression == 3 else {}
+    options = {"t4options": tile.t4_options} if tile.compression == GROUP3 else {}
 
     def run(data: Buffer, rows: int, columns: int) -> NDArray[Any]:  # noqa: ARG001 - rows are coded whole
-        stream = bytes(data) if reverse is None else bytes(reverse(bytes(data)))
+        strip = bytes(data) if reverse is None else bytes(reverse(bytes(data)))
         out = scratch_array(slot, (rows, tile.width), tile.dtype)
-        values = np.asarray(decode(stream, rows, tile.width, out=out, **options))
+        values = np.asarray(decode(strip, rows, tile.width, out=out, **options))
         # Missing rows come out white without a word; they would be read from bytes that follow, so a strip is whole if
-        # and only if what follows makes no difference. One that ends early by its own end code is white below, as
-        # libtiff has it.
-        for pad in PADS:
-            if not np.array_equal(decode(stream + pad, rows, tile.width, **options), values):
+        # what follows makes no difference. One that ends early by its own end code is white below, as libtiff has it.
+        for following in _continuations(strip, tile.compression):
+            if not np.array_equal(decode(strip + following, rows, tile.width, **options), values):
                 raise DecodeError("the fax strip is cut off")
         return values[:, :, None]
 
     return run
+
+
+def _continuations(strip: bytes, compression: int) -> Iterator[bytes]:
+    """Bytes that would show in the rows of a strip cut off anywhere.
+
+    Tried at every byte of strips of many kinds, all cuts are found out but a few within the last runs of the last row.
+    """
+    yield MIXED
+    yield from SHORT_RUNS[:2]
+    if compression == GROUP4:
+        return
+    yield from SHORT_RUNS[2:]
+    if compression == GROUP3:
+        # A cut within an end-of-line code is found out only by completing it; some of the zeros at the end of the strip
+        # may belong to the code before.
+        found = _trailing_zeros(strip[-2:])
+        for zeros in range(max(0, END_OF_LINE_ZEROS - found), END_OF_LINE_ZEROS + 4 - min(found, END_OF_LINE_ZEROS)):
+            bits = "0" * zeros + "1" + "011111" * 60
+            bits += "0" * (-len(bits) % 8)
+            yield int(bits, 2).to_bytes(len(bits) // 8, "big")
+        yield b"\x50" * 48
+
+
+def _trailing_zeros(tail: bytes) -> int:
+    text = format(int.from_bytes(b"\x01" + tail, "big"), "b")
+    return len(text) - len(text.rstrip("0"))

@@ -15,10 +15,11 @@ from periplus.decode.scratch import Buffer, scratch_array, stream
 from periplus.decode.tile import YCBCR, Tile
 from periplus.errors import DecodeError
 
+PROGRESSIVE = re.compile(rb"\xff[\xc2\xc6\xca\xce]")
 END = re.compile(rb"\xff\xd9")
 TAIL = 64
 """Bytes at the end of a stream where its end marker is looked for first."""
-PADS = (b"\x55\xaa\x5a" * 40, b"\x00\x91\x2c\xd3\x7e" * 24)
+PADS = (b"\x55\xaa\x5a" * 40, b"\xff\x00" * 60)
 """Two different continuations, free of markers."""
 
 
@@ -38,21 +39,29 @@ def jpeg(tile: Tile, slot: int) -> Picture:
             return np.asarray(found).reshape(*shape[:2], tile.samples)
 
         values = once(data, out)
-        if not END.search(view[-TAIL:]) and not END.search(view):
-            _complete(data, values[:rows], once, np.empty(shape, tile.dtype))
+        if not END.search(view[-TAIL:]):
+            _complete(bytes(view), values[:rows], once, np.empty(shape, tile.dtype))
         return values
 
     return run
 
 
-def _complete(data: Buffer, values: NDArray[Any], once: Any, again: NDArray[Any]) -> None:
+def _complete(data: bytes, values: NDArray[Any], once: Any, again: NDArray[Any]) -> None:
     """DecodeError where a stream without end marker lacks pixels too.
 
     libjpeg invents what is missing and only warns, which does not reach us; but what is missing would be read from
-    bytes that follow, so a stream is whole if and only if what follows makes no difference.
+    bytes that follow, so a single scan of all samples is whole if what follows makes no difference.
     """
+    scans = [found.start() for found in headers.SCAN.finditer(data)]
+    if scans and END.search(data, scans[-1]):
+        return
+    single = len(scans) == 1 and data[scans[0] + 4 : scans[0] + 5] == bytes(values.shape[2:])
+    if not single or PROGRESSIVE.search(data, 0, scans[0]):
+        raise DecodeError("the JPEG stream has no end")
+    # After a byte of ones a zero is stuffed; anything else would be a marker.
+    stuffed = b"\0" if data.endswith(b"\xff") else b""
     for pad in PADS:
-        if not np.array_equal(once(bytes(data) + pad + b"\xff\xd9", again)[: len(values)], values):
+        if not np.array_equal(once(data + stuffed + pad + b"\xff\xd9", again)[: len(values)], values):
             raise DecodeError("the JPEG stream is cut off")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -36,10 +37,12 @@ def lerc(tile: Tile, slot: int) -> Picture:
 
     def run(data: Buffer, rows: int, columns: int) -> NDArray[Any]:
         blob = inner(data, 0)
-        header = inspect(stream(blob))
+        blocks = _blocks(stream(blob))
+        header = blocks.header
         masked = alpha and header.samples == tile.samples - 1
         samples = header.samples if masked else tile.samples
         shape = checked(header, tile, rows, columns, samples)
+        blocks.check()
         values, mask = decode(blob, masks=True, out=scratch_array(slot, shape, tile.dtype))
         return _unmasked(np.asarray(values).reshape(*shape[:2], samples), mask, tile, masked)
 
@@ -56,12 +59,8 @@ def _unmasked(values: NDArray[Any], mask: NDArray[Any] | None, tile: Tile, alpha
     return values
 
 
-def inspect(blob: memoryview) -> Header:
-    """The header of a whole blob whose first blocks are sound.
-
-    The library (4.0 to 4.2) trusts the number of values a block declares: a first block with too few makes it read
-    where nothing was allocated. Once a full block has been unpacked its buffer is large enough for all others.
-    """
+def _blocks(blob: memoryview) -> _Blocks:
+    """What the header of a whole blob says of the blocks that follow it."""
     if bytes(blob[:6]) != NAME:
         raise DecodeError("the LERC blob does not begin with its name")
     version, _, height, width = struct.unpack_from("<iIii", blob, 6)
@@ -80,43 +79,57 @@ def inspect(blob: memoryview) -> Header:
         raise DecodeError("the LERC blob is cut off or has a broken header")
     if not 0 <= valid <= height * width or not 0 < depth < 1 << 16 or not all(map(math.isfinite, (error, low, high))):
         raise DecodeError("the LERC blob has a broken header")
-    header = Header(width, height, depth, 8 * SIZES[kind])
-    if valid and low != high:
-        huffman = (kind < 2 and error == 0.5) or (version >= 6 and kind >= 6 and error == 0)
-        _Blocks(blob[:size], header, version=version, block=block, kind=kind, valid=valid, huffman=huffman).check(
-            position
-        )
-    return header
+    return _Blocks(
+        blob=blob[:size],
+        header=Header(width, height, depth, 8 * SIZES[kind]),
+        version=version,
+        block=block,
+        kind=kind,
+        valid=valid,
+        constant=low == high,
+        huffman=(kind < 2 and error == 0.5) or (version >= 6 and kind >= 6 and error == 0),
+        start=position,
+    )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Blocks:
     """The beginning of a blob's data, as far as the library must be kept from trusting it."""
 
-    def __init__(
-        self, blob: memoryview, header: Header, *, version: int, block: int, kind: int, valid: int, huffman: bool
-    ) -> None:
-        self._blob, self._header = blob, header
-        self._version, self._block, self._kind, self._valid = version, block, kind, valid
-        self._huffman = huffman
+    blob: memoryview
+    header: Header
+    version: int
+    block: int
+    kind: int
+    valid: int
+    constant: bool
+    huffman: bool
+    start: int
 
-    def check(self, position: int) -> None:
-        """DecodeError where a block declares fewer values than it has valid pixels before any block was full."""
-        blob, header = self._blob, self._header
+    def check(self) -> None:
+        """DecodeError where a block declares fewer values than it has valid pixels before any block was full.
+
+        The library (4.0 to 4.2) trusts that number: a first block with too few makes it read where nothing was
+        allocated. Once a full block has been unpacked its buffer is large enough for all others.
+        """
+        if not self.valid or self.constant:
+            return
+        blob, header, position = self.blob, self.header, self.start
         (packed,) = struct.unpack_from("<i", blob, position)
         if not 0 <= packed <= len(blob):
             raise DecodeError("the LERC blob has a broken mask")
         mask = self._mask(position + 4, packed)
         position += 4 + packed
-        if self._version >= 4:
-            position += 2 * header.samples * SIZES[self._kind]
+        if self.version >= 4:
+            position += 2 * header.samples * SIZES[self.kind]
         if blob[position]:
             return
         position += 1
-        if self._huffman:
+        if self.huffman:
             if blob[position]:
                 return
             position += 1
-        full = min(self._block, header.height) * min(self._block, header.width)
+        full = min(self.block, header.height) * min(self.block, header.width)
         known = 0
         for needed in self._needed(mask):
             position, values = self._skip(position, needed)
@@ -128,60 +141,60 @@ class _Blocks:
 
     def _needed(self, mask: NDArray[np.bool_] | None) -> Iterator[int]:
         """Valid pixels of each block, once a band."""
-        height, width, block = self._header.height, self._header.width, self._block
+        height, width, block = self.header.height, self.header.width, self.block
         for top in range(0, height, block):
             for left in range(0, width, block):
                 if mask is None:
                     count = min(block, height - top) * min(block, width - left)
                 else:
                     count = int(mask[top : top + block, left : left + block].sum())
-                for _ in range(self._header.samples):
+                for _ in range(self.header.samples):
                     yield count
 
     def _skip(self, position: int, needed: int) -> tuple[int, int]:
         """(where the next block begins, values unpacked to a buffer, or -1 where none is used)."""
-        flag = self._blob[position]
+        flag = self.blob[position]
         position += 1
         form, narrow = flag & 3, flag >> 6
         if form == 2:
             return position, -1
         if form == 0:
-            return position + needed * SIZES[self._kind], -1
+            return position + needed * SIZES[self.kind], -1
         # Differences to the band before are stored as 32-bit integers, whatever type of integer the values are.
-        kind = 4 if self._version >= 5 and flag & 4 and self._kind < 6 else self._kind
+        kind = 4 if self.version >= 5 and flag & 4 and self.kind < 6 else self.kind
         if narrow >= len(NARROWER[kind]):
             raise DecodeError("the LERC blob has a block of an unknown type")
         position += SIZES[NARROWER[kind][narrow]]
         return (position, -1) if form == 3 else self._stuffed(position)
 
     def _stuffed(self, position: int) -> tuple[int, int]:
-        head = self._blob[position]
+        head = self.blob[position]
         count = 4 if head >> 6 == 0 else 3 - (head >> 6)
-        values = int.from_bytes(self._blob[position + 1 : position + 1 + count], "little")
+        values = int.from_bytes(self.blob[position + 1 : position + 1 + count], "little")
         position += 1 + count
         bits = head & 31
         if not head & 32:
             return position + -(-values * bits // 8), values if bits else 0
-        table = self._blob[position] - 1
+        table = self.blob[position] - 1
         if table < 1 or not bits:
             raise DecodeError("the LERC blob has a block with an empty table")
         return position + 1 + -(-table * bits // 8) + -(-values * table.bit_length() // 8), values
 
     def _mask(self, position: int, packed: int) -> NDArray[np.bool_] | None:
         """Valid pixels where not all are, from run lengths."""
-        height, width = self._header.height, self._header.width
-        if self._valid == height * width:
+        height, width = self.header.height, self.header.width
+        if self.valid == height * width:
             return None
         wanted, stop = -(-height * width // 8), position + packed
         found = bytearray()
         while packed > 0 and position + 2 <= stop and len(found) < wanted:
-            (run,) = struct.unpack_from("<h", self._blob, position)
+            (run,) = struct.unpack_from("<h", self.blob, position)
             position += 2
             if run > 0:
-                found += self._blob[position : position + run]
+                found += self.blob[position : position + run]
                 position += run
             else:
-                found += bytes(self._blob[position : position + 1]) * -run
+                found += bytes(self.blob[position : position + 1]) * -run
                 position += 1
         if len(found) < wanted:
             raise DecodeError("the LERC blob has a broken mask")

@@ -116,8 +116,8 @@ def _makers() -> Iterator[tuple[str, Callable[[str], Sample]]]:
         "jpeg2000-lossy",
         tiled(34712, grey, lambda a: native.jpeg2k_encode(a, level=50, codecformat="j2k"), lossy=True),
     )
-    yield "webp", tiled(50001, colour, lambda a: native.webp_encode(a, level=90), lossy=True)
-    yield "webp-lossless", tiled(50001, alpha, lambda a: native.webp_encode(a, lossless=True), lossy=True)
+    yield "webp", tiled(50001, colour, lambda a: native.webp_encode(a, level=90, lossless=False), lossy=True)
+    yield "webp-lossless", tiled(50001, alpha, lambda a: native.webp_encode(a, lossless=True))
     yield "jpegxl", tiled(50002, colour, lambda a: native.jpegxl_encode(a, lossless=True))
     yield "jpegxl-deep", tiled(50002, deep, lambda a: native.jpegxl_encode(a, lossless=True))
     yield (
