@@ -6,6 +6,7 @@ import pickle
 import sys
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -281,3 +282,33 @@ def test_appending_is_for_datasets(tmp_path, fetch):
 def test_a_table_written_by_hand_may_reach_what_it_was_given(tmp_path, fetch):
     catalog, refs, files = stacked()
     assert write_table(str(tmp_path / "i"), catalog, refs.items(), files, fetch=fetch).policy == Policy.everything()
+
+
+@pytest.mark.parametrize(("name", "form"), [("plain", "flat"), ("folder.parquet", "dataset")])
+def test_what_is_there_decides_the_form_not_its_name(tmp_path, fetch, name, form):
+    catalog, refs, files = stacked(2)
+    written = write_table(str(tmp_path / name), catalog, refs.items(), files, fetch=fetch, form=form)
+    assert (tmp_path / name).is_dir() == (form == "dataset")
+    again = reopen(tmp_path / name, fetch)
+    for array in catalog.arrays:
+        same_refs(again.refs(array), written.refs(array))
+
+
+@pytest.mark.parametrize(("name", "form"), [("index", "duckdb"), ("index.duckdb", "flat")])
+def test_a_name_that_would_not_open_is_refused_before_writing(tmp_path, fetch, name, form):
+    catalog, refs, files = stacked(2)
+    with pytest.raises(FormatError, match="ends in"):
+        write_table(str(tmp_path / name), catalog, refs.items(), files, fetch=fetch, form=form)
+    assert not list(tmp_path.iterdir())
+
+
+def test_imagery_is_no_index_and_the_error_says_what_to_do(tmp_path, fetch):
+    (tmp_path / "scene.tif").write_bytes(b"II*\0" + bytes(100))
+    with pytest.raises(FormatError, match=r"no index.*periplus\.index"):
+        reopen(tmp_path / "scene.tif", fetch)
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "plain.parquet")
+    with pytest.raises(FormatError, match=r"no index.*periplus\.index"):
+        reopen(tmp_path / "plain.parquet", fetch)
+    for name in ("", "scene", "scene.parquet"):
+        with pytest.raises(MissingError, match="no index"):
+            reopen(tmp_path / name, fetch)

@@ -19,6 +19,7 @@ WORDS = {
     "array=": "--array",
     'storage_options={"query": "..."} or {"headers": {...}}': "--storage-option query=... or headers.NAME=...",
     "storage_options": "--storage-option",
+    "periplus.index": "periplus index",
 }
 OK, FINDINGS, ERROR, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from periplus.errors import FormatError
+from periplus.errors import FormatError, MissingError
 from periplus.limits import Limits
 from periplus.policy import Policy, canonical, folder_of
 from periplus.table.document import KEY, load
@@ -52,15 +52,14 @@ def open_table(
         return open_duckdb(
             plain, limits=limits, trust=trust, policy=policy or Policy.beside(plain, allow=allowed), reopen=reopen
         )
-    folder = None
-    if form_of(plain) == "dataset":
-        folder = plain if plain.endswith("/") else plain + "/"
-        plain = folder + FILES_NAME
-    base = ParquetBytes(plain, fetch=fetch, limits=limits)
+    base, folder = _base(plain, fetch, limits)
+    plain = base.url
     text = base.keys.get(KEY) if document is None else document
     if text is None:
         raise FormatError(
-            f"this Parquet file has no footer document {KEY.decode()!r}; pass one to read it as an index", url=plain
+            f"this Parquet file is no index: its footer has no {KEY.decode()!r}. If it lists files, as STAC items do, "
+            "periplus.index makes an index of them",
+            url=plain,
         )
     said = load(text, limits=limits, url=plain)
     if said.pieces is not None:
@@ -72,6 +71,24 @@ def open_table(
     name = plain if folder is None else folder.removesuffix("/")
     rule = policy or Policy.beside(name, allow=allowed)
     return Table(said, rows, url=name, policy=rule, limits=limits, reopen=reopen)
+
+
+def _base(plain: str, fetch: Fetch, limits: Limits) -> tuple[ParquetBytes, str | None]:
+    """The Parquet file whose footer describes the index, and the folder it is in where that folder is the index.
+
+    The ending of the URL says what to try first; what is there decides.
+    """
+    folder = plain if plain.endswith("/") else plain + "/"
+    places = [(plain.removesuffix("/"), None), (folder + FILES_NAME, folder)]
+    if form_of(plain) == "dataset":
+        places.reverse()
+    for place, inside in places:
+        try:
+            source = fetch.run(fetch.head(place))
+        except (MissingError, FormatError):
+            continue  # nothing there, or a folder
+        return ParquetBytes(place, fetch=fetch, limits=limits, source=source), inside
+    raise MissingError("there is no index: neither a Parquet file nor a folder with files.parquet", url=plain)
 
 
 def _reopen(

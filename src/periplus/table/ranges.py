@@ -18,10 +18,12 @@ from periplus.limits import Limits
 
 if TYPE_CHECKING:
     from periplus.fetch import Fetch
+    from periplus.model import Source
 
 TAIL = 64 << 10
 """Bytes of the first read: holds the whole footer of most indexes."""
 MAGIC = b"PAR1"
+NO_PARQUET = "this is no index: not a Parquet file. periplus.index makes an index of imagery"
 
 
 @contextmanager
@@ -49,11 +51,13 @@ def arrow_errors(what: str, url: str | None = None) -> Iterator[None]:
 class ParquetBytes:
     """One Parquet file of which only the footer has been read."""
 
-    def __init__(self, url: str, *, fetch: Fetch, limits: Limits, size: int | None = None) -> None:
+    def __init__(
+        self, url: str, *, fetch: Fetch, limits: Limits, size: int | None = None, source: Source | None = None
+    ) -> None:
         self.url = url
         self._fetch = fetch
         self._limits = limits
-        self.source = fetch.run(fetch.head(url))
+        self.source = source or fetch.run(fetch.head(url))
         if self.source.size is None:
             raise FormatError("the store does not say how large the index is", url=url)
         if size is not None and size != self.source.size:
@@ -72,11 +76,11 @@ class ParquetBytes:
 
     def _footer(self) -> bytes:
         if self.size < 12:
-            raise FormatError("this is not a Parquet file", url=self.url)
+            raise FormatError(NO_PARQUET, url=self.url)
         start = max(0, self.size - TAIL)
         (tail,) = self._read([(start, self.size)])
         if tail[-4:] != MAGIC:
-            raise FormatError("this is not a Parquet file", url=self.url)
+            raise FormatError(NO_PARQUET, url=self.url)
         length = int.from_bytes(tail[-8:-4], "little") + 8
         if length + 4 > self.size:
             raise FormatError("the Parquet footer is longer than its file", url=self.url)

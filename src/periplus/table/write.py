@@ -18,7 +18,7 @@ from periplus.table.columns import Columns, columns_for
 from periplus.table.document import FILES_KEY, KEY, Document, document_for, dump, load
 from periplus.table.groups import RowGroup, Tally, row_groups
 from periplus.table.lock import locked
-from periplus.table.open import FILES_NAME, form_of, open_table
+from periplus.table.open import DUCKDB, FILES_NAME, form_of, open_table
 from periplus.table.reach import at_rest
 from periplus.table.schema import Layout, level_extra
 from periplus.table.sinks import FlatSink, PartSink, embedded_files, files_parquet, remove_unlocked, sink
@@ -48,6 +48,8 @@ def write_table(
     limits = limits or Limits()
     url = canonical(target_url)
     form = form or form_of(url)
+    if (form == "duckdb") != (form_of(url) == "duckdb"):
+        raise FormatError(f"the name of a DuckDB index, and of no other, ends in {' or '.join(DUCKDB)}", url=url)
     _check(catalog, limits)
     if form == "flat":
         _write_flat(url, catalog, blocks, files, fetch)
