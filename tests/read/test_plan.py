@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from periplus.errors import FormatError
 from periplus.model import Array, Refs, chunk_positions
-from periplus.read.plan import cut, match, select, select_outer
+from periplus.read.plan import cut, match, select, select_outer, touched
 
 
 def array_of(shape, chunks, edges=None):
@@ -40,6 +40,7 @@ def window_of(refs, cuts):
 def gather(values, array, selection, *, absent=frozenset(), fill=-1):
     """Read through the plan, with the chunks cut out of `values` in memory."""
     cuts = cut(array, selection)
+    assert 0 in selection.shape or math.prod(len(c.chunks) for c in cuts) <= touched(array, selection)
     out = np.full(selection.shape, 12345, values.dtype)
     target = selection.oriented(out)
     positions = chunk_positions(array.grid)
@@ -174,6 +175,14 @@ def test_one_element_of_an_astronomic_array_costs_nothing():
     cuts = cut(array, select((-1, slice(10**15, 10**15 + 2)), array.shape))
     assert [c.window[1] - c.window[0] for c in cuts] == [1, 1]
     assert cuts[0].valid == [511]
+
+
+def test_the_chunks_of_a_selection_are_counted_without_planning_it():
+    vast = array_of((2**62, 100), (1, 30))
+    assert touched(vast, select((), vast.shape)) == 4 * 2**62
+    assert touched(vast, select(np.s_[::2**61, 5:65], vast.shape)) == 6
+    assert touched(vast, select(np.s_[7:9, -1], vast.shape)) == 2
+    assert touched(vast, select_outer(([3, 1], [0]), vast.shape)) == 2
 
 
 def test_parts_of_a_chunk_are_grouped_in_order():

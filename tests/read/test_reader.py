@@ -118,6 +118,8 @@ def test_too_large_a_selection_is_refused_before_anything_is_read_or_allocated(k
     sparse = kit.Shelf(Catalog(arrays={"a": vast}), {"a": none}, kit.files_of([]))
     with pytest.raises(LimitError):
         sparse.read("a")
+    with pytest.raises(LimitError, match="number of chunks"):
+        sparse.read("a", (slice(None, None, 2**12), 0))
     assert sparse.read("a", (5, 6)) == 3
     assert sparse.read("a", (slice(None, None, 2**39), -1)).tolist() == [3, 3]
 

@@ -153,6 +153,18 @@ class Cut:
         return np.equal(self.chunks[into], chunk)
 
 
+def touched(array: Array, selection: Selection) -> int:
+    """Chunks a selection may touch, at most; costs nothing, however many they are."""
+    return math.prod(min(axis.count, _spanned(array, d, axis)) for d, axis in enumerate(selection.axes))
+
+
+def _spanned(array: Array, d: int, axis: Axis) -> int:
+    if axis.listed is not None or (array.edges is not None and array.edges[d] is not None):
+        return array.grid[d]
+    size = array.chunks[d]
+    return (axis.start + (axis.count - 1) * axis.step) // size - axis.start // size + 1
+
+
 def cut(array: Array, selection: Selection) -> tuple[Cut, ...]:
     """Cut every axis of the selection at the array's chunk edges."""
     return tuple(

@@ -16,13 +16,15 @@ from periplus.model import Array, Files, Refs, Source
 from periplus.policy import is_local
 from periplus.read.local import FEW, read_local
 from periplus.read.place import Placer, allocate, fill_of, prepare_all
-from periplus.read.plan import Selection, Work, cut, extent, match, select
+from periplus.read.plan import Selection, Work, cut, extent, match, select, touched
 from periplus.read.remote import read_remote
 
 if TYPE_CHECKING:
     from periplus.fetch import Fetch
     from periplus.table import Table
 
+PLAN_BYTES = 128
+"""What planning takes for a chunk, at least: its cell, its row and its slices."""
 Progress = Callable[[int, int], None]
 """Called in the caller's thread with the chunks done so far and their total."""
 
@@ -53,6 +55,11 @@ def read_array(
     given = None if out is None else selection.restored(out, array.dtype)
     if 0 in shape:
         return selection.result(np.empty(shape, array.dtype)) if out is None else out
+    limits.check(
+        f"the number of chunks in the selection of {array.name}",
+        touched(array, selection),
+        limits.memory_bytes // PLAN_BYTES,
+    )
     cuts = cut(array, selection)
     work = match(cuts, table.refs(array.name, [c.window for c in cuts]))
     sources = _sources(table.files, work.refs)
