@@ -58,11 +58,11 @@ def columns_for(arrays: Iterable[Array]) -> Columns:
 
 
 def write_columns(columns: Columns) -> dict[str, Any]:
-    """The roles as JSON; roles that no column has are left out."""
-    answer: dict[str, Any] = {"chunk": dict(columns.chunk)}
+    """The roles as JSON; an optional one that has its own name is left out, for that is what absence means."""
+    answer: dict[str, Any] = {"chunk": dict(columns.chunk), "offset": columns.offset, "length": columns.length}
     for item in fields(columns):
         name = getattr(columns, item.name)
-        if item.name != "chunk" and name is not None:
+        if item.name in OPTIONAL and name != item.default:
             answer[item.name] = name
     return answer
 

@@ -1,0 +1,137 @@
+"""The convention as written down: the schema admits what we write, and every golden index stays readable."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+
+from periplus.errors import PeriplusError
+from periplus.limits import Limits
+from periplus.table import open_table, write_table
+from periplus.table.document import KEY, VERSION, document_for, dump, load
+from periplus.table.order import GROUP_ROWS, STEPS
+from periplus.table.schema import FILES
+from periplus.testing.indexes import indexes, stacked
+
+ROOT = Path(__file__).parent.parent.parent
+GOLDEN = Path(__file__).parent / "golden"
+SCHEMA = json.loads((ROOT / "docs" / "array_references.schema.json").read_text())
+PAGE = (ROOT / "docs" / "convention.md").read_text()
+VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+
+
+def test_the_schema_is_a_schema():
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    assert SCHEMA["properties"]["version"]["const"] == VERSION
+
+
+@settings(deadline=None)
+@given(indexes())
+def test_the_schema_admits_every_document_we_write(index):
+    VALIDATOR.validate(json.loads(dump(document_for(index[0], parts=dict.fromkeys(index[0].arrays, 3)))))
+
+
+def test_the_schema_admits_written_indexes_of_every_form(tmp_path, fetch):
+    catalog, refs, files = stacked()
+    write_table(str(tmp_path / "i.parquet"), catalog, refs.items(), files, fetch=fetch)
+    write_table(str(tmp_path / "i"), catalog, refs.items(), files, fetch=fetch)
+    for path in ("i.parquet", "i/files.parquet", GOLDEN / "v1.parquet", GOLDEN / "v1" / "files.parquet"):
+        VALIDATOR.validate(json.loads(pq.read_metadata(tmp_path / path).metadata[KEY]))
+
+
+def spoilt():
+    """Documents with one thing wrong, and where."""
+    sound = json.loads(dump(document_for(stacked()[0])))
+    for place, value in {
+        ("version",): 2,
+        ("arrays",): [],
+        ("arrays", "0/data", "dtype"): "object",
+        ("arrays", "0/data", "shape"): [1.5],
+        ("arrays", "0/data", "chunks"): [0, 1, 1, 1],
+        ("arrays", "0/data", "dims"): ["y", "y"],
+        ("arrays", "0/data", "encodings"): [[{"configuration": {}}]],
+        ("arrays", "0/data", "transform"): [1, 2],
+        ("arrays", "0/data", "registration"): "corner",
+        ("arrays", "../x"): sound["arrays"]["0/data"],
+        ("arrays", "a//b"): sound["arrays"]["0/data"],
+        ("columns", "colour"): "red",
+        ("coordinates", "time", "size"): -1,
+        ("chunks",): [{"path": "/etc/passwd", "rows": 1, "bytes": 20}],
+    }.items():
+        document = copy.deepcopy(sound)
+        target = document
+        for key in place[:-1]:
+            target = target[key]
+        target[place[-1]] = value
+        yield "/".join(place), document
+
+
+@pytest.mark.parametrize(
+    ("place", "document"), list(spoilt()), ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_the_schema_and_the_reader_refuse_the_same(place, document):
+    assert not VALIDATOR.is_valid(document)
+    with pytest.raises(PeriplusError):
+        load(json.dumps(document), limits=Limits())
+
+
+@pytest.mark.parametrize("form", ["v1.parquet", "v1"])
+def test_the_golden_index_of_version_1_reads_as_it_always_did(form, fetch):
+    table = open_table(str(GOLDEN / form), fetch=fetch, allow=["s3://bucket/", "https://example.com/"])
+    assert table.rows == 9
+    want = json.loads((GOLDEN / "v1.json").read_text())
+    for name, columns in want.items():
+        refs = table.refs(name)
+        for column in ("chunk", "offset", "length", "file"):
+            assert getattr(refs, column).tolist() == columns[column], column
+        for column in ("part", "encoding"):
+            have = getattr(refs, column)
+            assert (have.tolist() if have is not None else None) in (columns[column], [0] * len(refs)), column
+        have = [None if item is None else item.hex() for item in refs.data or [None] * len(refs)]
+        assert have == (columns["data"] or [None] * len(refs))
+    assert table.files.path == [str(GOLDEN / "tiles" / "a.tif"), "s3://bucket/b.tif", "https://example.com/c.tif"]
+    assert table.files.size.tolist() == [100_000, -1, 5_000_000_000]
+    assert table.files.etag == ['"abc"', None, 'W/"x"']
+    assert str(table.files.last_modified[0]) == "2021-05-05T01:02:03.000004"
+    assert table.files.error[2] == "it was not a TIFF"
+    stack, varied = table.catalog.arrays["0/data"], table.catalog.arrays["images/1/0/data"]
+    assert (stack.dims, stack.shape, stack.chunks) == (("time", "y", "x"), (3, 100, 130), (1, 64, 64))
+    assert math.isnan(stack.fill)
+    assert math.isnan(stack.attributes["_FillValue"])
+    assert stack.attributes["nested"] == {"a": [1, None, "NaN"]}
+    assert math.isnan(stack.encodings[1][0]["configuration"]["nodata"])
+    assert stack.georeference.transform == (10.0, 0.0, 3e5, 0.0, -10.0, 52e5)
+    assert stack.georeference.registration == "point"
+    assert (varied.edges, varied.level, varied.fill.real) == ((None, (4, 1, 2)), 2, 1)
+    assert varied.georeference.gcps[0].z == 4.5
+    assert varied.georeference.rpc == {"LINE_OFF": 1.5}
+    time = table.catalog.coordinates["time"].values
+    assert np.isnat(time[1])
+    assert str(time[2]) == "2021-03-01T00:00:00.000000"
+    np.testing.assert_array_equal(table.catalog.coordinates["row"].values, np.arange(7) * 0.5 - 1)
+    assert table.catalog.attributes == {"": {"title": "golden"}, "images": {"note": "a group"}}
+
+
+def test_every_version_has_its_golden_index():
+    assert sorted(path.stem for path in GOLDEN.glob("*.parquet")) == [f"v{n}" for n in range(1, VERSION + 1)]
+
+
+def test_the_page_names_what_the_code_names():
+    for field in SCHEMA["$defs"]["array"]["properties"]:
+        assert f"`{field}`" in PAGE, field
+    for name in FILES.names:
+        assert f"`{name}`" in PAGE, name
+    for role in SCHEMA["$defs"]["columns"]["properties"]:
+        assert f"`{role}`" in PAGE, role
+    assert f"{GROUP_ROWS:,} rows" in PAGE
+    assert f"{STEPS} steps" in PAGE
+    for dtype in ("bool", "int8", "float16", "complex128"):
+        assert dtype in PAGE
