@@ -180,7 +180,7 @@ def test_one_element_of_an_astronomic_array_costs_nothing():
 def test_the_chunks_of_a_selection_are_counted_without_planning_it():
     vast = array_of((2**62, 100), (1, 30))
     assert touched(vast, select((), vast.shape)) == 4 * 2**62
-    assert touched(vast, select(np.s_[::2**61, 5:65], vast.shape)) == 6
+    assert touched(vast, select(np.s_[:: 2**61, 5:65], vast.shape)) == 6
     assert touched(vast, select(np.s_[7:9, -1], vast.shape)) == 2
     assert touched(vast, select_outer(([3, 1], [0]), vast.shape)) == 2
 
