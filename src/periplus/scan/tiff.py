@@ -134,7 +134,7 @@ def _directory(
         for _, _, count, _, _ in entries.far:
             limits.check("the number of tiles or strips", count, limits.chunks)
         first = offset - start
-        if entries.start < first or entries.stop > first + len(block):
+        if entries.stop and (entries.start < first or entries.stop > first + len(block)):
             structure, told, lists = yield from _elsewhere(blocks, entries)
         else:
             structure = tuple([block[at - first : at - first + length] for _, _, _, at, length in entries.structure])

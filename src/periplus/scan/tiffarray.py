@@ -82,7 +82,9 @@ def _arrays(
     pictures: dict[int, _Picture] = {}
     for part in parts:
         if part.place.base not in pictures:
-            pictures[part.place.base] = _picture(part.base, told[part.place.base])
+            values = told[part.place.base]
+            small = sum([len(value) for value in values if value]) <= CACHED_BYTES
+            pictures[part.place.base] = (_picture if small else _picture.__wrapped__)(part.base, values)
     arrays = tuple([(part.number, _array(part, pictures[part.place.base])) for part in parts])
     time = next((picture.time for picture in pictures.values() if picture.time is not None), None)
     notes = {"refused": [f"image {number}: {why}" for number, why in refusals]} if refusals else {}
@@ -131,6 +133,7 @@ class _Picture:
     time: datetime | None
 
 
+@lru_cache(maxsize=256)
 def _picture(base: Image, told: Values) -> _Picture:
     fields = base.form.fields(told=told)
     kept = attributes(base, fields)

@@ -40,6 +40,11 @@ def locate(
         if len(offsets) < number:
             raise FormatError(f"the image has {number} strips or tiles but {len(offsets)} offsets")
         offsets = offsets[:number]
+    if image.plain and number == 1 and not image.tiled:
+        # One strip that is one band, the whole of most small images, needs no arithmetic on lists.
+        start, length = int(offsets[0]), image.row_bytes * rows
+        if start > 0 and length <= BAND_BYTES and size is not None and start + length <= size:
+            return rows, Refs(chunk=_positions(grid), offset=offsets, length=np.array([length]))
     if image.plain:
         limits.check("the bytes of the image", image.row_bytes * rows * number, MOST_BYTES)
         counts, expected = _counts(image, offsets, counts, size), _expected(image, number)
