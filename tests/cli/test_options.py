@@ -53,12 +53,7 @@ def test_what_is_not_meant_is_refused(kind, text):
     assert "secret" not in refused.value.message
 
 
-def test_storage_options_nest_and_know_yes_and_no():
-    pairs = [("headers.X-Key", "a.b"), ("headers.Accept", "c"), ("anon", "true"), ("use_ssl", "False"), ("region", "x")]
-    assert settings(pairs) == {
-        "headers": {"X-Key": "a.b", "Accept": "c"},
-        "anon": True,
-        "use_ssl": False,
-        "region": "x",
-    }
+def test_storage_options_nest_and_stay_text():
+    pairs = [("headers.X-Key", "a.b"), ("headers.Accept", "true"), ("anon", "true"), ("region", "x")]
+    assert settings(pairs) == {"headers": {"X-Key": "a.b", "Accept": "true"}, "anon": "true", "region": "x"}
     assert settings([]) is None

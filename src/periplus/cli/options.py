@@ -143,15 +143,14 @@ def open_index(url: str, *, allow: Sequence[str], trust: bool, storage_options: 
 
 
 def settings(pairs: Sequence[tuple[str, str]]) -> dict[str, Any] | None:
-    """Storage options as the library takes them: `headers.Authorization` is one of the `headers`, `false` is False."""
+    """Storage options as the library takes them: `headers.Authorization` is one of the `headers`."""
     chosen: dict[str, Any] = {}
     for key, text in pairs:
-        value = {"true": True, "false": False}.get(text.lower(), text)
         outer, dot, inner = key.partition(".")
         if dot:
-            chosen.setdefault(outer, {})[inner] = value
+            chosen.setdefault(outer, {})[inner] = text
         else:
-            chosen[key] = value
+            chosen[key] = text
     return chosen or None
 
 

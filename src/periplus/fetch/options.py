@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from periplus.errors import FormatError
 from periplus.policy import canonical, scheme_of
 
 Options = Mapping[str, Any]
@@ -28,6 +29,7 @@ _RENAMED: dict[str, dict[str, str]] = {
     },
 }
 _ANONYMOUS = ("anon", "anonymous", "no_sign_request", "skip_signature", "unsigned")
+_TRUTHS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 _WEB_ONLY = ("headers", "query")
 # Where the store's library looks for credentials, apart from the machine's own metadata service.
 _KEYS = {
@@ -72,19 +74,27 @@ def store_config(scheme: str, options: Options) -> tuple[dict[str, Any], dict[st
         if name in _WEB_ONLY or value is None:
             continue
         if name in _ANONYMOUS:
-            config["skip_signature"] = bool(value)
+            config["skip_signature"] = _truth(name, value)
         elif name == "token" and value == "anon":
             config["skip_signature"] = True
         elif name == "allow_http":
-            client["allow_http"] = bool(value)
+            client["allow_http"] = _truth(name, value)
         elif name == "use_ssl":
-            client["allow_http"] = not value
+            client["allow_http"] = not _truth(name, value)
         else:
             config[_RENAMED[kind].get(name, name)] = value
     endpoint = next((str(v) for k, v in config.items() if "endpoint" in k or k == "base_url"), "")
     if scheme_of(endpoint) == "http":
         client.setdefault("allow_http", True)
     return config, client
+
+
+def _truth(name: str, value: Any) -> bool:
+    """Yes or no, also as text: options come from command lines and environments too."""
+    said = _TRUTHS.get(str(value).strip().lower())
+    if said is None:
+        raise FormatError(f"the storage option {name} is true or false, nothing else")
+    return said
 
 
 def nobody(scheme: str, config: Mapping[str, Any]) -> bool:
