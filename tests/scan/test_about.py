@@ -179,6 +179,11 @@ def test_resolution_is_told_but_is_no_georeferencing() -> None:
     assert array.georeference is None
 
 
+def test_orientation_is_told_where_it_is_unusual() -> None:
+    assert first(t274=(SHORT, [6]))["orientation"] == 6
+    assert "orientation" not in first(t274=(SHORT, [1]))
+
+
 def test_alpha_is_told() -> None:
     attributes = first(t277=4, t258=(SHORT, [8] * 4), t262=2, t338=2, t279=64)
     assert (attributes["photometric"], attributes["extra_samples"]) == ("rgb", ["alpha"])

@@ -88,6 +88,7 @@ def test_grids_and_chunks_over_the_limits() -> None:
         ({"t273": (DOUBLE, [8.0])}, "not an integer type"),
         ({"t256": (DOUBLE, [4.0])}, "tag 256 takes 8 bytes"),
         ({"t259": 6}, "old-style JPEG"),
+        ({"t262": 6, "t277": 3, "t258": (SHORT, [8] * 3), "t284": 2, "t530": (SHORT, [2, 2])}, "planar YCbCr"),
     ],
 )
 def test_directories_that_make_no_sense(change: dict, reason: str) -> None:

@@ -19,7 +19,7 @@ PHOTOMETRIC = {
 }  # fmt: skip
 EXTRA = {0: "unspecified", 1: "associated_alpha", 2: "alpha"}
 WORDS = {"description": tag.DESCRIPTION, "software": tag.SOFTWARE, "artist": tag.ARTIST, "datetime": tag.DATETIME}
-RESOLUTION_UNITS = {2: "inch", 3: "centimetre"}
+RESOLUTION_UNITS: dict[int | float, str] = {2: "inch", 3: "centimetre"}
 STATISTICS = {
     "STATISTICS_MINIMUM": "minimum", "STATISTICS_MAXIMUM": "maximum", "STATISTICS_MEAN": "mean",
     "STATISTICS_STDDEV": "stddev", "STATISTICS_VALID_PERCENT": "valid_percent",
@@ -74,9 +74,11 @@ def story(fields: Fields, bands: int) -> dict[str, Any]:
     found: dict[str, Any] = {name: text for name, number in WORDS.items() if (text := fields.text(number))}
     if tag.X_RESOLUTION in fields and tag.Y_RESOLUTION in fields:
         x, y = fields.numbers(tag.X_RESOLUTION)[0], fields.numbers(tag.Y_RESOLUTION)[0]
-        unit = RESOLUTION_UNITS.get(fields.number(tag.RESOLUTION_UNIT, 2))
+        unit = RESOLUTION_UNITS.get((*fields.numbers(tag.RESOLUTION_UNIT), 2)[0])
         if unit and x > 0 and y > 0:
             found["resolution"] = {"x": x, "y": y, "per": unit}
+    if (orientation := (*fields.numbers(tag.ORIENTATION), 1)[0]) in range(2, 9):
+        found["orientation"] = int(orientation)
     if tag.GDAL_METADATA in fields:
         found.update(_metadata(_items(fields.text(tag.GDAL_METADATA)), bands))
     keys, crs = geo_keys(fields)

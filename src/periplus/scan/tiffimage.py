@@ -87,6 +87,8 @@ def image(form: Form, structure: Values) -> Image | None:
     kind = values.number(tag.NEW_SUBFILE_TYPE, {2: 1}.get(values.number(tag.SUBFILE_TYPE, 0), 0))
     bits, sample_format, dtype, refusal = _type(values, samples, compression)
     subsampling = _subsampling(values) if photometric == YCBCR and not planar and compression != JPEG else (1, 1)
+    if photometric == YCBCR and planar and tag.YCBCR_SUBSAMPLING in values and _subsampling(values) != (1, 1):
+        refusal = "the colour planes of a planar YCbCr image are smaller than the image"
     stored = 1 if planar else samples
     return Image(
         width=width,
