@@ -12,7 +12,7 @@ from periplus.limits import GIB, Limits
 from periplus.testing import tiles
 from periplus.testing.mutate import mutants
 
-COUNT = int(os.environ.get("PERIPLUS_MUTANTS", "400"))
+COUNT = int(os.environ.get("PERIPLUS_MUTANTS", "1000"))
 
 
 def main() -> None:

@@ -85,9 +85,9 @@ def test_a_gigabyte_in_a_chunk_of_64_kb_is_refused(name, decoder):
 
 
 def test_the_bombs_are_refused_for_their_size_and_not_for_being_broken():
-    assert len(imagecodecs.lzw_decode(lzw(), out=2 * GIB)) > GIB // 2
-    assert zlib.decompressobj().decompress(deflated(), 128 * MIB) == bytes(128 * MIB)
-    assert len(imagecodecs.packbits_decode(b"\x81\x00" * MIB)) == 128 * MIB
+    assert len(imagecodecs.lzw_decode(lzw(), out=64 * MIB)) == 64 * MIB
+    assert zlib.decompressobj().decompress(deflated(), 64 * MIB) == bytes(64 * MIB)
+    assert len(imagecodecs.packbits_decode(b"\x81\x00" * MIB, out=160 * MIB)) == 128 * MIB
     with pytest.raises(imagecodecs.ZstdError, match="too small"):
         imagecodecs.zstd_decode(zstd(), out=MIB)
 

@@ -64,7 +64,7 @@ def png(tile: Tile, slot: int) -> Picture:
 
 def webp(tile: Tile, slot: int) -> Picture:
     """WebP, lossy or not."""
-    if tile.samples not in (3, 4):
-        raise FormatError(f"WebP of {tile.samples} samples a pixel does not exist")
+    if tile.samples not in (3, 4) or tile.dtype != np.uint8:
+        raise FormatError(f"WebP of {tile.samples} samples of {tile.bits} bits does not exist")
     # A tile that is opaque throughout may be stored without its alpha.
     return _stream("webp_decode", headers.webp, slot=slot, tile=tile, hasalpha=tile.samples == 4)

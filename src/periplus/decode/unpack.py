@@ -19,12 +19,13 @@ SPECIAL = {"NaN": np.nan, "Infinity": np.inf, "-Infinity": -np.inf}
 
 def stored_dtype(configuration: Mapping[str, Any]) -> np.dtype[Any]:
     """The type of values before unpacking, native."""
+    name = configuration.get("dtype")
     try:
-        dtype = np.dtype(configuration["dtype"])
-    except (KeyError, TypeError, ValueError):
-        raise FormatError(f"codec {NAME}: dtype is {configuration.get('dtype')!r}") from None
+        dtype: np.dtype[Any] = np.dtype(name if isinstance(name, str) else "V")
+    except (TypeError, ValueError):
+        raise FormatError(f"codec {NAME}: dtype is {name!r}") from None
     if dtype.kind not in "biuf":
-        raise FormatError(f"codec {NAME} cannot unpack {dtype}")
+        raise FormatError(f"codec {NAME} cannot unpack {name!r}")
     native: np.dtype[Any] = dtype.newbyteorder("=")
     return native
 

@@ -1,0 +1,166 @@
+"""Image streams in TIFF: shared JPEG tables, colour spaces, masks and alpha; compared with tifffile and GDAL."""
+
+import base64
+import io
+
+import imagecodecs
+import numpy as np
+import pytest
+import tifffile
+
+from periplus.errors import DecodeError
+from periplus.testing import tiles
+from periplus.testing.tiffs import gdal_written, picture, seen_by_gdal
+
+SHAPE = (3, 64, 64)
+
+
+def first_tile(data):
+    with tifffile.TiffFile(io.BytesIO(data)) as file:
+        page = file.pages.first
+        return page, data[page.dataoffsets[0] :][: page.databytecounts[0]]
+
+
+def test_shared_jpeg_tables_complete_abbreviated_streams(decoder):
+    for photometric, number in (("ycbcr", 6), ("rgb", 2)):
+        image = picture("tables", "u1", SHAPE)
+        data = gdal_written(
+            image,
+            compress="jpeg",
+            photometric=photometric,
+            tiled=True,
+            blockxsize=64,
+            blockysize=64,
+            interleave="pixel",
+        )
+        page, raw = first_tile(data)
+        wanted = np.moveaxis(tifffile.imread(io.BytesIO(data)), -1, 0)
+        assert page.jpegtables
+        assert page.photometric == number
+        tables = base64.b64encode(page.jpegtables).decode()
+        decode = decoder(tiles.tiff_tile(image, 7, photometric=number, jpeg_tables=tables), SHAPE, "u1")
+        np.testing.assert_array_equal(decode(raw, valid=SHAPE), wanted)
+        with pytest.raises(DecodeError):
+            decoder(tiles.tiff_tile(image, 7, photometric=number), SHAPE, "u1")(raw, valid=SHAPE)
+
+
+def test_hostile_tables_are_decode_errors(decoder):
+    sample = tiles.sample("jpeg-ycbcr")
+    for tables in (b"", b"\xff\xd8\xff\xd9", sample.data, b"\0" * 99, b"\xff\xd8\xff\xc4\xff\xff" + b"\xff" * 99):
+        codec = tiles.tiff_tile(sample.values, 7, photometric=6, jpeg_tables=base64.b64encode(tables).decode())
+        decode = decoder(codec, sample.chunks, "u1")
+        try:
+            found = decode(sample.data, valid=sample.chunks)
+        except DecodeError:
+            continue
+        assert np.abs(found.astype(int) - sample.values).mean() < 4
+
+
+def test_photometric_decides_whether_ycbcr_becomes_rgb(decoder):
+    rgb = picture("colours", "u1", SHAPE)
+    stream = imagecodecs.jpeg8_encode(tiles.chunky(rgb), 99, subsampling="444")
+    converted = decoder(tiles.tiff_tile(rgb, 7, photometric=6), SHAPE, "u1")(stream, valid=SHAPE).copy()
+    stored = decoder(tiles.tiff_tile(rgb, 7, photometric=2), SHAPE, "u1")(stream, valid=SHAPE)
+    np.testing.assert_array_equal(converted, np.moveaxis(imagecodecs.jpeg8_decode(stream), -1, 0))
+    raw = imagecodecs.jpeg8_decode(stream, colorspace="RGB", outcolorspace="RGB")
+    np.testing.assert_array_equal(stored, np.moveaxis(raw, -1, 0))
+    assert np.abs(converted.astype(int) - rgb).mean() < 3 < np.abs(stored.astype(int) - rgb).mean()
+
+
+def test_a_last_strip_may_be_a_shorter_or_a_full_image(decoder):
+    grey = tiles.rgb(1)
+    decode = decoder(tiles.tiff_tile(grey, 7), grey.shape, "u1")
+    for rows in (8, 20, grey.shape[1]):
+        stream = imagecodecs.jpeg8_encode(grey[0, :rows], 95)
+        found = decode(stream, valid=(1, 8, grey.shape[2]))
+        np.testing.assert_array_equal(found[0], imagecodecs.jpeg8_decode(stream))
+    with pytest.raises(DecodeError):
+        decode(imagecodecs.jpeg8_encode(grey[0, :7], 95), valid=(1, 8, grey.shape[2]))
+
+
+def test_opaque_webp_gets_its_alpha_back(decoder):
+    rgba = np.concatenate([tiles.rgb(3), np.full((1, tiles.HEIGHT, tiles.WIDTH), 255, "u1")])
+    stream = imagecodecs.webp_encode(tiles.chunky(rgba[:3]), lossless=True)
+    decode = decoder(tiles.tiff_tile(rgba, 50001, photometric=2, extra_samples=[2]), rgba.shape, "u1")
+    np.testing.assert_array_equal(decode(stream, valid=rgba.shape), rgba)
+
+
+def test_masked_lerc_floats_are_nan(decoder):
+    values = tiles.rgb(1, "f4")
+    valid = values[0] > 0
+    stream = imagecodecs.lerc_encode(values[0], masks=valid)
+    found = decoder(tiles.tiff_tile(values, 34887), values.shape, "f4")(stream, valid=values.shape)
+    np.testing.assert_array_equal(found, np.where(valid, values, np.nan))
+
+
+def test_the_alpha_of_lerc_is_its_mask(decoder):
+    for block in (32, 64):
+        image = picture("lerc-alpha", "u1", (4, 64, 64))
+        image[3] = np.where(image[0] > 100, 255, 0)
+        data = gdal_written(
+            image,
+            compress="lerc",
+            tiled=True,
+            blockxsize=block,
+            blockysize=block,
+            interleave="pixel",
+            photometric="rgb",
+            alpha="yes",
+        )
+        page, raw = first_tile(data)
+        wanted = seen_by_gdal(data)["0/data"][:, :block, :block]
+        codec = tiles.tiff_tile(wanted, 34887, photometric=2, extra_samples=[int(n) for n in page.extrasamples])
+        np.testing.assert_array_equal(decoder(codec, wanted.shape, "u1")(raw, valid=wanted.shape), wanted)
+
+
+def fletcher32(data):
+    """LERC's checksum: sums of big-endian 16-bit words, folded now and then."""
+    one = two = 0xFFFF
+    words = np.frombuffer(data + b"\0" * (len(data) % 2), ">u2").tolist()
+    for start in range(0, len(words), 359):
+        for word in words[start : start + 359]:
+            one += word
+            two += one
+        one, two = (one & 0xFFFF) + (one >> 16), (two & 0xFFFF) + (two >> 16)
+    one, two = (one & 0xFFFF) + (one >> 16), (two & 0xFFFF) + (two >> 16)
+    return (two << 16 | one) & 0xFFFFFFFF
+
+
+def test_a_lerc_block_that_declares_no_values_is_refused_before_the_library_reads_them(decoder):
+    """With the checksum made right; unguarded, this reads from address zero."""
+    values = tiles.rgb(1, "u2")
+    blob = bytearray(imagecodecs.lerc_encode(values[0]))
+    assert fletcher32(bytes(blob[14:])) == int.from_bytes(blob[10:14], "little")
+    data_start = 66 + 4 + 2 * 2 + 1
+    assert blob[data_start] & 3 == 1
+    offset_size = 2 if blob[data_start] >> 6 == 0 else 1
+    count = data_start + 1 + offset_size + 1
+    assert blob[count] == 64
+    blob[count] = 0
+    blob[10:14] = fletcher32(bytes(blob[14:])).to_bytes(4, "little")
+    with pytest.raises(DecodeError, match="too few values"):
+        decoder(tiles.tiff_tile(values, 34887), values.shape, "u2")(bytes(blob), valid=values.shape)
+
+
+def test_lerc_without_checksum_is_refused(decoder):
+    values = tiles.rgb(1, "u2")
+    blob = imagecodecs.lerc_encode(values[0], version=2)
+    with pytest.raises(DecodeError, match="checksum"):
+        decoder(tiles.tiff_tile(values, 34887), values.shape, "u2")(blob, valid=values.shape)
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u2", "i4", "u4", "f4", "f8"])
+@pytest.mark.parametrize("bands", [1, 3])
+def test_lerc_of_every_type_passes_its_inspection(dtype, bands, decoder):
+    for seed, level in ((0, 0), (1, 0.5)):
+        values = picture(f"lerc-{seed}", dtype, (bands, 45, 53))
+        if seed:
+            values[:, 10:] = values[:, 10:11, :1]
+        stored = tiles.chunky(values)
+        for version in (3, 4, 5, 6):
+            if version < 4 and bands > 1:
+                continue
+            blob = imagecodecs.lerc_encode(stored, level=level, version=version)
+            wanted = imagecodecs.lerc_decode(blob).reshape(stored.shape)
+            found = decoder(tiles.tiff_tile(values, 34887), values.shape, dtype)(blob, valid=values.shape)
+            np.testing.assert_array_equal(tiles.chunky(found), wanted)

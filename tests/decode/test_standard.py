@@ -1,0 +1,78 @@
+"""The codecs of Zarr itself, on bytes that numcodecs and the standard library encoded."""
+
+import gzip
+
+import numcodecs
+import numpy as np
+import pytest
+
+from periplus.errors import DecodeError
+from periplus.testing.tiffs import picture
+
+SHAPE = (2, 33, 17)
+
+
+def endian(order):
+    return {"name": "bytes", "configuration": {"endian": order}}
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i2", "u4", "i8", "f2", "f4", "f8", "c8", "c16", "bool"])
+@pytest.mark.parametrize("order", ["little", "big"])
+def test_bytes_of_both_byte_orders(dtype, order, decoder):
+    values = picture("bytes", dtype, SHAPE)
+    data = values.astype(values.dtype.newbyteorder(">" if order == "big" else "<")).tobytes()
+    found = decoder([endian(order)], SHAPE, dtype)(data, valid=SHAPE)
+    assert found.dtype.isnative
+    np.testing.assert_array_equal(found, values)
+    with pytest.raises(DecodeError):
+        decoder([endian(order)], SHAPE, dtype)(data[:-1], valid=SHAPE)
+
+
+ENCODED = {
+    "zstd": numcodecs.Zstd().encode,
+    "numcodecs.zstd": numcodecs.Zstd(level=9, checksum=True).encode,
+    "numcodecs.zlib": numcodecs.Zlib().encode,
+    "zlib": numcodecs.Zlib(level=9).encode,
+    "gzip": numcodecs.GZip().encode,
+    "numcodecs.gzip": gzip.compress,
+    "numcodecs.lzma": numcodecs.LZMA().encode,
+    "numcodecs.lz4": numcodecs.LZ4().encode,
+    "blosc": numcodecs.Blosc("zstd", shuffle=numcodecs.Blosc.BITSHUFFLE).encode,
+    "numcodecs.blosc": numcodecs.Blosc("lz4", shuffle=numcodecs.Blosc.SHUFFLE).encode,
+    "numcodecs.shuffle": numcodecs.Shuffle(4).encode,
+}
+
+
+@pytest.mark.parametrize("name", ENCODED)
+@pytest.mark.parametrize("order", ["little", "big"])
+def test_compressors(name, order, decoder):
+    values = picture(name, "u4", SHAPE)
+    raw = values.astype(values.dtype.newbyteorder(">" if order == "big" else "<")).tobytes()
+    decode = decoder([endian(order), {"name": name, "configuration": {}}], SHAPE, "u4")
+    np.testing.assert_array_equal(decode(bytes(ENCODED[name](np.frombuffer(raw, "u1"))), valid=SHAPE), values)
+
+
+def test_compressors_in_a_row_are_undone_last_first(decoder):
+    values = picture("row", "u4", SHAPE)
+    shuffled = numcodecs.Shuffle(4).encode(np.frombuffer(values.tobytes(), "u1"))
+    data = gzip.compress(bytes(numcodecs.Zstd().encode(shuffled)))
+    codecs = [endian("little"), {"name": "numcodecs.shuffle"}, {"name": "zstd"}, {"name": "gzip"}]
+    np.testing.assert_array_equal(decoder(codecs, SHAPE, "u4")(data, valid=SHAPE), values)
+
+
+def test_gzip_of_several_members_is_one_chunk(decoder):
+    values = picture("members", "u2", SHAPE)
+    raw = values.tobytes()
+    decode = decoder([endian("little"), {"name": "gzip"}], SHAPE, "u2")
+    np.testing.assert_array_equal(decode(gzip.compress(raw[:500]) + gzip.compress(raw[500:]), valid=SHAPE), values)
+
+
+def test_a_blosc_header_that_lies_about_its_length_is_refused(decoder):
+    values = picture("lying", "u4", SHAPE)
+    data = bytearray(numcodecs.Blosc().encode(values))
+    decode = decoder([endian("little"), {"name": "blosc"}], SHAPE, "u4")
+    with pytest.raises(DecodeError):
+        decode(bytes(data[:-10]), valid=SHAPE)
+    data[12:16] = (len(data) + 1000).to_bytes(4, "little")
+    with pytest.raises(DecodeError):
+        decode(bytes(data), valid=SHAPE)
