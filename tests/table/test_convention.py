@@ -33,7 +33,7 @@ def test_the_schema_is_a_schema():
     assert SCHEMA["properties"]["version"]["const"] == VERSION
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(indexes())
 def test_the_schema_admits_every_document_we_write(index):
     VALIDATOR.validate(json.loads(dump(document_for(index[0], parts=dict.fromkeys(index[0].arrays, 3)))))

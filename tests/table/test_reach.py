@@ -67,7 +67,8 @@ def test_relative_paths_of_a_remote_index_are_urls_beside_it(tmp_path, fetch):
     written(tmp_path, fetch, [str(tmp_path / "tiles" / "a.tif")], "index")
     with RangeServer(tmp_path) as server:
         table = open_table(f"{server.url}/index.parquet", fetch=fetch)
-        assert table.files.path[1] == f"{server.url}/b.tif"
+        assert table.files.path == [f"{server.url}/tiles/a%20b.tif", f"{server.url}/b.tif"]
+        assert len(table.refs("0/data", FIRST)) == 1
         assert len(table.refs("0/data", [(1, 2), (0, 1), (0, 1), (0, 1)])) == 1
         dataset = open_table(f"{server.url}/index", fetch=fetch)
         assert dataset.files.path == [f"{server.url}/tiles/a.tif"]

@@ -126,7 +126,12 @@ def _to_strings(piece: pa.Array) -> list[str | None]:
         return []
     stops = np.frombuffer(ends, np.int32, count=count + 1, offset=first * 4).tolist()
     held = b"" if data is None else data.to_pybytes()
-    words: list[str | None] = [held[a:b].decode() for a, b in pairwise(stops)]
+    words: list[str | None]
+    if held.isascii():  # then characters are bytes, and one decoding does for all
+        whole = held.decode("ascii")
+        words = [whole[a:b] for a, b in pairwise(stops)]
+    else:
+        words = [held[a:b].decode() for a, b in pairwise(stops)]
     if piece.null_count:
         words = [word if there else None for word, there in zip(words, _bits(bits, first, count).tolist(), strict=True)]
     return words

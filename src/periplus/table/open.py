@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from periplus.errors import FormatError, MissingError
+from periplus.errors import FormatError, MissingError, StaleError
 from periplus.limits import Limits
 from periplus.policy import Policy, canonical, folder_of
 from periplus.table.document import KEY, load
@@ -87,7 +87,10 @@ def _base(plain: str, fetch: Fetch, limits: Limits) -> tuple[ParquetBytes, str |
             source = fetch.run(fetch.head(place))
         except (MissingError, FormatError):
             continue  # nothing there, or a folder
-        return ParquetBytes(place, fetch=fetch, limits=limits, source=source), inside
+        try:
+            return ParquetBytes(place, fetch=fetch, limits=limits, source=source), inside
+        except StaleError:  # replaced between the two requests: what is there now is whole
+            return ParquetBytes(place, fetch=fetch, limits=limits), inside
     raise MissingError("there is no index: neither a Parquet file nor a folder with files.parquet", url=plain)
 
 

@@ -27,7 +27,10 @@ def at_rest(paths: Sequence[str], index_url: str) -> list[str]:
         plain = path if _ABSOLUTE.fullmatch(path) else without_secrets(path)
         inner = plain.removeprefix(folder)
         # A name that would not resolve to itself again stays absolute.
-        answer.append(inner if inner != plain and _RELATIVE.fullmatch(inner) else plain)
+        if inner != plain and (_RELATIVE.fullmatch(inner) or _attempt(index_url, inner) == plain):
+            answer.append(inner)
+        else:
+            answer.append(plain)
     return answer
 
 

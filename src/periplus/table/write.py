@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from periplus.errors import ConflictError, FormatError, MissingError
+from periplus.errors import ConflictError, FormatError, MissingError, StaleError
 from periplus.limits import Limits
-from periplus.model import Array, Catalog, Files, Refs
+from periplus.model import Catalog, Files, Refs
 from periplus.policy import Policy, canonical, is_local
 from periplus.table.columns import Columns, columns_for
 from periplus.table.document import FILES_KEY, KEY, Document, document_for, dump, load
@@ -162,12 +165,13 @@ def append_table(
     """
     limits = limits or Limits()
     folder = _folder(canonical(target_url))
-    before = open_table(folder, fetch=fetch, limits=limits, policy=Policy.everything())
+    with _stale_is_conflict(folder):
+        before = open_table(folder, fetch=fetch, limits=limits, policy=Policy.everything())
+        old = before.stored_files
     if before.document.pieces is None:
         raise ConflictError("only a dataset can be added to; copy the index into one first", url=folder)
     _check_growth(before.catalog, catalog, folder)
     columns = _grown_columns(before.document.columns, catalog)
-    old = before.stored_files
     paths = [*old.path, *at_rest(files.path, folder[:-1])]
     together = _together(old, files)
     _check(catalog, limits)
@@ -175,7 +179,8 @@ def append_table(
     try:
         with parts:
             for group in row_groups(_shifted(blocks, len(old)), catalog, np.asarray(together.size)):
-                _check_new(before, group)
+                with _stale_is_conflict(folder):
+                    _check_new(before, group)
                 parts.write(group)
         document = Document(
             catalog=catalog,
@@ -195,6 +200,15 @@ def append_table(
         _discard(folder, [piece.path for piece in parts.pieces], fetch)
         raise
     return open_table(folder, fetch=fetch, limits=limits, policy=Policy.everything())
+
+
+@contextmanager
+def _stale_is_conflict(folder: str) -> Iterator[None]:
+    """The index changed under our hands: another writer came first."""
+    try:
+        yield
+    except StaleError:
+        raise ConflictError("another writer changed the index meanwhile; nothing was added", url=folder) from None
 
 
 def _shifted(blocks: Blocks, first: int) -> Iterator[tuple[str, Refs]]:
@@ -252,18 +266,24 @@ def _grown_columns(before: Columns, catalog: Catalog) -> Columns:
 def _check_new(before: Table, group: RowGroup) -> None:
     """ConflictError where a chunk to be added is in the index already."""
     for array, refs in group:
-        old = before.catalog.arrays.get(array.name)
-        if old is None or not len(refs):
+        if array.name not in before.catalog.arrays or not len(refs):
             continue
         box = [(int(p.min()), int(p.max()) + 1) for p in refs.chunk]
         held = before.refs(array.name, box)
-        if len(held) and _common(array, held, refs):
+        if len(held) and np.isin(_places(held, box), _places(refs, box)).any():
             raise ConflictError(f"array {array.name!r}: a chunk to be added is in the index already", url=before.url)
 
 
-def _common(array: Array, one: Refs, two: Refs) -> bool:
-    seen = set(zip(*one.chunk.tolist(), strict=True)) if array.ndim else {()}
-    return not seen.isdisjoint(zip(*two.chunk.tolist(), strict=True) if array.ndim else {()})
+def _places(refs: Refs, box: list[tuple[int, int]]) -> NDArray[Any]:
+    """One number, or where the box is too large for that one string of bytes, for each row's position in the box."""
+    if not box:
+        return np.zeros(len(refs), np.int64)
+    low = np.array([start for start, _ in box], np.int32)
+    shape = [stop - start for start, stop in box]
+    if math.prod(shape) < 1 << 62:
+        numbers: NDArray[Any] = np.ravel_multi_index(tuple(refs.chunk - low[:, None]), shape)
+        return numbers
+    return np.ascontiguousarray(refs.chunk.T).view(f"S{4 * len(box)}").ravel()
 
 
 def _discard(folder: str, paths: Iterable[str], fetch: Fetch) -> None:
