@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from periplus.fetch import Fetch
     from periplus.harvest import Summary
-    from periplus.read import Raster
+    from periplus.read import Raster, Report
     from periplus.table import Table
 
 Progress = Callable[[int, int], None]
@@ -201,6 +201,12 @@ class Index:
     def sql(self, query: str, parameters: Sequence[Any] = ()) -> pa.Table:
         """The answer of DuckDB; tables are `chunks`, `files`, `arrays` and `grid`."""
         return self.table.sql(query, parameters)
+
+    def check(self, *, progress: Progress | None = None) -> Report:
+        """Ask every source whether it is still what was indexed: size, entity tag and time; no data are read."""
+        from periplus.read import check_sources
+
+        return check_sources(self.table, self.fetch, progress=progress)
 
     def write(self, target: Location, *, form: str | None = None) -> Index:
         """Write this index as `.parquet` (flat), `.duckdb`, or a folder (dataset), and return it opened from there."""
