@@ -7,6 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from periplus.fetch import Fetch
+from periplus.testing.fixtures import s3
+
+__all__ = ["s3"]
 
 
 @pytest.fixture

@@ -83,19 +83,52 @@ def test_an_index_replaced_meanwhile_is_stale(tmp_path, fetch, name):
                 table.refs("0/data")
 
 
-def test_an_index_in_an_object_store_is_written_appended_and_read(fetch):
+@pytest.fixture(params=["memory", pytest.param("s3", marks=pytest.mark.s3)])
+def store(request):
+    """A Fetch and a prefix in a store that one may write to."""
+    if request.param == "memory":
+        with Fetch() as one:
+            yield one, "memory://box"
+        return
+    server = request.getfixturevalue("s3")
+    with Fetch(storage_options=server.storage_options) as one:
+        yield one, f"{server.url}/table"
+
+
+def grown_by_one():
+    catalog, refs, _ = stacked(steps=4)
+    last = refs["0/data"].take(refs["0/data"].chunk[0] == 3)
+    blocks = [("0/data", type(last)(chunk=last.chunk, offset=last.offset, length=last.length))]
+    return catalog, blocks, files_of(["s3://bucket/new.tif"])
+
+
+def test_an_index_in_an_object_store_is_written_appended_and_read(store):
+    fetch, prefix = store
     catalog, refs, files = stacked(steps=3)
     for name in ("index.parquet", "index"):
-        write_table(f"memory://box/{name}", catalog, refs.items(), files, fetch=fetch)
-        table = open_table(f"memory://box/{name}", fetch=fetch, allow=["s3://"])
+        write_table(f"{prefix}/{name}", catalog, refs.items(), files, fetch=fetch)
+        table = open_table(f"{prefix}/{name}", fetch=fetch, allow=["s3://"])
         same_refs(table.refs("0/data"), memory_table(catalog, refs, files).refs("0/data"))
-    grown, more, _ = stacked(steps=4)
-    last = more["0/data"].take(more["0/data"].chunk[0] == 3)
-    last = type(last)(chunk=last.chunk, offset=last.offset, length=last.length)
-    append_table("memory://box/index", grown, [("0/data", last)], files_of(["s3://bucket/new.tif"]), fetch=fetch)
-    table = open_table("memory://box/index", fetch=fetch, allow=["s3://"])
+    append_table(f"{prefix}/index", *grown_by_one(), fetch=fetch)
+    table = open_table(f"{prefix}/index", fetch=fetch, allow=["s3://"])
     assert len(table.refs("0/data")) == 4 * 24
     assert table.files.path[-1] == "s3://bucket/new.tif"
+    assert table.sql("select count(*) as n from chunks").to_pylist() == [{"n": 4 * 24 + 18}]
+
+
+def test_the_slower_of_two_writers_to_a_store_is_told(store):
+    fetch, prefix = store
+    catalog, refs, files = stacked(steps=3)
+    write_table(f"{prefix}/race", catalog, refs.items(), files, fetch=fetch)
+    grown, blocks, new = grown_by_one()
+
+    def slow():
+        append_table(f"{prefix}/race", *grown_by_one(), fetch=fetch)
+        yield from blocks
+
+    with pytest.raises(ConflictError, match="another writer"):
+        append_table(f"{prefix}/race", grown, slow(), new, fetch=fetch)
+    assert len(open_table(f"{prefix}/race", fetch=fetch, allow=["s3://"]).refs("0/data")) == 4 * 24
 
 
 def test_a_lock_left_in_a_store_says_what_to_do(fetch, monkeypatch):
