@@ -85,6 +85,9 @@ def test_every_pixel_a_bbox_touches_is_in_its_window(transform, column, row, wid
 def test_a_transform_without_inverse_is_refused():
     with pytest.raises(FormatError):
         window_of((0, 0, 1, 1), (0.0, 0.0, 0.0, 0.0, 0.0, 0.0), 10, 10)
+    for huge in ((1e-300, 1e300, 0.0, 0.0, 1e308, 0.0), (1e-310, 0.0, 0.0, 0.0, 1.0, 0.0)):
+        with pytest.raises(FormatError):
+            window_of((0, 0, 1e9, 1e9), huge, 10, 10)
 
 
 @pytest.mark.parametrize("bbox", [(2, 0, 1, 1), (0, 0, float("nan"), 1), (0, 0, float("inf"), 1), (0, 1, 2)])

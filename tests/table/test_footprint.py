@@ -118,6 +118,9 @@ def test_boxes_that_are_none_are_refused(box):
 def test_a_transform_without_inverse_is_refused():
     with pytest.raises(FormatError, match="inverted"):
         chunk_window(grid((10.0, 0.0, 0.0, 0.0, 0.0, 1000.0)), (0, 0, 1, 1))
+    for huge in ((1e-300, 1e300, 0.0, 0.0, 1e308, 0.0), (1e-310, 0.0, 0.0, 0.0, 1.0, 0.0)):
+        with pytest.raises(FormatError, match="inverted"):
+            chunk_window(grid(huge), (0, 0, 1e9, 1e9))
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(-5, 60), st.integers(-5, 60))

@@ -85,6 +85,8 @@ def window_of(bbox: BBox, transform: Transform, rows: int, columns: int) -> Wind
     corners = [(x - c, y - f) for x in (xmin, xmax) for y in (ymin, ymax)]
     across = [(e * x - b * y) / area for x, y in corners]
     down = [(a * y - d * x) / area for x, y in corners]
+    if not all(map(math.isfinite, (*across, *down))):  # the numbers are finite but their products are not
+        raise FormatError(f"the transform {transform} has no inverse")
     row, column = _snapped(min(down), max(down), rows), _snapped(min(across), max(across), columns)
     return None if row is None or column is None else (*row, *column)
 

@@ -55,6 +55,8 @@ def pixel_window(transform: Transform, bbox: BBox) -> tuple[tuple[int, int], tup
         raise FormatError(f"the transform {tuple(transform)} cannot be inverted")
     columns = [(e * (x - c) - b * (y - f)) / scale for x in (xmin, xmax) for y in (ymin, ymax)]
     rows = [(a * (y - f) - d * (x - c)) / scale for x in (xmin, xmax) for y in (ymin, ymax)]
+    if not all(map(math.isfinite, (*columns, *rows))):  # the numbers are finite but their products are not
+        raise FormatError(f"the transform {tuple(transform)} cannot be inverted")
     return _cells(rows), _cells(columns)
 
 
