@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from periplus.errors import FormatError, MissingError
+from periplus.errors import FormatError, MissingError, redact
 from periplus.limits import Limits
 from periplus.model import Array, Catalog, Files, Refs
 from periplus.policy import Policy
-from periplus.table.document import Document, document_for, dump, load
+from periplus.table.document import Document
 from periplus.table.order import c_order
 from periplus.table.reach import Reach, resolved
-from periplus.table.verify import verify
+from periplus.table.verify import verify, verify_parts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -92,9 +92,7 @@ class Table:
 
         `window` is a half-open range of chunk positions for each dimension. `Refs.file` counts rows of `files`.
         """
-        return self._refs(self.array(array), window)
-
-    def _refs(self, target: Array, window: Window | None) -> Refs:
+        target = self.array(array)
         box = clipped(target, window)
         files, reach = self._sources
         try:
@@ -104,13 +102,15 @@ class Table:
             if len(found) > most:
                 raise FormatError(f"array {target.name!r}: {len(found)} rows where the grid has room for {most}")
             order = c_order(found.chunk, found.part)
+            found = found if order is None else found.take(order)
+            verify_parts(target, found)
         except FormatError as error:
             raise error.at(url=self.url) from error.__cause__
         if found.file is not None:
             reach.check(found.file)
         elif len(found):
             reach.check(np.zeros(1, np.int32))
-        return found if order is None else found.take(order)
+        return found
 
     def blocks(self) -> Iterator[tuple[str, Refs]]:
         """All rows, verified, a bounded number at a time and in no promised order: for copies and exports."""
@@ -169,7 +169,7 @@ class Table:
             return self._rows.database(self)
 
     def __repr__(self) -> str:
-        return f"<Table of {len(self.catalog.arrays)} arrays, {self.rows} rows at {self.url or 'memory'}>"
+        return f"<Table of {len(self.catalog.arrays)} arrays, {self.rows} rows at {redact(self.url or 'memory')}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._reopen is not None:
@@ -192,8 +192,3 @@ def clipped(array: Array, window: Window | None) -> list[tuple[int, int]]:
         for (low, high), count in zip(window, array.grid, strict=True)
     ]
     return [(low, max(low, high)) for low, high in box]
-
-
-def document_of(catalog: Catalog, limits: Limits, **changes: Any) -> Document:
-    """A document for a catalog, checked as strictly as one that is read: we write nothing we would not open."""
-    return load(dump(document_for(catalog, **changes)), limits=limits)

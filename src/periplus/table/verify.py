@@ -39,6 +39,17 @@ def verify(
     return refs
 
 
+def verify_parts(array: Array, refs: Refs) -> None:
+    """FormatError where a chunk's byte ranges, sorted by position and part, do not count 0, 1, 2 …"""
+    if refs.part is None or not len(refs):
+        return
+    begins = np.ones(len(refs), bool)
+    begins[1:] = (refs.chunk[:, 1:] != refs.chunk[:, :-1]).any(axis=0)
+    rows = np.arange(len(refs))
+    if (refs.part != rows - np.maximum.accumulate(np.where(begins, rows, 0))).any():
+        raise FormatError(f"array {array.name!r}: a chunk lacks one of its parts")
+
+
 def _verify_files(what: str, refs: Refs, sizes: NDArray[np.int64]) -> None:
     file = np.zeros(len(refs), np.int32) if refs.file is None else refs.file
     lowest, highest = int(file.min()), int(file.max())
