@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Self
@@ -128,6 +129,11 @@ class Index:
         self.limits = limits
         self.summary = summary
         """What indexing did; None for an index that was opened."""
+        self._token = uuid.uuid4().hex
+
+    def __dask_tokenize__(self) -> tuple[str, str]:
+        """A name for dask's chunks that costs nothing: without it, dask would pickle all rows held in memory."""
+        return ("periplus.Index", self._token)
 
     @property
     def arrays(self) -> Arrays:

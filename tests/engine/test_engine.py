@@ -12,10 +12,12 @@ import pytest
 import rasterio
 import rioxarray
 import xarray as xr
+from dask.base import tokenize
 
 import periplus
 from periplus.engine.periplus import PeriplusBackend
 from periplus.fetch import Fetch
+from periplus.table import Table
 
 pytestmark = pytest.mark.filterwarnings("ignore:Use `@` matmul:PendingDeprecationWarning")
 
@@ -274,6 +276,16 @@ def test_a_dataset_travels_by_pickle(archive, stack, tmp_path):
         again = pickle.loads(pickle.dumps(dataset))
         np.testing.assert_array_equal(again.data.values, dataset.data.values)
         assert again.identical(dataset)
+
+
+def test_dask_names_chunks_of_an_index_without_pickling_it(archive, monkeypatch):
+    index, other = periplus.index(archive["reflectance"]), periplus.index(archive["reflectance"])
+    names = tokenize(index), tokenize(other)
+    assert names[0] == tokenize(index) == tokenize(pickle.loads(pickle.dumps(index)))
+    assert names[0] != names[1]
+    monkeypatch.setattr(Table, "__reduce__", lambda _: pytest.fail("the rows were pickled to name a chunk"))
+    lazy = xr.open_dataset(index, engine="periplus", chunks={})
+    assert lazy.data.data.name == xr.open_dataset(index, engine="periplus", chunks={}).data.data.name
 
 
 def test_processes_of_a_dask_cluster_read_for_themselves(archive, stack, tmp_path):
