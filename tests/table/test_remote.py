@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from periplus.errors import ConflictError, StaleError
+from periplus.errors import ConflictError, MissingError, StaleError
 from periplus.fetch import Fetch
 from periplus.model import Array, Catalog
 from periplus.table import append_table, memory_table, open_table, write_table
@@ -71,16 +71,27 @@ def test_column_chunks_are_fetched_at_the_same_time(large, fetch):
 
 @pytest.mark.parametrize("name", ["index.parquet", "index"])
 def test_an_index_replaced_meanwhile_is_stale(tmp_path, fetch, name):
-    catalog, refs, files = stacked(steps=30)
+    catalog, refs, files = stacked(steps=1500)
     write_table(str(tmp_path / name), catalog, refs.items(), files, fetch=fetch)
     with RangeServer(tmp_path) as server:
         remote = open_table(f"{server.url}/{name}", fetch=fetch, allow=["s3://"])
         local = open_table(str(tmp_path / name), fetch=fetch, allow=["s3://"])
-        catalog, refs, files = stacked(steps=31, seed=5)
+        catalog, refs, files = stacked(steps=1501, seed=5)
         write_table(str(tmp_path / name), catalog, refs.items(), files, fetch=fetch)
         for table in (remote, local):
-            with pytest.raises((StaleError, KeyError)):
+            with pytest.raises((StaleError, MissingError)):
                 table.refs("0/data")
+
+
+def test_a_small_index_is_read_whole_by_one_request_and_stays_what_it_was(tmp_path, fetch):
+    catalog, refs, files = stacked(steps=3)
+    write_table(str(tmp_path / "i.parquet"), catalog, refs.items(), files, fetch=fetch)
+    with RangeServer(tmp_path) as server:
+        table = open_table(f"{server.url}/i.parquet", fetch=fetch, allow=["s3://"])
+        newer, more, others = stacked(steps=4, seed=5)
+        write_table(str(tmp_path / "i.parquet"), newer, more.items(), others, fetch=fetch)
+        same_refs(table.refs("0/data"), memory_table(catalog, refs, files).refs("0/data"))
+        assert len(server.log) == 1
 
 
 @pytest.fixture(params=["memory", pytest.param("s3", marks=pytest.mark.s3)])

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from periplus.errors import FormatError, MissingError, StaleError
+from periplus.errors import FormatError, MissingError
 from periplus.limits import Limits
 from periplus.policy import Policy, canonical, folder_of
 from periplus.table.document import KEY, load
-from periplus.table.ranges import ParquetBytes
+from periplus.table.ranges import ParquetBytes, read_tail
 from periplus.table.rows import ParquetRows
 from periplus.table.table import Table
 
@@ -84,13 +84,10 @@ def _base(plain: str, fetch: Fetch, limits: Limits) -> tuple[ParquetBytes, str |
         places.reverse()
     for place, inside in places:
         try:
-            source = fetch.run(fetch.head(place))
+            tail = read_tail(place, fetch)
         except (MissingError, FormatError):
             continue  # nothing there, or a folder
-        try:
-            return ParquetBytes(place, fetch=fetch, limits=limits, source=source), inside
-        except StaleError:  # replaced between the two requests: what is there now is whole
-            return ParquetBytes(place, fetch=fetch, limits=limits), inside
+        return ParquetBytes(place, fetch=fetch, limits=limits, tail=tail), inside
     raise MissingError("there is no index: neither a Parquet file nor a folder with files.parquet", url=plain)
 
 

@@ -48,16 +48,30 @@ def arrow_errors(what: str, url: str | None = None) -> Iterator[None]:
         ) from error
 
 
+def read_tail(url: str, fetch: Fetch) -> tuple[bytes, Source]:
+    """The last bytes of an object and its facts, in one request where the store can."""
+    try:
+        return fetch.run(fetch.tail(url, TAIL))
+    except StaleError:  # replaced between two requests: what is there now is whole
+        return fetch.run(fetch.tail(url, TAIL))
+
+
 class ParquetBytes:
     """One Parquet file of which only the footer has been read."""
 
     def __init__(
-        self, url: str, *, fetch: Fetch, limits: Limits, size: int | None = None, source: Source | None = None
+        self,
+        url: str,
+        *,
+        fetch: Fetch,
+        limits: Limits,
+        size: int | None = None,
+        tail: tuple[bytes, Source] | None = None,
     ) -> None:
         self.url = url
         self._fetch = fetch
         self._limits = limits
-        self.source = source or fetch.run(fetch.head(url))
+        self._tail, self.source = tail or read_tail(url, fetch)
         if self.source.size is None:
             raise FormatError("the store does not say how large the index is", url=url)
         if size is not None and size != self.source.size:
@@ -77,8 +91,7 @@ class ParquetBytes:
     def _footer(self) -> bytes:
         if self.size < 12:
             raise FormatError(NO_PARQUET, url=self.url)
-        start = max(0, self.size - TAIL)
-        (tail,) = self._read([(start, self.size)])
+        tail = self._tail
         if tail[-4:] != MAGIC:
             raise FormatError(NO_PARQUET, url=self.url)
         length = int.from_bytes(tail[-8:-4], "little") + 8
@@ -86,12 +99,15 @@ class ParquetBytes:
             raise FormatError("the Parquet footer is longer than its file", url=self.url)
         self._limits.check("the Parquet footer", length, self._limits.header_bytes, url=self.url)
         if length > len(tail):
-            (more,) = self._read([(self.size - length, start)])
+            (more,) = self._read([(self.size - length, self.size - len(tail))])
             tail = more + tail
         return tail[-length:]
 
     def _read(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Bytes of each half-open range, of the very object whose footer was read."""
+        """Bytes of each half-open range, of the very object whose footer was read; its last ones are at hand."""
+        known = self.size - len(self._tail)
+        if all(start >= known for start, _ in ranges):
+            return [self._tail[start - known : stop - known] for start, stop in ranges]
         file = self._fetch.local(self.source)
         if file is not None:
             return [file.read(start, stop - start) for start, stop in ranges]
