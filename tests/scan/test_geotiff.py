@@ -171,6 +171,8 @@ def test_rational_polynomials_are_those_rasterio_reads() -> None:
         "+proj=nzmg +lat_0=-41 +lon_0=173 +x_0=2510000 +y_0=6023150 +ellps=intl",
         "+proj=tmerc +lat_0=30 +lon_0=-85 +k=0.9999 +x_0=200000.0001016 +datum=NAD83 +units=us-ft",
         "+proj=utm +zone=33 +ellps=intl",
+        "+proj=utm +zone=15 +datum=NAD83 +units=us-ft",
+        "+proj=utm +zone=19 +south +datum=WGS84 +units=ft",
         "+proj=longlat +ellps=clrk66",
         "+proj=longlat +a=3396190 +b=3376200",
         "+proj=longlat +ellps=bessel +pm=ferro",

@@ -141,7 +141,7 @@ def _built(keys: Mapping[int, Value], *, projected: bool) -> str | None:
     text: str | None
     if projected:
         length = _unit(keys, LINEAR_UNIT, LINEAR_SIZE, LENGTHS, 9001, geowkt.LENGTH)
-        keys = {**keys, **_zone(_integer(keys, PROJECTION))}
+        keys = {**keys, **_zone(_integer(keys, PROJECTION), _metres(keys))}
         way = geowkt.method(_integer(keys, TRANSFORM), keys)
         if way is None or length is None:
             return None
@@ -155,8 +155,11 @@ def _built(keys: Mapping[int, Value], *, projected: bool) -> str | None:
     return text
 
 
-def _zone(code: int) -> dict[int, Value]:
-    """Parameters of a UTM zone named by a projection code: 160zz in the north, 161zz in the south."""
+def _zone(code: int, metres: float) -> dict[int, Value]:
+    """Parameters of a UTM zone named by a projection code: 160zz in the north, 161zz in the south.
+
+    The zone has them in metres; here they are in the units of the system, each of which is so many `metres`.
+    """
     zone, south = code % 100, 16100 < code <= 16160
     if not (south or 16000 < code <= 16060):
         return {}
@@ -165,9 +168,16 @@ def _zone(code: int) -> dict[int, Value]:
         geowkt.NATURAL_LAT: 0.0,
         geowkt.NATURAL_LONG: zone * 6.0 - 183.0,
         geowkt.SCALE_NATURAL: 0.9996,
-        geowkt.FALSE_EASTING: 500_000.0,
-        geowkt.FALSE_NORTHING: 10_000_000.0 if south else 0.0,
+        geowkt.FALSE_EASTING: 500_000.0 / metres,
+        geowkt.FALSE_NORTHING: 10_000_000.0 / metres if south else 0.0,
     }
+
+
+def _metres(keys: Mapping[int, Value]) -> float:
+    """One linear unit of the system in metres."""
+    known = LENGTHS.get(_integer(keys, LINEAR_UNIT) or 9001)
+    size = keys.get(LINEAR_SIZE)
+    return known[1] if known else float(size) if isinstance(size, int | float) and size > 0 else 1.0
 
 
 def _unit(
