@@ -65,6 +65,23 @@ def test_rows_of_nextstep(decoder):
             decode(data[:cut], valid=wanted.shape)
 
 
+def test_rows_of_thunderscan(decoder):
+    """Plain values, runs, and differences of two and three bits, skipped ones among them; as GDAL reads them."""
+    rows = [
+        bytes([0xC0 | 7, 0x00 | 4, 0x40 | 0b011101, 0x80 | 0b011101, 0x00 | 2]),
+        bytes([0x00 | 3, 0xC0 | 15, 0x40 | 0b010101, 0x40 | 0b101001, 0x80 | 0b100111, 0x00 | 3]),
+        bytes([0x80 | 0b111101, 0x80 | 0b101110, 0x00 | 8]),
+    ]
+    data = b"".join(rows)
+    file = tiff(image_tags(12, 3, t258=(SHORT, [4]), t259=(SHORT, [32809]), t279=len(data)), data=data)
+    wanted = seen_by_gdal(file)["0/data"]
+    decode = decoder(tiles.tiff_tile(wanted, 32809, bits_per_sample=4), wanted.shape, "u1")
+    np.testing.assert_array_equal(decode(data, valid=wanted.shape), wanted)
+    for cut in range(len(data)):
+        with pytest.raises(DecodeError):
+            decode(data[:cut], valid=wanted.shape)
+
+
 def test_logluv_is_what_gdal_reads(decoder):
     rng = np.random.default_rng(3)
     height, width = 4, 30

@@ -1,4 +1,4 @@
-"""Runs: the run lengths of NeXT's two-bit grey and of SGI's LogLuv, row by row; rare, so made for safety, not speed."""
+"""Runs: the run lengths of NeXT, ThunderScan and SGI's LogLuv, row by row; rare, so made for safety, not speed."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from periplus.decode.tile import INT, Tile
 from periplus.errors import DecodeError, FormatError
 
 LITERAL_ROW, LITERAL_SPAN = 0x00, 0x40
+TWO_BITS = (0, 1, None, -1)
+THREE_BITS = (0, 1, 2, 3, None, -3, -2, -1)
+"""Differences by code; None where the code stands for no pixel."""
 UV_SCALE = 410.0
 LOG_L = 32844
 
@@ -59,6 +62,36 @@ def _spread(packed: bytes, out: Octets, column: int) -> None:
     greys = np.stack([bits >> shift & 3 for shift in (6, 4, 2, 0)], axis=1).reshape(-1)
     wanted = out[column : column + len(greys)]
     wanted[:] = greys[: len(wanted)]
+
+
+def thunderscan(tile: Tile, slot: int) -> Picture:  # noqa: ARG001 - allocates its own rows
+    """ThunderScan: runs, differences and plain values of sixteen greys; every row begins at 0."""
+    if (tile.bits, tile.samples) != (4, 1):
+        raise FormatError("ThunderScan compression of anything but four-bit grey does not exist")
+
+    def row(data: bytes, position: int, out: Octets) -> int:
+        column, last = 0, 0
+        while column < tile.width:
+            form, code = data[position] >> 6, data[position] & 0x3F
+            position += 1
+            if form == 0:
+                out[column : column + code] = last
+                column += code
+                continue
+            if form == 3:
+                steps: tuple[int | None, ...] = (code - last,)
+            elif form == 1:
+                steps = tuple(TWO_BITS[code >> shift & 3] for shift in (4, 2, 0))
+            else:
+                steps = tuple(THREE_BITS[code >> shift & 7] for shift in (3, 0))
+            for step in steps:
+                if step is not None:
+                    last = last + step & 0xF
+                    out[column : column + 1] = last
+                    column += 1
+        return position
+
+    return _rows(tile, row, 1)
 
 
 def logluv(tile: Tile, slot: int) -> Picture:  # noqa: ARG001 - allocates its own rows

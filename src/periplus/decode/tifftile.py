@@ -15,7 +15,7 @@ from periplus.decode.images import Picture
 from periplus.decode.jpeg import jpeg
 from periplus.decode.lerc import lerc
 from periplus.decode.native import native
-from periplus.decode.runs import logluv, nextstep
+from periplus.decode.runs import logluv, nextstep, thunderscan
 from periplus.decode.samples import values_of
 from periplus.decode.scratch import Buffer
 from periplus.decode.tile import YCBCR, Tile, tile_of
@@ -32,6 +32,7 @@ PICTURES: dict[int, Callable[[Tile, int], Picture]] = {
     4: fax,
     7: jpeg,
     32766: nextstep,
+    32809: thunderscan,
     33003: images.jpeg2000,
     33004: images.jpeg2000,
     33005: images.jpeg2000,
