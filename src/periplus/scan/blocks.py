@@ -15,13 +15,14 @@ Ask = Generator[Need, "bytes | memoryview", None]
 class Blocks:
     """Byte ranges of one file that were answered so far."""
 
-    __slots__ = ("_held", "_limits", "_starts", "asked", "size", "url")
+    __slots__ = ("_held", "_limits", "_starts", "asked", "seen", "size", "url")
 
     def __init__(self, source: Source, limits: Limits) -> None:
         self.url = source.url
         self.size = source.size
         """Bytes in the file; None until the store or a short answer tells."""
         self.asked = 0
+        self.seen = 0
         self._limits = limits
         self._starts: list[int] = []
         self._held: dict[int, bytes] = {}
@@ -41,6 +42,18 @@ class Blocks:
             raise FormatError(
                 f"{what} ends past the end of the file ({offset} + {length} > {self.size})", url=self.url, offset=offset
             )
+
+    def look(self, what: str, offset: int, length: int) -> None:
+        """Count bytes that are made sense of; parts of a file may share them, and each time they cost anew."""
+        self.seen += length
+        if self.seen > self._limits.header_bytes:
+            raise LimitError(
+                f"{what} takes the header past the limit of {self._limits.header_bytes} bytes",
+                url=self.url,
+                offset=offset,
+            )
+        if self.size is not None and self.seen > 8 * self.size + MIB:
+            raise FormatError(f"{what} shares its values with others, again and again", url=self.url, offset=offset)
 
     def hold(self, what: str, offset: int, length: int, *, ahead: int = 0) -> Ask:
         """Make sure a range is at hand; `ahead` more bytes after it are welcome."""

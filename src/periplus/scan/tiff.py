@@ -147,6 +147,7 @@ def _directory(
             lists[tag] = integers(tag, value, 0, kind, count, order)
     except PeriplusError as error:
         raise error.at(offset=offset) from None
+    blocks.look("a directory", offset, size + entries.weight + sum([place[4] for place in entries.far]))
     if (blocks.size or 0) >= 1 << 32 and any(field[0] == NDPI_FORMAT for field in entries.form.inline):
         raise FormatError("an NDPI file over 4 GiB keeps the high half of its offsets elsewhere", offset=offset)
     directory = Directory(
