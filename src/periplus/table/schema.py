@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from periplus.errors import FormatError
 from periplus.model import Array, Files, Refs
-from periplus.table.buffers import blobs, numbers, strings, to_numpy, to_strings
+from periplus.table.buffers import blobs, numbers, strings, to_numpy, to_strings, to_valid
 from periplus.table.columns import Columns
 
 EXTRAS = frozenset({"level", "part", "encoding", "data"})
@@ -216,7 +216,7 @@ def _times(table: pa.Table, name: str, count: int) -> NDArray[np.datetime64]:
     if not pa.types.is_timestamp(column.type):
         raise FormatError(f"the column {name!r} must hold timestamps, not {column.type}")
     nothing = np.iinfo(np.int64).min  # NaT
-    return to_numpy(column.cast(pa.timestamp("us"), safe=False).cast(pa.int64()), null=nothing).view("datetime64[us]")
+    return to_numpy(column, null=nothing).astype("datetime64[us]")
 
 
 # --- columns as they come in ------------------------------------------------------------------------------------------
@@ -242,19 +242,15 @@ def integers(column: pa.ChunkedArray, dtype: Any, name: str, *, null: int | None
         raise FormatError(f"the column {name!r} must hold integers, not {column.type}")
     if column.null_count and null is None:
         raise FormatError(f"the column {name!r} holds a null")
-    if null is not None and null < 0 and pa.types.is_unsigned_integer(column.type):
-        column = cast(column, pa.int64(), name)
-    return to_numpy(cast(column, pa.from_numpy_dtype(dtype), name), null=null)
-
-
-def cast(column: pa.ChunkedArray, kind: pa.DataType, name: str) -> pa.ChunkedArray:
-    """The column in another type, or FormatError where a value does not fit."""
-    if column.type == kind:
-        return column
-    try:
-        return column.cast(kind)
-    except pa.ArrowInvalid as error:
-        raise FormatError(f"the column {name!r} does not fit {kind}: {error}") from None
+    values = to_numpy(column, null=0)
+    if values.dtype != dtype:
+        bounds = np.iinfo(dtype)
+        if values.size and not (bounds.min <= int(values.min()) and int(values.max()) <= bounds.max):
+            raise FormatError(f"the column {name!r} holds a value that does not fit {np.dtype(dtype)}")
+        values = values.astype(dtype)
+    if column.null_count and null:
+        values = np.where(to_valid(column), values, np.dtype(dtype).type(null))
+    return values
 
 
 def check_columns(schema: pa.Schema, columns: Columns) -> None:
