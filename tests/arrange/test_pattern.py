@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from periplus.arrange.pattern import moment, reader, values
+from periplus.arrange.pattern import moment, reader, suggested, values
 from periplus.errors import FormatError
 
 
@@ -75,3 +75,23 @@ def test_fractions_and_nonsense() -> None:
     assert moment("20210304T050607.25Z") == np.datetime64("2021-03-04T05:06:07.25")
     assert moment("20210304T05060") is None
     assert moment("yesterday") is None
+
+
+@pytest.mark.parametrize(
+    ("names", "pattern"),
+    [
+        (["S2A_20210105T101031_T33.tif", "S2B_20210204T101031_T33.tif"], "{time:%Y%m%dT%H%M%S}"),
+        (["a/scene-2021-01-05.tif", "a/scene-2021-02-04.tif"], "{time:%Y-%m-%d}"),
+        (["20210105.tif", "20210204.tif"], "{time:%Y%m%d}"),
+        (["A2021005.tif", "A2021035.tif"], "{time:%Y%j}"),
+        (["a.tif", "b.tif"], None),
+        (["20210105_x.tif", "20210105_y.tif"], None),
+        (["20210105.tif", "other.tif"], None),
+        (["99999999.tif", "88888888.tif"], None),
+        (["20210105.tif"], None),
+    ],
+)
+def test_a_pattern_is_suggested_where_each_name_has_a_time_of_its_own(names, pattern):
+    assert suggested(names) == pattern
+    if pattern is not None:
+        assert all(reader(pattern).read(name) is not None for name in names)

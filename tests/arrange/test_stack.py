@@ -272,6 +272,19 @@ def test_auto_stacks_only_what_is_one_grid_with_coordinates(make: SimpleNamespac
     assert arrange(partly, make.lookup(partly), skip_misfits=True).kind == "stack"
 
 
+def test_auto_says_why_files_that_look_like_a_stack_are_none(make: SimpleNamespace) -> None:
+    entries = [make.entry("/d/1.tif", make.image(), day=1), make.entry("/d/2.tif", make.image(size=32), day=2)]
+    (why,) = arrange(entries, make.lookup(entries)).warnings
+    assert why.startswith("not stacked: 2.tif differs from 1.tif: 0/data has shape")
+    named = [make.entry(f"/d/2021010{k}.tif", make.image()) for k in (1, 2)]
+    (hint,) = arrange(named, make.lookup(named)).warnings
+    assert hint.endswith("pattern='{time:%Y%m%d}'")
+    assert arrange(named, make.lookup(named), pattern="{time:%Y%m%d}").kind == "stack"
+    assert stack(named, make.lookup(named)).warnings[0].endswith("pattern='{time:%Y%m%d}'")
+    unlike = [make.entry(f"/d/2021010{k}.tif", make.image(size=32 * k)) for k in (1, 2)]
+    assert not arrange(unlike, make.lookup(unlike)).warnings
+
+
 def test_masks_are_neither_unpacked_nor_optional(make: SimpleNamespace) -> None:
     mask = make.image("0/mask", dtype=np.uint8)
     a, b = make.packed(make.image(), nodata=1), make.packed(make.image(), nodata=2)

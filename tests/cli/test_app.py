@@ -153,3 +153,8 @@ def test_links_between_documents_lead_somewhere():
 def test_the_environment_is_not_needed():
     done = subprocess.run([*COMMAND, "--help"], capture_output=True, text=True, env={"PATH": os.environ["PATH"]})
     assert done.returncode == 0
+
+
+def test_advice_is_in_the_words_of_the_command_line_and_paths_stay():
+    said = app.worded("1.tif has no time: pattern='x', or coordinate='order' (/data/dim=3/pattern=1/1.tif)")
+    assert said == "1.tif has no time: --pattern 'x', or --coordinate 'order' (/data/dim=3/pattern=1/1.tif)"

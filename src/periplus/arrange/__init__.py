@@ -10,7 +10,8 @@ from periplus.arrange.axis import Axis, read_axis
 from periplus.arrange.collect import collect
 from periplus.arrange.entry import Arrangement, Entry, Lookup, files_of
 from periplus.arrange.extend import extend
-from periplus.arrange.stack import misfit, stack
+from periplus.arrange.pattern import suggested
+from periplus.arrange.stack import first_misfit, stack
 from periplus.errors import ConflictError, FormatError
 
 KINDS = ("auto", "collect", "stack")
@@ -29,14 +30,17 @@ def arrange(entries: Sequence[Entry], refs: Lookup, *, kind: str = "auto", **opt
         raise FormatError(f"arrange is one of {', '.join(KINDS)}, not {kind!r}")
     if kind == "stack":
         return stack(entries, refs, **options)
-    axis = _shared_axis(entries, **options) if kind == "auto" else None
+    if kind == "collect":
+        return collect(entries, refs)
+    axis, why = _shared_axis(entries, **options)
     if axis is not None:
         try:
             return stack(entries, refs, axis=axis, **options)
         except ConflictError as error:
             # What no cheap look could tell (equal coordinates, holes that would be lost): these files are no stack.
-            return replace(collect(entries, refs), warnings=(f"not stacked: {error.message}",))
-    return collect(entries, refs)
+            why = error.message
+    laid = collect(entries, refs)
+    return laid if why is None else replace(laid, warnings=(*laid.warnings, f"not stacked: {why}"))
 
 
 def _shared_axis(
@@ -47,25 +51,19 @@ def _shared_axis(
     coordinate: str = "auto",
     skip_misfits: bool = False,
     **_: Any,
-) -> Axis | None:
-    """The coordinates of files that look like a stack; None where they do not."""
+) -> tuple[Axis | None, str | None]:
+    """The coordinates of files that look like a stack; where they do not, why, if a user may wonder."""
     good = [i for i, entry in enumerate(entries) if entry.error is None]
     if len(good) < 2:
-        return None
+        return None, None
     axis = read_axis(entries, good, dim=dim, pattern=pattern, way=coordinate)
-    if axis.way == "order" and coordinate != "order":
-        return None
-    if skip_misfits:
-        return axis
+    known = axis.way != "order" or coordinate == "order"
+    if known and skip_misfits:
+        return axis, None
     if axis.misfits:
-        return None
-    first: dict[str | None, Entry] = {}
-    judged: set[tuple[str | None, int]] = set()
-    for i in good:
-        entry = entries[i]
-        reference = first.setdefault(entry.series, entry)
-        key = entry.series, id(entry.arrays)
-        if key not in judged and misfit(entry.arrays, reference.arrays) is not None:
-            return None
-        judged.add(key)
-    return axis
+        return None, next(iter(axis.misfits.values()))
+    why = first_misfit(entries, axis)
+    if not known:
+        hint = None if why is not None else suggested([entries[i].source.url for i in good])
+        return None, hint and f"no file says its time, but the names seem to: pattern={hint!r}"
+    return (axis, None) if why is None else (None, why)

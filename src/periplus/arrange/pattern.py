@@ -25,6 +25,9 @@ _DIRECTIVES = {
 }  # fmt: skip
 _NUMBERS = {"d": r"-?\d+", "f": r"-?\d+(?:\.\d+)?", "s": r"[^/]+?"}
 _DIGITS = {14: "%Y%m%d%H%M%S", 12: "%Y%m%d%H%M", 10: "%Y%m%d%H", 8: "%Y%m%d", 7: "%Y%j", 6: "%Y%m", 4: "%Y"}
+_USUAL = ("%Y%m%dT%H%M%S", "%Y-%m-%dT%H%M%S", "%Y%m%d_%H%M%S", "%Y-%m-%d", "%Y_%m_%d", "%Y%m%d", "%Y%j")
+"""Forms of time that names of files often hold; where one is part of another, the longer comes first."""
+_LOOKED_AT = 100
 _COMPACT = re.compile(r"\d{8}T\d{2,6}(?:\.\d+)?Z?")
 
 
@@ -62,6 +65,21 @@ def reader(pattern: str, *, dim: str | None = None) -> Reader:
         return None if text is None else _typed(text, "", wanted, url)
 
     return Reader(dim=dim or wanted, read=read)
+
+
+def suggested(urls: Sequence[str]) -> str | None:
+    """A pattern under which each of these names (of the first hundred) holds a time of its own; None if none does."""
+    some = urls[:_LOOKED_AT]
+    for form in _USUAL:
+        template = f"{{time:{form}}}"
+        read = reader(template).read
+        try:
+            found = {read(url.rpartition("/")[2]) for url in some}
+        except FormatError:
+            continue
+        if None not in found and len(found) == len(some) > 1:
+            return template
+    return None
 
 
 def values(read: Sequence[Value]) -> NDArray[Any]:

@@ -17,6 +17,7 @@ from periplus.arrange.fit import difference, likeness
 from periplus.arrange.layer import Layer, clash, common, hides_holes, lay
 from periplus.arrange.names import safe_path
 from periplus.arrange.packing import physical_dtype
+from periplus.arrange.pattern import suggested
 from periplus.arrange.place import Steps, place
 from periplus.errors import ConflictError, FormatError
 from periplus.model import Array, Catalog, Coordinate, Refs
@@ -83,7 +84,7 @@ def stack(
         ),
         blocks=stacked_blocks(places, refs, {number: file for file, number in enumerate(order)}),
         kind="stack",
-        warnings=_warnings(axis),
+        warnings=_warnings(entries, axis),
         misfits=misfits.why,
         replaced=steps.replaced,
     )
@@ -105,6 +106,15 @@ def fit(entries: Sequence[Entry], axis: Axis, misfits: Misfits) -> None:
             if why is not None:
                 ours, theirs = short_names(entries[i].source.url, entries[first].source.url)
                 misfits.add(i, f"{ours} differs from {theirs}: {why}")
+
+
+def first_misfit(entries: Sequence[Entry], axis: Axis) -> str | None:
+    """What sets the first file that does not fit apart from the first of its series; None where all fit."""
+    try:
+        fit(entries, axis, Misfits(entries, skip=False))
+    except ConflictError as error:
+        return error.message
+    return None
 
 
 def misfit(ours: Sequence[Array], theirs: Sequence[Array]) -> str | None:
@@ -238,7 +248,9 @@ def _files_order(count: int, steps: Steps) -> list[int]:
     return placed_ones + [i for i in range(count) if i not in steps.of]
 
 
-def _warnings(axis: Axis) -> tuple[str, ...]:
+def _warnings(entries: Sequence[Entry], axis: Axis) -> tuple[str, ...]:
     if axis.way != "order":
         return ()
-    return (f"no coordinate is known: {axis.dim} counts the files in the order they were given",)
+    hint = suggested([entries[i].source.url for i in axis.numbers])
+    more = f"; the names seem to hold times: pattern={hint!r}" if hint else ""
+    return (f"no coordinate is known: {axis.dim} counts the files in the order they were given{more}",)

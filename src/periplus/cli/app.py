@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -17,6 +18,11 @@ WORDS = {
     "allow=[prefix]": "--allow PREFIX",
     "trust=True": "--trust",
     "array=": "--array",
+    "pattern=": "--pattern ",
+    "coordinate=": "--coordinate ",
+    "arrange=": "--arrange ",
+    "duplicates=": "--duplicates ",
+    "dim=": "--dim ",
     'storage_options={"query": "..."} or {"headers": {...}}': "--storage-option query=... or headers.NAME=...",
     "storage_options": "--storage-option",
     "periplus.index": "periplus index",
@@ -96,7 +102,8 @@ def sentence(error: Exception) -> str:
 def worded(text: str) -> str:
     """What the library advises in Python, in the words of the command line."""
     for python, shell in WORDS.items():
-        text = text.replace(python, shell)
+        # Not in a path: folders may be called `dim=3`.
+        text = re.sub(rf"(?<![\w/]){re.escape(python)}", shell, text)
     return text
 
 

@@ -118,12 +118,14 @@ def command(
 
 def summarise(summary: Summary, output: str | None, *, quiet: bool, as_json: bool) -> int:
     """Say what was indexed and what failed; returns the exit code."""
+    from periplus.cli.app import worded
+
     if as_json:
         facts = {**asdict(summary), "index": None if output is None else redact(output)}
         facts["errors"] = [{"path": redact(url), "error": error} for url, error in summary.errors]
         click.echo(json.dumps(facts, indent=2))
     elif not quiet:
-        lines = scrub(str(summary)).splitlines()
+        lines = worded(scrub(str(summary))).splitlines()
         if output is not None:
             lines[0] = f"{redact(output)}: {lines[0]}"
         click.echo("\n".join(clean(line) for line in lines), err=True)
