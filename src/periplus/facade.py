@@ -288,12 +288,12 @@ def open(
     """
     from periplus.fetch import Fetch
     from periplus.policy import Policy
-    from periplus.table import open_table
+    from periplus.table import home_of, open_table
 
     limits = limits or Limits()
     allowed = (allow,) if isinstance(allow, str) else tuple(allow)
     url = fspath(index_url)
-    fetch = Fetch(policy=Policy.beside(url, allow=allowed), storage_options=storage_options)
+    fetch = Fetch(policy=Policy.beside(home_of(url), allow=allowed), storage_options=storage_options)
     try:
         table = open_table(url, fetch=fetch, limits=limits, allow=allowed, trust=trust)
     except BaseException:

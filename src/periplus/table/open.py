@@ -27,6 +27,11 @@ def form_of(url: str) -> str:
     return "flat" if path.endswith(FLAT) else "duckdb" if path.endswith(DUCKDB) else "dataset"
 
 
+def home_of(url: str) -> str:
+    """The name an index goes by, whether its folder, its folder with a slash or its files.parquet is given."""
+    return canonical(url).removesuffix("/").removesuffix("/" + FILES_NAME)
+
+
 def open_table(
     url: str,
     *,
