@@ -91,6 +91,8 @@ def _makers() -> Iterator[tuple[str, Callable[[str], Sample]]]:
     grey, deep, real, colour, alpha = rgb(1), rgb(1, "u2"), rgb(1, "f4"), rgb(3), rgb(4)
     twelve = deep >> 4
     yield "lzw", tiled(5, colour, lambda a: native.lzw_encode(native.delta_encode(a, axis=-2).tobytes()), predictor=2)
+    large = picture("tile-large", "u1", (1, 150, 170))
+    yield "lzw-large", tiled(5, large, lambda a: native.lzw_encode(a.tobytes()))
     yield "packbits", tiled(32773, grey, lambda a: native.packbits_encode(a.tobytes()))
     yield "deflate", tiled(8, deep, lambda a: zlib.compress(native.delta_encode(a, axis=-1).tobytes()), predictor=2)
     yield (
