@@ -193,7 +193,8 @@ def test_differing_packings_become_physical_values(make: SimpleNamespace, dtype:
     stacked = result.catalog.arrays["0/data"]
     assert stacked.dtype == expected
     assert np.isnan(stacked.fill)
-    assert stacked.attributes == {"units": "K"}
+    assert np.isnan(stacked.attributes["_FillValue"])
+    assert {**stacked.attributes, "_FillValue": None} == {"_FillValue": None, "units": "K"}
     assert [e[0]["name"] for e in stacked.encodings] == [UNPACK, UNPACK]
     settings = stacked.encodings[0][0]["configuration"]
     assert settings == {"dtype": np.dtype(dtype).str, "nodata": 0, "scale": 0.5, "offset": None}

@@ -15,7 +15,7 @@ from periplus.arrange.entry import Arrangement, Entry, Lookup, files_of
 from periplus.arrange.invert import Origin, origins, unstacked
 from periplus.arrange.layer import Layer, common, needs_unpacking
 from periplus.arrange.names import safe_path
-from periplus.arrange.packing import pipeline_key, split_unpack, without_packing
+from periplus.arrange.packing import physical, pipeline_key, split_unpack
 from periplus.arrange.place import Steps, place
 from periplus.arrange.stack import by_series, lost_holes, misfit, places_of, times_of
 from periplus.errors import ConflictError
@@ -125,4 +125,4 @@ def _resumed(array: Array, like: Array) -> Layer:
 
 
 def _unpacked(layer: Layer, array: Array) -> dict[str, Any]:
-    return without_packing(array.attributes) if layer.packed else dict(array.attributes)
+    return physical(array.attributes) if layer.packed else dict(array.attributes)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.arrange.packing import NAMES, lowered, split_unpack
+from periplus.arrange.packing import NAMES, lowered, split_unpack, without_packing
 from periplus.model import Array, Catalog, Refs
 
 
@@ -63,7 +63,7 @@ def unstacked(array: Array, name: str, codes: Sequence[int]) -> Array:
         dtype = np.dtype(settings["dtype"])
         fill = settings["nodata"]
         packing = zip(NAMES, (settings["nodata"], settings["scale"], settings["offset"]), strict=True)
-        attributes |= {key: value for key, value in packing if value is not None}
+        attributes = without_packing(attributes) | {key: value for key, value in packing if value is not None}
     return Array(
         name=name,
         dims=array.dims[1:],

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from periplus.arrange.packing import (
     Packing,
     packing_of,
+    physical,
     physical_dtype,
     pipeline_key,
     raised,
     unpack_codec,
-    without_packing,
 )
 from periplus.errors import LimitError
 from periplus.model import Array, Pipeline
@@ -90,7 +90,7 @@ def lay(name: str, arrays: Sequence[Array], *, gaps: bool) -> Layer:
     packed = needs_unpacking(arrays, gaps=gaps)
     attributes = common(array.attributes for array in arrays)
     if packed:
-        attributes = without_packing(attributes)
+        attributes = physical(attributes)
     layer = Layer(name=name, like=first, packed=packed, attributes=attributes)
     for array in arrays:
         layer.codes(array)

@@ -59,8 +59,13 @@ def unpack_codec(stored: np.dtype[Any], packing: Packing) -> Codec:
 
 
 def without_packing(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Attributes of physical values: those of packed ones would be applied a second time."""
+    """The attributes apart from nodata, scale and offset."""
     return {name: value for name, value in attributes.items() if name not in NAMES}
+
+
+def physical(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes of unpacked values: their nodata is NaN, and scale and offset must not be applied a second time."""
+    return {NAMES[0]: math.nan, **without_packing(attributes)}
 
 
 def raised(pipeline: Pipeline) -> Pipeline:
