@@ -38,6 +38,21 @@ def test_one_number_a_band(decoder):
     np.testing.assert_array_equal(found, wanted)
 
 
+def test_bands_without_nodata_scale_or_offset_are_left_alone(decoder):
+    values = stored("<u2")
+    settings = {"nodata": [None, 20], "scale": [None, 0.5], "offset": [100, None]}
+    found = decoder(codecs("<u2", **settings), SHAPE, "f4")(values.tobytes(), valid=SHAPE)
+    np.testing.assert_array_equal(found[0], values[0] + 100)
+    np.testing.assert_array_equal(found[1], np.where(values[1] == 20, np.nan, values[1] * 0.5))
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_lists_of_another_length_than_the_chunk_has_bands_are_refused(count, decoder):
+    for key in ("nodata", "scale", "offset"):
+        with pytest.raises(FormatError):
+            decoder(codecs("<u2", **{key: [1] * count}), SHAPE, "f4")
+
+
 def test_a_stack_keeps_its_bands_apart(decoder):
     values = stored("<u2")
     chunks = (1, *SHAPE)
@@ -77,6 +92,7 @@ def test_float32_results_are_the_nearest_to_the_true_ones(decoder):
         ("<i2", {"scale": "two"}),
         ("<i2", {"scale": []}),
         ("<i2", {"nodata": {}}),
+        ("<i2", {"scale": 10**400}),
         ("<c8", {}),
         ("<U5", {}),
         ("nonsense", {}),

@@ -69,7 +69,7 @@ def _prepared(codecs: str, chunks: Shape, dtype: np.dtype[Any], limits: Limits) 
     native = dtype.newbyteorder("=")
     if stages[0][0] == unpack.NAME:
         inner = _inner(stages[1:], chunks, unpack.stored_dtype(stages[0][1]), limits)
-        finish = unpack.unpacker(stages[0][1], rank=len(chunks), dtype=native)
+        finish = unpack.unpacker(stages[0][1], chunks=chunks, dtype=native)
         return Decoder(codecs, chunks, native, limits, lambda data, valid: finish(inner(data, valid)))
     return Decoder(codecs, chunks, native, limits, _inner(stages, chunks, native, limits))
 

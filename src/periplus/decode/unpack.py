@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from periplus.decode.scratch import scratch_array
 from periplus.errors import FormatError
+from periplus.model import Shape
 
 NAME = "periplus.unpack"
 BANDS_AXIS = -3
@@ -31,15 +32,15 @@ def stored_dtype(configuration: Mapping[str, Any]) -> np.dtype[Any]:
 
 
 def unpacker(
-    configuration: Mapping[str, Any], *, rank: int, dtype: np.dtype[Any]
+    configuration: Mapping[str, Any], *, chunks: Shape, dtype: np.dtype[Any]
 ) -> Callable[[NDArray[Any]], NDArray[Any]]:
     """The function from stored values to physical ones of that type, which is a float."""
     if dtype.kind != "f":
         raise FormatError(f"codec {NAME} yields floating point numbers, not {dtype}")
     stored = stored_dtype(configuration)
-    scale = _along_bands(configuration, "scale", 1.0, rank)
-    offset = _along_bands(configuration, "offset", 0.0, rank)
-    nodata = _nodata(configuration, stored, rank)
+    scale = _floats(configuration, "scale", 1.0, chunks)
+    offset = _floats(configuration, "offset", 0.0, chunks)
+    nodata = _nodata(configuration, stored, chunks)
     packed = bool((scale != 1).any() or (offset != 0).any())
 
     def run(values: NDArray[Any]) -> NDArray[Any]:
@@ -62,44 +63,47 @@ def unpacker(
     return run
 
 
-def _along_bands(configuration: Mapping[str, Any], key: str, default: float, rank: int) -> NDArray[np.float64]:
+def _numbers(configuration: Mapping[str, Any], key: str, chunks: Shape) -> list[Any] | None:
+    """One number, or one for each band of the chunk; None where there is none at all."""
     value = configuration.get(key)
-    return _numbers(key, default if value is None else value, np.dtype(np.float64), rank)
-
-
-def _numbers(key: str, value: Any, dtype: np.dtype[Any], rank: int) -> NDArray[Any]:
-    """A number, or one a band shaped to run along the bands."""
-    many = [SPECIAL.get(v, v) if isinstance(v, str) else v for v in (value if isinstance(value, list) else [value])]
-    if not many or not all(isinstance(v, int | float) for v in many):
-        raise FormatError(f"codec {NAME}: {key} is {value!r}")
-    try:
-        numbers = np.array(many, dtype)
-    except (OverflowError, ValueError):
-        raise FormatError(f"codec {NAME}: {key} is {value!r}") from None
-    if not isinstance(value, list):
-        return numbers.reshape(())
-    if rank < -BANDS_AXIS:
-        raise FormatError(f"codec {NAME}: {key} runs along bands, which {rank} dimensions do not have")
-    return numbers.reshape(-1, 1, 1)
-
-
-def _nodata(configuration: Mapping[str, Any], stored: np.dtype[Any], rank: int) -> NDArray[Any] | None:
-    """Nodata in the stored type; one that the type cannot hold matches nothing."""
-    value = configuration.get("nodata")
     if value is None:
         return None
-    wide = _numbers("nodata", value, np.dtype(object), rank)
-    fitting = [_cast(v, stored) for v in np.ravel(wide)]
+    many = [SPECIAL.get(v, v) if isinstance(v, str) else v for v in (value if isinstance(value, list) else [value])]
+    if not many or not all(v is None or isinstance(v, int | float) for v in many):
+        raise FormatError(f"codec {NAME}: {key} is {value!r}")
+    if isinstance(value, list) and (len(chunks) < -BANDS_AXIS or chunks[BANDS_AXIS] != len(value)):
+        raise FormatError(f"codec {NAME}: {key} has {len(value)} values, which do not run along chunks of {chunks}")
+    return many
+
+
+def _floats(configuration: Mapping[str, Any], key: str, default: float, chunks: Shape) -> NDArray[np.float64]:
+    """Doubles, shaped to run along the bands."""
+    many = _numbers(configuration, key, chunks) or [None]
+    try:
+        return _along_bands([default if v is None else float(v) for v in many], np.dtype(np.float64))
+    except OverflowError:
+        raise FormatError(f"codec {NAME}: {key} is {configuration[key]!r}") from None
+
+
+def _nodata(configuration: Mapping[str, Any], stored: np.dtype[Any], chunks: Shape) -> NDArray[Any] | None:
+    """Nodata in the stored type; one that the type cannot hold matches nothing."""
+    fitting = [_cast(v, stored) for v in _numbers(configuration, "nodata", chunks) or []]
     if all(v is None for v in fitting):
         return None
-    if not isinstance(value, list):
-        return np.array(fitting[0], stored)
+    if None not in fitting:
+        return _along_bands(fitting, stored)
     # NaN equals nothing, so it stands for the bands that have no nodata.
-    kind = stored if all(v is not None for v in fitting) else np.dtype(np.float64)
-    return np.array([np.nan if v is None else v for v in fitting], kind).reshape(-1, 1, 1)
+    return _along_bands([np.nan if v is None else v for v in fitting], np.dtype(np.float64))
+
+
+def _along_bands(many: list[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    numbers = np.array(many, dtype)
+    return numbers.reshape(()) if len(many) == 1 else numbers.reshape(-1, 1, 1)
 
 
 def _cast(value: Any, stored: np.dtype[Any]) -> Any:
+    if value is None:
+        return None
     if isinstance(value, float) and not np.isfinite(value):
         return value if stored.kind == "f" and not np.isnan(value) else None
     if stored.kind in "iub":
