@@ -198,11 +198,27 @@ class Index:
         level: int | None = None,
         window: Sequence[tuple[int, int]] | None = None,
         bbox: BBox | None = None,
+        crs: str | None = None,
         time: Any = None,
         footprints: bool = False,
     ) -> pa.Table:
-        """The references of a selection as an Arrow table; `window` counts chunks, `bbox` is in the image's CRS."""
-        return self.table.select(array=array, level=level, window=window, bbox=bbox, time=time, footprints=footprints)
+        """The references of a selection as an Arrow table.
+
+        `window` counts chunks; `bbox` is in `crs` (default: the images' own, if they share one); `footprints` adds the
+        box of every chunk, in the CRS of its image.
+        """
+        from periplus.conventions.proj import reproject_bbox
+
+        return self.table.select(
+            array=array,
+            level=level,
+            window=window,
+            bbox=bbox,
+            crs=crs,
+            time=time,
+            footprints=footprints,
+            reproject=reproject_bbox,
+        )
 
     def sql(self, query: str, parameters: Sequence[Any] = ()) -> pa.Table:
         """The answer of DuckDB; tables are `chunks`, `files`, `arrays` and `grid`."""

@@ -64,7 +64,7 @@ def test_by_box(table):
     assert places(table.select(array="1/data", bbox=box), "y", "x") == [(0, 0), (1, 0)]
     assert table.select(bbox=(0, 0, 1, 1)).num_rows == 0
     assert table.select(bbox=box, crs="EPSG:32633").num_rows == 40 * 5
-    with pytest.raises(FormatError, match="reproject"):
+    with pytest.raises(TypeError, match="reproject"):
         table.select(bbox=box, crs="EPSG:4326")
 
 

@@ -23,6 +23,7 @@ WORDS = {
     "arrange=": "--arrange ",
     "duplicates=": "--duplicates ",
     "dim=": "--dim ",
+    "crs=": "--crs",
     'storage_options={"query": "..."} or {"headers": {...}}': "--storage-option query=... or headers.NAME=...",
     "storage_options": "--storage-option",
     "periplus.index": "periplus index",

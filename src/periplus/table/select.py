@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from periplus.errors import FormatError
 from periplus.model import Array, BBox, Coordinate, Refs
+from periplus.table.boxes import Reproject, own_boxes
 from periplus.table.buffers import numbers, strings
 from periplus.table.columns import columns_for
 from periplus.table.footprint import affine, chunk_boxes, chunk_range, chunk_window, meets, spatial_axes
@@ -34,19 +35,23 @@ def select(
     crs: str | None = None,
     time: Any = None,
     footprints: bool = False,
+    reproject: Reproject | None = None,
 ) -> pa.Table:
     """Rows of the arrays that are asked for (all of them, unless named), each with its source as an absolute URL.
 
     `window` gives half-open ranges of chunk positions, for every dimension or by name; `bbox` is (xmin, ymin, xmax,
-    ymax) in the arrays' own CRS, which `crs` may state; `time` is one moment (a string may name a whole day, month or
-    year), a pair, or a slice. Without a time dimension the files' own times count. `footprints` adds each chunk's box.
+    ymax) in `crs`, by default the one CRS that the arrays share; `time` is one moment (a string may name a whole day,
+    month or year), a pair, or a slice. Without a time dimension the files' own times count. `footprints` adds each
+    chunk's box, in the CRS of its array. `reproject` brings a box from one CRS to another.
     """
     chosen = _chosen(table, array, level)
+    asked: list[tuple[Array, BBox | None]] = [(one, None) for one in chosen]
     if bbox is not None:
-        chosen = _with_affine(chosen, crs, strict=array is not None)
+        asked = [*own_boxes(chosen, bbox, crs, reproject, strict=array is not None)]
+        chosen = [one for one, _ in asked]
     found = []
-    for one in chosen:
-        refs = _rows(table, one, _named_window(one, window), bbox, time)
+    for one, box in asked:
+        refs = _rows(table, one, _named_window(one, window), box, time)
         if len(refs):
             found.append((one, refs))
     return _readable(table, found, chosen, footprints)
@@ -55,17 +60,6 @@ def select(
 def _chosen(table: Table, array: str | Sequence[str] | None, level: int | None) -> list[Array]:
     names = list(table.catalog.arrays) if array is None else [array] if isinstance(array, str) else list(array)
     return [one for one in map(table.array, names) if level is None or one.level == level]
-
-
-def _with_affine(arrays: list[Array], crs: str | None, *, strict: bool) -> list[Array]:
-    kept = [one for one in arrays if affine(one) is not None]
-    if arrays and (not kept or (strict and len(kept) != len(arrays))):
-        raise FormatError(f"array {arrays[0].name!r} has no transform, so a bbox says nothing of it")
-    for one in kept:
-        known = one.georeference.crs if one.georeference is not None else None
-        if crs is not None and known is not None and crs != known:
-            raise FormatError(f"array {one.name!r} is in {known}; reproject the bbox from {crs} first")
-    return kept
 
 
 def _named_window(array: Array, window: Any) -> Window | None:

@@ -1,0 +1,85 @@
+"""A box selects among arrays of several CRSs by place, not by the bare numbers."""
+
+import numpy as np
+import pytest
+
+from periplus.conventions.proj import reproject_bbox
+from periplus.errors import FormatError
+from periplus.model import Array, Catalog, Georeference
+from periplus.table import memory_table
+from periplus.testing.indexes import dense_refs, files_of
+
+ZONES = {32: "EPSG:32632", 33: "EPSG:32633", 13: "EPSG:32613"}
+ENTRANCE = (300_000.0, 5_195_000.0, 300_100.0, 5_195_100.0)
+"""Numbers that lie in the scene of every zone."""
+
+
+def scene(name, crs, *, transform=(10.0, 0.0, 300_000.0, 0.0, -10.0, 5_200_000.0)):
+    place = None if transform is None else Georeference(crs=crs, transform=transform)
+    shape = (1, 1000, 1000)
+    return Array(
+        name=f"{name}/0/data", dims=("bands", "y", "x"), shape=shape, chunks=(1, 250, 250),
+        dtype=np.dtype("u1"), encodings=(({"name": "bytes"},),), georeference=place,
+    )  # fmt: skip
+
+
+def table_of(*arrays):
+    catalog = Catalog(arrays={array.name: array for array in arrays})
+    return memory_table(catalog, {a.name: dense_refs(a) for a in arrays}, files_of(["/a.tif"]))
+
+
+def names(rows):
+    return sorted({name.partition("/")[0] for name in rows["array"].to_pylist()})
+
+
+@pytest.fixture
+def zones():
+    scenes = [scene(str(zone), crs) for zone, crs in ZONES.items()]
+    return table_of(*scenes, scene("nowhere", None, transform=None), scene("local", None))
+
+
+def test_a_box_without_a_crs_is_refused_where_arrays_do_not_share_one(zones):
+    with pytest.raises(FormatError, match=r"4 CRSs \(EPSG:32632, EPSG:32633, EPSG:32613, none\)"):
+        zones.select(bbox=ENTRANCE)
+    assert names(zones.select(array="33/0/data", bbox=ENTRANCE)) == ["33"]
+
+
+@pytest.mark.parametrize("crs", ["EPSG:32633", "epsg:32633"])
+def test_a_box_with_its_crs_selects_by_place(zones, crs):
+    rows = zones.select(bbox=ENTRANCE, crs=crs, reproject=reproject_bbox)
+    assert (names(rows), rows.num_rows) == (["33"], 1)
+
+
+@pytest.mark.parametrize("zone", ZONES)
+def test_longitude_and_latitude_find_the_chunk_rasterio_would(zones, zone):
+    box = reproject_bbox(ENTRANCE, ZONES[zone], "EPSG:4326")
+    rows = zones.select(bbox=box, crs="EPSG:4326", reproject=reproject_bbox)
+    assert names(rows) == [str(zone)]
+    assert (1, 0) in set(zip(rows["y_chunk"].to_pylist(), rows["x_chunk"].to_pylist(), strict=True))
+
+
+def test_a_box_larger_than_any_zone_still_finds_all_of_them(zones):
+    rows = zones.select(bbox=(-180, -90, 180, 90), crs="EPSG:4326", reproject=reproject_bbox)
+    assert names(rows) == ["13", "32", "33"]
+    assert rows.num_rows == 3 * 16
+    europe = zones.select(bbox=(-20, 30, 40, 70), crs="EPSG:4326", reproject=reproject_bbox)
+    assert names(europe) == ["32", "33"]
+
+
+@pytest.mark.parametrize("box", [(1, 5, 2, 3), (170, 0, -170, 10)])
+def test_boxes_that_cannot_be_cut_are_refused_not_taken_for_empty(zones, box):
+    with pytest.raises(FormatError):
+        zones.select(bbox=box, crs="EPSG:3857" if box[0] == 1 else "EPSG:4326", reproject=reproject_bbox)
+
+
+def test_a_crs_that_is_none_is_refused(zones):
+    with pytest.raises(FormatError, match="no authority code"):
+        zones.select(bbox=ENTRANCE, crs="rubbish", reproject=reproject_bbox)
+
+
+def test_an_array_asked_for_by_name_must_have_a_place(zones):
+    with pytest.raises(FormatError, match="'nowhere/0/data' has no transform"):
+        zones.select(array="nowhere/0/data", bbox=ENTRANCE)
+    with pytest.raises(FormatError, match="'local/0/data' has no CRS"):
+        zones.select(array="local/0/data", bbox=ENTRANCE, crs="EPSG:4326", reproject=reproject_bbox)
+    assert zones.select(array="local/0/data", bbox=ENTRANCE).num_rows == 1
