@@ -13,6 +13,7 @@ import resource
 import signal
 import sys
 import time
+import warnings
 from collections import Counter
 from pathlib import Path
 
@@ -83,6 +84,7 @@ def space() -> int:
 
 
 def main(folder: Path, share: str, each: int, seed: int, case: int = 0, number: int = 0) -> None:
+    warnings.simplefilter("error")
     faulthandler.enable()
     faulthandler.register(signal.SIGALRM, chain=True)  # says where, then the signal ends the process
     part, parts = map(int, share.split("/"))

@@ -1,10 +1,12 @@
-"""Seeded mutants of file bytes: flips, cuts, splices, and integers overwritten where a TIFF keeps its own."""
+"""Seeded mutants: of bytes by flips, cuts, splices and integers where a TIFF keeps its own; of JSON by odd values."""
 
 from __future__ import annotations
 
 import random
 import struct
 from collections.abc import Callable, Iterator
+from copy import deepcopy
+from typing import Any
 
 LANDMARKS = (
     0,
@@ -27,6 +29,12 @@ LANDMARKS = (
 )
 """Values at which sizes overflow, wrap or mean something special."""
 MOST_FIELDS = 4096
+ODD: tuple[Any, ...] = (
+    *(None, True, False, -1, *LANDMARKS, -(2**63), 2**200, 0.5, -0.0, 1e308, -1e308, float("nan"), float("inf")),
+    *("", "0", "nan", "\0", "\ud800", "a/b", "../x", "/", "x" * 70_000, "\u202e", "__class__", "'; drop table x; --"),
+    *([], {}, [[]], [None], [0], [-1], [2**63], ["x"], [1] * 70_000, {"": None}, {"name": "bytes"}, [{"name": "zstd"}]),
+)
+"""Values that no reader expects where they stand."""
 
 
 def mutants(data: bytes, *, seed: int, count: int) -> Iterator[bytes]:
@@ -41,6 +49,38 @@ def mutants(data: bytes, *, seed: int, count: int) -> Iterator[bytes]:
             else:
                 rng.choice(WOUNDS)(mutant, rng)
         yield bytes(mutant)
+
+
+def json_mutants(document: Any, *, seed: int, count: int) -> Iterator[Any]:
+    """`count` copies of a JSON value with one to three members replaced, removed, exchanged or repeated."""
+    rng = random.Random(seed)  # noqa: S311 - repeatable damage, not secrets
+    for _ in range(count):
+        mutant = deepcopy(document)
+        for _ in range(rng.choice((1, 1, 2, 3))):
+            places = list(_members(mutant))
+            if not places:
+                break
+            holder, key = rng.choice(places)
+            wound = rng.random()
+            if wound < 0.7:
+                holder[key] = deepcopy(rng.choice(ODD))
+            elif wound < 0.8:
+                del holder[key]
+            elif wound < 0.9:
+                other, name = rng.choice(places)
+                holder[key] = deepcopy(other[name])
+            elif isinstance(holder, list):
+                holder.insert(key, deepcopy(holder[key]))
+            else:
+                holder[rng.choice(("", "x", "version", "shape", "../x", "\0"))] = deepcopy(holder[key])
+        yield mutant
+
+
+def _members(value: Any) -> Iterator[tuple[Any, Any]]:
+    """(holder, key) of everything inside a JSON value."""
+    for key in range(len(value)) if isinstance(value, list) else list(value) if isinstance(value, dict) else ():
+        yield value, key
+        yield from _members(value[key])
 
 
 def tiff_fields(data: bytes) -> list[tuple[int, int]]:
