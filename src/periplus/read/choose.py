@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from periplus.errors import MissingError
 from periplus.model import Array, Catalog
-from periplus.read.moments import within
+from periplus.table.moments import time_coordinate, within
 
 Bands = int | str | Sequence[int | str]
 
 
 def pick(catalog: Catalog, name: str | None) -> tuple[list[Array], Array]:
-    """The levels of the image of that name, and the level named or the finest."""
+    """The levels of an image by its name (`data`, `scene/data`, its group `scene`), and the level named or the finest."""
     pyramids = catalog.pyramids()
     if name is None:
         images = [key for key, levels in pyramids.items() if key.rpartition("/")[2] != "mask" and levels[0].ndim >= 2]
@@ -27,12 +27,13 @@ def pick(catalog: Catalog, name: str | None) -> tuple[list[Array], Array]:
                 + (f"; name one by array=: {_some(images)}" if images else "")
             )
         name = "data" if "data" in images else images[0]
-    if name in catalog.arrays:
-        image = catalog.arrays[name]
-        return pyramids[image.pyramid], image
-    if name not in pyramids:
-        raise MissingError(f"no image or array {name!r}; this index has {_some(list(pyramids))}")
-    return pyramids[name], pyramids[name][0]
+    for asked in (name, f"{name.strip('/')}/data"):  # a group stands for the image in it
+        if asked in catalog.arrays:
+            image = catalog.arrays[asked]
+            return pyramids[image.pyramid], image
+        if asked in pyramids:
+            return pyramids[asked], pyramids[asked][0]
+    raise MissingError(f"no image or array {name!r}; this index has {_some(list(pyramids))}")
 
 
 def _some(names: list[str]) -> str:
@@ -42,16 +43,32 @@ def _some(names: list[str]) -> str:
 def time_key(catalog: Catalog, image: Array, time: Any, keys: list[Any]) -> dict[str, NDArray[Any]]:
     """Sets the key of the time dimension; the coordinates along all dimensions that have one, as selected."""
     if time is not None:
-        if "time" not in image.dims or "time" not in catalog.coordinates:
-            raise MissingError(f"{image.name} has no time coordinate; its dimensions are {', '.join(image.dims)}")
-        found = within(catalog.coordinates["time"].values, time)
+        moments = time_coordinate(catalog, image)
+        if moments is None:
+            raise MissingError(f"{image.name} has no times; its dimensions are {', '.join(image.dims)}")
+        found = _positions(moments.values, time)
         whole = found[-1] - found[0] + 1 == len(found)
-        keys[image.dims.index("time")] = slice(int(found[0]), int(found[-1]) + 1) if whole else found.tolist()
+        keys[image.dims.index(moments.dims[0])] = slice(int(found[0]), int(found[-1]) + 1) if whole else found.tolist()
     return {
         dim: np.asarray(catalog.coordinates[dim].values)[keys[d]]
         for d, dim in enumerate(image.dims)
         if dim in catalog.coordinates and catalog.coordinates[dim].dims == (dim,)
     }
+
+
+def _positions(moments: NDArray[Any], time: Any) -> NDArray[np.int64]:
+    """Positions, in the order of the coordinate, that `time` means; MissingError where there is none."""
+    found = np.flatnonzero(within(moments, time))
+    if not found.size:
+        known = moments[~np.isnat(moments)]
+        reach = f"they reach from {known.min()} to {known.max()}" if known.size else "there are none"
+        raise MissingError(f"nothing at the time {_shown(time)}; of the times known {reach}")
+    return found
+
+
+def _shown(time: Any) -> str:
+    ends = (time.start, time.stop) if isinstance(time, slice) else time
+    return " to ".join(".." if t is None else str(t) for t in ends) if isinstance(ends, tuple | list) else str(ends)
 
 
 def band_key(image: Array, bands: Bands | None, keys: list[Any]) -> tuple[tuple[str, ...], int | slice | list[int]]:

@@ -103,7 +103,8 @@ def read_raster(
 ) -> Raster:
     """A window of an image: every pixel the bbox touches, at the level the resolution asks for.
 
-    `array` is an image (`data`, `scene/data`) or one of its levels (`0/data`); by default `data`, or the only image.
+    `array` is an image (`data`, `scene/data`, or its group `scene`) or one of its levels (`0/data`); by default `data`,
+    or the only image.
     The level is the coarsest whose pixels are no larger than `resolution` (in units of the image's CRS; one number or
     (x, y)), then, with `max_size`, the finest whose window has no longer side than that; where even the coarsest level
     is too large, every n-th pixel of it is taken. With neither, it is the level named, or the finest.

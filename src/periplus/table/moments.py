@@ -1,4 +1,4 @@
-"""Times as people write them: a day, an hour, a pair or a slice, to a closed range of microseconds."""
+"""Times as people write them: a day, an hour, a pair or a slice, to a closed range of microseconds. Pure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus.errors import FormatError
+from periplus.model import Array, Catalog, Coordinate
 
 Moment: TypeAlias = str | date | datetime | np.datetime64
 Range: TypeAlias = tuple[np.datetime64, np.datetime64]
@@ -44,7 +45,10 @@ def _parsed(text: str) -> np.datetime64:
 
 
 def span(time: Any) -> Range:
-    """A closed range: of one moment, a pair, or a slice; the end counts with all of its day or month."""
+    """A closed range: of one moment, a pair, or a slice; the end counts with all of its day or month.
+
+    None or `..` leaves an end open.
+    """
     if isinstance(time, slice):
         if time.step is not None:
             raise FormatError("a slice of time has no step")
@@ -55,11 +59,15 @@ def span(time: Any) -> Range:
         first, last = time
     else:
         return period(time)
-    low = EVER[0] if first is None else period(first)[0]
-    high = EVER[1] if last is None else period(last)[1]
+    low = EVER[0] if _open(first) else period(first)[0]
+    high = EVER[1] if _open(last) else period(last)[1]
     if low > high:
         raise FormatError(f"the time range ends before it begins: {first} to {last}")
     return low, high
+
+
+def _open(end: Any) -> bool:
+    return end is None or (isinstance(end, str) and end.strip() == "..")
 
 
 def within(values: NDArray[Any], time: Any) -> NDArray[np.bool_]:
@@ -68,3 +76,11 @@ def within(values: NDArray[Any], time: Any) -> NDArray[np.bool_]:
     moments = values.astype("datetime64[us]")
     answer: NDArray[np.bool_] = (moments >= low) & (moments <= high)
     return answer
+
+
+def time_coordinate(catalog: Catalog, array: Array) -> Coordinate | None:
+    """The coordinate of times along one of the array's dimensions."""
+    for coordinate in catalog.coordinates.values():
+        if len(coordinate.dims) == 1 and coordinate.dims[0] in array.dims and coordinate.values.dtype.kind == "M":
+            return coordinate
+    return None

@@ -15,7 +15,7 @@ from periplus.table.boxes import Reproject, own_boxes
 from periplus.table.buffers import numbers, strings
 from periplus.table.columns import columns_for
 from periplus.table.footprint import affine, chunk_boxes, chunk_range, chunk_window, meets, spatial_axes
-from periplus.table.moments import within
+from periplus.table.moments import time_coordinate, within
 from periplus.table.schema import NAMES
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _rows(table: Table, array: Array, window: Window | None, bbox: BBox | None, 
     if bbox is not None:
         box = _common(array, box, chunk_window(array, bbox))
     wanted: tuple[int, NDArray[np.bool_]] | None = None
-    coordinate = None if time is None else time_coordinate(table, array)
+    coordinate = None if time is None else time_coordinate(table.catalog, array)
     if time is not None and coordinate is not None:
         axis = array.dims.index(coordinate.dims[0])
         wanted = axis, chunks_holding(array, axis, within(coordinate.values, time))
@@ -110,14 +110,6 @@ def _rotated(array: Array) -> bool:
     return transform is not None and (transform[1] != 0 or transform[3] != 0)
 
 
-def time_coordinate(table: Table, array: Array) -> Coordinate | None:
-    """The coordinate of times along one of the array's dimensions."""
-    for coordinate in table.catalog.coordinates.values():
-        if len(coordinate.dims) == 1 and coordinate.dims[0] in array.dims and coordinate.values.dtype.kind == "M":
-            return coordinate
-    return None
-
-
 def chunks_holding(array: Array, axis: int, elements: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Which chunks along a dimension hold at least one of the elements."""
     if array.chunks[axis] == 1 and (array.edges is None or array.edges[axis] is None):
@@ -141,7 +133,7 @@ def _readable(table: Table, found: list[tuple[Array, Refs]], chosen: list[Array]
     times = {
         coordinate.dims[0]: coordinate
         for one in chosen
-        if (coordinate := time_coordinate(table, one)) is not None and coordinate.dims[0] not in TAKEN
+        if (coordinate := time_coordinate(table.catalog, one)) is not None and coordinate.dims[0] not in TAKEN
     }
     parts = any(refs.part is not None for _, refs in found)
     several = any(refs.encoding is not None for _, refs in found)
