@@ -17,7 +17,7 @@ Bands = int | str | Sequence[int | str]
 
 
 def pick(catalog: Catalog, name: str | None) -> tuple[list[Array], Array]:
-    """The levels of an image by its name (`data`, `scene/data`, its group `scene`), and the level named or the finest."""
+    """The levels of an image by its name (`data`, `a/data`, its group `a`), and the level named or the finest."""
     pyramids = catalog.pyramids()
     if name is None:
         images = [key for key, levels in pyramids.items() if key.rpartition("/")[2] != "mask" and levels[0].ndim >= 2]
