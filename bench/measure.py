@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import platform
-import resource
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -47,8 +46,9 @@ def cpu(run: Callable[[], Any], *, rounds: int = 1) -> float:
 
 
 def peak_mib() -> float:
-    """Highest resident size of this process so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    """Highest resident size of this program so far (getrusage would count the process it was started from too)."""
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) / 1024
 
 
 def machine() -> dict[str, str]:
