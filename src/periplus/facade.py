@@ -74,6 +74,13 @@ class IndexArray:
     def georeference(self) -> Georeference | None:
         return self.array.georeference
 
+    @property
+    def bbox(self) -> BBox | None:
+        """(xmin, ymin, xmax, ymax) at pixel edges, in the CRS; None where the array has no transform."""
+        from periplus.table.footprint import bounds
+
+        return bounds(self.array)
+
     def read(self, key: Any = ..., *, progress: Progress | None = None) -> np.ndarray[Any, Any]:
         """The selected values, raw as stored; `key` is any basic NumPy index."""
         from periplus.read import read_array

@@ -38,6 +38,3 @@ class Limits:
         if value > limit:
             raise LimitError(f"{what} is {value}, over the limit of {limit}", url=url, offset=offset)
         return value
-
-
-UNTRUSTED = Limits(chunk_bytes=256 * MIB)

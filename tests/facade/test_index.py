@@ -43,6 +43,7 @@ def test_an_array_is_known_by_its_metadata_and_read_like_numpy(archive: Path, st
     array = stack["0/data"]
     assert (array.shape, array.dims, array.dtype) == ((3, 2, 200, 300), ("time", "bands", "y", "x"), np.int16)
     assert array.attributes["_FillValue"] == -1
+    assert array.bbox == stack["1/data"].bbox == (500_000, 5_198_000, 503_000, 5_200_000)
     assert np.array_equal(array[1], truth(archive, 2))
     assert np.array_equal(np.asarray(array)[2], truth(archive, 3))
     assert np.array_equal(array[0, :, ::-3, 5], truth(archive, 1)[:, ::-3, 5])

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from periplus.errors import FormatError, MissingError
 from periplus.model import Array, Georeference
-from periplus.read.window import bounds, checked, level_for, pixel_size, shifted, transform_of, window_in, window_of
+from periplus.read.window import checked, level_for, pixel_size, shifted, transform_of, window_in, window_of
+from periplus.table.footprint import corners
 
 pytestmark = pytest.mark.filterwarnings("ignore:Use `@` matmul:PendingDeprecationWarning")  # rasterio's own
 
@@ -33,8 +34,8 @@ def level(k, rows, columns, transform=None, name="data"):
 def test_bounds_are_those_of_rasterio(transform):
     expected = rasterio.transform.array_bounds(700, 900, Affine(*transform))
     if transform is not SOUTH_UP:  # there rasterio's bottom is above its top
-        np.testing.assert_allclose(bounds(transform, 700, 900), expected)
-    west, south, east, north = bounds(transform, 700, 900)
+        np.testing.assert_allclose(corners(transform, 0, 0, 900, 700), expected)
+    west, south, east, north = corners(transform, 0, 0, 900, 700)
     assert west < east
     assert south < north
 

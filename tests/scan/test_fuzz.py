@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from periplus.errors import FormatError, LimitError
-from periplus.limits import MIB, UNTRUSTED, Limits
+from periplus.limits import MIB, Limits
 from periplus.model import Found, Need, Source
 from periplus.scan import tiff
 from periplus.testing import tiffs
@@ -17,6 +17,7 @@ from periplus.testing.mutate import mutants
 MUTANTS = int(os.environ.get("PERIPLUS_FUZZ", "6000"))
 NAMES = tiffs.names()
 GROUPS = 8
+SMALL = Limits(chunk_bytes=256 * MIB)
 
 
 def scanned(data: bytes, limits: Limits, *, sized: bool = True) -> tuple[list[Found], int]:
@@ -44,7 +45,7 @@ def check(found: Found, size: int) -> None:
     """Whatever a damaged file gives must hold together."""
     array, refs = found.array, found.refs
     assert all(n > 0 for n in array.shape)
-    assert np.prod(array.chunks, dtype=object) * array.dtype.itemsize <= UNTRUSTED.chunk_bytes
+    assert np.prod(array.chunks, dtype=object) * array.dtype.itemsize <= SMALL.chunk_bytes
     assert refs.chunk.shape == (3, len(refs))
     if len(refs):
         assert (refs.chunk >= 0).all()
@@ -64,7 +65,7 @@ def test_mutants_give_only_our_errors(group: int) -> None:
             total += 1
             start = time.process_time()
             try:
-                found, asked = scanned(mutant, UNTRUSTED, sized=total % 4 > 0)
+                found, asked = scanned(mutant, SMALL, sized=total % 4 > 0)
             except (FormatError, LimitError):
                 refused += 1
             else:
@@ -81,7 +82,7 @@ def test_mutants_take_little_memory() -> None:
         for name in ("cog", "be-big-pages-sub", "le-classic-strips-planar-none-p1", "geo-attributes"):
             for mutant in mutants(tiffs.case(name).data, seed=77, count=150):
                 try:
-                    scanned(mutant, UNTRUSTED)
+                    scanned(mutant, SMALL)
                 except (FormatError, LimitError):
                     continue
         assert tracemalloc.get_traced_memory()[1] < 64 * MIB

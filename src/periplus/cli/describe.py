@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +12,8 @@ from periplus.errors import redact
 
 if TYPE_CHECKING:
     from periplus import Index
-    from periplus.model import Array, BBox, Codec, Coordinate, Pipeline
+    from periplus.facade import IndexArray
+    from periplus.model import BBox, Codec, Coordinate, Pipeline
 
 COMPRESSIONS = {
     1: "none", 2: "CCITT RLE", 3: "CCITT T.4", 4: "CCITT T.6", 5: "LZW", 6: "old JPEG", 7: "JPEG", 8: "deflate",
@@ -28,7 +28,7 @@ COMPRESSIONS = {
 def describe(index: Index, url: str) -> dict[str, Any]:
     """Arrays, places, times, files and failures of an index."""
     files, catalog = index.files, index.table.catalog
-    arrays = [describe_array(array) for array in catalog.arrays.values()]
+    arrays = [describe_array(array) for array in index.arrays.values()]
     failed = [row for row, status in enumerate(files.status) if status != "ok"]
     return {
         "index": redact(url),
@@ -46,7 +46,7 @@ def describe(index: Index, url: str) -> dict[str, Any]:
     }
 
 
-def describe_array(array: Array) -> dict[str, Any]:
+def describe_array(array: IndexArray) -> dict[str, Any]:
     """One array, with its place on the Earth and its encodings in words."""
     place = array.georeference
     return {
@@ -59,8 +59,8 @@ def describe_array(array: Array) -> dict[str, Any]:
         "nodata": plain(array.attributes.get("_FillValue")),
         "crs": None if place is None else place.crs,
         "transform": None if place is None or place.transform is None else list(place.transform),
-        "bbox": bbox(array),
-        "encodings": [words(pipeline) for pipeline in array.encodings],
+        "bbox": array.bbox,
+        "encodings": [words(pipeline) for pipeline in array.array.encodings],
         "attributes": plain(array.attributes),
     }
 
@@ -78,20 +78,6 @@ def describe_coordinate(coordinate: Coordinate) -> dict[str, Any]:
         ends = [f(values.tolist()) for f in (min, max)] if values.dtype.kind in "OSUT" else [values.min(), values.max()]
     first, last = (plain(end) for end in ends or (None, None))
     return {"count": int(coordinate.values.size), "first": first, "last": last}
-
-
-def bbox(array: Array) -> BBox | None:
-    """The box of an array in its CRS, from its affine; None where it has none or it is no image."""
-    place = array.georeference
-    if place is None or place.transform is None or array.dims[-2:] != ("y", "x"):
-        return None
-    a, b, c, d, e, f = place.transform
-    corners = [
-        (a * column + b * row + c, d * column + e * row + f)
-        for row, column in product((0, array.shape[-2]), (0, array.shape[-1]))
-    ]
-    (xs, ys) = zip(*corners, strict=True)
-    return min(xs), min(ys), max(xs), max(ys)
 
 
 def boxes(arrays: list[dict[str, Any]]) -> list[dict[str, Any]]:

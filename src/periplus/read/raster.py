@@ -15,7 +15,8 @@ from periplus.model import Array, BBox, Transform
 from periplus.read.choose import Bands, band_key, nodata_of, pick, time_key
 from periplus.read.plan import select_outer
 from periplus.read.reader import Progress, read_array
-from periplus.read.window import axes, bounds, checked, crs_of, level_for, shifted, transform_of, window_in
+from periplus.read.window import axes, checked, crs_of, level_for, shifted, transform_of, window_in
+from periplus.table.footprint import corners
 
 if TYPE_CHECKING:
     from periplus.fetch import Fetch
@@ -53,7 +54,7 @@ class Raster:
     def bbox(self) -> BBox:
         """Of the window read, at pixel edges; without a transform, in pixels."""
         rows, columns = self.values.shape[self.dims.index(self._y)], self.values.shape[self.dims.index(self._x)]
-        return bounds(self.transform or (1.0, 0.0, 0.0, 0.0, 1.0, 0.0), rows, columns)
+        return corners(self.transform or (1.0, 0.0, 0.0, 0.0, 1.0, 0.0), 0, 0, columns, rows)
 
     @property
     def _y(self) -> str:

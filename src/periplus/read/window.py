@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from periplus.errors import FormatError, MissingError
 from periplus.model import Array, BBox, Transform
+from periplus.table.footprint import corners, spatial_axes
 
 Window = tuple[int, int, int, int]
 """(row_start, row_stop, column_start, column_stop) in pixels."""
@@ -19,11 +20,10 @@ EDGE = 1e-6
 
 def axes(array: Array) -> tuple[int, int]:
     """Positions of the row and the column dimension: those named y and x, else the last two."""
-    if "y" in array.dims and "x" in array.dims:
-        return array.dims.index("y"), array.dims.index("x")
-    if array.ndim < 2:
+    found = spatial_axes(array)
+    if found is None:
         raise FormatError(f"{array.name} has dimensions {array.dims} and is no image")
-    return array.ndim - 2, array.ndim - 1
+    return found
 
 
 def size(array: Array) -> tuple[int, int]:
@@ -64,15 +64,6 @@ def pixel_size(transform: Transform) -> tuple[float, float]:
     """Width and height of a pixel in units of the CRS."""
     a, b, _, d, e, _ = transform
     return math.hypot(a, d), math.hypot(b, e)
-
-
-def bounds(transform: Transform, rows: int, columns: int) -> BBox:
-    """The bounding box of an image of that size."""
-    a, b, c, d, e, f = transform
-    corners = [(column, row) for column in (0, columns) for row in (0, rows)]
-    x = [a * column + b * row + c for column, row in corners]
-    y = [d * column + e * row + f for column, row in corners]
-    return min(x), min(y), max(x), max(y)
 
 
 def window_of(bbox: BBox, transform: Transform, rows: int, columns: int) -> Window | None:
@@ -117,7 +108,7 @@ def window_in(levels: Sequence[Array], array: Array, bbox: BBox | None) -> Windo
         raise FormatError(f"{array.name} has no transform, so a bbox means nothing; select pixels by index")
     window = window_of(bbox, transform, rows, columns)
     if window is None:
-        shown = tuple(round(v, 6) for v in bounds(transform, rows, columns))
+        shown = tuple(round(v, 6) for v in corners(transform, 0, 0, columns, rows))
         raise MissingError(f"the bbox {bbox} does not touch {array.name}, which covers {shown}")
     return window
 

@@ -43,18 +43,21 @@ class Columns:
         return replace(self, chunk=chunk, **absent)  # type: ignore[arg-type]
 
 
-def columns_for(arrays: Iterable[Array]) -> Columns:
-    """The names we write: `<dim>_chunk`, told apart where two differ only in case (DuckDB ignores case)."""
-    chunk: dict[str, str] = {}
-    taken: set[str] = set()
-    for dim in dict.fromkeys(dim for array in arrays for dim in array.dims):
+def columns_for(arrays: Iterable[Array], before: Columns | None = None) -> Columns:
+    """The names we write: `<dim>_chunk`, told apart where two differ only in case (DuckDB ignores case).
+
+    Names given `before` stay, and only those of new dimensions are added.
+    """
+    chunk = {} if before is None else dict(before.chunk)
+    taken = {name.lower() for name in chunk.values()}
+    for dim in dict.fromkeys(dim for array in arrays for dim in array.dims if dim not in chunk):
         name, count = f"{dim}_chunk", 1
         while name.lower() in taken:
             count += 1
             name = f"{dim}_chunk_{count}"
         taken.add(name.lower())
         chunk[dim] = name
-    return Columns(chunk=chunk)
+    return Columns(chunk=chunk) if before is None else replace(before, chunk=chunk)
 
 
 def write_columns(columns: Columns) -> dict[str, Any]:

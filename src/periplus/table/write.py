@@ -171,7 +171,7 @@ def append_table(
     if before.document.pieces is None:
         raise ConflictError("only a dataset can be added to; copy the index into one first", url=folder)
     _check_growth(before.catalog, catalog, folder)
-    columns = _grown_columns(before.document.columns, catalog)
+    columns = columns_for(catalog.arrays.values(), before.document.columns)
     paths = [*old.path, *at_rest(files.path, folder[:-1])]
     together = _together(old, files)
     _check(catalog, limits)
@@ -246,21 +246,6 @@ def _check_growth(before: Catalog, after: Catalog, url: str) -> None:
             raise ConflictError(f"array {name!r}: the encodings of the index must come first, unchanged", url=url)
         if any(a > b for a, b in zip(old.grid, new.grid, strict=True)):
             raise ConflictError(f"array {name!r}: an array of an index may grow, not shrink", url=url)
-
-
-def _grown_columns(before: Columns, catalog: Catalog) -> Columns:
-    wanted = columns_for(catalog.arrays.values())
-    chunk = dict(before.chunk)
-    taken = {name.lower() for name in chunk.values()}
-    for dim in wanted.chunk:
-        if dim not in chunk:
-            name, count = f"{dim}_chunk", 1
-            while name.lower() in taken:
-                count += 1
-                name = f"{dim}_chunk_{count}"
-            taken.add(name.lower())
-            chunk[dim] = name
-    return replace(before, chunk=chunk)
 
 
 def _check_new(before: Table, group: RowGroup) -> None:
