@@ -164,13 +164,16 @@ def test_odd_names_are_indexed_and_impossible_ones_are_failures(
     for k, name in enumerate(("ä b#1", "x%20y", "q?m", "[z]", " lead")):
         tiff.write(folder / f"{name}.tif", k)
     (folder / "x%20y.tif").rename(os.fsdecode(os.fsencode(folder) + b"/\xff.tif"))
+    tiff.write(folder / "back\\slash.tif", 5)
+    tiff.write(folder / "new\nline.tif", 6)
     for _ in range(2):
         table, summary = index_into(str(folder / "*.tif"), fetch=fetch, to=tmp_path / "out.parquet")
-        assert (summary.ok, summary.failed) == (4, 1)
+        assert (summary.ok, summary.failed) == (4, 3)
         for name, path in zip((" lead", "[z]", "q_m", "ä b#1"), table.files.path, strict=True):
             assert held(table, f"{name}/0/data") == places(Path(path))
     assert summary.reused == 4
     assert "not UTF-8" in str(summary)
+    assert "backslash or control character" in str(summary)
 
 
 def test_stac_items_of_two_bands_are_two_stacks(tmp_path: Path, tiff: SimpleNamespace, fetch: Fetch) -> None:

@@ -23,8 +23,8 @@ Known: TypeAlias = Callable[[str], Source | None]
 BATCH = 256
 """Local files handed over at a time: many, because each hand-over costs a change of thread."""
 LOCAL_THREADS = 16
-_UNWRITABLE = re.compile("[\ud800-\udfff]")
-"""What stands in a path for bytes that are no UTF-8."""
+_UNWRITABLE = re.compile(r"[\x00-\x1f\x7f\\]|[\ud800-\udfff]")
+"""What no reference at rest may have; the last stand in a path for bytes that are no UTF-8."""
 _SLOW_SECONDS = 0.002
 """A local file that takes this long, most of it waiting, lies on a network: then several are read at once."""
 
@@ -98,8 +98,9 @@ class Pump:
         try:
             # What a listing gave is spelled as it should be.
             plain = without_secrets(item.url) if item.source is None else item.source.url
-            if not plain.isascii() and _UNWRITABLE.search(plain):
-                raise FormatError("the file's name is not UTF-8, so no index can hold it")
+            if unwritable := _UNWRITABLE.search(plain):
+                what = "is not UTF-8" if unwritable[0] > "\x7f" else "has a backslash or control character"
+                raise FormatError(f"the file's name {what}, so no index can hold it")
         except PeriplusError as error:
             self._give(failed(item, error, number=number, nameless=True))
             return True
