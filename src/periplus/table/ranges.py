@@ -7,6 +7,7 @@ import bisect
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ import pyarrow.parquet as pq
 from periplus.errors import FormatError, PeriplusError, StaleError
 from periplus.fetch.cost import gap, largest
 from periplus.limits import Limits
+from periplus.table.footer import Chunk, Footer
 
 if TYPE_CHECKING:
     from periplus.fetch import Fetch
@@ -81,6 +83,7 @@ class ParquetBytes:
         with arrow_errors("the Parquet footer is damaged", url):
             # A file of nothing but a footer is enough for Arrow to read the footer.
             self.metadata = pq.read_metadata(pa.BufferReader(MAGIC + footer))
+            self._thrift = footer[:-8]
             self.schema = self.metadata.schema.to_arrow_schema()
             self.keys: dict[bytes, bytes] = dict(self.metadata.metadata or {})
             self._leaves = {self.metadata.schema.column(i).path: i for i in range(self.metadata.num_columns)}
@@ -122,17 +125,29 @@ class ParquetBytes:
     def groups(self) -> int:
         return int(self.metadata.num_row_groups)
 
+    @cached_property
+    def _chunks(self) -> Footer:
+        """Where the column chunks lie; read when the first query comes, not on opening."""
+        with arrow_errors("the Parquet footer is damaged", self.url):
+            return Footer(self._thrift, self.metadata.num_columns)
+
     def bounds(self, number: int, name: str) -> tuple[Any, Any, bool]:
         """Smallest and largest value of a column in a row group, None where unknown; and whether it has no null."""
         key = number, name
         if key not in self._bounds:
             with arrow_errors("the statistics of a row group are damaged", self.url):
-                found = self.metadata.row_group(number).column(self._leaves[name]).statistics
-                if found is None or not found.has_min_max:
-                    self._bounds[key] = None, None, False
-                else:
-                    self._bounds[key] = found.min, found.max, bool(found.has_null_count and found.null_count == 0)
+                chunk = self._chunk(number, name)
+                kind = self.schema.field(name).type
+                low, high = _plain(chunk.low, kind), _plain(chunk.high, kind)
+                known = low is not None and high is not None
+                self._bounds[key] = (low, high, chunk.nulls == 0) if known else (None, None, False)
         return self._bounds[key]
+
+    def _chunk(self, number: int, name: str) -> Chunk:
+        chunk = self._chunks.chunk(number, self._leaves[name])
+        if chunk.path != name:
+            raise FormatError("the columns of a row group come in another order than those of the schema", url=self.url)
+        return chunk
 
     def read(self, groups: Sequence[int], names: Sequence[str]) -> Iterator[tuple[int, pa.Table]]:
         """Row groups with only these columns; strings come as dictionaries, so that a repeated one stays small."""
@@ -183,24 +198,29 @@ class ParquetBytes:
         budget = self._limits.memory_bytes // 4
         self._limits.check("a decoded row group", rows * 8 * max(1, len(names)), budget, url=self.url)
         low, high = self.size, 0
-        wanted = set(names)
-        for place in range(group.num_columns):
-            column = group.column(place)
-            if column.path_in_schema not in wanted:
+        for name in names:
+            if name not in self._leaves:
                 continue
-            start = int(column.data_page_offset)
-            if column.has_dictionary_page and column.dictionary_page_offset is not None:
-                start = min(start, int(column.dictionary_page_offset))
-            stop = start + int(column.total_compressed_size)
+            chunk = self._chunk(number, name)
+            start, stop = chunk.start, chunk.start + chunk.compressed
             if not 4 <= start <= stop <= self.size - 8:
                 raise FormatError("a column chunk lies outside the file", url=self.url, offset=start)
-            size = int(column.total_uncompressed_size)
-            self._limits.check("a column chunk", size, budget, url=self.url)
+            self._limits.check("a column chunk", chunk.uncompressed, budget, url=self.url)
             low, high = min(low, start), max(high, stop)
         if high <= low:
             return (4, 4)
         self._limits.check("a row group", high - low, budget, url=self.url)
         return low, high
+
+
+def _plain(value: bytes | None, kind: pa.DataType) -> int | str | None:
+    """A bound as statistics store it; None for kinds that are not asked about."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if value is None:
+        return None
+    if pa.types.is_integer(kind):
+        return int.from_bytes(value, "little", signed=pa.types.is_signed_integer(kind))
+    return value.decode() if pa.types.is_string(kind) or pa.types.is_large_string(kind) else None
 
 
 def _homes(spans: dict[int, tuple[int, int]], near: int, most: int) -> dict[int, tuple[int, int]]:

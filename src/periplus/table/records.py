@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from io import RawIOBase
 from typing import TYPE_CHECKING, Any
 
 from periplus.errors import FormatError, LimitError
+from periplus.table.footer import Chunk, Footer
 
 if TYPE_CHECKING:
+    from pyarrow.parquet import ParquetFile
+
     from periplus.fetch import Fetch
 
 MOST_BYTES = 512 << 20
@@ -32,12 +37,8 @@ def read_records(url: str, *, fetch: Fetch, columns: Sequence[str], needed: Sequ
                     "(an index is opened with periplus.open)",
                     url=url,
                 )
-            size = sum(
-                group.column(k).total_uncompressed_size
-                for group in map(parquet.metadata.row_group, range(parquet.num_row_groups))
-                for k in range(group.num_columns)
-                if group.column(k).path_in_schema.partition(".")[0] in columns
-            )
+            chunks = [chunk for chunk in _chunks(file, parquet) if chunk.path.partition(".")[0] in columns]
+            size = sum(chunk.uncompressed for chunk in chunks)
             if size > MOST_BYTES:
                 raise LimitError(f"the list of items is {size} bytes, over the limit of {MOST_BYTES}", url=url)
             table = parquet.read(columns=[name for name in columns if name in names])
@@ -49,6 +50,15 @@ def read_records(url: str, *, fetch: Fetch, columns: Sequence[str], needed: Sequ
         return [_without_nulls(row) for row in table.to_pylist()]
     except pa.ArrowException as error:
         raise FormatError(f"this Parquet file cannot be read: {error}", url=url) from None
+
+
+def _chunks(file: RawIOBase, parquet: ParquetFile) -> Iterator[Chunk]:
+    """Every column chunk that the footer lists."""
+    file.seek(-8, os.SEEK_END)
+    length = int.from_bytes(file.read(4) or b"", "little")
+    file.seek(-8 - length, os.SEEK_END)
+    footer = Footer(file.read(length) or b"", parquet.metadata.num_columns)
+    return (footer.chunk(group, k) for group in range(len(footer)) for k in range(parquet.metadata.num_columns))
 
 
 def _without_nulls(value: Any) -> Any:
