@@ -26,7 +26,8 @@ def run(folder: Path, *, rounds: int = 3) -> Section:
         "within the decoders' "
         "own differences). Every contender delivers one contiguous (bands, y, x) array. `-` where a peer "
         "cannot read the file. periplus decodes in as many threads as there are cores, which halves the "
-        "waiting and costs a few per cent of CPU; rasterio has one thread. Deflate is the same library in both. Where samples are "
+        "waiting and costs a few per cent of CPU; "
+        "rasterio has one thread. Deflate is the same library in both. Where samples are "
         "interleaved by pixel (3 x uint8), NumPy takes them apart at one byte a cycle, about 15 ms of a whole image, "
         "for which GDAL has SIMD code: there it stays ahead unless the decoder dominates.",
     )
