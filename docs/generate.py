@@ -46,7 +46,7 @@ def formats() -> str:
     known = dict.fromkeys(COMPRESSIONS.get(code, f"number {code}") for code in sorted({*TIFF_COMPRESSIONS, *PICTURES}))
     rows = [f"| {scanner.NAME.upper()} | {first_line(scanner.__doc__)} |" for scanner in SCANNERS]
     return "\n".join(
-        ["| reads | |", "| --- | --- |", *rows, f"| its compressions | {', '.join(known)}; predictors 1, 2 and 3 |"]
+        ["| reads | |", "| --- | --- |", *rows, f"| TIFF compressions | {', '.join(known)}; predictors 1, 2 and 3 |"]
     )
 
 

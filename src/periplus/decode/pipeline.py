@@ -12,13 +12,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.decode import standard, tifftile, unpack
+from periplus.decode import dted, standard, tifftile, unpack
 from periplus.decode.scratch import Buffer
 from periplus.errors import DecodeError, FormatError
 from periplus.limits import Limits
 from periplus.model import Pipeline, Shape
 
-CODECS = frozenset({unpack.NAME, tifftile.NAME, *standard.NAMES})
+IMAGES: dict[str, Callable[..., Callable[[Buffer, Shape], NDArray[Any]]]] = {
+    tifftile.NAME: tifftile.tiff_tile,
+    dted.NAME: dted.dted,
+}
+"""Codecs of whole image blocks, array to bytes, each alone in its list."""
+CODECS = frozenset({unpack.NAME, *IMAGES, *standard.NAMES})
 """Names of all codecs known; others are never looked up anywhere."""
 
 
@@ -77,10 +82,11 @@ def _prepared(codecs: str, chunks: Shape, dtype: np.dtype[Any], limits: Limits) 
 def _inner(
     stages: list[standard.Stage], chunks: Shape, dtype: np.dtype[Any], limits: Limits
 ) -> Callable[[Buffer, Shape], NDArray[Any]]:
-    if stages and stages[0][0] == tifftile.NAME:
+    if stages and stages[0][0] in IMAGES:
+        name, configuration = stages[0]
         if len(stages) > 1:
-            raise FormatError(f"codec {stages[1][0]} cannot follow tiff-tile")
-        return tifftile.tiff_tile(stages[0][1], chunks=chunks, dtype=dtype, limits=limits)
+            raise FormatError(f"codec {stages[1][0]} cannot follow {name.rpartition('/')[2]}")
+        return IMAGES[name](configuration, chunks=chunks, dtype=dtype, limits=limits)
     return standard.standard(stages, chunks=chunks, dtype=dtype)
 
 

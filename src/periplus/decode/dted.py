@@ -1,0 +1,95 @@
+"""The dted codec: the records of one elevation cell, a longitude line each, to (1, latitudes, longitudes)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.decode.scratch import Buffer, Octets, octets, scratch_array
+from periplus.decode.settings import number
+from periplus.errors import DecodeError, FormatError
+from periplus.limits import Limits
+from periplus.model import Shape
+
+NAME = "https://awslabs.github.io/osml-imagery-io/codecs/dted"
+HEAD, TAIL = 8, 4
+"""Bytes of a record before its posts (sentinel, counts) and after them (checksum)."""
+SENTINEL = 0xAA
+NULL = -32767
+DEEPEST = 16_000
+"""A magnitude beyond this in a negative post means that the producer wrote two's complement, as GDAL has it."""
+MOST = 1 << 20
+
+
+def dted(
+    configuration: Mapping[str, Any], *, chunks: Shape, dtype: np.dtype[Any], limits: Limits
+) -> Callable[[Buffer, Shape], NDArray[Any]]:
+    """The decoder of one cell; leading dimensions beyond (bands, y, x) have size 1."""
+
+    def setting(key: str, low: int, default: int | None = None) -> int:
+        return number("dted", configuration, key, low, MOST, default)
+
+    posts, lines = setting("num_lat_points", 1), setting("num_lon_lines", 1)
+    size = setting("record_size", 1)
+    records = setting("num_records", 1, lines)
+    top, bottom = setting("trim_top", 0, 0), setting("trim_bottom", 0, 0)
+    left, right = setting("trim_left", 0, 0), setting("trim_right", 0, 0)
+    if size != HEAD + 2 * posts + TAIL or records > lines:
+        raise FormatError(f"dted codec: {records} records of {size} bytes do not hold {lines} lines of {posts} posts")
+    inside = (posts - top - bottom, lines - left - right)
+    if min(inside) < 1 or tuple(chunks[-2:]) != inside or any(n != 1 for n in chunks[:-2]) or len(chunks) < 3:
+        raise FormatError(f"a cell of {lines} lines of {posts} posts, trimmed, does not fill chunks of shape {chunks}")
+    if dtype != np.int16:
+        raise FormatError(f"elevations are 16-bit integers, not {dtype}")
+    limits.check("the bytes of a cell", lines * size, limits.chunk_bytes)
+    lead = (None,) * (len(chunks) - 2)
+
+    def run(data: Buffer, valid: Shape) -> NDArray[Any]:  # noqa: ARG001 - a cell is always whole
+        found = octets(data)
+        if len(found) < records * size:
+            raise DecodeError(f"the cell has {len(found)} of {records * size} bytes")
+        rows = found[: records * size].reshape(records, size)
+        _sound(rows)
+        values = scratch_array(0, (lines, posts), np.dtype(np.int16))
+        _posts(rows, values[:records])
+        if records < lines:
+            values = _placed(rows, values[:records], lines)
+        # Lines run from west to east, their posts from south to north.
+        return values.T[::-1][top : posts - bottom, left : lines - right][lead]
+
+    return run
+
+
+def _sound(rows: Octets) -> None:
+    """DecodeError where a record does not begin with its sentinel or its checksum is another."""
+    begun = rows[:, 0] == SENTINEL
+    if not begun.all():
+        raise DecodeError(f"record {int(np.argmin(begun))} of the cell does not begin with its sentinel")
+    said = np.ascontiguousarray(rows[:, -TAIL:]).view(">u4")[:, 0]
+    sums = np.add.reduce(rows[:, :-TAIL], axis=1, dtype=np.uint32)
+    # Some producers write checksums that no sum of bytes can reach: they say nothing of the record.
+    wrong = (said != sums) & (said <= 0xFF * (rows.shape[1] - TAIL))
+    if wrong.any():
+        raise DecodeError(f"record {int(np.argmax(wrong))} of the cell fails its checksum")
+
+
+def _posts(rows: Octets, values: NDArray[np.int16]) -> None:
+    """Posts are sign and magnitude."""
+    np.copyto(values, rows[:, HEAD:-TAIL].view(">i2"))
+    negative = values < 0
+    if negative.any():
+        magnitude = values & 0x7FFF
+        np.negative(magnitude, out=values, where=negative & ((magnitude <= DEEPEST) | (magnitude == -NULL)))
+
+
+def _placed(rows: Octets, values: NDArray[np.int16], lines: int) -> NDArray[np.int16]:
+    """A cell that lacks lines: each record says which line it is, the others are null."""
+    line = rows[:, 4].astype(np.int64) * 256 + rows[:, 5]
+    if line.max() >= lines or len(np.unique(line)) != len(line):
+        raise DecodeError("the records of a partial cell do not say which lines they are")
+    placed = np.full((lines, values.shape[1]), NULL, np.int16)
+    placed[line] = values
+    return placed

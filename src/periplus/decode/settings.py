@@ -1,0 +1,28 @@
+"""Settings: values of a codec's configuration, each checked as it is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from periplus.errors import FormatError
+
+
+def number(
+    codec: str, configuration: Mapping[str, Any], key: str, low: int, high: int, default: int | None = None
+) -> int:
+    """An integer in low..high-1."""
+    value = configuration.get(key)
+    if value is None:
+        value = default
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value < high:
+        raise FormatError(f"{codec} codec: {key} is {value!r}")
+    return value
+
+
+def choice(codec: str, configuration: Mapping[str, Any], key: str, names: tuple[str, ...]) -> str:
+    """One of some words; the first where the configuration says nothing."""
+    value = configuration.get(key, names[0])
+    if value not in names:
+        raise FormatError(f"{codec} codec: {key} is {value!r}")
+    return str(value)

@@ -1,0 +1,207 @@
+"""DTED cells give GDAL's heights, place and facts; damaged ones our errors, soon."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import rasterio
+from numpy.typing import NDArray
+
+import periplus
+from periplus.decode import prepare
+from periplus.errors import DecodeError, FormatError, LimitError, PeriplusError
+from periplus.limits import MIB, Limits
+from periplus.model import Found
+from periplus.scan import sniff
+from periplus.scan.drive import scan_bytes
+from periplus.testing import dteds
+from periplus.testing.mutate import mutants
+
+
+def found(data: bytes, **options: Any) -> Found:
+    (step,) = scan_bytes(data, **options)
+    assert isinstance(step, Found)
+    return step
+
+
+def values(data: bytes, limits: Limits | None = None) -> NDArray[Any]:
+    step = found(data, limits=limits)
+    decode = prepare(
+        step.array.encodings[0], chunks=step.array.chunks, dtype=step.array.dtype, limits=limits or Limits()
+    )
+    start, length = int(step.refs.offset[0]), int(step.refs.length[0])
+    return decode(data[start : start + length], valid=step.array.shape).copy()
+
+
+@pytest.fixture
+def gdal(tmp_path: Path) -> Any:
+    def opened(data: bytes) -> Any:
+        path = tmp_path / "cell.dt0"
+        path.write_bytes(data)
+        return rasterio.open(path)
+
+    return opened
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"west": 10, "south": -34},
+        {"west": 0, "south": 0},
+        {"labels": b"VOL1".ljust(80) + b"HDR1".ljust(80)},
+        {"labels": b"HDR1".ljust(80)},
+        {"latitude_first": True},
+        {"datum": "WGS72"},
+        {"interval": (600, 300)},
+        {"checksums": False},
+    ],
+)
+def test_heights_and_place_are_those_of_gdal(options: dict[str, Any], gdal: Any) -> None:
+    heights = dteds.heights("gdal", 121, 61 if "interval" in options else 121)
+    data = dteds.cell(heights, **options)
+    array = found(data).array
+    np.testing.assert_array_equal(values(data), heights)
+    with gdal(data) as cell:
+        np.testing.assert_array_equal(cell.read(), heights)
+        assert array.georeference is not None
+        assert array.georeference.crs == f"EPSG:{cell.crs.to_epsg()}"
+        np.testing.assert_allclose(array.georeference.transform, cell.transform[:6], rtol=0, atol=1e-12)
+        assert array.georeference.registration == cell.tags()["AREA_OR_POINT"].lower()
+        assert (array.attributes["_FillValue"], array.attributes["units"]) == (cell.nodata, cell.units[0])
+
+
+def test_facts_are_those_of_gdal(gdal: Any) -> None:
+    data = dteds.cell(dteds.heights("facts"))
+    told = found(data).array.attributes["dted"]
+    with gdal(data) as cell:
+        tags = {name.removeprefix("DTED_"): text.strip() for name, text in cell.tags().items()}
+    for ours, theirs in {
+        "security_code": "SecurityCode_DSI",
+        "series": "NimaDesignator",
+        "unique_reference": "UniqueRef_DSI",
+        "data_edition": "DataEdition",
+        "match_merge_version": "MatchMergeVersion",
+        "maintenance_date": "MaintenanceDate",
+        "match_merge_date": "MatchMergeDate",
+        "maintenance_description": "MaintenanceDescription",
+        "producer": "Producer",
+        "vertical_datum": "VerticalDatum",
+        "horizontal_datum": "HorizontalDatum",
+        "digitizing_system": "DigitizingSystem",
+        "compilation_date": "CompilationDate",
+        "partial_cell": "PartialCellIndicator",
+        "absolute_horizontal_accuracy": "HorizontalAccuracy",
+        "absolute_vertical_accuracy": "VerticalAccuracy_ACC",
+        "relative_horizontal_accuracy": "RelHorizontalAccuracy",
+        "relative_vertical_accuracy": "RelVerticalAccuracy",
+    }.items():
+        assert told[ours] == tags[theirs], ours
+
+
+def test_a_cell_that_gdal_wrote_is_read_whole() -> None:
+    heights = dteds.heights("written")
+    np.testing.assert_array_equal(values(dteds.gdal_cell(heights)), heights)
+
+
+def test_lines_of_an_even_number_of_posts_are_turned_whole() -> None:
+    # GDAL leaves the two middle rows of such cells unturned; the maker of the cell is the truth here.
+    heights = dteds.heights("even", 16, 20)
+    np.testing.assert_array_equal(values(dteds.cell(heights)), heights)
+
+
+def test_twos_complement_is_taken_for_what_it_is(gdal: Any) -> None:
+    heights = dteds.heights("complement")
+    # -1 is the pattern of a null post, and stays one.
+    heights[(heights == dteds.NULL) | (heights == -1)] = -5
+    data = dteds.cell(heights, complement=True)
+    np.testing.assert_array_equal(values(data), heights)
+    with gdal(data) as cell:
+        np.testing.assert_array_equal(values(data), cell.read())
+
+
+def test_lines_that_a_partial_cell_lacks_are_null(gdal: Any) -> None:
+    heights = dteds.heights("partial")
+    data = dteds.cell(heights, stored=(2, 5, 120))
+    expected = np.full_like(heights, dteds.NULL)
+    expected[:, :, [2, 5, 120]] = heights[:, :, [2, 5, 120]]
+    np.testing.assert_array_equal(values(data), expected)
+    assert found(data).array.attributes["lines_stored"] == 3
+    with gdal(data) as cell:
+        np.testing.assert_array_equal(cell.read(), expected)
+
+
+def test_a_trimmed_cell_lacks_its_rim() -> None:
+    heights = dteds.heights("trim")
+    data = dteds.cell(heights)
+    step = found(data)
+    (codec,) = step.array.encodings[0]
+    trims = {"trim_top": 1, "trim_bottom": 2, "trim_left": 3, "trim_right": 4}
+    trimmed = {**codec, "configuration": {**codec["configuration"], **trims}}
+    decode = prepare((trimmed,), chunks=(1, 118, 114), dtype=np.dtype("i2"), limits=Limits())
+    np.testing.assert_array_equal(decode(data[3428:], valid=(1, 118, 114)), heights[:, 1:-2, 3:-4])
+    with pytest.raises(FormatError, match="does not fill"):
+        prepare((trimmed,), chunks=(1, 121, 121), dtype=np.dtype("i2"), limits=Limits())
+
+
+def test_a_damaged_record_is_refused() -> None:
+    data = bytearray(dteds.cell(dteds.heights("damage")))
+    data[3428 + 5 * 254 + 100] ^= 4
+    with pytest.raises(DecodeError, match="record 5 of the cell fails its checksum"):
+        values(bytes(data))
+    data[3428 + 2 * 254] = 0
+    with pytest.raises(DecodeError, match="record 2 of the cell does not begin with its sentinel"):
+        values(bytes(data))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda data: data[:3000], "ends past the end"),
+        (lambda data: data[:-1], "bytes follow"),
+        (lambda data: data[:3428], "0 bytes follow"),
+        (lambda data: data[:47] + b"00000121" + data[55:], "0 lines"),
+        (lambda data: data[:47] + b"x1210121" + data[55:], "not a number"),
+        (lambda data: data[:80] + b"XXX" + data[83:], "DSI or ACC"),
+        (lambda data: b"HDR1".ljust(80) * 2 + b"EOF1".ljust(80) + data, "no user header"),
+    ],
+)
+def test_what_is_no_whole_cell_is_refused(change: Any, message: str) -> None:
+    with pytest.raises(FormatError, match=message):
+        scan_bytes(change(dteds.cell(dteds.heights("refused"))))
+
+
+def test_a_cell_over_the_limit_is_refused() -> None:
+    with pytest.raises(LimitError):
+        scan_bytes(dteds.cell(dteds.heights("limit")), limits=Limits(chunk_bytes=10_000))
+
+
+def test_a_place_that_cannot_be_read_is_left_out() -> None:
+    data = dteds.cell(dteds.heights("place"))
+    assert found(data[:4] + b"0800000X" + data[12:]).array.georeference is None
+    assert found(data[:20] + b"NA  NA  " + data[28:]).array.georeference is None
+
+
+def test_a_file_is_known_by_content_and_read_through_the_index(tmp_path: Path) -> None:
+    heights = dteds.heights("content")
+    path = tmp_path / "n43.avg"
+    path.write_bytes(dteds.cell(heights))
+    index = periplus.index(path)
+    np.testing.assert_array_equal(index["0/data"][0, 10:20, 30:50], heights[0, 10:20, 30:50])
+    assert sniff(b"UHL9" + b" " * 200) is None
+
+
+def test_mutants_give_only_our_errors() -> None:
+    small = Limits(chunk_bytes=16 * MIB)
+    data = dteds.cell(dteds.heights("mutants", 21, 21))
+    refused = 0
+    for number, mutant in enumerate(mutants(data, seed=5, count=1500)):
+        start = time.process_time()
+        try:
+            values(mutant if number % 2 else mutant[:80] + data[80:], small)
+        except PeriplusError:
+            refused += 1
+        assert time.process_time() - start < 1.0
+    assert 0 < refused < 1500
