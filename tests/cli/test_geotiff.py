@@ -100,6 +100,28 @@ def test_three_bytes_are_colours():
         assert [c.name for c in image.colorinterp] == ["red", "green", "blue"]
 
 
+@pytest.mark.parametrize("dtype", ["u1", "u2"])
+def test_a_palette_reads_back(dtype):
+    colours = [[n, 255 - n, n // 2] for n in range(200)]
+    with opened(np.arange(6, dtype=dtype).reshape(1, 2, 3), transform=UTM, colormap=colours) as image:
+        assert [c.name for c in image.colorinterp] == ["palette"]
+        read = image.colormap(1)
+        assert [list(read[n][:3]) for n in range(200)] == colours
+        assert image.read().tolist() == [[[0, 1, 2], [3, 4, 5]]]
+
+
+def test_a_transform_without_a_crs_stays_without_one():
+    with opened(np.zeros((1, 2, 2), "u1"), transform=UTM) as image:
+        assert image.crs is None
+        assert tuple(image.transform)[:6] == UTM
+
+
+@pytest.mark.parametrize(("code", "geographic"), [("EPSG:32633+5773", False), ("EPSG:4326+5773", True)])
+def test_heights_travel_with_their_code(code, geographic):
+    with opened(np.zeros((1, 2, 2), "u1"), transform=UTM, crs=code, geographic=geographic) as image:
+        assert pyproj.CRS.from_user_input(code).equals(pyproj.CRS.from_wkt(image.crs.to_wkt()), ignore_axis_order=True)
+
+
 @pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 def test_an_image_without_a_place_is_just_an_image():
     with opened(np.arange(6, dtype="u1").reshape(1, 2, 3)) as image:

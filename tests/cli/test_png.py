@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from periplus.cli.png import encode, percentiles, stretch
+from periplus.cli.png import encode, paint, percentiles, stretch
 
 
 @pytest.mark.parametrize(("channels", "mode"), [(1, "L"), (2, "LA"), (3, "RGB"), (4, "RGBA")])
@@ -71,3 +71,11 @@ def test_an_alpha_band_is_kept():
 def test_a_flat_or_empty_picture_has_a_range_too():
     assert stretch(np.full((1, 2, 2), 5, np.int16))[1] == (5.0, 5.0)
     assert percentiles(np.array([], np.float32)) == (0.0, 1.0)
+
+
+def test_a_palette_gives_its_colours_and_what_is_no_colour_is_transparent():
+    colours = [[0, 0, 0], [255, 0, 0], [0, 255, 9]]
+    np.testing.assert_array_equal(paint(np.array([[1, 2]], np.uint8), colours), [[[255, 0, 0], [0, 255, 9]]])
+    painted = paint(np.array([[0, 2, 7]], np.uint16), colours, nodata=0)
+    np.testing.assert_array_equal(painted[0, :, 3], [0, 255, 0])
+    np.testing.assert_array_equal(painted[0, 1], [0, 255, 9, 255])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 from collections.abc import Iterable, Sequence
@@ -18,6 +19,9 @@ BIG = 0xF0000000
 """Raw bytes from which 32-bit offsets might not reach."""
 USER_DEFINED = 32767
 """What GeoKeys call a system without a code."""
+HEIGHTS = 4096
+"""The key of the vertical system, the last of all."""
+CODE = re.compile(r"EPSG:([0-9]{4,5})(?:\+([0-9]{4,5}))?", re.IGNORECASE)
 _SAMPLE_FORMAT = {"u": 1, "i": 2, "f": 3, "c": 6}
 _SHORT, _LONG, _DOUBLE, _LONG8, _ASCII = 3, 4, 12, 16, 2
 _LETTER = {_SHORT: "H", _LONG: "I", _DOUBLE: "d", _LONG8: "Q"}
@@ -34,11 +38,14 @@ def write(
     geographic: bool = False,
     nodata: int | float | None = None,
     items: Iterable[tuple[int, str, str]] = (),
+    colormap: Sequence[Sequence[int]] | None = None,
+    white_is_zero: bool = False,
 ) -> None:
     """Write (bands, y, x) to a seekable file.
 
-    `crs` is an authority code (EPSG:32633) or WKT, `geographic` says that its coordinates are angles; `items` are
-    (band, role, text) for GDAL's metadata, the role being one of description, unittype, scale, offset.
+    `crs` is an authority code (EPSG:32633, with heights EPSG:32633+5773) or WKT, `geographic` says that its coordinates
+    are angles; `items` are (band, role, text) for GDAL's metadata, the role being one of description, unittype, scale,
+    offset. `colormap` has red, green and blue of every value of a single band.
     """
     if bands.dtype == bool:
         bands = bands.astype(np.uint8)
@@ -52,6 +59,7 @@ def write(
     long = _LONG8 if big else _LONG
     tags = [
         *_layout(bands, predictor),
+        *_colours(bands, colormap, white_is_zero),
         (324, long, offsets),
         (325, long, counts),
         *_place(transform, crs, geographic),
@@ -77,13 +85,11 @@ def _tiles(bands: NDArray[Any], predictor: int) -> Iterable[bytes]:
 
 def _layout(bands: NDArray[Any], predictor: int) -> list[Tag]:
     count, height, width = bands.shape
-    colour = bands.dtype == np.uint8 and count in (3, 4)
     tags: list[Tag] = [
         (256, _LONG, [width]),
         (257, _LONG, [height]),
         (258, _SHORT, [bands.dtype.itemsize * 8] * count),
         (259, _SHORT, [8]),
-        (262, _SHORT, [2 if colour else 1]),
         (277, _SHORT, [count]),
         (284, _SHORT, [1]),
         (317, _SHORT, [predictor]),
@@ -91,6 +97,20 @@ def _layout(bands: NDArray[Any], predictor: int) -> list[Tag]:
         (323, _SHORT, [TILE]),
         (339, _SHORT, [_SAMPLE_FORMAT[bands.dtype.kind]] * count),
     ]
+    return tags
+
+
+def _colours(bands: NDArray[Any], colormap: Sequence[Sequence[int]] | None, white_is_zero: bool) -> list[Tag]:
+    """How values are shown: as grey, by a palette, or, where they are three or four bands of bytes, as colours."""
+    count = len(bands)
+    if count == 1 and colormap and bands.dtype in (np.uint8, np.uint16):
+        size = 256**bands.dtype.itemsize
+        table = np.zeros((size, 3), np.uint16)
+        given = np.array(colormap[:size], np.uint16).reshape(-1, 3)
+        table[: len(given)] = given * 257  # TIFF has 16 bits a colour
+        return [(262, _SHORT, [3]), (320, _SHORT, table.T.ravel().tolist())]
+    colour = bands.dtype == np.uint8 and count in (3, 4)
+    tags: list[Tag] = [(262, _SHORT, [2 if colour else 0 if white_is_zero and count == 1 else 1])]
     if extra := count - (3 if colour else 1):
         # 2 is alpha, 0 says nothing of what the band means
         tags.append((338, _SHORT, [2] if colour else [0] * extra))
@@ -105,20 +125,22 @@ def _place(transform: Transform | None, crs: str | None, geographic: bool) -> li
             tags += [(33550, _DOUBLE, [a, -e, 0.0]), (33922, _DOUBLE, [0.0, 0.0, 0.0, c, f, 0.0])]
         else:
             tags.append((34264, _DOUBLE, [a, b, 0.0, c, d, e, 0.0, f, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]))
-    if transform is None and crs is None:
-        return tags
+    if not crs:
+        return tags  # GeoKeys without a system would be read as one of unknown units
     keys = [(1025, 0, 1, 1)]
     text = b""
-    if crs:
-        code = crs.upper().removeprefix("EPSG:")
-        if code.isdigit() and 1024 <= int(code) < USER_DEFINED:
-            keys += [(1024, 0, 1, 2 if geographic else 1), (2048 if geographic else 3072, 0, 1, int(code))]
-        else:
-            # GDAL takes the whole definition from this citation where the model is user-defined.
-            text = f"ESRI PE String = {crs.replace('|', ' ')}|".encode("ascii", "replace")
-            keys += [(1024, 0, 1, USER_DEFINED), (3073, 34737, len(text), 0)]
+    code = CODE.fullmatch(crs)
+    if code and all(1024 <= int(number) < USER_DEFINED for number in code.groups() if number):
+        keys += [(1024, 0, 1, 2 if geographic else 1), (2048 if geographic else 3072, 0, 1, int(code[1]))]
+        if code[2]:
+            keys.append((HEIGHTS, 0, 1, int(code[2])))
+    else:
+        # GDAL takes the whole definition from this citation where the model is user-defined.
+        text = f"ESRI PE String = {crs.replace('|', ' ')}|".encode("ascii", "replace")
+        keys += [(1024, 0, 1, USER_DEFINED), (3073, 34737, len(text), 0)]
     keys.sort()
-    tags.append((34735, _SHORT, [1, 1, 0, len(keys), *(number for key in keys for number in key)]))
+    revision = int(keys[-1][0] == HEIGHTS)  # readers heed heights from GeoTIFF 1.1 on
+    tags.append((34735, _SHORT, [1, 1, revision, len(keys), *(number for key in keys for number in key)]))
     if text:
         tags.append((34737, _ASCII, text + b"\0"))
     return tags

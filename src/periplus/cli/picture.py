@@ -25,7 +25,7 @@ class Picture:
     """One value, or one for each band."""
     bands: tuple[str, ...] = ()
     attributes: Mapping[str, Any] = field(default_factory=dict)
-    """Of these bands: scale_factor, add_offset, units, each one value or one for each band."""
+    """Of these bands: scale_factor, add_offset, units, each one value or one for each band; colormap, photometric."""
     stretch: tuple[float, float] | None = None
     """Values to show as black and white; None where the data shall decide."""
 
@@ -52,7 +52,7 @@ def write_npy(picture: Picture, file: BinaryIO) -> None:
 
 def write_tif(picture: Picture, file: BinaryIO) -> None:
     """A GeoTIFF; values as stored, with nodata, scale, offset and band names beside them."""
-    from periplus.cli.geotiff import write
+    from periplus.cli.geotiff import CODE, write
     from periplus.conventions.proj import describe_crs
 
     bands = stacked(picture)
@@ -60,9 +60,10 @@ def write_tif(picture: Picture, file: BinaryIO) -> None:
     if crs is not None:
         known = describe_crs(crs)
         geographic = known.is_geographic
-        # GeoKeys have codes for these two kinds only; compound and geocentric systems travel as text.
+        # GeoKeys have codes for these two kinds only, and for heights beside them; other systems travel as text.
         coded = known.code is not None and known.code.startswith("EPSG:")
-        crs = known.code if coded and known.wkt2.startswith(("PROJCRS[", "GEOGCRS[")) else known.wkt2
+        simple = known.wkt2.startswith(("PROJCRS[", "GEOGCRS["))
+        crs = crs if CODE.fullmatch(crs) and "+" in crs else known.code if coded and simple else known.wkt2
     nodata = set(each(picture.nodata, len(bands)))
     if len(nodata) > 1:
         click.echo("periplus: bands differ in nodata and a GeoTIFF has one: none is written", err=True)
@@ -74,19 +75,28 @@ def write_tif(picture: Picture, file: BinaryIO) -> None:
         geographic=geographic,
         nodata=nodata.pop() if len(nodata) == 1 else None,
         items=items(picture, len(bands)),
+        colormap=picture.attributes.get("colormap"),
+        white_is_zero=picture.attributes.get("photometric") == "min_is_white",
     )
 
 
 def write_png(picture: Picture, file: BinaryIO) -> None:
     """An 8-bit picture for the eye, with what was done to the values said on stderr."""
-    from periplus.cli.png import encode, stretch
+    from periplus.cli.png import encode, paint, stretch
 
     bands = stacked(picture)
     if bands.dtype.kind == "c":
         raise click.UsageError("complex values have no picture: write .npy or .tif")
     if len(bands) not in ((1, 3, 4) if bands.dtype == np.uint8 else (1, 3)):
         raise click.UsageError(f"a PNG shows 1 or 3 bands and this window has {len(bands)}: choose with --bands")
-    image, shown = stretch(bands, nodata=each(picture.nodata, len(bands)), limits=picture.stretch)
+    nodata = each(picture.nodata, len(bands))
+    colours = picture.attributes.get("colormap")
+    if colours and len(bands) == 1 and bands.dtype.kind in "iu" and picture.stretch is None:
+        file.write(encode(paint(bands[0], colours, nodata=nodata[0])))
+        return
+    image, shown = stretch(bands, nodata=nodata, limits=picture.stretch)
+    if len(bands) == 1 and picture.attributes.get("photometric") == "min_is_white":
+        image[..., 0] = 255 - image[..., 0]
     file.write(encode(image))
     if shown is not None:
         how = "as asked" if picture.stretch else "2nd to 98th percentile"

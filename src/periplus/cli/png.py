@@ -61,6 +61,18 @@ def stretch(
     return np.ascontiguousarray(image.transpose(1, 2, 0), np.uint8), shown
 
 
+def paint(
+    values: NDArray[Any], colours: Sequence[Sequence[int]], *, nodata: int | float | None = None
+) -> NDArray[np.uint8]:
+    """(y, x) numbers of colours to a (y, x, 3) image; with an alpha channel where some are no colour, or nodata."""
+    palette = np.array(colours, np.uint8).reshape(-1, 3)
+    known = (values >= 0) & (values < len(palette))
+    image = palette[np.where(known, values, 0)]
+    if nodata is not None:
+        known &= values != nodata
+    return image if known.all() else np.dstack([image, np.where(known, 255, 0)]).astype(np.uint8)
+
+
 def percentiles(values: NDArray[Any]) -> tuple[float, float]:
     """The 2nd and the 98th percentile; (0, 1) of nothing."""
     if not values.size:
