@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.errors import MissingError
+from periplus.errors import FormatError, MissingError
 from periplus.model import Array, Catalog
 from periplus.table.moments import time_coordinate, within
 
@@ -73,7 +73,8 @@ def _shown(time: Any) -> str:
 
 def band_key(image: Array, bands: Bands | None, keys: list[Any]) -> tuple[tuple[str, ...], int | slice | list[int]]:
     """Sets the key of the bands dimension; the names of the bands read, and that key."""
-    names = [str(name) for name in image.attributes.get("band_names") or ()]
+    told = image.attributes.get("band_names")
+    names = [str(name) for name in told] if isinstance(told, list | tuple) else []
     if bands is None:
         return tuple(names), slice(None)
     if "bands" not in image.dims:
@@ -102,12 +103,18 @@ def _band(image: Array, band: int | str, names: list[str], count: int) -> int:
 def nodata_of(image: Array, bands: int | slice | list[int]) -> Any:
     """The value that means no data; where the bands differ, a list of those of the bands read, or that of the one."""
     value = image.attributes.get("_FillValue")
-    if isinstance(value, list | tuple):
-        each = [_number(v) for v in value]
+    if not isinstance(value, list | tuple):
+        return _number(image, value)
+    each = [_number(image, v) for v in value]
+    try:
         return [each[n] for n in bands] if isinstance(bands, list) else each[bands]
-    return _number(value)
+    except IndexError:
+        raise FormatError(f"{image.name} has {len(each)} nodata values, fewer than bands") from None
 
 
-def _number(value: Any) -> Any:
+def _number(image: Array, value: Any) -> Any:
     """JSON has no NaN; Zarr spells it, and the infinities, as text."""
-    return float(value) if isinstance(value, str) else value
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        raise FormatError(f"the nodata value {value!r:.40} of {image.name} is no number") from None

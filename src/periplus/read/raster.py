@@ -142,8 +142,9 @@ def read_raster(
     dims = tuple(dim for dim, key in zip(image.dims, keys) if not isinstance(key, int))
     if transform is not None and transform[1] == transform[3] == 0:
         a, _, c, _, e, f = transform
-        coordinates[image.dims[y]] = f + e * (np.arange(values.shape[dims.index(image.dims[y])]) + 0.5)
-        coordinates[image.dims[x]] = c + a * (np.arange(values.shape[dims.index(image.dims[x])]) + 0.5)
+        with np.errstate(all="ignore"):  # a transform of huge numbers gives infinite coordinates
+            coordinates[image.dims[y]] = f + e * (np.arange(values.shape[dims.index(image.dims[y])]) + 0.5)
+            coordinates[image.dims[x]] = c + a * (np.arange(values.shape[dims.index(image.dims[x])]) + 0.5)
     return Raster(
         values=values,
         dims=dims,

@@ -98,8 +98,9 @@ def chunk_boxes(array: Array, row: NDArray[np.int32], column: NDArray[np.int32])
     a, b, c, d, e, f = transform
     top, bottom = _extent(array, axes[0], row)
     left, right = _extent(array, axes[1], column)
-    xs = np.stack([a * i + b * j + c for i in (left, right) for j in (top, bottom)])
-    ys = np.stack([d * i + e * j + f for i in (left, right) for j in (top, bottom)])
+    with np.errstate(all="ignore"):  # a transform of huge numbers gives infinite boxes
+        xs = np.stack([a * i + b * j + c for i in (left, right) for j in (top, bottom)])
+        ys = np.stack([d * i + e * j + f for i in (left, right) for j in (top, bottom)])
     return np.stack([xs.min(axis=0), ys.min(axis=0), xs.max(axis=0), ys.max(axis=0)])
 
 

@@ -214,7 +214,8 @@ def _steps(values: NDArray[Any]) -> tuple[Any, Any] | None:
         if stride == 0 or abs(first) > 1 << 62 or abs(stride) * values.size > 1 << 62:
             return None
         return (first, stride) if np.array_equal(regular(first, stride, values.size, values.dtype), values) else None
-    start, step = float(values[0]), float(values[-1] - values[0]) / (values.size - 1)
+    with np.errstate(all="ignore"):  # infinities among the values are no steps, and no reason to warn
+        start, step = float(values[0]), float(values[-1] - values[0]) / (values.size - 1)
     if not math.isfinite(start) or not math.isfinite(step):
         return None
     for candidate in (step, float(values[1]) - start, round(step, 12)):
@@ -227,7 +228,8 @@ def regular(start: float, step: float, size: int, dtype: np.dtype[Any]) -> NDArr
     """start + step * i, in 64-bit integers for integers and times, else in float64, then in the dtype."""
     if dtype.kind in "iumM":
         return (np.int64(start) + np.int64(step) * np.arange(size, dtype=np.int64)).astype(dtype)
-    return (start + step * np.arange(size, dtype=np.float64)).astype(dtype)
+    with np.errstate(all="ignore"):
+        return (start + step * np.arange(size, dtype=np.float64)).astype(dtype)
 
 
 def read_coordinate(name: str, value: Any, limits: Limits) -> Coordinate:
