@@ -286,6 +286,18 @@ def test_auto_says_why_files_that_look_like_a_stack_are_none(make: SimpleNamespa
     assert not arrange(unlike, make.lookup(unlike)).warnings
 
 
+def test_bands_in_another_order_are_other_bands(make: SimpleNamespace) -> None:
+    def named(k: int, *names: str) -> Any:
+        return make.entry(f"/d/{k}.tif", make.image(attributes={"band_names": list(names)}), day=k)
+
+    turned = [named(1, "red", "blue"), named(2, "blue", "red")]
+    with pytest.raises(ConflictError, match=r"2\.tif differs.*bands \(blue, red\), not \(red, blue\)"):
+        stack(turned, make.lookup(turned))
+    for other in (named(2, "red", "blue"), named(2, "B04", "B02"), named(2)):
+        entries = [named(1, "red", "blue"), other]
+        assert stack(entries, make.lookup(entries)).kind == "stack"
+
+
 def test_masks_are_neither_unpacked_nor_optional(make: SimpleNamespace) -> None:
     mask = make.image("0/mask", dtype=np.uint8)
     a, b = make.packed(make.image(), nodata=1), make.packed(make.image(), nodata=2)

@@ -48,6 +48,10 @@ def _array_difference(a: Array, b: Array) -> str | None:
             return f"has {noun} {mine}, not {other}"
     if _regular(a) != _regular(b):
         return "has chunks at other places"
+    ours, theirs = (list(array.attributes.get("band_names") or ()) for array in (a, b))
+    if ours != theirs and sorted(ours) == sorted(theirs):
+        # Other names may be other words for the same; the same names in another order are other bands.
+        return f"has bands {_tuple(ours)}, not {_tuple(theirs)}"
     return _place_difference(a.georeference, b.georeference, a.shape[-2:])
 
 
