@@ -23,11 +23,14 @@ PADS = (b"\x55\xaa\x5a" * 40, b"\xff\x00" * 60)
 """Two different continuations, free of markers."""
 
 
-def jpeg(tile: Tile, slot: int) -> Picture:
-    """Baseline, progressive, 12-bit and lossless JPEG; YCbCr becomes RGB, all else stays as it is stored."""
+def jpeg(tile: Tile, slot: int, *, told: bool = False) -> Picture:
+    """Baseline, progressive, 12-bit and lossless JPEG; YCbCr becomes RGB, all else stays as it is stored.
+
+    Streams in TIFF take their colour space from the photometric tag; `told` ones say it in their own markers.
+    """
     decode = native("jpeg8_decode")
     tables = tile.jpeg_tables
-    stored, wanted = _colours(tile)
+    stored, wanted = (None, None) if told else _colours(tile)
 
     def run(data: Buffer, rows: int, columns: int) -> NDArray[Any]:
         view = stream(data)

@@ -1,0 +1,62 @@
+"""The jpeg codec: one whole JPEG stream, of a file or of a block of NITF, to (bands, rows, columns)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.decode.jpeg import jpeg
+from periplus.decode.scratch import Buffer
+from periplus.decode.settings import choice, number
+from periplus.decode.tile import tile_of
+from periplus.errors import FormatError
+from periplus.limits import Limits
+from periplus.model import Shape
+
+NAME = "https://awslabs.github.io/osml-imagery-io/codecs/jpeg"
+LARGEST = 1 << 16
+JPEG = 7
+"""TIFF's number of this compression."""
+
+
+def jpeg_block(
+    configuration: Mapping[str, Any], *, chunks: Shape, dtype: np.dtype[Any], limits: Limits
+) -> Callable[[Buffer, Shape], NDArray[Any]]:
+    """The decoder of one stream; leading dimensions beyond (bands, y, x) have size 1.
+
+    `color_space` is not looked at: indexes exist that name it wrongly, and the markers of the stream say it.
+    """
+
+    def setting(key: str, high: int) -> int:
+        return number("jpeg", configuration, key, 1, high)
+
+    bits, bands = setting("bits_per_pixel", 17), setting("num_bands", 256)
+    width, height = setting("block_width", LARGEST), setting("block_height", LARGEST)
+    mode = choice("jpeg", configuration, "imode", ("P", "B", "R", "S"))
+    if mode != "P" and bands > 1:
+        raise FormatError(f"jpeg codec: {bands} bands in one stream are interleaved by pixel, not {mode}")
+    if len(chunks) < 3 or any(n != 1 for n in chunks[:-3]) or tuple(chunks[-3:]) != (bands, height, width):
+        raise FormatError(f"a JPEG of {bands} bands of {width} x {height} pixels does not fill chunks of {chunks}")
+    tile = tile_of(
+        {
+            "compression": JPEG,
+            "bits_per_sample": bits,
+            "samples_per_pixel": bands,
+            "tile_width": width,
+            "tile_height": height,
+            "jpeg_tables": configuration.get("jpeg_tables"),
+        }
+    )
+    if tile.dtype != dtype:
+        raise FormatError(f"a JPEG of {bits} bits does not fill an array of {dtype}")
+    limits.check("the bytes of a chunk", tile.run * height * dtype.itemsize, limits.chunk_bytes)
+    picture = jpeg(tile, 0, told=True)
+    lead = (None,) * (len(chunks) - 3)
+
+    def run(data: Buffer, valid: Shape) -> NDArray[Any]:
+        return picture(data, valid[-2], valid[-1]).transpose(2, 0, 1)[lead]
+
+    return run

@@ -1,0 +1,193 @@
+"""JPEG: one picture a file; its markers say its size and how it is coded, its pixels are one chunk."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+
+from periplus.errors import FormatError, PeriplusError
+from periplus.limits import Limits
+from periplus.model import About, Array, Found, Need, Refs, Source, Steps, chunk_positions
+from periplus.scan import exif
+from periplus.scan.blocks import Blocks
+
+NAME = "jpeg"
+CODEC = "https://awslabs.github.io/osml-imagery-io/codecs/jpeg"
+HEAD_BYTES = 16_384
+AHEAD_BYTES = 4_096
+FRAMES = {0xC0: "baseline", 0xC1: "extended", 0xC2: "progressive", 0xC3: "lossless", 0xC9: "arithmetic",
+          0xCA: "progressive arithmetic", 0xCB: "lossless arithmetic"}  # fmt: skip
+"""Frame headers that a decoder can start from."""
+HIERARCHICAL = frozenset({0xC5, 0xC6, 0xC7, 0xCD, 0xCE, 0xCF, 0xDE})
+ALONE = frozenset({0x01, *range(0xD0, 0xD9)})
+"""Markers without a length."""
+EXIF, ADOBE, COMMENT, JFIF = 0xE1, 0xEE, 0xFE, 0xE0
+MOST_JUNK = 65_536
+SHORT = 4_096
+"""Bytes of a comment worth keeping."""
+PHOTOMETRIC = {1: "min_is_black", 3: "rgb", 4: "cmyk"}
+RESOLUTION_UNITS = {1: "inch", 2: "centimetre"}
+
+
+@dataclass(slots=True)
+class _Markers:
+    """What the markers before the first scan say."""
+
+    frame: int = 0
+    bits: int = 0
+    height: int = 0
+    width: int = 0
+    components: bytes = b""
+    """Identifiers of the components."""
+    jfif: bool = False
+    adobe: int | None = None
+    moment: datetime | None = None
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+
+def sniff(head: bytes) -> bool:
+    """Whether a file that starts so is a JPEG."""
+    return bytes(head[:3]) == b"\xff\xd8\xff"
+
+
+def scan(source: Source, limits: Limits) -> Steps:
+    """The one array of a JPEG file; Exif is told, never applied."""
+    blocks = Blocks(source, limits)
+    try:
+        markers = yield from _walk(blocks, limits)
+        array = _array(markers, limits)
+        if blocks.size is None:
+            raise FormatError("the store does not say how large the file is")
+    except PeriplusError as error:
+        raise error.at(url=source.url) from None
+    if markers.moment is not None:
+        yield About(datetime=markers.moment)
+    yield Found(
+        array, Refs(chunk=chunk_positions((1, 1, 1)), offset=np.array([0]), length=np.array([blocks.size], np.int64))
+    )
+
+
+def _walk(blocks: Blocks, limits: Limits) -> Generator[Need, Any, _Markers]:
+    """Every marker up to the first scan."""
+    found = _Markers()
+    yield from blocks.hold("the header", 0, 4, ahead=HEAD_BYTES)
+    position, seen, junk = 2, 0, 0
+    while True:
+        yield from blocks.hold("a marker", position, 2, ahead=AHEAD_BYTES)
+        lead, marker = _held(blocks, position, 2)
+        if lead != 0xFF or marker in (0x00, 0xFF):
+            # Every decoder steps over fill and rubbish between markers.
+            junk += 1
+            if junk > MOST_JUNK:
+                raise FormatError("no marker follows where one is expected", offset=position)
+            position += 1
+            continue
+        seen += 1
+        limits.check("the number of markers", seen, limits.tags, offset=position)
+        if marker in ALONE:
+            position += 2
+            continue
+        if marker == 0xDA:
+            break
+        if marker in HIERARCHICAL:
+            raise FormatError("a hierarchical JPEG is not supported", offset=position)
+        if marker == 0xD9:
+            raise FormatError("the JPEG file ends before its image", offset=position)
+        yield from blocks.hold("a marker", position + 2, 2)
+        (length,) = struct.unpack(">H", _held(blocks, position + 2, 2))
+        if length < 2:
+            raise FormatError("a marker has no length", offset=position)
+        if marker in FRAMES or marker in (EXIF, ADOBE, COMMENT, JFIF):
+            yield from blocks.hold("a marker", position + 4, length - 2)
+            _told(found, marker, _held(blocks, position + 4, length - 2), position)
+        position += 2 + length
+    if not found.frame:
+        raise FormatError("the JPEG file has a scan before its frame header", offset=position)
+    return found
+
+
+def _held(blocks: Blocks, offset: int, length: int) -> bytes:
+    place = blocks.locate(offset, length)
+    if place is None:
+        raise FormatError("a marker ends past the end of the file", offset=offset)
+    return place[0][place[1] : place[1] + length]
+
+
+def _told(found: _Markers, marker: int, body: bytes, offset: int) -> None:
+    if marker in FRAMES:
+        if found.frame:
+            raise FormatError("the JPEG file has two frame headers", offset=offset)
+        if len(body) < 6 or len(body) < 6 + 3 * body[5]:
+            raise FormatError("the frame header is cut off", offset=offset)
+        found.frame = marker
+        found.bits, found.height, found.width, number = struct.unpack_from(">BHHB", body)
+        found.components = body[6 : 6 + 3 * number : 3]
+        if not (found.width and found.height and number):
+            raise FormatError(
+                f"the frame header says {found.width} x {found.height} pixels of {number} components", offset=offset
+            )
+    elif marker == EXIF and body[:6] == b"Exif\0\0":
+        told, moment = exif.facts(body[6:])
+        found.attributes = {**told, **found.attributes}
+        found.moment = found.moment or moment
+    elif marker == ADOBE and body[:5] == b"Adobe" and len(body) >= 12:
+        found.adobe = body[11]
+    elif marker == COMMENT and (text := body[:SHORT].decode("utf-8", "replace").strip("\0 \r\n\t")):
+        found.attributes.setdefault("comment", text)
+    elif marker == JFIF and body[:5] == b"JFIF\0" and len(body) >= 12:
+        found.jfif = True
+        unit, x, y = struct.unpack_from(">BHH", body, 7)
+        if unit in RESOLUTION_UNITS and x and y:
+            found.attributes["resolution"] = {"x": x, "y": y, "per": RESOLUTION_UNITS[unit]}
+
+
+def _array(markers: _Markers, limits: Limits) -> Array:
+    bands = len(markers.components)
+    if not 2 <= markers.bits <= 16:
+        raise FormatError(f"a JPEG of {markers.bits} bits a sample does not exist")
+    dtype = np.dtype(np.uint8 if markers.bits <= 8 else np.uint16)
+    shape = (bands, markers.height, markers.width)
+    limits.check("the bytes of a chunk", bands * markers.height * markers.width * dtype.itemsize, limits.chunk_bytes)
+    attributes = {**markers.attributes, "coding": FRAMES[markers.frame]}
+    if bands in PHOTOMETRIC:
+        attributes["photometric"] = PHOTOMETRIC[bands]
+    if bands == 4 and markers.adobe is not None:
+        # Adobe stores CMYK inverted: 255 is no ink. Values stay as they are stored.
+        attributes["inverted"] = True
+    configuration = {
+        "bits_per_pixel": markers.bits,
+        "num_bands": bands,
+        "block_width": markers.width,
+        "block_height": markers.height,
+        "imode": "P" if bands > 1 else "B",
+        "color_space": _colours(markers),
+    }
+    return Array(
+        name="0/data",
+        dims=("bands", "y", "x"),
+        shape=shape,
+        chunks=shape,
+        dtype=dtype,
+        fill=0,
+        encodings=(({"name": CODEC, "configuration": configuration},),),
+        attributes=attributes,
+    )
+
+
+def _colours(markers: _Markers) -> str:
+    """The colour space of the stream by libjpeg's rules, which every decoder follows."""
+    number = len(markers.components)
+    if number == 3:
+        if markers.jfif:
+            return "YCbCr601"
+        if markers.adobe is not None:
+            return "RGB" if markers.adobe == 0 else "YCbCr601"
+        return "RGB" if markers.components == b"RGB" else "YCbCr601"
+    if number == 4:
+        return "YCCK" if markers.adobe == 2 else "CMYK"
+    return "MONO" if number == 1 else "MULTI"
