@@ -1,4 +1,4 @@
-"""Mutants of every flavour of TIFF, indexed and read: our errors or values, soon, in little memory, never a crash."""
+"""Mutants of TIFFs of every flavour and of indexes: our errors or values, soon, in little memory, never a crash."""
 
 import json
 import os
@@ -10,24 +10,37 @@ import pytest
 
 from periplus.limits import MIB
 
-PROGRAM = Path(__file__).with_name("mutants.py")
-SHARES = 4
-EACH = 16 * int(os.environ.get("PERIPLUS_FUZZ", "1"))
-"""Mutants of each of the two hundred and more flavours."""
+HERE = Path(__file__).parent
+TIMES = int(os.environ.get("PERIPLUS_FUZZ", "1"))
 SEED = int(os.environ.get("PERIPLUS_FUZZ_SEED", "0"))
+TIFF_SHARES, TIFFS_EACH = 4, 12
+INDEX_SHARES, INDEXES_EACH = 2, 30
 
 
-@pytest.mark.timeout(120 * EACH // 16)
-@pytest.mark.parametrize("share", range(SHARES))
-def test_mutants_give_our_errors_or_values(share: int, tmp_path: Path) -> None:
-    command = [sys.executable, str(PROGRAM), str(tmp_path), f"{share}/{SHARES}", str(EACH), str(SEED)]
+def run(program: str, folder: Path, share: int, shares: int, each: int) -> dict:
+    """The report of a program that tries mutants; AssertionError where it was killed, by what and at which mutant."""
+    command = [sys.executable, str(HERE / program), str(folder), f"{share}/{shares}", str(each * TIMES), str(SEED)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    at = (tmp_path / "at").read_text() if (tmp_path / "at").exists() else "the unharmed files"
+    at = (folder / "at").read_text() if (folder / "at").exists() else "the unharmed files"
     assert done.returncode == 0, f"killed by {-done.returncode} at (place, number, name, seed) {at}:\n{done.stderr}"
     report = json.loads(done.stdout)
     assert report["findings"] == []
     assert report["slowest"][0] < 1.0, report["slowest"]
     assert report["grown"] < 256 * MIB
-    kinds = report["kinds"]
+    return report["kinds"]
+
+
+@pytest.mark.timeout(120 * TIMES)
+@pytest.mark.parametrize("share", range(TIFF_SHARES))
+def test_mutants_of_tiffs_give_our_errors_or_values(share: int, tmp_path: Path) -> None:
+    kinds = run("mutants.py", tmp_path, share, TIFF_SHARES, TIFFS_EACH)
     assert set(kinds) <= {"read", "format", "decode", "limit"}
     assert min(kinds["read"], kinds["format"], kinds["decode"], kinds["limit"]) > 0  # the damage goes deep and wide
+
+
+@pytest.mark.timeout(120 * TIMES)
+@pytest.mark.parametrize("share", range(INDEX_SHARES))
+def test_mutants_of_indexes_give_our_errors_or_values(share: int, tmp_path: Path) -> None:
+    kinds = run("documents.py", tmp_path, share, INDEX_SHARES, INDEXES_EACH)
+    assert set(kinds) <= {"read", "format", "limit", "missing", "stale", "denied", "decode"}
+    assert kinds["format"] > 0
