@@ -1,0 +1,112 @@
+"""JPEG 2000 facts and tile-parts to arrays and references: one array a resolution that the codestream gives up."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from periplus.limits import Limits
+from periplus.model import Array, Georeference, Pipeline, Refs, Scalar, Shape
+from periplus.scan.geotiff import reduced
+from periplus.scan.j2kmarkers import Codestream
+from periplus.scan.j2kparts import Ranges
+
+CODEC = "https://awslabs.github.io/osml-imagery-io/codecs/jpeg2000"
+SMALLEST_SIDE = 32
+"""A resolution whose longer side is shorter than this is not offered: the one before it is small enough."""
+
+
+def pipeline(facts: Codestream, level: int = 0) -> Pipeline:
+    """The codecs of one tile at one resolution."""
+    header = base64.b64encode(facts.header).decode("ascii")
+    return ({"name": CODEC, "configuration": {"main_header": header, "resolution_level": level}},)
+
+
+def layout(facts: Codestream, level: int = 0) -> tuple[Shape, Shape, tuple[tuple[int, ...] | None, ...] | None]:
+    """Shape, chunks and edges of the (bands, y, x) array of one resolution."""
+    sizes = facts.y.edges(level), facts.x.edges(level)
+    edges = tuple(None if _regular(size) else size for size in sizes)
+    shape = (facts.components, *(sum(size) for size in sizes))
+    chunks = (facts.components, *(max(size) for size in sizes))
+    return shape, chunks, None if edges == (None, None) else (None, *edges)
+
+
+def references(facts: Codestream, ranges: Ranges, level: int = 0) -> Refs:
+    """Byte ranges of every tile at one resolution; where tile-parts hold one resolution each, only those needed."""
+    if level and ranges.parts() == {facts.levels + 1}:
+        ranges = ranges.first(facts.levels + 1 - level)
+    ranges = ranges.merged()
+    rows, columns = np.divmod(ranges.tile, facts.x.tiles)
+    return Refs(
+        chunk=np.stack([np.zeros_like(rows), rows, columns]).astype(np.int32),
+        offset=ranges.offset,
+        length=ranges.length,
+        part=ranges.part.astype(np.uint16) if ranges.part.any() else None,
+    )
+
+
+def levels(facts: Codestream) -> range:
+    """Resolutions that can be had from the first bytes of every tile, 0 the full one."""
+    if not facts.resolutions_first:
+        return range(1)
+    for level in range(1, facts.levels + 1):
+        sizes = facts.y.edges(level), facts.x.edges(level)
+        if any(0 in size for size in sizes) or max(map(sum, sizes)) < SMALLEST_SIDE:
+            return range(level)
+    return range(facts.levels + 1)
+
+
+def arrays(
+    facts: Codestream,
+    ranges: Ranges,
+    limits: Limits,
+    *,
+    prefix: str = "",
+    fill: Scalar = 0,
+    attributes: Mapping[str, Any] | None = None,
+    georeference: Georeference | None = None,
+) -> Iterator[tuple[Array, Refs]]:
+    """Every resolution as an array `<prefix><level>/data`, full resolution first."""
+    _, chunks, _ = layout(facts)
+    limits.check("the number of tiles", facts.tiles, limits.chunks)
+    limits.check("the bytes of a tile", int(np.prod(chunks, dtype=object)) * facts.dtype.itemsize, limits.chunk_bytes)
+    for level in levels(facts):
+        shape, chunks, edges = layout(facts, level)
+        array = Array(
+            name=f"{prefix}{level}/data",
+            dims=("bands", "y", "x"),
+            shape=shape,
+            chunks=chunks,
+            dtype=facts.dtype,
+            fill=fill,
+            encodings=(pipeline(facts, level),),
+            attributes=attributes or {},
+            level=level,
+            georeference=_grown(georeference, facts, level),
+            edges=edges,
+        )
+        yield array, references(facts, ranges, level)
+
+
+def _grown(where: Georeference | None, facts: Codestream, level: int) -> Georeference | None:
+    """Pixels of a resolution are 2^level as large, on a grid that begins at 0 of the reference grid."""
+    if where is None or level == 0:
+        return where
+    size = 1 << level
+    larger = reduced(where, size, size, 1, 1)
+    shift_x, shift_y = ((-(-axis.start // size)) * size - axis.start for axis in (facts.x, facts.y))
+    if larger is None or larger.transform is None or (shift_x, shift_y) == (0, 0):
+        return larger
+    a, b, c, d, e, f = where.transform or (1.0, 0.0, 0.0, 0.0, 1.0, 0.0)
+    moved = (c + a * shift_x + b * shift_y, f + d * shift_x + e * shift_y)
+    big = larger.transform
+    return replace(larger, transform=(big[0], big[1], moved[0], big[3], big[4], moved[1]))
+
+
+def _regular(sizes: tuple[int, ...]) -> bool:
+    """Whether all chunks are as large as the first, but for a smaller last one."""
+    return len(set(sizes[:-1])) <= 1 and sizes[-1] <= sizes[0]

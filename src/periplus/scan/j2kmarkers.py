@@ -1,0 +1,208 @@
+"""The main header of a JPEG 2000 codestream as facts: its grid of tiles, components, coding and tile-part lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.errors import FormatError
+from periplus.limits import Limits
+from periplus.model import Need
+from periplus.scan.blocks import Blocks
+from periplus.scan.cursor import Cursor
+
+SOC, SIZ, SOT, SOD, EOC = 0xFF4F, 0xFF51, 0xFF90, 0xFF93, 0xFFD9
+COD, COC, QCD, QCC, POC, PPM, PPT, PLM, TLM, CRG, COM = (
+    0xFF52, 0xFF53, 0xFF5C, 0xFF5D, 0xFF5F, 0xFF60, 0xFF61, 0xFF57, 0xFF55, 0xFF63, 0xFF64,
+)  # fmt: skip
+LRCP, RLCP, RPCL, PCRL, CPRL = range(5)
+NOT_KEPT = frozenset({TLM, PLM, CRG, COM})
+"""Segments that a decoder of one tile does not want: they speak of the whole codestream, or to people."""
+LARGEST_TILES = 65_535
+LARGEST_COMPONENTS = 16_384
+LARGEST_LAYERS = 1_024
+"""Quality layers; real files have a few dozen at most, and each costs a pass over all packets."""
+LARGEST_BITS = 31
+"""What OpenJPEG decodes; the standard has up to 38."""
+AHEAD_BYTES = 8_192
+"""Read after the start of a codestream, so that its usual main header comes along."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One direction of the reference grid: the image from `start` to `stop`, tiles of `size` from `origin` on."""
+
+    start: int
+    stop: int
+    size: int
+    origin: int
+
+    @property
+    def tiles(self) -> int:
+        return -(-(self.stop - self.origin) // self.size)
+
+    def edges(self, level: int = 0) -> tuple[int, ...]:
+        """Pixels of every tile at a reduction by 2^level."""
+        bounds = [max(self.start, self.origin + n * self.size) for n in range(self.tiles)]
+        places = [(bound + (1 << level) - 1) >> level for bound in (*bounds, self.stop)]
+        return tuple(after - before for before, after in pairwise(places))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Codestream:
+    """What a main header declares."""
+
+    x: Axis
+    y: Axis
+    components: int
+    bits: int
+    signed: bool
+    steps: tuple[tuple[int, int], ...]
+    """Horizontal and vertical subsampling of every component."""
+    levels: int
+    """Decompositions that every component has."""
+    progression: int
+    layers: int
+    resolutions_first: bool
+    """All packets of a resolution come before those of the next in every tile, unless a tile says otherwise."""
+    header: bytes
+    """The main header without the segments a decoder of one tile does not want."""
+    first: int
+    """Where the first tile-part begins in the file."""
+    lengths: tuple[NDArray[np.int64], NDArray[np.int64]] | None
+    """Tile and length of every tile-part, where the main header lists them."""
+    comments: tuple[str, ...]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        size = 1 if self.bits <= 8 else 2 if self.bits <= 16 else 4
+        return np.dtype(f"{'i' if self.signed else 'u'}{size}")
+
+    @property
+    def tiles(self) -> int:
+        return self.x.tiles * self.y.tiles
+
+
+def main_header(blocks: Blocks, offset: int, end: int | None, limits: Limits) -> Generator[Need, Any, Codestream]:
+    """Walk the segments from SOC to the first SOT."""
+    yield from blocks.hold("the codestream", offset, 4, ahead=AHEAD_BYTES)
+    if _bytes(blocks, offset, 4) != b"\xff\x4f\xff\x51":
+        raise FormatError("the codestream does not begin with its markers", offset=offset)
+    segments: list[tuple[int, bytes]] = []
+    position, weight = offset + 2, 0
+    while True:
+        yield from blocks.hold("a marker of the codestream", position, 4, ahead=AHEAD_BYTES)
+        lead = _bytes(blocks, position, 4)
+        marker, length = int.from_bytes(lead[:2], "big"), int.from_bytes(lead[2:], "big")
+        if marker == SOT:
+            break
+        if marker < 0xFF4F or marker in (SOC, SOD, EOC) or length < 2:
+            raise FormatError(f"the main header of the codestream is broken by {marker:04X}", offset=position)
+        if end is not None and position + 2 + length > end:
+            raise FormatError("the main header runs past the end of the codestream", offset=position)
+        limits.check("the number of markers in a main header", len(segments), 4 * limits.tags, offset=position)
+        yield from blocks.hold("a marker of the codestream", position, 2 + length, ahead=AHEAD_BYTES)
+        blocks.look("a marker of the codestream", position, 2 + length)
+        segments.append((marker, _bytes(blocks, position + 4, length - 2)))
+        position, weight = position + 2 + length, weight + length
+    try:
+        return _facts(segments, position)
+    except FormatError as error:
+        raise error.at(offset=offset) from None
+
+
+def _bytes(blocks: Blocks, offset: int, length: int) -> bytes:
+    place = blocks.locate(offset, length)
+    if place is None:
+        raise FormatError("the codestream ends early", offset=offset)
+    return place[0][place[1] : place[1] + length]
+
+
+def _facts(segments: list[tuple[int, bytes]], first: int) -> Codestream:
+    size = Cursor(segments[0][1], order=">")
+    _, right, bottom, left, top, width, height, tile_left, tile_top, count = size.unpack("H8IH")
+    if not 0 < count <= LARGEST_COMPONENTS:
+        raise FormatError(f"the codestream declares {count} components")
+    parts = [size.unpack("BBB") for _ in range(count)]
+    x, y = Axis(left, right, width, tile_left), Axis(top, bottom, height, tile_top)
+    for axis in (x, y):
+        if not (axis.start < axis.stop < 1 << 31 and axis.size and axis.origin <= axis.start < axis.origin + axis.size):
+            raise FormatError("the codestream declares an empty image or first tile")
+    if x.tiles * y.tiles > LARGEST_TILES:
+        raise FormatError(f"the codestream declares {x.tiles * y.tiles} tiles; at most {LARGEST_TILES} can be")
+    steps = tuple((dx, dy) for _, dx, dy in parts)
+    if any(not dx or not dy for dx, dy in steps):
+        raise FormatError("a component of the codestream has no subsampling step")
+    depths = {depth for depth, _, _ in parts}
+    if len(depths) > 1:
+        raise FormatError("components of different depth in one codestream are not read")
+    bits, signed = (parts[0][0] & 0x7F) + 1, bool(parts[0][0] & 0x80)
+    if bits > LARGEST_BITS:
+        raise FormatError(f"components of {bits} bits are more than the decoder can do")
+    _check_steps(steps, x, y)
+    found = dict(reversed(segments))
+    if COD not in found or QCD not in found:
+        raise FormatError("the codestream has no coding style or no quantisation")
+    style = Cursor(found[COD], order=">")
+    _, progression, layers, _, levels = style.unpack("BBHBB")
+    own = {data[(2 if count < 257 else 3) : (3 if count < 257 else 4)] for marker, data in segments if marker == COC}
+    if progression > CPRL or levels > 32 or not 0 < layers <= LARGEST_LAYERS:
+        raise FormatError("the coding style of the codestream is none we know")
+    packed = PPM in found
+    if packed and x.tiles * y.tiles > 1:
+        raise FormatError("packet headers of several tiles packed into the main header (PPM) are not read")
+    kept = [(marker, data) for marker, data in segments if marker not in NOT_KEPT]
+    plain = POC not in found and not packed and own <= {bytes([levels])} and set(steps) == {(1, 1)}
+    return Codestream(
+        x=x,
+        y=y,
+        components=count,
+        bits=bits,
+        signed=signed,
+        steps=steps,
+        levels=levels,
+        progression=progression,
+        layers=layers,
+        resolutions_first=plain and (progression in (RLCP, RPCL) or (progression == LRCP and layers == 1)),
+        header=b"\xff\x4f" + b"".join(m.to_bytes(2, "big") + (len(d) + 2).to_bytes(2, "big") + d for m, d in kept),
+        first=first,
+        lengths=_lengths([data for marker, data in segments if marker == TLM]),
+        comments=tuple(d[2:].decode("latin-1") for m, d in segments if m == COM and d[:2] == b"\x00\x01")[:16],
+    )
+
+
+def _check_steps(steps: tuple[tuple[int, int], ...], x: Axis, y: Axis) -> None:
+    """Subsampled components are spread tile by tile, which is right only where tiles begin at whole steps."""
+    for axis, own in ((x, {dx for dx, _ in steps}), (y, {dy for _, dy in steps})):
+        if own == {1}:
+            continue
+        if min(own) > 1:
+            raise FormatError("a codestream whose every component is subsampled is not read")
+        if axis.tiles > 1 and any(place % step for step in own for place in (axis.start, axis.origin, axis.size)):
+            raise FormatError("subsampled components in tiles that do not begin at whole steps are not read")
+
+
+def _lengths(tables: list[bytes]) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+    """TLM segments joined in their order; None where there are none or they make no sense."""
+    if not tables or any(len(table) < 2 for table in tables):
+        return None
+    tiles: list[NDArray[np.int64]] = []
+    lengths: list[NDArray[np.int64]] = []
+    for table in sorted(tables, key=lambda table: table[0]):
+        kind = table[1] >> 4 & 3
+        layout = [("tile", ">u2" if kind == 2 else "u1")] * (kind > 0) + [
+            ("length", ">u4" if table[1] & 0x40 else ">u2")
+        ]
+        entry = np.dtype(layout)
+        if kind == 3 or (len(table) - 2) % entry.itemsize:
+            return None
+        rows = np.frombuffer(table, entry, offset=2)
+        before = sum(len(block) for block in lengths)
+        tiles.append(rows["tile"].astype(np.int64) if kind else np.arange(before, before + len(rows), dtype=np.int64))
+        lengths.append(rows["length"].astype(np.int64))
+    return np.concatenate(tiles), np.concatenate(lengths)

@@ -1,0 +1,124 @@
+"""The boxes of a JP2, JPX or JPH file: where its codestreams lie, and what else it says of its image."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
+from periplus.errors import FormatError
+from periplus.limits import MIB, Limits
+from periplus.model import Need
+from periplus.scan.blocks import Blocks
+from periplus.scan.cursor import Cursor
+
+SIGNATURE = b"\0\0\0\x0cjP  \r\n\x87\n"
+GEOTIFF = bytes.fromhex("b14bf8bd083d4b43a5ae8cd7d5a6ce03")
+"""The uuid of a degenerate GeoTIFF (GeoJP2)."""
+WANTED = {b"uuid": MIB, b"asoc": 4 * MIB, b"jp2h": MIB, b"xml ": MIB}
+"""Boxes whose content is read, and how large it may be."""
+AHEAD_BYTES = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class Boxes:
+    """What a file's boxes hold."""
+
+    codestreams: tuple[tuple[int, int | None], ...]
+    """Offset and length of every codestream; None where it runs to the end of a file of unknown size."""
+    geotiff: bytes | None
+    labels: tuple[tuple[str, bytes], ...]
+    """XML of association boxes by label, as GMLJP2 keeps it."""
+    palette: bool
+
+
+def walk(blocks: Blocks, limits: Limits) -> Generator[Need, Any, Boxes]:
+    """Every top-level box; codestreams are stepped over."""
+    codestreams: list[tuple[int, int | None]] = []
+    geotiff: bytes | None = None
+    labels: list[tuple[str, bytes]] = []
+    palette = False
+    position, count = 0, 0
+    while blocks.size is None or position + 8 <= blocks.size:
+        count += 1
+        limits.check("the number of boxes", count, limits.tags, offset=position)
+        if blocks.size is None and codestreams:
+            # Whether the file goes on is known only by asking.
+            try:
+                yield from blocks.hold("a box", position, 8, ahead=AHEAD_BYTES)
+            except FormatError:
+                break
+        yield from blocks.hold("a box", position, 8, ahead=AHEAD_BYTES)
+        kind, start, stop = yield from _box(blocks, position)
+        if kind == b"jp2c":
+            codestreams.append((start, None if stop is None else stop - start))
+        elif kind in WANTED and stop is not None and stop - start <= WANTED[kind]:
+            yield from blocks.hold("a box", start, stop - start)
+            blocks.look("a box", start, stop - start)
+            content = _bytes(blocks, start, stop - start)
+            if kind == b"uuid" and content[:16] == GEOTIFF and geotiff is None:
+                geotiff = content[16:]
+            elif kind == b"asoc":
+                labels += _association(content)
+            elif kind == b"jp2h":
+                palette = any(inner == b"pclr" for inner, _ in _inner(content))
+        if stop is None:
+            break
+        position = stop
+    return Boxes(tuple(codestreams), geotiff, tuple(labels), palette)
+
+
+def _box(blocks: Blocks, position: int) -> Generator[Need, Any, tuple[bytes, int, int | None]]:
+    """Kind of a box, and where its content starts and stops."""
+    raw = _bytes(blocks, position, 8)
+    length, kind, head = int.from_bytes(raw[:4], "big"), raw[4:], 8
+    if length == 1:
+        yield from blocks.hold("a box", position, 16)
+        length, head = int.from_bytes(_bytes(blocks, position + 8, 8), "big"), 16
+    elif length == 0:
+        return kind, position + 8, blocks.size
+    if length < head:
+        raise FormatError(f"a box of {length} bytes cannot be", offset=position)
+    stop = position + length
+    if blocks.size is not None and stop > blocks.size:
+        if kind != b"jp2c":
+            raise FormatError("a box runs past the end of the file", offset=position)
+        # The codestream's own lengths say whether anything is missing.
+        stop = blocks.size
+    return kind, position + head, stop
+
+
+def _bytes(blocks: Blocks, offset: int, length: int) -> bytes:
+    place = blocks.locate(offset, length)
+    if place is None:
+        raise FormatError("a box ends early", offset=offset)
+    return place[0][place[1] : place[1] + length]
+
+
+def _inner(content: bytes) -> list[tuple[bytes, bytes]]:
+    """(kind, content) of the boxes inside a box; what follows a broken one is left."""
+    found: list[tuple[bytes, bytes]] = []
+    cursor = Cursor(content, order=">")
+    while len(content) - cursor.position >= 8 and len(found) < 1024:
+        length, kind = cursor.u32(), cursor.take(4)
+        rest = len(content) - cursor.position
+        if length == 0:
+            length = rest + 8
+        if not 8 <= length <= rest + 8:
+            break
+        found.append((kind, cursor.take(length - 8)))
+    return found
+
+
+def _association(content: bytes, depth: int = 0) -> list[tuple[str, bytes]]:
+    """Labelled XML, in associations of associations too."""
+    found: list[tuple[str, bytes]] = []
+    label = ""
+    for kind, inner in _inner(content):
+        if kind == b"lbl ":
+            label = inner.decode("utf-8", "replace").strip("\0")
+        elif kind == b"xml ":
+            found.append((label, inner))
+        elif kind == b"asoc" and depth < 4:
+            found += _association(inner, depth + 1)
+    return found
