@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.decode import dted, standard, tifftile, unpack
+from periplus.decode import dted, jbp, jpeg2000, jpegblock, standard, tifftile, unpack
 from periplus.decode.scratch import Buffer
 from periplus.errors import DecodeError, FormatError
 from periplus.limits import Limits
@@ -20,7 +20,10 @@ from periplus.model import Pipeline, Shape
 
 IMAGES: dict[str, Callable[..., Callable[[Buffer, Shape], NDArray[Any]]]] = {
     tifftile.NAME: tifftile.tiff_tile,
+    jbp.NAME: jbp.jbp_block,
     dted.NAME: dted.dted,
+    jpegblock.NAME: jpegblock.jpeg_block,
+    jpeg2000.NAME: jpeg2000.jpeg2000,
 }
 """Codecs of whole image blocks, array to bytes, each alone in its list."""
 CODECS = frozenset({unpack.NAME, *IMAGES, *standard.NAMES})

@@ -1,0 +1,174 @@
+"""Where the blocks of a NITF image lie: any interleave and blocking, with gaps where masked, large ones cut to rows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.errors import FormatError
+from periplus.limits import Limits
+from periplus.model import Codec, Pipeline, Refs, chunk_positions
+from periplus.scan.nitffields import Subheader
+
+JBP_BLOCK = "https://awslabs.github.io/osml-imagery-io/codecs/jbp-block"
+BAND_BYTES = 512 * 1024
+"""Large blocks are read in bands of rows of about this size."""
+LARGE_BYTES = 8 << 20
+"""Blocks of an image that has several are cut only when larger than this."""
+ABSENT = 0xFFFFFFFF
+"""What a mask has for a block that is not stored."""
+ORDERS = {"P": [1, 2, 0], "R": [1, 0, 2]}
+"""Which dimensions of (bands, y, x) a block of pixels or of rows of bands stores first."""
+Offsets = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the pixels of an image are stored; a block is `width` x `height` pixels."""
+
+    bands: int
+    rows: int
+    columns: int
+    mode: str
+    down: int
+    across: int
+    height: int
+    width: int
+    bits: int
+    kind: str
+    dtype: np.dtype[Any]
+
+    @property
+    def apart(self) -> bool:
+        """Whether every band has blocks of its own."""
+        return self.mode == "S" and self.bands > 1
+
+    @property
+    def planes(self) -> int:
+        return self.bands if self.apart else 1
+
+    @property
+    def samples(self) -> int:
+        """Bands in one block."""
+        return 1 if self.apart else self.bands
+
+    @property
+    def whole(self) -> bool:
+        """Whether samples are a NumPy type as they are stored."""
+        return self.bits == self.dtype.itemsize * 8
+
+    @property
+    def block_bytes(self) -> int:
+        return -(-self.samples * self.height * self.width * self.bits // 8)
+
+    @property
+    def blocks(self) -> int:
+        """Blocks that a mask lists."""
+        return self.planes * self.down * self.across
+
+
+def layout(head: Subheader, limits: Limits) -> Layout:
+    """The layout a subheader declares, checked."""
+    fields = head.fields
+    rows, columns = fields["NROWS"], fields["NCOLS"]
+    down, across, mode = fields["NBPC"], fields["NBPR"], fields["IMODE"]
+    # Blocks too large for four digits are said to be 0, and are as large as the image.
+    height = fields["NPPBV"] or (rows if down == 1 else 0)
+    width = fields["NPPBH"] or (columns if across == 1 else 0)
+    if not all((rows, columns, down, across, height, width, head.bands)):
+        raise FormatError("the image, or a block of it, is empty")
+    if mode not in ("B", "P", "R", "S"):
+        raise FormatError(f"image mode {mode!r} is not one we know")
+    if down * height < rows or across * width < columns:
+        raise FormatError(f"{across} x {down} blocks of {width} x {height} pixels do not cover {columns} x {rows}")
+    bits, kind = fields["NBPP"], fields["PVTYPE"]
+    found = Layout(len(head.bands), rows, columns, mode, down, across, height, width, bits, kind, dtype_of(kind, bits))
+    if mode == "B" and found.bands > 1 and height * width * bits % 8:
+        raise FormatError(f"bands of {height * width} samples of {bits} bits are no whole bytes")
+    limits.check("the number of blocks", found.blocks, limits.chunks)
+    return found
+
+
+def dtype_of(kind: str, bits: int) -> np.dtype[Any]:
+    """The type of decoded values."""
+    letter = {"INT": "u", "SI": "i", "B": "u", "R": "f", "C": "c"}.get(kind)
+    exact = {"R": (32, 64), "C": (64,), "B": (1, 8)}.get(kind)
+    if letter is None or not 0 < bits <= 64 or (exact and bits not in exact):
+        raise FormatError(f"pixels of type {kind!r} with {bits} bits are not known")
+    size = next(n for n in (8, 16, 32, 64) if bits <= n) // 8
+    return np.dtype(f"{letter}{size}")
+
+
+def plan(image: Layout) -> tuple[int, bool]:
+    """Rows of a chunk, and whether its bands are taken apart: whole blocks, or bands of rows of large ones."""
+    lone = image.down == image.across == 1
+    if image.block_bytes <= (BAND_BYTES if lone else LARGE_BYTES):
+        return image.height, False
+    apart = image.mode in ("B", "S") and image.bands > 1
+    row_bits = image.width * image.bits * (1 if image.mode in ("B", "S") else image.bands)
+    # Rows that are no whole bytes are cut where a number of them is.
+    unit = 8 // math.gcd(8, row_bits)
+    wanted = max(1, BAND_BYTES * 8 // (row_bits * unit)) * unit
+    if image.down == 1:
+        rows = min(wanted, image.height)
+    else:
+        rows = next((n for n in range(wanted, 0, -1) if image.height % n == 0 and n % unit == 0), image.height)
+    return rows, apart and rows < image.height
+
+
+def locate(
+    image: Layout, rows: int, apart: bool, *, start: int, end: int, mask: Offsets | None, limits: Limits
+) -> Refs:
+    """The byte range of every chunk of `rows` rows; `start` and `end` are of the data without the mask."""
+    size = image.block_bytes
+    if mask is None and start + image.blocks * size > end:
+        raise FormatError(f"{image.blocks} blocks of {size} bytes do not fit in the {end - start} bytes of the image")
+    planes = image.bands if apart or image.apart else 1
+    per, down, across = -(-image.height // rows), -(-image.rows // rows), -(-image.columns // image.width)
+    limits.check("the number of chunks", planes * down * across, limits.chunks)
+    line = np.arange(down, dtype=np.int64)
+    block, inside = line // per, line % per * rows
+    held = np.minimum(rows, image.height - inside)
+    if image.down == 1 and rows < image.height:
+        held = np.minimum(held, image.rows - line * rows)
+    plane_bits = image.height * image.width * image.bits
+    row_bits = image.width * image.bits * (1 if apart or image.apart else image.samples)
+    number = block[:, None] * image.across + np.arange(across, dtype=np.int64)
+    numbers = np.arange(planes, dtype=np.int64)[:, None, None] * (image.down * image.across * image.apart) + number
+    base = numbers * size if mask is None else mask[numbers]
+    shift = np.arange(planes, dtype=np.int64)[:, None, None] * (plane_bits // 8 if apart and not image.apart else 0)
+    offset = (start + base + shift + (inside * row_bits // 8)[:, None]).ravel()
+    lines = held if rows < image.height else np.full(down, image.height, np.int64)
+    each = -(-(lines * row_bits) // 8)
+    length = np.broadcast_to(each[:, None], (planes, down, across)).ravel()
+    refs = Refs(chunk=chunk_positions((planes, down, across)), offset=offset, length=length)
+    if mask is None:
+        return refs
+    refs = refs.take((base != ABSENT).ravel())
+    if len(refs) and int((refs.offset + refs.length).max()) > end:
+        raise FormatError("the mask has a block that ends past the end of the image")
+    return refs
+
+
+def pipeline(image: Layout, rows: int, apart: bool) -> Pipeline:
+    """Standard codecs where samples are whole bytes, always saying the byte order; else the jbp-block codec."""
+    bands = 1 if apart or image.apart else image.bands
+    if not image.whole:
+        configuration = {
+            "num_bands": bands,
+            "block_height": rows,
+            "block_width": image.width,
+            "nbpp": image.bits,
+            "imode": "B" if bands == 1 else image.mode,
+            "pvtype": image.kind,
+        }
+        return ({"name": JBP_BLOCK, "configuration": configuration},)
+    codecs: list[Codec] = []
+    if bands > 1 and image.mode in ORDERS:
+        codecs.append({"name": "transpose", "configuration": {"order": ORDERS[image.mode]}})
+    endian = {"configuration": {"endian": "big"}} if image.dtype.itemsize > 1 else {}
+    return (*codecs, {"name": "bytes", **endian})

@@ -1,0 +1,121 @@
+"""Tagged record extensions of NITF: listed by tag and length, the common ones read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from periplus.errors import FormatError
+from periplus.scan.cursor import Cursor
+
+MOST_TRES = 4_096
+_SIZES = (
+    ("err_bias", 7), ("err_rand", 7), ("line_off", 6), ("samp_off", 5), ("lat_off", 8), ("long_off", 9),
+    ("height_off", 5), ("line_scale", 6), ("samp_scale", 5), ("lat_scale", 8), ("long_scale", 9), ("height_scale", 5),
+)  # fmt: skip
+_COEFFICIENTS = ("line_num_coeff", "line_den_coeff", "samp_num_coeff", "samp_den_coeff")
+_BLOCKA = (
+    ("BLOCK_INSTANCE", 2), ("N_GRAY", 5), ("L_LINES", 5), ("LAYOVER_ANGLE", 3), ("SHADOW_ANGLE", 3), ("", 16),
+    ("FRLC_LOC", 21), ("LRLC_LOC", 21), ("LRFC_LOC", 21), ("FRFC_LOC", 21),
+)  # fmt: skip
+_ICHIPB = (
+    ("XFRM_FLAG", 2), ("SCALE_FACTOR", 10), ("ANAMRPH_CORR", 2), ("SCANBLK_NUM", 2),
+    *((f"{where}_{axis}_{place}", 12) for where in ("OP", "FI") for place in ("11", "12", "21", "22")
+      for axis in ("ROW", "COL")),
+    ("FI_ROW", 8), ("FI_COL", 8),
+)  # fmt: skip
+_PIAIMC = (
+    ("CLOUDCVR", 3), ("SRP", 1), ("SENSMODE", 12), ("SENSNAME", 18), ("SOURCE", 255), ("COMGEN", 2), ("SUBQUAL", 1),
+    ("PIAMSNNUM", 7), ("CAMSPECS", 32), ("PROJID", 2), ("GENERATION", 1), ("ESD", 1), ("OTHERCOND", 2),
+    ("MEANGSD", 7), ("IDATUM", 3), ("IELLIP", 3), ("PREPROC", 2), ("IPROJ", 2), ("SATTRACK", 8),
+)  # fmt: skip
+_USE00A = (
+    ("ANGLE_TO_NORTH", 3), ("MEAN_GSD", 5), ("", 1), ("DYNAMIC_RANGE", 5), ("", 3), ("", 1), ("", 3), ("OBL_ANG", 5),
+    ("ROLL_ANG", 6), ("", 12), ("", 15), ("", 4), ("", 1), ("", 3), ("", 1), ("", 1), ("N_REF", 2), ("REV_NUM", 5),
+    ("N_SEG", 3), ("MAX_LP_SEG", 6), ("", 6), ("", 6), ("SUN_EL", 5), ("SUN_AZ", 5),
+)  # fmt: skip
+PLAIN: dict[str, Sequence[tuple[str, int]]] = {
+    "BLOCKA": _BLOCKA,
+    "ICHIPB": _ICHIPB,
+    "PIAIMC": _PIAIMC,
+    "USE00A": _USE00A,
+}
+"""Extensions that are a row of texts; a field without a name is reserved."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tre:
+    """One extension, as stored."""
+
+    tag: str
+    data: bytes
+
+
+def extension(cursor: Cursor, name: str) -> tuple[Tre, ...]:
+    """The extensions of one area of a header: its length, where it overflows to, and then one after another."""
+    length = cursor.digits(5)
+    if length == 0:
+        return ()
+    if length < 3:
+        raise cursor.error(f"the area {name} has {length} bytes, too few for its own fields")
+    cursor.take(3)
+    return tuple(listed(cursor.take(length - 3)))
+
+
+def listed(area: bytes) -> Iterable[Tre]:
+    """Extensions one after another; one that does not fit ends the list, as what follows cannot be told apart."""
+    at = 0
+    for _ in range(MOST_TRES):
+        length = area[at + 6 : at + 11]
+        if len(length) < 5 or not length.isdigit() or at + 11 + int(length) > len(area):
+            return
+        yield Tre(area[at : at + 6].decode("ascii", "replace").strip(), area[at + 11 : at + 11 + int(length)])
+        at += 11 + int(length)
+
+
+def described(tres: Iterable[Tre]) -> list[dict[str, Any]]:
+    """Tag and length of each, and the fields of those whose layout is plain."""
+    found = []
+    for tre in tres:
+        note: dict[str, Any] = {"tag": tre.tag, "length": len(tre.data)}
+        layout = PLAIN.get(tre.tag, ())
+        if layout and sum(width for _, width in layout) <= len(tre.data):
+            cursor = Cursor(tre.data)
+            texts = [(name, cursor.text(width)) for name, width in layout]
+            note["fields"] = {name: text for name, text in texts if name}
+        found.append(note)
+    return found
+
+
+def rpc(tres: Iterable[Tre]) -> dict[str, Any] | None:
+    """Rational polynomial coefficients, from the first RPC00B that says it is valid."""
+    for tre in tres:
+        if tre.tag == "RPC00B":
+            try:
+                return _rpc(Cursor(tre.data))
+            except FormatError:
+                # A record that is not what its tag says is listed all the same, but tells nothing.
+                continue
+    return None
+
+
+def _rpc(cursor: Cursor) -> dict[str, Any]:
+    if cursor.digits(1) != 1:
+        raise cursor.error("the record says that it holds no coefficients")
+    found: dict[str, Any] = {name: _number(cursor, width) for name, width in _SIZES}
+    for name in _COEFFICIENTS:
+        found[name] = [_number(cursor, 12) for _ in range(20)]
+    return found
+
+
+def _number(cursor: Cursor, width: int) -> float:
+    text = cursor.text(width)
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise cursor.error(f"{text!r} is not a number")
+    return value
