@@ -1,0 +1,181 @@
+"""JPEG files give the pixels of libjpeg-turbo and tell what the camera wrote; damaged ones our errors, soon."""
+
+import io
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import imagecodecs
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+import periplus
+from periplus.decode import prepare
+from periplus.errors import DecodeError, FormatError, LimitError, PeriplusError
+from periplus.limits import MIB, Limits
+from periplus.model import About, Array, Found
+from periplus.scan.drive import scan_bytes
+from periplus.testing import pictures
+from periplus.testing.mutate import mutants
+
+NAMES = list(pictures.jpegs())
+
+
+def found(data: bytes, limits: Limits | None = None) -> Array:
+    (step,) = (step for step in scan_bytes(data, limits=limits) if isinstance(step, Found))
+    assert (step.refs.offset.tolist(), step.refs.length.tolist()) == ([0], [len(data)])
+    return step.array
+
+
+def values(data: bytes, limits: Limits | None = None) -> NDArray[Any]:
+    array = found(data, limits)
+    decode = prepare(array.encodings[0], chunks=array.chunks, dtype=array.dtype, limits=limits or Limits())
+    return decode(data, valid=array.shape).copy()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pixels_are_those_of_libjpeg(name: str) -> None:
+    data = pictures.jpegs()[name]()
+    expected = imagecodecs.jpeg8_decode(data)
+    expected = expected[None] if expected.ndim == 2 else np.moveaxis(expected, -1, 0)
+    seen = values(data)
+    assert seen.dtype == expected.dtype
+    np.testing.assert_array_equal(seen, expected)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("twelve", "lossless", "lossless-16")])
+def test_pixels_are_near_those_of_pillow(name: str) -> None:
+    data = pictures.jpegs()[name]()
+    image = np.asarray(Image.open(io.BytesIO(data))).astype(int)
+    seen = np.moveaxis(values(data).astype(int), 0, -1)
+    # Pillow turns Adobe's inverted CMYK around; we leave what is stored.
+    expected = 255 - image if name == "cmyk" else image.reshape(seen.shape)
+    assert np.abs(seen - expected).max() <= 4
+
+
+def test_a_lossless_file_keeps_every_value() -> None:
+    expected = pictures.picture("jpeg-16", "u2", (1, pictures.HEIGHT, pictures.WIDTH))
+    np.testing.assert_array_equal(values(pictures.jpegs()["lossless-16"]()), expected)
+
+
+def test_the_camera_is_told_but_not_applied() -> None:
+    tags = Image.Exif()
+    tags[0x0112], tags[0x0110], tags[0x0132] = 6, "Pinhole", "2021:05:04 03:02:01"
+    tags.get_ifd(0x8769)[0x9003] = "2020:02:29 12:13:14"
+    where = tags.get_ifd(0x8825)
+    where[1], where[2], where[3], where[4] = "S", (33.0, 30.0, 36.0), "E", (151.0, 12.0, 0.0)
+    where[5], where[6] = b"\0", 58.5
+    data = pictures.pillow_jpeg(3, exif=tags, dpi=(300, 300), comment=b"a view")
+    steps = scan_bytes(data)
+    array = found(data)
+    assert array.shape == (3, pictures.HEIGHT, pictures.WIDTH)
+    assert steps[0] == About(datetime=datetime(2020, 2, 29, 12, 13, 14, tzinfo=UTC))
+    assert array.attributes == {
+        "orientation": 6,
+        "model": "Pinhole",
+        "datetime": "2020:02:29 12:13:14",
+        "gps": {"latitude": pytest.approx(-33.51), "longitude": pytest.approx(151.2), "altitude": 58.5},
+        "resolution": {"x": 300, "y": 300, "per": "inch"},
+        "comment": "a view",
+        "coding": "baseline",
+        "photometric": "rgb",
+    }
+
+
+@pytest.mark.parametrize(("name", "space"), [("gray", "MONO"), ("rgb", "YCbCr601"), ("cmyk", "CMYK")])
+def test_the_codec_has_the_keys_of_the_imagery_seed(name: str, space: str) -> None:
+    ((codec,),) = found(pictures.jpegs()[name]()).encodings
+    bands = {"gray": 1, "rgb": 3, "cmyk": 4}[name]
+    assert codec["name"].endswith("/codecs/jpeg")
+    assert codec["configuration"] == {
+        "bits_per_pixel": 8,
+        "num_bands": bands,
+        "block_width": pictures.WIDTH,
+        "block_height": pictures.HEIGHT,
+        "imode": "P" if bands > 1 else "B",
+        "color_space": space,
+    }
+
+
+def frame(data: bytes) -> int:
+    return data.index(b"\xff\xc0")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda data: data[:30], "ends past the end"),
+        (lambda data: data[: frame(data)] + b"\xff\xd9", "ends before its image"),
+        (lambda data: data[: frame(data) + 5] + b"\0\0" + data[frame(data) + 7 :], "61 x 0 pixels"),
+        (lambda data: data[: frame(data) + 1] + b"\xc5" + data[frame(data) + 2 :], "hierarchical"),
+        (lambda data: data[: frame(data)] + b"\xff\xe5\0\0" + data[frame(data) :], "no length"),
+        (lambda data: data[: frame(data)] + b"\0" * 70_000 + data[frame(data) :], "no marker follows"),
+        (
+            lambda data: data[: frame(data)] + data[frame(data) : frame(data) + 19] * 2 + data[frame(data) :],
+            "two frame",
+        ),
+    ],
+)
+def test_what_is_no_picture_is_refused(change: Any, message: str) -> None:
+    with pytest.raises(FormatError, match=message):
+        scan_bytes(change(pictures.jpegs()["rgb"]()))
+
+
+def test_rubbish_between_markers_is_stepped_over() -> None:
+    data = pictures.jpegs()["rgb"]()
+    odd = data[: frame(data)] + b"\0rubbish\xff\0\xff\xff" + data[frame(data) :]
+    np.testing.assert_array_equal(values(odd), values(data))
+
+
+def test_a_picture_cut_off_is_refused() -> None:
+    data = pictures.jpegs()["rgb"]()
+    with pytest.raises(DecodeError, match="cut off"):
+        values(data[: len(data) * 2 // 3])
+
+
+def test_another_picture_than_the_indexed_one_is_refused() -> None:
+    array = found(pictures.jpegs()["rgb"]())
+    decode = prepare(array.encodings[0], chunks=array.chunks, dtype=array.dtype, limits=Limits())
+    with pytest.raises(DecodeError, match="samples"):
+        decode(pictures.jpegs()["gray"](), valid=array.shape)
+
+
+def test_a_picture_over_the_limit_is_refused() -> None:
+    with pytest.raises(LimitError):
+        found(pictures.jpegs()["rgb"](), Limits(chunk_bytes=1000))
+
+
+@pytest.mark.parametrize(
+    "change", [{"num_bands": 0}, {"block_width": "x"}, {"imode": "S"}, {"bits_per_pixel": 12}, {"jpeg_tables": "%"}]
+)
+def test_settings_that_do_not_fit_are_refused(change: dict[str, Any]) -> None:
+    array = found(pictures.jpegs()["rgb"]())
+    ((codec,),) = array.encodings
+    codec = {**codec, "configuration": {**codec["configuration"], **change}}
+    with pytest.raises(FormatError):
+        prepare((codec,), chunks=array.chunks, dtype=array.dtype, limits=Limits())
+
+
+def test_a_file_is_known_by_content_and_read_through_the_index(tmp_path: Path) -> None:
+    data = pictures.jpegs()["rgb"]()
+    path = tmp_path / "photo"
+    path.write_bytes(data)
+    seen = periplus.index(path)["0/data"][:, 3:9, 10:20]
+    np.testing.assert_array_equal(seen, values(data)[:, 3:9, 10:20])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_mutants_give_only_our_errors(name: str) -> None:
+    small = Limits(chunk_bytes=4 * MIB)
+    refused = 0
+    for mutant in mutants(pictures.jpegs()[name](), seed=NAMES.index(name), count=200):
+        start = time.process_time()
+        try:
+            values(mutant, small)
+        except PeriplusError:
+            refused += 1
+        assert time.process_time() - start < 1.0
+    assert 0 < refused < 200
