@@ -40,6 +40,7 @@ FAULTS = {
     "ignore-range": "200 with the whole object",
     "ignore-if-match": "the condition is not looked at",
     "no-etag": "neither ETag nor Last-Modified",
+    "no-tag": "Last-Modified, but no ETag",
     "no-head": "405 for HEAD",
     "gzip": "Content-Encoding: gzip, though it is not",
     "chunked": "the body in chunks without Content-Length",
@@ -91,7 +92,8 @@ def plan(method: str, headers: Mapping[str, str], size: int, tag: str, modified:
         last = stop - 6 if fault.kind == "lie-length" else stop - 1
         extra.append(f"Content-Range: bytes {first}-{last}/{total}")
     if fault.kind != "no-etag":
-        extra += [f"ETag: {tag}", f"Last-Modified: {email.utils.formatdate(modified, usegmt=True)}"]
+        extra += [] if fault.kind == "no-tag" else [f"ETag: {tag}"]
+        extra.append(f"Last-Modified: {email.utils.formatdate(modified, usegmt=True)}")
     if fault.kind == "gzip":
         extra.append("Content-Encoding: gzip")
     chunked = fault.kind == "chunked"
