@@ -1,0 +1,134 @@
+"""The periplus.png codec: one whole PNG file to (bands, rows, columns), values and palette indices as stored."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.decode.native import native
+from periplus.decode.scratch import Buffer, scratch_array, stream
+from periplus.decode.settings import number
+from periplus.errors import DecodeError, FormatError
+from periplus.limits import Limits
+from periplus.model import Shape
+
+NAME = "periplus.png"
+MAGIC = b"\x89PNG\r\n\x1a\n"
+LARGEST = 1 << 31
+PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
+"""First column, first row and steps of every pass of an interlaced image."""
+BANDS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
+COLOURS = {1: 0, 2: 4, 3: 2, 4: 6}
+"""Colour type to decode as: a palette's indices are gray to libpng."""
+
+
+def png(
+    configuration: Mapping[str, Any], *, chunks: Shape, dtype: np.dtype[Any], limits: Limits
+) -> Callable[[Buffer, Shape], NDArray[Any]]:
+    """The decoder of one file; leading dimensions beyond (bands, y, x) have size 1."""
+
+    def setting(key: str, high: int) -> int:
+        return number("png", configuration, key, 1, high)
+
+    width, height = setting("width", LARGEST), setting("height", LARGEST)
+    bands, bits = setting("bands", 5), setting("bits", 17)
+    if bits not in (1, 2, 4, 8, 16) or (bits < 8 and bands > 1):
+        raise FormatError(f"png codec: {bands} bands of {bits} bits do not exist")
+    if len(chunks) < 3 or any(n != 1 for n in chunks[:-3]) or tuple(chunks[-3:]) != (bands, height, width):
+        raise FormatError(f"a PNG of {bands} bands of {width} x {height} pixels does not fill chunks of {chunks}")
+    if dtype != np.dtype(np.uint16 if bits == 16 else np.uint8):
+        raise FormatError(f"a PNG of {bits} bits does not fill an array of {dtype}")
+    limits.check("the bytes of a chunk", bands * height * width * dtype.itemsize, limits.chunk_bytes)
+    decode = native("png_decode")
+    lead = (None,) * (len(chunks) - 3)
+    step = 255 // ((1 << bits) - 1) if bits < 8 else 1
+
+    def rows(packed: bytes, into: NDArray[Any]) -> None:
+        """Rows without interlacing; libpng spreads few bits over the whole range, which is undone."""
+        high, wide = into.shape[:2]
+        found = decode(_file(wide, high, bits, bands, packed), out=into[:, :, 0] if bands == 1 else into)
+        if found.shape[:2] != (high, wide):
+            raise DecodeError("the PNG file is another image")
+        if step > 1:
+            np.floor_divide(into, step, out=into)
+
+    def run(data: Buffer, valid: Shape) -> NDArray[Any]:  # noqa: ARG001 - a file is always whole
+        interlaced, packed = _parts(stream(data), (width, height, bits), bands)
+        out = scratch_array(0, (height, width, bands), dtype)
+        if not interlaced:
+            rows(packed, out)
+        else:
+            for (x, y, dx, dy), part in _passes(packed, width, height, bands * bits):
+                own = np.empty((-(-(height - y) // dy), -(-(width - x) // dx), bands), dtype)
+                rows(part, own)
+                out[y::dy, x::dx] = own
+        return out.transpose(2, 0, 1)[lead]
+
+    return run
+
+
+def _parts(view: memoryview, size: tuple[int, int, int], bands: int) -> tuple[bool, bytes]:
+    """Whether the file is interlaced, and its compressed pixels; DecodeError where it is not the picture expected."""
+    if bytes(view[:8]) != MAGIC:
+        raise DecodeError("the PNG file does not begin with its magic number")
+    position, found, interlaced = 8, [], None
+    while position + 12 <= len(view):
+        length, kind = struct.unpack_from(">I4s", view, position)
+        end = position + 8 + length
+        if kind in (b"IHDR", b"IDAT"):
+            if end + 4 > len(view):
+                raise DecodeError("the PNG file is cut off")
+            if zlib.crc32(view[position + 4 : end]) != int.from_bytes(view[end : end + 4], "big"):
+                raise DecodeError("a chunk of the PNG file fails its check")
+        if interlaced is None:
+            if kind != b"IHDR" or length != 13:
+                raise DecodeError("the PNG file does not begin with its header")
+            *seen, colour, compression, filtering, interlaced = struct.unpack_from(">IIBBBBB", view, position + 8)
+            if tuple(seen) != size or BANDS.get(colour) != bands or compression or filtering or interlaced > 1:
+                raise DecodeError("the PNG file is another image")
+        elif kind == b"IDAT":
+            found.append(view[position + 8 : end])
+        elif kind == b"IEND" or found:
+            # Pixels come in chunks one after another.
+            break
+        position = end + 4
+    if interlaced is None or not found:
+        raise DecodeError("the PNG file has no image")
+    return bool(interlaced), b"".join(found)
+
+
+def _passes(packed: bytes, width: int, height: int, bits: int) -> list[tuple[tuple[int, int, int, int], bytes]]:
+    """The passes that hold pixels, each compressed on its own as if it were an image."""
+    sizes = []
+    for each in PASSES:
+        x, y, dx, dy = each
+        if x < width and y < height:
+            sizes.append((each, -(-(height - y) // dy) * (1 + -(-(-(-(width - x) // dx) * bits) // 8))))
+    total = sum(size for _, size in sizes)
+    try:
+        raw = zlib.decompressobj().decompress(packed, total)
+    except zlib.error as error:
+        raise DecodeError(f"the PNG file does not decode: {error}") from None
+    if len(raw) < total:
+        raise DecodeError(f"the PNG file decodes to {len(raw)} of {total} bytes")
+    found, start = [], 0
+    for each, size in sizes:
+        found.append((each, zlib.compress(raw[start : start + size], 0)))
+        start += size
+    return found
+
+
+def _file(width: int, height: int, bits: int, bands: int, packed: bytes) -> bytes:
+    """A PNG of nothing but header and pixels: what else was in the file could only change or slow its decoding."""
+    head = struct.pack(">IIBBBBB", width, height, bits, COLOURS[bands], 0, 0, 0)
+    parts = [MAGIC]
+    # libpng takes no chunk of 2 GiB.
+    pieces = [packed[n : n + (1 << 30)] for n in range(0, len(packed), 1 << 30)] if len(packed) > 1 << 30 else [packed]
+    for kind, body in ((b"IHDR", head), *((b"IDAT", piece) for piece in pieces), (b"IEND", b"")):
+        parts += [len(body).to_bytes(4, "big"), kind, body, zlib.crc32(body, zlib.crc32(kind)).to_bytes(4, "big")]
+    return b"".join(parts)
