@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.decode import dted, jbp, jpeg2000, jpegblock, standard, tifftile, unpack
+from periplus.decode import dted, jbp, jpeg2000, jpegblock, png, standard, tifftile, unpack
 from periplus.decode.scratch import Buffer
 from periplus.errors import DecodeError, FormatError
 from periplus.limits import Limits
@@ -23,6 +23,7 @@ IMAGES: dict[str, Callable[..., Callable[[Buffer, Shape], NDArray[Any]]]] = {
     jbp.NAME: jbp.jbp_block,
     dted.NAME: dted.dted,
     jpegblock.NAME: jpegblock.jpeg_block,
+    png.NAME: png.png,
     jpeg2000.NAME: jpeg2000.jpeg2000,
 }
 """Codecs of whole image blocks, array to bytes, each alone in its list."""
