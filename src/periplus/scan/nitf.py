@@ -2,43 +2,37 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Generator
-from dataclasses import dataclass
+from collections.abc import Callable, Generator
 from datetime import UTC, datetime
 from typing import Any
 
-import numpy as np
-
 from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
-from periplus.model import About, Array, Found, Need, Scalar, Source, Steps
+from periplus.model import About, Array, Found, Need, Pipeline, Scalar, Shape, Source, Steps
 from periplus.scan.blocks import Blocks
 from periplus.scan.cursor import Cursor
-from periplus.scan.nitfblocks import Layout, Offsets, layout, locate, pipeline, plan
+from periplus.scan.j2karray import arrays
+from periplus.scan.j2kparts import scan_codestream
+from periplus.scan.nitfblocks import Layout, layout, locate, pipeline, plan
 from periplus.scan.nitffields import MAGIC, PREFIX_BYTES, Header, Segment, Subheader, header, header_length, subheader
 from periplus.scan.nitfgeo import georeference
+from periplus.scan.nitfmask import Mask, held, pad_value, read_mask
+from periplus.scan.nitfstreams import codestream, frame_size, jpeg_pipeline, jpeg_refs
 from periplus.scan.tres import described
 
 NAME = "nitf"
 HEAD_BYTES = 16_384
 """The first request: holds the header and, most often, the first subheader."""
 GAP_BYTES = 65_536
-MASK_HEAD = 10
+UNKNOWN = 9_999_999_999
+"""The length of an image that was written before its end was known."""
+Place = tuple[int, int]
 MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 _CLOCK = r"(?P<hour>\d\d)(?P<minute>\d\d)(?P<second>\d\d)"
 TIME = re.compile(r"(?P<year>\d{4})(?P<month>\d\d)(?P<day>\d\d)" + _CLOCK, re.ASCII)
 OLD_TIME = re.compile(rf"(?P<day>\d\d){_CLOCK}Z(?P<month>{'|'.join(MONTHS)})(?P<year>\d\d)", re.ASCII)
-PLAIN, MASKED = ("NC",), ("NM",)
-
-
-@dataclass(frozen=True, slots=True)
-class Mask:
-    """The mask of an image: bytes it takes, offsets of the blocks after it, and the value of pad pixels."""
-
-    length: int
-    offsets: Offsets | None
-    pad: bytes | None
 
 
 def sniff(head: bytes) -> bool:
@@ -67,7 +61,7 @@ def scan(source: Source, limits: Limits) -> Steps:
 def _images(
     blocks: Blocks, head: Header, version: str, limits: Limits
 ) -> Generator[Need, Any, tuple[list[Found], list[str]]]:
-    """Arrays of the segments we read, and why we do not read the others; the first must be one we read."""
+    """Arrays of the segments we read, and why we do not read the others."""
     yield from blocks.hold_all([("a subheader", s.start, s.head) for s in head.images], gap=GAP_BYTES)
     found: list[Found] = []
     refusals: list[str] = []
@@ -75,81 +69,123 @@ def _images(
         try:
             facts = subheader(_cursor(blocks, segment.start, segment.head), version, limits)
             coding = facts.fields["IC"]
-            if coding not in PLAIN + MASKED:
+            if coding not in CODINGS:
                 refusals.append(f"image {number}: compression {coding} is not one we read")
                 continue
-            name = "0/data" if number == 0 else f"images/{number}/0/data"
-            found.append((yield from _image(blocks, name, segment, facts, limits)))
+            prefix = f"images/{number}/" if number else ""
+            place = yield from _place(blocks, segment, lone=len(head.images) == 1)
+            if coding == "I1" and (yield from _reduced(blocks, facts, place)):
+                refusals.append(f"image {number}: compression I1 with fewer pixels stored than the image has")
+                continue
+            found += yield from CODINGS[coding](blocks, prefix, place, facts, limits)
         except PeriplusError as error:
             error.message = f"image {number}: {error.message}"
             raise error.at(offset=segment.start) from None
     return found, refusals
 
 
-def _image(
-    blocks: Blocks, name: str, segment: Segment, facts: Subheader, limits: Limits
-) -> Generator[Need, Any, Found]:
-    image = layout(facts, limits)
-    rows, apart = plan(image)
+def _place(blocks: Blocks, segment: Segment, *, lone: bool) -> Generator[Need, Any, Place]:
+    """Start and end of a segment's data, which must lie in the file."""
     start = segment.start + segment.head
-    end = start + segment.data
+    if segment.data == UNKNOWN and lone and blocks.size is not None:
+        return start, blocks.size
     if segment.data < 1:
         raise FormatError("the image has no data")
     if blocks.size is None:
-        yield from blocks.hold("the image", end - 1, 1)
+        yield from blocks.hold("the image", start + segment.data - 1, 1)
     blocks.check("the image", start, segment.data)
-    mask = Mask(0, None, None)
-    if facts.fields["IC"] in MASKED:
-        mask = yield from _mask(blocks, start, segment.data, image.blocks)
+    return start, start + segment.data
+
+
+def _mask(blocks: Blocks, place: Place, facts: Subheader, number: int) -> Generator[Need, Any, Mask]:
+    if not facts.fields["IC"].startswith("M") and facts.fields["IC"] != "NM":
+        return Mask()
+    return (yield from read_mask(blocks, place[0], place[1] - place[0], number))
+
+
+def _plain(
+    blocks: Blocks, prefix: str, place: Place, facts: Subheader, limits: Limits
+) -> Generator[Need, Any, list[Found]]:
+    """NC and NM: pixels as they are."""
+    image = layout(facts, limits)
+    rows, apart = plan(image)
+    mask = yield from _mask(blocks, place, facts, image.blocks)
+    refs = locate(image, rows, apart, start=place[0] + mask.length, end=place[1], mask=mask.offsets, limits=limits)
     bands = 1 if apart or image.apart else image.bands
-    limits.check("the bytes of a chunk", bands * rows * image.width * image.dtype.itemsize, limits.chunk_bytes)
-    refs = locate(image, rows, apart, start=start + mask.length, end=end, mask=mask.offsets, limits=limits)
-    pad = _pad(image, mask.pad)
-    array = Array(
-        name=name,
-        dims=("bands", "y", "x"),
-        shape=(image.bands, image.rows, image.columns),
-        chunks=(bands, rows, image.width),
-        dtype=image.dtype,
+    array = _array(prefix, image, facts, (bands, rows, image.width), pipeline(image, rows, apart), mask, limits)
+    return [Found(array, refs)]
+
+
+def _jpeg(
+    blocks: Blocks, prefix: str, place: Place, facts: Subheader, limits: Limits
+) -> Generator[Need, Any, list[Found]]:
+    """C3, M3 and I1: a JPEG stream a block."""
+    image = layout(facts, limits)
+    codecs = jpeg_pipeline(image, facts.fields["IREP"])
+    mask = yield from _mask(blocks, place, facts, image.blocks)
+    refs = yield from jpeg_refs(blocks, image, *place, mask, limits)
+    array = _array(prefix, image, facts, (image.samples, image.height, image.width), codecs, mask, limits)
+    return [Found(array, refs)]
+
+
+def _reduced(blocks: Blocks, facts: Subheader, place: Place) -> Generator[Need, Any, bool]:
+    """Whether a downsampled JPEG has fewer pixels than its image."""
+    size = yield from frame_size(blocks, *place)
+    return size != (facts.fields["NROWS"], facts.fields["NCOLS"])
+
+
+def _jpeg2000(
+    blocks: Blocks, prefix: str, place: Place, facts: Subheader, limits: Limits
+) -> Generator[Need, Any, list[Found]]:
+    """C8, M8, CD and MD: one codestream, a tile a block; its resolutions are levels."""
+    image = layout(facts, limits)
+    mask = yield from _mask(blocks, place, facts, image.blocks)
+    offset, length = yield from codestream(blocks, place[0] + mask.length, place[1])
+    stream, ranges = yield from scan_codestream(blocks, offset, length, limits)
+    pad = pad_value(stream.dtype, min(image.bits, stream.dtype.itemsize * 8), mask.pad)
+    made = arrays(
+        stream,
+        ranges,
+        limits,
+        prefix=prefix,
         fill=0 if pad is None else pad,
-        encodings=(pipeline(image, rows, apart),),
         attributes=_attributes(facts, pad),
         georeference=georeference(facts),
     )
-    return Found(array, refs)
+    found = [Found(array, refs) for array, refs in made]
+    shape = found[0].array.shape
+    if shape != (image.bands, image.rows, image.columns):
+        raise FormatError(
+            f"the image is {image.bands} bands of {image.columns} x {image.rows}, its codestream {shape[0]} of"
+            f" {shape[2]} x {shape[1]}"
+        )
+    return found
 
 
-def _mask(blocks: Blocks, start: int, length: int, number: int) -> Generator[Need, Any, Mask]:
-    """The mask in front of an image: where its blocks lie, in the order of the image."""
-    yield from blocks.hold("the mask", start, MASK_HEAD)
-    cursor = Cursor(_bytes(blocks, start, MASK_HEAD), order=">", base=start, url=blocks.url)
-    size, block_record, pad_record, pad_bits = cursor.unpack("IHHH")
-    if block_record not in (0, 4) or pad_record not in (0, 4):
-        raise FormatError(f"the mask has records of {block_record} and {pad_record} bytes", offset=start)
-    pad_bytes = -(-pad_bits // 8)
-    table = number * block_record
-    used = MASK_HEAD + pad_bytes + table + number * pad_record
-    if not used <= size <= length:
-        raise FormatError(f"the mask of {size} bytes does not hold its {used} bytes in {length}", offset=start)
-    yield from blocks.hold("the mask", start, MASK_HEAD + pad_bytes + table)
-    held = _bytes(blocks, start + MASK_HEAD, pad_bytes + table)
-    offsets = np.frombuffer(held, ">u4", number, pad_bytes).astype(np.int64) if table else None
-    return Mask(size, offsets, held[:pad_bytes] if pad_bits else None)
+def _array(
+    prefix: str, image: Layout, facts: Subheader, chunks: Shape, codecs: Pipeline, mask: Mask, limits: Limits
+) -> Array:
+    limits.check("the bytes of a chunk", math.prod(chunks) * image.dtype.itemsize, limits.chunk_bytes)
+    pad = pad_value(image.dtype, image.bits, mask.pad)
+    return Array(
+        name=f"{prefix}0/data",
+        dims=("bands", "y", "x"),
+        shape=(image.bands, image.rows, image.columns),
+        chunks=chunks,
+        dtype=image.dtype,
+        fill=0 if pad is None else pad,
+        encodings=(codecs,),
+        attributes=_attributes(facts, pad),
+        georeference=georeference(facts),
+    )
 
 
-def _pad(image: Layout, stored: bytes | None) -> Scalar | None:
-    """The value of pad pixels, which is also that of blocks that are not stored."""
-    if stored is None:
-        return None
-    if image.dtype.kind in "fc":
-        if len(stored) != image.dtype.itemsize:
-            return None
-        value = np.frombuffer(stored, image.dtype.newbyteorder(">"))[0].item()
-        return value if isinstance(value, float | complex) else None
-    number = int.from_bytes(stored, "big") & ((1 << image.bits) - 1)
-    if image.dtype.kind == "i" and number >> (image.bits - 1):
-        number -= 1 << image.bits
-    return number
+CODINGS: dict[str, Callable[..., Generator[Need, Any, list[Found]]]] = {
+    **dict.fromkeys(("NC", "NM"), _plain),
+    **dict.fromkeys(("C3", "M3", "I1"), _jpeg),
+    **dict.fromkeys(("C8", "M8", "CD", "MD"), _jpeg2000),
+}
+"""How each compression that we read is found; others are refused by name."""
 
 
 def _attributes(facts: Subheader, pad: Scalar | None) -> dict[str, Any]:
@@ -199,11 +235,4 @@ def _moment(text: str, version: str) -> datetime | None:
 
 
 def _cursor(blocks: Blocks, offset: int, length: int) -> Cursor:
-    return Cursor(_bytes(blocks, offset, length), base=offset, url=blocks.url)
-
-
-def _bytes(blocks: Blocks, offset: int, length: int) -> bytes:
-    place = blocks.locate(offset, length)
-    if place is None:
-        raise FormatError("a header ends past the end of the file", offset=offset)
-    return place[0][place[1] : place[1] + length]
+    return Cursor(held(blocks, offset, length), base=offset, url=blocks.url)

@@ -13,14 +13,13 @@ from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Codec, Pipeline, Refs, chunk_positions
 from periplus.scan.nitffields import Subheader
+from periplus.scan.nitfmask import ABSENT
 
 JBP_BLOCK = "https://awslabs.github.io/osml-imagery-io/codecs/jbp-block"
 BAND_BYTES = 512 * 1024
 """Large blocks are read in bands of rows of about this size."""
 LARGE_BYTES = 8 << 20
 """Blocks of an image that has several are cut only when larger than this."""
-ABSENT = 0xFFFFFFFF
-"""What a mask has for a block that is not stored."""
 ORDERS = {"P": [1, 2, 0], "R": [1, 0, 2]}
 """Which dimensions of (bands, y, x) a block of pixels or of rows of bands stores first."""
 Offsets = NDArray[np.int64]

@@ -1,0 +1,69 @@
+"""The mask in front of a NITF image: which of its blocks are stored and where, and the value of pad pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.errors import FormatError
+from periplus.model import Need, Scalar
+from periplus.scan.blocks import Blocks
+from periplus.scan.cursor import Cursor
+
+HEAD_BYTES = 10
+ABSENT = 0xFFFFFFFF
+"""What a mask has for a block that is not stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """Bytes the mask takes, offsets of the blocks after it, and a pad pixel as stored."""
+
+    length: int = 0
+    offsets: NDArray[np.int64] | None = None
+    pad: bytes | None = None
+
+
+def read_mask(blocks: Blocks, start: int, length: int, number: int) -> Generator[Need, Any, Mask]:
+    """The mask of an image of `number` blocks whose data are `length` bytes from `start`."""
+    yield from blocks.hold("the mask", start, HEAD_BYTES)
+    cursor = Cursor(held(blocks, start, HEAD_BYTES), order=">", base=start, url=blocks.url)
+    size, block_record, pad_record, pad_bits = cursor.unpack("IHHH")
+    if block_record not in (0, 4) or pad_record not in (0, 4):
+        raise FormatError(f"the mask has records of {block_record} and {pad_record} bytes", offset=start)
+    pad_bytes = -(-pad_bits // 8)
+    table = number * block_record
+    used = HEAD_BYTES + pad_bytes + table + number * pad_record
+    if not used <= size <= length:
+        raise FormatError(f"the mask of {size} bytes does not hold its {used} bytes in {length}", offset=start)
+    yield from blocks.hold("the mask", start, HEAD_BYTES + pad_bytes + table)
+    rest = held(blocks, start + HEAD_BYTES, pad_bytes + table)
+    offsets = np.frombuffer(rest, ">u4", number, pad_bytes).astype(np.int64) if table else None
+    return Mask(size, offsets, rest[:pad_bytes] if pad_bits else None)
+
+
+def pad_value(dtype: np.dtype[Any], bits: int, stored: bytes | None) -> Scalar | None:
+    """The value of pad pixels, which is also that of blocks that are not stored."""
+    if stored is None:
+        return None
+    if dtype.kind in "fc":
+        if len(stored) != dtype.itemsize:
+            return None
+        value: Scalar = np.frombuffer(stored, dtype.newbyteorder(">"))[0].item()
+        return value
+    number = int.from_bytes(stored, "big") & ((1 << bits) - 1)
+    if dtype.kind == "i" and number >> (bits - 1):
+        number -= 1 << bits
+    return number
+
+
+def held(blocks: Blocks, offset: int, length: int) -> bytes:
+    """Bytes that were asked for."""
+    place = blocks.locate(offset, length)
+    if place is None:
+        raise FormatError("a header ends past the end of the file", offset=offset)
+    return place[0][place[1] : place[1] + length]

@@ -1,0 +1,120 @@
+"""Compressed NITF images: where the JPEG stream of every block lies, and where a JPEG 2000 codestream begins."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Generator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.errors import FormatError
+from periplus.limits import Limits
+from periplus.model import Need, Pipeline, Refs, chunk_positions
+from periplus.scan.blocks import Blocks
+from periplus.scan.nitfblocks import Layout
+from periplus.scan.nitfmask import ABSENT, Mask, held
+
+JPEG = "https://awslabs.github.io/osml-imagery-io/codecs/jpeg"
+START = re.compile(rb"\xff\xd8\xff")
+BETWEEN = re.compile(rb"\xff\xd9[\0\xff]{0,16}?(?=\xff\xd8\xff)")
+"""The end of a stream, and what may pad it before the next one starts."""
+FRAME_BYTES = 4_096
+"""Enough to hold the frame header of a JPEG stream."""
+FRAME = re.compile(rb"\xff[\xc0-\xc3]\0.", re.DOTALL)
+MOST_BOXES = 256
+RAW = b"\xff\x4f\xff\x51"
+
+
+def jpeg_layout(image: Layout) -> int:
+    """Bits of a sample in the streams; FormatError where JPEG cannot have them."""
+    if image.kind != "INT" or image.bits not in (8, 12, 16):
+        raise FormatError(f"JPEG of pixels of type {image.kind!r} with {image.bits} bits is not known")
+    return 8 if image.bits == 8 else 12
+
+
+def jpeg_pipeline(image: Layout, colours: str) -> Pipeline:
+    """The codec of one stream; all its bands are in it whichever way its scans interleave them."""
+    bands = image.samples
+    configuration = {
+        "bits_per_pixel": jpeg_layout(image),
+        "num_bands": bands,
+        "block_width": image.width,
+        "block_height": image.height,
+        "imode": "P" if bands > 1 else "B",
+        "color_space": "MONO" if bands == 1 else "YCbCr601" if colours == "YCbCr601" else "RGB",
+    }
+    return ({"name": JPEG, "configuration": configuration},)
+
+
+def jpeg_refs(
+    blocks: Blocks, image: Layout, start: int, end: int, mask: Mask, limits: Limits
+) -> Generator[Need, Any, Refs]:
+    """The stream of every block: all of the data where there is one, by the mask, else by a look at all of the data."""
+    start += mask.length
+    if mask.offsets is not None:
+        offsets = mask.offsets
+        if bool((offsets[offsets != ABSENT] >= end - start).any()):
+            raise FormatError("the mask has a block that starts past the end of the image")
+    elif image.blocks == 1:
+        offsets = np.zeros(1, np.int64)
+    else:
+        yield from blocks.hold("the streams of an image", start, end - start)
+        offsets = _starts(held(blocks, start, end - start), image.blocks)
+    stored = offsets != ABSENT
+    # A stream ends where the next one in the file starts.
+    ordered = np.append(np.unique(offsets[stored]), end - start)
+    stops = ordered[np.searchsorted(ordered, np.where(stored, offsets, 0), side="right").clip(max=len(ordered) - 1)]
+    grid = (image.planes, -(-image.rows // image.height), -(-image.columns // image.width))
+    limits.check("the number of chunks", grid[0] * grid[1] * grid[2], limits.chunks)
+    positions = chunk_positions(grid)
+    number = (positions[0].astype(np.int64) * image.down + positions[1]) * image.across + positions[2]
+    refs = Refs(chunk=positions, offset=start + offsets[number], length=(stops - offsets)[number])
+    return refs.take(stored[number])
+
+
+def _starts(data: bytes, wanted: int) -> NDArray[np.int64]:
+    found = [0] if START.match(data) else []
+    found += [match.end() for match in BETWEEN.finditer(data)]
+    if len(found) != wanted:
+        raise FormatError(f"the image has {wanted} blocks, but {len(found)} JPEG streams are found in it")
+    return np.array(found, np.int64)
+
+
+def frame_size(blocks: Blocks, start: int, end: int) -> Generator[Need, Any, tuple[int, int] | None]:
+    """Rows and columns of the JPEG stream at a place; None where its frame header is not near."""
+    length = min(FRAME_BYTES, end - start)
+    yield from blocks.hold("the JPEG stream", start, length)
+    data = held(blocks, start, length)
+    found = FRAME.search(data)
+    if found is None or found.start() + 9 > len(data):
+        return None
+    rows, columns = struct.unpack_from(">HH", data, found.start() + 5)
+    return rows, columns
+
+
+def codestream(blocks: Blocks, start: int, end: int) -> Generator[Need, Any, tuple[int, int]]:
+    """Offset and length of the codestream in an image's data, which may be a JP2 file of boxes."""
+    position = start
+    for _ in range(MOST_BOXES):
+        if position + 8 > end:
+            break
+        yield from blocks.hold("the codestream", position, 8, ahead=min(4_096, end - position - 8))
+        length, kind = struct.unpack(">I4s", held(blocks, position, 8))
+        if position == start and held(blocks, position, 4) == RAW:
+            return start, end - start
+        head = 8
+        if length == 1 and position + 16 <= end:
+            yield from blocks.hold("the codestream", position, 16)
+            (length,) = struct.unpack(">Q", held(blocks, position + 8, 8))
+            head = 16
+        elif length == 0:
+            length = end - position
+        if length < head or length > end - position:
+            break
+        if kind == b"jp2c":
+            return position + head, length - head
+        position += length
+    raise FormatError("the image holds no JPEG 2000 codestream", offset=start)
