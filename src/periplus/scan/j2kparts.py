@@ -17,7 +17,7 @@ from periplus.scan.j2kmarkers import COC, COD, EOC, POC, PPT, SOD, SOT, Codestre
 
 SOT_BYTES = 14
 """The start of a tile-part: its SOT segment and the marker after it."""
-SMALL_BYTES = 4_096
+SMALL_BYTES = 1_024
 """Where tile-parts are shorter than this on average, the starts of many are read with one request."""
 AHEAD_BYTES = 32_768
 LARGEST_SEGMENTS = 512
@@ -132,7 +132,7 @@ def _hop(blocks: Blocks, facts: Codestream, end: int | None, limits: Limits) -> 
         size.append(length)
         seen[number] = seen.get(number, 0) + 1
         position += length
-        ahead = AHEAD_BYTES if position - facts.first < SMALL_BYTES * len(tile) else 0
+        ahead = AHEAD_BYTES if len(tile) > 3 and position - facts.first < SMALL_BYTES * len(tile) else 0
     return np.array(tile, np.int64), np.array(start, np.int64), np.array(size, np.int64)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
 from periplus.model import About, Found, Georeference, Source, Steps
-from periplus.scan import tiff
+from periplus.scan import gmljp2, tiff
 from periplus.scan.blocks import Blocks
 from periplus.scan.drive import scan_bytes
 from periplus.scan.j2karray import arrays
@@ -48,12 +48,13 @@ def scan(source: Source, limits: Limits) -> Steps:
 
 
 def _georeference(boxes: Boxes, limits: Limits) -> Georeference | None:
-    """Of the GeoTIFF of one pixel that GeoJP2 puts into a box."""
-    if boxes.geotiff is None:
-        return None
-    try:
-        found = scan_bytes(boxes.geotiff, limits=limits, scanner=tiff)
-    except PeriplusError:
-        # It only tells where the pixels lie; they are as good without it.
-        return None
-    return next((item.array.georeference for item in found if isinstance(item, Found)), None)
+    """Of the GeoTIFF of one pixel that GeoJP2 puts into a box, else of GMLJP2."""
+    where = None
+    if boxes.geotiff is not None:
+        try:
+            found = scan_bytes(boxes.geotiff, limits=limits, scanner=tiff)
+        except PeriplusError:
+            # It only tells where the pixels lie; they are as good without it.
+            found = []
+        where = next((item.array.georeference for item in found if isinstance(item, Found)), None)
+    return where or gmljp2.georeference(boxes.labels)

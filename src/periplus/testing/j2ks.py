@@ -1,0 +1,124 @@
+"""JPEG 2000 files of many layouts: made by GDAL, their tile-parts put into another order, their headers forged."""
+
+from __future__ import annotations
+
+import struct
+import warnings
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+HEIGHT, WIDTH = 256, 384
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "untiled": {},
+    "untiled-rpcl": {"PROGRESSION": "RPCL"},
+    "tiled": {"blockxsize": 128, "blockysize": 128},
+    "tiled-odd": {"blockxsize": 100, "blockysize": 77, "PROGRESSION": "RLCP"},
+    "tiled-tlm": {"blockxsize": 128, "blockysize": 64, "TLM": "YES"},
+    "tiled-plt": {"blockxsize": 128, "blockysize": 64, "PLT": "YES", "PROGRESSION": "RLCP"},
+    "parts-lrcp": {"blockxsize": 128, "blockysize": 128, "TILEPARTS": "RESOLUTIONS"},
+    "parts-rlcp": {"blockxsize": 128, "blockysize": 128, "TILEPARTS": "RESOLUTIONS", "PROGRESSION": "RLCP"},
+    "parts-rpcl": {"blockxsize": 128, "blockysize": 128, "TILEPARTS": "RESOLUTIONS", "PROGRESSION": "RPCL"},
+    "parts-rpcl-tlm": {
+        "blockxsize": 128, "blockysize": 128, "TILEPARTS": "RESOLUTIONS", "PROGRESSION": "RPCL", "TLM": "YES",
+    },
+    "parts-precincts": {
+        "blockxsize": 128, "blockysize": 128, "TILEPARTS": "RESOLUTIONS", "PROGRESSION": "RPCL",
+        "PRECINCTS": "{64,64},{32,32}", "SOP": "YES", "EPH": "YES",
+    },
+    "pcrl": {"blockxsize": 128, "blockysize": 128, "PROGRESSION": "PCRL"},
+    "cprl": {"blockxsize": 128, "blockysize": 128, "PROGRESSION": "CPRL"},
+    "layers-lrcp": {"blockxsize": 128, "blockysize": 128, "QUALITY": "10,40,100"},
+    "layers-rpcl": {"blockxsize": 128, "blockysize": 128, "QUALITY": "10,40,100", "PROGRESSION": "RPCL"},
+    "lossy": {"blockxsize": 128, "blockysize": 128, "QUALITY": "30", "REVERSIBLE": "NO", "PROGRESSION": "RPCL",
+              "TILEPARTS": "RESOLUTIONS"},
+    "boxed": {"CODEC": "JP2", "blockxsize": 128, "blockysize": 128},
+}  # fmt: skip
+"""Creation options of GDAL, by name."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TilePart:
+    """One tile-part of a codestream, whole."""
+
+    tile: int
+    part: int
+    data: bytes
+
+
+@lru_cache(maxsize=32)
+def picture(bands: int = 3, dtype: str = "u1", height: int = HEIGHT, width: int = WIDTH) -> NDArray[Any]:
+    """Seeded values with slopes, edges and noise, over half the range of the type."""
+    rng = np.random.default_rng(bands * 1000 + height)
+    y, x = np.mgrid[:height, :width]
+    info = np.iinfo(dtype)
+    span = int(info.max) // 2
+    planes = [(y * x // (7 + b) + rng.integers(0, 9 + b, y.shape) + 11 * b) % span for b in range(bands)]
+    return (np.stack(planes) - (span // 2 if info.min < 0 else 0)).astype(dtype)
+
+
+def made(values: NDArray[Any], **options: Any) -> bytes:
+    """A file of (bands, y, x) values, lossless unless told otherwise; `crs` and `transform` georeference it."""
+    from rasterio.errors import NotGeoreferencedWarning
+    from rasterio.io import MemoryFile
+
+    bands, height, width = values.shape
+    own = {"CODEC": "J2K", "QUALITY": "100", "REVERSIBLE": "YES", "YCC": "NO", "RESOLUTIONS": 4, **options}
+    if "blockxsize" in own:
+        # Without this rasterio drops the block size; GDAL itself does not know the option and says so in its log.
+        own["tiled"] = True
+    with warnings.catch_warnings(), MemoryFile() as memory:
+        warnings.simplefilter("ignore", NotGeoreferencedWarning)
+        with memory.open(
+            driver="JP2OpenJPEG", dtype=values.dtype, count=bands, height=height, width=width, **own
+        ) as raster:
+            raster.write(values)
+        return bytes(memory.read())
+
+
+@lru_cache(maxsize=32)
+def layout(name: str) -> bytes:
+    """The picture in one of the layouts."""
+    return made(picture(), **LAYOUTS[name])
+
+
+def split(codestream: bytes) -> tuple[bytes, list[TilePart]]:
+    """The main header without its TLM, and every tile-part in file order."""
+    position, header = 2, codestream[:2]
+    while codestream[position : position + 2] != b"\xff\x90":
+        (size,) = struct.unpack_from(">H", codestream, position + 2)
+        if codestream[position : position + 2] != b"\xff\x55":
+            header += codestream[position : position + 2 + size]
+        position += 2 + size
+    parts = []
+    while codestream[position : position + 2] == b"\xff\x90":
+        _, _, tile, size, part = struct.unpack_from(">HHHIB", codestream, position)
+        size = size or len(codestream) - 2 - position
+        parts.append(TilePart(tile, part, codestream[position : position + size]))
+        position += size
+    return header, parts
+
+
+def interleaved(codestream: bytes) -> bytes:
+    """The same tile-parts, first ones of all tiles first: encoders keep a tile's parts together, archives do not."""
+    header, parts = split(codestream)
+    return header + b"".join(p.data for p in sorted(parts, key=lambda p: (p.part, p.tile))) + b"\xff\xd9"
+
+
+def tlm(codestream: bytes) -> bytes:
+    """The codestream with a table of its tile-part lengths."""
+    header, parts = split(codestream)
+    rows = b"".join(struct.pack(">HI", p.tile, len(p.data)) for p in parts)
+    table = struct.pack(">HHBB", 0xFF55, 4 + len(rows), 0, 0x60) + rows
+    return header + table + b"".join(p.data for p in parts) + b"\xff\xd9"
+
+
+def giant(side: int = 2**31 - 1, tile: int | None = None) -> bytes:
+    """A codestream of 140 bytes or so that promises side x side pixels."""
+    data = bytearray(made(picture(1, "u1", 16, 16)))
+    struct.pack_into(">4I", data, 8, side, side, 0, 0)
+    struct.pack_into(">4I", data, 24, tile or side, tile or side, 0, 0)
+    return bytes(data)

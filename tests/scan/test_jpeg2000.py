@@ -1,0 +1,189 @@
+"""JPEG 2000 files are understood from a few bytes of them; giants, damage and what we do not read are refused soon."""
+
+import os
+import time
+
+import imagecodecs
+import numpy as np
+import pytest
+import rasterio
+from rasterio.io import MemoryFile
+
+from periplus.errors import FormatError, LimitError
+from periplus.limits import MIB, Limits
+from periplus.model import Found, Need, Source
+from periplus.scan import jpeg2000, sniff
+from periplus.testing import j2ks
+from periplus.testing.mutate import mutants
+
+MUTANTS = int(os.environ.get("PERIPLUS_FUZZ", "6000")) // 4
+SMALL = Limits(chunk_bytes=256 * MIB)
+pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+
+
+def scanned(data: bytes, limits: Limits = SMALL, *, sized: bool = True) -> tuple[list[Found], list[int]]:
+    """What a scan found, and the lengths it asked for."""
+    found: list[Found] = []
+    asked: list[int] = []
+    steps = jpeg2000.scan(Source(url="memory:", size=len(data) if sized else None), limits)
+    step = next(steps, None)
+    while step is not None:
+        if isinstance(step, Need):
+            assert step.offset >= 0
+            assert step.length > 0
+            asked.append(step.length)
+            try:
+                step = steps.send(data[step.offset : step.offset + step.length])
+            except StopIteration:
+                break
+        else:
+            if isinstance(step, Found):
+                found.append(step)
+            step = next(steps, None)
+    return found, asked
+
+
+def test_files_are_recognised_by_content() -> None:
+    assert sniff(j2ks.layout("tiled")[:132]) is jpeg2000
+    assert sniff(j2ks.layout("boxed")[:132]) is jpeg2000
+    assert sniff(b"\xff\x4f\xff\x52" + bytes(128)) is not jpeg2000
+
+
+@pytest.mark.parametrize("name", j2ks.LAYOUTS)
+@pytest.mark.parametrize("sized", [True, False])
+def test_little_is_asked_for(name: str, sized: bool) -> None:
+    data = j2ks.layout(name)
+    found, asked = scanned(data, sized=sized)
+    assert found[0].array.shape == (3, j2ks.HEIGHT, j2ks.WIDTH)
+    assert sum(asked) < 32_000
+    assert max(asked[1:], default=0) <= 8192
+
+
+def test_a_table_of_lengths_spares_the_hops() -> None:
+    plain = j2ks.interleaved(j2ks.layout("parts-rpcl"))
+    listed = j2ks.tlm(plain)
+    (a, *_), hops = scanned(plain)
+    (b, *_), few = scanned(listed)
+    assert len(few) <= 2 < len(hops)
+    assert np.array_equal(a.refs.length, b.refs.length)
+    assert np.array_equal(a.refs.offset + len(listed) - len(plain), b.refs.offset)
+
+
+def test_a_wrong_table_of_lengths_is_not_believed() -> None:
+    listed = bytearray(j2ks.tlm(j2ks.layout("parts-rpcl")))
+    at = listed.index(b"\xff\x55") + 6
+    first, second = listed[at : at + 6], listed[at + 6 : at + 12]
+    right = scanned(bytes(listed))[0][0].refs
+    listed[at : at + 12] = second + first
+    found = scanned(bytes(listed))[0][0].refs
+    assert np.array_equal(right.offset, found.offset)
+    assert np.array_equal(right.length, found.length)
+
+
+def test_a_last_tile_part_may_leave_its_length_open() -> None:
+    data = bytearray(j2ks.layout("tiled"))
+    last = data.rindex(b"\xff\x90\x00\x0a")
+    data[last + 6 : last + 10] = bytes(4)
+    found, _ = scanned(bytes(data))
+    assert int(found[0].refs.offset[-1] + found[0].refs.length[-1]) == len(data)
+
+
+def test_neighbouring_tile_parts_are_one_range() -> None:
+    found, _ = scanned(j2ks.layout("parts-rpcl"))
+    assert found[0].refs.part is None
+    assert len(found[0].refs) == 6
+    lengths = [int(item.refs.length.sum()) for item in found]
+    assert lengths == sorted(lengths, reverse=True)
+    assert lengths[3] < lengths[0] // 20
+
+
+def test_tiles_that_shrink_unevenly_have_edges() -> None:
+    found, _ = scanned(j2ks.layout("tiled-odd"))
+    assert found[0].array.edges is None
+    level = found[1].array
+    assert level.shape == (3, 128, 192)
+    assert level.edges is not None
+    assert level.edges[1] == (39, 38, 39, 12)
+
+
+@pytest.mark.parametrize("source", ["GeoJP2", "GMLJP2"])
+def test_georeferencing_is_that_of_gdal(source: str) -> None:
+    transform = rasterio.Affine(10, 0, 500_000, 0, -10, 4_100_000)
+    other = "GMLJP2" if source == "GeoJP2" else "GeoJP2"
+    data = j2ks.made(j2ks.picture(), CODEC="JP2", crs="EPSG:32633", transform=transform, **{other: "NO"})
+    found, _ = scanned(data)
+    for item in found:
+        where = item.array.georeference
+        assert where is not None
+        assert where.crs == "EPSG:32633"
+        assert where.transform == (10 << item.array.level, 0, 500_000, 0, -10 << item.array.level, 4_100_000)
+    with MemoryFile(data) as memory, memory.open() as raster:
+        assert raster.transform == transform
+
+
+def test_gmljp2_of_a_geographic_system_has_latitude_first() -> None:
+    transform = rasterio.Affine(0.5, 0, 10, 0, -0.25, 40)
+    data = j2ks.made(j2ks.picture(), CODEC="JP2", crs="EPSG:4326", transform=transform, GeoJP2="NO")
+    where = scanned(data)[0][0].array.georeference
+    assert where is not None
+    assert where.crs == "EPSG:4326"
+    assert where.transform == tuple(transform)[:6]
+
+
+@pytest.mark.parametrize(("side", "tile"), [(2**31 - 1, None), (2**31 - 1, 1024), (2**32 - 1, None), (60_000, None)])
+def test_giants_are_refused_at_once(side: int, tile: int | None) -> None:
+    data = j2ks.giant(side, tile)
+    start = time.process_time()
+    with pytest.raises((FormatError, LimitError)):
+        scanned(data, Limits())
+    assert time.process_time() - start < 0.05
+
+
+def test_what_we_do_not_read_is_named() -> None:
+    data = bytearray(j2ks.layout("untiled"))
+    data[42 + 3] = 3
+    with pytest.raises(FormatError, match="different depth"):
+        scanned(bytes(data))
+    data = bytearray(j2ks.layout("tiled"))
+    with pytest.raises(FormatError, match="past the end"):
+        scanned(bytes(data[: len(data) // 2]))
+    header, parts = j2ks.split(bytes(data))
+    with pytest.raises(FormatError, match="5 of its 6 tiles"):
+        scanned(header + b"".join(part.data for part in parts[:5]) + b"\xff\xd9")
+    with pytest.raises(FormatError, match="out of order"):
+        scanned(header + b"".join(part.data for part in (*parts, parts[0])) + b"\xff\xd9")
+
+
+def test_untiled_files_of_another_encoder() -> None:
+    values = j2ks.picture(1, "u2", 60, 70)[0]
+    found, _ = scanned(imagecodecs.jpeg2k_encode(values, level=0, codecformat="jp2", reversible=True))
+    assert found[0].array.shape == (1, 60, 70)
+    assert found[0].array.dtype == np.uint16
+
+
+@pytest.mark.parametrize("name", ["tiled-tlm", "parts-precincts", "boxed", "geo"])
+def test_mutants_give_only_our_errors(name: str) -> None:
+    if name == "geo":
+        values = j2ks.picture(1, "u1", 40, 40)
+        data = j2ks.made(values, CODEC="JP2", crs="EPSG:32633", transform=rasterio.Affine(10, 0, 5, 0, -10, 4))
+    else:
+        options = {**j2ks.LAYOUTS[name], "blockxsize": 32, "blockysize": 32, "QUALITY": "20"}
+        data = j2ks.made(j2ks.picture(1, "u1", 64, 64), **options)
+    refused = total = 0
+    for mutant in mutants(data, seed=len(name), count=MUTANTS):
+        total += 1
+        start = time.process_time()
+        try:
+            found, asked = scanned(mutant, sized=total % 4 > 0)
+        except (FormatError, LimitError):
+            refused += 1
+        else:
+            assert sum(asked) <= 8 * len(mutant) + MIB
+            for item in found if total % 4 else ():
+                refs = item.refs
+                assert (refs.chunk >= 0).all()
+                assert (refs.chunk.max(axis=1) < np.array(item.array.grid)).all()
+                assert refs.length.min() > 0
+                assert int((refs.offset + refs.length).max()) <= len(mutant)
+        assert time.process_time() - start < 1.0
+    assert 0 < refused < total
