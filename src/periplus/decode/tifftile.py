@@ -49,6 +49,9 @@ PICTURES: dict[int, Callable[[Tile, int], Picture]] = {
 """Compressions of whole images, by TIFF's number."""
 REFUSED = {
     6: "old-style JPEG, unless one whole JPEG stream holds the image",
+    32771: "CCITT RLE aligned to words",
+    33007: "a private form of JPEG",
+    34677: "LogLuv in 24 bits",
     34934: "JPEG XR, whose decoder crashes on damaged streams",
 }
 """What we do not read on purpose."""

@@ -81,7 +81,10 @@ def prepare_all(array: Array, cuts: Sequence[Cut], work: Work, limits: Limits) -
 
     def decoder(code: int, chunks: Shape) -> Decoder:
         if (code, chunks) not in known:
-            known[code, chunks] = prepare(array.encodings[code], chunks=chunks, dtype=array.dtype, limits=limits)
+            try:
+                known[code, chunks] = prepare(array.encodings[code], chunks=chunks, dtype=array.dtype, limits=limits)
+            except FormatError as error:
+                raise FormatError(f"array {array.name!r} cannot be decoded: {error.message}") from error
         return known[code, chunks]
 
     if array.edges is None:

@@ -1,0 +1,95 @@
+"""Every refusal that docs/refusals.md names happens, with the words it gives."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import periplus
+from periplus.decode.tifftile import REFUSED
+from periplus.testing.handmade import ASCII, SHORT, image_tags, tiff
+
+PAGE = (Path(__file__).parent.parent.parent / "docs" / "refusals.md").read_text()
+BOMB = b'<!DOCTYPE x [<!ENTITY a "b">]><GDALMetadata><Item name="x">&a;</Item></GDALMetadata>'
+
+
+def refusal(folder, data, **limits):
+    """(kind, message) of indexing and reading a file."""
+    path = folder / "a.tif"
+    path.write_bytes(data)
+    with pytest.raises(periplus.PeriplusError) as caught:
+        periplus.index(path, limits=periplus.Limits(**limits))["0/data"][...]
+    return caught.value.kind, caught.value.message
+
+
+def documented(kind, message):
+    """Whether the page has the error, or a beginning or end of it that tells it apart."""
+    said = [" ".join(words.split()) for words in re.findall(rf"`{kind}`: ([^|\n]+?) *(?=\||$)", PAGE, re.MULTILINE)]
+    return any(words in message for words in said)
+
+
+def image(width=4, height=4, **changes):
+    return tiff(image_tags(width, height, **changes), data=bytes(64))
+
+
+@pytest.mark.parametrize("number", sorted(REFUSED))
+def test_each_compression_we_refuse_is_named_by_number(tmp_path, number):
+    kind, message = refusal(tmp_path, image(t259=number))
+    assert kind == "format"
+    assert str(number) in message
+    assert documented(kind, message), message
+    assert f"| {number} |" in PAGE
+
+
+def test_no_other_compression_is_said_to_be_refused():
+    numbers = {int(number) for number in re.findall(r"^\| (\d+) \|", PAGE, re.MULTILINE)}
+    assert numbers == set(REFUSED)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        image(t259=32898),
+        tiff(image_tags(4, 4), image_tags(4, 4), data=bytes(16), following=[1, 0]),
+        image(t259=5, t279=5000),
+        tiff(image_tags(4, 12, t278=4), data=bytes(48)),
+        image(t273=None),
+        image(t277=2, t258=(SHORT, [8, 16])),
+        image(t258=(SHORT, [24]), t339=6),
+        image(t42112=(ASCII, BOMB)),
+        image(8, 8, t259=32773),
+        image(t262=6, t277=3, t258=(SHORT, [8, 8, 8]), t284=2, t530=(SHORT, [2, 2]), t273=(SHORT, [8, 24, 40]),
+              t279=(SHORT, [16, 16, 16])),
+    ],
+)  # fmt: skip
+def test_files_that_do_not_hold_together(tmp_path, data):
+    kind, message = refusal(tmp_path, data)
+    assert documented(kind, message), f"{kind}: {message}"
+
+
+@pytest.mark.parametrize(
+    ("data", "limits"),
+    [
+        (tiff(*[image_tags(4, 4)] * 9, data=bytes(16)), {"header_bytes": 64}),
+        (tiff(*[image_tags(4, 4)] * 9, data=bytes(16)), {"images": 8}),
+        (image(), {"tags": 5}),
+        (image(256, 256, t259=5, t322=16, t323=16), {"chunks": 100}),
+        (image(t259=5), {"chunk_bytes": 10}),
+        (image(), {"read_bytes": 10}),
+    ],
+)
+def test_sizes_over_the_limits(tmp_path, data, limits):
+    kind, message = refusal(tmp_path, data, **limits)
+    assert kind == "limit"
+    assert documented(kind, message), message
+    (name,) = limits
+    assert f"`{name}`, " in PAGE
+
+
+def test_the_limits_given_are_those_that_hold():
+    given = dict(re.findall(r"`(\w+)`, ([\d,]+(?: [MG]iB)?) \|", PAGE))
+    units = {"MiB": 1 << 20, "GiB": 1 << 30}
+    for name, text in given.items():
+        number, _, unit = text.replace(",", "").partition(" ")
+        assert getattr(periplus.Limits(), name) == int(number) * units.get(unit, 1)
+    assert len(given) == 6
