@@ -184,3 +184,12 @@ def test_parts_of_different_columns_are_one_view(tmp_path, fetch):
 
 def test_an_answer_is_arrow(table):
     assert isinstance(table.sql("select 1 as a"), pa.Table)
+
+
+@pytest.mark.parametrize("query", ["select array from chunks", "select length, offset from chunks limit 1"])
+def test_a_column_that_is_a_word_of_sql_is_hinted_at(table, query):
+    with pytest.raises(FormatError, match="need their quotes"):
+        table.sql(query)
+    with pytest.raises(FormatError) as caught:
+        table.sql("selec 1")
+    assert "quotes" not in str(caught.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -46,6 +47,10 @@ create macro footprint(g, row_chunk, column_chunk) as (
 """
 
 
+_BARE = re.compile(r"""(?<!["'\w.])(array|offset)(?!["'\w(\[])""", re.IGNORECASE)
+"""Names of columns that are words of SQL too, without quotes."""
+
+
 @contextmanager
 def sql_errors(url: str | None) -> Iterator[None]:
     """What DuckDB says is a FormatError here."""
@@ -68,7 +73,11 @@ class Database:
     def query(self, text: str, parameters: Sequence[Any] = ()) -> pa.Table:
         """The rows of one SELECT; values are passed as parameters, for `?` in the text."""
         with self._lock, sql_errors(self._url):
-            statements = self._connection.extract_statements(text)
+            try:
+                statements = self._connection.extract_statements(text)
+            except duckdb.ParserException as error:
+                hint = '; the columns "array" and "offset" need their quotes' if _BARE.search(text) else ""
+                raise FormatError(f"the query failed: {error}{hint}", url=self._url) from error
             kinds = duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN
             if len(statements) != 1 or statements[0].type not in kinds:
                 raise FormatError("an index answers one SELECT at a time", url=self._url)
