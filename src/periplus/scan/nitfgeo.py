@@ -10,9 +10,20 @@ from periplus.model import Georeference, GroundControlPoint, Transform
 from periplus.scan.nitffields import Subheader
 from periplus.scan.tres import rpc
 
-DEGREES = re.compile(r"(\d\d)(\d\d)(\d\d)([NS])(\d\d\d)(\d\d)(\d\d)([EW])")
-DECIMAL = re.compile(r"([+-]\d\d\.\d{3})([+-]\d\d\d\.\d{3})")
-UTM = re.compile(r"(\d\d)(\d{6})(\d{7})")
+DEGREES = re.compile(r"(\d\d)(\d\d)(\d\d)([NS])(\d\d\d)(\d\d)(\d\d)([EW])", re.ASCII)
+DECIMAL = re.compile(r"([+-]\d\d\.\d{3})([+-]\d\d\d\.\d{3})", re.ASCII)
+UTM = re.compile(r"(\d\d)(\d{6})(\d{7})", re.ASCII)
+MGRS = re.compile(r"(\d\d)([C-HJ-NP-X])([A-HJ-NP-Z])([A-HJ-NP-V])(\d{5})(\d{5})", re.ASCII)
+LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ"
+"""Of the military grid, which has no I and no O."""
+BANDS = dict(
+    zip(
+        "CDEFGHJKLMNPQRSTUVWX",
+        (11, 20, 28, 37, 46, 55, 64, 73, 82, 91, 0, 8, 17, 26, 35, 44, 53, 62, 70, 79),
+        strict=True,
+    )
+)
+"""Northing at which each band of latitude starts, in units of 100 km."""
 TOLERANCE = 0.25
 """Pixels by which an affine may miss a corner."""
 Corner = tuple[float, float]
@@ -38,6 +49,7 @@ def _corners(head: Subheader) -> tuple[str | None, list[Corner] | None]:
     """The CRS, and x and y of the centres of the corner pixels, clockwise from the first."""
     if head.corners is None:
         return None, None
+    crs: str | None
     texts = [head.corners[place : place + 15] for place in range(0, 60, 15)]
     system = head.fields["ICORDS"]
     if system in ("G", "C"):
@@ -46,13 +58,12 @@ def _corners(head: Subheader) -> tuple[str | None, list[Corner] | None]:
     elif system == "D":
         found = [(float(m[2]), float(m[1])) if (m := DECIMAL.fullmatch(text)) else None for text in texts]
         crs = "EPSG:4326"
-    elif system in ("N", "S"):
-        matches = [UTM.fullmatch(text) for text in texts]
-        found = [(float(m[2]), float(m[3])) if m else None for m in matches]
-        zones = {int(m[1]) for m in matches if m}
-        if len(zones) != 1 or not 1 <= (zone := zones.pop()) <= 60:
+    elif system in ("N", "S", "U"):
+        places = [_grid(text) if system == "U" else _utm(text, system) for text in texts]
+        # Corners in two zones have no coordinates in common.
+        if len(zones := {place[0] if place else None for place in places}) != 1:
             return None, None
-        crs = f"EPSG:{32600 + zone if system == 'N' else 32700 + zone}"
+        crs, found = zones.pop(), [place[1] if place else None for place in places]
     else:
         return None, None
     corners = [corner for corner in found if corner is not None]
@@ -65,6 +76,33 @@ def _degrees(text: str) -> Corner | None:
         return None
     values = [int(found[n]) + int(found[n + 1]) / 60 + int(found[n + 2]) / 3600 for n in (1, 5)]
     return (-values[1] if found[8] == "W" else values[1]), (-values[0] if found[4] == "S" else values[0])
+
+
+def _zone(number: str, north: bool) -> str | None:
+    return f"EPSG:{(32600 if north else 32700) + int(number)}" if 1 <= int(number) <= 60 else None
+
+
+def _utm(text: str, system: str) -> tuple[str, Corner] | None:
+    """CRS, easting and northing."""
+    found = UTM.fullmatch(text)
+    zone = _zone(found[1], system == "N") if found else None
+    return (zone, (float(found[2]), float(found[3]))) if found and zone else None
+
+
+def _grid(text: str) -> tuple[str, Corner] | None:
+    """CRS, easting and northing of a reference of the military grid, whose letters repeat every 2000 km northward."""
+    found = MGRS.fullmatch(text)
+    zone = _zone(found[1], found[2] >= "N") if found else None
+    if found is None or zone is None:
+        return None
+    number = int(found[1])
+    column = LETTERS.index(found[3]) - 8 * ((number - 1) % 3)
+    row = (LETTERS.index(found[4]) - (0 if number % 2 else 5)) % 20
+    if not 0 <= column < 8:
+        return None
+    northing = row * 100_000.0 + int(found[6])
+    lowest = BANDS[found[2]] * 100_000
+    return zone, ((column + 1) * 100_000.0 + int(found[5]), northing + -(-(lowest - northing) // 2e6) * 2e6)
 
 
 def _fit(places: tuple[Corner, ...], corners: list[Corner]) -> Transform | None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+import random
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -15,6 +17,7 @@ from periplus.testing.tiffs import picture
 
 HEIGHT, WIDTH = 72, 90
 ABSENT = 0xFFFFFFFF
+DIGITS = re.compile(rb"[0-9]+")
 KINDS: dict[str, tuple[str, int, str]] = {
     "u8": ("INT", 8, "u1"),
     "u16": ("INT", 16, "u2"),
@@ -120,7 +123,7 @@ def _block(item: Picture) -> tuple[int, int]:
 
 def _data(item: Picture) -> bytes:
     """Blocks in order, with the mask in front where there is one."""
-    blocks = list(_blocks(item)) if item.streams is None else list(item.streams)
+    blocks = list(blocks_of(item)) if item.streams is None else list(item.streams)
     if not item.masked:
         return b"".join(blocks)
     _, bits, _ = KINDS[item.kind]
@@ -135,7 +138,8 @@ def _data(item: Picture) -> bytes:
     return head + pad + table + b"".join(block for number, block in enumerate(blocks) if number not in item.absent)
 
 
-def _blocks(item: Picture) -> Sequence[bytes]:
+def blocks_of(item: Picture) -> Sequence[bytes]:
+    """The bytes of every block, in the order a file has them."""
     bands, height, width = item.values.shape
     rows, columns = _block(item)
     down, across = -(-height // rows), -(-width // columns)
@@ -216,3 +220,25 @@ def names() -> list[str]:
 def case(name: str) -> Picture:
     """The image segment of that name."""
     return _registry()[name]()
+
+
+def digit_mutants(data: bytes, *, seed: int, count: int) -> Iterator[bytes]:
+    """Copies in which one to three numbers written in digits are others: NITF says all its sizes so."""
+    rng = random.Random(seed)  # noqa: S311 - repeatable damage, not secrets
+    runs = [(found.start(), len(found[0])) for found in DIGITS.finditer(data)][:400]
+    for _ in range(count):
+        mutant = bytearray(data)
+        for _ in range(rng.choice((1, 1, 2, 3))):
+            start, length = rng.choice(runs)
+            size = rng.randint(1, length)
+            at = start + rng.randint(0, length - size)
+            mutant[at : at + size] = rng.choice(
+                (
+                    b"9" * size,
+                    b"0" * size,
+                    b"1".rjust(size, b"0"),
+                    b" " * size,
+                    bytes(rng.choices(b"0123456789", k=size)),
+                )
+            )
+        yield bytes(mutant)

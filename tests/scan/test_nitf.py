@@ -1,0 +1,220 @@
+"""NITF headers say what they hold: fields, extensions, corners as GDAL has them; damaged ones give only our errors."""
+
+import time
+
+import imagecodecs
+import numpy as np
+import pytest
+import rasterio
+
+from periplus.errors import FormatError, LimitError
+from periplus.limits import MIB, Limits
+from periplus.model import About, Found, Need, Source
+from periplus.scan import nitf, sniff
+from periplus.scan.drive import scan_bytes
+from periplus.testing import nitfs
+from periplus.testing.mutate import mutants
+from periplus.testing.nitfs import Picture, tre
+
+pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+SMALL = Limits(chunk_bytes=256 * MIB)
+VALUES = nitfs.values_of("u8", 1)
+CORNERS = {
+    "G": "411900N0200400E411900N0200700E411700N0200700E411700N0200400E",
+    "D": "+41.300+020.100+41.300+020.190+41.228+020.190+41.228+020.100",
+    "N": "335000005000000335000905000000335000904999928335000004999928",
+    "S": "335000005000000335000905000000335000904999928335000004999928",
+    "U": "11SKU500003000011SKU500093000011SKU500092992811SKU5000029928"[:60],
+}
+LEANING = "411704N0200433E411907N0200445E411900N0200731E411656N0200719E"
+TWISTED = "411704N0200433E411907N0200445E411500N0200731E411656N0200719E"
+
+
+def found_in(data: bytes) -> tuple[About, list[Found]]:
+    about, *found = scan_bytes(data, scanner=nitf)
+    return about, found
+
+
+def rpc() -> tuple[bytes, dict]:
+    numbers = {
+        "err_bias": "0001.50", "err_rand": "0000.25", "line_off": "000036", "samp_off": "00045",
+        "lat_off": "+41.2500", "long_off": "+020.1250", "height_off": "+0100", "line_scale": "000036",
+        "samp_scale": "00045", "lat_scale": "+00.0250", "long_scale": "+000.0500", "height_scale": "+0500",
+    }  # fmt: skip
+    names = ("line_num_coeff", "line_den_coeff", "samp_num_coeff", "samp_den_coeff")
+    terms = {name: [f"{'+-'[n % 2]}0.{n + 20 * k:06}E+{k}" for n in range(20)] for k, name in enumerate(names)}
+    text = "1" + "".join(numbers.values()) + "".join(term for each in terms.values() for term in each)
+    values = {name: float(value) for name, value in numbers.items()}
+    return text.encode(), {**values, **{name: [float(term) for term in each] for name, each in terms.items()}}
+
+
+def test_the_format_is_recognised_by_its_magic():
+    for version in ("NITF02.10", "NITF02.00", "NSIF01.00"):
+        assert sniff(nitfs.nitf(Picture(values=VALUES), version=version)[:132]) is nitf
+
+
+@pytest.mark.parametrize("version", ["NITF02.10", "NITF02.00", "NSIF01.00"])
+def test_fields_of_headers_and_subheaders_are_attributes(version):
+    tres = tre("BLOCKA", b"01" + b"00010" * 2 + b" " * 111) + tre("XYZZYA", b"plugh")
+    about, found = found_in(nitfs.nitf(Picture(values=VALUES, tres=tres), version=version, tres=tre("JITCID", b"abc")))
+    assert about.datetime.isoformat() == "2002-12-16T15:16:29+00:00"
+    head, image = about.attributes["nitf"], found[0].array.attributes["nitf"]
+    assert (head["FTITLE"], head["FSCLAS"], head["OSTAID"], head["NUMI"]) == ("a title", "U", "somewhere", 1)
+    assert ("FSCLSY" in head) == (version != "NITF02.00")
+    assert about.attributes["tres"] == [{"tag": "JITCID", "length": 3}]
+    assert (image["ISORCE"], image["NROWS"], image["NBPP"], image["IC"]) == ("a camera", 72, 8, "NC")
+    block, other = found[0].array.attributes["tres"]
+    assert (block["tag"], block["length"], block["fields"]["N_GRAY"]) == ("BLOCKA", 123, "00010")
+    assert other == {"tag": "XYZZYA", "length": 5}
+    assert found[0].array.attributes["comments"] == ["a comment"]
+
+
+def test_look_up_tables_become_a_colormap():
+    luts = [bytes(range(256)), bytes(range(255, -1, -1)), bytes(256)]
+    _, found = found_in(nitfs.nitf(Picture(values=VALUES, luts=luts)))
+    assert found[0].array.attributes["colormap"][3] == [3, 252, 0]
+
+
+def test_pad_pixels_are_the_fill():
+    for kind, pad in (("u8", 9), ("i16", -5), ("u12", 4000)):
+        item = Picture(values=nitfs.values_of(kind, 1), kind=kind, block=(32, 48), masked=True, pad=pad)
+        _, found = found_in(nitfs.nitf(item))
+        assert (found[0].array.fill, found[0].array.attributes["_FillValue"]) == (pad, pad)
+
+
+@pytest.mark.parametrize("system", [*CORNERS, "leaning", "twisted"])
+def test_corners_lie_where_gdal_has_them(system, tmp_path):
+    corners = {**CORNERS, "leaning": LEANING, "twisted": TWISTED}[system]
+    path = tmp_path / "a.ntf"
+    icords = system if len(system) == 1 else "G"
+    path.write_bytes(nitfs.nitf(Picture(values=VALUES, icords=icords, igeolo=corners)))
+    _, found = found_in(path.read_bytes())
+    where = found[0].array.georeference
+    with rasterio.open(path) as file:
+        gcps, crs = file.gcps
+        if gcps:
+            assert rasterio.crs.CRS.from_user_input(where.crs) == crs
+            assert [(p.column, p.row, p.x, p.y) for p in where.gcps] == [(p.col, p.row, p.x, p.y) for p in gcps]
+            assert where.transform is None
+        else:
+            assert rasterio.crs.CRS.from_user_input(where.crs) == file.crs
+            np.testing.assert_allclose(where.transform, tuple(file.transform)[:6], rtol=1e-9, atol=1e-12)
+    assert bool(gcps) == (system == "twisted")
+
+
+def test_rational_polynomials_are_those_gdal_reads(tmp_path):
+    text, wanted = rpc()
+    path = tmp_path / "a.ntf"
+    path.write_bytes(nitfs.nitf(Picture(values=VALUES, tres=tre("RPC00B", text))))
+    _, found = found_in(path.read_bytes())
+    where = found[0].array.georeference.rpc
+    assert where == wanted
+    with rasterio.open(path) as file:
+        seen = file.rpcs
+    assert (where["line_off"], where["lat_off"], where["height_scale"]) == (
+        seen.line_off,
+        seen.lat_off,
+        seen.height_scale,
+    )
+    assert where["samp_den_coeff"] == pytest.approx(seen.samp_den_coeff)
+
+
+def test_a_broken_record_of_polynomials_tells_nothing():
+    for text in (b"", b"1", b"0" * 1041, b"1" + b"x" * 1040):
+        _, found = found_in(nitfs.nitf(Picture(values=VALUES, tres=tre("RPC00B", text))))
+        assert found[0].array.georeference is None
+
+
+@pytest.mark.parametrize("coding", ["C1", "C4", "M4", "C5", "C7", "XX"])
+def test_a_compression_we_do_not_read_is_refused_by_name(coding):
+    item = Picture(values=VALUES, coding=coding, streams=[b"\0" * 100])
+    with pytest.raises(FormatError, match=f"image 0: compression {coding} is not one we read"):
+        scan_bytes(nitfs.nitf(item), scanner=nitf)
+    about, found = found_in(nitfs.nitf(item, Picture(values=VALUES)))
+    assert [each.array.name for each in found] == ["images/1/0/data"]
+    assert about.attributes["refused"] == [f"image 0: compression {coding} is not one we read"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"NROWS": "00000000"}, "is empty"),
+        ({"IMODE": "Q"}, "image mode 'Q'"),
+        ({"NBPR": "0000"}, "is empty"),
+        ({"NCOLS": "00000091"}, "do not cover 91 x 72"),
+        ({"NBPP": "65"}, "with 65 bits"),
+        ({"NBPP": "16"}, "do not fit"),
+        ({"PVTYPE": "R  "}, "'R' with 8 bits"),
+        ({"NBANDS": "x"}, "is not a number"),
+    ],
+)
+def test_contradictions_are_refused(changes, message):
+    with pytest.raises(FormatError, match=message):
+        scan_bytes(nitfs.nitf(Picture(values=VALUES, changes=changes)), scanner=nitf)
+
+
+def test_a_file_cut_short_is_refused():
+    data = nitfs.nitf(Picture(values=VALUES))
+    for length in (0, 9, 300, 370, 500, 900, len(data) - 1):
+        with pytest.raises(FormatError):
+            scan_bytes(data[:length], scanner=nitf)
+
+
+def _files() -> list[bytes]:
+    stream = imagecodecs.jpeg8_encode(VALUES[0], 80)
+    code = imagecodecs.jpeg2k_encode(VALUES[0], level=0, codecformat="jp2")
+    names = ("plain-u8-P-tiles-3", "masked-u12-S-tiles-3", "plain-f32-B-single-3", "masked-u8-B-tiles-1")
+    plain = [nitfs.nitf(nitfs.case(name), version=v) for name in names for v in ("NITF02.10", "NITF02.00")]
+    return [
+        *plain,
+        nitfs.nitf(Picture(values=VALUES, tres=tre("RPC00B", rpc()[0]), icords="G", igeolo=LEANING, luts=[bytes(256)])),
+        nitfs.nitf(Picture(values=VALUES, streams=[stream], coding="C3")),
+        nitfs.nitf(Picture(values=np.tile(VALUES, 2), block=(72, 90), streams=[stream] * 2, coding="C3")),
+        nitfs.nitf(Picture(values=VALUES, streams=[stream], coding="M3", masked=True, pad=1)),
+        nitfs.nitf(Picture(values=VALUES, streams=[stream], coding="I1")),
+        nitfs.nitf(Picture(values=VALUES, streams=[code], coding="C8"), Picture(values=VALUES)),
+    ]
+
+
+def check(found: Found, size: int) -> None:
+    """Whatever a damaged file gives must hold together."""
+    array, refs = found.array, found.refs
+    assert all(n > 0 for n in array.shape)
+    assert np.prod(array.chunks, dtype=object) * array.dtype.itemsize <= SMALL.chunk_bytes
+    if len(refs):
+        assert (refs.chunk >= 0).all()
+        assert (refs.chunk.max(axis=1) < np.array(array.grid)).all()
+        assert refs.offset.min() > 0
+        assert refs.length.min() > 0
+        assert (refs.offset + refs.length).max() <= size
+
+
+@pytest.mark.parametrize("number", range(len(_files())))
+def test_mutants_give_only_our_errors(number):
+    data = _files()[number]
+    damaged = [*mutants(data, seed=number, count=150), *nitfs.digit_mutants(data, seed=number, count=350)]
+    refused = 0
+    for place, mutant in enumerate(damaged):
+        start = time.process_time()
+        sized = place % 4 > 0
+        steps = nitf.scan(Source(url="memory:", size=len(mutant) if sized else None), SMALL)
+        asked = 0
+        try:
+            step = next(steps, None)
+            while step is not None:
+                if isinstance(step, Need):
+                    assert step.offset >= 0
+                    assert step.length > 0
+                    asked += step.length
+                    step = steps.send(mutant[step.offset : step.offset + step.length])
+                else:
+                    if isinstance(step, Found):
+                        check(step, len(mutant))
+                    step = next(steps, None)
+        except StopIteration:
+            pass
+        except (FormatError, LimitError):
+            refused += 1
+        assert asked <= 8 * len(mutant) + MIB
+        assert time.process_time() - start < 1.0
+    assert 0 < refused < len(damaged)
