@@ -178,7 +178,8 @@ class Index:
         """A window of an image at the coarsest level that still has the resolution asked for.
 
         `bbox` is (xmin, ymin, xmax, ymax) in `crs` (default: the image's own), `resolution` in units of the image's
-        CRS, `max_size` the longest side in pixels; `time` one moment, a pair or a slice; `bands` positions or names.
+        CRS, `max_size` the longest side in pixels (every n-th pixel is taken where no level is that small); `time` one
+        moment, a pair or a slice; `bands` positions or names.
         """
         from periplus.conventions.proj import reproject_bbox
         from periplus.read import read_raster

@@ -67,7 +67,8 @@ def command(
 ) -> None:
     """Read a window of an image into a NumPy file, a GeoTIFF or a PNG.
 
-    Values are as stored, never resampled: with --resolution or --max-size a coarser level is read.
+    Values are as stored, never resampled: with --resolution or --max-size a coarser level is read (and
+    every n-th pixel of it, where even the coarsest is larger than --max-size).
 
     \b
     periplus read archive.parquet --max-size 1024 --time 2023-07 --bands 0,1,2 -o overview.png
