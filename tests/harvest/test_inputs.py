@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,9 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from periplus.errors import DeniedError, FormatError, MissingError
+from periplus.errors import DeniedError, FormatError, MissingError, PeriplusError
 from periplus.fetch import Fetch
+from periplus.harvest import stac
 from periplus.harvest.inputs import Input, Notes, expand, is_glob, is_literal, joined
 
 COG = "image/tiff; application=geotiff; profile=cloud-optimized"
@@ -200,6 +204,35 @@ def test_bad_documents_are_format_errors(fetch: Fetch, tmp_path: Path, text: str
         expanded(fetch, path)
 
 
+ANYTHING = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=6)
+    | st.sampled_from(["http://[::1", "0001-01-01T00:00:00+05:00", "image/tiff", "a.tif", "data", "//", "file:x"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(data=st.data())
+@settings(max_examples=300, deadline=None)
+def test_an_item_that_holds_anything_gives_only_our_errors(data: st.DataObject) -> None:
+    whole = item("one", data=asset("a.tif", "data"), meta=asset("m.xml", kind=None))
+    place = whole
+    keys = data.draw(st.sampled_from([
+        ("assets",), ("assets", "data"), ("assets", "data", "href"), ("assets", "data", "type"), ("links",),
+        ("assets", "data", "roles"), ("assets", "meta", "href"), ("properties",), ("properties", "datetime"), ("id",),
+    ]))  # fmt: skip
+    for key in keys[:-1]:
+        place = place[key]
+    place[keys[-1]] = data.draw(ANYTHING)
+    for wanted in (None, "data", ["d*"], lambda _name, described: "href" in described):
+        with contextlib.suppress(PeriplusError):
+            for chosen in stac.choose(whole, wanted, "/d/i.json"):
+                joined(stac.base_of(whole, "https://h/i.json", alone=False), chosen.href)
+
+
 def test_a_glob_of_items(fetch: Fetch, tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / f"{name}.json").write_text(json.dumps(item(name, data=asset(f"{name}.tif", "data"))))
@@ -226,6 +259,9 @@ def test_stac_geoparquet(fetch: Fetch, tmp_path: Path) -> None:
         (f"{tmp_path}/r1.tif", moments[0], "one"),
         ("https://h/m.tif", moments[1], "two"),
     ]
+    pq.write_table(pa.table({"id": ["one"], "assets": ["{}"]}), path)
+    with pytest.raises(FormatError, match="no GeoTIFF asset"):
+        expanded(fetch, path)
     pq.write_table(pa.table({"x": [1]}), path)
     with pytest.raises(FormatError, match="no column 'assets'"):
         expanded(fetch, path)

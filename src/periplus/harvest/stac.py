@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Any, TypeAlias
-from urllib.parse import urlsplit
 
 from periplus.errors import FormatError
 
@@ -54,7 +53,7 @@ def items_of(data: bytes, url: str) -> list[Item]:
 
 def choose(item: Item, assets: Assets, url: str) -> list[Asset]:
     """The assets to index. Without a choice there must be exactly one GeoTIFF that is data."""
-    described = {name: asset for name, asset in (item.get("assets") or {}).items() if isinstance(asset, Mapping)}
+    described = {name: asset for name, asset in _mapping(item, "assets").items() if isinstance(asset, Mapping)}
     several = True
     if assets is None:
         names = [_only(item, described, url)]
@@ -81,7 +80,7 @@ def base_of(item: Item, url: str, *, alone: bool) -> str:
     """What relative hrefs are relative to: the document, or the item's own address where many came in one document."""
     if alone:
         return url
-    for link in item.get("links") or ():
+    for link in _listed(item, "links"):
         if isinstance(link, Mapping) and link.get("rel") == "self" and "://" in str(link.get("href")):
             return str(link["href"])
     return url
@@ -89,7 +88,7 @@ def base_of(item: Item, url: str, *, alone: bool) -> str:
 
 def asset_names(items: Sequence[Item], most: int = 12) -> str:
     """Names of assets for a message."""
-    names = list(dict.fromkeys(name for item in items[:100] for name in (item.get("assets") or {})))
+    names = list(dict.fromkeys(name for item in items[:100] for name in _mapping(item, "assets")))
     return ", ".join(names[:most]) + (", …" if len(names) > most else "") if names else "none"
 
 
@@ -112,11 +111,22 @@ def _is_geotiff(asset: Mapping[str, Any]) -> bool:
     kind = asset.get("type")
     if isinstance(kind, str) and kind:
         return kind.lower().startswith(_GEOTIFF)
-    return urlsplit(str(asset.get("href"))).path.lower().endswith(_SUFFIXES)
+    return str(asset.get("href")).partition("?")[0].partition("#")[0].lower().endswith(_SUFFIXES)
 
 
 def _roles(asset: Mapping[str, Any]) -> set[str]:
-    return {role for role in asset.get("roles") or () if isinstance(role, str)}
+    return {role for role in _listed(asset, "roles") if isinstance(role, str)}
+
+
+def _listed(fields: Mapping[str, Any], name: str) -> Sequence[Any]:
+    """A list in a document that may hold anything."""
+    value = fields.get(name)
+    return value if isinstance(value, list | tuple) else ()
+
+
+def _mapping(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = fields.get(name)
+    return value if isinstance(value, Mapping) else {}
 
 
 def _moment(item: Item, url: str) -> datetime | None:
@@ -130,6 +140,9 @@ def _moment(item: Item, url: str) -> datetime | None:
             value = datetime.fromisoformat(value)
         except ValueError:
             value = None
-    if not isinstance(value, datetime):
-        raise FormatError(f"item {str(item.get('id'))!r} has no readable datetime", url=url)
-    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    try:
+        if isinstance(value, datetime):
+            return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    except OverflowError:
+        pass  # the first or the last day of the calendar, elsewhere in the world
+    raise FormatError(f"item {str(item.get('id'))!r} has no readable datetime", url=url)
