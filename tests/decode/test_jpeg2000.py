@@ -138,6 +138,22 @@ def test_damaged_chunks_give_decode_errors_and_nothing_else() -> None:
     assert refused > 100
 
 
+@pytest.mark.parametrize("name", [n for n in j2ks.LAYOUTS if n.startswith("parts") or n == "lossy"])
+def test_tile_parts_that_lack_packets_are_not_filled_with_zeros(name: str) -> None:
+    data = j2ks.layout(name)
+    _, parts = j2ks.split(data)
+    mine = [part.data for part in parts if part.tile == 1]
+    for item in found(data):
+        array = item.array
+        decoder = prepare(array.encodings[0], chunks=array.chunks, dtype=array.dtype, limits=Limits())
+        needed = 4 - array.level
+        whole = decoder(b"".join(mine[:needed]), valid=array.chunks).copy()
+        assert np.array_equal(whole, decoder(b"".join(mine), valid=array.chunks))
+        for raw in (*(b"".join(mine[:count]) for count in range(needed)), b"".join(mine[:needed])[:-13]):
+            with pytest.raises(DecodeError):
+                decoder(raw, valid=array.chunks)
+
+
 def test_parts_of_two_tiles_are_not_one_chunk() -> None:
     data = j2ks.layout("tiled")
     array = found(data)[0].array

@@ -10,7 +10,7 @@ import numpy as np
 
 from periplus.errors import FormatError
 
-SIZ, COD, COC, QCD, QCC, POC, PPM = 0xFF51, 0xFF52, 0xFF53, 0xFF5C, 0xFF5D, 0xFF5F, 0xFF60
+SIZ, COD, COC, QCD, QCC, POC, PPM, PPT = 0xFF51, 0xFF52, 0xFF53, 0xFF5C, 0xFF5D, 0xFF5F, 0xFF60, 0xFF61
 NOT_KEPT = frozenset({0xFF55, 0xFF57, 0xFF63, 0xFF64})
 """TLM, PLM, CRG and COM speak of the whole codestream, or to people."""
 LARGEST_LAYERS = 1_024
@@ -135,7 +135,7 @@ def reduced(marker: int, data: bytes, level: int, wide: int) -> bytes:
         if size is None:
             raise FormatError("the quantisation of the codestream is none we know")
         return data if size == 0 else data[: len(data) - 3 * level * size]
-    if marker in (POC, PPM):
+    if marker in (POC, PPM, PPT):
         raise FormatError("lower resolutions do not come first in this codestream")
     return data
 

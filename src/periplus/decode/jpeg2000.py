@@ -23,6 +23,9 @@ KEYS = {"main_header", "resolution_level"}
 SOT, SOD, EOC = 0xFF90, 0xFF93, b"\xff\xd9"
 INDEXES = frozenset({0xFF58, 0xFF64})
 """PLT and COM: of no use to a decoder, and untrue of a part."""
+POISON = b"\xff\x7f" * 6
+"""Ones: whoever takes them for the header of a packet fails on a length that has too many digits. A decoder that has
+all the packets of its level never looks at them; one that lacks some would else fill in zeros and say nothing."""
 SLOT = 0
 Run: TypeAlias = Callable[[Buffer, Shape], NDArray[Any]]
 Part: TypeAlias = tuple[int, int, list[tuple[int, int, int]]]
@@ -43,7 +46,7 @@ def jpeg2000(configuration: Mapping[str, Any], *, chunks: Shape, dtype: np.dtype
 
     def run(data: Buffer, valid: Shape) -> NDArray[Any]:
         view = stream(data)
-        tile, parts = _parts(view)
+        tile, parts = _parts(view, cut=header.level > 0)
         bounds = header.bounds(tile)
         if bounds is None:
             raise DecodeError(f"the codestream has no tile {tile} at this level")
@@ -73,28 +76,36 @@ def _header(configuration: Mapping[str, Any]) -> Header:
     return header_of(raw, level)
 
 
-def _parts(data: memoryview) -> tuple[int, list[Part]]:
-    """The tile these tile-parts are of, and where each lies; DecodeError unless they are whole and in order."""
-    position, end, tile = 0, len(data), -1
+def _parts(data: memoryview, *, cut: bool) -> tuple[int, list[Part]]:
+    """The tile these tile-parts are of, and where each lies; DecodeError unless they are in order, and whole.
+
+    Where the tile may be `cut`, its last tile-parts may be missing or end early.
+    """
+    position, end, tile, most = 0, len(data), -1, 0
     parts: list[Part] = []
     while position < end:
         if bytes(data[position : position + 2]) == EOC and end - position == 2 and parts:
             break
         if end - position < 14:
             raise DecodeError("a tile-part of the codestream is cut off")
-        marker, size, number, length, part = struct.unpack_from(">HHHIB", data, position)
+        marker, size, number, length, part, count = struct.unpack_from(">HHHIBB", data, position)
         if marker != SOT or size != 10 or part != len(parts) or (tile >= 0 and number != tile):
             raise DecodeError("the tile-parts are not those of one tile, in order")
         whole = length or end - position
         if length == 0 and bytes(data[end - 2 : end]) == EOC:
             whole -= 2
+        if cut:
+            whole = length = min(whole, end - position)
         if whole < 14 or position + whole > end:
             raise DecodeError("a tile-part of the codestream is cut off")
         tile = number
         parts.append((position, position + whole, _segments(data, position + 12, position + whole)))
         position += length or end - position
+        most = max(most, count)
     if not parts:
         raise DecodeError("there is no tile-part")
+    if len(parts) < most and not cut:
+        raise DecodeError(f"the tile has {most} tile-parts, and {len(parts)} of them are here")
     return tile, parts
 
 
@@ -128,7 +139,8 @@ def _codestream(header: Header, bounds: tuple[int, int, int, int], data: memoryv
                     cut = header.tile_segment(marker, bytes(data[first + 4 : last]))
                     own += [struct.pack(">HH", marker, len(cut) + 2), cut]
                 body = last
-        length = 12 + sum(map(len, own)) + stop - body
-        pieces += [struct.pack(">HHHIBB", SOT, 10, 0, length, number, len(parts)), *own, data[body:stop]]
+        end = POISON if header.level and number == len(parts) - 1 else b""
+        length = 12 + sum(map(len, own)) + stop - body + len(end)
+        pieces += [struct.pack(">HHHIBB", SOT, 10, 0, length, number, len(parts)), *own, data[body:stop], end]
     pieces.append(EOC)
     return b"".join(pieces)
