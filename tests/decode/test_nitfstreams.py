@@ -1,10 +1,14 @@
 """NITF images in JPEG and JPEG 2000, masked or not, give what independent decoders see in their streams."""
 
+import io
+
 import imagecodecs
 import numpy as np
 import pytest
 import rasterio
 import rasterio.shutil
+import tifffile
+from PIL import Image
 
 from periplus.errors import FormatError
 from periplus.model import Found
@@ -98,3 +102,33 @@ def test_a_stream_too_few_is_refused():
     item = nitfs.Picture(values=seen, block=(32, 48), streams=streams[:-1], coding="C3")
     with pytest.raises(FormatError, match="6 blocks, but 5 JPEG streams"):
         scan_bytes(nitfs.nitf(item), scanner=nitf)
+
+
+@pytest.mark.parametrize(("rate", "options"), [("1D  ", 0), ("2DS ", 1), ("2DH ", 1)])
+@pytest.mark.parametrize("coding", ["C1", "M1"])
+def test_fax_gives_the_bits_gdal_reads(rate, options, coding, read_all, tmp_path):
+    values = nitfs.values_of("b1", 1, (72, 96))
+    strip = fax(values[0], options)
+    item = nitfs.Picture(
+        values=values, kind="b1", streams=[strip], coding=coding, masked=coding == "M1", changes={"COMRAT": rate}
+    )
+    path = tmp_path / "a.ntf"
+    path.write_bytes(nitfs.nitf(item))
+    found = read_all(path.read_bytes())["0/data"]
+    np.testing.assert_array_equal(found, values)
+    if coding == "C1":
+        with rasterio.open(path) as file:
+            np.testing.assert_array_equal(file.read(), found)
+
+
+def fax(bits, options):
+    """One strip of Group 3 fax, by libtiff."""
+    target = io.BytesIO()
+    picture = Image.fromarray(bits == 1)
+    picture.save(target, "TIFF", compression="group3", tiffinfo={278: bits.shape[0], 292: options})
+    target.seek(0)
+    with tifffile.TiffFile(target) as tiff:
+        page = tiff.pages.first
+        assert page.tags["T4Options"].value & 1 == options
+        assert len(page.dataoffsets) == 1
+        return target.getvalue()[page.dataoffsets[0] :][: page.databytecounts[0]]

@@ -19,7 +19,7 @@ from periplus.scan.nitfblocks import Layout, layout, locate, pipeline, plan
 from periplus.scan.nitffields import MAGIC, PREFIX_BYTES, Header, Segment, Subheader, header, header_length, subheader
 from periplus.scan.nitfgeo import georeference
 from periplus.scan.nitfmask import Mask, held, pad_value, read_mask
-from periplus.scan.nitfstreams import codestream, frame_size, jpeg_pipeline, jpeg_refs
+from periplus.scan.nitfstreams import codestream, fax_pipeline, frame_size, jpeg_pipeline, stream_refs
 from periplus.scan.tres import described
 
 NAME = "nitf"
@@ -116,14 +116,15 @@ def _plain(
     return [Found(array, refs)]
 
 
-def _jpeg(
+def _streams(
     blocks: Blocks, prefix: str, place: Place, facts: Subheader, limits: Limits
 ) -> Generator[Need, Any, list[Found]]:
-    """C3, M3 and I1: a JPEG stream a block."""
+    """C3, M3 and I1: a JPEG stream a block; C1 and M1: fax in one block."""
     image = layout(facts, limits)
-    codecs = jpeg_pipeline(image, facts.fields["IREP"])
+    fax = facts.fields["IC"].endswith("1") and facts.fields["IC"] != "I1"
+    codecs = fax_pipeline(image, facts.fields["COMRAT"]) if fax else jpeg_pipeline(image, facts.fields["IREP"])
     mask = yield from _mask(blocks, place, facts, image.blocks)
-    refs = yield from jpeg_refs(blocks, image, *place, mask, limits)
+    refs = yield from stream_refs(blocks, image, *place, mask, limits)
     array = _array(prefix, image, facts, (image.samples, image.height, image.width), codecs, mask, limits)
     return [Found(array, refs)]
 
@@ -182,7 +183,7 @@ def _array(
 
 CODINGS: dict[str, Callable[..., Generator[Need, Any, list[Found]]]] = {
     **dict.fromkeys(("NC", "NM"), _plain),
-    **dict.fromkeys(("C3", "M3", "I1"), _jpeg),
+    **dict.fromkeys(("C1", "M1", "C3", "M3", "I1"), _streams),
     **dict.fromkeys(("C8", "M8", "CD", "MD"), _jpeg2000),
 }
 """How each compression that we read is found; others are refused by name."""

@@ -1,4 +1,4 @@
-"""Compressed NITF images: where the JPEG stream of every block lies, and where a JPEG 2000 codestream begins."""
+"""Compressed NITF images: where the stream of every block lies, and where a JPEG 2000 codestream begins."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ from periplus.scan.nitfblocks import Layout
 from periplus.scan.nitfmask import ABSENT, Mask, held
 
 JPEG = "https://awslabs.github.io/osml-imagery-io/codecs/jpeg"
+TIFF_TILE = "https://awslabs.github.io/osml-imagery-io/codecs/tiff-tile"
+GROUP3, TWO_DIMENSIONS, FILLED = 3, 1, 4
+"""TIFF's number of the compression, and its options; there may be zeros before the end of any line."""
 START = re.compile(rb"\xff\xd8\xff")
 BETWEEN = re.compile(rb"\xff\xd9[\0\xff]{0,16}?(?=\xff\xd8\xff)")
 """The end of a stream, and what may pad it before the next one starts."""
@@ -26,6 +29,29 @@ FRAME_BYTES = 4_096
 FRAME = re.compile(rb"\xff[\xc0-\xc3]\0.", re.DOTALL)
 MOST_BOXES = 256
 RAW = b"\xff\x4f\xff\x51"
+
+
+def fax_pipeline(image: Layout, rate: str) -> Pipeline:
+    """The codec of a bi-level image in one block: Group 3 fax, of one dimension or two, as TIFF has it too."""
+    dimensions = {"1": 0, "2": TWO_DIMENSIONS}.get(rate[:1])
+    if image.bits != 1 or image.bands != 1 or image.blocks != 1 or dimensions is None:
+        raise FormatError(
+            f"fax of {image.bands} bands of {image.bits} bits in {image.blocks} blocks, at rate {rate!r}, is not read"
+        )
+    configuration = {
+        "compression": GROUP3,
+        "bits_per_sample": 1,
+        "samples_per_pixel": 1,
+        "photometric": 0,
+        "planar_config": 1,
+        "predictor": 1,
+        "tile_width": image.width,
+        "tile_height": image.height,
+        "sample_format": 1,
+        "jpeg_tables": None,
+        "t4_options": dimensions | FILLED,
+    }
+    return ({"name": TIFF_TILE, "configuration": configuration},)
 
 
 def jpeg_layout(image: Layout) -> int:
@@ -49,7 +75,7 @@ def jpeg_pipeline(image: Layout, colours: str) -> Pipeline:
     return ({"name": JPEG, "configuration": configuration},)
 
 
-def jpeg_refs(
+def stream_refs(
     blocks: Blocks, image: Layout, start: int, end: int, mask: Mask, limits: Limits
 ) -> Generator[Need, Any, Refs]:
     """The stream of every block: all of the data where there is one, by the mask, else by a look at all of the data."""
