@@ -53,7 +53,7 @@ def replacing(path: str, *, create: bool = False, expect: Source | None = None) 
         folder, name = os.path.split(target)
         os.makedirs(folder, exist_ok=True)
         _check(target, create=create, expect=expect)
-        _remove_leftovers(folder, name)
+        remove_leftovers(folder, name)
         fd, temporary = _claim(folder, name)
         try:
             with os.fdopen(fd, "wb", closefd=False) as file:
@@ -138,7 +138,7 @@ def _claim(folder: str, name: str) -> tuple[int, str]:
         os.close(fd)  # another writer took it for a leftover before it was locked
 
 
-def _remove_leftovers(folder: str, name: str) -> None:
+def remove_leftovers(folder: str, name: str) -> None:
     """Remove what writers of this target that died left behind."""
     with os.scandir(folder) as entries:
         found = [entry.path for entry in entries if entry.name.startswith(f".{name[:40]}{_MARK}")]

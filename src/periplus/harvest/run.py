@@ -11,7 +11,7 @@ import numpy as np
 
 from periplus.arrange import Arrangement
 from periplus.arrange import arrange as arrange_entries
-from periplus.errors import FetchError, FormatError, MissingError, redact
+from periplus.errors import ConflictError, FetchError, FormatError, MissingError, redact
 from periplus.fetch import Fetch
 from periplus.harvest.drive import Harvested
 from periplus.harvest.gather import Gathered
@@ -26,7 +26,7 @@ from periplus.harvest.summary import Summary
 from periplus.limits import Limits
 from periplus.model import Files, Refs, Source
 from periplus.policy import WEB, scheme_of
-from periplus.table import Table, append_table, memory_table, write_table
+from periplus.table import Table, append_table, memory_table, sweep, write_table
 
 REFRESH = ("check", "never", "always")
 SHOWN_ERRORS = 8
@@ -83,6 +83,7 @@ class Run:
         """An index at a target, with what is known there already."""
         if scheme_of(to) in WEB:
             raise FetchError("HTTP is read only here; write the index to a file or an object store", url=to)
+        sweep(to, fetch=self.fetch, limits=self.limits)
         index = None if refresh == "always" else open_index(to, self.fetch, limits=self.limits)
         journal = Journal(to, self.fetch, limits=self.limits)
         self.gathered.keep = journal.add
@@ -93,6 +94,8 @@ class Run:
             kept = self._harvest_again(parts, index, check=refresh == "check")
             self._must_have_something(len(kept))
             if append and index is not None:
+                if index.origins is None:
+                    raise ConflictError("an index laid in this way does not grow: name all files of it", url=to)
                 kept |= self._others(index, kept)
             with tempfile.TemporaryDirectory(prefix="periplus-") as folder:
                 table = self._laid(to, form, index, kept, folder)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import base64
 import fcntl
-import glob
 import io
 import os
 import secrets
-import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -27,6 +25,7 @@ from periplus.policy import canonical, is_local
 from periplus.table.buffers import numbers
 from periplus.table.document import Piece
 from periplus.table.groups import RowGroup, Tally
+from periplus.table.leftovers import spool_prefix, sweep_spools
 from periplus.table.schema import Layout, chunks_to_arrow, extras_of, files_to_arrow
 
 if TYPE_CHECKING:
@@ -63,27 +62,12 @@ def spool_folder(url: str) -> Iterator[Path]:
     with mapped(plain):
         target = Path(plain)
         target.parent.mkdir(parents=True, exist_ok=True)
-        prefix = f".{target.name[:100]}.spool-"
-        for left in target.parent.glob(glob.escape(prefix) + "*"):
-            remove_unlocked(left)
+        sweep_spools(target)
         with ExitStack() as stack:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=prefix, dir=target.parent))
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=spool_prefix(target), dir=target.parent))
             lock = stack.enter_context(open(os.path.join(folder, "lock"), "w"))
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield Path(folder)
-
-
-def remove_unlocked(left: Path) -> None:
-    """Remove an unfinished file or folder whose writer died: its lock died with it."""
-    try:
-        with open(left / "lock" if left.is_dir() else left) as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if left.is_dir():
-                shutil.rmtree(left, ignore_errors=True)
-            else:
-                left.unlink(missing_ok=True)
-    except OSError:
-        return  # its writer lives, or another removed it first
 
 
 class GroupWriter:
@@ -215,8 +199,14 @@ class PartSink:
         self._writer: GroupWriter | None = None
         self._file: IO[bytes] | None = None
         self._path = ""
+        self._held: list[int] = []
         self.pieces: list[Piece] = []
         self.tallies: list[Tally] = []
+
+    def release(self) -> None:
+        """Give up the locks on the parts, which tell others that they are still to be committed."""
+        while self._held:
+            os.close(self._held.pop())
 
     def write(self, group: RowGroup) -> None:
         needs = frozenset().union(*(extras_of(refs) for _, refs in group))
@@ -236,6 +226,8 @@ class PartSink:
         self._file.flush()
         size = os.fstat(self._file.fileno()).st_size
         tally = self._writer.tally
+        if is_local(self._folder):
+            self._held.append(os.dup(self._file.fileno()))  # keeps the lock of the file when it has its name
         self._stack.close()
         bounds = {name: tuple(box) for name, box in tally.bounds.items()}
         self.pieces.append(Piece(path=self._path, rows=tally.rows, bytes=size, bounds=bounds))

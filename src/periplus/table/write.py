@@ -20,11 +20,12 @@ from periplus.policy import Policy, canonical, is_local
 from periplus.table.columns import Columns, columns_for
 from periplus.table.document import FILES_KEY, KEY, Document, document_for, dump, load
 from periplus.table.groups import RowGroup, Tally, row_groups
+from periplus.table.leftovers import remove_unlocked
 from periplus.table.lock import locked
 from periplus.table.open import DUCKDB, FILES_NAME, form_of, open_table
 from periplus.table.reach import at_rest
 from periplus.table.schema import Layout, level_extra
-from periplus.table.sinks import FlatSink, PartSink, embedded_files, files_parquet, remove_unlocked, sink
+from periplus.table.sinks import FlatSink, PartSink, embedded_files, files_parquet, sink
 from periplus.table.table import Table
 
 if TYPE_CHECKING:
@@ -135,6 +136,8 @@ def _write_dataset(url: str, catalog: Catalog, blocks: Blocks, files: Files, fet
     except BaseException:
         _discard(folder, [piece.path for piece in parts.pieces], fetch)
         raise
+    finally:
+        parts.release()
     _discard(folder, old - {piece.path for piece in parts.pieces}, fetch)
     if is_local(folder):
         for left in Path(folder, "chunks").glob(".part-*"):
@@ -199,6 +202,8 @@ def append_table(
     except BaseException:
         _discard(folder, [piece.path for piece in parts.pieces], fetch)
         raise
+    finally:
+        parts.release()
     return open_table(folder, fetch=fetch, limits=limits, policy=Policy.everything())
 
 

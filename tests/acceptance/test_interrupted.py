@@ -1,0 +1,190 @@
+"""`periplus index` killed, interrupted, or out of disk: the previous index or none, and the next run completes it."""
+
+import fcntl
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import periplus
+from periplus.testing import tiffs
+from periplus.testing.handmade import LONG, image_tags, tiff
+
+COMMAND = [sys.executable, "-m", "periplus.cli", "index"]
+FORMS = ("index.parquet", "index", "index.duckdb")
+FEW, ALL = 20, 300
+PATTERN = "{time:%Y%j}"
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory) -> Path:
+    """Small scenes of 300 days, each of one value."""
+    folder = tmp_path_factory.mktemp("archive") / "scenes"
+    folder.mkdir()
+    for day in range(1, ALL + 1):
+        (folder / f"2021{day:03}.tif").write_bytes(tiffs.written(np.full((1, 40, 50), day, "u2"), compression="zstd"))
+    return folder
+
+
+def started(archive: Path, target: Path, **options) -> subprocess.Popen:
+    command = [*COMMAND, f"{archive}/*.tif", "-o", str(target), "--pattern", PATTERN]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, **options)
+
+
+def completed(archive: Path, target: Path) -> None:
+    """The index, made without interruption."""
+    process = started(archive, target)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 0, said
+
+
+def days(target: Path, archive: Path) -> int | None:
+    """How many scenes the index has, all of which are right; None where there is no index."""
+    try:
+        index = periplus.open(target, allow=[archive], trust=True)
+    except periplus.MissingError:
+        return None
+    with index:
+        values = index["0/data"][:, 0, 0, 0]
+        np.testing.assert_array_equal(values, np.arange(1, len(values) + 1))
+        assert (index["0/data"][-1] == len(values)).all()
+        return len(values)
+
+
+def left(folder: Path) -> set[str]:
+    """Names in a folder, apart from those of an index."""
+    names = {path.name for path in folder.iterdir()} - set(FORMS)
+    dataset = folder / "index"
+    if dataset.is_dir():
+        parts = len(list((dataset / "chunks").iterdir()))
+        known = pq_parts(dataset)
+        names |= {path.name for path in dataset.iterdir()} - {"files.parquet", "chunks", ".lock"}
+        assert parts == known
+    return names
+
+
+def pq_parts(dataset: Path) -> int:
+    import pyarrow.parquet as pq
+
+    keys = pq.read_metadata(dataset / "files.parquet").metadata
+    return len(json.loads(keys[b"array_references"])["chunks"])
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("form", FORMS)
+def test_the_previous_index_or_none_and_the_next_run_completes_it(form, how, archive, tmp_path):
+    target, dice = tmp_path / form, random.Random(f"{form} {how}")
+    began = time.monotonic()
+    completed(archive, target)
+    whole = time.monotonic() - began
+    seen = set()
+    for attempt in range(4):
+        shutil.rmtree(target) if target.is_dir() else target.unlink()
+        before = None
+        if attempt % 2:
+            few = [archive / f"2021{day:03}.tif" for day in range(1, FEW + 1)]
+            periplus.index(few, to=target, pattern=PATTERN, arrange="stack").close()
+            before = FEW
+        process = started(archive, target)
+        time.sleep(whole * dice.uniform(0.4, 1.0))
+        process.send_signal(how)
+        _, said = process.communicate(timeout=60)
+        assert days(target, archive) in ({before, ALL} if process.returncode else {ALL}), attempt
+        seen.add(process.returncode)
+        if how == signal.SIGINT and process.returncode == 130:
+            assert said.strip().endswith("periplus: interrupted")
+            assert "Traceback" not in said
+        completed(archive, target)
+        assert days(target, archive) == ALL
+        assert left(tmp_path) == set()
+    assert seen <= {0, 130, -how}
+
+
+def test_what_dead_writers_left_is_swept_even_where_nothing_is_to_be_written(archive, tmp_path):
+    few = [archive / f"2021{day:03}.tif" for day in range(1, FEW + 1)]
+    for form in FORMS:
+        target = tmp_path / form
+        periplus.index(few, to=target, pattern=PATTERN, arrange="stack").close()
+        before = sorted(tmp_path.rglob("*"))
+        (tmp_path / f".{form}.periplus-0123456789abcdef").write_bytes(b"half a file")
+        spool = tmp_path / f".{form}.spool-abcdefgh"
+        spool.mkdir()
+        (spool / "lock").touch()
+        held = None
+        if target.is_dir():
+            (target / "chunks" / "part-0123456789abcdef.parquet").write_bytes(b"never committed")
+            (target / "chunks" / ".part-0123456789abcdef.parquet.periplus-0").write_bytes(b"half a part")
+            (target / ".files.parquet.periplus-0123456789abcdef").write_bytes(b"half a table")
+            held = (target / "chunks" / "part-fedcba9876543210.parquet").open("wb")
+            fcntl.flock(held, fcntl.LOCK_EX)  # as a writer does that is about to commit it
+        summary = periplus.index(few, to=target, pattern=PATTERN, arrange="stack").summary
+        assert summary.reused == FEW
+        if held is not None:
+            assert Path(held.name).exists()
+            held.close()
+            periplus.index(few, to=target, pattern=PATTERN, arrange="stack").close()
+        assert sorted(tmp_path.rglob("*")) == before
+        assert days(target, archive) == FEW
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_full_disk_is_one_line_and_leaves_the_previous_index(form, archive, tmp_path):
+    target = tmp_path / form
+    few = [archive / f"2021{day:03}.tif" for day in range(1, FEW + 1)]
+    periplus.index(few, to=target, pattern=PATTERN, arrange="stack").close()
+    before = sorted(str(path) for path in tmp_path.rglob("*"))
+
+    def limited() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (3_000, 3_000))
+
+    process = started(archive, target, preexec_fn=limited, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 2, said
+    lines = [line for line in said.splitlines() if line.strip()]
+    assert len(lines) == 1, said
+    assert "large" in lines[0] or "space" in lines[0], said
+    assert days(target, archive) == FEW
+    assert sorted(str(path) for path in tmp_path.rglob("*")) == before
+    completed(archive, target)
+    assert days(target, archive) == ALL
+
+
+STARVED = """
+import resource, sys
+import periplus
+index = periplus.index(sys.argv[1])
+index["0/data"][0, 0, 0]
+size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (size + 64 * 2**20, size + 64 * 2**20))
+try:
+    index["0/data"][...]
+except periplus.LimitError as error:
+    print("limit", error)
+print(index["0/data"][0, 4, 4], index["0/data"][:, :64, :64].shape)
+"""
+
+
+def test_a_lack_of_memory_is_a_limit_error_and_smaller_reads_go_on(tmp_path):
+    width = 16_384
+    tiles = (width // 256) ** 2
+    tags = image_tags(width, width, t273=None, t278=None, t279=None, t322=256, t323=256, t324=(LONG, [0] * tiles),
+                      t325=(LONG, [0] * tiles))  # fmt: skip
+    (tmp_path / "a.tif").write_bytes(tiff(tags, data=bytes(16)))
+    done = subprocess.run(
+        [sys.executable, "-c", STARVED, str(tmp_path / "a.tif")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    refusal, small = done.stdout.splitlines()
+    assert refusal.startswith("limit the selection of 0/data takes 268435456 bytes")
+    assert small == "0 (1, 64, 64)"
