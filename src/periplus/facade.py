@@ -239,10 +239,15 @@ class Index:
         return check_sources(self.table, self.fetch, progress=progress)
 
     def write(self, target: Location, *, form: str | None = None) -> Index:
-        """Write this index as `.parquet` (flat), `.duckdb`, or a folder (dataset), and return it opened from there."""
+        """Write this index as `.parquet` (flat), `.duckdb`, or a folder (dataset), and return it opened from there.
+
+        It may go anywhere, and still reaches only the sources it could reach before.
+        """
+        from periplus.policy import Policy
         from periplus.table import copy_table
 
-        table = copy_table(self.table, fspath(target), fetch=self.fetch, form=form)
+        anywhere = self.fetch.under(Policy.everything())
+        table = copy_table(self.table, fspath(target), fetch=anywhere, form=form)
         return Index(table, self.fetch, self.limits, self.summary)
 
     def close(self) -> None:

@@ -91,6 +91,20 @@ def test_an_index_elsewhere_reaches_nothing_unless_allowed(
         periplus.open(tmp_path / "elsewhere.parquet")["0/data"][0]
 
 
+def test_an_opened_index_is_written_anywhere_and_reaches_no_more_than_before(
+    archive: Path, stack: periplus.Index, tmp_path: Path
+) -> None:
+    stack.write(archive / "opened.parquet")
+    copy = periplus.open(archive / "opened.parquet").write(tmp_path / "copy.parquet")
+    assert copy.table.url == str(tmp_path / "copy.parquet")
+    assert np.array_equal(copy["0/data"][0], truth(archive, 1))
+    stack.write(tmp_path / "away.parquet")
+    moved = periplus.open(tmp_path / "away.parquet", allow=str(archive)).write(archive.parent / "moved.parquet")
+    assert np.array_equal(moved["0/data"][0], truth(archive, 1))
+    with pytest.raises(periplus.DeniedError):
+        periplus.open(tmp_path / "away.parquet").write(tmp_path / "b.parquet")["0/data"][0]
+
+
 def test_an_index_travels_to_other_processes(archive: Path, stack: periplus.Index) -> None:
     for index in (stack, periplus.index(archive / "scene_20210301.tif")):
         copy = pickle.loads(pickle.dumps(index))
