@@ -78,7 +78,7 @@ def test_files_keep_facts(make: SimpleNamespace) -> None:
     assert np.isnat(files.last_modified[0])
 
 
-@pytest.mark.parametrize("kind", ["mosaic", ""])
+@pytest.mark.parametrize("kind", ["heap", ""])
 def test_unknown_arrangement_is_named(make: SimpleNamespace, kind: str) -> None:
     with pytest.raises(ValueError, match="auto, collect, stack"):
         arrange([], make.lookup([]), kind=kind)

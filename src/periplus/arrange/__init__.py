@@ -10,17 +10,18 @@ from periplus.arrange.axis import Axis, read_axis
 from periplus.arrange.collect import collect
 from periplus.arrange.entry import Arrangement, Entry, Lookup, files_of
 from periplus.arrange.extend import extend
+from periplus.arrange.mosaic import mosaic
 from periplus.arrange.pattern import suggested
 from periplus.arrange.stack import first_misfit, stack
 from periplus.errors import ConflictError, FormatError
 
-KINDS = ("auto", "collect", "stack")
+KINDS = ("auto", "collect", "stack", "mosaic")
 
-__all__ = ["KINDS", "Arrangement", "Entry", "Lookup", "arrange", "collect", "extend", "files_of", "stack"]
+__all__ = ["KINDS", "Arrangement", "Entry", "Lookup", "arrange", "collect", "extend", "files_of", "mosaic", "stack"]
 
 
 def arrange(entries: Sequence[Entry], refs: Lookup, *, kind: str = "auto", **options: Any) -> Arrangement:
-    """Lay files into arrays: `collect`, `stack` (its options are those of `stack`), or `auto`.
+    """Lay files into arrays: `collect`, `stack` (its options are those of `stack`), `mosaic`, or `auto`.
 
     `auto` stacks when there are several files of one grid and each has a coordinate of its own (from `pattern`, from a
     catalogue, or from the file's own DateTime); otherwise it collects. With `skip_misfits` one grid is not asked for:
@@ -30,6 +31,8 @@ def arrange(entries: Sequence[Entry], refs: Lookup, *, kind: str = "auto", **opt
         raise FormatError(f"arrange is one of {', '.join(KINDS)}, not {kind!r}")
     if kind == "stack":
         return stack(entries, refs, **options)
+    if kind == "mosaic":
+        return mosaic(entries, refs, **options)
     if kind == "collect":
         return collect(entries, refs)
     axis, why = _shared_axis(entries, **options)

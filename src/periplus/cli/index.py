@@ -30,10 +30,11 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--arrange",
-    type=click.Choice(["auto", "collect", "stack"]),
+    type=click.Choice(["auto", "collect", "stack", "mosaic"]),
     default="auto",
     show_default=True,
-    help="collect: every file its own group. stack: one array with a new leading dimension.",
+    help="collect: every file its own group. stack: one array with a new leading dimension. "
+    "mosaic: DTED cells side by side as one array.",
 )
 @click.option("--dim", metavar="NAME", help="Name of the dimension a stack adds.  [default: time]")
 @click.option(

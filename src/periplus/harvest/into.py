@@ -48,8 +48,9 @@ def index_into(
 ) -> tuple[Table, Summary]:
     """Index files into memory, or with `to` into an index that is written there and opened.
 
-    `arrange` is `collect`, `stack` or `auto`; `dim`, `pattern`, `coordinate`, `duplicates` and `skip_misfits` are of
-    `stack`; `assets` chooses among the assets of STAC items; `progress` is called with (done, total or None, failed).
+    `arrange` is `collect`, `stack`, `mosaic` (of DTED cells) or `auto`; `dim`, `pattern`, `coordinate`, `duplicates`
+    and `skip_misfits` are of `stack`, the last two of `mosaic` too; `assets` chooses among the assets of STAC items;
+    `progress` is called with (done, total or None, failed).
 
     With `to`, files that the index there knows (or the journal of a run that was interrupted) are not read again: with
     `refresh="check"` when a listing or a cheap request says that they are unchanged, with `"never"` without asking;
