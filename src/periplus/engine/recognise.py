@@ -9,6 +9,9 @@ from periplus.policy import canonical, is_local
 
 MAGIC = b"PAR1"
 FOOTER_KEY = b"array_references"
+DATABASES = (".duckdb", ".ddb")
+INDEXES = ("", ".parquet", ".parq", ".pq", *DATABASES)
+"""Endings that remote indexes have; a dataset is a folder and needs none."""
 LARGEST_FOOTER = 64 << 20
 """Bytes of a Parquet footer we look through."""
 
@@ -18,10 +21,10 @@ def holds_index(url: str | bytes) -> bool | None:
     if not isinstance(url, str):
         return False
     if not is_local(url):
-        suffix = Path(urlsplit(url).path).suffix.lower()
-        return None if suffix in ("", ".parquet", ".duckdb") else False
+        path = urlsplit(url).path.lower()
+        return None if path.endswith("/") or Path(path).suffix in INDEXES else False
     path = Path(canonical(url))
-    if path.suffix.lower() == ".duckdb":
+    if path.suffix.lower() in DATABASES:
         return None
     try:
         return _has_key(path / "files.parquet" if path.is_dir() else path)
