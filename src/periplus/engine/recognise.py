@@ -21,8 +21,8 @@ def holds_index(url: str | bytes) -> bool | None:
     if not isinstance(url, str):
         return False
     if not is_local(url):
-        path = urlsplit(url).path.lower()
-        return None if path.endswith("/") or Path(path).suffix in INDEXES else False
+        named = urlsplit(url).path.lower()
+        return None if named.endswith("/") or Path(named).suffix in INDEXES else False
     path = Path(canonical(url))
     if path.suffix.lower() in DATABASES:
         return None
