@@ -36,10 +36,8 @@ def layout(facts: Codestream, level: int = 0) -> tuple[Shape, Shape, tuple[tuple
 
 
 def references(facts: Codestream, ranges: Ranges, level: int = 0) -> Refs:
-    """Byte ranges of every tile at one resolution; where tile-parts hold one resolution each, only those needed."""
-    if level and ranges.parts() == {facts.levels + 1}:
-        ranges = ranges.first(facts.levels + 1 - level)
-    ranges = ranges.merged()
+    """Byte ranges of every tile at one resolution; only those it needs, where their places are known."""
+    ranges = ranges.at(level, facts.levels).merged()
     rows, columns = np.divmod(ranges.tile, facts.x.tiles)
     return Refs(
         chunk=np.stack([np.zeros_like(rows), rows, columns]).astype(np.int32),

@@ -46,6 +46,11 @@ class Axis:
     def tiles(self) -> int:
         return -(-(self.stop - self.origin) // self.size)
 
+    def bounds(self, tile: int) -> tuple[int, int]:
+        """Start and stop of one tile."""
+        first = self.origin + tile * self.size
+        return max(self.start, first), min(self.stop, first + self.size)
+
     def edges(self, level: int = 0) -> tuple[int, ...]:
         """Pixels of every tile at a reduction by 2^level."""
         bounds = [max(self.start, self.origin + n * self.size) for n in range(self.tiles)]
@@ -68,6 +73,8 @@ class Codestream:
     """Decompositions that every component has."""
     progression: int
     layers: int
+    precincts: tuple[tuple[int, int], ...] | None
+    """Width and height of precincts as powers of 2, by resolution, the lowest first; None where components differ."""
     resolutions_first: bool
     """All packets of a resolution come before those of the next in every tile, unless a tile says otherwise."""
     header: bytes
@@ -168,12 +175,22 @@ def _facts(segments: list[tuple[int, bytes]], first: int) -> Codestream:
         levels=levels,
         progression=progression,
         layers=layers,
+        precincts=None if own else _precincts(found[COD], levels),
         resolutions_first=plain and (progression in (RLCP, RPCL) or (progression == LRCP and layers == 1)),
         header=b"\xff\x4f" + b"".join(m.to_bytes(2, "big") + (len(d) + 2).to_bytes(2, "big") + d for m, d in kept),
         first=first,
         lengths=_lengths([data for marker, data in segments if marker == TLM]),
         comments=tuple(d[2:].decode("latin-1") for m, d in segments if m == COM and d[:2] == b"\x00\x01")[:16],
     )
+
+
+def _precincts(style: bytes, levels: int) -> tuple[tuple[int, int], ...]:
+    if not style[0] & 1:
+        return ((15, 15),) * (levels + 1)
+    sizes = style[10 : 11 + levels]
+    if len(sizes) != levels + 1:
+        raise FormatError("the coding style of the codestream lacks sizes of precincts")
+    return tuple((size & 15, size >> 4) for size in sizes)
 
 
 def _check_steps(steps: tuple[tuple[int, int], ...], x: Axis, y: Axis) -> None:

@@ -14,6 +14,7 @@ from periplus.limits import Limits
 from periplus.model import Need
 from periplus.scan.blocks import Blocks
 from periplus.scan.j2kmarkers import COC, COD, EOC, POC, PPT, SOD, SOT, Codestream, main_header
+from periplus.scan.j2kpackets import PLT, needed
 
 SOT_BYTES = 14
 """The start of a tile-part: its SOT segment and the marker after it."""
@@ -32,11 +33,19 @@ class Ranges:
     part: NDArray[np.int64]
     offset: NDArray[np.int64]
     length: NDArray[np.int64]
+    needed: NDArray[np.int64] | None = None
+    """(level, tile-part): bytes of each that each lower resolution needs, where packets have known lengths."""
 
-    def first(self, parts: int) -> Ranges:
-        """Only the first so many tile-parts of every tile."""
-        keep = self.part < parts
-        return Ranges(self.tile[keep], self.part[keep], self.offset[keep], self.length[keep])
+    def at(self, level: int, levels: int) -> Ranges:
+        """Only what a level needs, as far as that is known; whole tiles where nothing is."""
+        length = self.length
+        if level and self.needed is not None:
+            length = self.needed[level]
+        elif level and self.parts() == {levels + 1}:
+            # Encoders divide tiles so by resolution; the decoder fails where this one did not.
+            length = np.where(self.part < levels + 1 - level, self.length, 0)
+        keep = length > 0
+        return Ranges(self.tile[keep], self.part[keep], self.offset[keep], length[keep])
 
     def merged(self) -> Ranges:
         """Neighbours in the file that are neighbours in their tile as one range, numbered anew."""
@@ -62,16 +71,21 @@ def scan_codestream(
     facts = yield from main_header(blocks, offset, end, limits)
     if end is None:
         end = blocks.size
+    head = 0
+    if facts.resolutions_first:
+        uniform, head = yield from _uniform(blocks, facts, end)
+        facts = replace(facts, resolutions_first=uniform)
     listed = None if end is None else (yield from _listed(blocks, facts, end))
-    tile, start, size = listed or (yield from _hop(blocks, facts, end, limits))
-    if facts.resolutions_first and not (yield from _uniform(blocks, facts, int(start[0]), int(start[0] + size[0]))):
-        facts = replace(facts, resolutions_first=False)
+    tile, start, size = listed or (yield from _hop(blocks, facts, end, limits, head))
     order = np.argsort(tile, kind="stable")
     tile = tile[order]
     present = len(np.unique(tile))
     if present != facts.tiles:
         raise FormatError(f"the codestream holds {present} of its {facts.tiles} tiles", offset=offset)
-    return facts, Ranges(tile, _ranks(tile), start[order], size[order])
+    ranges = Ranges(tile, _ranks(tile), start[order], size[order])
+    if head and facts.resolutions_first and ranges.parts() != {facts.levels + 1}:
+        ranges = replace(ranges, needed=(yield from needed(blocks, facts, tile, ranges.offset, ranges.length, head)))
+    return facts, ranges
 
 
 Columns = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
@@ -101,13 +115,18 @@ def _listed(blocks: Blocks, facts: Codestream, end: int) -> Generator[Need, Any,
     return tile, start, size
 
 
-def _hop(blocks: Blocks, facts: Codestream, end: int | None, limits: Limits) -> Generator[Need, Any, Columns]:
-    """Tile-parts one after the other; little more than their first bytes is asked for."""
+def _hop(
+    blocks: Blocks, facts: Codestream, end: int | None, limits: Limits, head: int
+) -> Generator[Need, Any, Columns]:
+    """Tile-parts one after the other; little more than their first bytes is asked for.
+
+    `head` bytes of packet lengths are taken along at the start of each.
+    """
     tile: list[int] = []
     start: list[int] = []
     size: list[int] = []
     seen: dict[int, int] = {}
-    position, ahead = facts.first, 0
+    position, ahead = facts.first, head
     while end is None or position + 2 < end:
         yield from blocks.hold("a tile-part", position, 2, ahead=SOT_BYTES - 2 + ahead)
         end = blocks.size if end is None else end
@@ -132,34 +151,37 @@ def _hop(blocks: Blocks, facts: Codestream, end: int | None, limits: Limits) -> 
         size.append(length)
         seen[number] = seen.get(number, 0) + 1
         position += length
-        ahead = AHEAD_BYTES if len(tile) > 3 and position - facts.first < SMALL_BYTES * len(tile) else 0
+        ahead = AHEAD_BYTES if len(tile) > 3 and position - facts.first < SMALL_BYTES * len(tile) else head
     return np.array(tile, np.int64), np.array(start, np.int64), np.array(size, np.int64)
 
 
-def _uniform(blocks: Blocks, facts: Codestream, position: int, end: int) -> Generator[Need, Any, bool]:
-    """Whether the first tile-part has no order of packets or number of resolutions of its own."""
-    position += SOT_BYTES - 2
+def _uniform(blocks: Blocks, facts: Codestream, end: int | None) -> Generator[Need, Any, tuple[bool, int]]:
+    """Whether the first tile-part has no order of packets or number of resolutions of its own.
+
+    And how long its header is, where that lists the lengths of packets; else 0.
+    """
+    position, listed = facts.first + SOT_BYTES - 2, False
     for _ in range(LARGEST_SEGMENTS):
         yield from blocks.hold("the header of a tile-part", position, 2)
         marker = _number(blocks, position, 2)
-        if marker == SOD or marker in (POC, PPT):
-            return marker == SOD
+        if marker == SOD:
+            return True, position + 2 - facts.first if listed else 0
+        if marker in (POC, PPT):
+            break
         yield from blocks.hold("the header of a tile-part", position, 14)
         length = _number(blocks, position + 2, 2)
-        if marker < 0xFF50 or length < 2 or position + 2 + length > end:
+        if marker < 0xFF50 or length < 2 or (end is not None and position + 2 + length > end):
             break
         if marker == COD:
-            progression, layers = _number(blocks, position + 5, 1), _number(blocks, position + 6, 2)
-            if (progression, layers, _number(blocks, position + 9, 1)) != (
-                facts.progression,
-                facts.layers,
-                facts.levels,
-            ):
-                return False
+            order, layers = _number(blocks, position + 5, 1), _number(blocks, position + 6, 2)
+            own = (order, layers, _number(blocks, position + 9, 1))
+            if own != (facts.progression, facts.layers, facts.levels):
+                break
         if marker == COC and _number(blocks, position + (6 if facts.components < 257 else 7), 1) != facts.levels:
-            return False
+            break
+        listed |= marker == PLT
         position += 2 + length
-    return False
+    return False, 0
 
 
 def _number(blocks: Blocks, offset: int, length: int) -> int:
