@@ -123,6 +123,18 @@ def test_odd_depths_widen(bits: int) -> None:
     assert np.array_equal(read(data, item)[0], values)
 
 
+@pytest.mark.parametrize("codec", ["J2K", "JP2"])
+def test_components_of_different_depth(codec: str) -> None:
+    values = j2ks.picture(4, "u1", 96, 96).copy()
+    values[3] = np.random.default_rng(0).integers(0, 2, values[3].shape)
+    options = {"1BIT_ALPHA": "YES", "photometric": "RGB", "ALPHA": "YES", "CODEC": codec}
+    data = j2ks.made(values, blockxsize=48, blockysize=48, **options)
+    at = data.index(b"\xff\x4f\xff\x51") + 42
+    assert data[at : at + 12 : 3] == b"\x07\x07\x07\x00"
+    for item in found(data)[:1]:
+        assert np.array_equal(read(data, item), values)
+
+
 def test_damaged_chunks_give_decode_errors_and_nothing_else() -> None:
     data = j2ks.made(j2ks.picture(1, "u1", 64, 64), PROGRESSION="RPCL", TILEPARTS="RESOLUTIONS")
     refused = 0

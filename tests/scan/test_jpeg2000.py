@@ -156,9 +156,12 @@ def test_giants_are_refused_at_once(side: int, tile: int | None) -> None:
 
 
 def test_what_we_do_not_read_is_named() -> None:
-    data = bytearray(j2ks.layout("untiled"))
+    data = bytearray(j2ks.layout("lossy"))
     data[42 + 3] = 3
     with pytest.raises(FormatError, match="different depth"):
+        scanned(bytes(data))
+    data[42 + 3] = 0x87
+    with pytest.raises(FormatError, match="signed and unsigned"):
         scanned(bytes(data))
     data = bytearray(j2ks.layout("tiled"))
     with pytest.raises(FormatError, match="past the end"):

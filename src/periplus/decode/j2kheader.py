@@ -38,8 +38,17 @@ class Header:
         return len(self.components) // 3
 
     @property
+    def depths(self) -> list[int]:
+        """Bits of every component."""
+        return [(depth & 0x7F) + 1 for depth in self.components[::3]]
+
+    @property
+    def signed(self) -> bool:
+        return bool(self.components[0] & 0x80)
+
+    @property
     def dtype(self) -> np.dtype[Any]:
-        bits = (self.components[0] & 0x7F) + 1
+        bits = max(self.depths)
         return np.dtype(
             ("i" if self.components[0] & 0x80 else "u") + ("1" if bits <= 8 else "2" if bits <= 16 else "4")
         )
@@ -61,7 +70,10 @@ class Header:
         left, top, right, bottom = bounds
         # The tile grid begins at 0: precincts and code-blocks are counted from there, wherever the tile lies.
         size = struct.pack(">H8IH", self.capabilities, right, bottom, left, top, right, bottom, 0, 0, self.count)
-        parts = [(SIZ, size + self.components), *self.segments]
+        # One depth for all, since the decoder takes no other; values are set right afterwards.
+        deepest = bytes([max(self.components[::3])])
+        components = b"".join(deepest + self.components[n + 1 : n + 3] for n in range(0, len(self.components), 3))
+        parts = [(SIZ, size + components), *self.segments]
         return b"\xff\x4f" + b"".join(struct.pack(">HH", m, len(data) + 2) + data for m, data in parts)
 
     def tile_segment(self, marker: int, data: bytes) -> bytes:
@@ -93,8 +105,8 @@ def _header(raw: bytes, level: int) -> Header:
         raise FormatError("the codestream declares an empty image or first tile")
     if len(components) != 3 * count or not 0 < count <= 16_384 or 0 in components[1::3] or 0 in components[2::3]:
         raise FormatError("the codestream declares broken components")
-    if len(set(components[::3])) != 1 or (components[0] & 0x7F) >= LARGEST_BITS:
-        raise FormatError("the codestream has components of different depth, or too deep ones")
+    if len({depth & 0x80 for depth in components[::3]}) != 1 or (max(components[::3]) & 0x7F) >= LARGEST_BITS:
+        raise FormatError("the codestream has signed and unsigned components, or too deep ones")
     kept = [segment for segment in segments[1:] if segment[0] not in NOT_KEPT]
     styles = [data for marker, data in kept if marker == COD]
     if len(styles) != 1 or not any(marker == QCD for marker, _ in kept):
@@ -102,8 +114,11 @@ def _header(raw: bytes, level: int) -> Header:
     layers = int.from_bytes(styles[0][2:4], "big")
     if not 0 < layers <= LARGEST_LAYERS:
         raise FormatError(f"the codestream declares {layers} quality layers")
+    wide = 1 if count < 257 else 2
+    mixed = len(set(components[::3])) > 1
+    if mixed and {reversible(marker, data, wide) for marker, data in kept if marker in (COD, COC)} != {True}:
+        raise FormatError("components of different depth are read only where they are coded without loss")
     if level:
-        wide = 1 if count < 257 else 2
         kept = [(marker, reduced(marker, data, level, wide)) for marker, data in kept]
     return Header(tuple(grid), capabilities, components, tuple(kept), level, styles[0][5])
 
@@ -138,6 +153,11 @@ def reduced(marker: int, data: bytes, level: int, wide: int) -> bytes:
     if marker in (POC, PPM, PPT):
         raise FormatError("lower resolutions do not come first in this codestream")
     return data
+
+
+def reversible(marker: int, data: bytes, wide: int) -> bool:
+    """Whether a segment of coding style names the wavelet that loses nothing."""
+    return data[9 if marker == COD else wide + 5] == 1
 
 
 def _style(data: bytes, at: int, precincts: bool, level: int) -> bytes:

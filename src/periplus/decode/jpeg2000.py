@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.decode.j2kheader import COD, LARGEST_LAYERS, Header, header_of
+from periplus.decode.j2kheader import COC, COD, LARGEST_LAYERS, Header, header_of
 from periplus.decode.native import native
 from periplus.decode.scratch import Buffer, scratch_array, stream
 from periplus.errors import DecodeError, FormatError
@@ -42,6 +42,7 @@ def jpeg2000(configuration: Mapping[str, Any], *, chunks: Shape, dtype: np.dtype
     # OpenJPEG works in 32 bits a value, whatever the depth.
     limits.check("the bytes of a tile", chunks[-3] * chunks[-2] * chunks[-1] * 4, 4 * limits.chunk_bytes)
     decode = native("jpeg2k_decode")
+    mixed = len(set(header.depths)) > 1
     lead = (None,) * (len(chunks) - 3)
 
     def run(data: Buffer, valid: Shape) -> NDArray[Any]:
@@ -57,9 +58,28 @@ def jpeg2000(configuration: Mapping[str, Any], *, chunks: Shape, dtype: np.dtype
         out = scratch_array(SLOT, shape, dtype)
         values = np.asarray(decode(_codestream(header, bounds, view, parts), numthreads=1, out=out))
         turned = values.reshape(rows, columns, header.count).transpose(2, 0, 1)
+        if mixed:
+            if any(marker in (COD, COC) for *_, segments in parts for marker, _, _ in segments):
+                raise DecodeError("a tile coded in a way of its own has components of different depth")
+            _deepened(turned, header)
         return turned[lead] if lead else turned
 
     return run
+
+
+def _deepened(values: NDArray[Any], header: Header) -> None:
+    """Shallower components were decoded as if they were as deep as the deepest: centre them where they belong."""
+    deepest = max(header.depths)
+    for plane, depth in zip(values, header.depths, strict=True):
+        if depth == deepest:
+            continue
+        half = 1 << (depth - 1)
+        if header.signed:
+            np.clip(plane, -half, half - 1, out=plane)
+        else:
+            middle = 1 << (deepest - 1)
+            np.clip(plane, middle - half, middle + half - 1, out=plane)
+            np.subtract(plane, middle - half, out=plane)
 
 
 def _header(configuration: Mapping[str, Any]) -> Header:

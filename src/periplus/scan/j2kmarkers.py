@@ -21,6 +21,8 @@ COD, COC, QCD, QCC, POC, PPM, PPT, PLM, TLM, CRG, COM = (
     0xFF52, 0xFF53, 0xFF5C, 0xFF5D, 0xFF5F, 0xFF60, 0xFF61, 0xFF57, 0xFF55, 0xFF63, 0xFF64,
 )  # fmt: skip
 LRCP, RLCP, RPCL, PCRL, CPRL = range(5)
+REVERSIBLE = b"\x01"
+"""The wavelet of a coding style that loses nothing."""
 NOT_KEPT = frozenset({TLM, PLM, CRG, COM})
 """Segments that a decoder of one tile does not want: they speak of the whole codestream, or to people."""
 LARGEST_TILES = 65_535
@@ -66,6 +68,7 @@ class Codestream:
     y: Axis
     components: int
     bits: int
+    """Of the deepest component."""
     signed: bool
     steps: tuple[tuple[int, int], ...]
     """Horizontal and vertical subsampling of every component."""
@@ -146,9 +149,9 @@ def _facts(segments: list[tuple[int, bytes]], first: int) -> Codestream:
     if any(not dx or not dy for dx, dy in steps):
         raise FormatError("a component of the codestream has no subsampling step")
     depths = {depth for depth, _, _ in parts}
-    if len(depths) > 1:
-        raise FormatError("components of different depth in one codestream are not read")
-    bits, signed = (parts[0][0] & 0x7F) + 1, bool(parts[0][0] & 0x80)
+    if len({depth & 0x80 for depth in depths}) > 1:
+        raise FormatError("signed and unsigned components in one codestream are not read")
+    bits, signed = (max(depths) & 0x7F) + 1, bool(parts[0][0] & 0x80)
     if bits > LARGEST_BITS:
         raise FormatError(f"components of {bits} bits are more than the decoder can do")
     _check_steps(steps, x, y)
@@ -160,6 +163,9 @@ def _facts(segments: list[tuple[int, bytes]], first: int) -> Codestream:
     own = {data[(2 if count < 257 else 3) : (3 if count < 257 else 4)] for marker, data in segments if marker == COC}
     if progression > CPRL or levels > 32 or not 0 < layers <= LARGEST_LAYERS:
         raise FormatError("the coding style of the codestream is none we know")
+    coded = {found[COD][9:10]} | {data[(6 if count < 257 else 7) :][:1] for marker, data in segments if marker == COC}
+    if len(depths) > 1 and coded != {REVERSIBLE}:
+        raise FormatError("components of different depth are read only where they are coded without loss")
     packed = PPM in found
     if packed and x.tiles * y.tiles > 1:
         raise FormatError("packet headers of several tiles packed into the main header (PPM) are not read")
