@@ -3,10 +3,12 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import periplus
 from periplus.decode.tifftile import REFUSED
+from periplus.testing import dteds, pictures
 from periplus.testing.handmade import ASCII, SHORT, image_tags, tiff
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "refusals.md").read_text()
@@ -65,6 +67,26 @@ def test_no_other_compression_is_said_to_be_refused():
 def test_files_that_do_not_hold_together(tmp_path, data):
     kind, message = refusal(tmp_path, data)
     assert documented(kind, message), f"{kind}: {message}"
+
+
+def changed(data, start, *values):
+    """The bytes with others from a position on."""
+    return data[:start] + bytes(values) + data[start + len(values) :]
+
+
+def test_pictures_and_cells_that_do_not_hold_together(tmp_path):
+    cell, picture = dteds.cell(dteds.heights("refused")), pictures.jpegs()["rgb"]()
+    frame, still = picture.index(b"\xff\xc0"), pictures.png(np.zeros((1, 9, 9), np.uint8), bits=8, colour=0)
+    for data in (
+        cell[:-1],
+        changed(cell, 3440, 0x7F, 0x7F),
+        changed(picture, frame, 0xFF, 0xC5),
+        changed(picture, frame + 5, 0, 0),
+        picture[: len(picture) * 2 // 3],
+        changed(still, still.index(b"IDAT") + 4, 0),
+    ):
+        kind, message = refusal(tmp_path, data)
+        assert documented(kind, message), f"{kind}: {message}"
 
 
 @pytest.mark.parametrize(
