@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.model import Codec, Pipeline, Shape
+from periplus.model import Codec, Found, Pipeline, Shape
+from periplus.scan.drive import scan_bytes
 from periplus.testing.tiffs import case, picture
 
 HEIGHT, WIDTH = 40, 56
@@ -168,9 +169,35 @@ def _fax(name: str, compression: int) -> Sample:
     return Sample(name=name, codecs=(codec,), data=made.data[start : start + length], values=values)
 
 
+def _files() -> Iterator[tuple[str, Callable[[str], Sample]]]:
+    """Files that are one chunk each."""
+    from periplus.testing import dteds, pictures
+
+    gray, heights = rgb(1) >> 4, dteds.heights("tile", 21, 17)
+    some = np.full_like(heights, dteds.NULL)
+    some[:, :, [0, 3, 9]] = heights[:, :, [0, 3, 9]]
+    palette = (b"PLTE", bytes(range(48)))
+    yield "dted", lambda name: _scanned(name, dteds.cell(heights), heights)
+    yield "dted-partial", lambda name: _scanned(name, dteds.cell(some, stored=(0, 3, 9)), some)
+    yield "jpeg-file", lambda name: _scanned(name, _progressive(chunky(rgb())), rgb(), lossy=True)
+    yield "png-file", lambda name: _scanned(name, pictures.png(rgb(4, "u2"), bits=16, colour=6), rgb(4, "u2"))
+    yield (
+        "png-palette",
+        lambda name: _scanned(name, pictures.png(gray, bits=4, colour=3, interlaced=True, chunks=[palette]), gray),
+    )
+
+
+def _scanned(name: str, data: bytes, values: NDArray[Any], *, lossy: bool = False) -> Sample:
+    """The one chunk of a file, with the codecs our scanner gives it."""
+    (found,) = (step for step in scan_bytes(data) if isinstance(step, Found))
+    start, length = int(found.refs.offset[0]), int(found.refs.length[0])
+    stored = data[start : start + length]
+    return Sample(name=name, codecs=found.array.encodings[0], data=stored, values=values, lossy=lossy)
+
+
 @lru_cache(maxsize=1)
 def _registry() -> dict[str, Callable[[str], Sample]]:
-    return dict(_makers())
+    return {**dict(_makers()), **dict(_files())}
 
 
 def names() -> list[str]:
