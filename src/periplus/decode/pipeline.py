@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.decode import dted, jbp, jpeg2000, jpegblock, png, standard, tifftile, unpack
+from periplus.decode import crop, dted, jbp, jpeg2000, jpegblock, png, standard, tifftile, unpack, vq
 from periplus.decode.scratch import Buffer
 from periplus.errors import DecodeError, FormatError
 from periplus.limits import Limits
@@ -21,13 +21,14 @@ from periplus.model import Pipeline, Shape
 IMAGES: dict[str, Callable[..., Callable[[Buffer, Shape], NDArray[Any]]]] = {
     tifftile.NAME: tifftile.tiff_tile,
     jbp.NAME: jbp.jbp_block,
+    vq.NAME: vq.vector_quantised,
     dted.NAME: dted.dted,
     jpegblock.NAME: jpegblock.jpeg_block,
     png.NAME: png.png,
     jpeg2000.NAME: jpeg2000.jpeg2000,
 }
 """Codecs of whole image blocks, array to bytes, each alone in its list."""
-CODECS = frozenset({unpack.NAME, *IMAGES, *standard.NAMES})
+CODECS = frozenset({crop.NAME, unpack.NAME, *IMAGES, *standard.NAMES})
 """Names of all codecs known; others are never looked up anywhere."""
 
 
@@ -76,6 +77,9 @@ def _prepared(codecs: str, chunks: Shape, dtype: np.dtype[Any], limits: Limits) 
         raise FormatError(f"chunks of shape {chunks} hold nothing")
     limits.check("the bytes of a chunk", math.prod(chunks) * dtype.itemsize, limits.chunk_bytes)
     native = dtype.newbyteorder("=")
+    if stages[0][0] == crop.NAME:
+        whole = prepare(json.loads(codecs)[1:], chunks=crop.stored_shape(stages[0][1], chunks), dtype=dtype, limits=limits)
+        return Decoder(codecs, chunks, native, limits, whole._run)
     if stages[0][0] == unpack.NAME:
         inner = _inner(stages[1:], chunks, unpack.stored_dtype(stages[0][1]), limits)
         finish = unpack.unpacker(stages[0][1], chunks=chunks, dtype=native)

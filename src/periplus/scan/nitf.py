@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Generator
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,6 +21,8 @@ from periplus.scan.nitffields import MAGIC, PREFIX_BYTES, Header, Segment, Subhe
 from periplus.scan.nitfgeo import georeference
 from periplus.scan.nitfmask import Mask, held, pad_value, read_mask
 from periplus.scan.nitfstreams import codestream, fax_pipeline, frame_size, jpeg_pipeline, stream_refs
+from periplus.scan.nitfvq import CODEC as VQ
+from periplus.scan.nitfvq import TRANSPARENT, covered, locations, vq_refs
 from periplus.scan.tres import described
 
 NAME = "nitf"
@@ -163,6 +166,22 @@ def _jpeg2000(
     return found
 
 
+def _quantised(
+    blocks: Blocks, prefix: str, place: Place, facts: Subheader, limits: Limits
+) -> Generator[Need, Any, list[Found]]:
+    """C4 and M4: codes of 4 x 4 pixels, and the code books they share."""
+    image = layout(facts, limits)
+    known = locations(facts.tres)
+    mask = Mask()
+    if known or facts.fields["IC"] == "M4":
+        mask = yield from read_mask(blocks, place[0], place[1] - place[0], image.blocks, more=True)
+    refs = yield from vq_refs(blocks, image, known, place, mask, place[0] + mask.used)
+    if mask.pad is None and facts.bands[0].luts and len(facts.bands[0].luts[0]) == TRANSPARENT:
+        mask = replace(mask, pad=bytes([TRANSPARENT]))
+    array = _array(prefix, image, facts, (1, image.height, image.width), ({"name": VQ},), mask, limits)
+    return [Found(replace(array, georeference=covered(blocks, known, image) or array.georeference), refs)]
+
+
 def _array(
     prefix: str, image: Layout, facts: Subheader, chunks: Shape, codecs: Pipeline, mask: Mask, limits: Limits
 ) -> Array:
@@ -184,6 +203,7 @@ def _array(
 CODINGS: dict[str, Callable[..., Generator[Need, Any, list[Found]]]] = {
     **dict.fromkeys(("NC", "NM"), _plain),
     **dict.fromkeys(("C1", "M1", "C3", "M3", "I1"), _streams),
+    **dict.fromkeys(("C4", "M4"), _quantised),
     **dict.fromkeys(("C8", "M8", "CD", "MD"), _jpeg2000),
 }
 """How each compression that we read is found; others are refused by name."""

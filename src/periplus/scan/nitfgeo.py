@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 
@@ -37,6 +38,13 @@ def georeference(head: Subheader) -> Georeference | None:
         return None if coefficients is None else Georeference(rpc=coefficients)
     columns, rows = head.fields["NCOLS"], head.fields["NROWS"]
     places = ((0.5, 0.5), (columns - 0.5, 0.5), (columns - 0.5, rows - 0.5), (0.5, rows - 0.5))
+    return placed(crs, places, corners, coefficients)
+
+
+def placed(
+    crs: str | None, places: tuple[Corner, ...], corners: list[Corner], coefficients: dict[str, Any] | None
+) -> Georeference:
+    """Georeferencing by where four pixel positions lie: an affine where one fits, else control points."""
     transform = _fit(places, corners)
     gcps = tuple(
         GroundControlPoint(column=column, row=row, x=x, y=y)
@@ -113,7 +121,8 @@ def _fit(places: tuple[Corner, ...], corners: list[Corner]) -> Transform | None:
         return None
     if left == plumb != right and top == level != bottom and opposite == (right, bottom):
         across, down = (right - left) / columns, (bottom - top) / rows
-        return across, 0.0, left - 0.5 * across, 0.0, down, top - 0.5 * down
+        first = places[0]
+        return across, 0.0, left - first[0] * across, 0.0, down, top - first[1] * down
     spots = np.array(places)
     # Pixels and coordinates are scaled to near one, so that the fit is as good as the digits.
     origin, size = np.array(corners[0]), np.abs(np.ptp(np.array(corners), axis=0)).max()
@@ -124,5 +133,7 @@ def _fit(places: tuple[Corner, ...], corners: list[Corner]) -> Transform | None:
     pixel = 0.5 * (abs(a) + abs(b) + abs(d) + abs(e))
     if np.abs(terms @ solution - wanted).max() * size > TOLERANCE * pixel or a * e == b * d:
         return None
-    x, y = solution[2] * size + origin - 0.5 * np.array([a + b, d + e])
+    x, y = (
+        solution[2] * size + origin - np.array([a * spots[0, 0] + b * spots[0, 1], d * spots[0, 0] + e * spots[0, 1]])
+    )
     return float(a), float(b), float(x), float(d), float(e), float(y)

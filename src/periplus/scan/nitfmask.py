@@ -26,10 +26,14 @@ class Mask:
     length: int = 0
     offsets: NDArray[np.int64] | None = None
     pad: bytes | None = None
+    used: int = 0
+    """Bytes of the mask up to where its tables end."""
 
 
-def read_mask(blocks: Blocks, start: int, length: int, number: int) -> Generator[Need, Any, Mask]:
-    """The mask of an image of `number` blocks whose data are `length` bytes from `start`."""
+def read_mask(
+    blocks: Blocks, start: int, length: int, number: int, *, more: bool = False
+) -> Generator[Need, Any, Mask]:
+    """The mask of an image of `number` blocks whose data are `length` bytes from `start`; `more` may lie behind it."""
     yield from blocks.hold("the mask", start, HEAD_BYTES)
     cursor = Cursor(held(blocks, start, HEAD_BYTES), order=">", base=start, url=blocks.url)
     size, block_record, pad_record, pad_bits = cursor.unpack("IHHH")
@@ -37,13 +41,14 @@ def read_mask(blocks: Blocks, start: int, length: int, number: int) -> Generator
         raise FormatError(f"the mask has records of {block_record} and {pad_record} bytes", offset=start)
     pad_bytes = -(-pad_bits // 8)
     table = number * block_record
-    used = HEAD_BYTES + pad_bytes + table + number * pad_record
-    if not used <= size <= length:
+    # Tables of pad pixels are there only where there is a value for them.
+    used = HEAD_BYTES + pad_bytes + table + (number * pad_record if pad_bits or not more else 0)
+    if used > length or not (more or used <= size <= length):
         raise FormatError(f"the mask of {size} bytes does not hold its {used} bytes in {length}", offset=start)
     yield from blocks.hold("the mask", start, HEAD_BYTES + pad_bytes + table)
     rest = held(blocks, start + HEAD_BYTES, pad_bytes + table)
     offsets = np.frombuffer(rest, ">u4", number, pad_bytes).astype(np.int64) if table else None
-    return Mask(size, offsets, rest[:pad_bytes] if pad_bits else None)
+    return Mask(size, offsets, rest[:pad_bytes] if pad_bits else None, used)
 
 
 def pad_value(dtype: np.dtype[Any], bits: int, stored: bytes | None) -> Scalar | None:

@@ -1,0 +1,51 @@
+"""The periplus.vq codec: vector quantisation of CADRG and CIB, code books first and then codes of 4 x 4 pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.decode.bits import packed
+from periplus.decode.scratch import Buffer, octets, scratch_array
+from periplus.errors import DecodeError, FormatError
+from periplus.limits import Limits
+from periplus.model import Shape
+
+NAME = "periplus.vq"
+KERNEL = 4
+"""Rows and columns of pixels that one code stands for; there is a code book for each row of them."""
+CODE_BITS = 12
+CODES = 1 << CODE_BITS
+BOOK_BYTES = KERNEL * CODES * KERNEL
+
+
+def vector_quantised(
+    configuration: Mapping[str, Any], *, chunks: Shape, dtype: np.dtype[Any], limits: Limits
+) -> Callable[[Buffer, Shape], NDArray[Any]]:
+    """The decoder of one block; its bytes are four code books of 4096 times four pixels, then its codes, row by row."""
+    if configuration:
+        raise FormatError(f"codec {NAME} has no settings")
+    height, width = (*chunks, 0, 0)[-2:] if len(chunks) < 3 else chunks[-2:]
+    if len(chunks) < 3 or any(n != 1 for n in chunks[:-2]) or height % KERNEL or width % KERNEL or dtype != np.uint8:
+        raise FormatError(f"codec {NAME} cannot fill chunks of {tuple(chunks)} of {dtype}")
+    limits.check("the bytes of a block", height * width, limits.chunk_bytes)
+    down, across = height // KERNEL, width // KERNEL
+    need = BOOK_BYTES + -(-down * across * CODE_BITS // 8)
+    unpack = packed(CODE_BITS, down * across, np.dtype(np.uint16), slot=1)
+    lead = (None,) * (len(chunks) - 2)
+
+    def run(data: Buffer, valid: Shape) -> NDArray[Any]:  # noqa: ARG001 - blocks are coded whole
+        found = octets(data)
+        if len(found) < need:
+            raise DecodeError(f"the block has {len(found)} of {need} bytes")
+        books = found[:BOOK_BYTES].reshape(KERNEL, CODES, KERNEL)
+        codes = unpack(found[BOOK_BYTES:need], 1).reshape(down, across)
+        pixels = scratch_array(0, (down, KERNEL, across, KERNEL), dtype)
+        for row in range(KERNEL):
+            pixels[:, row] = books[row][codes]
+        return pixels.reshape(height, width)[lead]
+
+    return run
