@@ -40,7 +40,8 @@ def read(data: bytes, item: Found) -> np.ndarray:
         box = tuple(slice(starts[d][n], starts[d][n + 1]) for d, n in enumerate(place))
         valid = tuple(int(s.stop - s.start) for s in box)
         chunks = valid if array.edges is not None else array.chunks
-        decoder = prepare(array.encodings[0], chunks=chunks, dtype=array.dtype, limits=Limits())
+        code = 0 if refs.encoding is None else int(refs.encoding[rows[0]])
+        decoder = prepare(array.encodings[code], chunks=chunks, dtype=array.dtype, limits=Limits())
         out[box] = decoder(raw, valid=valid)[:, : valid[1], : valid[2]]
     return out
 
@@ -121,6 +122,17 @@ def test_odd_depths_widen(bits: int) -> None:
     item = found(data)[0]
     assert item.array.dtype == dtype
     assert np.array_equal(read(data, item)[0], values)
+
+
+@pytest.mark.parametrize("main", [True, False])
+def test_packet_headers_may_lie_elsewhere(main: bool) -> None:
+    data = j2ks.packed(j2ks.layout("parts-precincts"), main=main)
+    assert np.array_equal(peer(data), j2ks.picture())
+    for stream in (data, j2ks.interleaved(data) if not main else data):
+        items = found(stream)
+        assert len(items) == 1
+        assert len(items[0].array.encodings) == (6 if main else 1)
+        assert np.array_equal(read(stream, items[0]), j2ks.picture())
 
 
 @pytest.mark.parametrize("codec", ["J2K", "JP2"])

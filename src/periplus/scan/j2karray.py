@@ -9,21 +9,44 @@ from typing import Any
 
 import numpy as np
 
+from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Array, Georeference, Pipeline, Refs, Scalar, Shape
 from periplus.scan.geotiff import reduced
-from periplus.scan.j2kmarkers import Codestream
+from periplus.scan.j2kmarkers import PPM, Codestream, segment
 from periplus.scan.j2kparts import Ranges
 
 CODEC = "https://awslabs.github.io/osml-imagery-io/codecs/jpeg2000"
 SMALLEST_SIDE = 32
 """A resolution whose longer side is shorter than this is not offered: the one before it is small enough."""
+LARGEST_PACKED = 4_096
+"""Tiles whose packet headers lie in the main header: each has a codec of its own, which travels in the index."""
+PPM_BYTES = 65_532
 
 
-def pipeline(facts: Codestream, level: int = 0) -> Pipeline:
-    """The codecs of one tile at one resolution."""
-    header = base64.b64encode(facts.header).decode("ascii")
-    return ({"name": CODEC, "configuration": {"main_header": header, "resolution_level": level}},)
+def pipelines(facts: Codestream, ranges: Ranges, level: int = 0) -> tuple[Pipeline, ...]:
+    """The codecs of tiles at one resolution: one for all, unless the main header holds their packet headers."""
+    if not facts.packed:
+        return (_pipeline(facts.header, level),)
+    if facts.tiles > LARGEST_PACKED or len(facts.packed) != len(ranges.tile):
+        raise FormatError("packet headers in the main header (PPM) are of too many tiles, or not of all tile-parts")
+    own: list[list[bytes]] = [[] for _ in range(facts.tiles)]
+    for row, packets in zip(np.argsort(ranges.offset), facts.packed, strict=True):
+        own[int(ranges.tile[row])].append(len(packets).to_bytes(4, "big") + packets)
+    return tuple(_pipeline(facts.header + _packets(b"".join(parts)), level) for parts in own)
+
+
+def _pipeline(header: bytes, level: int) -> Pipeline:
+    text = base64.b64encode(header).decode("ascii")
+    return ({"name": CODEC, "configuration": {"main_header": text, "resolution_level": level}},)
+
+
+def _packets(data: bytes) -> bytes:
+    """PPM segments that hold these bytes."""
+    pieces = [data[start : start + PPM_BYTES] for start in range(0, len(data), PPM_BYTES)]
+    if len(pieces) > 256:
+        raise FormatError("the packet headers of one tile are too long")
+    return b"".join(segment(PPM, bytes([number]) + piece) for number, piece in enumerate(pieces))
 
 
 def layout(facts: Codestream, level: int = 0) -> tuple[Shape, Shape, tuple[tuple[int, ...] | None, ...] | None]:
@@ -44,6 +67,7 @@ def references(facts: Codestream, ranges: Ranges, level: int = 0) -> Refs:
         offset=ranges.offset,
         length=ranges.length,
         part=ranges.part.astype(np.uint16) if ranges.part.any() else None,
+        encoding=ranges.tile.astype(np.uint16) if facts.packed else None,
     )
 
 
@@ -81,7 +105,7 @@ def arrays(
             chunks=chunks,
             dtype=facts.dtype,
             fill=fill,
-            encodings=(pipeline(facts, level),),
+            encodings=pipelines(facts, ranges, level),
             attributes=attributes or {},
             level=level,
             georeference=_grown(georeference, facts, level),

@@ -23,7 +23,7 @@ COD, COC, QCD, QCC, POC, PPM, PPT, PLM, TLM, CRG, COM = (
 LRCP, RLCP, RPCL, PCRL, CPRL = range(5)
 REVERSIBLE = b"\x01"
 """The wavelet of a coding style that loses nothing."""
-NOT_KEPT = frozenset({TLM, PLM, CRG, COM})
+NOT_KEPT = frozenset({TLM, PLM, PPM, CRG, COM})
 """Segments that a decoder of one tile does not want: they speak of the whole codestream, or to people."""
 LARGEST_TILES = 65_535
 LARGEST_COMPONENTS = 16_384
@@ -86,6 +86,8 @@ class Codestream:
     """Where the first tile-part begins in the file."""
     lengths: tuple[NDArray[np.int64], NDArray[np.int64]] | None
     """Tile and length of every tile-part, where the main header lists them."""
+    packed: tuple[bytes, ...]
+    """Packet headers of every tile-part in file order, where the main header holds them (PPM)."""
     comments: tuple[str, ...]
 
     @property
@@ -96,6 +98,11 @@ class Codestream:
     @property
     def tiles(self) -> int:
         return self.x.tiles * self.y.tiles
+
+
+def segment(marker: int, data: bytes) -> bytes:
+    """A marker segment as it is written."""
+    return marker.to_bytes(2, "big") + (len(data) + 2).to_bytes(2, "big") + data
 
 
 def main_header(blocks: Blocks, offset: int, end: int | None, limits: Limits) -> Generator[Need, Any, Codestream]:
@@ -166,9 +173,7 @@ def _facts(segments: list[tuple[int, bytes]], first: int) -> Codestream:
     coded = {found[COD][9:10]} | {data[(6 if count < 257 else 7) :][:1] for marker, data in segments if marker == COC}
     if len(depths) > 1 and coded != {REVERSIBLE}:
         raise FormatError("components of different depth are read only where they are coded without loss")
-    packed = PPM in found
-    if packed and x.tiles * y.tiles > 1:
-        raise FormatError("packet headers of several tiles packed into the main header (PPM) are not read")
+    packed = _packed([data for marker, data in segments if marker == PPM])
     kept = [(marker, data) for marker, data in segments if marker not in NOT_KEPT]
     plain = POC not in found and not packed and own <= {bytes([levels])} and set(steps) == {(1, 1)}
     return Codestream(
@@ -183,9 +188,10 @@ def _facts(segments: list[tuple[int, bytes]], first: int) -> Codestream:
         layers=layers,
         precincts=None if own else _precincts(found[COD], levels),
         resolutions_first=plain and (progression in (RLCP, RPCL) or (progression == LRCP and layers == 1)),
-        header=b"\xff\x4f" + b"".join(m.to_bytes(2, "big") + (len(d) + 2).to_bytes(2, "big") + d for m, d in kept),
+        header=b"\xff\x4f" + b"".join(segment(marker, data) for marker, data in kept),
         first=first,
         lengths=_lengths([data for marker, data in segments if marker == TLM]),
+        packed=packed,
         comments=tuple(d[2:].decode("latin-1") for m, d in segments if m == COM and d[:2] == b"\x00\x01")[:16],
     )
 
@@ -208,6 +214,15 @@ def _check_steps(steps: tuple[tuple[int, int], ...], x: Axis, y: Axis) -> None:
             raise FormatError("a codestream whose every component is subsampled is not read")
         if axis.tiles > 1 and any(place % step for step in own for place in (axis.start, axis.origin, axis.size)):
             raise FormatError("subsampled components in tiles that do not begin at whole steps are not read")
+
+
+def _packed(tables: list[bytes]) -> tuple[bytes, ...]:
+    """PPM segments joined in their order, then apart by tile-part."""
+    cursor = Cursor(b"".join(table[1:] for table in sorted(tables, key=lambda table: table[:1])), order=">")
+    found = []
+    while cursor.position < len(cursor.data):
+        found.append(cursor.take(cursor.u32()))
+    return tuple(found)
 
 
 def _lengths(tables: list[bytes]) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:

@@ -119,6 +119,28 @@ def tlm(codestream: bytes) -> bytes:
     return header + table + b"".join(p.data for p in parts) + b"\xff\xd9"
 
 
+def packed(codestream: bytes, *, main: bool) -> bytes:
+    """A codestream with SOP and EPH markers, its packet headers moved to the main header (PPM) or the tiles' (PPT)."""
+    header, parts = split(codestream)
+    tables, moved = b"", []
+    for number, part in enumerate(parts):
+        start = part.data.index(b"\xff\x93") + 2
+        heads = bodies = b""
+        for packet in part.data[start:].split(b"\xff\x91\x00\x04")[1:]:
+            # Two bytes of number, the packet header to its end marker, the body.
+            end = packet.index(b"\xff\x92") + 2
+            heads += packet[2:end]
+            bodies += b"\xff\x91\x00\x04" + packet[:2] + packet[end:]
+        own = struct.pack(">HHB", 0xFF61, 3 + len(heads), part.part) + heads
+        if main:
+            tables += struct.pack(">HHBI", 0xFF60, 7 + len(heads), number, len(heads)) + heads
+            own = b""
+        size = 12 + len(own) + 2 + len(bodies)
+        start_of = struct.pack(">HHHI", 0xFF90, 10, part.tile, size) + part.data[10:12]
+        moved.append(start_of + own + b"\xff\x93" + bodies)
+    return header + tables + b"".join(moved) + b"\xff\xd9"
+
+
 def giant(side: int = 2**31 - 1, tile: int | None = None) -> bytes:
     """A codestream of 140 bytes or so that promises side x side pixels."""
     data = bytearray(made(picture(1, "u1", 16, 16)))
