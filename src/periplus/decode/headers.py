@@ -13,7 +13,11 @@ LARGEST_SCANS = 100
 LARGEST_TILES = 65_535
 LARGEST_LAYERS = 1_024
 """Quality layers of a JPEG 2000 tile; real ones have a few dozen at most, and each costs a pass over all packets."""
+LARGEST_MARKERS = 4_096
+"""Markers before the frame header of a JPEG; real ones have a few dozen at most."""
 SCAN = re.compile(rb"\xff\xda")
+MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd8\xff]")
+"""One that has a length, or ends the stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +35,13 @@ def jpeg(data: memoryview) -> Header:
     if bytes(data[:2]) != b"\xff\xd8":
         raise DecodeError("the JPEG stream does not begin with its marker")
     position, end = 2, len(data)
-    while position + 4 <= end:
-        if data[position] != 0xFF:
-            position += 1
-            continue
+    for _ in range(LARGEST_MARKERS):
+        # Fill and rubbish between markers are stepped over, as every decoder does.
+        following = MARKER.search(data, position)
+        if following is None or following.start() + 4 > end:
+            break
+        position = following.start()
         marker = data[position + 1]
-        if marker in (0x00, 0x01, 0xFF) or 0xD0 <= marker <= 0xD8:
-            position += 1 if marker == 0xFF else 2
-            continue
         if marker in (0xD9, 0xDA):
             break
         if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
