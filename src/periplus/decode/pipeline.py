@@ -78,7 +78,8 @@ def _prepared(codecs: str, chunks: Shape, dtype: np.dtype[Any], limits: Limits) 
     limits.check("the bytes of a chunk", math.prod(chunks) * dtype.itemsize, limits.chunk_bytes)
     native = dtype.newbyteorder("=")
     if stages[0][0] == crop.NAME:
-        whole = prepare(json.loads(codecs)[1:], chunks=crop.stored_shape(stages[0][1], chunks), dtype=dtype, limits=limits)
+        stored = crop.stored_shape(stages[0][1], chunks)
+        whole = prepare(json.loads(codecs)[1:], chunks=stored, dtype=dtype, limits=limits)
         return Decoder(codecs, chunks, native, limits, whole._run)
     if stages[0][0] == unpack.NAME:
         inner = _inner(stages[1:], chunks, unpack.stored_dtype(stages[0][1]), limits)
