@@ -171,7 +171,7 @@ def _fax(name: str, compression: int) -> Sample:
 
 def _files() -> Iterator[tuple[str, Callable[[str], Sample]]]:
     """Files that are one chunk each."""
-    from periplus.testing import dteds, pictures
+    from periplus.testing import dteds, nitfs, pictures
 
     gray, heights = rgb(1) >> 4, dteds.heights("tile", 21, 17)
     some = np.full_like(heights, dteds.NULL)
@@ -179,12 +179,27 @@ def _files() -> Iterator[tuple[str, Callable[[str], Sample]]]:
     palette = (b"PLTE", bytes(range(48)))
     yield "dted", lambda name: _scanned(name, dteds.cell(heights), heights)
     yield "dted-partial", lambda name: _scanned(name, dteds.cell(some, stored=(0, 3, 9)), some)
+    packed = nitfs.Picture(values=rgb(3, "u2") >> 4, kind="u12", mode="P")
+    yield "nitf-packed", lambda name: _scanned(name, nitfs.nitf(packed), packed.values)
+    yield "nitf-quantised", _quantised
     yield "jpeg-file", lambda name: _scanned(name, _progressive(chunky(rgb())), rgb(), lossy=True)
     yield "png-file", lambda name: _scanned(name, pictures.png(rgb(4, "u2"), bits=16, colour=6), rgb(4, "u2"))
     yield (
         "png-palette",
         lambda name: _scanned(name, pictures.png(gray, bits=4, colour=3, interlaced=True, chunks=[palette]), gray),
     )
+
+
+def _quantised(name: str) -> Sample:
+    """Codes of 4 x 4 pixels after their code books."""
+    rng = np.random.default_rng(5)
+    books = rng.integers(0, 256, (4, 4096, 4), dtype=np.uint8)
+    codes = rng.integers(0, 4096, (HEIGHT // 4, WIDTH // 4))
+    y, x = np.indices((HEIGHT, WIDTH))
+    values = books[y % 4, codes[y // 4, x // 4], x % 4][None]
+    bits = "".join(format(code, "012b") for code in codes.ravel().tolist())
+    data = books.tobytes() + int(bits, 2).to_bytes(len(bits) // 8, "big")
+    return Sample(name=name, codecs=({"name": "periplus.vq"},), data=data, values=values)
 
 
 def _scanned(name: str, data: bytes, values: NDArray[Any], *, lossy: bool = False) -> Sample:
