@@ -68,6 +68,20 @@ def test_what_gdal_compresses_reads_as_gdal_reads_it(coding, bands, read_all, tm
         np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.parametrize(("kind", "bits"), [("u8", 8), ("u16", 16), ("u12", 12)])
+@pytest.mark.parametrize("coding", ["C5", "M5"])
+def test_lossless_jpeg_gives_its_values(kind, bits, coding, read_all):
+    values = nitfs.values_of(kind, 2)
+    streams = [imagecodecs.jpeg8_encode(band, lossless=True, bitspersample=bits) for band in values]
+    item = nitfs.Picture(
+        values=values, kind=kind, mode="S", streams=streams, coding=coding, masked=coding == "M5", absent=frozenset()
+    )
+    np.testing.assert_array_equal(read_all(nitfs.nitf(item))["0/data"], values)
+    several = nitfs.Picture(values=values, kind=kind, mode="P", streams=streams[:1], coding="C5")
+    with pytest.raises(FormatError, match="lossless JPEG of 2 bands"):
+        scan_bytes(nitfs.nitf(several), scanner=nitf)
+
+
 @pytest.mark.parametrize("coding", ["C8", "M8"])
 @pytest.mark.parametrize("form", ["j2k", "jp2"])
 def test_a_codestream_gives_its_values(coding, form, read_all):

@@ -122,10 +122,13 @@ def _plain(
 def _streams(
     blocks: Blocks, prefix: str, place: Place, facts: Subheader, limits: Limits
 ) -> Generator[Need, Any, list[Found]]:
-    """C3, M3 and I1: a JPEG stream a block; C1 and M1: fax in one block."""
+    """C3, M3, C5, M5 and I1: a JPEG stream a block; C1 and M1: fax in one block."""
     image = layout(facts, limits)
-    fax = facts.fields["IC"].endswith("1") and facts.fields["IC"] != "I1"
-    codecs = fax_pipeline(image, facts.fields["COMRAT"]) if fax else jpeg_pipeline(image, facts.fields["IREP"])
+    coding = facts.fields["IC"]
+    if coding in ("C1", "M1"):
+        codecs = fax_pipeline(image, facts.fields["COMRAT"])
+    else:
+        codecs = jpeg_pipeline(image, facts.fields["IREP"], lossless=coding in ("C5", "M5"))
     mask = yield from _mask(blocks, place, facts, image.blocks)
     refs = yield from stream_refs(blocks, image, *place, mask, limits)
     array = _array(prefix, image, facts, (image.samples, image.height, image.width), codecs, mask, limits)
@@ -202,7 +205,7 @@ def _array(
 
 CODINGS: dict[str, Callable[..., Generator[Need, Any, list[Found]]]] = {
     **dict.fromkeys(("NC", "NM"), _plain),
-    **dict.fromkeys(("C1", "M1", "C3", "M3", "I1"), _streams),
+    **dict.fromkeys(("C1", "M1", "C3", "M3", "C5", "M5", "I1"), _streams),
     **dict.fromkeys(("C4", "M4"), _quantised),
     **dict.fromkeys(("C8", "M8", "CD", "MD"), _jpeg2000),
 }

@@ -54,18 +54,15 @@ def fax_pipeline(image: Layout, rate: str) -> Pipeline:
     return ({"name": TIFF_TILE, "configuration": configuration},)
 
 
-def jpeg_layout(image: Layout) -> int:
-    """Bits of a sample in the streams; FormatError where JPEG cannot have them."""
-    if image.kind != "INT" or image.bits not in (8, 12, 16):
-        raise FormatError(f"JPEG of pixels of type {image.kind!r} with {image.bits} bits is not known")
-    return 8 if image.bits == 8 else 12
-
-
-def jpeg_pipeline(image: Layout, colours: str) -> Pipeline:
+def jpeg_pipeline(image: Layout, colours: str, *, lossless: bool) -> Pipeline:
     """The codec of one stream; all its bands are in it whichever way its scans interleave them."""
     bands = image.samples
+    if image.kind != "INT" or image.bits not in (8, 12, 16):
+        raise FormatError(f"JPEG of pixels of type {image.kind!r} with {image.bits} bits is not known")
+    if lossless and bands > 1:
+        raise FormatError(f"lossless JPEG of {bands} bands in one stream is not read")
     configuration = {
-        "bits_per_pixel": jpeg_layout(image),
+        "bits_per_pixel": image.bits if lossless else min(image.bits, 12),
         "num_bands": bands,
         "block_width": image.width,
         "block_height": image.height,
