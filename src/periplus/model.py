@@ -231,6 +231,8 @@ class Need:
 
     offset: int
     length: int
+    sparse: bool = False
+    """What follows is not wanted: reading ahead is no help."""
 
 
 @dataclass(frozen=True, slots=True)

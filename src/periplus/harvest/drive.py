@@ -64,7 +64,7 @@ def scanned(item: Input, header: Header, head: bytes, limits: Limits, *, number:
             if type(step) is Need:
                 data = header.find(step.offset, step.length)
                 if data is None:
-                    start, length = header.want(step.offset, step.length)
+                    start, length = header.want(step.offset, step.length, sparse=step.sparse)
                     header.put(start, (yield start, length))
                     data = header.find(step.offset, step.length)
                     if data is None:

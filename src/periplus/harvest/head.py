@@ -74,16 +74,20 @@ class Header:
                 return data[offset - start : stop - start]
         return None
 
-    def want(self, offset: int, length: int) -> tuple[int, int]:
-        """The range to fetch so that these bytes are there: each miss reads twice as far ahead as the last."""
+    def want(self, offset: int, length: int, *, sparse: bool = False) -> tuple[int, int]:
+        """The range to fetch so that these bytes are there: each miss reads twice as far ahead as the last.
+
+        A scanner that hops through a file says so (`sparse`), and gets what it asks for and no more.
+        """
         if self.source.size is not None:
             length = min(length, self.source.size - offset)
         if length > self._budget:
             raise LimitError(
                 f"the header wants {length} bytes more, over the limit for one file", url=self.source.url, offset=offset
             )
-        self._ahead = min(self._ahead * 2, MOST)
-        length = min(max(length, self._ahead), self._budget)
+        if not sparse:
+            self._ahead = min(self._ahead * 2, MOST)
+            length = min(max(length, self._ahead), self._budget)
         if self.source.size is not None:
             length = min(length, self.source.size - offset)
         return offset, length

@@ -55,8 +55,8 @@ class Blocks:
         if self.size is not None and self.seen > 8 * self.size + MIB:
             raise FormatError(f"{what} shares its values with others, again and again", url=self.url, offset=offset)
 
-    def hold(self, what: str, offset: int, length: int, *, ahead: int = 0) -> Ask:
-        """Make sure a range is at hand; `ahead` more bytes after it are welcome."""
+    def hold(self, what: str, offset: int, length: int, *, ahead: int = 0, sparse: bool = False) -> Ask:
+        """Make sure a range is at hand; `ahead` more bytes after it are welcome, and where `sparse` no others."""
         if self.locate(offset, length) is not None:
             return
         self.check(what, offset, length)
@@ -70,7 +70,7 @@ class Blocks:
             )
         if self.size is not None and self.asked > 8 * self.size + MIB:
             raise FormatError(f"{what} overlaps what was read before, again and again", url=self.url, offset=offset)
-        answer = yield Need(offset, wish)
+        answer = yield Need(offset, wish, sparse)
         block = answer if isinstance(answer, bytes) else bytes(answer)
         if len(block) > wish:
             block = block[:wish]

@@ -85,18 +85,18 @@ def _header(
     """Length of the header of a tile-part, SOT and SOD included, and the lengths of its packets."""
     position, tables = start + SOT_BYTES, []
     if end - start > usual:
-        yield from blocks.hold("the header of a tile-part", start, usual)
+        yield from blocks.hold("the header of a tile-part", start, usual, sparse=True)
     for _ in range(LARGEST_SEGMENTS):
-        yield from blocks.hold("the header of a tile-part", position, 2)
+        yield from blocks.hold("the header of a tile-part", position, 2, sparse=True)
         marker = int.from_bytes(_bytes(blocks, position, 2), "big")
         if marker == SOD:
             break
-        yield from blocks.hold("the header of a tile-part", position, 4)
+        yield from blocks.hold("the header of a tile-part", position, 4, sparse=True)
         size = int.from_bytes(_bytes(blocks, position + 2, 2), "big")
         if marker < 0xFF50 or size < 2 or position + 2 + size > end:
             return None
         if marker == PLT:
-            yield from blocks.hold("the header of a tile-part", position, 2 + size)
+            yield from blocks.hold("the header of a tile-part", position, 2 + size, sparse=True)
             tables.append(_bytes(blocks, position + 4, size - 2))
         position += 2 + size
     else:

@@ -108,7 +108,7 @@ def _listed(blocks: Blocks, facts: Codestream, end: int) -> Generator[Need, Any,
     # The first and the last one are looked at: a list that is off by anything does not survive both.
     for row in {0, len(tile) - 1}:
         at = int(start[row])
-        yield from blocks.hold("a tile-part", at, SOT_BYTES)
+        yield from blocks.hold("a tile-part", at, SOT_BYTES, sparse=True)
         marker, number, declared, _ = _start(blocks, at)
         if marker != SOT or number != tile[row] or declared not in (0, size[row]):
             return None
@@ -128,12 +128,12 @@ def _hop(
     seen: dict[int, int] = {}
     position, ahead = facts.first, head
     while end is None or position + 2 < end:
-        yield from blocks.hold("a tile-part", position, 2, ahead=SOT_BYTES - 2 + ahead)
+        yield from blocks.hold("a tile-part", position, 2, ahead=SOT_BYTES - 2 + ahead, sparse=True)
         end = blocks.size if end is None else end
         place = blocks.locate(position, 2)
         if place is not None and place[0][place[1] : place[1] + 2] == EOC.to_bytes(2, "big"):
             break
-        yield from blocks.hold("a tile-part", position, SOT_BYTES)
+        yield from blocks.hold("a tile-part", position, SOT_BYTES, sparse=True)
         marker, number, length, part = _start(blocks, position)
         if marker != SOT or number >= facts.tiles:
             raise FormatError("there is no tile-part, or one of no tile, where one should be", offset=position)
@@ -162,13 +162,13 @@ def _uniform(blocks: Blocks, facts: Codestream, end: int | None) -> Generator[Ne
     """
     position, listed = facts.first + SOT_BYTES - 2, False
     for _ in range(LARGEST_SEGMENTS):
-        yield from blocks.hold("the header of a tile-part", position, 2)
+        yield from blocks.hold("the header of a tile-part", position, 2, sparse=True)
         marker = _number(blocks, position, 2)
         if marker == SOD:
             return True, position + 2 - facts.first if listed else 0
         if marker in (POC, PPT):
             break
-        yield from blocks.hold("the header of a tile-part", position, 14)
+        yield from blocks.hold("the header of a tile-part", position, 14, sparse=True)
         length = _number(blocks, position + 2, 2)
         if marker < 0xFF50 or length < 2 or (end is not None and position + 2 + length > end):
             break
