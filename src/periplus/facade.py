@@ -284,8 +284,8 @@ def index(
     `urls` is a file, a glob, a folder ending in `/`, a text file of URLs, STAC items (JSON or GeoParquet), or several
     of these. With `to` the index is written there (and a run that was interrupted goes on where it stopped); without,
     it stays in memory. `arrange` is `collect` (each file its own group), `stack` (a new leading dimension), `mosaic`
-    (DTED cells side by side) or `auto`. Further options (`dim`, `pattern`, `assets`, `skip_misfits`, …) are those of
-    `periplus.harvest.index_into`.
+    (files of one grid side by side) or `auto`. Further options (`dim`, `pattern`, `assets`, `skip_misfits`, …) are
+    those of `periplus.harvest.index_into`.
     """
     from periplus.fetch import Fetch
     from periplus.harvest import index_into

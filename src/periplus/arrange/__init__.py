@@ -10,14 +10,15 @@ from periplus.arrange.axis import Axis, read_axis
 from periplus.arrange.collect import collect
 from periplus.arrange.entry import Arrangement, Entry, Lookup, files_of
 from periplus.arrange.extend import extend
-from periplus.arrange.mosaic import mosaic
+from periplus.arrange.mosaic import is_cell, mosaic
 from periplus.arrange.pattern import suggested
 from periplus.arrange.stack import first_misfit, stack
+from periplus.arrange.tiles import tiles
 from periplus.errors import ConflictError, FormatError
 
 KINDS = ("auto", "collect", "stack", "mosaic")
 
-__all__ = ["KINDS", "Arrangement", "Entry", "Lookup", "arrange", "collect", "extend", "files_of", "mosaic", "stack"]
+__all__ = ["KINDS", "Arrangement", "Entry", "Lookup", "arrange", "collect", "extend", "files_of", "stack"]
 
 
 def arrange(entries: Sequence[Entry], refs: Lookup, *, kind: str = "auto", **options: Any) -> Arrangement:
@@ -32,7 +33,9 @@ def arrange(entries: Sequence[Entry], refs: Lookup, *, kind: str = "auto", **opt
     if kind == "stack":
         return stack(entries, refs, **options)
     if kind == "mosaic":
-        return mosaic(entries, refs, **options)
+        # The first file says what kind of mosaic it is; those of the other kind are its misfits.
+        first = next((entry.arrays for entry in entries if entry.error is None), ())
+        return (mosaic if is_cell(first) else tiles)(entries, refs, **options)
     if kind == "collect":
         return collect(entries, refs)
     axis, why = _shared_axis(entries, **options)

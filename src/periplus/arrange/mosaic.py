@@ -12,6 +12,7 @@ from periplus.arrange.collect import owners, placed
 from periplus.arrange.entry import Arrangement, Entry, Lookup, files_of, short_names
 from periplus.arrange.layer import common
 from periplus.arrange.packing import pipeline_key
+from periplus.arrange.sheet import DUPLICATES
 from periplus.arrange.stack import Misfits
 from periplus.errors import ConflictError, FormatError
 from periplus.model import Array, Catalog, Georeference, Pipeline, Refs
@@ -19,7 +20,6 @@ from periplus.model import Array, Catalog, Georeference, Pipeline, Refs
 CELL_CODEC = "https://awslabs.github.io/osml-imagery-io/codecs/dted"
 PHASE = 1e-3
 """Part of a post by which the corner of a cell may be off the grid of the others."""
-DUPLICATES = ("error", "last")
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -93,10 +93,15 @@ def _spacings(entries: Sequence[Entry], misfits: Misfits) -> dict[str, list[int]
     return named
 
 
+def is_cell(arrays: tuple[Array, ...]) -> bool:
+    """Whether a file is an elevation cell."""
+    codecs = arrays[0].encodings[0] if len(arrays) == 1 and len(arrays[0].encodings) == 1 else ()
+    return len(codecs) == 1 and codecs[0].get("name") == CELL_CODEC
+
+
 def _unfit(arrays: tuple[Array, ...]) -> str | None:
     """Why a file is no cell of a mosaic, or None."""
-    codecs = arrays[0].encodings[0] if len(arrays) == 1 and len(arrays[0].encodings) == 1 else ()
-    if len(codecs) != 1 or codecs[0].get("name") != CELL_CODEC:
+    if not is_cell(arrays):
         return "a mosaic is laid of DTED cells, and this is none"
     place = arrays[0].georeference
     if min(arrays[0].shape[1:]) < 2:
@@ -144,7 +149,13 @@ def _zone(
         if (other := found.get(cell)) is not None:
             names = short_names(entries[other].source.url, entries[i].source.url)
             if duplicates == "error":
-                raise ConflictError(f"{names[0]} and {names[1]} are the same cell", url=entries[i].source.url)
+                raise ConflictError(
+                    f"{names[0]} and {names[1]} are the same cell; pass duplicates='first' or 'last' to take one",
+                    url=entries[i].source.url,
+                )
+            if duplicates == "first":
+                replaced[i] = f"conflict: {names[0]} is the same cell and came first"
+                continue
             replaced[other] = f"conflict: {names[1]} is the same cell and came later"
         found[cell] = i
     top, left = min(row for row, _ in found), min(column for _, column in found)

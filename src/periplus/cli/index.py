@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     default="auto",
     show_default=True,
     help="collect: every file its own group. stack: one array with a new leading dimension. "
-    "mosaic: DTED cells side by side as one array.",
+    "mosaic: images of one grid, or DTED cells, side by side as one array.",
 )
 @click.option("--dim", metavar="NAME", help="Name of the dimension a stack adds.  [default: time]")
 @click.option(
@@ -51,10 +51,11 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--duplicates",
-    type=click.Choice(["error", "last", "keep"]),
+    type=click.Choice(["error", "first", "last", "keep"]),
     default="error",
     show_default=True,
-    help="Files with the same coordinate: stop, take the last, or keep each.",
+    help="Files with the same coordinate, or at the same place: stop, take the first (mosaic alone) or the last, or "
+    "keep each (stack alone).",
 )
 @click.option("--assets", metavar="NAME,...", help="Which assets of STAC items to index.")
 @click.option(

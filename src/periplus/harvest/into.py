@@ -12,6 +12,7 @@ from periplus.arrange import KINDS
 from periplus.arrange.axis import WAYS
 from periplus.arrange.pattern import reader
 from periplus.arrange.place import DUPLICATES
+from periplus.arrange.sheet import DUPLICATES as OVERLAPS
 from periplus.errors import FormatError
 from periplus.fetch import Fetch
 from periplus.harvest.drive import Harvested
@@ -48,7 +49,7 @@ def index_into(
 ) -> tuple[Table, Summary]:
     """Index files into memory, or with `to` into an index that is written there and opened.
 
-    `arrange` is `collect`, `stack`, `mosaic` (of DTED cells) or `auto`; `dim`, `pattern`, `coordinate`, `duplicates`
+    `arrange` is `collect`, `stack`, `mosaic` or `auto`; `dim`, `pattern`, `coordinate`, `duplicates`
     and `skip_misfits` are of `stack`, the last two of `mosaic` too; `assets` chooses among the assets of STAC items;
     `progress` is called with (done, total or None, failed).
 
@@ -104,7 +105,9 @@ def _check_options(
     for name, value, allowed in (
         ("arrange", kind, KINDS),
         ("coordinate", coordinate, WAYS),
-        ("duplicates", duplicates, DUPLICATES),
+        ("duplicates of a mosaic", duplicates, OVERLAPS)
+        if kind == "mosaic"
+        else ("duplicates", duplicates, DUPLICATES),
         ("skip_misfits", skip_misfits, (True, False)),
     ):
         if value not in allowed:

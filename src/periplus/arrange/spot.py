@@ -1,0 +1,104 @@
+"""Where a file lies on the pixel grid of another one, or in words why it does not lie on it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from periplus.arrange.packing import Packing, packing_of
+from periplus.model import Array, Georeference, Transform
+
+SIZE = 1e-6
+"""Part of a pixel by which the pixels of two files may differ in size or direction."""
+PHASE = 1e-3
+"""Part of a pixel by which any corner of a file may lie off the grid."""
+FARTHEST = 1 << 31
+"""Pixels from one file to another; chunk positions are 32-bit numbers."""
+MEANING = ("colormap", "units")
+"""Attributes that say what values mean, so that all files of one array must have the same."""
+
+
+def unlike(array: Array, like: Array) -> str | None:
+    """Why pixels of one array cannot stand beside those of the other, wherever they lie; None where they can."""
+    for noun, ours, theirs in (
+        ("dimensions", _listed(array.dims), _listed(like.dims)),
+        ("bands", array.shape[:-2], like.shape[:-2]),
+        ("bands in a chunk", array.chunks[:-2], like.chunks[:-2]),
+        ("type", array.dtype, like.dtype),
+    ):
+        if ours != theirs:
+            return f"it has {noun} {_shown(ours)}, not {_shown(theirs)}"
+    if array.edges is not None and any(edges is not None for edges in array.edges[:-2]):
+        return "its bands lie in chunks of several sizes"
+    packing, other = packing_of(array), packing_of(like)
+    if packing.key != other.key or Packing(array.fill).key != Packing(like.fill).key:
+        return f"it has {packing}, not {other}; arrange='collect' keeps each file by itself"
+    names, others = (list(a.attributes.get("band_names") or ()) for a in (array, like))
+    if names != others and sorted(names) == sorted(others):
+        return f"it has bands {_listed(names)}, not {_listed(others)}"
+    for name in MEANING:
+        if array.attributes.get(name) != like.attributes.get(name):
+            return f"it has other {name}"
+    return None
+
+
+def spot(array: Array, like: Array) -> tuple[int, int] | str:
+    """(row, column) of the file's first pixel, counted from the first pixel of the other; else what is wrong."""
+    ours, theirs = array.georeference or Georeference(), like.georeference or Georeference()
+    a, b = ours.transform, theirs.transform
+    if a is None or not all(map(math.isfinite, a)) or a[0] * a[4] == a[1] * a[3]:
+        return "it does not say where it lies"
+    if b is None:
+        return "it says where it lies, and others do not"
+    if ours.crs != theirs.crs:
+        return f"it has the CRS {_brief(ours.crs)}, not {_brief(theirs.crs)}"
+    if ours.registration != theirs.registration:
+        return f"it has registration {ours.registration}, not {theirs.registration}"
+    pixel = min(math.hypot(b[0], b[3]), math.hypot(b[1], b[4]))
+    if any(abs(a[k] - b[k]) > SIZE * pixel for k in (0, 1, 3, 4)):
+        return f"it has pixels of {_pixel(a)}, not of {_pixel(b)}"
+    rows, columns = array.shape[-2:]
+    place = (0, 0)
+    for row, column in ((0, 0), (rows, 0), (0, columns), (rows, columns)):
+        y, x = _position(b, a[0] * column + a[1] * row + a[2], a[3] * column + a[4] * row + a[5])
+        if (row, column) == (0, 0):
+            if not max(abs(y), abs(x)) < FARTHEST:
+                return "it lies too far from the others"
+            place = round(y), round(x)
+        off = max(abs(y - place[0] - row), abs(x - place[1] - column))
+        if not off <= PHASE:
+            return f"its pixels lie {off:.3g} of a pixel off the grid of the others"
+    return place
+
+
+def shifted(like: Transform, row: int, column: int) -> Transform:
+    """The transform of an image that begins at another pixel."""
+    a, b, c, d, e, f = like
+    return a, b, c + a * column + b * row, d, e, f + d * column + e * row
+
+
+def _position(transform: Transform, x: float, y: float) -> tuple[float, float]:
+    """(row, column) of a place."""
+    a, b, c, d, e, f = transform
+    det = a * e - b * d
+    return (a * (y - f) - d * (x - c)) / det, (e * (x - c) - b * (y - f)) / det
+
+
+def _pixel(t: Transform) -> str:
+    if t[1] == t[3] == 0:
+        return f"{t[0]:.12g} by {t[4]:.12g}"
+    return f"({t[0]:.12g}, {t[1]:.12g}) by ({t[3]:.12g}, {t[4]:.12g})"
+
+
+def _shown(value: Any) -> str:
+    return str(value[0]) if isinstance(value, tuple) and len(value) == 1 else str(value)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return "(" + ", ".join(names) + ")"
+
+
+def _brief(crs: str | None) -> str:
+    text = crs or "none"
+    return text if len(text) <= 60 else text[:57] + "…"

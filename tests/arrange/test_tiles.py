@@ -1,0 +1,309 @@
+"""Images laid side by side read as rasterio merges them; what does not fit one grid is named, never resampled."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import rasterio
+from affine import Affine
+from numpy.typing import NDArray
+from rasterio.enums import Resampling
+from rasterio.merge import merge
+
+import periplus
+from periplus.errors import ConflictError, FormatError
+from periplus.testing.tiffs import picture
+
+WEST, NORTH, PIXEL = 500_000.0, 5_000_000.0, 10.0
+NODATA = -32768
+"""No picture has it, so that rasterio, which merges pixel by pixel, and chunks agree on what lies on top."""
+
+
+def tile(
+    path: Path,
+    row: float,
+    column: float,
+    size: tuple[int, int] = (64, 64),
+    *,
+    bands: int = 2,
+    dtype: Any = np.int16,
+    pixel: float = PIXEL,
+    turn: float = 0.0,
+    values: NDArray[Any] | None = None,
+    levels: Sequence[int] = (),
+    **profile: Any,
+) -> Path:
+    """A GeoTIFF whose first pixel is at (row, column) of the common grid."""
+    path.parent.mkdir(exist_ok=True)
+    if values is None:
+        values = picture(path.stem, dtype, (bands, *size))
+    cos, sin = math.cos(math.radians(turn)), math.sin(math.radians(turn))
+    x, y = (cos * column + sin * row) * PIXEL, (sin * column - cos * row) * PIXEL
+    where = Affine(cos * pixel, sin * pixel, WEST + x, sin * pixel, -cos * pixel, NORTH + y)
+    settings: dict[str, Any] = {"crs": "EPSG:32633", "nodata": NODATA, "compress": "deflate", "tiled": True}
+    settings |= {"blockxsize": 32, "blockysize": 32, **profile}
+    if not settings["tiled"]:
+        settings.pop("blockxsize")
+    with rasterio.open(
+        path, "w", driver="GTiff", width=size[1], height=size[0], count=bands, dtype=dtype, transform=where, **settings
+    ) as image:
+        image.write(values)
+        if levels:
+            image.build_overviews(levels, Resampling.nearest)
+    return path
+
+
+def merged(paths: Sequence[Path], method: str = "first", **options: Any) -> tuple[NDArray[Any], Affine]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PendingDeprecationWarning)  # rasterio's own use of affine
+        values, transform = merge([str(path) for path in paths], method=method, **options)
+    return values, transform
+
+
+def agree(index: Any, paths: Sequence[Path]) -> None:
+    """The whole, its place, and windows across files, as rasterio has them."""
+    expected, transform = merged(paths)
+    array = index["0/data"]
+    np.testing.assert_array_equal(array[...], expected)
+    assert array.georeference is not None
+    np.testing.assert_allclose(array.georeference.transform, transform[:6], rtol=0, atol=1e-6)
+    rng = np.random.default_rng(7)
+    for _ in range(12):
+        (top, bottom), (left, right) = (np.sort(rng.choice(n + 1, 2, replace=False)) for n in expected.shape[1:])
+        np.testing.assert_array_equal(array[:, top:bottom, left:right], expected[:, top:bottom, left:right])
+
+
+@pytest.mark.parametrize(
+    "profile",
+    [
+        {},
+        {"interleave": "band"},
+        {"interleave": "pixel"},
+        {"compress": "lzw", "predictor": 2},
+        {"compress": "none"},
+        {"tiled": False, "blockysize": 16},
+        {"dtype": np.float32, "nodata": np.nan},
+    ],
+    ids=str,
+)
+def test_aligned_tiles_are_one_regular_array(tmp_path: Path, profile: dict[str, Any]) -> None:
+    spots = [(0, 0), (0, 64), (0, 128), (64, 0), (64, 128), (128, 64)]
+    paths = [tile(tmp_path / f"{r}_{c}.tif", r, c, **profile) for r, c in reversed(spots)]
+    with periplus.index(paths, arrange="mosaic") as index:
+        assert index.table.catalog.arrays["0/data"].edges is None
+        agree(index, paths)
+        assert index.table.catalog.arrangement["kind"] == "mosaic"
+        assert list(index.arrays) == ["0/data"]
+
+
+@pytest.mark.parametrize(
+    "profile",
+    [
+        {},
+        {"interleave": "band"},
+        {"compress": "none", "interleave": "pixel"},
+        {"compress": "none"},
+        {"compress": "lzw", "predictor": 2},
+        {"compress": "zstd"},
+        {"tiled": False, "blockysize": 16},
+        {"tiled": False, "blockysize": 16, "compress": "none"},
+        {"tiled": False, "blockysize": 16, "compress": "packbits"},
+    ],
+    ids=str,
+)
+def test_tiles_that_end_within_a_chunk_show_no_padding(tmp_path: Path, profile: dict[str, Any]) -> None:
+    heights, widths = (70, 41, 32), (90, 33, 64)
+    tops, lefts = np.cumsum([0, *heights[:-1]]), np.cumsum([0, *widths[:-1]])
+    paths = [
+        tile(tmp_path / f"{r}_{c}.tif", tops[r], lefts[c], (heights[r], widths[c]), **profile)
+        for r in range(3)
+        for c in range(3)
+        if (r, c) != (1, 1) and (profile.get("tiled", True) or c == 0)
+    ]
+    with periplus.index(paths, arrange="mosaic") as index:
+        agree(index, paths)
+
+
+def test_images_of_one_chunk_each(tmp_path: Path) -> None:
+    paths = [
+        tile(tmp_path / f"{r}_{c}.tif", r * 50, c * 40, (50, 40), tiled=False, blockysize=50)
+        for r in range(2)
+        for c in range(3)
+    ]
+    with periplus.index(paths, arrange="mosaic") as index:
+        assert index["0/data"].chunks == (2, 50, 40)
+        agree(index, paths)
+
+
+def test_files_far_apart_leave_chunks_missing(tmp_path: Path) -> None:
+    paths = [tile(tmp_path / "a.tif", 0, 0), tile(tmp_path / "b.tif", 1000, 777, (40, 50))]
+    with periplus.index(paths, arrange="mosaic") as index:
+        agree(index, paths)
+        assert index.summary is not None
+        assert index.summary.warnings == ()
+
+
+@pytest.mark.parametrize("target", ["m.parquet", "m", "m.duckdb"])
+def test_a_mosaic_is_written_and_read(tmp_path: Path, target: str) -> None:
+    paths = [tile(tmp_path / "in" / f"{c}.tif", 0, c * 70, (70, 70)) for c in range(3)]
+    for _ in range(2):
+        with periplus.index(paths, to=tmp_path / target, arrange="mosaic"):
+            pass
+        with periplus.open(tmp_path / target, allow=[str(tmp_path)], trust=True) as index:
+            agree(index, paths)
+
+
+def test_levels_come_along_where_they_line_up(tmp_path: Path) -> None:
+    paths = [tile(tmp_path / f"{c}.tif", 0, c * 128, (128, 128), levels=(2, 4)) for c in range(2)]
+    with periplus.index(paths, arrange="mosaic") as index:
+        assert list(index.arrays) == ["0/data", "1/data", "2/data"]
+        for level, factor in ((1, 2), (2, 4)):
+            parts = []
+            for path in paths:
+                with rasterio.open(path, overview_level=level - 1) as image:
+                    parts.append(image.read())
+            array = index[f"{level}/data"]
+            np.testing.assert_array_equal(array[...], np.concatenate(parts, axis=2))
+            assert array.georeference is not None
+            assert array.georeference.transform == (PIXEL * factor, 0, WEST, 0, -PIXEL * factor, NORTH)
+
+
+def test_levels_that_do_not_line_up_are_left_out_and_said(tmp_path: Path) -> None:
+    paths = [tile(tmp_path / f"{c}.tif", 0, c * 101, (96, 101 - c), levels=(2,)) for c in range(2)]
+    with periplus.index(paths, arrange="mosaic") as index:
+        assert list(index.arrays) == ["0/data"]
+        assert index.summary is not None
+        (warning,) = index.summary.warnings
+        assert warning.startswith(
+            "1/data is left out: 1.tif does not fit beside 0.tif: it has pixels of 20 by -20, not"
+        )
+        agree(index, paths)
+    paths.append(tile(tmp_path / "2.tif", 0, 201, (96, 101)))
+    with periplus.index(paths, arrange="mosaic") as index:
+        assert index.summary is not None
+        assert index.summary.warnings == ("1/data is left out: 2.tif has none",)
+
+
+def test_places_without_a_file_or_nodata_are_said(tmp_path: Path) -> None:
+    paths = [tile(tmp_path / f"{n}.tif", n * 64, n * 64, nodata=None) for n in range(2)]
+    with periplus.index(paths, arrange="mosaic") as index:
+        assert index.summary is not None
+        (warning,) = index.summary.warnings
+        assert warning == "no file lies at 8 of 16 places of 0/data; without a nodata they read as 0"
+        agree(index, paths)
+
+
+@pytest.mark.parametrize("turn", [0.0, 30.0])
+def test_overlaps_are_refused_or_decided_by_the_order_given(tmp_path: Path, turn: float) -> None:
+    paths = [tile(tmp_path / f"{n}.tif", 0, n * 32, turn=turn) for n in range(3)]
+    with pytest.raises(ConflictError, match=r"1\.tif and 0\.tif both hold the chunk at row 0, column 32 of 0/data"):
+        periplus.index(paths, arrange="mosaic")
+    values = []
+    for path in paths:
+        with rasterio.open(path) as image:
+            values.append(image.read())
+    first = np.concatenate([values[0], values[1][..., 32:], values[2][..., 32:]], axis=2)
+    last = np.concatenate([values[0][..., :32], values[1][..., :32], values[2]], axis=2)
+    for rule, expected in (("first", first), ("last", last)):
+        with periplus.index(paths, arrange="mosaic", duplicates=rule) as index:
+            np.testing.assert_array_equal(index["0/data"][...], expected)
+    if not turn:
+        np.testing.assert_array_equal(first, merged(paths, "first")[0])
+        np.testing.assert_array_equal(last, merged(paths, "last")[0])
+    with pytest.raises(FormatError, match="duplicates of a mosaic is one of error, first, last"):
+        periplus.index(paths, arrange="mosaic", duplicates="keep")
+
+
+def test_a_file_that_others_cover_is_a_row_that_says_so(tmp_path: Path) -> None:
+    paths = [tile(tmp_path / "a.tif", 0, 0), tile(tmp_path / "b.tif", 0, 0), tile(tmp_path / "c.tif", 0, 64)]
+    with periplus.index(paths, arrange="mosaic", duplicates="last") as index:
+        agree(index, paths[1:])
+        assert list(index.files.status) == ["error", "ok", "ok"]
+        assert "hold the same pixels" in index.files.error[0]
+        assert index.summary is not None
+        assert (index.summary.ok, index.summary.failed) == (2, 0)
+
+
+MISFITS = [
+    ({"crs": "EPSG:32634"}, "it has the CRS EPSG:32634, not EPSG:32633"),
+    ({"pixel": 20.0}, "it has pixels of 20 by -20, not of 10 by -10"),
+    ({"pixel": 10.001}, "it has pixels of 10.001 by -10.001"),
+    ({"column": 64.25}, "its pixels lie 0.25 of a pixel off the grid"),
+    ({"turn": 5.0}, "it has pixels of"),
+    ({"dtype": np.uint16, "nodata": 0}, "it has type uint16, not int16"),
+    ({"bands": 3}, "it has bands 3, not 2"),
+    ({"nodata": -1}, "it has nodata -1"),
+    ({"nodata": None}, "it has nodata None"),
+    ({"column": 33}, "its chunk of columns 33 to 65 lies across the chunk of columns 32 to 64 of a.tif"),
+    ({"row": 10}, "its chunk of rows 10 to 42 lies across the chunk of rows 0 to 32 of a.tif"),
+]
+
+
+@pytest.mark.parametrize(("change", "why"), MISFITS, ids=[str(change) for change, _ in MISFITS])
+def test_the_first_file_that_does_not_fit_is_named(tmp_path: Path, change: dict[str, Any], why: str) -> None:
+    good = [tile(tmp_path / "a.tif", 0, 0), tile(tmp_path / "b.tif", 64, 0)]
+    odd = tile(tmp_path / "odd.tif", **{"row": 0, "column": 64, **change})
+    with pytest.raises(ConflictError, match=r"odd\.tif does not fit beside a\.tif") as caught:
+        periplus.index([good[0], odd, good[1]], arrange="mosaic")
+    assert why in caught.value.message
+    assert caught.value.url == str(odd)
+    with periplus.index([good[0], odd, good[1]], arrange="mosaic", skip_misfits=True) as index:
+        assert list(index.files.status) == ["ok", "error", "ok"]
+        assert why in index.files.error[1]
+        agree(index, good)
+
+
+def test_most_files_decide_the_grid_where_misfits_are_skipped(tmp_path: Path) -> None:
+    odd = tile(tmp_path / "odd.tif", 0, 64, crs="EPSG:32634")
+    good = [tile(tmp_path / "a.tif", 0, 0), tile(tmp_path / "b.tif", 64, 0)]
+    with periplus.index([odd, *good], arrange="mosaic", skip_misfits=True) as index:
+        assert list(index.files.status) == ["error", "ok", "ok"]
+        agree(index, good)
+
+
+def test_values_that_mean_other_things_do_not_stand_together(tmp_path: Path) -> None:
+    paths = [tile(tmp_path / f"{n}.tif", 0, n * 64, bands=1, dtype=np.uint8, nodata=None) for n in range(2)]
+    for n, path in enumerate(paths):
+        with rasterio.open(path, "r+") as image:
+            image.write_colormap(1, {0: (n, 0, 0, 255), 1: (0, 9, 0, 255)})
+    with pytest.raises(ConflictError, match="it has other colormap"):
+        periplus.index(paths, arrange="mosaic")
+
+
+def test_a_file_that_does_not_say_where_it_lies_is_named(tmp_path: Path) -> None:
+    good = tile(tmp_path / "a.tif", 0, 0)
+    nowhere = tmp_path / "nowhere.tif"
+    with (
+        pytest.warns(rasterio.errors.NotGeoreferencedWarning),
+        rasterio.open(nowhere, "w", driver="GTiff", width=8, height=8, count=2, dtype="int16", nodata=NODATA) as image,
+    ):
+        image.write(np.zeros((2, 8, 8), np.int16))
+    for paths in ([good, nowhere], [nowhere, good]):
+        with pytest.raises(ConflictError, match="does not say where it lies"):
+            periplus.index(paths, arrange="mosaic")
+
+
+def test_masks_come_along(tmp_path: Path) -> None:
+    paths = [tile(tmp_path / f"{c}.tif", 0, c * 64, nodata=None) for c in range(2)]
+    masks = []
+    with rasterio.Env(GDAL_TIFF_INTERNAL_MASK=True):
+        for n, path in enumerate(paths):
+            with rasterio.open(path, "r+") as image:
+                mask = picture(f"mask{n}", np.bool_, (1, 64, 64))
+                image.write_mask(mask[0])
+                masks.append(mask)
+    with periplus.index(paths, arrange="mosaic") as index:
+        assert list(index.arrays) == ["0/data", "0/mask"]
+        np.testing.assert_array_equal(index["0/mask"][...] != 0, np.concatenate(masks, axis=2))
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    with rasterio.Env(GDAL_PAM_ENABLED=False):
+        yield
