@@ -21,6 +21,9 @@ SHORT_RUNS = tuple(bytes.fromhex(code) * 16 for code in ("7df7df", "fbefbe", "49
 MIXED = bytes.fromhex("d4f43a2afffcd3c12ef890575575e826e2cbeaee82af2c7d696cf46b977c090a")
 """Bits in which horizontal, vertical and pass codes are found whichever bit one begins at."""
 END_OF_LINE_ZEROS = 11
+FILL_BITS = 4
+"""The T4 option that lets zeros stand before an end-of-line code. Files have them without saying so, and a decoder that
+was not told reads wrong rows; one that was told reads streams without them as well."""
 
 
 def fax(tile: Tile, slot: int) -> Picture:
@@ -29,7 +32,7 @@ def fax(tile: Tile, slot: int) -> Picture:
         raise FormatError("CCITT compression of anything but single bits does not exist")
     decode = native(NAMES[tile.compression])
     reverse = native("bitorder_decode") if tile.reversed_bits else None
-    options = {"t4options": tile.t4_options} if tile.compression == GROUP3 else {}
+    options = {"t4options": tile.t4_options | FILL_BITS} if tile.compression == GROUP3 else {}
 
     def run(data: Buffer, rows: int, columns: int) -> NDArray[Any]:  # noqa: ARG001 - rows are coded whole
         strip = bytes(data) if reverse is None else bytes(reverse(bytes(data)))
