@@ -137,6 +137,18 @@ def test_georeferencing_is_that_of_gdal(source: str) -> None:
         assert raster.transform == transform
 
 
+def test_palettes_are_told_and_not_applied() -> None:
+    plain = j2ks.made(j2ks.picture(1, "u1", 40, 40), CODEC="JP2")
+    at = plain.index(b"jp2h") - 4
+    size = int.from_bytes(plain[at : at + 4], "big")
+    colours = b"".join(bytes([n, 255 - n, 7]) for n in range(256))
+    box = (14 + len(colours)).to_bytes(4, "big") + b"pclr" + b"\x01\x00\x03\x07\x07\x07" + colours
+    data = plain[:at] + (size + len(box)).to_bytes(4, "big") + plain[at + 4 : at + size] + box + plain[at + size :]
+    array = scanned(data)[0][0].array
+    assert array.shape == (1, 40, 40)
+    assert array.attributes["colormap"] == [[n, 255 - n, 7] for n in range(256)]
+
+
 def test_gmljp2_of_a_geographic_system_has_latitude_first() -> None:
     transform = rasterio.Affine(0.5, 0, 10, 0, -0.25, 40)
     data = j2ks.made(j2ks.picture(), CODEC="JP2", crs="EPSG:4326", transform=transform, GeoJP2="NO")

@@ -29,7 +29,8 @@ class Boxes:
     geotiff: bytes | None
     labels: tuple[tuple[str, bytes], ...]
     """XML of association boxes by label, as GMLJP2 keeps it."""
-    palette: bool
+    palette: tuple[tuple[int, int, int], ...] | None = None
+    """Red, green and blue of every value of a single component, 0 to 255."""
 
 
 def walk(blocks: Blocks, limits: Limits) -> Generator[Need, Any, Boxes]:
@@ -37,7 +38,7 @@ def walk(blocks: Blocks, limits: Limits) -> Generator[Need, Any, Boxes]:
     codestreams: list[tuple[int, int | None]] = []
     geotiff: bytes | None = None
     labels: list[tuple[str, bytes]] = []
-    palette = False
+    palette: tuple[tuple[int, int, int], ...] | None = None
     position, count = 0, 0
     while blocks.size is None or position + 8 <= blocks.size:
         count += 1
@@ -61,7 +62,7 @@ def walk(blocks: Blocks, limits: Limits) -> Generator[Need, Any, Boxes]:
             elif kind == b"asoc":
                 labels += _association(content)
             elif kind == b"jp2h":
-                palette = any(inner == b"pclr" for inner, _ in _inner(content))
+                palette = next((_palette(inner) for kind, inner in _inner(content) if kind == b"pclr"), None)
         if stop is None:
             break
         position = stop
@@ -108,6 +109,15 @@ def _inner(content: bytes) -> list[tuple[bytes, bytes]]:
             break
         found.append((kind, cursor.take(length - 8)))
     return found
+
+
+def _palette(content: bytes) -> tuple[tuple[int, int, int], ...] | None:
+    """Colours of eight bits; palettes of other kinds are left to whoever reads the file itself."""
+    entries, columns, depths = int.from_bytes(content[:2], "big"), content[2:3], content[3:6]
+    values = content[6:]
+    if columns != b"\x03" or depths != b"\x07\x07\x07" or not 0 < entries <= 1024 or len(values) < 3 * entries:
+        return None
+    return tuple((values[n], values[n + 1], values[n + 2]) for n in range(0, 3 * entries, 3))
 
 
 def _association(content: bytes, depth: int = 0) -> list[tuple[str, bytes]]:

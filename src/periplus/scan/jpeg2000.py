@@ -29,7 +29,7 @@ def scan(source: Source, limits: Limits) -> Steps:
         yield from blocks.hold("the header", 0, 12, ahead=HEAD_BYTES)
         head = blocks.locate(0, 12)
         boxed = head is not None and head[0][:12] == SIGNATURE
-        boxes = (yield from walk(blocks, limits)) if boxed else Boxes(((0, None),), None, (), False)
+        boxes = (yield from walk(blocks, limits)) if boxed else Boxes(((0, None),), None, ())
         if not boxes.codestreams:
             raise FormatError("the file holds no codestream")
         where = _georeference(boxes, limits)
@@ -39,7 +39,9 @@ def scan(source: Source, limits: Limits) -> Steps:
             comments += facts.comments
             prefix = f"images/{number}/" if number else ""
             place = None if number else where
-            for array, refs in arrays(facts, ranges, limits, prefix=prefix, georeference=place):
+            shown = boxes.palette if facts.components == 1 and number == 0 else None
+            told = {"colormap": [list(colour) for colour in shown]} if shown else {}
+            for array, refs in arrays(facts, ranges, limits, prefix=prefix, attributes=told, georeference=place):
                 yield Found(array, refs)
         if comments:
             yield About(attributes={"comments": comments})
