@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+import xarray as xr
 
 import periplus
 from periplus.limits import MIB, Limits
@@ -44,7 +45,15 @@ def uses(index: periplus.Index) -> Iterator[Callable[[], Any]]:
         yield lambda name=name: index.read(array=name, bbox=(500_000.0, 5_199_900.0, 500_100.0, 5_200_000.0))
         yield lambda name=name: index.select(array=name, footprints=True)
     yield lambda: index.sql("select * from arrays")
+    yield lambda: opened_by_xarray(index, {})
+    yield lambda: opened_by_xarray(index, {"mask_and_scale": False, "chunks": {}})
     yield lambda: index.sql("select * from chunks limit 3")
+
+
+def opened_by_xarray(index: periplus.Index, options: dict[str, Any]) -> None:
+    with xr.open_dataset(index, engine="periplus", **options) as dataset:
+        assert repr(dataset)
+        dataset.isel({dim: slice(0, 3) for dim in dataset.dims}).load()
 
 
 def attempt(path: Path) -> str:
@@ -85,6 +94,7 @@ def damaged(index: Path, seed: int, each: int) -> Iterator[Callable[[], Any]]:
 
 def main(folder: Path, share: str, each: int, seed: int, case: int = 0, number: int = 0) -> None:
     warnings.simplefilter("error")
+    warnings.filterwarnings("ignore", "the CRS is left out")
     faulthandler.enable()
     faulthandler.register(signal.SIGALRM, chain=True)
     part, parts = map(int, share.split("/"))

@@ -227,6 +227,15 @@ def test_text_that_is_no_document_is_refused(text):
         load(text.encode("latin-1"), limits=LIMITS)
 
 
+@pytest.mark.parametrize("half", ["\\ud800", "\\uDFFF", "x\\udc00\\ud800"])
+def test_half_a_character_is_refused_and_two_halves_are_one(half):
+    text = '{"version":1,"arrays":{},"attributes":{"":{"title":"%s"}}}'
+    with pytest.raises(FormatError, match="half a character"):
+        load(text % half, limits=Limits())
+    whole = load(text % "\\ud83d\\udef0", limits=Limits())
+    assert whole.catalog.attributes[""]["title"] == "\U0001f6f0"
+
+
 def test_a_huge_document_is_refused_unread():
     with pytest.raises(LimitError):
         load(" " * 100, limits=Limits(header_bytes=50))

@@ -14,7 +14,7 @@ from xarray.core.indexing import LazilyIndexedArray
 from periplus.conventions.cf import encode_time
 from periplus.engine.array import LazyArray
 from periplus.engine.groups import parent, under
-from periplus.engine.packing import PACKING, per_band, stored
+from periplus.engine.packing import PACKING, number, per_band, stored
 from periplus.engine.place import COORDS, GRID_MAPPING, locate
 from periplus.model import Array, Catalog
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from periplus.facade import Index
 
 BANDS = "bands"
+MOST_LABELS = MOST_CHUNKS = 1 << 20
+"""Bands that are numbered, and chunks along a dimension that are offered to dask, which lists them all in memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,12 +126,13 @@ def _variable(index: Index, name: str, array: Array, dims: tuple[str, ...], opti
     elif not any(isinstance(attributes.get(k), list | tuple) for k in PACKING):
         # xarray looks for nodata of the stored type, and unpacks into the type of the other two.
         attributes["_FillValue"] = stored(attributes.get("_FillValue"), array.dtype)
-        attributes |= {k: float(attributes[k]) for k in PACKING[1:] if attributes.get(k) is not None}
+        attributes |= {k: float(v) for k in PACKING[1:] if (v := number(attributes.get(k))) is not None}
     variable = xr.Variable(dims, LazilyIndexedArray(LazyArray(index, array, packing)), safe(attributes))
     if _is_mask(name, array):
         variable = variable.isel({dims[array.dims.index(BANDS)]: 0})
     chunks = {dim: _chunks(array, d) for d, dim in enumerate(dims) if dim in variable.dims}
-    variable.encoding["preferred_chunks"] = chunks
+    few = {dim for d, dim in enumerate(dims) if array.grid[d] <= MOST_CHUNKS}
+    variable.encoding["preferred_chunks"] = {dim: sizes for dim, sizes in chunks.items() if dim in few}
     variable.encoding["chunksizes"] = tuple(c if isinstance(c, int) else max(c) for c in chunks.values())
     if options.source is not None:
         variable.encoding["source"] = options.source
@@ -144,14 +147,20 @@ def _chunks(array: Array, dim: int) -> int | tuple[int, ...]:
     return edges if edges is not None else min(array.chunks[dim], max(array.shape[dim], 1))
 
 
+def _names(given: Any) -> list[str]:
+    return [str(name or "") for name in given] if isinstance(given, list | tuple) else []
+
+
 def _labels(catalog: Catalog, arrays: list[Array], sizes: Mapping[str, int]) -> dict[str, xr.Variable]:
     """Labels of the dimensions that no affine gives: those of the index, and names or numbers of bands."""
     labels = {}
     if BANDS in sizes:
-        given = (a.attributes.get("band_names") for a in arrays)
-        names = next((n for n in given if n and len(n) == len(set(n)) == sizes[BANDS] and all(n)), None)
-        numbers = np.arange(1, sizes[BANDS] + 1)
-        labels[BANDS] = xr.Variable((BANDS,), numbers if names is None else np.array([str(n) for n in names], object))
+        given = (_names(a.attributes.get("band_names")) for a in arrays)
+        names = next((n for n in given if len(n) == len(set(n)) == sizes[BANDS] and all(n)), None)
+        if names is not None:
+            labels[BANDS] = xr.Variable((BANDS,), np.array(names, object))
+        elif sizes[BANDS] <= MOST_LABELS:
+            labels[BANDS] = xr.Variable((BANDS,), np.arange(1, sizes[BANDS] + 1))
     for coordinate in catalog.coordinates.values():
         values: Any = np.asarray(coordinate.values)
         attributes = dict(coordinate.attributes)

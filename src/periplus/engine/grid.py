@@ -26,7 +26,8 @@ class GridTransform(CoordinateTransform):
         a, b, c, d, e, f = self.affine
         row, col = (np.asarray(dim_positions[dim]) for dim in self.dims)
         row, col = self.rows.start + row * self.rows.step, self.cols.start + col * self.cols.step
-        x, y = col * a + row * b + (a * 0.5 + b * 0.5 + c), col * d + row * e + (d * 0.5 + e * 0.5 + f)
+        with np.errstate(all="ignore"):  # a transform of huge numbers gives infinite coordinates
+            x, y = col * a + row * b + (a * 0.5 + b * 0.5 + c), col * d + row * e + (d * 0.5 + e * 0.5 + f)
         return dict(zip(self.coord_names, (x, y), strict=True))
 
     def reverse(self, coord_labels: dict[Hashable, Any]) -> dict[str, Any]:

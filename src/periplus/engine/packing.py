@@ -60,15 +60,25 @@ def per_band(attributes: Mapping[str, Any], dtype: np.dtype[Any], axis: int | No
         dtype=np.dtype(np.float32 if small else np.float64),
         nodata=np.array([0 if v is None else v for v in nodata], dtype),
         masked=np.array([v is not None for v in nodata]),
-        scale=np.array(_column(attributes, "scale_factor", 1, bands), np.float64),
-        offset=np.array(_column(attributes, "add_offset", 0, bands), np.float64),
+        scale=np.array([number(v) for v in _column(attributes, "scale_factor", 1, bands)], np.float64),
+        offset=np.array([number(v) for v in _column(attributes, "add_offset", 0, bands)], np.float64),
     )
+
+
+def number(value: Any) -> int | float | None:
+    """A number of an index, which spells NaN and the infinities as text; FormatError where it is none."""
+    if value is None:
+        return None
+    try:
+        real = float(value)  # also one that float64 cannot hold is none
+    except (TypeError, ValueError, OverflowError):
+        raise FormatError(f"nodata, scale or offset is {value!r:.40}, which is no number") from None
+    return value if isinstance(value, int) else real
 
 
 def stored(value: Any, dtype: np.dtype[Any]) -> Any:
     """A nodata value as the array's dtype has it; None where no stored value can equal it."""
-    if isinstance(value, str):
-        value = float(value)
+    value = number(value)
     if value is None or dtype.kind not in "iub":
         with np.errstate(over="ignore"):
             return None if value is None else dtype.type(value)

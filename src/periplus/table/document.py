@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -32,6 +33,7 @@ from periplus.table.values import (
 )
 
 VERSION = 1
+SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 KEY = b"array_references"
 FILES_KEY = b"array_references_files"
 INT32 = (1 << 31) - 1
@@ -160,7 +162,12 @@ def load(source: str | bytes | Mapping[str, Any], *, limits: Limits, url: str | 
 def _parse(source: str | bytes, limits: Limits) -> Any:
     limits.check("the footer document", len(source), limits.header_bytes)
     try:
-        return json.loads(source, parse_constant=_refuse_constant)
+        value = json.loads(source, parse_constant=_refuse_constant)
+        if SURROGATE.search(source if isinstance(source, bytes) else source.encode()):
+            json.dumps(value, ensure_ascii=False).encode()  # a pair is a character, a single one is none
+        return value
+    except UnicodeEncodeError:
+        raise FormatError("a name or text of the footer document holds half a character") from None
     except ValueError as error:  # also bad UTF-8 and integers of absurd length
         if isinstance(error, PeriplusError):
             raise
