@@ -313,3 +313,22 @@ def test_a_lazy_dataset_travels():
 def test_lists_of_packing_without_bands_are_refused():
     with pytest.raises(FormatError, match="no bands"):
         opened(array("0/data", (5, 6), dims=("y", "x"), chunks=(5, 6), attributes={"scale_factor": [1, 2]}))
+
+
+@pytest.mark.parametrize("name", ["_FillValue", "scale_factor", "add_offset"])
+@pytest.mark.parametrize("value", ["", "x", {}, [[]], ["1", {}], 10**400])
+def test_packing_that_is_no_number_is_a_format_error(name, value):
+    with pytest.raises(FormatError):
+        opened(array("0/data", attributes={name: value}))
+
+
+@pytest.mark.parametrize("names", [3, "ab", {"a": 1}, [[], {}], [{"a": 1}, {"a": 1}]])
+def test_band_names_of_any_kind_do_no_harm(names):
+    assert opened(array("0/data", attributes={"band_names": names})).sizes["bands"] == 2
+
+
+def test_more_chunks_and_bands_than_can_be_listed_are_not_listed():
+    vast = array("0/data", (2**30, 2**20, 8), chunks=(1, 1, 8), dtype="u1", place=None)
+    dataset = opened(vast, chunks={})
+    assert "bands" not in dataset.coords
+    assert dataset.data[-1, -1].values.tolist() == [0] * 8
