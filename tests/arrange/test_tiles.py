@@ -303,6 +303,81 @@ def test_masks_come_along(tmp_path: Path) -> None:
         np.testing.assert_array_equal(index["0/mask"][...] != 0, np.concatenate(masks, axis=2))
 
 
+def test_pixels_a_little_off_the_grid_count_as_on_it(tmp_path: Path) -> None:
+    paths = [tile(tmp_path / "a.tif", 0, 0), tile(tmp_path / "b.tif", 0.0004, 63.9996)]
+    with periplus.index(paths, arrange="mosaic") as index:
+        parts = []
+        for path in paths:
+            with rasterio.open(path) as image:
+                parts.append(image.read())
+        np.testing.assert_array_equal(index["0/data"][...], np.concatenate(parts, axis=2))
+
+
+def test_files_too_far_apart_are_refused_soon(tmp_path: Path) -> None:
+    paths = [tile(tmp_path / "a.tif", 0, 0), tile(tmp_path / "b.tif", 0, 2_000_000_000)]
+    with pytest.raises(ConflictError, match="lie so far apart"):
+        periplus.index(paths, arrange="mosaic")
+    paths[1] = tile(tmp_path / "b.tif", 0, 5_000_000_000)
+    with pytest.raises(ConflictError, match="lies too far from the others"):
+        periplus.index(paths, arrange="mosaic")
+
+
+def test_a_box_selects_the_rows_of_the_file_it_touches(tmp_path: Path) -> None:
+    paths = [tile(tmp_path / f"{c}.tif", 0, c * 70, (70, 70)) for c in range(3)]
+    with periplus.index(paths, arrange="mosaic") as index:
+        box = (WEST + 75 * PIXEL, NORTH - 60 * PIXEL, WEST + 135 * PIXEL, NORTH - 10 * PIXEL)
+        rows = index.select(bbox=box)
+        assert {Path(path).name for path in rows.column("path").to_pylist()} == {"1.tif"}
+        raster = index.read(bbox=box)
+        np.testing.assert_array_equal(raster.values, merged(paths)[0][:, 10:60, 75:135])
+
+
+def test_tiles_of_jpeg_2000_keep_the_levels_that_line_up(tmp_path: Path) -> None:
+    size = 150, 130
+    paths = []
+    for row, column in np.ndindex(2, 2):
+        path = tmp_path / f"{row}_{column}.jp2"
+        where = Affine(PIXEL, 0, WEST + column * size[1] * PIXEL, 0, -PIXEL, NORTH - row * size[0] * PIXEL)
+        with rasterio.open(
+            path, "w", driver="JP2OpenJPEG", width=size[1], height=size[0], count=2, dtype="uint16", crs="EPSG:32633",
+            transform=where, QUALITY=100, REVERSIBLE="YES", BLOCKXSIZE=64, BLOCKYSIZE=64, RESOLUTIONS=3,
+        ) as image:  # fmt: skip
+            image.write(picture(path.stem, np.uint16, (2, *size)))
+        paths.append(path)
+    with periplus.index(paths, arrange="mosaic") as index:
+        agree(index, paths)
+        assert list(index.arrays) == ["0/data", "1/data"]
+        assert index.summary is not None
+        assert index.summary.warnings[0].startswith("2/data is left out: 0_1.jp2 does not fit beside 0_0.jp2")
+        halves = []
+        for path in paths:
+            with periplus.index(path) as one:
+                halves.append(one["1/data"][...])
+        expected = np.concatenate([np.concatenate(halves[:2], axis=2), np.concatenate(halves[2:], axis=2)], axis=1)
+        np.testing.assert_array_equal(index["1/data"][...], expected)
+
+
+def test_xarray_opens_a_mosaic_with_uneven_chunks(tmp_path: Path) -> None:
+    xarray = pytest.importorskip("xarray")
+    paths = [tile(tmp_path / f"{c}.tif", 0, c * 70, (70, 70), nodata=None) for c in range(3)]
+    periplus.index(paths, to=tmp_path / "m.parquet", arrange="mosaic").close()
+    with xarray.open_dataset(tmp_path / "m.parquet", engine="periplus", chunks={}) as found:
+        assert found.data.chunksizes["x"] == (32, 32, 6) * 3
+        np.testing.assert_array_equal(found.data.values, merged(paths)[0])
+
+
+def test_the_command_lays_a_mosaic(tmp_path: Path) -> None:
+    from periplus.cli.app import run
+
+    paths = [str(tile(tmp_path / f"{c}.tif", 0, c * 32)) for c in range(2)]
+    target = str(tmp_path / "m.parquet")
+    given = ["index", *paths, "-o", target, "--arrange", "mosaic", "-q"]
+    assert run(given) == 2
+    assert run([*given, "--duplicates", "first"]) == 0
+    with periplus.open(target) as index:
+        agree(index, [Path(path) for path in paths])
+
+
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
     with rasterio.Env(GDAL_PAM_ENABLED=False):

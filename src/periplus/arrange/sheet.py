@@ -21,6 +21,8 @@ CROP = "periplus.crop"
 DUPLICATES = ("error", "first", "last")
 MOST_CHUNKS = 1 << 26
 """Chunks of a mosaic with those that are missing: 256 MB while it is laid."""
+LONGEST = 1 << 20
+"""Chunks along one dimension, which may have to be listed."""
 AXES = ((-2, "rows"), (-1, "columns"))
 
 
@@ -60,8 +62,11 @@ def sheet(
         raise ConflictError("there is no file to lay into a mosaic")
     members = {i: arrays[i] for i in arrays if i in pixels}
     usual = tuple(max(array.chunks[d] for array in members.values()) for d, _ in AXES)
-    if (cuts[0].extent / usual[0]) * (cuts[1].extent / usual[1]) > MOST_CHUNKS:
-        raise ConflictError(f"the files lie so far apart that {name} would have more than {MOST_CHUNKS:,} chunks")
+    along = [cut.extent / each for cut, each in zip(cuts, usual, strict=True)]
+    if max(along) > LONGEST or along[0] * along[1] > MOST_CHUNKS:
+        raise ConflictError(
+            f"the files lie so far apart that {name} would have {along[0]:,.0f} x {along[1]:,.0f} chunks"
+        )
     sizes = cuts[0].sizes(usual[0]), cuts[1].sizes(usual[1])
     free = tuple(_irregular(sizes[k], usual[k], members, d) for k, (d, _) in enumerate(AXES))
     book = _Pipelines(name)

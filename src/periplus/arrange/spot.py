@@ -32,8 +32,10 @@ def unlike(array: Array, like: Array) -> str | None:
     if array.edges is not None and any(edges is not None for edges in array.edges[:-2]):
         return "its bands lie in chunks of several sizes"
     packing, other = packing_of(array), packing_of(like)
-    if packing.key != other.key or Packing(array.fill).key != Packing(like.fill).key:
+    if packing.key != other.key:
         return f"it has {packing}, not {other}; arrange='collect' keeps each file by itself"
+    if Packing(array.fill).key != Packing(like.fill).key:
+        return f"its missing chunks mean {array.fill}, not {like.fill}; arrange='collect' keeps each file by itself"
     names, others = (list(a.attributes.get("band_names") or ()) for a in (array, like))
     if names != others and sorted(names) == sorted(others):
         return f"it has bands {_listed(names)}, not {_listed(others)}"
