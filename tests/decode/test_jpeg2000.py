@@ -124,6 +124,15 @@ def test_odd_depths_widen(bits: int) -> None:
     assert np.array_equal(read(data, item)[0], values)
 
 
+@pytest.mark.parametrize("tiles", [{}, {"blockxsize": 64, "blockysize": 48}])
+def test_subsampled_chroma_becomes_colours_as_elsewhere(tiles: dict[str, int]) -> None:
+    data = j2ks.made(j2ks.picture(3, "u1", 96, 128), YCBCR420="YES", **tiles)
+    assert data[42:51] == b"\x07\x01\x01\x07\x02\x02\x07\x02\x02"
+    items = found(data)
+    assert len(items) == 1
+    assert np.array_equal(read(data, items[0]), peer(data))
+
+
 @pytest.mark.parametrize("main", [True, False])
 def test_packet_headers_may_lie_elsewhere(main: bool) -> None:
     data = j2ks.packed(j2ks.layout("parts-precincts"), main=main)

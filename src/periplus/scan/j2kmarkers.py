@@ -206,13 +206,16 @@ def _precincts(style: bytes, levels: int) -> tuple[tuple[int, int], ...]:
 
 
 def _check_steps(steps: tuple[tuple[int, int], ...], x: Axis, y: Axis) -> None:
-    """Subsampled components are spread tile by tile, which is right only where tiles begin at whole steps."""
-    for axis, own in ((x, {dx for dx, _ in steps}), (y, {dy for _, dy in steps})):
-        if own == {1}:
-            continue
-        if min(own) > 1:
-            raise FormatError("a codestream whose every component is subsampled is not read")
-        if axis.tiles > 1 and any(place % step for step in own for place in (axis.start, axis.origin, axis.size)):
+    """Of subsampled components only two of three: decoders take these for chroma, and give red, green and blue.
+
+    They are spread tile by tile, which is right only where tiles begin at whole steps.
+    """
+    if set(steps) == {(1, 1)}:
+        return
+    if len(steps) != 3 or steps[0] != (1, 1) or steps[1] != steps[2] or steps[1] not in ((2, 1), (2, 2)):
+        raise FormatError("subsampled components are read only as 4:2:2 and 4:2:0")
+    for axis, step in zip((x, y), steps[1], strict=True):
+        if axis.tiles > 1 and any(place % step for place in (axis.start, axis.origin, axis.size)):
             raise FormatError("subsampled components in tiles that do not begin at whole steps are not read")
 
 

@@ -65,6 +65,7 @@ def picture(bands: int = 3, dtype: str = "u1", height: int = HEIGHT, width: int 
 
 def made(values: NDArray[Any], **options: Any) -> bytes:
     """A file of (bands, y, x) values, lossless unless told otherwise; `crs` and `transform` georeference it."""
+    from rasterio.enums import ColorInterp
     from rasterio.errors import NotGeoreferencedWarning
     from rasterio.io import MemoryFile
 
@@ -78,6 +79,8 @@ def made(values: NDArray[Any], **options: Any) -> bytes:
         with memory.open(
             driver="JP2OpenJPEG", dtype=values.dtype, count=bands, height=height, width=width, **own
         ) as raster:
+            if "YCBCR420" in own:
+                raster.colorinterp = (ColorInterp.red, ColorInterp.green, ColorInterp.blue)
             raster.write(values)
         return bytes(memory.read())
 
