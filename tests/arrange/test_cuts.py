@@ -1,0 +1,40 @@
+"""Cuts along one dimension: clashes are found exactly where a brute look at every pixel finds them."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from periplus.arrange.cuts import Cuts
+
+FILES = st.lists(
+    st.tuples(st.integers(-20, 20), st.lists(st.integers(1, 6), min_size=1, max_size=4)), min_size=1, max_size=8
+)
+
+
+@given(FILES)
+def test_chunks_are_taken_or_clash_pixel_by_pixel(files: list[tuple[int, list[int]]]) -> None:
+    cuts = Cuts()
+    owner: dict[int, tuple[int, int]] = {}
+    for number, (first, sizes) in enumerate(files):
+        edges = np.cumsum([0, *sizes]).astype(np.int64)
+        chunks = [(first + int(a), first + int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        expected = any(owner.get(pixel, chunk) != chunk for chunk in chunks for pixel in range(*chunk))
+        clash = cuts.clash(first, edges)
+        assert (clash is not None) == expected
+        if clash is not None:
+            assert clash.ours in chunks
+            assert clash.theirs in owner.values()
+            assert max(clash.ours[0], clash.theirs[0]) < min(clash.ours[1], clash.theirs[1])
+            continue
+        cuts.add(first, edges, number)
+        owner.update({pixel: chunk for chunk in chunks for pixel in range(*chunk)})
+    low, high = min(owner), max(owner) + 1
+    assert (cuts.first, cuts.extent) == (low, high - low)
+    sizes_found = cuts.sizes(4)
+    assert sizes_found.sum() == high - low
+    starts = low + np.cumsum([0, *sizes_found[:-1]])
+    found = {(int(a), int(a + n)) for a, n in zip(starts, sizes_found, strict=True)}
+    assert set(owner.values()) <= found
+    for start, stop in found - set(owner.values()):
+        assert stop - start <= 4
+        assert not any(pixel in owner for pixel in range(start, stop))
