@@ -1,5 +1,7 @@
 """Cuts along one dimension: clashes are found exactly where a brute look at every pixel finds them."""
 
+from itertools import pairwise
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +19,7 @@ def test_chunks_are_taken_or_clash_pixel_by_pixel(files: list[tuple[int, list[in
     owner: dict[int, tuple[int, int]] = {}
     for number, (first, sizes) in enumerate(files):
         edges = np.cumsum([0, *sizes]).astype(np.int64)
-        chunks = [(first + int(a), first + int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        chunks = [(first + int(a), first + int(b)) for a, b in pairwise(edges)]
         expected = any(owner.get(pixel, chunk) != chunk for chunk in chunks for pixel in range(*chunk))
         clash = cuts.clash(first, edges)
         assert (clash is not None) == expected
