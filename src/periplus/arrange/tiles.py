@@ -44,6 +44,10 @@ def tiles(
                 misfits.add(i, f"it has no {BASE}")
     if not numbers:
         raise ConflictError("there is no file to lay into a mosaic")
+    kinds = list(dict.fromkeys(str(entries[i].series) for i in numbers))
+    if len(kinds) > 1:
+        # Bands of one scene lie at the same place: a rule for overlaps would mix them.
+        raise ConflictError(f"a mosaic is of one asset, and these are {', '.join(kinds[:5])}; choose one with assets=")
     like = _like(entries, numbers, misfits)
     base = sheet(BASE, _named(entries, numbers, BASE), entries, misfits, duplicates, like=like)
     members = [i for i in numbers if i in base.spots]
