@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,9 +17,7 @@ from rasterio.enums import Resampling
 from rasterio.merge import merge
 
 import periplus
-from periplus.arrange import arrange
 from periplus.errors import ConflictError, FormatError
-from periplus.model import Georeference, Refs
 from periplus.testing.tiffs import picture
 
 WEST, NORTH, PIXEL = 500_000.0, 5_000_000.0, 10.0
@@ -380,34 +376,6 @@ def test_the_command_lays_a_mosaic(tmp_path: Path) -> None:
     assert run([*given, "--duplicates", "first"]) == 0
     with periplus.open(target) as index:
         agree(index, [Path(path) for path in paths])
-
-
-def test_assets_are_not_mixed(make: SimpleNamespace) -> None:
-    entries = [make.entry(f"/d/{band}.tif", make.image(), series=band) for band in ("red", "nir")]
-    with pytest.raises(ConflictError, match="a mosaic is of one asset, and these are red, nir"):
-        arrange(entries, make.lookup(entries), kind="mosaic", duplicates="last")
-    assert arrange(entries[:1], make.lookup(entries), kind="mosaic").kind == "mosaic"
-
-
-def test_inline_bytes_and_parts_keep_their_rows(make: SimpleNamespace) -> None:
-    places = [Georeference(crs="EPSG:32633", transform=(10.0, 0.0, 640.0 * n, 0.0, -10.0, 0.0)) for n in range(2)]
-    entries = [make.entry(f"/d/{n}.tif", make.image(georeference=place)) for n, place in enumerate(places)]
-    plain = make.lookup(entries)
-
-    def refs(number: int, which: int) -> Refs:
-        found = plain(number, which)
-        if number == 0:
-            return found
-        return replace(found, part=np.arange(4, dtype=np.uint16), data=[b"x", None, None, b"y"])
-
-    ((name, rows),) = arrange(entries, refs, kind="mosaic").blocks
-    assert name == "0/data"
-    assert rows.chunk.tolist() == [[0] * 8, [0, 0, 1, 1] * 2, [0, 1, 0, 1, 2, 3, 2, 3]]
-    assert rows.file is not None
-    assert rows.file.tolist() == [0, 0, 0, 0, -1, 1, 1, -1]
-    assert rows.part is not None
-    assert rows.part.tolist() == [0, 0, 0, 0, 0, 1, 2, 3]
-    assert list(rows.data or ()) == [None] * 4 + [b"x", None, None, b"y"]
 
 
 @pytest.fixture(autouse=True)
