@@ -82,8 +82,16 @@ def remove_unlocked(left: Path) -> None:
         with open(left / "lock" if left.is_dir() else left) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if left.is_dir():
-                shutil.rmtree(left, ignore_errors=True)
+                remove_spool(left)
             else:
                 left.unlink(missing_ok=True)
     except OSError:
         return  # its writer lives, or another removed it first
+
+
+def remove_spool(folder: Path) -> None:
+    """Remove a spool folder, its lock last: if we die at it, the next writer can still tell that nobody holds it."""
+    for left in folder.iterdir():
+        if left.name != "lock":
+            left.unlink(missing_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)

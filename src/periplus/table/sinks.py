@@ -25,7 +25,7 @@ from periplus.policy import canonical, is_local
 from periplus.table.buffers import numbers
 from periplus.table.document import Piece
 from periplus.table.groups import RowGroup, Tally
-from periplus.table.leftovers import spool_prefix, sweep_spools
+from periplus.table.leftovers import remove_spool, spool_prefix, sweep_spools
 from periplus.table.schema import Layout, chunks_to_arrow, extras_of, files_to_arrow
 
 if TYPE_CHECKING:
@@ -63,11 +63,13 @@ def spool_folder(url: str) -> Iterator[Path]:
         target = Path(plain)
         target.parent.mkdir(parents=True, exist_ok=True)
         sweep_spools(target)
-        with ExitStack() as stack:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=spool_prefix(target), dir=target.parent))
-            lock = stack.enter_context(open(os.path.join(folder, "lock"), "w"))
+        folder = Path(tempfile.mkdtemp(prefix=spool_prefix(target), dir=target.parent))
+        with (folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            yield Path(folder)
+            try:
+                yield folder
+            finally:
+                remove_spool(folder)
 
 
 class GroupWriter:
