@@ -56,8 +56,8 @@ def spool_folder(url: str) -> Iterator[Path]:
     """
     plain = canonical(url)
     if not is_local(plain):
-        with mapped(plain), tempfile.TemporaryDirectory(prefix="periplus-") as folder:
-            yield Path(folder)
+        with mapped(plain), tempfile.TemporaryDirectory(prefix="periplus-") as elsewhere:
+            yield Path(elsewhere)
         return
     with mapped(plain):
         target = Path(plain)
