@@ -17,7 +17,7 @@ TIFF_SHARES, TIFFS_EACH = 4, 12
 INDEX_SHARES, INDEXES_EACH = 2, 30
 
 
-def run(program: str, folder: Path, share: int, shares: int, each: int) -> dict:
+def run(program: str, folder: Path, share: int, shares: int, each: int, seconds: float = 1.0) -> dict:
     """The report of a program that tries mutants; AssertionError where it was killed, by what and at which mutant."""
     command = [sys.executable, str(HERE / program), str(folder), f"{share}/{shares}", str(each * TIMES), str(SEED)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -25,7 +25,7 @@ def run(program: str, folder: Path, share: int, shares: int, each: int) -> dict:
     assert done.returncode == 0, f"killed by {-done.returncode} at (place, number, name, seed) {at}:\n{done.stderr}"
     report = json.loads(done.stdout)
     assert report["findings"] == []
-    assert report["slowest"][0] < 1.0, report["slowest"]
+    assert report["slowest"][0] < seconds, report["slowest"]
     assert report["grown"] < 256 * MIB
     return report["kinds"]
 
@@ -41,6 +41,6 @@ def test_mutants_of_tiffs_give_our_errors_or_values(share: int, tmp_path: Path) 
 @pytest.mark.timeout(120 * TIMES)
 @pytest.mark.parametrize("share", range(INDEX_SHARES))
 def test_mutants_of_indexes_give_our_errors_or_values(share: int, tmp_path: Path) -> None:
-    kinds = run("documents.py", tmp_path, share, INDEX_SHARES, INDEXES_EACH)
+    kinds = run("documents.py", tmp_path, share, INDEX_SHARES, INDEXES_EACH, 4.0)  # seven uses of each array
     assert set(kinds) <= {"read", "format", "limit", "missing", "stale", "denied", "decode"}
     assert kinds["format"] > 0

@@ -23,6 +23,8 @@ COMMAND = [sys.executable, "-m", "periplus.cli", "index"]
 FORMS = ("index.parquet", "index", "index.duckdb")
 FEW, ALL = 20, 300
 PATTERN = "{time:%Y%j}"
+TIMES = int(os.environ.get("PERIPLUS_FUZZ", "1"))
+SEED = os.environ.get("PERIPLUS_FUZZ_SEED", "0")
 
 
 @pytest.fixture(scope="module")
@@ -79,16 +81,16 @@ def pq_parts(dataset: Path) -> int:
     return len(json.loads(keys[b"array_references"])["chunks"])
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(120 * (1 + TIMES))
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 @pytest.mark.parametrize("form", FORMS)
 def test_the_previous_index_or_none_and_the_next_run_completes_it(form, how, archive, tmp_path):
-    target, dice = tmp_path / form, random.Random(f"{form} {how}")
+    target, dice = tmp_path / form, random.Random(f"{form} {how} {SEED}")
     began = time.monotonic()
     completed(archive, target)
     whole = time.monotonic() - began
     seen = set()
-    for attempt in range(4):
+    for attempt in range(4 * TIMES):
         shutil.rmtree(target) if target.is_dir() else target.unlink()
         before = None
         if attempt % 2:

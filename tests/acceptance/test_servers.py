@@ -1,6 +1,7 @@
 """Servers that fail now and then, and servers that want secrets: the right pixels, and the secrets stay secret."""
 
 import logging
+import threading
 import traceback
 
 import numpy as np
@@ -55,6 +56,20 @@ def test_a_server_that_is_down_is_a_fetch_error_in_time(archive, tmp_path, bound
             index["0/data"][...]
         with bounded(), pytest.raises(periplus.FetchError):
             periplus.index(url)
+
+
+def test_what_fails_leaves_no_thread_and_no_connection(archive, tmp_path):
+    (tmp_path / "no.tif").write_bytes(b"no TIFF")
+    before = threading.active_count()
+    failures = []
+    for url in (f"{archive.url}/absent.tif", str(tmp_path / "no.tif"), str(tmp_path / "no.parquet")) * 5:
+        for use in (periplus.index, periplus.open):
+            with pytest.raises(periplus.PeriplusError) as caught:
+                use(url)
+            failures.append(caught)  # whoever keeps an error keeps no connection with it
+    assert threading.active_count() == before
+    assert archive.open_connections == 0
+    assert len(failures) == 30
 
 
 # --- secrets -------------------------------------------------------------------------------------------------------

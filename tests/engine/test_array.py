@@ -124,6 +124,8 @@ def test_the_float_of_unpacked_bands_is_the_one_xarray_chooses():
 def test_packing_lists_must_fit_the_bands():
     with pytest.raises(FormatError, match="3 values for 4 bands"):
         per_band({"scale_factor": [1, 2, 3]}, np.dtype("u1"), 0, 4)
+    with pytest.raises(FormatError, match="1 values for"):
+        per_band({"_FillValue": 0, "scale_factor": [1]}, np.dtype("u1"), 0, 2**60)
     with pytest.raises(FormatError, match="complex"):
         per_band({"scale_factor": [1, 2]}, np.dtype("c8"), 0, 2)
     assert per_band({"scale_factor": 2, "_FillValue": 0}, np.dtype("u1"), 0, 4) is None

@@ -40,7 +40,8 @@ class Packing:
 
         scale, offset = along(self.scale.astype(self.dtype)), along(self.offset.astype(self.dtype))
         missing = along(self.masked) & (raw == along(self.nodata))
-        values = raw.astype(self.dtype) * scale + offset
+        with np.errstate(all="ignore"):  # what overflows is infinite, as it is everywhere in xarray
+            values = raw.astype(self.dtype) * scale + offset
         return np.asarray(np.where(missing, self.dtype.type(np.nan), values))
 
 
@@ -52,6 +53,10 @@ def per_band(attributes: Mapping[str, Any], dtype: np.dtype[Any], axis: int | No
         raise FormatError("nodata, scale or offset is a list, and there are no bands for it")
     if dtype.kind not in "iufb":
         raise FormatError(f"bands of {dtype} cannot differ in nodata, scale or offset")
+    for name in PACKING:  # before anything is made as long as there are said to be bands
+        value = attributes.get(name)
+        if isinstance(value, list | tuple) and len(value) != bands:
+            raise FormatError(f"{name} has {len(value)} values for {bands} bands")
     nodata = [stored(v, dtype) for v in _column(attributes, "_FillValue", None, bands)]
     # The float xarray would choose: that of the numbers multiplied and added, else one that holds every stored value.
     small = dtype.itemsize <= (4 if dtype.kind == "f" else 2) and not {"scale_factor", "add_offset"} & set(attributes)
@@ -91,6 +96,4 @@ def _column(attributes: Mapping[str, Any], name: str, default: Any, bands: int) 
     value = attributes.get(name, default)
     if not isinstance(value, list | tuple):
         return [value] * bands
-    if len(value) != bands:
-        raise FormatError(f"{name} has {len(value)} values for {bands} bands")
     return [default if v is None else v for v in value]
