@@ -6,12 +6,13 @@ import asyncio
 import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import Future, wait
+from concurrent.futures import CancelledError, Future, wait
 from typing import Any, TypeVar
 
 from periplus.errors import FetchError
 
 T = TypeVar("T")
+CLOSED = "the connections were closed while they were in use"
 
 
 class Bridge:
@@ -42,7 +43,12 @@ class Bridge:
         return threading.current_thread() is self._thread
 
     def submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+        """Start a coroutine. What was submitted before `stop` is cancelled by it; nothing is taken after that."""
+        with self._lock:
+            if self._ended:
+                coroutine.close()
+                raise FetchError(CLOSED)
+            return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """The coroutine's result; an interrupt of the waiting thread cancels it and waits until it has ended."""
@@ -55,14 +61,22 @@ class Bridge:
             task.append(asyncio.current_task())
             return await coroutine
 
-        future = self.submit(main())
+        outer = main()
         try:
-            return future.result()
-        except BaseException:
-            if not future.done():
-                self.loop.call_soon_threadsafe(lambda: [one.cancel() for one in task if one is not None])
-                wait([future])
-            raise
+            future = self.submit(outer)
+            try:
+                return future.result()
+            except CancelledError:
+                raise FetchError(CLOSED) from None
+            except BaseException:
+                if not future.done():
+                    self.loop.call_soon_threadsafe(lambda: [one.cancel() for one in task if one is not None])
+                    wait([future])
+                raise
+        finally:
+            # Both have ended, unless the loop ended before they began: then nobody else would close them.
+            outer.close()
+            coroutine.close()
 
     def stop(self) -> None:
         """Cancel every task, close what was opened, end the thread. Safe to call twice, and from the loop itself."""
@@ -70,9 +84,9 @@ class Bridge:
             return  # a forked child: neither thread nor loop is its own
         with self._lock:
             ended, self._ended = self._ended, True
-        if not ended:
-            # Held here, since the loop keeps only a weak hold on its tasks.
-            self._ending = self.submit(self._end())
+            if not ended:
+                # Held here, since the loop keeps only a weak hold on its tasks.
+                self._ending = asyncio.run_coroutine_threadsafe(self._end(), self.loop)
         if not self.inside():
             self._thread.join()
 
@@ -86,4 +100,5 @@ class Bridge:
             await close()
         await self.loop.shutdown_asyncgens()
         await self.loop.shutdown_default_executor()
+        await asyncio.sleep(0)  # those who wait for a task that has just ended are told in the next round
         self.loop.stop()
