@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import zlib
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +21,7 @@ from periplus.harvest.part import Fact, Part
 from periplus.harvest.rest import read_part, write_part
 from periplus.limits import Limits
 from periplus.model import Array, Found, Georeference, Refs, Source, chunk_positions
+from periplus.testing.indexes import same_refs
 
 
 def array(name: str = "0/data", **more: Any) -> Array:
@@ -194,3 +196,67 @@ def test_parts_are_handed_over_when_full(monkeypatch: pytest.MonkeyPatch) -> Non
     assert sizes == [2, 2]
     assert [e.source.url for e in made.entries] == [f"/d/{k}.tif" for k in (4, 3, 2, 1, 0)]
     assert all(same(made.refs(k, 0), whole(4 - k)) for k in range(5))
+
+
+def test_an_interrupt_at_any_line_leaves_whole_files_only() -> None:
+    """Ctrl-C may come between any two steps; what is then written down must not hold half a file."""
+    data, mask = array(), array("0/mask")
+    files = [
+        harvested(f"s3://b/{n}", Found(data, whole(n)), Found(mask, sparse() if n % 2 else whole(n + 50)), number=n)
+        for n in range(3)
+    ]
+    built = Gathered()
+    for file in files:
+        built.add(file)
+    built.finish()
+    moments = 0
+    while (kept := interrupted(files, moments)) is not None:
+        for part, facts in kept:
+            back, same = read_part(memoryview(write_part(part, facts)), limits=Limits())
+            assert [fact.source.url for fact in same] == [file.source.url for file in files[: len(same)]]
+            for slot in range(len(same)):
+                for which in (0, 1):
+                    same_refs(back.refs(slot, which), built.refs(slot, which))
+        moments += 1
+    assert moments > 50
+
+
+def interrupted(files: list[Harvested], lines: int) -> list[tuple[Part, list[Fact]]] | None:
+    """What is kept of files when an interrupt comes after so many lines of gathering; None if it comes too late."""
+    kept: list[tuple[Part, list[Fact]]] = []
+    gathered = Gathered(keep=lambda part, facts: kept.append((part, list(facts))) or part)
+    steps = 0
+
+    def interrupt(frame: Any, event: str, _: Any) -> Any:
+        nonlocal steps
+        if frame.f_code.co_filename.endswith(("part.py", "gather.py")):
+            steps += event == "line"
+            if steps > lines:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return interrupt
+
+    before = sys.gettrace()
+    try:
+        sys.settrace(interrupt)
+        for file in files:
+            gathered.add(file)
+        return None
+    except KeyboardInterrupt:
+        sys.settrace(before)
+        gathered.flush()
+        return kept
+    finally:
+        sys.settrace(before)
+
+
+def test_a_part_that_lists_more_than_it_holds_is_damaged() -> None:
+    gathered = Gathered()
+    gathered.add(harvested("s3://b/0", Found(array(), whole(1))))
+    gathered.finish()
+    part = gathered._parts[0]
+    for name, column in (("groups", [0]), ("pieces", []), ("slots", [0, 2]), ("pieces", [0, 9, -1, 0, 0, -1])):
+        lying = Part(arrays=part.arrays, columns={**part.columns, name: np.array(column, np.int64)})
+        facts = [Fact(source=Source(url="s3://b/0"), format="tiff", datetime=None, attributes={})]
+        with pytest.raises(FormatError, match=r"lists|damaged"):
+            read_part(memoryview(write_part(lying, facts)), limits=Limits())

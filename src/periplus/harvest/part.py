@@ -144,10 +144,10 @@ class Builder:
 
     def add(self, fact: Fact, arrays: tuple[Array, ...], grids: Sequence[Shape], refs: Sequence[Refs]) -> int:
         """Take a file; its slot."""
-        self.facts.append(fact)
+        self._pieces += [self._piece(each, grid) for grid, each in zip(grids, refs, strict=True)]
         self._arrays.append(arrays)
-        for grid, each in zip(grids, refs, strict=True):
-            self._pieces.append(self._piece(each, grid))
+        # Last, as it is what counts: of a file at which the run was interrupted, nothing is built.
+        self.facts.append(fact)
         return len(self.facts) - 1
 
     def _piece(self, refs: Refs, grid: Shape) -> Piece:
@@ -171,22 +171,26 @@ class Builder:
         return Piece(start, self.rows, chunk, refs.part is not None, refs.encoding is not None, inline)
 
     def build(self) -> Part:
-        """The part."""
+        """The part: all files that were taken whole."""
+        arrays = self._arrays[: len(self.facts)]
+        kept = self._pieces[: sum(map(len, arrays))]
+        rows = kept[-1].stop if kept else 0
         columns: dict[str, NDArray[Any]] = {
-            "offset": _concatenated(self._offset, np.int64),
-            "length": _concatenated(self._length, np.int64),
+            "offset": _concatenated(self._offset, np.int64)[:rows],
+            "length": _concatenated(self._length, np.int64)[:rows],
             "chunk": _concatenated(self._chunk, np.int32),
-            **places(self._arrays, [[piece] for piece in self._pieces]),
+            **places(arrays, [[piece] for piece in kept]),
         }
         for name, pieces in (("part", self._part), ("encoding", self._encoding), ("sizes", self._sizes)):
             if pieces:
-                column = np.full(self.rows, -1 if name == "sizes" else 0, dtype=COLUMNS[name])
+                column = np.full(rows, -1 if name == "sizes" else 0, dtype=COLUMNS[name])
                 for start, values in pieces.items():
-                    column[start : start + len(values)] = values
+                    if start < rows:
+                        column[start : start + len(values)] = values
                 columns[name] = column
         if self._inline:
             columns["inline"] = np.frombuffer(b"".join(self._inline), np.uint8)
-        return Part(arrays=self._arrays, columns=columns)
+        return Part(arrays=arrays, columns=columns)
 
 
 def places(arrays: Sequence[tuple[Array, ...]], groups: Sequence[Sequence[Piece]]) -> dict[str, NDArray[np.int64]]:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from periplus import __version__
 from periplus.errors import FormatError
@@ -53,9 +54,21 @@ def read_part(data: memoryview, *, limits: Limits) -> tuple[Part, list[Fact]]:
             name: np.frombuffer(view, COLUMNS[name], count, at) for name, (at, count) in document["columns"].items()
         }
         arrays, facts = _read(document, limits)
+        _check(arrays, columns)
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise FormatError(f"a part of the journal is damaged: {error}") from None
     return Part(arrays=arrays, columns=columns), facts
+
+
+def _check(arrays: Sequence[tuple[Array, ...]], columns: Mapping[str, NDArray[Any]]) -> None:
+    """FormatError where the columns do not tell of every array of every file."""
+    slots, groups, pieces = columns["slots"], columns["groups"], columns["pieces"].reshape(-1, 6)
+    expected = np.cumsum([0, *map(len, arrays)])
+    sound = np.array_equal(slots, expected) and len(groups) == int(expected[-1]) + 1
+    if not sound or groups[0] != 0 or groups[-1] != len(pieces) or (np.diff(groups) < 0).any():
+        raise FormatError("a part of the journal does not hold what it lists")
+    if len(pieces) and not 0 <= int(pieces[:, :2].min()) <= int(pieces[:, :2].max()) <= len(columns["offset"]):
+        raise FormatError("a part of the journal does not hold what it lists")
 
 
 def _written(arrays: Sequence[tuple[Array, ...]], facts: Sequence[Fact]) -> dict[str, Any]:
