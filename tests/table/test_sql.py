@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import sys
-import threading
 
 import numpy as np
 import pyarrow as pa
@@ -197,30 +193,3 @@ def test_a_column_that_is_a_word_of_sql_is_hinted_at(table, query):
     with pytest.raises(FormatError) as caught:
         table.sql("selec 1")
     assert "quotes" not in str(caught.value)
-
-
-def test_an_interrupt_ends_a_query_as_it_ends_all_else(tmp_path, fetch):
-    table = memory_table(*stacked(steps=2))
-    table.sql("select 1")
-    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        table.sql("select sum(a.range * b.range) from range(10000000) a, range(1000000) b")
-    timer.join()
-    assert table.sql("select 2 as two").column("two").to_pylist() == [2]
-
-
-def test_an_interrupt_waits_until_duckdb_is_loaded(monkeypatch):
-    from periplus.table import duck
-
-    def slow(name):
-        os.kill(os.getpid(), signal.SIGINT)
-        done.append(name)
-        return sys
-
-    done: list[str] = []
-    monkeypatch.setattr(duck, "import_module", slow)
-    with pytest.raises(KeyboardInterrupt):
-        duck._loaded("duckdb")
-    assert done == ["duckdb"]
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
