@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import sys
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -12,6 +16,7 @@ from periplus.errors import FormatError
 from periplus.model import Array, Catalog
 from periplus.table import append_table, memory_table, open_table, write_table
 from periplus.table.footprint import chunk_boxes
+from periplus.table.sql import sql_errors
 from periplus.testing.indexes import dense_refs, files_of, stacked
 from periplus.testing.servers import RangeServer
 
@@ -193,3 +198,26 @@ def test_a_column_that_is_a_word_of_sql_is_hinted_at(table, query):
     with pytest.raises(FormatError) as caught:
         table.sql("selec 1")
     assert "quotes" not in str(caught.value)
+
+
+def test_an_interrupt_waits_until_duckdb_is_loaded(monkeypatch):
+    from periplus.table import duck
+
+    def slow(name):
+        os.kill(os.getpid(), signal.SIGINT)
+        done.append(name)
+        return sys
+
+    done: list[str] = []
+    monkeypatch.setattr(duck, "import_module", slow)
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        duck._loaded("duckdb")
+    assert done == ["duckdb"]
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize("error", [duckdb.InterruptException("stop"), RuntimeError("Query interrupted")])
+def test_an_interrupted_query_is_an_interrupt(error):
+    with pytest.raises(KeyboardInterrupt), sql_errors(None):
+        raise error

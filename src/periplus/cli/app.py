@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import warnings
 from collections.abc import Sequence
 from importlib import import_module
 
@@ -71,6 +72,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_CLOSED
     except (KeyboardInterrupt, click.exceptions.Abort):
+        # An interrupt may come between the making of a coroutine and its first step: Python would warn of it here.
+        warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
         return say("interrupted", code=INTERRUPTED)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 
@@ -19,6 +18,7 @@ from periplus.model import Array, Catalog, Files, Refs
 from periplus.policy import Policy, is_local
 from periplus.table.columns import columns_for
 from periplus.table.document import Document, dump, load
+from periplus.table.duck import duckdb
 from periplus.table.groups import row_groups
 from periplus.table.memory import empty
 from periplus.table.reach import at_rest

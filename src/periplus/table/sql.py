@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 
@@ -19,6 +18,7 @@ from periplus.policy import is_local
 from periplus.table.buffers import numbers, strings
 from periplus.table.columns import Columns
 from periplus.table.document import Document, dump
+from periplus.table.duck import duckdb
 from periplus.table.footprint import affine, bounds, spatial_axes
 from periplus.table.schema import EXTRAS, Layout, chunks_to_arrow, files_to_arrow
 
@@ -58,8 +58,14 @@ def sql_errors(url: str | None) -> Iterator[None]:
         yield
     except PeriplusError:
         raise
+    except duckdb.InterruptException:
+        raise KeyboardInterrupt from None
     except duckdb.Error as error:
         raise FormatError(f"the query failed: {error}", url=url) from error
+    except RuntimeError as error:
+        if str(error) == "Query interrupted":  # what DuckDB makes of Ctrl-C
+            raise KeyboardInterrupt from None
+        raise
 
 
 class Database:
