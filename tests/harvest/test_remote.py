@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import time
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -54,10 +53,9 @@ def test_one_request_for_a_usual_header(server: RangeServer, cogs: dict[str, byt
 def test_many_headers_are_in_flight(server: RangeServer, cogs: dict[str, bytes], fetch: Fetch) -> None:
     server.files.update({f"{k}.tif": cogs["0.tif"] for k in range(120)})
     server.latency = 0.1
-    began = time.monotonic()
     _, summary = index_into([f"{server.url}/{k}.tif" for k in range(120)], fetch=fetch)
     assert summary.ok == 120
-    assert time.monotonic() - began < 6, "one after another they would take 12 s"
+    assert server.most_waiting > 20
     assert sum(asked(server).values()) == 120
 
 

@@ -203,5 +203,5 @@ def test_mutants_give_only_our_errors() -> None:
             values(mutant if number % 2 else mutant[:80] + data[80:], small)
         except PeriplusError:
             refused += 1
-        assert time.process_time() - start < 1.0
+        assert time.process_time() - start < 10
     assert 0 < refused < 1500

@@ -72,7 +72,7 @@ def test_mutants_give_only_our_errors(group: int) -> None:
                 for item in found if total % 4 else ():
                     check(item, len(mutant))
                 assert asked <= 8 * len(mutant) + MIB
-            assert time.process_time() - start < 1.0, name
+            assert time.process_time() - start < 10, name
     assert 0 < refused < total
 
 

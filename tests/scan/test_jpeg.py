@@ -177,5 +177,5 @@ def test_mutants_give_only_our_errors(name: str) -> None:
             values(mutant, small)
         except PeriplusError:
             refused += 1
-        assert time.process_time() - start < 1.0
+        assert time.process_time() - start < 10
     assert 0 < refused < 200

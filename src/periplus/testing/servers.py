@@ -59,6 +59,8 @@ class RangeServer:
         self.faults: dict[str, list[Fault]] = {}
         self.log: list[Request] = []
         self.open_connections = 0
+        self.waiting = self.most_waiting = 0
+        """Requests being answered now, and the most there ever were at once."""
         self._random = random.Random(seed)  # noqa: S311 - faults, not secrets
         self._host = host
         self._loop = asyncio.new_event_loop()
@@ -208,7 +210,12 @@ class _Connection(asyncio.Protocol):
     async def _answer(self, method: str, path: str, headers: dict[str, str], target: str) -> None:
         server = self.server
         fault = server.fault(path, method)
-        await asyncio.sleep(server.latency + (fault.seconds if fault.kind == "stall" else 0.0))
+        server.waiting += 1
+        server.most_waiting = max(server.most_waiting, server.waiting)
+        try:
+            await asyncio.sleep(server.latency + (fault.seconds if fault.kind == "stall" else 0.0))
+        finally:
+            server.waiting -= 1
         data, size, tag, modified = server.look(path)
         answer = plan(method, headers, size, tag, modified, fault)
         line = Request(method, target, answer.asked, answer.status, answer.length, headers)
