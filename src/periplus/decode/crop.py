@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from periplus.decode.settings import known
 from periplus.errors import FormatError
 from periplus.model import Shape
 
@@ -13,6 +14,7 @@ NAME = "periplus.crop"
 
 def stored_shape(configuration: Mapping[str, Any], chunks: Shape) -> Shape:
     """The shape of a chunk as it is stored; no dimension of it is smaller than that of the array's chunk."""
+    known(NAME, configuration, frozenset({"shape"}))
     shape = configuration.get("shape")
     if (
         not isinstance(shape, list)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus.decode.scratch import Buffer, Octets, octets, scratch_array
-from periplus.decode.settings import number
+from periplus.decode.settings import known, number
 from periplus.errors import DecodeError, FormatError
 from periplus.limits import Limits
 from periplus.model import Shape
@@ -22,12 +22,18 @@ NULL = -32767
 DEEPEST = 16_000
 """A magnitude beyond this in a negative post means that the producer wrote two's complement, as GDAL has it."""
 MOST = 1 << 20
+KEYS = frozenset({
+    "num_lat_points", "num_lon_lines", "record_size", "num_records", "trim_top", "trim_bottom", "trim_left",
+    "trim_right",
+})  # fmt: skip
 
 
 def dted(
     configuration: Mapping[str, Any], *, chunks: Shape, dtype: np.dtype[Any], limits: Limits
 ) -> Callable[[Buffer, Shape], NDArray[Any]]:
     """The decoder of one cell; leading dimensions beyond (bands, y, x) have size 1."""
+
+    known("dted", configuration, KEYS)
 
     def setting(key: str, low: int, default: int | None = None) -> int:
         return number("dted", configuration, key, low, MOST, default)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from periplus.decode.bits import packed
 from periplus.decode.scratch import Buffer, Octets, octets, scratch_array
+from periplus.decode.settings import known
 from periplus.errors import DecodeError, FormatError
 from periplus.limits import Limits
 from periplus.model import Shape
@@ -21,10 +22,12 @@ ORDERS = {"B": (0, 1, 2), "S": (0, 1, 2), "P": (1, 2, 0), "R": (1, 0, 2)}
 """Which of (bands, y, x) each stored dimension is."""
 KINDS = {"INT": "u", "SI": "i", "B": "u", "R": "f", "C": "c"}
 LARGEST = 1 << 31
+KEYS = frozenset({"num_bands", "block_height", "block_width", "nbpp", "imode", "pvtype", "last_rows"})
 
 
 def jbp_block(configuration: Mapping[str, Any], *, chunks: Shape, dtype: np.dtype[Any], limits: Limits) -> Run:
     """The decoder of one block; leading dimensions beyond (bands, y, x) have size 1."""
+    known("jbp-block", configuration, KEYS)
     bands, height, width, nbpp = (
         _number(configuration, name) for name in ("num_bands", "block_height", "block_width", "nbpp")
     )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from periplus.decode.jpeg import jpeg
 from periplus.decode.scratch import Buffer
-from periplus.decode.settings import choice, number
+from periplus.decode.settings import choice, known, number
 from periplus.decode.tile import tile_of
 from periplus.errors import FormatError
 from periplus.limits import Limits
@@ -18,6 +18,9 @@ from periplus.model import Shape
 
 NAME = "https://awslabs.github.io/osml-imagery-io/codecs/jpeg"
 LARGEST = 1 << 16
+KEYS = frozenset({
+    "bits_per_pixel", "num_bands", "block_width", "block_height", "imode", "color_space", "jpeg_tables", "last_rows",
+})  # fmt: skip
 JPEG = 7
 """TIFF's number of this compression."""
 
@@ -29,6 +32,8 @@ def jpeg_block(
 
     `color_space` is not looked at: indexes exist that name it wrongly, and the markers of the stream say it.
     """
+
+    known("jpeg", configuration, KEYS)
 
     def setting(key: str, high: int) -> int:
         return number("jpeg", configuration, key, 1, high)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from periplus.decode import crop, dted, jbp, jpeg2000, jpegblock, png, standard, tifftile, unpack, vq
 from periplus.decode.scratch import Buffer
+from periplus.decode.settings import number
 from periplus.errors import DecodeError, FormatError
 from periplus.limits import Limits
 from periplus.model import Pipeline, Shape
@@ -42,6 +43,8 @@ class Decoder:
     dtype: np.dtype[Any]
     limits: Limits
     _run: Callable[[Buffer, Shape], NDArray[Any]] = field(repr=False)
+    short: Shape | None = None
+    """What the last chunk of an image may hold at least, where it may hold less than others."""
 
     def __call__(self, data: bytes | memoryview, *, valid: Shape) -> NDArray[Any]:
         """The chunk in the array's dimension order and native type, at least `valid` along each dimension.
@@ -56,6 +59,24 @@ class Decoder:
         except Exception as error:
             # The one place where errors of native decoders become ours.
             raise DecodeError(f"the chunk does not decode: {error or type(error).__name__}") from error
+
+    def whole(self, data: bytes | memoryview, *, fill: Any = 0) -> NDArray[Any]:
+        """The whole chunk in memory of its own, for callers that do not know which part of it is inside the array.
+
+        Where the last chunk of an image may be shorter than others, what it lacks is `fill`.
+        """
+        try:
+            values = self(data, valid=self.chunks)
+        except DecodeError:
+            if self.short is None:
+                raise
+            values = self(data, valid=self.short)
+        values = values[tuple(slice(n) for n in self.chunks)]
+        out = np.empty(self.chunks, self.dtype)
+        if values.shape != self.chunks:
+            out[...] = fill
+        out[tuple(slice(n) for n in values.shape)] = values
+        return out
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_prepared, (self.codecs, self.chunks, self.dtype, self.limits))
@@ -80,12 +101,23 @@ def _prepared(codecs: str, chunks: Shape, dtype: np.dtype[Any], limits: Limits) 
     if stages[0][0] == crop.NAME:
         stored = crop.stored_shape(stages[0][1], chunks)
         whole = prepare(json.loads(codecs)[1:], chunks=stored, dtype=dtype, limits=limits)
-        return Decoder(codecs, chunks, native, limits, whole._run)
+        return Decoder(codecs, chunks, native, limits, whole._run, whole.short)
     if stages[0][0] == unpack.NAME:
         inner = _inner(stages[1:], chunks, unpack.stored_dtype(stages[0][1]), limits)
         finish = unpack.unpacker(stages[0][1], chunks=chunks, dtype=native)
-        return Decoder(codecs, chunks, native, limits, lambda data, valid: finish(inner(data, valid)))
-    return Decoder(codecs, chunks, native, limits, _inner(stages, chunks, native, limits))
+        run: Callable[[Buffer, Shape], NDArray[Any]] = lambda data, valid: finish(inner(data, valid))  # noqa: E731
+        return Decoder(codecs, chunks, native, limits, run, _short(stages[1:], chunks))
+    return Decoder(codecs, chunks, native, limits, _inner(stages, chunks, native, limits), _short(stages, chunks))
+
+
+def _short(stages: list[standard.Stage], chunks: Shape) -> Shape | None:
+    """What the last chunk holds at least: tiles of a codestream know their size, other codecs say `last_rows`."""
+    if stages and stages[0][0] == jpeg2000.NAME:
+        return (*chunks[:-2], 1, 1)
+    if not stages or "last_rows" not in stages[0][1]:
+        return None
+    rows = number(stages[0][0].rpartition("/")[2], stages[0][1], "last_rows", 1, chunks[-2])
+    return (*chunks[:-2], rows, chunks[-1])
 
 
 def _inner(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from periplus.decode.native import native
 from periplus.decode.scratch import Buffer, scratch_array, stream
-from periplus.decode.settings import number
+from periplus.decode.settings import known, number
 from periplus.errors import DecodeError, FormatError
 from periplus.limits import Limits
 from periplus.model import Shape
@@ -20,6 +20,7 @@ from periplus.model import Shape
 NAME = "periplus.png"
 MAGIC = b"\x89PNG\r\n\x1a\n"
 LARGEST = 1 << 31
+KEYS = frozenset({"width", "height", "bands", "bits"})
 PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 """First column, first row and steps of every pass of an interlaced image."""
 BANDS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
@@ -31,6 +32,8 @@ def png(
     configuration: Mapping[str, Any], *, chunks: Shape, dtype: np.dtype[Any], limits: Limits
 ) -> Callable[[Buffer, Shape], NDArray[Any]]:
     """The decoder of one file; leading dimensions beyond (bands, y, x) have size 1."""
+
+    known("png", configuration, KEYS)
 
     def setting(key: str, high: int) -> int:
         return number("png", configuration, key, 1, high)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 from periplus.errors import FormatError
@@ -18,6 +18,13 @@ def number(
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value < high:
         raise FormatError(f"{codec} codec: {key} is {value!r}")
     return value
+
+
+def known(codec: str, configuration: Mapping[str, Any], keys: Set[str]) -> None:
+    """FormatError where a configuration has a key that means nothing to us: it may change what the bytes mean."""
+    for key in configuration:
+        if key not in keys:
+            raise FormatError(f"the {codec} codec has no setting {key!r}")
 
 
 def choice(codec: str, configuration: Mapping[str, Any], key: str, names: tuple[str, ...]) -> str:

@@ -18,7 +18,8 @@ from periplus.decode.native import native
 from periplus.decode.runs import logluv, nextstep, thunderscan
 from periplus.decode.samples import values_of
 from periplus.decode.scratch import Buffer
-from periplus.decode.tile import YCBCR, Tile, tile_of
+from periplus.decode.settings import known
+from periplus.decode.tile import KEYS, YCBCR, Tile, tile_of
 from periplus.errors import DecodeError, FormatError
 from periplus.limits import Limits
 from periplus.model import Shape
@@ -59,6 +60,7 @@ REFUSED = {
 
 def tiff_tile(configuration: Mapping[str, Any], *, chunks: Shape, dtype: np.dtype[Any], limits: Limits) -> Run:
     """The decoder of one strip or tile; leading dimensions beyond (bands, y, x) have size 1."""
+    known("tiff-tile", configuration, KEYS)
     tile = tile_of(configuration)
     _fits(tile, chunks, dtype, limits)
     picture = _picture(tile)

@@ -17,6 +17,13 @@ UINT, INT, FLOAT, VOID, COMPLEX_INT, COMPLEX = 1, 2, 3, 4, 5, 6
 """TIFF's sample formats."""
 YCBCR = 6
 LARGEST = 1 << 31
+KEYS = frozenset({
+    "compression", "bits_per_sample", "samples_per_pixel", "photometric", "planar_config", "predictor", "tile_width",
+    "tile_height", "sample_format", "jpeg_tables", "byte_order", "fill_order", "ycbcr_subsampling",
+    "ycbcr_coefficients", "reference_black_white", "t4_options", "t6_options", "lerc_parameters", "extra_samples",
+    "last_rows",
+})  # fmt: skip
+"""Keys of the imagery seed, then ours, which are left out where they have their usual value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,17 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus.decode.scratch import scratch_array
+from periplus.decode.settings import known
 from periplus.errors import FormatError
 from periplus.model import Shape
 
 NAME = "periplus.unpack"
 BANDS_AXIS = -3
 SLOT = 16
+KEYS = frozenset({"dtype", "nodata", "scale", "offset"})
 SPECIAL = {"NaN": np.nan, "Infinity": np.inf, "-Infinity": -np.inf}
 
 
 def stored_dtype(configuration: Mapping[str, Any]) -> np.dtype[Any]:
     """The type of values before unpacking, native."""
+    known(NAME, configuration, KEYS)
     name = configuration.get("dtype")
     try:
         dtype: np.dtype[Any] = np.dtype(name if isinstance(name, str) else "V")
