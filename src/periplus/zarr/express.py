@@ -1,0 +1,115 @@
+"""Which Zarr codecs say how chunks are stored, and who can read them: stock Zarr, imagery tools, or we alone.
+
+`standard` codecs come with zarr-python; `imagery` are the five URIs shared with osml-imagery-io; `ours` have names that
+begin with `periplus.` and need it installed. What no list of codecs can say is `decoded`: its chunks are handed out as
+plain bytes, by whoever can decode them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from periplus.decode import CODECS, unpack
+from periplus.decode.pipeline import IMAGES
+from periplus.errors import FormatError
+from periplus.model import Array, Pipeline
+
+Kind: TypeAlias = Literal["standard", "imagery", "ours", "decoded"]
+KINDS: tuple[Kind, ...] = ("standard", "imagery", "ours", "decoded")
+"""From what everybody reads to what nobody can say."""
+IMAGERY = "https://awslabs.github.io/osml-imagery-io/codecs/"
+OURS = "periplus."
+_TELLS = ("level", "acceleration", "checksum")
+"""Settings that matter to whoever compresses, and to nobody who decompresses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """How an array's chunks are said in Zarr."""
+
+    kind: Kind
+    codecs: tuple[Mapping[str, Any], ...]
+    """A Zarr v3 codec list; of plain bytes where the kind is `decoded`."""
+    why: str = ""
+    """Why the chunks cannot be handed out as they are stored; empty where they can."""
+
+
+def express(array: Array) -> Expression:
+    """The codecs of an array; pure, from what the catalog says alone."""
+    if array.edges is not None and not _is_regular(array):
+        return Expression("decoded", plain(array.dtype), "its chunks vary in size")
+    if not array.encodings:  # nor are there chunks
+        return Expression("standard", plain(array.dtype))
+    if len({_meaning(pipeline) for pipeline in array.encodings}) > 1:
+        return Expression("decoded", plain(array.dtype), f"its chunks are encoded in {len(array.encodings)} ways")
+    names = [str(codec.get("name", "")) for codec in array.encodings[0]]
+    unknown = next((name for name in names if name not in CODECS), None)
+    if unknown is not None:
+        return Expression("decoded", plain(array.dtype), f"codec {unknown!r} is not known")
+    kind: Kind = "standard"
+    if any(name.startswith(IMAGERY) for name in names):
+        kind = "imagery"
+    if any(name.startswith(OURS) for name in names):
+        kind = "ours"
+    try:
+        return Expression(kind, _listed(array.encodings[0], array.dtype))
+    except FormatError as error:
+        return Expression("decoded", plain(array.dtype), error.message)
+
+
+def plain(dtype: np.dtype[Any]) -> tuple[Mapping[str, Any], ...]:
+    """The codecs of chunks that are handed out decoded."""
+    return ({"name": "bytes", "configuration": {"endian": "little"}} if dtype.itemsize > 1 else {"name": "bytes"},)
+
+
+def _is_regular(array: Array) -> bool:
+    """Whether the sizes listed are those of a regular grid after all: full chunks, the last one perhaps cut."""
+    return all(
+        edges is None or (all(n == size for n in edges[:-1]) and edges[-1:] in ((), (size,)))
+        for edges, size in zip(array.edges or (), array.chunks, strict=True)
+    )
+
+
+def _meaning(pipeline: Pipeline) -> str:
+    """A text that is equal for pipelines that decode alike."""
+    kept = [
+        [codec.get("name"), {k: v for k, v in (codec.get("configuration") or {}).items() if k not in _TELLS}]
+        for codec in pipeline
+    ]
+    return json.dumps(kept, sort_keys=True, default=jsonable)
+
+
+def _listed(pipeline: Pipeline, dtype: np.dtype[Any]) -> tuple[Mapping[str, Any], ...]:
+    """The codecs as Zarr lists them: an image codec follows `bytes`, whose bytes it yields, little-endian."""
+    listed: list[Mapping[str, Any]] = []
+    for codec in pipeline:
+        name, configuration = str(codec["name"]), codec.get("configuration") or {}
+        if name in IMAGES:
+            listed += plain(dtype)
+        elif name == unpack.NAME:
+            dtype = unpack.stored_dtype(configuration)
+        listed.append({"name": name, **({"configuration": jsonable(configuration)} if configuration else {})})
+    return tuple(listed)
+
+
+def jsonable(value: Any) -> Any:
+    """The value as JSON has it: numbers that JSON lacks as Zarr spells them, anything odd as text."""
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else "NaN" if math.isnan(value) else f"{'-' * (value < 0)}Infinity"
+    if isinstance(value, complex):
+        return [jsonable(value.real), jsonable(value.imag)]
+    if isinstance(value, Mapping):
+        return {str(key): jsonable(item) for key, item in value.items()}
+    if isinstance(value, Iterable) and not isinstance(value, bytes | memoryview):
+        return [jsonable(item) for item in value]
+    return str(value)
