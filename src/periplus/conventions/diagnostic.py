@@ -1,0 +1,37 @@
+"""Findings: what is wrong, odd or merely tolerated in the attributes of a node, with a code that stays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Severity: TypeAlias = Literal["error", "warning", "info"]
+SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error")
+"""From the mildest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One finding. `error`: something is lost or wrong; `warning`: meaning was guessed or left out; `info`: an older or
+    odd way of saying something clear."""
+
+    code: str
+    """Stable, `<convention>.<what>`, for example `ref.missing`; docs/conventions.md lists all."""
+    severity: Severity
+    path: str
+    """Of the node that says it, absolute: `/`, `/0/data`."""
+    attribute: str
+    """Which attribute, with a path into it: `cs.crs[0].axes.time`; empty where none is meant."""
+    message: str
+    hint: str = ""
+    """What a producer should write instead."""
+
+    def __str__(self) -> str:
+        where = f"{self.path} {self.attribute}".rstrip()
+        return f"{where}: {self.message}" + (f" ({self.hint})" if self.hint else "")
+
+
+def worst(diagnostics: Iterable[Diagnostic]) -> Severity | None:
+    """The gravest severity among them; None where there are none."""
+    return max((d.severity for d in diagnostics), key=SEVERITIES.index, default=None)

@@ -1,0 +1,321 @@
+"""Which conventions a node declares: by uuid, then schema_url, then spec_url, never by name alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from periplus.conventions.diagnostic import Diagnostic
+
+KEY = "zarr_conventions"
+_FIELDS = ("uuid", "schema_url", "spec_url", "name", "description")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Convention:
+    """One row of the identity table."""
+
+    name: str
+    """As we call it and, where we write it, as its schema demands."""
+    uuid: str
+    repositories: tuple[str, ...]
+    """`owner/name` of every repository that declared URLs point into, the current one first."""
+    schema_url: str | None = None
+    """What to write; None where no such document was ever published."""
+    spec_url: str | None = None
+    description: str | None = None
+    keys: tuple[str, ...] = ()
+    """Attributes that belong to it: whole names, or prefixes that end with a colon."""
+
+
+def _published(repository: str, tag: str) -> dict[str, Any]:
+    return {
+        "schema_url": f"https://raw.githubusercontent.com/{repository}/refs/tags/{tag}/schema.json",
+        "spec_url": f"https://github.com/{repository}/blob/{tag}/README.md",
+    }
+
+
+def _on_main(repository: str) -> dict[str, Any]:
+    root = f"https://raw.githubusercontent.com/{repository}/main"
+    return {"schema_url": f"{root}/schema.json", "spec_url": f"{root}/README.md"}
+
+
+_TABLE = (
+    Convention(
+        name="multiscales",
+        uuid="d35379db-88df-4056-af3a-620245f8e347",
+        repositories=("zarr-conventions/multiscales", "zarr-experimental/multiscales"),
+        **_published("zarr-conventions/multiscales", "v0.1"),
+        description="Multiscale layout of zarr datasets",
+        keys=("multiscales",),
+    ),
+    Convention(
+        name="spatial",
+        uuid="689b58e2-cf7b-45e0-9fff-9cfc0883d6b4",
+        repositories=("zarr-conventions/spatial",),
+        **_published("zarr-conventions/spatial", "v0.1"),
+        description="Spatial coordinate information",
+        keys=("spatial:",),
+    ),
+    Convention(
+        name="proj",
+        uuid="f17cb550-5864-4468-aeb7-f3180cfb622f",
+        repositories=("zarr-conventions/proj", "zarr-conventions/geo-proj", "zarr-experimental/geo-proj"),
+        **_published("zarr-conventions/proj", "v0.1"),
+        description="Coordinate reference system information for geospatial data",
+        keys=("proj:",),
+    ),
+    Convention(
+        name="cs",
+        uuid="e4dbf0b7-7a00-4ce6-b23e-484292014ab4",
+        repositories=("R-CF/zarr_convention_cs", "R-CF/zarr_conventions_cs"),
+        **_on_main("R-CF/zarr_convention_cs"),
+        keys=("cs", "crs"),
+    ),
+    Convention(
+        name="ref",
+        uuid="d89b30cf-ed8c-43d5-9a16-b492f0cd8786",
+        repositories=("R-CF/zarr_convention_ref", "R-CF/zarr_conventions_ref"),
+        **_on_main("R-CF/zarr_convention_ref"),
+        keys=("ref",),
+    ),
+    Convention(
+        name="uom",
+        uuid="3bbe438d-df37-49fe-8e2b-739296d46dfb",
+        repositories=("clbarnes/zarr-convention-uom",),
+        **_published("clbarnes/zarr-convention-uom", "v1"),
+        description="Units of measurement for Zarr arrays",
+        keys=("uom",),
+    ),
+    Convention(
+        name="geolocation",
+        uuid="bb9ee930-8c60-4c47-ad6b-8daa558987ed",
+        repositories=("R-CF/zarr_convention_geolocation", "R-CF/zarr_conventions_geolocation"),
+        **_on_main("R-CF/zarr_convention_geolocation"),
+        keys=("geolocation",),
+    ),
+    Convention(
+        name="tessera",
+        uuid="e7f90d5f-019e-4a38-802f-9fa695e26c71",
+        repositories=("ucam-eo/zarr-convention-tessera",),
+        **_published("ucam-eo/zarr-convention-tessera", "v1"),
+        description="Quantised geospatial embedding vectors with per-pixel dequantisation scales",
+        keys=("tessera:",),
+    ),
+    Convention(
+        name="geoemb",
+        uuid="61c12cc5-0e28-4056-999a-480cf3fb7e4c",
+        repositories=("geo-embeddings/embeddings-zarr-convention",),
+        **_published("geo-embeddings/embeddings-zarr-convention", "v1"),
+        keys=("geoemb:",),
+    ),
+    Convention(
+        name="dimensions",
+        uuid="6ca4454a-658a-4348-a667-b39ced0e58cb",
+        repositories=("zarr-conventions/dimensions", "zarr-conventions/coords"),
+        **_published("zarr-conventions/dimensions", "v1"),
+        keys=("dimensions:", "coords:"),
+    ),
+    Convention(
+        name="CF",
+        uuid="77c308c7-4db2-4774-8b2d-aa37e9997db6",
+        repositories=("zarr-conventions/CF",),
+        **_published("zarr-conventions/CF", "v1"),
+    ),
+    Convention(
+        name="dggs",
+        uuid="7b255807-140c-42ca-97f6-7a1cfecdbc38",
+        repositories=("zarr-conventions/dggs",),
+        **_published("zarr-conventions/dggs", "v1"),
+        keys=("dggs",),
+    ),
+    Convention(
+        name="license",
+        uuid="b77365e5-2b0c-4141-b917-c03b7c68e935",
+        repositories=("clbarnes/zarr-convention-license",),
+        **_published("clbarnes/zarr-convention-license", "v1"),
+        keys=("license",),
+    ),
+    Convention(
+        name="NZ",
+        uuid="d0a980b5-c644-4dcc-85a1-283799a58f40",
+        repositories=("zarr-conventions/nz",),
+        **_published("zarr-conventions/nz", "v1"),
+    ),
+    Convention(
+        name="stac",
+        uuid="b3703368-7e7e-4e8e-9e0e-6d0f0d5e8e8e",
+        repositories=("zarr-conventions/stac",),
+        **_published("zarr-conventions/stac", "v1"),
+        keys=("stac", "stac:"),
+    ),
+)
+CONVENTIONS: Mapping[str, Convention] = {convention.name: convention for convention in _TABLE}
+"""By name."""
+_BY_UUID = {convention.uuid: convention for convention in _TABLE}
+_BY_REPOSITORY = {repository.lower(): convention for convention in _TABLE for repository in convention.repositories}
+_NAMES = {convention.name.lower(): convention for convention in _TABLE} | {
+    "geo-proj": CONVENTIONS["proj"],
+    "coords": CONVENTIONS["dimensions"],
+    "nz-1.0": CONVENTIONS["NZ"],
+}
+_URL = re.compile(
+    r"https?://(?:raw\.githubusercontent\.com|(?:www\.)?github\.com)/([\w.-]+/[\w.-]+?)(?:\.git)?"
+    r"(?:/(?:refs/(?:tags|heads)/|blob/|raw/|tree/)?([\w.-]+)(?:/(.*))?)?/?",
+    re.IGNORECASE,
+)
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declared:
+    """One entry of `zarr_conventions`, identified or not."""
+
+    entry: Mapping[str, Any]
+    name: str | None
+    """Of the convention in our table; None where the entry identifies none of them."""
+    by: str | None
+    """`uuid`, `schema_url` or `spec_url`."""
+    tag: str | None
+    """Version tag or commit of the URL, where one is said."""
+
+
+def repository(url: str) -> tuple[Convention | None, str | None]:
+    """The convention whose repository a URL points into, and the tag or commit it names."""
+    found = _URL.fullmatch(url.strip())
+    return (None, None) if found is None else (_BY_REPOSITORY.get(found[1].lower()), found[2])
+
+
+def metadata(name: str) -> dict[str, str]:
+    """The convention metadata object to write for a convention, as its schema demands it."""
+    convention = CONVENTIONS[name]
+    written = {
+        "uuid": convention.uuid,
+        "name": convention.name,
+        "schema_url": convention.schema_url,
+        "spec_url": convention.spec_url,
+        "description": convention.description,
+    }
+    return {key: value for key, value in written.items() if value is not None}
+
+
+def declared(attributes: Mapping[str, Any], path: str = "/") -> tuple[tuple[Declared, ...], tuple[Diagnostic, ...]]:
+    """What a node declares, and what is odd about how it does so."""
+    notes: list[Diagnostic] = []
+    raw = attributes.get(KEY)
+    if raw is None:
+        return (), ()
+    if isinstance(raw, Mapping):
+        message = f"{KEY} is an object keyed by uuid, as in drafts of 2025; it is read as a list"
+        notes.append(Diagnostic("identity.object-form", "warning", path, KEY, message, "write a list of objects"))
+        raw = [_upgraded(key, value) for key, value in raw.items()]
+    if not isinstance(raw, list | tuple):
+        message = f"{KEY} is {type(raw).__name__} and not a list; nothing is declared"
+        notes.append(Diagnostic("identity.malformed", "error", path, KEY, message))
+        return (), tuple(notes)
+    found = [_identified(entry, path, f"{KEY}[{n}]", notes) for n, entry in enumerate(raw)]
+    seen = [one.name for one in found if one is not None and one.name is not None]
+    notes.extend(
+        Diagnostic("identity.repeated", "warning", path, KEY, f"{name} is declared more than once")
+        for name in sorted({name for name in seen if seen.count(name) > 1})
+    )
+    return tuple(one for one in found if one is not None), tuple(notes)
+
+
+def names(entries: Iterable[Declared]) -> frozenset[str]:
+    """The conventions of our table among declared entries."""
+    return frozenset(entry.name for entry in entries if entry.name is not None)
+
+
+def belongs(key: str, name: str) -> bool:
+    """Whether an attribute is one of a convention's."""
+    return any(key.startswith(own) if own.endswith(":") else key == own for own in CONVENTIONS[name].keys)
+
+
+def _upgraded(key: Any, value: Any) -> dict[str, Any]:
+    entry = dict(value) if isinstance(value, Mapping) else {}
+    kept = {field: entry[field] for field in _FIELDS if field in entry}
+    if "schema" in entry:
+        kept.setdefault("schema_url", entry["schema"])
+    return {"uuid": str(key).lower(), **kept}
+
+
+def _identified(entry: Any, path: str, where: str, notes: list[Diagnostic]) -> Declared | None:
+    def note(code: str, severity: Any, message: str, hint: str = "") -> None:
+        notes.append(Diagnostic(f"identity.{code}", severity, path, where, message, hint))
+
+    if not isinstance(entry, Mapping):
+        note("malformed", "error", f"an entry is an object, not {type(entry).__name__}")
+        return None
+    texts = {field: entry[field] for field in _FIELDS if isinstance(entry.get(field), str) and entry[field]}
+    for field in entry:
+        if field not in _FIELDS:
+            note("extra-field", "info", f"the field {str(field)[:80]!r} is none of the framework's")
+        elif field not in texts:
+            note("malformed", "warning", f"{field} is no text and is ignored")
+    name = texts.get("name", "")
+    uuid = texts.get("uuid")
+    by_uuid = None if uuid is None else _BY_UUID.get(uuid.strip().lower())
+    if uuid is not None and not _UUID.fullmatch(uuid):
+        note("uuid-form", "warning", f"{uuid[:80]!r} is no uuid in lower-case hexadecimal")
+    by_url: dict[str, tuple[Convention | None, str | None]] = {
+        field: repository(texts[field]) for field in ("schema_url", "spec_url") if field in texts
+    }
+    chosen, by = by_uuid, "uuid"
+    if uuid is None:
+        for field, (convention, _) in by_url.items():
+            # The first that is there decides; a URL nobody knows leaves room for the next.
+            if convention is not None:
+                chosen, by = convention, field
+                break
+        if by_url and chosen is not None:
+            note("no-uuid", "info", f"{chosen.name} is declared without its uuid", f"add {chosen.uuid}")
+    tag = next((tag for _, tag in by_url.values() if tag), None)
+    if chosen is None:
+        _unknown(texts, by_url, note)
+        return Declared(entry=entry, name=None, by=None, tag=tag)
+    _about_urls(chosen, texts, by_url, note)
+    plain = name.rstrip(":").lower()
+    if name and _NAMES.get(plain) is not chosen:
+        note("name", "info", f"the name {name[:80]!r} is not that of {chosen.name}; names do not identify")
+    elif name and name != chosen.name and chosen.name in ("spatial", "proj", "multiscales"):
+        note(
+            "name", "info", f"the name {name!r} is that of older drafts", f"the schema of v0.1 demands {chosen.name!r}"
+        )
+    return Declared(entry=entry, name=chosen.name, by=by, tag=tag)
+
+
+def _unknown(texts: Mapping[str, str], by_url: Mapping[str, Any], note: Any) -> None:
+    if not texts.keys() & {"uuid", "schema_url", "spec_url"}:
+        name = texts.get("name", "")
+        hint = ""
+        if (known := _NAMES.get(name.rstrip(":").lower())) is not None:
+            hint = f"if it is {known.name}, add its uuid {known.uuid}"
+        note("name-only", "warning", f"an entry without uuid or URL identifies nothing (name {name[:80]!r})", hint)
+    elif "uuid" in texts:
+        known = next((convention for convention, _ in by_url.values() if convention is not None), None)
+        also = "" if known is None else f", though its URL is that of {known.name}"
+        severity = "info" if known is None else "warning"
+        note("unknown", severity, f"the uuid {texts['uuid'][:80]!r} is of no convention we know{also}")
+    else:
+        url = next(texts[field] for field in ("schema_url", "spec_url") if field in texts)
+        note("unknown-url", "warning", f"the URL {url[:200]!r} is of no convention we know")
+
+
+def _about_urls(chosen: Convention, texts: Mapping[str, str], by_url: Mapping[str, Any], note: Any) -> None:
+    published = chosen.name in ("spatial", "proj", "multiscales")
+    for field, (convention, tag) in by_url.items():
+        current = chosen.schema_url if field == "schema_url" else chosen.spec_url
+        if texts[field] == current:
+            continue
+        if convention is None:
+            if field == "spec_url" and chosen.name == "CF":
+                continue  # CF's own pages
+            note("unknown-url", "warning", f"{field} {texts[field][:200]!r} is none that {chosen.name} ever had", "")
+        elif convention is not chosen:
+            note("conflict", "warning", f"{field} is that of {convention.name}, the identity that of {chosen.name}")
+        elif published:
+            hint = f"the current one is {current}"
+            note("old-url", "info", f"{field} points to {tag or 'no tag'} of an older or moved document", hint)

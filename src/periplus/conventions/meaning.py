@@ -1,0 +1,281 @@
+"""What attributes mean, as plain data: coordinates described and not computed, grids, CRS, levels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.conventions.diagnostic import Diagnostic
+from periplus.model import BBox, Transform
+
+# --- values ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Regular:
+    """Value of item i is start + step * (i + offset): pixel centres have offset 0.5, so that no rounding creeps in."""
+
+    start: float
+    step: float
+    count: int
+    offset: float = 0.0
+
+    def values(self) -> NDArray[Any]:
+        """All of them; integers where start, step and offset are."""
+        whole = isinstance(self.start, int) and isinstance(self.step, int) and self.offset == 0
+        places: NDArray[Any] = np.arange(self.count, dtype=np.int64 if whole else np.float64)
+        return np.asarray(self.start + self.step * (places if whole else places + self.offset))
+
+
+@dataclass(frozen=True, slots=True)
+class Explicit:
+    """Values written out; nested tuples where there are several dimensions. Numbers, or strings."""
+
+    items: tuple[Any, ...]
+
+    def values(self) -> NDArray[Any]:
+        return np.asarray(self.items)
+
+
+@dataclass(frozen=True, slots=True)
+class Shifted:
+    """Boundaries: (n, 2), each coordinate of `base` plus a lower and an upper offset."""
+
+    base: Regular | Explicit
+    lower: float
+    upper: float
+
+    def values(self) -> NDArray[Any]:
+        return np.asarray(self.base.values()[:, None] + np.asarray([self.lower, self.upper]))
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """One coordinate of a turned grid, over (rows, columns): x = a*col + b*row + c or y = d*col + e*row + f."""
+
+    transform: Transform
+    axis: Literal["x", "y"]
+    shape: tuple[int, int]
+    """(rows, columns)."""
+    offset: float = 0.5
+    """Added to rows and columns: 0.5 where the transform is that of pixel corners, 0 where it is of nodes."""
+
+    def values(self) -> NDArray[np.float64]:
+        a, b, c = self.transform[:3] if self.axis == "x" else self.transform[3:]
+        rows, columns = (np.arange(n, dtype=np.float64) + self.offset for n in self.shape)
+        return np.asarray(c + a * columns[None, :] + b * rows[:, None])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """Another node, perhaps of another store, perhaps something within its metadata document."""
+
+    path: str
+    """Absolute in its store."""
+    uri: str | None = None
+    """Of the other store; None for this one."""
+    attribute: str | None = None
+    """JSON pointer into the document of the node."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class External:
+    """Values of another array."""
+
+    reference: Reference
+    dims: tuple[str, ...]
+    """Dimensions the values have for the array that uses them, in the order they are stored in."""
+    shape: tuple[int, ...] = ()
+    transpose: bool = False
+    """Whether the stored axes must be reversed to fit the dims of the coordinate: boundaries stored as (2, n)."""
+
+
+Values: TypeAlias = Regular | Explicit | Shifted | Affine | External
+Role: TypeAlias = Literal["axis", "auxiliary", "scalar", "bounds", "term", "geolocation", "ancillary", "grid_mapping"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coord:
+    """A variable that belongs to an array as a coordinate (or beside it, if `ancillary`)."""
+
+    name: str
+    """The flat name it wants; unique among the coordinates of one array."""
+    dims: tuple[str, ...]
+    """Of the variable: () for a scalar; boundaries end with the dimension of their vertices, `bnds`."""
+    values: Values
+    role: Role = "axis"
+    convention: str = ""
+    """Which convention said so."""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    """In CF's words: units, calendar, axis, standard_name, positive, bounds, formula_terms. To be laid over the
+    attributes of the node itself where the values are external."""
+
+
+# --- place ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """An affine grid over two dimensions of an array, as the spatial convention says it."""
+
+    dims: tuple[str, str]
+    """(y, x), whatever their order in the array."""
+    shape: tuple[int, int]
+    """(height, width)."""
+    transform: Transform
+    """Of pixel corners where registration is `pixel`, of the samples themselves where it is `node`."""
+    registration: Literal["pixel", "node"] = "pixel"
+
+    @property
+    def corner(self) -> Transform:
+        """The transform of pixel corners, as periplus.model.Georeference has it."""
+        return self.transform if self.registration == "pixel" else shifted(self.transform, -0.5)
+
+    @property
+    def centre(self) -> Transform:
+        """The transform whose whole numbers are the places of samples."""
+        return self.transform if self.registration == "node" else shifted(self.transform, 0.5)
+
+    @property
+    def bbox(self) -> BBox:
+        """Outer edges of all cells, also those around nodes; x before y."""
+        return edges(self.corner, self.shape)
+
+    @property
+    def upright(self) -> bool:
+        """Whether x depends on columns and y on rows alone."""
+        return self.transform[1] == 0 and self.transform[3] == 0
+
+
+def shifted(transform: Transform, cells: float) -> Transform:
+    """The transform moved by so many columns and rows."""
+    a, b, c, d, e, f = transform
+    return (a, b, c + cells * a + cells * b, d, e, f + cells * d + cells * e)
+
+
+def edges(transform: Transform, shape: tuple[int, int]) -> BBox:
+    """(xmin, ymin, xmax, ymax) around rows and columns 0 to the end, by the transform of corners."""
+    a, b, c, d, e, f = transform
+    height, width = shape
+    xs = [c + a * col + b * row for row in (0, height) for col in (0, width)]
+    ys = [f + d * col + e * row for row in (0, height) for col in (0, width)]
+    return (min(xs), min(ys), max(xs), max(ys))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrsText:
+    """A coordinate reference system as a store says it; conventions.proj says what the text means."""
+
+    text: str
+    """What to hand to PROJ: the WKT2, else the code, else the PROJJSON as text."""
+    form: Literal["wkt2", "code", "projjson", "cf"]
+    code: str | None = None
+    """The authority code where one is said and does not contradict."""
+    origin: str = "/"
+    """Path of the node that says it."""
+
+
+# --- levels ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """One resolution of a pyramid."""
+
+    asset: str
+    """As the layout says it, relative to the pyramid's group: `0`, `1/data`, `.`."""
+    path: str
+    """Absolute."""
+    kind: Literal["group", "array", "missing"]
+    order: int
+    """0 is the finest; by resolution, since the order of a layout says nothing."""
+    derived_from: str | None = None
+    factors: tuple[float, float] | None = None
+    """How much larger its pixels are than those of the finest level, (y, x); None where nobody can tell."""
+    grid: Grid | None = None
+    shape: tuple[int, int] | None = None
+    """(height, width) where known, from the arrays or from the layout."""
+    arrays: Mapping[str, str] = field(default_factory=dict)
+    """Variables to paths of their arrays at this level."""
+    resampling: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pyramid:
+    """What a multiscales group says, its levels from fine to coarse."""
+
+    path: str
+    levels: tuple[Level, ...]
+    crs: CrsText | None = None
+    resampling: str | None = None
+
+    def level_of(self, array: str) -> Level | None:
+        """The level an array belongs to, by its path."""
+        return next((level for level in self.levels if array in level.arrays.values()), None)
+
+
+# --- the whole ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantization:
+    """How stored embeddings become numbers: stored * scale + offset. A scale that is not finite means no data."""
+
+    scale: float | External
+    offset: float = 0.0
+    dtype: str = "float32"
+    method: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A word of an attribute that names another node: CF's `coordinates = "/grid/lon"`."""
+
+    attribute: str
+    word: str
+    """As written."""
+    path: str
+    """Absolute path of the node meant."""
+    name: str
+    """The flat name by which to write it: that of the Coord."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meaning:
+    """Everything the conventions say of one array."""
+
+    path: str
+    conventions: tuple[str, ...] = ()
+    """Names of those declared for it, by itself or by a group it inherits from."""
+    principal: tuple[str, ...] = ()
+    """Those that gave coordinates of its axes: `cs`, `spatial`, `dimensions`; empty where none did."""
+    coords: tuple[Coord, ...] = ()
+    grid: Grid | None = None
+    crs: CrsText | None = None
+    pyramid: str | None = None
+    """Path of the multiscales group it belongs to."""
+    level: Level | None = None
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    """To be laid over its own: `units` from uom, attributes whose paths became flat names."""
+    links: tuple[Link, ...] = ()
+    quantization: Quantization | None = None
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMeaning:
+    """Everything the conventions say of one group."""
+
+    path: str
+    conventions: tuple[str, ...] = ()
+    pyramid: Pyramid | None = None
+    crs: CrsText | None = None
+    bbox: BBox | None = None
+    """The footprint the group claims, as written."""
+    embedding: Mapping[str, Any] | None = None
+    """The properties of tessera or geoemb, without prefix, under `convention` which of them."""
+    diagnostics: tuple[Diagnostic, ...] = ()

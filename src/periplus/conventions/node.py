@@ -1,0 +1,98 @@
+"""Nodes of a hierarchy as plain data, the callable that finds other nodes, and the paths between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from periplus.errors import FormatError
+
+ROOT = "/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Node:
+    """A group or an array as its metadata say; never its values."""
+
+    path: str
+    """Absolute: `/` is the root, `/0/data` an array."""
+    kind: Literal["group", "array"]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    dims: tuple[str | None, ...] = ()
+    """Names of an array's dimensions: `dimension_names`, or `_ARRAY_DIMENSIONS` of Zarr v2; None where one has none."""
+    shape: tuple[int, ...] = ()
+    dtype: str = ""
+    """As NumPy names it: `float32`, `<U3`."""
+    members: tuple[str, ...] | None = None
+    """Names of a group's direct children; None where the store cannot tell."""
+    zarr_format: int = 3
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+    def document(self) -> dict[str, Any]:
+        """What a JSON pointer points into: the node's metadata document, so far as it carries meaning."""
+        common = {"zarr_format": self.zarr_format, "node_type": self.kind, "attributes": self.attributes}
+        if self.kind == "group":
+            return common
+        names = {"dimension_names": list(self.dims)} if self.dims else {}
+        return {**common, "shape": list(self.shape), "data_type": self.dtype, **names}
+
+
+class Lookup(Protocol):
+    """The node at an absolute path, or None where there is none. Reads metadata only; called often, so it remembers."""
+
+    def __call__(self, path: str, /) -> Node | None: ...
+
+
+class Stores(Protocol):
+    """The lookup of another store by its URI; PeriplusError where policy or the network forbids it."""
+
+    def __call__(self, uri: str, /) -> Lookup: ...
+
+
+def parent(path: str) -> str | None:
+    """The path of the group a node lies in; None for the root."""
+    if path == ROOT:
+        return None
+    return path.rpartition("/")[0] or ROOT
+
+
+def ancestors(path: str) -> Iterator[str]:
+    """Groups around a node, the nearest first, the root last."""
+    up = parent(path)
+    while up is not None:
+        yield up
+        up = parent(up)
+
+
+def join(base: str, path: str) -> str:
+    """`path` as seen from the node or group `base`; FormatError where it is malformed or climbs above the root."""
+    if "\\" in path or "\0" in path or "://" in path:
+        raise FormatError(f"{path[:200]!r} is no path of a node")
+    parts: list[str] = [] if path.startswith("/") else [part for part in base.split("/") if part]
+    for part in path.split("/"):
+        if part == "..":
+            if not parts:
+                raise FormatError(f"{path[:200]!r} climbs above the root")
+            parts.pop()
+        elif part not in ("", "."):
+            parts.append(part)
+    return ROOT + "/".join(parts)
+
+
+def relative(path: str, base: str) -> str:
+    """The path of a node below the group `base`, seen from it; `.` for the group itself."""
+    if path == base:
+        return "."
+    prefix = base.rstrip("/") + "/"
+    if not path.startswith(prefix):
+        raise FormatError(f"{path} does not lie below {base}")
+    return path[len(prefix) :]
+
+
+def tree(nodes: Mapping[str, Node]) -> Lookup:
+    """A lookup over nodes held in memory, by path."""
+    return nodes.get

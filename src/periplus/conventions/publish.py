@@ -1,0 +1,138 @@
+"""Whole groups of arrays to what their nodes should say: pyramids, places and CRS of arrays, levels and groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from periplus.conventions.meaning import edges
+from periplus.conventions.write import (
+    GRID_MAPPING,
+    Layer,
+    Placed,
+    Written,
+    array_attributes,
+    declare,
+    grid_mapping_attributes,
+    multiscales_attributes,
+    proj_attributes,
+    spatial_attributes,
+)
+from periplus.model import BBox, Georeference
+
+
+def write_conventions(arrays: Iterable[Placed], *, resampling: str | None = None, cf: bool = True) -> Written:
+    """Attributes for every array and group, from the names, shapes and georeferences of arrays.
+
+    `0/data`, `1/data` … (the last folder is the level's number) become a pyramid of the group around them; any other
+    array just gets its own place. With `cf`, each group that has placed arrays also gets a grid mapping.
+    """
+    placed = list(arrays)
+    attributes: dict[str, dict[str, Any]] = {}
+    mappings: dict[str, dict[str, Any]] = {}
+    taken = {array.name for array in placed}
+    for array in placed:
+        mapping = _mapping_of(array, mappings, taken) if cf else None
+        if mapping is not None or not cf:
+            found = array_attributes(array, cf=None if mapping is None else mapping.rpartition("/")[2])
+            if found:
+                attributes[array.name] = found
+    for group, levels in _pyramids(placed).items():
+        attributes |= _pyramid(group, levels, resampling)
+    if "" not in attributes and (footprint := _footprint(placed)):
+        attributes[""] = footprint
+    return Written(attributes=attributes, grid_mappings=mappings)
+
+
+def _mapping_of(array: Placed, mappings: dict[str, dict[str, Any]], taken: set[str]) -> str | None:
+    """Path of the grid mapping of an array, made where there is none like it in its group yet."""
+    place = array.georeference
+    if place is None or len(array.shape) < 2 or (place.crs is None and place.transform is None):
+        return None
+    wanted = grid_mapping_attributes(place.crs, place.transform)
+    folder = array.name.rpartition("/")[0]
+    base = f"{folder}/{GRID_MAPPING}" if folder else GRID_MAPPING
+    n = 0
+    while True:
+        path = base if n == 0 else f"{base}_{n}"
+        if path not in taken and mappings.setdefault(path, wanted) == wanted:
+            return path
+        n += 1
+
+
+def _pyramids(arrays: Sequence[Placed]) -> dict[str, dict[int, list[Placed]]]:
+    """Groups whose members are level groups: for each the arrays of every level, levels in order."""
+    found: dict[str, dict[int, list[Placed]]] = {}
+    for array in arrays:
+        parts = array.name.split("/")
+        if len(parts) >= 2 and parts[-2] == str(array.level) and len(array.shape) >= 2:
+            found.setdefault("/".join(parts[:-2]), {}).setdefault(array.level, []).append(array)
+    return {group: dict(sorted(levels.items())) for group, levels in found.items()}
+
+
+def _pyramid(group: str, levels: Mapping[int, list[Placed]], resampling: str | None) -> dict[str, dict[str, Any]]:
+    """Attributes of a pyramid's group and of its level groups."""
+    chosen = _representatives(levels)
+    one_place = {n: _shared(arrays) for n, arrays in levels.items()}
+    items: list[tuple[str, Placed]] = [
+        (str(n), Layer(name=a.name, dims=a.dims, shape=a.shape, level=n, georeference=one_place[n]))
+        for n, a in chosen.items()
+    ]
+    attributes: dict[str, Any] = multiscales_attributes(items, resampling=resampling)
+    conventions = ["multiscales"]
+    prefix = f"{group}/" if group else ""
+    made: dict[str, dict[str, Any]] = {}
+    for asset, array in items:
+        if said := array_attributes(array, cf=None):
+            made[prefix + asset] = said
+    first = items[0][1]
+    place = first.georeference
+    if place is not None and place.transform is not None:
+        own = spatial_attributes(place, first.shape, first.dims)
+        # No transform here: arrays directly below would take it for theirs, and the layout says those of levels.
+        attributes |= {key: own[key] for key in ("spatial:dimensions", "spatial:bbox", "spatial:registration")}
+        conventions.append("spatial")
+    crs = {one.crs for one in one_place.values() if one is not None}
+    if len(crs) == 1 and None not in one_place.values() and (text := next(iter(crs))) is not None:
+        attributes |= proj_attributes(text)
+        conventions.append("proj")
+    made[group] = {**declare(*conventions), **attributes}
+    return made
+
+
+def _representatives(levels: Mapping[int, list[Placed]]) -> dict[int, Placed]:
+    """One array a level: of the variable that most levels have, in the order of the first; cut to (y, x) if unlike."""
+    variables = [array.name.rpartition("/")[2] for arrays in levels.values() for array in arrays]
+    best = max(dict.fromkeys(variables), key=variables.count)
+    chosen = {
+        n: next((a for a in arrays if a.name.rpartition("/")[2] == best), arrays[0]) for n, arrays in levels.items()
+    }
+    if len({len(array.shape) for array in chosen.values()}) == 1:
+        return chosen
+    return {n: Layer(name=a.name, dims=a.dims[-2:], shape=a.shape[-2:], level=n) for n, a in chosen.items()}
+
+
+def _shared(arrays: Sequence[Placed]) -> Georeference | None:
+    """The place that all arrays of a level have; None where they differ, for then each speaks for itself."""
+    places = {(a.georeference, a.shape[-2:]) if _hashable(a.georeference) else id(a) for a in arrays}
+    return arrays[0].georeference if len(places) == 1 else None
+
+
+def _hashable(place: Georeference | None) -> bool:
+    return place is None or place.rpc is None
+
+
+def _footprint(arrays: Sequence[Placed]) -> dict[str, Any]:
+    """What the root may say of all arrays together: their box and CRS, where they are all of one CRS."""
+    boxes: list[BBox] = []
+    texts: set[str | None] = set()
+    for array in arrays:
+        place = array.georeference
+        if place is not None and place.transform is not None and len(array.shape) >= 2:
+            boxes.append(edges(place.transform, (array.shape[-2], array.shape[-1])))
+            texts.add(place.crs)
+    if not boxes or len(texts) != 1 or (text := next(iter(texts))) is None:
+        return {}
+    lows, highs = [[b[i] for b in boxes] for i in (0, 1)], [[b[i] for b in boxes] for i in (2, 3)]
+    box = [*(min(low) for low in lows), *(max(high) for high in highs)]
+    return {**declare("spatial", "proj"), "spatial:bbox": box, **proj_attributes(text)}
