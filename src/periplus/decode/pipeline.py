@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -14,10 +14,28 @@ from numpy.typing import NDArray
 
 from periplus.decode import crop, dted, jbp, jpeg2000, jpegblock, png, standard, tifftile, unpack, vq
 from periplus.decode.scratch import Buffer
-from periplus.decode.settings import number
+from periplus.decode.settings import known, number
 from periplus.errors import DecodeError, FormatError
 from periplus.limits import Limits
 from periplus.model import Pipeline, Shape
+
+LIST = "periplus.pipeline"
+LIST_KEYS = frozenset({"codecs", "shape", "dtype", "last_rows"})
+
+
+def _as_one(
+    configuration: Mapping[str, Any], *, chunks: Shape, dtype: np.dtype[Any], limits: Limits
+) -> Callable[[Buffer, Shape], NDArray[Any]]:
+    """A whole pipeline as one codec, where the metadata of a format has room for no more."""
+    known(LIST, configuration, LIST_KEYS)
+    inner = _listed(configuration.get("codecs"))
+    if any(_stage(codec)[0] == LIST for codec in inner):
+        raise FormatError(f"codec {LIST} is within itself")
+    said = configuration.get("shape", list(chunks)), configuration.get("dtype", dtype.str)
+    if said[0] != list(chunks) or said[1] not in (dtype.str, dtype.newbyteorder("S").str):
+        raise FormatError(f"codec {LIST} is of chunks of {said[0]} of {said[1]}, not of {chunks} of {dtype}")
+    return prepare(tuple(inner), chunks=chunks, dtype=dtype, limits=limits)._run
+
 
 IMAGES: dict[str, Callable[..., Callable[[Buffer, Shape], NDArray[Any]]]] = {
     tifftile.NAME: tifftile.tiff_tile,
@@ -27,6 +45,7 @@ IMAGES: dict[str, Callable[..., Callable[[Buffer, Shape], NDArray[Any]]]] = {
     jpegblock.NAME: jpegblock.jpeg_block,
     png.NAME: png.png,
     jpeg2000.NAME: jpeg2000.jpeg2000,
+    LIST: _as_one,
 }
 """Codecs of whole image blocks, array to bytes, each alone in its list."""
 CODECS = frozenset({crop.NAME, unpack.NAME, *IMAGES, *standard.NAMES})
