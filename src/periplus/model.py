@@ -233,14 +233,33 @@ class Need:
     length: int
     sparse: bool = False
     """What follows is not wanted: reading ahead is no help."""
+    sibling: str = ""
+    """Name of a file beside the scanner's own, which the driver has said is there; empty for its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """A scanner asks which is the first of these files that lies in the folder of its own.
+
+    It gets the name and Source of that file, or None where there is none. Asking costs a request for each name, so only
+    formats that call for it ask.
+    """
+
+    names: tuple[str, ...]
+    head: int = 4096
+    """Bytes at the file's start that will be asked for next."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A scanner answers with one array and where its bytes lie in this file."""
+    """A scanner answers with one array and where its bytes lie in this file, or in one beside it."""
 
     array: Array
     refs: Refs
+    sibling: str = ""
+    """Name of the file beside the scanner's own that holds the bytes; empty for its own."""
+    told_by: tuple[str, ...] = ()
+    """Names of files beside the scanner's own that say something of the array, such as a world file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,8 +270,9 @@ class About:
     attributes: Mapping[str, Any] = field(default_factory=dict)
 
 
-Step: TypeAlias = Need | Found | About
-Steps: TypeAlias = Generator[Step, bytes | memoryview, None]
+Step: TypeAlias = Need | Beside | Found | About
+Steps: TypeAlias = Generator[Step, Any, None]
+"""A Need is answered with bytes, Beside with a name and a Source or with None, the others with nothing."""
 
 
 def chunk_positions(grid: Shape) -> NDArray[np.int32]:

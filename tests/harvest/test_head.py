@@ -127,7 +127,7 @@ def test_what_lies_elsewhere_is_fetched_once(tmp_path: Path) -> None:
     data = Path(file.url).read_bytes()
     header = Header(Source(url=file.url, size=len(data)), data[:START], most=1 << 20)
     ranges = scanned(Input(url=file.url), header, data[:START], Limits())
-    offset, length = next(ranges)
+    offset, length, *_ = next(ranges)
     asked.append((offset, length))
     with pytest.raises(StopIteration) as end:
         ranges.send(data[offset : offset + length])

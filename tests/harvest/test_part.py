@@ -171,7 +171,7 @@ def test_damaged_parts_are_passed_over(tmp_path: Path, fetch: Fetch, harm: str) 
     elif harm == "empty":
         data = bytearray()
     else:
-        data = data.replace(b'{"version": 1', b'{"version": 9')
+        data = data.replace(b'{"version": 2', b'{"version": 9')
         data[-12:-8] = zlib.crc32(data[:-12]).to_bytes(4, "little")
         with pytest.raises(FormatError, match="another version"):
             read_part(memoryview(bytes(data)), limits=Limits())

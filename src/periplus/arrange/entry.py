@@ -28,13 +28,18 @@ class Entry:
     """Which of several stacks the file belongs to, for example the name of its STAC asset."""
     arrays: tuple[Array, ...] = ()
     """As scanned; files alike should share one tuple."""
+    companions: tuple[Source, ...] = ()
+    """Files beside it that hold or tell of some of its arrays."""
+    homes: tuple[int, ...] = ()
+    """For every array the companion that holds its bytes, counted from 1, or 0 for the file itself; empty if all 0."""
     attributes: Mapping[str, Any] = field(default_factory=dict)
     error: str | None = None
     """`kind: message`; such a file is in the files table and in no array."""
 
 
 Lookup: TypeAlias = Callable[[int, int], Refs]
-"""References of an entry's array, by the number of the entry and the number of the array in it."""
+"""References of an entry's array, by the number of the entry and the number of the array in it; `Refs.file` is set, to
+the id of that file, only where they are not of the entry's own file."""
 Blocks: TypeAlias = Iterator[tuple[str, Refs]]
 
 

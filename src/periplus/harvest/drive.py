@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeAlias
@@ -10,12 +10,13 @@ from typing import Any, TypeAlias
 from periplus import scan
 from periplus.errors import FormatError, PeriplusError, redact
 from periplus.fetch import Fetch, LocalFile
+from periplus.harvest.beside import Siblings, Wanted, answer_local, answer_remote, held
 from periplus.harvest.head import Header, HeadSize
 from periplus.harvest.inputs import Input
 from periplus.limits import Limits
-from periplus.model import About, Found, Need, Source
+from periplus.model import About, Beside, Found, Need, Source
 
-Ranges: TypeAlias = Generator[tuple[int, int], bytes, "Harvested"]
+Ranges: TypeAlias = Generator[Wanted, Any, "Harvested"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -28,6 +29,10 @@ class Harvested:
     datetime: datetime | None = None
     """When the data were taken: as its catalogue says, else as the file says."""
     founds: tuple[Found, ...] = ()
+    companions: tuple[Source, ...] = ()
+    """Files beside it that hold or tell of some of its arrays."""
+    homes: tuple[int, ...] = ()
+    """For every array the companion that holds its bytes, counted from 1, or 0 for the file itself; empty if all 0."""
     attributes: Mapping[str, Any] = field(default_factory=dict)
     error: str | None = None
     """`kind: message`."""
@@ -46,8 +51,10 @@ class Harvested:
         return self.input.group
 
 
-def scanned(item: Input, header: Header, head: bytes, limits: Limits, *, number: int = -1) -> Ranges:
-    """Yields the ranges that must be fetched, takes their bytes, and returns the file as harvested."""
+def scanned(
+    item: Input, header: Header, head: bytes, limits: Limits, *, number: int = -1, siblings: bool = True
+) -> Ranges:
+    """Yields what must be fetched, takes the answers, and returns the file as harvested."""
     source = header.source
     scanner = scan.sniff(head)
     if scanner is None:
@@ -57,36 +64,35 @@ def scanned(item: Input, header: Header, head: bytes, limits: Limits, *, number:
         raise FormatError(what, url=source.url)
     founds: list[Found] = []
     about = About()
+    others = Siblings(limits, sought=siblings)
     steps = scanner.scan(source, limits)
     try:
         step = next(steps)
         while True:
             if type(step) is Need:
-                data = header.find(step.offset, step.length)
-                if data is None:
-                    start, length = header.want(step.offset, step.length, sparse=step.sparse)
-                    header.put(start, (yield start, length))
-                    data = header.find(step.offset, step.length)
-                    if data is None:
-                        raise FormatError("the file ends early", url=source.url, offset=step.offset)
-                step = steps.send(data)
-                continue
-            if type(step) is Found:
-                founds.append(step)
-            elif type(step) is About:
-                about = step
-            step = next(steps)
+                step = steps.send((yield from others.answer(step) if step.sibling else held(header, step)))
+            elif type(step) is Beside:
+                step = steps.send((yield from others.look(step)))
+            else:
+                if type(step) is Found:
+                    founds.append(step)
+                elif type(step) is About:
+                    about = step
+                step = next(steps)
     except StopIteration:
         pass
     if not founds:
         raise FormatError("there is no image or array in this file", url=source.url)
+    companions, homes = others.used(founds)
     return Harvested(
         input=item,
         source=source,
         format=scanner.NAME,
         datetime=item.datetime or about.datetime,
         founds=tuple(founds),
-        attributes=about.attributes,
+        companions=companions,
+        homes=homes,
+        attributes={**about.attributes, "siblings_refused": others.refused} if others.refused else about.attributes,
         number=number,
     )
 
@@ -113,19 +119,28 @@ def failed(
     )
 
 
-def harvest_local(item: Input, path: str, size: HeadSize, limits: Limits, *, number: int = -1) -> Harvested:
-    """A local file: opened once, read by `pread`, no event loop in between."""
+def harvest_local(
+    item: Input,
+    path: str,
+    size: HeadSize,
+    limits: Limits,
+    *,
+    number: int = -1,
+    siblings: bool = True,
+    check: Callable[[str], object] = str,
+) -> Harvested:
+    """A local file: opened once, read by `pread`, no event loop in between; `check` says if others may be opened."""
     source = None
     try:
         file = LocalFile(path)
         source = file.source
         head = file.read_until_end(0, min(size.size, limits.header_bytes))
         header = Header(source, head, most=limits.header_bytes)
-        ranges = scanned(item, header, head, limits, number=number)
+        ranges = scanned(item, header, head, limits, number=number, siblings=siblings)
         try:
-            offset, length = next(ranges)
+            wanted = next(ranges)
             while True:
-                offset, length = ranges.send(file.read_until_end(offset, length))
+                wanted = ranges.send(answer_local(file, path, wanted, check))
         except StopIteration as end:
             size.observe(header.end)
             result: Harvested = end.value
@@ -135,19 +150,25 @@ def harvest_local(item: Input, path: str, size: HeadSize, limits: Limits, *, num
 
 
 async def harvest_remote(
-    item: Input, plain: str, fetch: Fetch, size: HeadSize, limits: Limits, *, number: int = -1
+    item: Input,
+    plain: str,
+    fetch: Fetch,
+    size: HeadSize,
+    limits: Limits,
+    *,
+    number: int = -1,
+    siblings: bool = True,
 ) -> Harvested:
     """A remote object: the first response gives header and facts; later ones must be of the same object."""
     source = None
     try:
         head, source = await fetch.read(item.url, 0, min(size.size, limits.header_bytes))
         header = Header(source, head, most=limits.header_bytes)
-        ranges = scanned(item, header, head, limits, number=number)
+        ranges = scanned(item, header, head, limits, number=number, siblings=siblings and "?" not in item.url)
         try:
-            offset, length = next(ranges)
+            wanted = next(ranges)
             while True:
-                data, _ = await fetch.read(item.url, offset, length, expect=source)
-                offset, length = ranges.send(data)
+                wanted = ranges.send(await answer_remote(fetch, item.url, source, wanted))
         except StopIteration as end:
             size.observe(header.end)
             result: Harvested = end.value

@@ -5,10 +5,13 @@ from __future__ import annotations
 import marshal
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from periplus.arrange import Entry
+from periplus.harvest.companions import ids_of
 from periplus.harvest.drive import Harvested
 from periplus.harvest.part import Builder, Fact, Part
 from periplus.model import Array, Refs, Shape, Source
@@ -89,6 +92,8 @@ class Gathered:
     _began: float = field(default_factory=time.monotonic)
     _since: float = field(default_factory=time.monotonic)
     _read: int = 0
+    _beside: dict[str, int] = field(default_factory=dict)
+    """File ids of companions by URL."""
 
     def add(self, file: Harvested) -> None:
         """Take a file that was scanned, or could not be."""
@@ -98,7 +103,7 @@ class Gathered:
             self._where.append((len(self._parts), self._store(file, arrays, attributes)))
         else:
             self._where.append((-1, -1))
-        self._entry(file, file.source, file.format, file.datetime, arrays, attributes)
+        self._entry(file, file.source, file.format, file.datetime, arrays, attributes, (file.companions, file.homes))
         if self._full():
             self.flush()
 
@@ -113,7 +118,8 @@ class Gathered:
         )
         arrays = self._pool.arrays(self._parts[part].arrays[slot])
         moment = file.input.datetime or fact.datetime
-        self._entry(file, source, fact.format, moment, arrays, self._pool.attributes(fact.attributes))
+        attributes = self._pool.attributes(fact.attributes)
+        self._entry(file, source, fact.format, moment, arrays, attributes, (fact.companions, fact.homes))
 
     def adopt(self, part: Part) -> int:
         """A part from elsewhere; its number."""
@@ -129,19 +135,29 @@ class Gathered:
             self._parts.append(self.keep(builder.build(), builder.facts))
 
     def finish(self) -> None:
-        """Put entries into the order asked for; what is still in memory may stay there."""
+        """Put entries into the order asked for; what is still in memory may stay there.
+
+        A file that was named and turned out to be the companion of another is no entry of its own.
+        """
         builder, self._builder = self._builder, Builder()
         if builder.facts:
             self._parts.append(builder.build())
-        order = sorted(range(len(self.entries)), key=self.numbers.__getitem__)
+        beside = {source.url for entry in self.entries for source in entry.companions}
+        chosen = [i for i, entry in enumerate(self.entries) if entry.source.url not in beside]
+        order = sorted(chosen, key=self.numbers.__getitem__)
         self.entries = [self.entries[i] for i in order]
         self._where = [self._where[i] for i in order]
         self.numbers = [self.numbers[i] for i in order]
+        self._beside = ids_of(self.entries) if beside else {}
 
     def refs(self, entry: int, which: int) -> Refs:
         """References of an array of an entry."""
         number, slot = self._where[entry]
         found = self._parts[number].refs(slot, which)
+        one = self.entries[entry]
+        if one.homes and one.homes[which]:
+            home = self._beside[one.companions[one.homes[which] - 1].url]
+            found = replace(found, file=np.full(len(found), home, np.int32))
         self._read += len(found)
         if self._read > READ_ROWS:
             self._read = 0
@@ -149,7 +165,16 @@ class Gathered:
                 part.release()
         return found
 
-    def _entry(self, file: Harvested, source: Source, form: str, moment: Any, arrays: Any, attributes: Any) -> None:
+    def _entry(
+        self,
+        file: Harvested,
+        source: Source,
+        form: str,
+        moment: Any,
+        arrays: Any,
+        attributes: Any,
+        beside: tuple[tuple[Source, ...], tuple[int, ...]],
+    ) -> None:
         self.entries.append(
             Entry(
                 source=source,
@@ -158,6 +183,8 @@ class Gathered:
                 group=file.input.group,
                 series=file.input.series,
                 arrays=arrays,
+                companions=beside[0],
+                homes=beside[1],
                 attributes=attributes,
                 error=file.error,
             )
@@ -168,7 +195,14 @@ class Gathered:
         grids = self._grids.get(id(arrays))
         if grids is None:  # kept alive by the pool, so the id stays its own
             grids = self._grids[id(arrays)] = tuple(array.grid for array in arrays)
-        fact = Fact(source=file.source, format=file.format, datetime=file.datetime, attributes=attributes)
+        fact = Fact(
+            source=file.source,
+            format=file.format,
+            datetime=file.datetime,
+            attributes=attributes,
+            companions=file.companions,
+            homes=file.homes,
+        )
         return self._builder.add(fact, arrays, grids, [found.refs for found in file.founds])
 
     def _full(self) -> bool:

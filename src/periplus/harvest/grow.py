@@ -38,6 +38,8 @@ def grown(
     bad = _bad(index)
     new = [i for i, entry in enumerate(gathered.entries) if entry.error is None or entry.source.url not in bad]
     entries = [gathered.entries[i] for i in new]
+    if index.companions or any(entry.companions for entry in entries):
+        return None
     if index.table.document.pieces is None or not _same_request(index, kept, asked, form):
         return None
     if not bad <= {entry.source.url for entry in gathered.entries} or any(e.source.url in bad for e in entries):

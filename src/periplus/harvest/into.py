@@ -45,6 +45,7 @@ def index_into(
     refresh: str = "check",
     append: bool = False,
     concurrency: int = 256,
+    siblings: bool = True,
     progress: Progress | None = None,
 ) -> tuple[Table, Summary]:
     """Index files into memory, or with `to` into an index that is written there and opened.
@@ -52,6 +53,10 @@ def index_into(
     `arrange` is `collect`, `stack`, `mosaic` or `auto`; `dim`, `pattern`, `coordinate`, `duplicates`
     and `skip_misfits` are of `stack`, the last two of `mosaic` too; `assets` chooses among the assets of STAC items;
     `progress` is called with (done, total or None, failed).
+
+    Some formats have files beside them that belong to them: reduced resolutions of NITF (`image.ntf.r1`, …), world
+    files of JPEG and PNG. They are looked for beside such files, at the cost of a request or a few for each; with
+    `siblings=False` they are not. TIFF and DTED never ask.
 
     With `to`, files that the index there knows (or the journal of a run that was interrupted) are not read again: with
     `refresh="check"` when a listing or a cheap request says that they are unchanged, with `"never"` without asking;
@@ -77,6 +82,7 @@ def index_into(
         options=options,
         assets=assets,
         concurrency=concurrency,
+        siblings=siblings,
         progress=progress,
     )
     table = run.in_memory() if to is None else run.into(fspath(to), form=form, refresh=refresh, append=append)
@@ -90,11 +96,13 @@ def harvest(
     limits: Limits | None = None,
     known: Callable[[str], Source | None] = lambda _: None,
     assets: Assets = None,
+    siblings: bool = True,
     progress: Progress | None = None,
 ) -> Iterator[Harvested]:
     """Files as they finish, each with what was found in it or its error; `known` files come back marked, unread."""
     inputs = expand(urls, fetch, assets=assets)
-    for batch in harvest_inputs(inputs, fetch, limits=limits or Limits(), known=known, progress=progress):
+    limits = limits or Limits()
+    for batch in harvest_inputs(inputs, fetch, limits=limits, known=known, siblings=siblings, progress=progress):
         yield from batch
 
 

@@ -23,9 +23,9 @@ SUFFIX = ".partial/"
 class Journal:
     """The folder `<target>.partial/`. On a disk its parts are mapped, not held; of a remote one, local copies are."""
 
-    def __init__(self, target: str, fetch: Fetch, *, limits: Limits) -> None:
+    def __init__(self, target: str, fetch: Fetch, *, limits: Limits, kind: str = "") -> None:
         self.folder = canonical(target).rstrip("/") + SUFFIX
-        self._fetch, self._limits = fetch, limits
+        self._fetch, self._limits, self._kind = fetch, limits, kind
         self._local = is_local(self.folder)
         self._copies: tempfile.TemporaryDirectory[str] | None = None
         self.damaged = 0
@@ -47,7 +47,7 @@ class Journal:
     def add(self, part: Part, facts: Sequence[Fact]) -> Part:
         """Write a part down; the same part, from its file."""
         url = f"{self.folder}part-{secrets.token_hex(8)}"
-        data = write_part(part, facts)
+        data = write_part(part, facts, kind=self._kind)
         if not self._local:
             self._fetch.run(self._fetch.write(self._copy(url), data))
         self._fetch.run(self._fetch.write(url, data))
@@ -96,7 +96,7 @@ class Journal:
                 data = mmap(file.fileno(), 0, access=ACCESS_READ)
         except ValueError:  # an empty file cannot be mapped
             raise FormatError("a part of the journal is empty", url=path) from None
-        part, facts = read_part(memoryview(data), limits=self._limits)
+        part, facts = read_part(memoryview(data), limits=self._limits, kind=self._kind)
         part.maps = (data,)
         part.release()
         return part, facts

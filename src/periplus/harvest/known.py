@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from periplus.arrange.invert import Origin, is_stack, origins, undo, unstacked
 from periplus.errors import MissingError
 from periplus.fetch import Fetch
+from periplus.harvest.companions import listed
 from periplus.harvest.part import Fact, Part, Piece, places
 from periplus.harvest.spill import Spill
 from periplus.limits import Limits
@@ -29,12 +30,18 @@ class Index:
     files: Files
     origins: dict[str, Origin] | None
     by_url: dict[str, int]
-    """File ids of the files that were indexed well."""
+    """File ids of the files that were indexed well; companions of others are not among them."""
+    companions: dict[int, list[int]] = field(default_factory=dict)
+    """File ids of the companions of a file."""
 
     def source(self, url: str) -> Source | None:
         """Facts of a file when it was indexed."""
         number = self.by_url.get(url)
         return None if number is None else self.files.source(number)
+
+    def beside(self, url: str) -> list[Source]:
+        """Facts of a file's companions when it was indexed."""
+        return [self.files.source(number) for number in self.companions.get(self.by_url.get(url, -1), ())]
 
 
 def open_index(target: str, fetch: Fetch, *, limits: Limits) -> Index | None:
@@ -46,7 +53,10 @@ def open_index(target: str, fetch: Fetch, *, limits: Limits) -> Index | None:
         return None
     names = origins(table.catalog)
     good = {} if names is None else {url: i for i, url in enumerate(files.path) if files.status[i] == "ok"}
-    return Index(table=table, files=files, origins=names, by_url=good)
+    companions = listed(table.catalog.arrangement, len(files))
+    for number in {number for each in companions.values() for number in each}:
+        good.pop(files.path[number], None)
+    return Index(table=table, files=files, origins=names, by_url=good, companions=companions)
 
 
 @dataclass(slots=True, eq=False)
@@ -63,12 +73,13 @@ def undo_index(index: Index, wanted: Collection[int], folder: str) -> tuple[Part
     """The wanted files as if they had just been scanned: a part, what is known of them, and the slot of each.
 
     The rows of the index stream by once, into files of `folder`, from where they are mapped. A file of which the index
-    holds no row, or inline bytes, cannot be told apart this way: it has no slot and must be read again.
+    holds no row, or inline bytes, or which has companions, cannot be told apart this way: it has no slot and must be
+    read again.
     """
     catalog, names = index.table.catalog, index.origins or {}
     stacked = is_stack(catalog)
     keep = np.zeros(len(index.files), bool)
-    keep[list(wanted)] = True
+    keep[[number for number in wanted if number not in index.companions]] = True
     rows = Rows()
     with Spill(Path(folder)) as spill:
         for name, block in index.table.blocks():

@@ -53,6 +53,8 @@ class Fact:
     format: str
     datetime: datetime | None
     attributes: Mapping[str, Any]
+    companions: tuple[Source, ...] = ()
+    homes: tuple[int, ...] = ()
     prefix: str = ""
     """The group or series it had in the index it comes from."""
 

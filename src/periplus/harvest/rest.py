@@ -19,11 +19,14 @@ from periplus.model import Array, Catalog, Source
 from periplus.table.document import document_for, dump, load
 
 MAGIC = b"PERIPART"
-VERSION = 1
+VERSION = 2
 
 
-def write_part(part: Part, facts: Sequence[Fact]) -> bytes:
-    """The part as bytes: magic, columns, a JSON document, its length, a checksum, magic."""
+def write_part(part: Part, facts: Sequence[Fact], *, kind: str = "") -> bytes:
+    """The part as bytes: magic, columns, a JSON document, its length, a checksum, magic.
+
+    `kind` says how its files were harvested; parts of another kind are not read.
+    """
     body, where, at = [MAGIC], {}, len(MAGIC)
     for name, column in part.columns.items():
         data = np.ascontiguousarray(column, COLUMNS[name]).tobytes()
@@ -31,14 +34,14 @@ def write_part(part: Part, facts: Sequence[Fact]) -> bytes:
         padding = b"\0" * (-len(data) % 8)
         body += [data, padding]
         at += len(data) + len(padding)
-    head = {"version": VERSION, "software": __version__, "columns": where}
+    head = {"version": VERSION, "software": __version__, "kind": kind, "columns": where}
     text = json.dumps(head | _written(part.arrays, facts)).encode()
     body += [text, len(text).to_bytes(8, "little")]
     whole = b"".join(body)
     return whole + zlib.crc32(whole).to_bytes(4, "little") + MAGIC
 
 
-def read_part(data: memoryview, *, limits: Limits) -> tuple[Part, list[Fact]]:
+def read_part(data: memoryview, *, limits: Limits, kind: str = "") -> tuple[Part, list[Fact]]:
     """A part over its bytes, not copied; FormatError where they are not whole, or of another version."""
     view = data.cast("B")
     tail = len(MAGIC) + 4
@@ -50,6 +53,8 @@ def read_part(data: memoryview, *, limits: Limits) -> tuple[Part, list[Fact]]:
         document = json.loads(bytes(view[-tail - 8 - size : -tail - 8]))
         if document["version"] != VERSION or document["software"] != __version__:
             raise FormatError("a part of the journal is of another version")
+        if document["kind"] != kind:
+            raise FormatError("a part of the journal was harvested in another way")
         columns = {
             name: np.frombuffer(view, COLUMNS[name], count, at) for name, (at, count) in document["columns"].items()
         }
@@ -86,9 +91,9 @@ def _written(arrays: Sequence[tuple[Array, ...]], facts: Sequence[Fact]) -> dict
         if group is None and fact.attributes:
             group = groups[id(fact.attributes)] = str(len(groups))
             attributes[group] = fact.attributes
-        source = fact.source
-        said = [source.url, source.size, source.etag, _text(source.last_modified), fact.format, _text(fact.datetime)]
-        files.append([*said, group, [numbers[id(array)] for array in found]])
+        said = [*_facts(fact.source), fact.format, _text(fact.datetime)]
+        beside = [[_facts(source) for source in fact.companions], fact.homes]
+        files.append([*said, group, [numbers[id(array)] for array in found], *beside])
     # The document of an index says all there is to say of arrays, and reads it back strictly.
     return {"files": files, "index": json.loads(dump(document_for(Catalog(arrays=described, attributes=attributes))))}
 
@@ -101,17 +106,27 @@ def _read(document: Mapping[str, Any], limits: Limits) -> tuple[list[tuple[Array
         described[int(number)] = array.renamed(plain)
     shared: dict[tuple[int, ...], tuple[Array, ...]] = {}
     arrays, facts = [], []
-    for url, size, etag, modified, form, taken, group, numbers in document["files"]:
+    for url, size, etag, modified, form, taken, group, numbers, beside, homes in document["files"]:
         arrays.append(shared.setdefault(tuple(numbers), tuple(described[number] for number in numbers)))
         facts.append(
             Fact(
-                source=Source(url=url, size=size, etag=etag, last_modified=_moment(modified)),
+                source=_source(url, size, etag, modified),
+                companions=tuple(_source(*each) for each in beside),
+                homes=tuple(homes),
                 format=form,
                 datetime=_moment(taken),
                 attributes={} if group is None else catalog.attributes[group],
             )
         )
     return arrays, facts
+
+
+def _facts(source: Source) -> list[Any]:
+    return [source.url, source.size, source.etag, _text(source.last_modified)]
+
+
+def _source(url: str, size: int | None, etag: str | None, modified: str | None) -> Source:
+    return Source(url=url, size=size, etag=etag, last_modified=_moment(modified))
 
 
 def _text(moment: datetime | None) -> str | None:

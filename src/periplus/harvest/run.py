@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from periplus.arrange import Arrangement
 from periplus.arrange import arrange as arrange_entries
 from periplus.errors import ConflictError, FetchError, FormatError, MissingError, redact
 from periplus.fetch import Fetch
+from periplus.harvest.companions import Companions, with_companions
 from periplus.harvest.drive import Harvested
 from periplus.harvest.gather import Gathered
 from periplus.harvest.grow import grown, unchanged_index
@@ -46,11 +47,12 @@ class Run:
         options: dict[str, Any],
         assets: Assets,
         concurrency: int,
+        siblings: bool,
         progress: Progress | None,
     ) -> None:
         self.given, self.fetch, self.limits = given, fetch, limits
         self.kind, self.options, self.assets = kind, options, assets
-        self.concurrency, self.progress = concurrency, progress
+        self.concurrency, self.siblings, self.progress = concurrency, siblings, progress
         self.notes = Notes()
         self.failures: list[Harvested] = []
         self.reused = self.replaced = self.nameless = 0
@@ -85,7 +87,7 @@ class Run:
             raise FetchError("HTTP is read only here; write the index to a file or an object store", url=to)
         sweep(to, fetch=self.fetch, limits=self.limits)
         index = None if refresh == "always" else open_index(to, self.fetch, limits=self.limits)
-        journal = Journal(to, self.fetch, limits=self.limits)
+        journal = Journal(to, self.fetch, limits=self.limits, kind="" if self.siblings else "no siblings")
         self.gathered.keep = journal.add
         try:
             parts = [] if refresh == "always" else journal.load()
@@ -110,15 +112,21 @@ class Run:
         return expand(self.given, self.fetch, assets=self.assets, notes=self.notes)
 
     def _harvest(
-        self, inputs: AsyncIterator[Input], known: Callable[[str], Source | None] = lambda _: None, check: bool = True
+        self,
+        inputs: AsyncIterator[Input],
+        known: Callable[[str], Source | None] = lambda _: None,
+        beside: Companions = lambda _: (),
+        check: bool = True,
     ) -> Iterator[list[Harvested]]:
         return harvest_inputs(
             inputs,
             self.fetch,
             limits=self.limits,
             known=known,
+            beside=beside,
             check=check,
             concurrency=self.concurrency,
+            siblings=self.siblings,
             progress=self.progress,
         )
 
@@ -131,14 +139,23 @@ class Run:
             number = self.gathered.adopt(part)
             written.update({fact.source.url: (fact, number, slot) for slot, fact in enumerate(facts)})
 
+        asked = {} if index is None else index.table.catalog.arrangement.get("asked")
+        # What was found without looking at siblings says nothing of what would be found with them.
+        alike = isinstance(asked, Mapping) and asked.get("siblings", True) == self.siblings
+
         def known(url: str) -> Source | None:
             if url in written:
                 return written[url][0].source
-            return None if index is None else index.source(url)
+            return None if index is None or not alike else index.source(url)
+
+        def beside(url: str) -> Sequence[Source]:
+            if url in written:
+                return written[url][0].companions
+            return () if index is None else index.beside(url)
 
         kept: dict[int, Harvested] = {}
         try:
-            for batch in self._harvest(self._inputs(), known, check):
+            for batch in self._harvest(self._inputs(), known, beside, check):
                 for file in batch:
                     url = file.source.url
                     if not file.reused:
@@ -242,7 +259,7 @@ class Run:
     def _arranged(self) -> Arrangement:
         gathered = self.gathered
         laid = arrange_entries(gathered.entries, gathered.refs, kind=self.kind, **self.options)
-        self.arrangement, self.files = laid.kind, laid.files
+        self.arrangement = laid.kind
         self.notes.warnings += laid.warnings
         self.replaced = len(laid.replaced)
         for number, why in laid.misfits.items():
@@ -250,11 +267,15 @@ class Run:
                 source = gathered.entries[number].source
                 self.failures.append(Harvested(input=Input(url=source.url), source=source, error=f"conflict: {why}"))
         arrangement = {**laid.catalog.arrangement, "asked": self._asked()}
-        return replace(laid, catalog=replace(laid.catalog, arrangement=arrangement))
+        laid = replace(laid, catalog=replace(laid.catalog, arrangement=arrangement))
+        laid = with_companions(laid, gathered.entries)
+        self.files = laid.files
+        return laid
 
     def _asked(self) -> dict[str, Any]:
         """What was asked for, so that a later run can tell whether the same is meant."""
-        return {"arrange": self.kind, **{name: value for name, value in self.options.items() if value is not None}}
+        told = {name: value for name, value in self.options.items() if value is not None}
+        return {"arrange": self.kind, **told, **({} if self.siblings else {"siblings": False})}
 
     @staticmethod
     def _is_stack(index: Index) -> bool:

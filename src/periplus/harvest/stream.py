@@ -10,7 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, TypeAlias
 
 from periplus.errors import FormatError, PeriplusError
-from periplus.fetch import Fetch
+from periplus.fetch import Fetch, LocalFile
+from periplus.harvest.companions import Companions
 from periplus.harvest.drive import Harvested, failed, harvest_local, harvest_remote
 from periplus.harvest.head import HeadSize
 from periplus.harvest.inputs import Input
@@ -41,10 +42,19 @@ class Pump:
     """Runs on the fetch loop: draws inputs, works on remote ones, hands back local ones to be read by the caller."""
 
     def __init__(
-        self, inputs: AsyncIterator[Input], fetch: Fetch, *, limits: Limits, known: Known, check: bool, concurrency: int
+        self,
+        inputs: AsyncIterator[Input],
+        fetch: Fetch,
+        *,
+        limits: Limits,
+        known: Known,
+        beside: Companions,
+        check: bool,
+        concurrency: int,
+        siblings: bool,
     ) -> None:
         self._inputs, self._fetch, self._limits = inputs, fetch, limits
-        self._known, self._check = known, check
+        self._known, self._beside, self._check, self._siblings = known, beside, check, siblings
         self._size = HeadSize()
         self._ready: list[Here | Harvested] = []
         self._seen: set[str] = set()
@@ -132,10 +142,20 @@ class Pump:
             before = self._known(plain)
             if before is not None:
                 found = await self._facts(item) if self._check else before
-                if found is not None and unchanged(before, found):
+                if found is not None and unchanged(before, found) and await self._unchanged_beside(plain):
                     self._give(reused(item, before, number))
                     return
-            self._give(await harvest_remote(item, plain, self._fetch, self._size, self._limits, number=number))
+            size, limits, siblings = self._size, self._limits, self._siblings
+            self._give(await harvest_remote(item, plain, self._fetch, size, limits, number=number, siblings=siblings))
+
+    async def _unchanged_beside(self, url: str) -> bool:
+        """Whether the companions of a file are what they were; new ones are not looked for."""
+        try:
+            return not self._check or all(
+                [unchanged(before, await self._fetch.head(before.url)) for before in self._beside(url)]
+            )
+        except PeriplusError:
+            return False
 
     async def _facts(self, item: Input) -> Source | None:
         """Facts of an object now: from the listing, else by a cheap request; None where that fails."""
@@ -153,13 +173,24 @@ def harvest_inputs(
     *,
     limits: Limits,
     known: Known = lambda _: None,
+    beside: Companions = lambda _: (),
     check: bool = True,
     concurrency: int = 256,
+    siblings: bool = True,
     progress: Callable[[int, int | None, int], None] | None = None,
 ) -> Iterator[list[Harvested]]:
     """Files as they finish, in batches. Memory does not grow with their number."""
-    pump = Pump(inputs, fetch, limits=limits, known=known, check=check, concurrency=concurrency)
-    local = _Local(fetch, limits=limits, known=known, check=check)
+    pump = Pump(
+        inputs,
+        fetch,
+        limits=limits,
+        known=known,
+        beside=beside,
+        check=check,
+        concurrency=concurrency,
+        siblings=siblings,
+    )
+    local = _Local(fetch, limits=limits, known=known, beside=beside, check=check, siblings=siblings)
     done = bad = 0
     try:
         while (ready := fetch.run(pump.some())) is not None:
@@ -181,8 +212,10 @@ def harvest_inputs(
 class _Local:
     """Local files one after another; several at once where the disk turns out to be a network."""
 
-    def __init__(self, fetch: Fetch, *, limits: Limits, known: Known, check: bool) -> None:
-        self._free = fetch.policy.prefixes is None
+    def __init__(
+        self, fetch: Fetch, *, limits: Limits, known: Known, beside: Companions, check: bool, siblings: bool
+    ) -> None:
+        self._free, self._siblings, self._beside = fetch.policy.prefixes is None, siblings, beside
         self._policy, self._limits, self._known, self._check = fetch.policy, limits, known, check
         self._size = HeadSize()
         self._pool: ThreadPoolExecutor | None = None
@@ -215,11 +248,23 @@ class _Local:
             if not self._free:
                 self._policy.check(path)
             before = self._known(path)
-            if before is not None and (not self._check or (item.source is not None and unchanged(before, item.source))):
+            if before is not None and (not self._check or self._unchanged(before, item.source)):
                 return reused(item, before, number)
         except PeriplusError as error:
             return failed(item, error, number=number)
-        return harvest_local(item, path, self._size, self._limits, number=number)
+        may = str if self._free else self._policy.check
+        size, limits, siblings = self._size, self._limits, self._siblings
+        return harvest_local(item, path, size, limits, number=number, siblings=siblings, check=may)
+
+    def _unchanged(self, before: Source, now: Source | None) -> bool:
+        try:
+            return (
+                now is not None
+                and unchanged(before, now)
+                and all(unchanged(each, LocalFile(each.url).source) for each in self._beside(before.url))
+            )
+        except PeriplusError:
+            return False
 
 
 def reused(item: Input, before: Source, number: int) -> Harvested:

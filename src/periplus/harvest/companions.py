@@ -1,0 +1,73 @@
+"""Companions: files that hold or tell of arrays of another file beside them; they have rows in the files table too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from periplus.arrange import Arrangement, Entry
+from periplus.arrange.entry import instant
+from periplus.model import Files, Source
+
+KEY = "beside"
+"""In the arrangement of an index: pairs of a companion's row in the files table and the row of the file it is of."""
+SIDECAR = "sidecar"
+"""The format of a companion that holds no pixels."""
+
+
+def ids_of(entries: Sequence[Entry]) -> dict[str, int]:
+    """The file id of every companion by URL; they come after the entries, and each once, however many share it."""
+    urls = dict.fromkeys(source.url for entry in entries for source in entry.companions)
+    return {url: len(entries) + n for n, url in enumerate(urls)}
+
+
+def with_companions(laid: Arrangement, entries: Sequence[Entry]) -> Arrangement:
+    """The arrangement with the companions of its entries, as rows that follow theirs."""
+    ids = ids_of(entries)
+    if not ids:
+        return laid
+    files = laid.files
+    rows = {url: number for number, url in enumerate(files.path)}
+    sources: dict[str, Source] = {}
+    formats: dict[str, str] = {}
+    pairs = []
+    for entry in entries:
+        for number, source in enumerate(entry.companions, 1):
+            sources[source.url] = source
+            if number in entry.homes:
+                formats[source.url] = entry.format
+            pairs.append([ids[source.url], rows[entry.source.url]])
+    added = [sources[url] for url in ids]
+    arrangement = {**laid.catalog.arrangement, KEY: pairs}
+    return replace(
+        laid,
+        catalog=replace(laid.catalog, arrangement=arrangement),
+        files=Files(
+            path=[*files.path, *ids],
+            size=np.append(files.size, np.array([-1 if s.size is None else s.size for s in added], np.int64)),
+            etag=[*files.etag, *(source.etag for source in added)],
+            last_modified=np.append(files.last_modified, [instant(source.last_modified) for source in added]),
+            datetime=np.append(files.datetime, [instant(None)] * len(added)),
+            format=[*files.format, *(formats.get(url, SIDECAR) for url in ids)],
+            status=[*files.status, *["ok"] * len(added)],
+            error=[*files.error, *[None] * len(added)],
+        ),
+    )
+
+
+def listed(arrangement: Mapping[str, Any], count: int) -> dict[int, list[int]]:
+    """Rows of the companions of every row, as an index of `count` files tells; what is no such pair is passed over."""
+    found: dict[int, list[int]] = {}
+    pairs = arrangement.get(KEY)
+    for pair in pairs if isinstance(pairs, list | tuple) else ():
+        sound = isinstance(pair, list | tuple) and len(pair) == 2 and all(type(n) is int for n in pair)
+        if sound and all(0 <= n < count for n in pair):
+            found.setdefault(pair[1], []).append(pair[0])
+    return found
+
+
+Companions = Callable[[str], Sequence[Source]]
+"""The companions that a file of that URL had in an earlier run."""
