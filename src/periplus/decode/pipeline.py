@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.decode import crop, dted, jbp, jpeg2000, jpegblock, png, standard, tifftile, unpack, vq
+from periplus.decode import crop, dted, jbp, jpeg2000, jpegblock, piece, png, standard, tifftile, unpack, vq
 from periplus.decode.scratch import Buffer
 from periplus.decode.settings import known, number
 from periplus.errors import DecodeError, FormatError
@@ -48,7 +48,7 @@ IMAGES: dict[str, Callable[..., Callable[[Buffer, Shape], NDArray[Any]]]] = {
     LIST: _as_one,
 }
 """Codecs of whole image blocks, array to bytes, each alone in its list."""
-CODECS = frozenset({crop.NAME, unpack.NAME, *IMAGES, *standard.NAMES})
+CODECS = frozenset({crop.NAME, piece.NAME, unpack.NAME, *IMAGES, *standard.NAMES})
 """Names of all codecs known; others are never looked up anywhere."""
 
 
@@ -117,6 +117,8 @@ def _prepared(codecs: str, chunks: Shape, dtype: np.dtype[Any], limits: Limits) 
         raise FormatError(f"chunks of shape {chunks} hold nothing")
     limits.check("the bytes of a chunk", math.prod(chunks) * dtype.itemsize, limits.chunk_bytes)
     native = dtype.newbyteorder("=")
+    if piece.NAME in (name for name, _ in stages):
+        raise FormatError(f"codec {piece.NAME} is laid with the other pieces of its chunk, which only a reader can do")
     if stages[0][0] == crop.NAME:
         stored = crop.stored_shape(stages[0][1], chunks)
         whole = prepare(json.loads(codecs)[1:], chunks=stored, dtype=dtype, limits=limits)

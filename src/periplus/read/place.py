@@ -14,10 +14,12 @@ from periplus.decode import prepare
 from periplus.errors import FormatError, LimitError, PeriplusError
 from periplus.limits import Limits
 from periplus.model import Array, Shape, Source
+from periplus.read.compose import composers
 from periplus.read.plan import Cut, Selection, Work
 
 if TYPE_CHECKING:
     from periplus.decode import Decoder
+    from periplus.read.compose import Composer
 
 
 class Placer:
@@ -27,7 +29,7 @@ class Placer:
         self,
         cuts: Sequence[Cut],
         work: Work,
-        decoders: Decoder | list[Decoder],
+        decoders: Decoder | Sequence[Decoder | Composer],
         *,
         target: NDArray[Any],
         sources: Mapping[int, Source],
@@ -46,7 +48,7 @@ class Placer:
         """Decode the bytes of that chunk of the work and copy its elements out."""
         cell = self._cells[chunk]
         decoders = self._decoders
-        decode = decoders[chunk] if isinstance(decoders, list) else decoders
+        decode = decoders[chunk] if isinstance(decoders, Sequence) else decoders
         try:
             values = decode(data, valid=tuple([v[k] for v, k in zip(self._valid, cell)]))
         except PeriplusError as error:
@@ -71,8 +73,13 @@ class Placer:
         return None, None
 
 
-def prepare_all(array: Array, cuts: Sequence[Cut], work: Work, limits: Limits) -> Decoder | list[Decoder]:
-    """The decoder of all chunks, or one for each where they differ; an unknown codec fails here, before any I/O."""
+def prepare_all(
+    array: Array, cuts: Sequence[Cut], work: Work, limits: Limits, *, sources: Mapping[int, Source], pieced: bool
+) -> Decoder | Sequence[Decoder | Composer]:
+    """The decoder of all chunks, or one for each where they differ; an unknown codec fails here, before any I/O.
+
+    `pieced` says that chunks may be made of several stored ones.
+    """
     encoding = work.refs.encoding
     codes = np.zeros(len(work), np.int64) if encoding is None else encoding[work.first[:-1]].astype(np.int64)
     if len(codes) and int(codes.max()) >= len(array.encodings):
@@ -87,15 +94,20 @@ def prepare_all(array: Array, cuts: Sequence[Cut], work: Work, limits: Limits) -
                 raise FormatError(f"array {array.name!r} cannot be decoded: {error.message}") from error
         return known[code, chunks]
 
-    if array.edges is None:
-        if not codes.any():
-            return decoder(0, array.chunks)
-        return [decoder(code, array.chunks) for code in codes.tolist()]
-    irregular = [edges is not None for edges in array.edges]
-    shapes = [
-        tuple(c.valid[k] if free else n for c, k, free, n in zip(cuts, cell, irregular, array.chunks))
-        for cell in work.cells.T.tolist()
-    ]
+    if array.edges is None and not codes.any() and not pieced:
+        return decoder(0, array.chunks)
+    irregular = [array.edges is not None and array.edges[d] is not None for d in range(array.ndim)]
+    shapes = [array.chunks] * len(work)
+    if any(irregular):
+        shapes = [
+            tuple(c.valid[k] if free else n for c, k, free, n in zip(cuts, cell, irregular, array.chunks))
+            for cell in work.cells.T.tolist()
+        ]
+    if pieced:
+        try:
+            return composers(array, work, shapes, fill_of(array), limits, sources)
+        except FormatError as error:
+            raise FormatError(f"array {array.name!r} cannot be decoded: {error.message}") from error
     return [decoder(code, shape) for code, shape in zip(codes.tolist(), shapes)]
 
 

@@ -291,5 +291,3 @@ def _check_parts(refs: Refs, first: NDArray[np.int64]) -> None:
         row = int(np.flatnonzero(part != expected)[0])
         chunk = tuple(refs.chunk[:, row].tolist())
         raise FormatError(f"chunk {chunk} has part {int(part[row])} where part {int(expected[row])} should be")
-    if refs.encoding is not None and not np.array_equal(refs.encoding, np.repeat(refs.encoding[first[:-1]], counts)):
-        raise FormatError("the parts of one chunk have different encodings")

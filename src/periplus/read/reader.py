@@ -14,6 +14,7 @@ from periplus.errors import MissingError
 from periplus.limits import Limits
 from periplus.model import Array, Files, Refs, Source
 from periplus.policy import is_local
+from periplus.read.compose import needed
 from periplus.read.local import FEW, read_local
 from periplus.read.place import Placer, allocate, fill_of, prepare_all
 from periplus.read.plan import Selection, Work, cut, extent, match, select, touched
@@ -61,10 +62,10 @@ def read_array(
         limits.memory_bytes // PLAN_BYTES,
     )
     cuts = cut(array, selection)
-    work = match(cuts, table.refs(array.name, [c.window for c in cuts]))
+    work, pieced = needed(array, cuts, match(cuts, table.refs(array.name, [c.window for c in cuts])))
     sources = _sources(table.files, work.refs)
     _check_sizes(work, limits)
-    decoders = prepare_all(array, cuts, work, limits)
+    decoders = prepare_all(array, cuts, work, limits, sources=sources, pieced=pieced)
     whole = allocate(array, selection, cuts, work.missing, given)
     place = Placer(cuts, work, decoders, target=selection.oriented(whole), sources=sources)
     if len(work):

@@ -1,0 +1,196 @@
+"""Compose: chunks made of several stored ones, each a piece laid over those before it."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.decode import Piece, piece_of, prepare
+from periplus.errors import FormatError, PeriplusError
+from periplus.limits import Limits
+from periplus.model import Array, Shape, Source
+from periplus.read.plan import Cut, Work
+
+if TYPE_CHECKING:
+    from periplus.decode import Decoder
+
+Key: TypeAlias = tuple[int, int, int]
+"""File, offset and codecs of a stored chunk."""
+
+SHARE = 8
+"""Part of the memory budget in which stored chunks wait for the other chunks that show them."""
+
+
+def needed(array: Array, cuts: Sequence[Cut], work: Work) -> tuple[Work, bool]:
+    """The work without pieces that nothing is wanted of, and whether its chunks are made of pieces at all."""
+    refs = work.refs
+    if not len(work) or not array.encodings:
+        return work, False
+    codes = np.zeros(len(refs), np.uint16) if refs.encoding is None else refs.encoding
+    known = _pieces(array, codes)
+    counts = np.diff(work.first)
+    chunk = np.repeat(np.arange(len(work)), counts)
+    several = codes != codes[work.first[:-1]][chunk]
+    if several.any():
+        mixed = np.logical_or.reduceat(several, work.first[:-1])[chunk]
+        if any(known[code] is None for code in np.unique(codes[mixed]).tolist()):
+            raise FormatError("the parts of one chunk have different encodings")
+    if not any(known.values()):
+        return work, False
+    keep = np.ones(len(refs), bool)
+    for d, each in enumerate(cuts):
+        low = np.array([min(source.start for _, source in pieces) for pieces in each.pieces], np.int64)
+        high = np.array([max(source.stop for _, source in pieces) for pieces in each.pieces], np.int64)
+        place = work.cells[d][chunk]
+        for code, piece in known.items():
+            if piece is not None:
+                rows = codes == code
+                begin, end = piece.at[d], piece.at[d] + piece.size[d]
+                keep[rows] &= (begin < high[place[rows]]) & (end > low[place[rows]])
+    if keep.all():
+        return work, True
+    left = np.bincount(chunk[keep], minlength=len(work))
+    there = left > 0
+    return (
+        Work(
+            refs.take(keep),
+            np.concatenate([[0], np.cumsum(left[there])]),
+            work.cells[:, there],
+            np.concatenate([work.missing, work.cells[:, ~there]], axis=1),
+        ),
+        True,
+    )
+
+
+def _pieces(array: Array, codes: NDArray[np.uint16]) -> dict[int, Piece | None]:
+    """The piece each of the pipelines in use begins with."""
+    found = {}
+    for code in np.unique(codes).tolist():
+        if code >= len(array.encodings):
+            raise FormatError(f"a row of {array.name} has encoding {code} of {len(array.encodings)}")
+        try:
+            # Where chunks are uneven, `chunks` is the largest; a piece too large for its own chunk is found when laid.
+            found[code] = piece_of(array.encodings[code], array.chunks)
+        except FormatError as error:
+            raise FormatError(f"array {array.name!r} cannot be decoded: {error.message}") from None
+    return found
+
+
+@dataclass(slots=True, eq=False)
+class _Shared:
+    """Stored chunks that several chunks show: decoded once, kept until the last of them has been laid."""
+
+    room: int
+    """Bytes that may still be kept."""
+    uses: dict[Key, int] = field(default_factory=dict)
+    """How many pieces are still to be taken from each."""
+    valid: dict[Key, Shape] = field(default_factory=dict)
+    """How much of each some piece needs."""
+    _values: dict[Key, NDArray[Any]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def expect(self, key: Key, valid: Shape) -> None:
+        """One more piece will be taken, and needs this much of the stored chunk."""
+        self.uses[key] = self.uses.get(key, 0) + 1
+        before = self.valid.get(key)
+        self.valid[key] = valid if before is None else tuple(map(max, before, valid))
+
+    def take(self, key: Key) -> NDArray[Any] | None:
+        with self._lock:
+            self.uses[key] -= 1
+            if self.uses[key]:
+                return self._values.get(key)
+            found = self._values.pop(key, None)
+            self.room += 0 if found is None else found.nbytes
+            return found
+
+    def put(self, key: Key, values: NDArray[Any]) -> None:
+        with self._lock:
+            if self.uses[key] and key not in self._values and values.nbytes <= self.room:
+                self._values[key] = values.copy()  # it may lie in memory that the next chunk overwrites
+                self.room -= values.nbytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Composer:
+    """Decodes one chunk out of the joined bytes of its pieces; called as a Decoder is."""
+
+    shape: Shape
+    fill: NDArray[Any]
+    layers: tuple[tuple[Piece, Decoder, int, Key, Source | None], ...]
+    """Piece, decoder of the stored chunk, its length in bytes, its key, and the file it lies in."""
+    shared: _Shared
+
+    def __call__(self, data: bytes | memoryview, *, valid: Shape) -> NDArray[Any]:  # noqa: ARG002 - always whole
+        out = np.full(self.shape, self.fill, self.fill.dtype)
+        view, start = memoryview(data), 0
+        for piece, decode, length, key, source in self.layers:
+            stored = self.shared.take(key)
+            if stored is None:
+                try:
+                    stored = decode(view[start : start + length], valid=self.shared.valid[key])
+                except PeriplusError as error:
+                    raise error.at(url=None if source is None else source.url, offset=key[1]) from None
+                self.shared.put(key, stored)
+            piece.lay(stored, out)
+            start += length
+        return out
+
+
+def composers(
+    array: Array, work: Work, shapes: Sequence[Shape], fill: NDArray[Any], limits: Limits, sources: Mapping[int, Source]
+) -> list[Composer | Decoder]:
+    """What decodes each chunk of the work, whose shapes are given."""
+    refs = work.refs
+    codes = np.zeros(len(refs), np.uint16) if refs.encoding is None else refs.encoding
+    begins = np.ones(len(refs), bool)
+    begins[1:] = codes[1:] != codes[:-1]
+    begins[work.first[:-1]] = True
+    starts = np.flatnonzero(begins)
+    lengths = np.add.reduceat(refs.length, starts).tolist()
+    file = np.zeros(len(starts), np.int32) if refs.file is None else refs.file[starts]
+    inner: dict[str, int] = {}
+    numbers = {
+        code: inner.setdefault(repr(array.encodings[code][1:]), len(inner)) for code in np.unique(codes).tolist()
+    }
+    keys = [
+        # Inline bytes lie nowhere: each has a key of its own.
+        (owner, offset, numbers[code]) if owner >= 0 else (-1 - row, 0, 0)
+        for row, (owner, offset, code) in enumerate(
+            zip(file.tolist(), refs.offset[starts].tolist(), codes[starts].tolist(), strict=True)
+        )
+    ]
+    shared = _Shared(limits.memory_bytes // SHARE)
+    bounds = np.searchsorted(starts, work.first).tolist()
+    known: dict[tuple[int, Shape], tuple[Piece | None, Decoder]] = {}
+
+    def prepared(code: int, shape: Shape) -> tuple[Piece | None, Decoder]:
+        whole = shape
+        if (code, whole) not in known:
+            pipeline = array.encodings[code]
+            piece = piece_of(pipeline, shape)
+            if piece is not None:
+                limits.check("the bytes of a chunk", math.prod(piece.shape) * array.dtype.itemsize, limits.chunk_bytes)
+                pipeline, shape = pipeline[1:], piece.shape
+            known[code, whole] = piece, prepare(pipeline, chunks=shape, dtype=array.dtype, limits=limits)
+        return known[code, whole]
+
+    answer: list[Composer | Decoder] = []
+    for chunk, shape in enumerate(shapes):
+        layers = []
+        for k in range(bounds[chunk], bounds[chunk + 1]):
+            piece, decode = prepared(int(codes[starts[k]]), shape)
+            if piece is None:
+                answer.append(decode)
+                break
+            layers.append((piece, decode, lengths[k], keys[k], sources.get(keys[k][0])))
+            shared.expect(keys[k], piece.valid)
+        else:
+            answer.append(Composer(shape, fill, tuple(layers), shared))
+    return answer

@@ -1,0 +1,166 @@
+"""Chunks made of pieces read as the pieces painted one over the other by hand; what is no piece is refused."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from periplus.errors import DecodeError, FormatError, LimitError
+from periplus.fetch import Fetch
+from periplus.limits import Limits
+from periplus.model import Array, Catalog, Refs
+from periplus.testing.servers import RangeServer
+
+BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
+FILL, CLEAR = -9, 7
+
+
+def piece(shape, first, at, size, **more):
+    return {"name": "periplus.piece", "configuration": {"shape": shape, "from": first, "at": at, "size": size, **more}}
+
+
+def painted(rng, shape, chunks, edges, count, *, clear):
+    """Random stored chunks and pieces of them: the whole by hand, the array, its rows (chunk, slot), the bytes."""
+    array = Array(
+        name="a", dims=("y", "x"), shape=shape, chunks=chunks, dtype=np.dtype("i2"), fill=FILL, edges=edges,
+        encodings=((BYTES,),),
+    )  # fmt: skip
+    whole = np.full(shape, FILL, np.int16)
+    starts = [array.starts(d) for d in range(2)]
+    stored = [rng.integers(0, 9, (int(rng.integers(1, 9)), int(rng.integers(1, 9)))).astype("<i2") for _ in range(6)]
+    encodings, rows = [(BYTES,)], []
+    for y, x in np.ndindex(*array.grid):
+        low = [int(starts[d][k]) for d, k in enumerate((y, x))]
+        limit = [min(int(starts[d][k + 1]), shape[d]) - low[d] for d, k in enumerate((y, x))]
+        last = None
+        for _ in range(int(rng.integers(0, count + 1))):
+            slot = int(rng.integers(len(stored)))
+            values = stored[slot]
+            size = [int(rng.integers(1, min(values.shape[d], limit[d]) + 1)) for d in range(2)]
+            first = [int(rng.integers(0, values.shape[d] - size[d] + 1)) for d in range(2)]
+            at = [int(rng.integers(0, limit[d] - size[d] + 1)) for d in range(2)]
+            more = {"clear": CLEAR} if clear and rng.random() < 0.7 else {}
+            pipeline = (piece(list(values.shape), first, at, size, **more), BYTES)
+            if pipeline == last:
+                pipeline = (piece(list(values.shape), first, at, size, layer=1, **more), BYTES)
+            last = pipeline
+            if pipeline not in encodings:
+                encodings.append(pipeline)
+            rows.append((y, x, slot, encodings.index(pipeline)))
+            part = values[first[0] : first[0] + size[0], first[1] : first[1] + size[1]]
+            view = whole[low[0] + at[0] :, low[1] + at[1] :][: size[0], : size[1]]
+            view[...] = np.where(part == CLEAR, view, part) if more else part
+    return whole, replace(array, encodings=tuple(encodings)), rows, stored
+
+
+def laid_out(array, rows, stored):
+    body, at = b"junk", []
+    for values in stored:
+        at.append((len(body), values.nbytes))
+        body += values.tobytes() + b"gap"
+    part, seen = [], {}
+    for y, x, *_ in rows:
+        part.append(seen.get((y, x), 0))
+        seen[y, x] = part[-1] + 1
+    refs = Refs(
+        chunk=np.array([[row[0] for row in rows], [row[1] for row in rows]], np.int32).reshape(2, -1),
+        offset=np.array([at[row[2]][0] for row in rows], np.int64),
+        length=np.array([at[row[2]][1] for row in rows], np.int64),
+        file=np.zeros(len(rows), np.int32),
+        part=np.array(part, np.uint16),
+        encoding=np.array([row[3] for row in rows], np.uint16),
+    )
+    return body, refs
+
+
+@pytest.mark.parametrize("clear", [False, True])
+@pytest.mark.parametrize("edges", [None, ((3, 8, 2, 7), (8, 1, 8, 6))])
+@pytest.mark.parametrize("seed", range(4))
+def test_pieces_are_painted_in_order(tmp_path, kit, seed, edges, clear):
+    rng = np.random.default_rng(seed)
+    whole, array, rows, stored = painted(rng, (20, 23), (8, 8), edges, 4, clear=clear)
+    body, refs = laid_out(array, rows, stored)
+    path = tmp_path / "stored.bin"
+    path.write_bytes(body)
+    with Fetch() as fetch:
+        shelf = kit.Shelf(
+            Catalog(arrays={"a": array}), {"a": refs}, kit.files_of([fetch.run(fetch.head(str(path)))]), fetch
+        )
+        for workers in (1, 3):
+            np.testing.assert_array_equal(shelf.read("a", workers=workers), whole)
+        for _ in range(25):
+            top, bottom = np.sort(rng.choice(21, 2, replace=False)).tolist()
+            left, right = np.sort(rng.choice(24, 2, replace=False)).tolist()
+            key = slice(top, bottom, int(rng.integers(1, 4))), slice(left, right)
+            np.testing.assert_array_equal(shelf.read("a", key), whole[key])
+        np.testing.assert_array_equal(shelf.read("a", limits=Limits(memory_bytes=3000)), whole)
+
+
+def test_only_pieces_that_are_wanted_are_fetched(kit):
+    values = [np.full((4, 4), n, "<i2") for n in (1, 2)]
+    array = kit.raw_array((4, 8), (4, 8), dtype="<i2", fill=FILL)
+    encodings = tuple((piece([4, 4], [0, 0], [0, x], [4, 4]), BYTES) for x in (0, 4))
+    array = replace(array, encodings=encodings)
+    body, refs = laid_out(array, [(0, 0, 0, 0), (0, 0, 1, 1)], values)
+    with RangeServer({"a.bin": body + bytes(100)}) as server, Fetch() as fetch:
+        source = fetch.run(fetch.head(f"{server.url}/a.bin"))
+        shelf = kit.Shelf(Catalog(arrays={"a": array}), {"a": refs}, kit.files_of([source]), fetch)
+        np.testing.assert_array_equal(shelf.read("a", (slice(1, 3), slice(5, 7))), np.full((2, 2), 2))
+        (request,) = (request for request in server.log if request.method == "GET")
+        assert request.range == (int(refs.offset[1]), int(refs.offset[1] + refs.length[1]))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"shape": [4]},
+        {"shape": None},
+        {"from": [0, 1]},
+        {"from": [-1, 0]},
+        {"at": [0, 1]},
+        {"size": [0, 1]},
+        {"size": [5, 4]},
+        {"size": [True, 4]},
+        {"clear": "7"},
+        {"colour": 1},
+    ],
+    ids=str,
+)
+def test_a_piece_that_lies_elsewhere_is_refused(tmp_path, kit, change):
+    codec = piece([4, 4], [0, 0], [0, 0], [4, 4])
+    codec["configuration"] |= change
+    with pytest.raises(FormatError, match=r"periplus\.piece"):
+        read_of(tmp_path, kit, [(codec, BYTES)], [0])
+
+
+def read_of(tmp_path, kit, encodings, codes, **options):
+    array = replace(kit.raw_array((4, 4), (4, 4), dtype="<i2"), encodings=tuple(encodings))
+    body, refs = laid_out(array, [(0, 0, 0, code) for code in codes], [np.ones((4, 4), "<i2")])
+    path = tmp_path / "stored.bin"
+    path.write_bytes(body)
+    with Fetch() as fetch:
+        files = kit.files_of([fetch.run(fetch.head(str(path)))])
+        return kit.Shelf(Catalog(arrays={"a": array}), {"a": refs}, files, fetch).read("a", **options)
+
+
+def test_parts_of_other_encodings_that_are_no_pieces_are_refused(tmp_path, kit):
+    whole = piece([4, 4], [0, 0], [0, 0], [4, 4])
+    for encodings in ([(BYTES,), (BYTES, BYTES)], [(BYTES,), (whole, BYTES)], [(whole, BYTES), (BYTES,)]):
+        with pytest.raises(FormatError, match="different encodings"):
+            read_of(tmp_path, kit, encodings, [0, 1])
+
+
+def test_a_piece_is_nothing_by_itself(tmp_path, kit):
+    whole = piece([4, 4], [0, 0], [0, 0], [4, 4])
+    for encodings in ([(whole,)], [(whole, whole, BYTES)], [(BYTES, whole)]):
+        with pytest.raises(FormatError):
+            read_of(tmp_path, kit, encodings, [0])
+
+
+def test_a_stored_chunk_that_is_short_or_giant_is_refused(tmp_path, kit):
+    with pytest.raises(DecodeError) as caught:
+        read_of(tmp_path, kit, [(piece([5, 5], [0, 0], [0, 0], [4, 4]), BYTES)], [0])
+    assert str(caught.value.url).endswith("stored.bin")
+    giant = piece([1 << 20, 1 << 20], [0, 0], [0, 0], [4, 4])
+    with pytest.raises(LimitError):
+        read_of(tmp_path, kit, [(giant, BYTES)], [0])
