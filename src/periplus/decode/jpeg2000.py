@@ -6,12 +6,16 @@ import base64
 import binascii
 import struct
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.decode.j2kheader import COC, COD, LARGEST_LAYERS, Header, header_of
+from periplus.codestream.packets import Bounds, count
+from periplus.codestream.segments import COC, COD, COM, PLT, PPT, SOT, Segment, Style, written
+from periplus.decode.j2kheader import LARGEST_LAYERS, Header, header_of
+from periplus.decode.j2kpackets import told_apart
 from periplus.decode.native import native
 from periplus.decode.scratch import Buffer, scratch_array, stream
 from periplus.errors import DecodeError, FormatError
@@ -20,9 +24,9 @@ from periplus.model import Shape
 
 NAME = "https://awslabs.github.io/osml-imagery-io/codecs/jpeg2000"
 KEYS = {"main_header", "resolution_level"}
-SOT, SOD, EOC = 0xFF90, 0xFF93, b"\xff\xd9"
-INDEXES = frozenset({0xFF58, 0xFF64})
-"""PLT and COM: of no use to a decoder, and untrue of a part."""
+SOD, EOC = b"\xff\x93", b"\xff\xd9"
+INDEXES = frozenset({PLT, COM})
+"""Of no use to a decoder, and untrue of a part."""
 POISON = b"\xff\x7f" * 6
 """Ones: whoever takes them for the header of a packet fails on a length that has too many digits. A decoder that has
 all the packets of its level never looks at them; one that lacks some would else fill in zeros and say nothing."""
@@ -52,7 +56,7 @@ def jpeg2000(
     def run(data: Buffer, valid: Shape) -> NDArray[Any]:
         view = stream(data)
         tile, parts = _parts(view, cut=header.level > 0)
-        bounds = header.bounds(tile)
+        bounds = header.bounds(tile, header.level)
         if bounds is None:
             raise DecodeError(f"the codestream has no tile {tile} at this level")
         columns, rows = bounds[2] - bounds[0], bounds[3] - bounds[1]
@@ -60,7 +64,7 @@ def jpeg2000(
             raise DecodeError(f"tile {tile} is {columns} x {rows}, its chunk {chunks[-1]} x {chunks[-2]}")
         shape = (rows, columns) if header.count == 1 else (rows, columns, header.count)
         out = scratch_array(SLOT, shape, dtype)
-        values = np.asarray(decode(_codestream(header, bounds, view, parts), numthreads=1, out=out))
+        values = np.asarray(decode(_codestream(header, tile, bounds, view, parts), numthreads=1, out=out))
         turned = values.reshape(rows, columns, header.count).transpose(2, 0, 1)
         if mixed:
             if any(marker in (COD, COC) for *_, segments in parts for marker, _, _ in segments):
@@ -138,7 +142,7 @@ def _segments(data: memoryview, position: int, end: int) -> list[tuple[int, int,
     found: list[tuple[int, int, int]] = []
     while position + 4 <= end:
         marker, size = struct.unpack_from(">HH", data, position)
-        if marker == SOD:
+        if marker == 0xFF93:
             return found
         if marker < 0xFF50 or marker == SOT or size < 2:
             break
@@ -146,25 +150,71 @@ def _segments(data: memoryview, position: int, end: int) -> list[tuple[int, int,
             raise DecodeError("a tile declares too many quality layers")
         found.append((marker, position, position + 2 + size))
         position += 2 + size
-    if position + 2 <= end and bytes(data[position : position + 2]) == SOD.to_bytes(2, "big"):
+    if position + 2 <= end and bytes(data[position : position + 2]) == SOD:
         return found
     raise DecodeError("the header of a tile-part is broken")
 
 
-def _codestream(header: Header, bounds: tuple[int, int, int, int], data: memoryview, parts: list[Part]) -> bytes:
+def _codestream(header: Header, tile: int, bounds: Bounds, data: memoryview, parts: list[Part]) -> bytes:
     """A codestream of one tile: number 0, its tile-parts counted anew, a coding of its own cut to the level."""
-    pieces: list[bytes | memoryview] = [header.written(bounds)]
-    for number, (start, stop, segments) in enumerate(parts):
-        own: list[bytes | memoryview] = []
-        body = start + 12
-        if header.level:
-            for marker, first, last in segments:
-                if marker not in INDEXES:
-                    cut = header.tile_segment(marker, bytes(data[first + 4 : last]))
-                    own += [struct.pack(">HH", marker, len(cut) + 2), cut]
-                body = last
-        end = POISON if header.level and number == len(parts) - 1 else b""
-        length = 12 + sum(map(len, own)) + stop - body + len(end)
-        pieces += [struct.pack(">HHHIBB", SOT, 10, 0, length, number, len(parts)), *own, data[body:stop], end]
-    pieces.append(EOC)
-    return b"".join(pieces)
+    if not header.level:
+        pieces: list[bytes | memoryview] = [header.written(bounds)]
+        for number, (start, stop, _) in enumerate(parts):
+            pieces += [_start(stop - start - 12, number, len(parts)), data[start + 12 : stop]]
+        return b"".join([*pieces, EOC])
+    own = [
+        [(marker, bytes(data[first + 4 : last])) for marker, first, last in segments if marker not in INDEXES]
+        for *_, segments in parts
+    ]
+    everything = [segment for segments in own for segment in segments]
+    style = header.style(everything)
+    packed = header.packed
+    if packed is not None or any(marker == PPT for marker, _ in everything) or not style.resolutions_first:
+        whole = header.bounds(tile)
+        assert whole is not None
+        return _sorted_out(header, style, (whole, bounds), data, parts, everything)
+    pieces = [header.written(bounds)]
+    for number, ((start, stop, segments), mine) in enumerate(zip(parts, own, strict=True)):
+        body = segments[-1][2] if segments else start + 12
+        end = POISON if number == len(parts) - 1 else b""
+        lead = written(header.cut(mine))
+        length = len(lead) + stop - body + len(end)
+        pieces += [_start(length, number, len(parts)), lead, data[body:stop], end]
+    return b"".join([*pieces, EOC])
+
+
+def _start(length: int, number: int, count: int) -> bytes:
+    """The SOT segment of a tile-part of so many further bytes."""
+    return struct.pack(">HHHIBB", SOT, 10, 0, 12 + length, number, count)
+
+
+def _sorted_out(
+    header: Header,
+    style: Style,
+    bounds: tuple[Bounds, Bounds],
+    data: memoryview,
+    parts: list[Part],
+    own: list[Segment],
+) -> bytes:
+    """A codestream of the packets of the lower resolutions, whatever order they were in; layer by layer in this one."""
+    whole, smaller = bounds
+    bodies = [data[segments[-1][2] if segments else start + 12 : stop][2:] for start, stop, segments in parts]
+    heads = header.packed
+    for _, _, segments in parts:
+        # Each tile-part's own tables, in their order.
+        tables = sorted(bytes(data[first + 4 : last]) for marker, first, last in segments if marker == PPT)
+        heads = (heads or b"") + b"".join(table[1:] for table in tables) if tables else heads
+    body = memoryview(b"".join(bodies))
+    packets = sorted(
+        told_apart(style, whole, body, None if heads is None else memoryview(heads), header.level),
+        key=lambda packet: packet[0],
+    )
+    kept = [replace(coding, precincts=coding.precincts[: -header.level]) for coding in style.codings]
+    if len(packets) != style.layers * count(smaller, kept):
+        raise DecodeError("the changes of packet order leave packets out")
+    lead = written(header.cut(own, plain=True)) + SOD
+    length = len(lead) + sum(len(head) + len(rest) for _, head, rest in packets)
+    pieces: list[bytes | memoryview] = [header.written(smaller, plain=True), _start(length, 0, 1), lead]
+    for _, head, rest in packets:
+        pieces += [head, rest]
+    return b"".join([*pieces, EOC])

@@ -1,0 +1,1 @@
+"""JPEG 2000 codestreams as pure arithmetic: what scanners and decoders both must know of markers and packets."""

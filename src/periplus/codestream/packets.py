@@ -1,0 +1,145 @@
+"""The packets of a JPEG 2000 tile: how many there are, of which resolution, and in which order they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.errors import FormatError
+
+LRCP, RLCP, RPCL, PCRL, CPRL = range(5)
+Bounds: TypeAlias = tuple[int, int, int, int]
+"""Left, top, right and bottom of a tile on the reference grid."""
+Column: TypeAlias = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Coding:
+    """How one component is cut."""
+
+    steps: tuple[int, int]
+    """Horizontal and vertical subsampling."""
+    precincts: tuple[tuple[int, int], ...]
+    """Width and height of precincts as powers of 2, by resolution, the lowest first."""
+    blocks: tuple[int, int, int] = (6, 6, 0)
+    """Width and height of code-blocks as powers of 2, and their style."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A progression of its own (POC): packets of these resolutions and components, up to a layer, that are left."""
+
+    first_resolution: int
+    first_component: int
+    layers: int
+    resolutions: int
+    components: int
+    progression: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Packets:
+    """Columns of equal length, in the order in which packets lie in the tile."""
+
+    layer: Column
+    resolution: Column
+    component: Column
+    precinct: Column
+
+    def __len__(self) -> int:
+        return len(self.layer)
+
+
+def extent(start: int, stop: int, step: int, shift: int) -> tuple[int, int]:
+    """Start and stop along one axis of a component that is `shift` levels below the full resolution."""
+    size = step << shift
+    return -(-start // size), -(-stop // size)
+
+
+def count(bounds: Bounds, codings: Sequence[Coding], resolution: int | None = None) -> int:
+    """Precincts of a tile, in all components; of one resolution where that is given."""
+    total = 0
+    for coding in codings:
+        for number, _ in enumerate(coding.precincts):
+            if resolution is None or number == resolution:
+                wide, high = grid(bounds, coding, number)
+                total += wide * high
+    return total
+
+
+def grid(bounds: Bounds, coding: Coding, resolution: int) -> tuple[int, int]:
+    """Precincts across and down one resolution of a component."""
+    shift = len(coding.precincts) - 1 - resolution
+    found = []
+    for axis in (0, 1):
+        start, stop = extent(bounds[axis], bounds[axis + 2], coding.steps[axis], shift)
+        size = coding.precincts[resolution][axis]
+        found.append(-(-stop >> size) - (start >> size) if stop > start else 0)
+    wide, high = found
+    return (wide, high) if wide and high else (0, 0)
+
+
+def ordered(
+    bounds: Bounds, codings: Sequence[Coding], layers: int, progression: int, changes: Sequence[Change] = ()
+) -> Packets:
+    """All packets of a tile in their order; the caller has made sure that there are not too many."""
+    resolution, component, precinct, y, x = _sites(bounds, codings)
+    everything = Change(0, 0, layers, 33, len(codings), progression)
+    sent = np.zeros(len(resolution), np.int64)
+    found: list[tuple[Column, Column]] = []
+    for change in changes or (everything,):
+        chosen = (resolution >= change.first_resolution) & (resolution < change.resolutions)
+        chosen &= (component >= change.first_component) & (component < change.components)
+        # A layer is never sent twice: each precinct goes on where an earlier progression left it.
+        left = np.where(chosen, np.maximum(min(change.layers, layers) - sent, 0), 0)
+        site = np.repeat(np.arange(len(resolution)), left)
+        layer = np.arange(len(site)) - np.repeat(np.cumsum(left) - left, left) + sent[site]
+        keys = {
+            LRCP: (precinct[site], component[site], resolution[site], layer),
+            RLCP: (precinct[site], component[site], layer, resolution[site]),
+            RPCL: (layer, component[site], x[site], y[site], resolution[site]),
+            PCRL: (layer, resolution[site], component[site], x[site], y[site]),
+            CPRL: (layer, resolution[site], x[site], y[site], component[site]),
+        }[change.progression]
+        order = np.lexsort(keys)
+        found.append((layer[order], site[order]))
+        sent += left
+    layer, site = (np.concatenate([pair[n] for pair in found]) for n in (0, 1))
+    return Packets(layer, resolution[site], component[site], precinct[site])
+
+
+def _sites(bounds: Bounds, codings: Sequence[Coding]) -> tuple[Column, ...]:
+    """Resolution, component, number, and place (y, x) on the reference grid of every precinct."""
+    found: list[tuple[Column, ...]] = []
+    for component, coding in enumerate(codings):
+        for resolution, sizes in enumerate(coding.precincts):
+            wide, high = grid(bounds, coding, resolution)
+            if not wide:
+                continue
+            shift = len(coding.precincts) - 1 - resolution
+            places = []
+            for axis, number in ((1, high), (0, wide)):
+                start, _ = extent(bounds[axis], bounds[axis + 2], coding.steps[axis], shift)
+                size, unit = sizes[axis], coding.steps[axis] << (sizes[axis] + shift)
+                place = ((start >> size) + np.arange(number, dtype=np.int64)) * unit
+                if start & ((1 << size) - 1):
+                    # A precinct that the tile's edge cuts is met at that edge.
+                    place[0] = bounds[axis]
+                places.append(place)
+            total = wide * high
+            found.append(
+                (
+                    np.full(total, resolution, np.int64),
+                    np.full(total, component, np.int64),
+                    np.arange(total, dtype=np.int64),
+                    np.repeat(places[0], wide),
+                    np.tile(places[1], high),
+                )
+            )
+    if not found:
+        raise FormatError("the tile holds no packet")
+    return tuple(np.concatenate(column) for column in zip(*found, strict=True))
