@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import marshal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -134,21 +134,23 @@ class Gathered:
         if builder.facts:
             self._parts.append(self.keep(builder.build(), builder.facts))
 
-    def finish(self) -> None:
+    def finish(self, beside: Iterable[str] = ()) -> None:
         """Put entries into the order asked for; what is still in memory may stay there.
 
-        A file that was named and turned out to be the companion of another is no entry of its own.
+        A file that was named and turned out to be the companion of another is no entry of its own; `beside` are further
+        companions.
         """
         builder, self._builder = self._builder, Builder()
         if builder.facts:
             self._parts.append(builder.build())
-        beside = {source.url for entry in self.entries for source in entry.companions}
-        chosen = [i for i, entry in enumerate(self.entries) if entry.source.url not in beside]
+        companions = {source.url for entry in self.entries for source in entry.companions}
+        others = companions.union(beside)
+        chosen = [i for i, entry in enumerate(self.entries) if entry.source.url not in others]
         order = sorted(chosen, key=self.numbers.__getitem__)
         self.entries = [self.entries[i] for i in order]
         self._where = [self._where[i] for i in order]
         self.numbers = [self.numbers[i] for i in order]
-        self._beside = ids_of(self.entries) if beside else {}
+        self._beside = ids_of(self.entries) if companions else {}
 
     def refs(self, entry: int, which: int) -> Refs:
         """References of an array of an entry."""

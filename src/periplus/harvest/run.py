@@ -55,7 +55,7 @@ class Run:
         self.concurrency, self.siblings, self.progress = concurrency, siblings, progress
         self.notes = Notes()
         self.failures: list[Harvested] = []
-        self.reused = self.replaced = self.nameless = 0
+        self.reused = self.replaced = self.nameless = self.refused = 0
         self.arrangement = ""
         self.files: Files | None = None
         """The whole files table, when this run made it."""
@@ -195,10 +195,19 @@ class Run:
             return
         if file.error is not None and len(self.failures) < SHOWN_ERRORS:
             self.failures.append(file)
+        self._note_refused(file)
         if file.nameless:
             self.nameless += 1
         else:
             self.gathered.add(file)
+
+    def _note_refused(self, file: Harvested) -> None:
+        """Say what of a file that is indexed is left out."""
+        refused = file.attributes.get("refused")
+        if isinstance(refused, list) and refused:
+            self.refused += 1
+            if self.refused <= SHOWN_ERRORS:
+                self.notes.warnings.append(f"{redact(file.source.url)}: left out: {'; '.join(map(str, refused))}")
 
     def _must_have_something(self, kept: int = 0) -> None:
         """Raise where there is nothing to index."""
@@ -220,7 +229,9 @@ class Run:
 
     def _laid(self, to: str, form: str | None, index: Index | None, kept: dict[int, Harvested], folder: str) -> Table:
         gathered = self.gathered
-        gathered.finish()
+        gathered.finish(
+            [] if index is None else (s.url for number in kept for s in index.beside(index.files.path[number]))
+        )
         if index is not None:
             if unchanged_index(index, kept, gathered.entries, self._asked(), form):
                 self.arrangement = str(index.table.catalog.arrangement.get("kind", ""))

@@ -20,6 +20,7 @@ from periplus.scan.nitfblocks import Layout, layout, locate, pipeline, plan
 from periplus.scan.nitffields import MAGIC, PREFIX_BYTES, Header, Segment, Subheader, header, header_length, subheader
 from periplus.scan.nitfgeo import georeference
 from periplus.scan.nitfmask import Mask, held, pad_value, read_mask
+from periplus.scan.nitfrsets import levels
 from periplus.scan.nitfstreams import codestream, fax_pipeline, frame_size, jpeg_pipeline, stream_refs
 from periplus.scan.nitfvq import CODEC as VQ
 from periplus.scan.nitfvq import TRANSPARENT, covered, locations, vq_refs
@@ -44,21 +45,39 @@ def sniff(head: bytes) -> bool:
 
 
 def scan(source: Source, limits: Limits) -> Steps:
-    """Arrays of every image segment, and what the file says of itself."""
-    blocks = Blocks(source, limits)
+    """Arrays of every image segment, levels of theirs in files beside this one, and what the file says of itself."""
     try:
-        yield from blocks.hold("the header", 0, PREFIX_BYTES - 20, ahead=HEAD_BYTES - PREFIX_BYTES)
-        version, length = header_length(_cursor(blocks, 0, min(PREFIX_BYTES, blocks.size or PREFIX_BYTES)))
-        yield from blocks.hold("the header", 0, length)
-        head = header(_cursor(blocks, 0, length), version)
-        limits.check("the number of images", len(head.images), limits.images)
-        found, refusals = yield from _images(blocks, head, version, limits)
+        head, found, refusals = yield from _contents(source, limits)
+        if found:
+            more, refused = yield from levels(source, found, limits, _pictures)
+            found += more
+            refusals += refused
     except PeriplusError as error:
         raise error.at(url=source.url) from None
     if not found:
         raise FormatError(refusals[0] if refusals else "the file holds no image", url=source.url, offset=0)
     yield _about(head, refusals)
     yield from found
+
+
+def _pictures(source: Source, limits: Limits) -> Generator[Need, Any, list[Found]]:
+    """The arrays of another file."""
+    _, found, refusals = yield from _contents(source, limits)
+    if refusals or not found:
+        raise FormatError(refusals[0] if refusals else "the file holds no image")
+    return found
+
+
+def _contents(source: Source, limits: Limits) -> Generator[Need, Any, tuple[Header, list[Found], list[str]]]:
+    """The header, arrays of the segments we read, and why we do not read the others."""
+    blocks = Blocks(source, limits)
+    yield from blocks.hold("the header", 0, PREFIX_BYTES - 20, ahead=HEAD_BYTES - PREFIX_BYTES)
+    version, length = header_length(_cursor(blocks, 0, min(PREFIX_BYTES, blocks.size or PREFIX_BYTES)))
+    yield from blocks.hold("the header", 0, length)
+    head = header(_cursor(blocks, 0, length), version)
+    limits.check("the number of images", len(head.images), limits.images)
+    found, refusals = yield from _images(blocks, head, version, limits)
+    return head, found, refusals
 
 
 def _images(

@@ -12,9 +12,10 @@ import numpy as np
 
 from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
-from periplus.model import About, Array, Found, Need, Refs, Source, Steps, chunk_positions
+from periplus.model import Array, Found, Need, Refs, Source, Steps, chunk_positions
 from periplus.scan import exif
 from periplus.scan.blocks import Blocks
+from periplus.scan.worldfile import placed
 
 NAME = "png"
 CODEC = "periplus.png"
@@ -56,13 +57,14 @@ def scan(source: Source, limits: Limits) -> Steps:
         array = _array(picture, limits)
         if blocks.size is None:
             raise FormatError("the store does not say how large the file is")
+        place = yield from placed(source, limits)
     except PeriplusError as error:
         raise error.at(url=source.url) from None
-    if picture.moment is not None:
-        yield About(datetime=picture.moment)
-    yield Found(
-        array, Refs(chunk=chunk_positions((1, 1, 1)), offset=np.array([0]), length=np.array([blocks.size], np.int64))
-    )
+    about = place.about(picture.moment)
+    if about is not None:
+        yield about
+    refs = Refs(chunk=chunk_positions((1, 1, 1)), offset=np.array([0]), length=np.array([blocks.size], np.int64))
+    yield Found(place.array(array), refs, told_by=place.told_by)
 
 
 def _walk(blocks: Blocks, limits: Limits) -> Generator[Need, Any, _Picture]:
