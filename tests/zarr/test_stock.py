@@ -1,0 +1,122 @@
+"""Stock zarr-python finds our codecs by their entry points, and needs nothing of ours where standard codecs do."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from periplus.model import Found
+from periplus.scan.drive import scan_bytes
+from periplus.testing import tiffs
+
+READ = """
+import sys, warnings
+{before}
+import numpy as np, zarr
+warnings.simplefilter("ignore")
+np.save(sys.argv[2], zarr.open_array(sys.argv[1], mode="r", zarr_format={version})[...])
+print(sorted(name for name in sys.modules if name.split(".")[0] == "periplus"))
+"""
+BLOCKED = "sys.modules['periplus'] = None"
+
+
+def write(folder, data, version):
+    """A store of the first array of a file, its chunks copied; an image codec follows `bytes`."""
+    found = next(step for step in scan_bytes(data) if isinstance(step, Found))
+    array, refs = found.array, found.refs
+    codecs = list(array.encodings[0])
+    plain = {"name": "bytes", "configuration": {"endian": "little"}} if array.dtype.itemsize > 1 else {"name": "bytes"}
+    if codecs[0]["name"].startswith("https:"):
+        codecs.insert(0, plain)
+    metadata = {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": array.shape,
+        "data_type": array.dtype.name,
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": array.chunks}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}},
+        "fill_value": [0.0, 0.0] if array.dtype.kind == "c" else 0,
+        "codecs": codecs,
+    }
+    if version == 2:
+        codec = codecs[-1]
+        metadata = {
+            "zarr_format": 2,
+            "shape": array.shape,
+            "chunks": array.chunks,
+            "dtype": array.dtype.newbyteorder("<").str,
+            "fill_value": 0,
+            "order": "C",
+            "compressor": None,
+            "filters": [{"id": codec["name"], **codec["configuration"]}],
+        }
+    (folder / ("zarr.json" if version == 3 else ".zarray")).write_text(json.dumps(metadata))
+    for row, cell in enumerate(refs.chunk.T.tolist()):
+        key = ("c." if version == 3 else "") + ".".join(map(str, cell))
+        start = int(refs.offset[row])
+        (folder / key).write_bytes(data[start : start + int(refs.length[row])])
+    return codecs
+
+
+def read(folder, version, before=""):
+    """What a fresh Python makes of the store, and which of our modules it loaded."""
+    target = folder / "seen.npy"
+    script = READ.format(version=version, before=before)
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(folder), str(target)], capture_output=True, text=True, timeout=100
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return np.load(target), done.stdout
+
+
+TILES = {"tiled": True, "blockxsize": 32, "blockysize": 32}
+
+
+@pytest.mark.parametrize("version", [3, 2])
+def test_a_store_with_our_codecs_opens_without_importing_us_first(tmp_path, version):
+    image = tiffs.picture("stock", "u2", (3, 70, 90))
+    codecs = write(tmp_path, tiffs.gdal_written(image, compress="lzw", predictor=2, **TILES), version)
+    assert codecs[-1]["name"].endswith("/tiff-tile")
+    # Where another library offers this codec too, zarr-python may have taken that one: the list means the same to both.
+    seen, _ = read(tmp_path, version)
+    np.testing.assert_array_equal(seen, image)
+
+
+@pytest.mark.parametrize("version", [3, 2])
+def test_our_codec_is_the_one_that_reads_when_the_other_library_is_absent(tmp_path, version):
+    image = tiffs.picture("stock", "u2", (3, 70, 90))
+    write(tmp_path, tiffs.gdal_written(image, compress="lzw", predictor=2, endianness="big", **TILES), version)
+    hide = """
+import importlib.metadata as metadata
+kept = [p for each in metadata.distributions() for p in each.entry_points if not p.value.startswith("aws.")]
+def hidden(**params):
+    return metadata.EntryPoints(kept).select(**params)
+metadata.entry_points = hidden
+"""
+    seen, loaded = read(tmp_path, version, hide)
+    np.testing.assert_array_equal(seen, image)
+    assert "periplus.zarr" in loaded
+
+
+STANDARD = {
+    "uncompressed": ("u1", {"interleave": "band"}),
+    "uncompressed-big": ("i2", {"interleave": "band", "endianness": "big"}),
+    "interleaved": ("u2", {"interleave": "pixel"}),
+    "deflate": ("f4", {"compress": "deflate", "interleave": "pixel"}),
+    "deflate-big": ("u2", {"compress": "deflate", "interleave": "pixel", "endianness": "big"}),
+    "zstd": ("i2", {"compress": "zstd", "interleave": "band"}),
+    "complex": ("c8", {"compress": "deflate", "interleave": "band"}),
+}
+
+
+@pytest.mark.parametrize("name", list(STANDARD))
+def test_what_standard_codecs_say_opens_with_nothing_of_ours(tmp_path, name):
+    dtype, options = STANDARD[name]
+    image = tiffs.picture("standard", dtype, (3, 70, 90))
+    codecs = write(tmp_path, tiffs.gdal_written(image, **options, **TILES), 3)
+    assert not [codec for codec in codecs if codec["name"].startswith(("https:", "periplus."))]
+    seen, loaded = read(tmp_path, 3, BLOCKED)
+    np.testing.assert_array_equal(seen, image)
+    assert "periplus." not in loaded
