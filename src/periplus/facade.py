@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from periplus.harvest import Summary
     from periplus.read import Raster, Report
     from periplus.table import Table
+    from periplus.zarr.metadata import Codecs
+    from periplus.zarr.store import IndexStore
 
 Progress = Callable[[int, int], None]
 Location = str | PathLike[str]
@@ -249,6 +251,16 @@ class Index:
         anywhere = self.fetch.under(Policy.everything())
         table = copy_table(self.table, fspath(target), fetch=anywhere, form=form)
         return Index(table, self.fetch, self.limits, self.summary)
+
+    def store(self, *, codecs: Codecs = "standard") -> IndexStore:
+        """This index as a read-only Zarr v3 store, for zarr-python, xarray, dask and whatever else reads Zarr.
+
+        Chunks are handed out as they lie in the files where `codecs` can say how: those of stock Zarr (`standard`),
+        also the five of imagery tools (`imagery`), also ours (`all`), or none. All others are decoded here.
+        """
+        from periplus.zarr.store import IndexStore
+
+        return IndexStore(self.table, self.fetch, limits=self.limits, codecs=codecs)
 
     def close(self) -> None:
         """Let go of connections and descriptors; the index can still be used and will open them again."""

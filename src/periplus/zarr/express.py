@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from periplus.decode import CODECS, unpack
+from periplus.decode import CODECS, piece, unpack
 from periplus.decode.pipeline import IMAGES
 from periplus.errors import FormatError
 from periplus.model import Array, Pipeline
@@ -52,6 +52,8 @@ def express(array: Array) -> Expression:
     unknown = next((name for name in names if name not in CODECS), None)
     if unknown is not None:
         return Expression("decoded", plain(array.dtype), f"codec {unknown!r} is not known")
+    if piece.NAME in names:
+        return Expression("decoded", plain(array.dtype), "its chunks are laid together from pieces of stored ones")
     kind: Kind = "standard"
     if any(name.startswith(IMAGERY) for name in names):
         kind = "imagery"

@@ -1,0 +1,199 @@
+"""From a chunk position to its rows in no time: blocks of the grid, each loaded once, dense, and kept while used.
+
+A Zarr reader asks chunk by chunk. One query of the table for each would cost milliseconds; instead the first question
+loads the rows of a whole block of the grid, cut as the rows lie in the index, and the next ones are array lookups.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.errors import DeniedError
+from periplus.model import Array, Refs, Shape
+from periplus.table.order import STEPS
+
+if TYPE_CHECKING:
+    from periplus.table import Table
+
+BLOCK_CHUNKS = 1 << 16
+"""Chunks of one block at most: about what a row group of an index holds."""
+KEPT_BYTES = 96 << 20
+"""Blocks that are kept, of all arrays together: three million rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One byte range of a chunk, or its bytes where they are inline."""
+
+    file: int
+    offset: int
+    length: int
+    data: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """The byte ranges of one chunk in order, and which encoding they have."""
+
+    parts: tuple[Part, ...]
+    encoding: int
+
+    @property
+    def length(self) -> int:
+        return sum(part.length for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """The rows of a window of the grid, and where those of each chunk begin among them."""
+
+    origin: Shape
+    shape: Shape
+    first: NDArray[np.int32]
+    """Chunks + 1 values."""
+    refs: Refs
+
+    @property
+    def nbytes(self) -> int:
+        refs = self.refs
+        columns = (refs.chunk, refs.offset, refs.length, refs.file, refs.part, refs.encoding, self.first)
+        inline = 0 if refs.data is None else sum(len(item or b"") + 64 for item in refs.data)
+        return sum(column.nbytes for column in columns if column is not None) + inline
+
+    def rows(self, position: Shape) -> tuple[int, int]:
+        """Which rows the chunk at a position of the window has."""
+        cell = 0
+        for p, o, n in zip(position, self.origin, self.shape):
+            cell = cell * n + p - o
+        return int(self.first[cell]), int(self.first[cell + 1])
+
+    def get(self, position: Shape) -> Chunk | None:
+        """The chunk at a position of the window; None where it has no row."""
+        low, high = self.rows(position)
+        if low == high:
+            return None
+        refs = self.refs
+        parts = tuple([
+            Part(
+                0 if refs.file is None else int(refs.file[row]),
+                int(refs.offset[row]),
+                int(refs.length[row]),
+                None if refs.data is None else refs.data[row],
+            )
+            for row in range(low, high)
+        ])  # fmt: skip
+        return Chunk(parts, 0 if refs.encoding is None else int(refs.encoding[low]))
+
+    def present(self) -> NDArray[np.int32]:
+        """(ndim, n): positions that have a row, in C order."""
+        if not len(self.refs):
+            return np.empty((len(self.shape), 0), np.int32)
+        return self.refs.chunk[:, self.first[:-1][np.diff(self.first) > 0]]
+
+
+class Lookup:
+    """Chunks of a table's arrays by position; safe to use from many threads."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._reset()
+
+    def _reset(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._loading: dict[tuple[str, Shape], threading.Lock] = {}
+        self._blocks: OrderedDict[tuple[str, Shape], Block] = OrderedDict()
+        self._bytes = 0
+
+    def known(self, array: Array, position: Shape) -> tuple[bool, Chunk | None]:
+        """(whether it is known without reading the index, the chunk or None where it has no row)."""
+        block = self._held((array.name, _corner(position, block_shape(array))))
+        return (False, None) if block is None else (True, block.get(position))
+
+    def find(self, array: Array, position: Shape) -> Chunk | None:
+        """The chunk at a position of the grid; None where it has no row. May read the index."""
+        return self._around(array, position).get(position)
+
+    def rows(self, array: Array, position: Shape) -> Refs:
+        """The rows of the chunk at a position of the grid. May read the index."""
+        block = self._around(array, position)
+        return block.refs.take(slice(*block.rows(position)))
+
+    def _around(self, array: Array, position: Shape) -> Block:
+        try:
+            return self.block(array, position)
+        except DeniedError:  # some file of the block is out of reach; that of this chunk may not be
+            return self._load(array, position, (1,) * array.ndim)
+
+    def block(self, array: Array, position: Shape) -> Block:
+        """The block that holds a position; loaded if need be, by one thread while others wait for it."""
+        key = array.name, _corner(position, block_shape(array))
+        found = self._held(key)
+        if found is not None:
+            return found
+        with self._lock:
+            turn = self._loading.setdefault(key, threading.Lock())
+        try:
+            with turn:
+                found = self._held(key)
+                if found is None:
+                    found = self._load(array, key[1], block_shape(array))
+                    self._keep(key, found)
+                return found
+        finally:
+            with self._lock:
+                self._loading.pop(key, None)
+
+    def _held(self, key: tuple[str, Shape]) -> Block | None:
+        if self._pid != os.getpid():
+            self._reset()  # a forked child: another thread may have held the lock
+        with self._lock:
+            if key in self._blocks:
+                self._blocks.move_to_end(key)
+            return self._blocks.get(key)
+
+    def _keep(self, key: tuple[str, Shape], block: Block) -> None:
+        with self._lock:
+            self._blocks[key] = block
+            self._bytes += block.nbytes
+            while self._bytes > KEPT_BYTES and len(self._blocks) > 1:
+                self._bytes -= self._blocks.popitem(last=False)[1].nbytes
+
+    def _load(self, array: Array, corner: Shape, most: Shape) -> Block:
+        shape = tuple(min(n, g - c) for n, g, c in zip(most, array.grid, corner))
+        refs = self._table.refs(array.name, [(c, c + n) for c, n in zip(corner, shape)])
+        cell = np.zeros(len(refs), np.int64)
+        for d, n in enumerate(shape):
+            cell *= n
+            cell += refs.chunk[d] - corner[d]
+        # The table answers in order of position, so that the rows of a chunk are neighbours.
+        first = np.searchsorted(cell, np.arange(math.prod(shape) + 1)).astype(np.int32)
+        return Block(corner, shape, first, refs)
+
+
+def block_shape(array: Array) -> Shape:
+    """Chunks of one block along each dimension: as rows lie in an index, many steps of a few lines of tiles.
+
+    Trailing dimensions come whole so far as they fit, after up to 512 steps of the first where there are three.
+    """
+    grid = array.grid
+    shape = [1] * len(grid)
+    if len(grid) >= 3:
+        shape[0] = max(1, min(grid[0], STEPS))
+    room = BLOCK_CHUNKS // max(1, shape[0] if grid else 1)
+    for d in range(len(grid) - 1, 0 if len(grid) >= 3 else -1, -1):
+        shape[d] = max(1, min(grid[d], room))
+        room //= shape[d]
+    return tuple(shape)
+
+
+def _corner(position: Shape, shape: Shape) -> Shape:
+    return tuple([p - p % n for p, n in zip(position, shape)])
