@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from periplus.table import Table
 
 T = TypeVar("T")
-READ_ONLY = "an index is read only: its bytes lie in the files it lists"
 PAGE = 1024
 """Keys that a thread lists before they are handed on."""
 
@@ -34,6 +33,9 @@ class IndexStore(Store):
     `codecs` says which codecs chunks may be handed out with: those of stock Zarr (`standard`; all other chunks are
     decoded here and presented as plain values), also the five of imagery tools (`imagery`), also ours (`all`), or none.
     Our errors pass through zarr as they are; a chunk that the index has no row of is None, and reads as fill.
+
+    Nothing can be written, whatever the mode. `read_only` is only what zarr-python asks to learn whether a store was
+    opened with mode "r": it refuses its own default mode, "a", for stores that say so, and we have no reason to.
     """
 
     supports_writes = False
@@ -48,11 +50,9 @@ class IndexStore(Store):
         *,
         limits: Limits | None = None,
         codecs: Codecs = "standard",
-        read_only: bool = True,
+        read_only: bool = False,
     ) -> None:
-        if not read_only:
-            raise ValueError(READ_ONLY)
-        super().__init__(read_only=True)
+        super().__init__(read_only=read_only)
         self.table, self.fetch, self.limits, self.codecs = table, fetch, limits or Limits(), codecs
         self.layout = layout(table.catalog, codecs=codecs)
         self._chunks = Chunks(table, fetch, self.limits)
@@ -60,7 +60,7 @@ class IndexStore(Store):
         self._token = uuid.uuid4().hex
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuilt, (self.table, self.fetch, self.limits, self.codecs))
+        return (_rebuilt, (self.table, self.fetch, self.limits, self.codecs, self.read_only))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, IndexStore) or self.codecs != other.codecs:
@@ -86,8 +86,12 @@ class IndexStore(Store):
         return f"IndexStore({str(self)!r})"
 
     def with_read_only(self, read_only: bool = False) -> IndexStore:
-        """The store itself, which is always read only."""
-        return IndexStore(self.table, self.fetch, limits=self.limits, codecs=self.codecs, read_only=read_only)
+        """The same store, opened with mode "r"; there is no other."""
+        if not read_only:
+            return super().with_read_only(read_only)  # type: ignore[return-value]  # which says that there is none
+        twin = object.__new__(IndexStore)
+        twin.__dict__.update(self.__dict__, _read_only=True, _is_open=False)  # what is known of the rows is shared
+        return twin
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
@@ -180,6 +184,9 @@ class IndexStore(Store):
 
     # --- what a read-only store refuses ----------------------------------------------------------------------------
 
+    def _check_writable(self) -> None:
+        raise ValueError("store was opened in read-only mode and does not support writing: an index is read only")
+
     async def set(self, key: str, value: Buffer) -> None:  # noqa: ARG002
         """Refused."""
         self._check_writable()
@@ -189,8 +196,8 @@ class IndexStore(Store):
         self._check_writable()
 
 
-def _rebuilt(table: Table, fetch: Fetch, limits: Limits, codecs: Codecs) -> IndexStore:
-    return IndexStore(table, fetch, limits=limits, codecs=codecs)
+def _rebuilt(table: Table, fetch: Fetch, limits: Limits, codecs: Codecs, read_only: bool) -> IndexStore:
+    return IndexStore(table, fetch, limits=limits, codecs=codecs, read_only=read_only)
 
 
 def _range(asked: ByteRequest, size: int) -> Range:
