@@ -1,0 +1,226 @@
+"""Kerchunk indexes, JSON or a Parquet directory, opened as a table like any other index."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from periplus.errors import FormatError, MissingError, PeriplusError
+from periplus.limits import Limits
+from periplus.model import Catalog, Coordinate, Refs
+from periplus.policy import Policy, canonical, resolve
+from periplus.table.document import document_for
+from periplus.table.memory import MemoryRows
+from periplus.table.table import Table
+from periplus.zarr.kerchunkcatalog import Nodes, catalog_of, described, nodes
+from periplus.zarr.kerchunkcolumns import Urls, by_array, columns
+from periplus.zarr.kerchunklabels import labels_of, named, words
+from periplus.zarr.kerchunkrows import RecordRows, sizes_of
+from periplus.zarr.references import METADATA, Reference, expand, filler, parse
+
+if TYPE_CHECKING:
+    from periplus.fetch import Fetch
+
+ZMETADATA = ".zmetadata"
+"""What a Parquet directory begins with."""
+
+
+def is_json(url: str) -> bool:
+    """Whether a URL is that of a JSON file, by its name."""
+    return url.partition("?")[0].lower().endswith(".json")
+
+
+def open_kerchunk(
+    url: str,
+    *,
+    fetch: Fetch,
+    limits: Limits | None = None,
+    allow: Iterable[str] = (),
+    policy: Policy | None = None,
+    template_overrides: Mapping[str, str] | None = None,
+    leave_out: bool | Collection[str] = (),
+) -> Table:
+    """An index that kerchunk, VirtualiZarr, osml-imagery-io or we wrote, as JSON or as a Parquet directory.
+
+    It may reach sources in its own folder and under the prefixes of `allow`; relative references count from its folder.
+    `template_overrides` fill the literal templates of its URLs. Arrays that are not read (objects, unknown codecs) are
+    refused by name; `leave_out` names those to do without, or True for all of them.
+    """
+    limits = limits or Limits()
+    plain = canonical(url)
+    rule = policy or Policy.beside(plain.removesuffix("/"), allow=allow)
+    overrides = dict(template_overrides or {})
+    given = leave_out if isinstance(leave_out, bool) else frozenset(leave_out)
+    opening = partial(_open_json if is_json(plain) else _open_parquet, plain, fetch, limits, rule, overrides, given)
+    try:
+        return opening()
+    except PeriplusError as error:
+        raise error.at(url=plain) from error.__cause__
+
+
+def _table(
+    catalog: Catalog, rows: Any, url: str, policy: Policy, limits: Limits, parts: Mapping[str, int], reopen: Any = None
+) -> Table:
+    return Table(document_for(catalog, parts=parts), rows, url=url, policy=policy, limits=limits, reopen=reopen)
+
+
+# --- JSON -----------------------------------------------------------------------------------------------------------
+
+
+def _open_json(
+    url: str,
+    fetch: Fetch,
+    limits: Limits,
+    policy: Policy,
+    overrides: Mapping[str, str],
+    leave_out: bool | frozenset[str],
+) -> Table:
+    references = expand(parse(_whole(url, fetch, limits), url=url), overrides=overrides)
+    found = nodes(_documents(references, fetch, limits, url))
+    if not found.arrays and not found.groups:
+        raise FormatError("this JSON file holds no kerchunk references: no .zgroup, .zarray or zarr.json")
+    arrays = described(found, limits=limits, leave_out=leave_out)
+    keys = by_array((key for key in references if key.rpartition("/")[2] not in METADATA), arrays)
+    urls, whole = Urls(), _whole_files(references, keys, fetch, url)
+    refs = {
+        path: columns(arrays[path], held, references, urls, lambda target: whole[target]) for path, held in keys.items()
+    }
+
+    def inline(path: str) -> Coordinate | None:
+        if path in arrays:
+            return labels_of(arrays[path].array, refs[path], limits) if path in refs else None
+        return _in_words(path, found, partial(_first_chunk, references))
+
+    catalog, used = catalog_of(found, arrays, inline)
+    held = {arrays[path].array.name: one for path, one in refs.items() if path not in used}
+    held = {name: one for name, one in held.items() if name in catalog.arrays}
+    rows = MemoryRows(refs=held, sources=urls.files(whole), count=sum(map(len, held.values())))
+    return _table(catalog, rows, url, policy, limits, _most_parts(held))
+
+
+def _most_parts(refs: Mapping[str, Refs]) -> dict[str, int]:
+    return {name: int(one.part.max()) + 1 for name, one in refs.items() if one.part is not None and one.part.any()}
+
+
+def _whole(url: str, fetch: Fetch, limits: Limits) -> bytes:
+    async def read() -> bytes:
+        source = await fetch.head(url)
+        size = limits.check("the size of the index", source.size or 0, limits.memory_bytes)
+        return (await fetch.read(url, 0, size, expect=source))[0]
+
+    return fetch.run(read())
+
+
+def _documents(references: Mapping[str, Reference], fetch: Fetch, limits: Limits, url: str) -> dict[str, Any]:
+    """The metadata documents by key; those that lie in files are fetched."""
+    documents = {}
+    for key, reference in references.items():
+        if key.rpartition("/")[2] not in METADATA:
+            continue
+        if isinstance(reference, list):
+            documents[key] = parse(_fetched(key, reference, fetch, limits, url))
+        else:
+            try:
+                documents[key] = parse(reference)
+            except FormatError as error:
+                error.message = f"{key}: {error.message}"
+                raise
+    return documents
+
+
+def _fetched(key: str, reference: list[Any], fetch: Fetch, limits: Limits, url: str) -> bytes:
+    target = resolve(url, reference[0])
+    if len(reference) == 1:
+        return _whole(target, fetch, limits)
+    if len(reference) != 3:
+        raise FormatError(f"{key}: metadata in several byte ranges is not read")
+    limits.check(f"{key}: its length", reference[2], limits.header_bytes)
+    return fetch.run(fetch.read(target, reference[1], reference[2]))[0]
+
+
+def _whole_files(
+    references: Mapping[str, Reference], keys: Mapping[str, list[tuple[str, str]]], fetch: Fetch, url: str
+) -> dict[str, int]:
+    """Sizes of files that are chunks as they are."""
+    wanted = list(
+        dict.fromkeys(
+            str(one[0])
+            for held in keys.values()
+            for key, _ in held
+            if isinstance(one := references[key], list) and len(one) == 1
+        )
+    )
+    if not wanted:
+        return {}
+    return dict(zip(wanted, sizes_of(wanted, fetch, lambda target: resolve(url, target)), strict=True))
+
+
+def _in_words(path: str, found: Nodes, first: Callable[[str], tuple[str, bytes | None]]) -> Coordinate | None:
+    """Labels in words whose one chunk is inline."""
+    document, leaf = found.arrays[path], path.rpartition("/")[2]
+    dims = document.get("dimension_names") or found.attributes.get(path, {}).get("_ARRAY_DIMENSIONS")
+    shape = document.get("shape")
+    if dims != [leaf] or not isinstance(shape, list) or len(shape) != 1 or type(shape[0]) is not int:
+        return None
+    key, data = first(path)
+    return None if data is None else named(path, (leaf,), words(data, shape[0], key), {})
+
+
+def _first_chunk(references: Mapping[str, Reference], path: str) -> tuple[str, bytes | None]:
+    for key in (f"{path}/0", f"{path}/c/0", f"{path}/c.0"):
+        data = references.get(key)
+        if isinstance(data, bytes):
+            return key, data
+    return path, None
+
+
+# --- Parquet --------------------------------------------------------------------------------------------------------
+
+
+def _open_parquet(
+    url: str,
+    fetch: Fetch,
+    limits: Limits,
+    policy: Policy,
+    overrides: Mapping[str, str],
+    leave_out: bool | frozenset[str],
+) -> Table:
+    folder = url if url.endswith("/") else url + "/"
+    try:
+        said = parse(_whole(folder + ZMETADATA, fetch, limits))
+    except MissingError:
+        raise MissingError("there is no kerchunk index: the folder has no .zmetadata", url=url) from None
+    documents, record_size = said.get("metadata"), said.get("record_size")
+    if not isinstance(documents, Mapping) or type(record_size) is not int:
+        raise FormatError(".zmetadata: metadata and record_size are wanted; this may be a Zarr store")
+    found = nodes(documents)
+    arrays = described(found, limits=limits, leave_out=leave_out)
+    names = {one.array.name: path for path, one in arrays.items()}
+    rows = RecordRows(
+        names, folder=folder, record_size=record_size, fill=filler({}, overrides), fetch=fetch, limits=limits
+    )
+    rows.describe({one.array.name: one.array for one in arrays.values()})
+
+    def inline(path: str) -> Coordinate | None:
+        """Labels that lie in one record file of the index itself."""
+        if path not in arrays:
+            return _in_words(path, found, rows.first_bytes)
+        refs = rows.find_inline(arrays[path].array)
+        return None if refs is None else labels_of(arrays[path].array, refs, limits)
+
+    catalog, _ = catalog_of(found, arrays, inline)
+    rows.describe(catalog.arrays)
+    reopen = (_reopen, (url, fetch, limits, policy, overrides, leave_out))
+    return _table(catalog, rows, folder.removesuffix("/"), policy, limits, rows.parts, reopen)
+
+
+def _reopen(
+    url: str,
+    fetch: Fetch,
+    limits: Limits,
+    policy: Policy,
+    overrides: Mapping[str, str],
+    leave_out: bool | frozenset[str],
+) -> Table:
+    return _open_parquet(url, fetch, limits, policy, overrides, leave_out)

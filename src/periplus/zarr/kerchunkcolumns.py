@@ -1,0 +1,134 @@
+"""References by key to columns: chunk keys to positions, URLs to rows of a files table, parts in order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.errors import FormatError
+from periplus.model import Files, Refs
+from periplus.zarr.kerchunkarrays import Described
+from periplus.zarr.references import Reference, ranges
+
+NUMBERS = re.compile(r"(?:0|[1-9][0-9]{0,9})(?:[./](?:0|[1-9][0-9]{0,9}))*")
+
+
+class Urls:
+    """URLs in the order they came, each once."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, int] = {}
+
+    def row(self, url: str) -> int:
+        return self.rows.setdefault(url, len(self.rows))
+
+    def files(self, sizes: Mapping[str, int] | None = None) -> Files:
+        """The files table, with the sizes that are known."""
+        count, known = len(self.rows), sizes or {}
+        return Files(
+            path=list(self.rows),
+            size=np.array([known.get(url, -1) for url in self.rows], np.int64),
+            etag=[None] * count,
+            last_modified=np.full(count, "NaT", "datetime64[us]"),
+            datetime=np.full(count, "NaT", "datetime64[us]"),
+            format=["kerchunk"] * count,
+            status=["ok"] * count,
+            error=[None] * count,
+        )
+
+
+def by_array(keys: Iterable[str], arrays: Mapping[str, Described]) -> dict[str, list[tuple[str, str]]]:
+    """(key, what stands for its position) of every chunk key, by the path of its array; other keys are passed over."""
+    dotted = {path for path, one in arrays.items() if one.separator == "."}
+    slashed = {path for path, one in arrays.items() if one.separator == "/"}
+    found: dict[str, list[tuple[str, str]]] = {}
+    for key in keys:
+        head, _, leaf = key.rpartition("/")
+        if head in dotted:
+            found.setdefault(head, []).append((key, leaf))
+        elif slashed:
+            path = _owner(key, slashed)
+            if path is not None:
+                found.setdefault(path, []).append((key, key[len(path) + 1 if path else 0 :]))
+    return found
+
+
+def _owner(key: str, slashed: set[str]) -> str | None:
+    head = key
+    while head:
+        head = head.rpartition("/")[0]
+        if head in slashed:
+            return head
+    return None
+
+
+def positions(one: Described, keys: Sequence[tuple[str, str]]) -> NDArray[np.int32]:
+    """(ndim, n) chunk positions; FormatError names a key that is no chunk of the array."""
+    array, prefix = one.array, one.prefix
+    rank = array.ndim
+    numbers: list[int] = []
+    for key, spelt in keys:
+        said = spelt
+        if prefix:
+            said = "0" if one.scalar and spelt == prefix else spelt.removeprefix(prefix + one.separator)
+            if said == spelt and not (one.scalar and said == "0"):
+                raise FormatError(f"{key}: this is no chunk of {array.name!r}")
+        if not NUMBERS.fullmatch(said):
+            raise FormatError(f"{key}: this is no chunk of {array.name!r}")
+        place = said.split(one.separator)
+        if len(place) != rank:
+            raise FormatError(f"{key}: a chunk of {array.name!r} has {rank} numbers")
+        numbers += map(int, place)
+    found = np.array(numbers, np.int64).reshape(len(keys), rank)
+    outside = np.flatnonzero((found >= np.array(array.grid, np.int64)).any(axis=1))
+    if outside.size:
+        raise FormatError(f"{keys[int(outside[0])][0]}: the grid of {array.name!r} has {array.grid} chunks")
+    return np.ascontiguousarray(found.T.astype(np.int32))
+
+
+def columns(
+    one: Described,
+    keys: Sequence[tuple[str, str]],
+    references: Mapping[str, Reference],
+    urls: Urls,
+    size_of: Callable[[str], int],
+) -> Refs:
+    """The references of one array; `size_of` tells how long a file is that is referenced whole."""
+    chunk = positions(one, keys)
+    file: list[int] = []
+    spans: list[tuple[int, int]] = []
+    data: list[bytes | None] = []
+    counts = np.ones(len(keys), np.int64)
+    for row, (key, _) in enumerate(keys):
+        reference = references[key]
+        if isinstance(reference, bytes):
+            file.append(-1)
+            spans.append((0, len(reference)))
+            data.append(reference)
+            continue
+        number = urls.row(reference[0])
+        parts = [(0, size_of(reference[0]))] if len(reference) == 1 else list(ranges(reference))
+        counts[row] = len(parts)
+        file += [number] * len(parts)
+        spans += parts
+        data += [None] * len(parts)
+    several = bool((counts != 1).any())
+    numbers = np.array(spans, np.int64).reshape(len(spans), 2)
+    return Refs(
+        chunk=np.repeat(chunk, counts, axis=1) if several else chunk,
+        offset=np.ascontiguousarray(numbers[:, 0]),
+        length=np.ascontiguousarray(numbers[:, 1]),
+        file=np.array(file, np.int32),
+        part=part_numbers(counts) if several else None,
+        data=data if any(item is not None for item in data) else None,
+    )
+
+
+def part_numbers(counts: NDArray[np.int64]) -> NDArray[np.uint16]:
+    """0, 1, 2 … for every chunk of so many parts."""
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    return (np.arange(total) - np.repeat(ends - counts, counts)).astype(np.uint16)

@@ -1,0 +1,111 @@
+"""Labels of a dimension whose chunks are inline in a kerchunk index: decoded when it is opened, at no request."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.decode import prepare
+from periplus.errors import DecodeError, FormatError
+from periplus.limits import MIB, Limits
+from periplus.model import Array, Coordinate, Refs
+from periplus.table.values import INT64
+
+MOST_BYTES = 64 * MIB
+"""Labels that are kept in memory; longer ones stay arrays."""
+SINCE = re.compile(r"(\w+) since (\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d:\d\d(?:\.0*)?)?)?(?: ?UTC|Z|\+00:00)?")
+CODES = {
+    "days": "D",
+    "hours": "h",
+    "minutes": "m",
+    "seconds": "s",
+    "milliseconds": "ms",
+    "microseconds": "us",
+    "nanoseconds": "ns",
+}
+PLAIN_CALENDARS = ("standard", "gregorian", "proleptic_gregorian")
+
+
+def labels_of(array: Array, refs: Refs, limits: Limits) -> Coordinate | None:
+    """The values of an array of one dimension, all of whose chunks are inline; None where some are not."""
+    if (
+        array.ndim != 1
+        or refs.data is None
+        or len(refs) != array.grid[0]
+        or array.nbytes > MOST_BYTES
+        or any(item is None for item in refs.data)
+        or (refs.part is not None and refs.part.any())
+    ):
+        return None
+    values = np.empty(array.shape, array.dtype)
+    decode = prepare(array.encodings[0], chunks=array.chunks, dtype=array.dtype, limits=limits)
+    for place, data in zip(refs.chunk[0].tolist(), refs.data, strict=True):
+        start = place * array.chunks[0]
+        stop = min(start + array.chunks[0], array.shape[0])
+        try:
+            values[start:stop] = decode(data or b"", valid=(stop - start,))[: stop - start]
+        except DecodeError as error:
+            error.message = f"{array.name}/{place}: {error.message}"
+            raise
+    return named(array.name, array.dims, values, array.attributes)
+
+
+def named(name: str, dims: tuple[str, ...], values: NDArray[Any], attributes: Mapping[str, Any]) -> Coordinate:
+    """Labels under the name of their dimension; whole numbers since an epoch are times."""
+    kept = {key: value for key, value in attributes.items() if key != "zarr_conventions"}
+    found = SINCE.fullmatch(str(kept.get("units", "")).strip())
+    if (
+        found is not None
+        and found[1].lower() in CODES
+        and values.dtype.kind in "iu"
+        and kept.get("calendar", "standard") in PLAIN_CALENDARS
+    ):
+        times = _times(values, kept.get("_FillValue"), CODES[found[1].lower()], f"{found[2]}T{found[3] or '00:00:00'}")
+        if times is not None:
+            return Coordinate(
+                name=name.rpartition("/")[2],
+                dims=dims,
+                values=times,
+                attributes={k: v for k, v in kept.items() if k not in ("units", "calendar", "_FillValue")},
+            )
+    return Coordinate(name=name.rpartition("/")[2], dims=dims, values=values, attributes=kept)
+
+
+def _times(values: NDArray[Any], missing: Any, code: str, epoch: str) -> NDArray[Any] | None:
+    """The moments; None where microseconds cannot count them."""
+    numbers = values.astype(np.int64)
+    nothing = numbers == (missing if type(missing) is int else -INT64 - 1)
+    scale = int(np.timedelta64(1, code).astype("m8[ns]").astype(np.int64))
+    if scale < 1000:
+        return None if (numbers % 1000).any() else np.datetime64(epoch, "us") + (numbers // 1000).astype("m8[us]")
+    factor = scale // 1000
+    known = numbers[~nothing]
+    if known.size and int(np.abs(known).max()) > (1 << 62) // factor:
+        return None
+    times: NDArray[Any] = np.datetime64(epoch, "us") + np.where(nothing, 0, numbers * factor).astype("m8[us]")
+    times[nothing] = np.datetime64("NaT")
+    return times
+
+
+def words(data: bytes, count: int, key: str) -> NDArray[Any]:
+    """Strings as `vlen-utf8` stores them: their number, then each behind its length."""
+    found: list[str] = []
+    try:
+        (total,) = struct.unpack_from("<I", data)
+        place = 4
+        for _ in range(min(total, count)):
+            (length,) = struct.unpack_from("<I", data, place)
+            if place + 4 + length > len(data):
+                raise FormatError(f"{key}: the strings are cut off")
+            found.append(data[place + 4 : place + 4 + length].decode())
+            place += 4 + length
+    except (struct.error, UnicodeDecodeError):
+        raise FormatError(f"{key}: the inline bytes are no strings") from None
+    if len(found) < count:
+        raise FormatError(f"{key}: {len(found)} strings where {count} are wanted")
+    return np.array(found, object)

@@ -1,0 +1,218 @@
+"""One record file of a kerchunk Parquet index: its columns as NumPy has them, in and out."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from periplus.errors import FormatError
+from periplus.limits import Limits
+
+MOST_ROWS = 1 << 26
+"""Rows of one record file; kerchunk writes 10,000 to 100,000."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Record:
+    """Rows of chunks in C order; a row that is nothing is a missing chunk."""
+
+    paths: Sequence[str]
+    """URLs as stored, each once."""
+    path: NDArray[np.int32]
+    """Row of `paths`; -1 where there is none."""
+    offset: NDArray[np.int64]
+    size: NDArray[np.int64]
+    raw: Sequence[bytes | None] | None = None
+    """Inline bytes."""
+    counts: NDArray[np.int64] | None = None
+    """Byte ranges of rows that have several, 0 for all others."""
+    offsets: NDArray[np.int64] | None = None
+    sizes: NDArray[np.int64] | None = None
+    """Byte ranges of these rows, one after the other."""
+
+    def __len__(self) -> int:
+        return len(self.path)
+
+
+# --- in -------------------------------------------------------------------------------------------------------------
+
+
+def read_record(data: bytes, *, key: str, limits: Limits) -> Record:
+    """The columns of a record file; FormatError names it where it is none."""
+    table = _read(data, key, limits, None)
+    paths, path = _strings(table, "path", key)
+    offset, size = (_integers(table, name, key) for name in ("offset", "size"))
+    raw = _bytes(table, key)
+    if "offsets" not in table.column_names:
+        return Record(paths=paths, path=path, offset=offset, size=size, raw=raw)
+    counts, offsets, sizes = _lists(table, key)
+    range_paths, range_path = _strings(table, "range_path", key)
+    several = counts > 0
+    if (range_path[several] < 0).any():
+        raise FormatError(f"{key}: a row has byte ranges and no range_path")
+    path = np.where(several, range_path + np.int32(len(paths)), path)
+    return Record(
+        paths=[*paths, *range_paths],
+        path=path,
+        offset=offset,
+        size=size,
+        raw=raw,
+        counts=counts if several.any() else None,
+        offsets=offsets,
+        sizes=sizes,
+    )
+
+
+def paths_in(data: bytes, *, key: str, limits: Limits) -> tuple[list[str], int, int]:
+    """The distinct URLs of a record file, how many rows have one or are inline, and most byte ranges of one row."""
+    table = _read(data, key, limits, ["path", "range_path", "raw", "offsets", "sizes"])
+    known: dict[str, None] = {}
+    present = np.zeros(table.num_rows, bool)
+    for name in ("path", "range_path"):
+        if name in table.column_names:
+            paths, rows = _strings(table, name, key)
+            known |= dict.fromkeys(paths)
+            present |= rows >= 0
+    raw = _bytes(table, key)
+    if raw is not None:
+        present |= np.fromiter((item is not None for item in raw), bool, len(raw))
+    most = int(_lists(table, key)[0].max(initial=1)) if "offsets" in table.column_names else 1
+    return list(known), int(present.sum()), most
+
+
+def _read(data: bytes, key: str, limits: Limits, columns: list[str] | None) -> pa.Table:
+    try:
+        about = pq.read_metadata(io.BytesIO(data))
+        names = about.schema.to_arrow_schema().names
+        strings = [name for name in ("path", "range_path") if name in names]
+        file = pq.ParquetFile(io.BytesIO(data), metadata=about, read_dictionary=strings)
+        limits.check(f"{key}: the number of rows", about.num_rows, MOST_ROWS)
+        groups = [about.row_group(i) for i in range(about.num_row_groups)]
+        limits.check(f"{key}: its size in memory", sum(g.total_byte_size for g in groups), limits.memory_bytes)
+        return file.read(columns=None if columns is None else [name for name in columns if name in names])
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        if isinstance(error, FormatError) or hasattr(error, "kind"):
+            raise
+        raise FormatError(f"{key}: this is no Parquet file of references: {error}") from None
+
+
+def _strings(table: pa.Table, name: str, key: str) -> tuple[list[str], NDArray[np.int32]]:
+    """The distinct strings of a column, and which one each row has."""
+    if name not in table.column_names:
+        raise FormatError(f"{key}: the column {name!r} is missing")
+    column = table.column(name).combine_chunks()
+    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if pa.types.is_null(column.type) or pa.types.is_floating(column.type):  # nothing but nulls, as some write them
+        if column.null_count != len(column) and not bool(pc.all(pc.is_nan(column)).as_py()):
+            raise FormatError(f"{key}: the column {name!r} holds numbers")
+        return [], np.full(len(column), -1, np.int32)
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    kind = column.type.value_type
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind)):
+        raise FormatError(f"{key}: the column {name!r} holds {kind}")
+    rows = column.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32)
+    values = column.dictionary.to_pylist()
+    if any(value is None for value in values):
+        raise FormatError(f"{key}: the column {name!r} holds nothing among its strings")
+    return [value.decode() if isinstance(value, bytes) else value for value in values], rows
+
+
+def _integers(table: pa.Table, name: str, key: str) -> NDArray[np.int64]:
+    if name not in table.column_names:
+        raise FormatError(f"{key}: the column {name!r} is missing")
+    column = table.column(name)
+    if not pa.types.is_integer(column.type):
+        raise FormatError(f"{key}: the column {name!r} holds {column.type}")
+    try:
+        values: NDArray[np.int64] = pc.fill_null(column.cast(pa.int64()), 0).to_numpy()
+    except pa.ArrowInvalid:
+        raise FormatError(f"{key}: a number of the column {name!r} overflows") from None
+    if len(values) and int(values.min()) < 0:
+        raise FormatError(f"{key}: row {int(np.argmin(values))} has a negative {name}")
+    return values
+
+
+def _bytes(table: pa.Table, key: str) -> list[bytes | None] | None:
+    if "raw" not in table.column_names:
+        return None
+    column = table.column("raw")
+    if column.null_count == len(column) or pa.types.is_floating(column.type):
+        return None
+    if not (pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type) or _is_text(column.type)):
+        raise FormatError(f"{key}: the column 'raw' holds {column.type}")
+    return [item.encode() if isinstance(item, str) else item for item in column.to_pylist()]
+
+
+def _is_text(kind: Any) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _lists(table: pa.Table, key: str) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Ranges of each row, and all of them one after the other."""
+    found = []
+    for name in ("offsets", "sizes"):
+        column = table.column(name).combine_chunks() if name in table.column_names else None
+        if column is None or not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
+            raise FormatError(f"{key}: the column {name!r} is no list of numbers")
+        flat = column.flatten()
+        if not pa.types.is_integer(flat.type) or flat.null_count:
+            raise FormatError(f"{key}: the column {name!r} is no list of numbers")
+        counts = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+        values = flat.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        if len(values) and int(values.min()) < 0:
+            raise FormatError(f"{key}: a number of the column {name!r} is negative")
+        found.append((counts, values))
+    (counts, offsets), (others, sizes) = found
+    if not np.array_equal(counts, others):
+        raise FormatError(f"{key}: offsets and sizes differ in number")
+    return counts, offsets, sizes
+
+
+# --- out ------------------------------------------------------------------------------------------------------------
+
+
+def write_record(record: Record) -> bytes:
+    """A record file as kerchunk and fsspec read it; columns for several byte ranges only where rows have them."""
+    several = None if record.counts is None else record.counts > 0
+    single = record.path if several is None else np.where(several, np.int32(-1), record.path)
+    strings = pa.array(record.paths, pa.string())
+    fields = {
+        "path": _dictionary(single, strings),
+        "offset": pa.array(record.offset),
+        "size": pa.array(record.size),
+        "raw": pa.array(record.raw if record.raw is not None else [None] * 0, pa.binary())
+        if record.raw is not None
+        else pa.nulls(len(record), pa.binary()),
+    }
+    if several is not None and record.counts is not None:
+        fields["range_path"] = _dictionary(np.where(several, record.path, np.int32(-1)), strings)
+        ends = np.concatenate([[0], np.cumsum(record.counts)]).astype(np.int32)
+        for name, values in (("offsets", record.offsets), ("sizes", record.sizes)):
+            # A null, not an empty list, where a chunk is one range.
+            starts = pa.array(ends, mask=np.append(~several, False))
+            fields[name] = pa.ListArray.from_arrays(starts, pa.array(values, pa.int64()))
+    whole = {"offset", "size"}
+    schema = pa.schema([pa.field(name, column.type, nullable=name not in whole) for name, column in fields.items()])
+    target = io.BytesIO()
+    pq.write_table(
+        pa.table(list(fields.values()), schema=schema),
+        target,
+        compression="zstd",
+        use_dictionary=["path", "range_path"],
+        write_statistics=False,
+        store_schema=False,
+    )
+    return target.getvalue()
+
+
+def _dictionary(rows: NDArray[np.int32], strings: pa.Array) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.array(rows, pa.int32(), mask=rows < 0), strings)

@@ -1,0 +1,156 @@
+"""Kerchunk references: the four forms of one, literal templates, and `gen` within bounds; nothing is ever evaluated."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+from periplus.errors import FormatError, LimitError
+from periplus.zarr.referencesgen import generated
+
+Reference: TypeAlias = bytes | list[Any]
+"""Inline bytes, [url], [url, offset, length] or [url, [[offset, length], ...]]."""
+
+INT64 = (1 << 63) - 1
+MOST_PARTS = 1 << 16
+"""Byte ranges of one chunk: what the table's `part` can count."""
+PLACEHOLDER = re.compile(r"\{\{([A-Za-z_][A-Za-z0-9_]*)\}\}")
+CODE = re.compile(r"\{\{|\}\}|\{%|\{#")
+BASE64 = "base64:"
+
+
+def parse(text: bytes | str, *, url: str | None = None) -> dict[str, Any]:
+    """The JSON text of an index; FormatError where it is none."""
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise FormatError("the index is nested too deeply", url=url) from None
+    except ValueError as error:  # also bad UTF-8 and integers of absurd length
+        raise FormatError(f"the index is not JSON: {error}", url=url) from None
+    if not isinstance(value, dict):
+        raise FormatError("the index is no JSON object", url=url)
+    return value
+
+
+def looks_like(document: Mapping[str, Any]) -> bool:
+    """Whether a JSON object is a set of kerchunk references, of version 1 or of version 0."""
+    held = document.get("refs") if "version" in document else document
+    return isinstance(held, Mapping) and any(key.rpartition("/")[2] in METADATA for key in held)
+
+
+METADATA = frozenset({".zgroup", ".zarray", ".zattrs", ".zmetadata", "zarr.json"})
+"""Last parts of keys that hold metadata."""
+
+
+def expand(document: Mapping[str, Any], *, overrides: Mapping[str, str] | None = None) -> dict[str, Reference]:
+    """Every reference of an index by its key, checked, with templates filled in; FormatError names the key."""
+    version = document.get("version")
+    if version is None or not isinstance(version, int | float):
+        refs, fill = document, filler({}, overrides)
+    elif version == 1:
+        refs, fill = document.get("refs", {}), filler(document.get("templates"), overrides)
+    else:
+        raise FormatError(f"kerchunk references of version {version!r} are not known; 0 and 1 are")
+    if not isinstance(refs, Mapping):
+        raise FormatError("the references are no JSON object")
+    found = {key: checked(key, value, fill) for key, value in refs.items()}
+    if version == 1 and document.get("gen"):
+        for key, value in generated(document["gen"], fill):
+            found[key] = checked(key, value, fill)
+    return found
+
+
+def filler(templates: Any, overrides: Mapping[str, str] | None) -> Callable[[str, str], str]:
+    """A function that fills the literal templates of a URL; its second argument is the key, for errors."""
+    known = {} if templates is None else templates
+    if not isinstance(known, Mapping):
+        raise FormatError("the templates are no JSON object")
+    known = {**known, **(overrides or {})}
+    for name, value in known.items():
+        if not isinstance(value, str) or CODE.search(value):
+            raise FormatError(f"template {name!r} is not literal text; give one by template_overrides")
+    memory: dict[str, str] = {}
+
+    def fill(url: str, key: str) -> str:
+        if url in memory:
+            return memory[url]
+        if not CODE.search(url):
+            return url
+        rest = PLACEHOLDER.sub("", url)
+        if CODE.search(rest):
+            raise FormatError(f"{key}: the template in {url!r} is not literal: only {{{{name}}}} is filled in")
+        missing = sorted(set(PLACEHOLDER.findall(url)) - set(known))
+        if missing:
+            raise FormatError(f"{key}: no template {missing[0]!r}; give it by template_overrides")
+        memory[url] = PLACEHOLDER.sub(lambda match: str(known[match[1]]), url)
+        return memory[url]
+
+    return fill
+
+
+def checked(key: str, value: Any, fill: Callable[[str, str], str]) -> Reference:
+    """One reference in its plain form."""
+    if isinstance(value, list):
+        return _ranged(key, value, fill)
+    if isinstance(value, str):
+        return inline(key, value)
+    if isinstance(value, Mapping):
+        return json.dumps(value).encode()
+    if isinstance(value, bytes):
+        return value
+    raise FormatError(f"{key}: a reference is text, an object or a list, not {type(value).__name__}")
+
+
+def inline(key: str, value: str) -> bytes:
+    """The bytes of inline text."""
+    if not value.startswith(BASE64):
+        try:
+            return value.encode()
+        except UnicodeEncodeError:
+            raise FormatError(f"{key}: the inline text holds half a character") from None
+    try:
+        return base64.b64decode(value[len(BASE64) :], validate=True)
+    except (binascii.Error, ValueError):
+        raise FormatError(f"{key}: the inline bytes are not base64") from None
+
+
+def _ranged(key: str, value: list[Any], fill: Callable[[str, str], str]) -> Reference:
+    if not value or not isinstance(value[0], str) or not value[0]:
+        raise FormatError(f"{key}: a reference begins with the URL of its target")
+    url = fill(value[0], key)
+    if len(value) == 1:
+        return [url]
+    if len(value) == 3:
+        span(key, value[1], value[2])
+        return [url, value[1], value[2]]
+    if len(value) == 2 and isinstance(value[1], list) and value[1]:
+        if len(value[1]) > MOST_PARTS:
+            raise LimitError(f"{key}: {len(value[1])} byte ranges, over the limit of {MOST_PARTS}")
+        for pair in value[1]:
+            if not isinstance(pair, list) or len(pair) != 2:
+                raise FormatError(f"{key}: a byte range is [offset, length]")
+            span(key, *pair)
+        return [url, value[1]]
+    raise FormatError(f"{key}: a reference has 1 or 3 parts, or a URL and a list of [offset, length]")
+
+
+def span(key: str, offset: Any, length: Any) -> None:
+    """FormatError where the numbers are no byte range."""
+    if type(offset) is not int or type(length) is not int:
+        raise FormatError(f"{key}: offset and length must be integers")
+    if offset < 0 or length < 0:
+        raise FormatError(f"{key}: negative offset or length ({offset}, {length})")
+    if offset + length > INT64:
+        raise FormatError(f"{key}: offset plus length overflows ({offset}, {length})")
+
+
+def ranges(reference: list[Any]) -> Iterator[tuple[int, int]]:
+    """(offset, length) of each part of a reference that is not a whole file."""
+    if len(reference) == 3:
+        yield reference[1], reference[2]
+    else:
+        yield from ((offset, length) for offset, length in reference[1])
