@@ -1,0 +1,149 @@
+"""World files and their kin beside a picture give the transform and CRS that GDAL has."""
+
+import numpy as np
+import pytest
+import rasterio
+import rasterio.shutil
+from PIL import Image
+
+from periplus.errors import FormatError
+from periplus.limits import Limits
+from periplus.model import About, Found, Source
+from periplus.scan import worldfile
+from periplus.scan.drive import scan_bytes
+from periplus.scan.siblings import beside, name_of
+
+WORLD = "0.5\n0.125\n-0.25\n-2.0\n500000.25\n4649999.0\n"
+PRJ = (
+    'PROJCS["WGS_1984_UTM_Zone_33N",GEOGCS["GCS_WGS_1984",DATUM["D_WGS_1984",SPHEROID["WGS_1984",6378137.0,'
+    '298.257223563]],PRIMEM["Greenwich",0.0],UNIT["Degree",0.0174532925199433]],PROJECTION["Transverse_Mercator"],'
+    'PARAMETER["False_Easting",500000.0],PARAMETER["False_Northing",0.0],PARAMETER["Central_Meridian",15.0],'
+    'PARAMETER["Scale_Factor",0.9996],PARAMETER["Latitude_Of_Origin",0.0],UNIT["Meter",1.0]]'
+)
+
+
+@pytest.fixture
+def picture(tmp_path):
+    def make(name, *, files=None):
+        """The picture's bytes, and what GDAL says of it with those files beside it."""
+        path = tmp_path / name
+        Image.fromarray(np.arange(48, dtype=np.uint8).reshape(6, 8)).save(path)
+        for other, text in (files or {}).items():
+            (tmp_path / other).write_text(text)
+        return path.read_bytes()
+
+    return make
+
+
+def scanned(data, name, files):
+    steps = scan_bytes(data, url=f"memory:/{name}", siblings={other: text.encode() for other, text in files.items()})
+    (found,) = (step for step in steps if isinstance(step, Found))
+    return found, next((step for step in steps if isinstance(step, About)), None)
+
+
+def written(folder, **options):
+    """A PNG by GDAL and the metadata that it writes beside it."""
+    with rasterio.open(
+        folder / "a.tif", "w", driver="GTiff", width=8, height=6, count=1, dtype="uint8", **options
+    ) as file:
+        file.write(np.arange(48, dtype=np.uint8).reshape(1, 6, 8))
+    rasterio.shutil.copy(folder / "a.tif", folder / "a.png", driver="PNG")
+    return (folder / "a.png").read_bytes(), (folder / "a.png.aux.xml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "world"),
+    [
+        ("a.jpg", "a.jgw"), ("a.jpg", "a.jpgw"), ("a.jpg", "a.wld"), ("a.jpeg", "a.jgw"), ("a.png", "a.pgw"),
+        ("a.png", "a.pngw"), ("a.png", "a.wld"), ("a.b.JPG", "a.b.JGW"), ("A.PNG", "A.WLD"),
+    ],
+)  # fmt: skip
+def test_a_world_file_gives_the_transform_gdal_has(picture, tmp_path, name, world):
+    data = picture(name, files={world: WORLD})
+    found, _ = scanned(data, name, {world: WORLD})
+    with rasterio.open(tmp_path / name) as file:
+        assert found.array.georeference.transform == tuple(file.transform)[:6]
+    assert found.array.georeference.crs is None
+    assert found.told_by == (world,)
+    assert found.sibling == ""
+    assert found.array.attributes["georeferenced_by"] == [world]
+
+
+def test_a_projection_beside_is_the_crs(picture):
+    files = {"a.jgw": WORLD, "a.prj": PRJ}
+    found, _ = scanned(picture("a.jpg"), "a.jpg", files)
+    assert rasterio.crs.CRS.from_wkt(found.array.georeference.crs) == rasterio.crs.CRS.from_epsg(32633)
+    assert found.told_by == ("a.jgw", "a.prj")
+
+
+def test_what_gdal_writes_beside_is_what_it_reads(tmp_path):
+    data, text = written(tmp_path, transform=rasterio.Affine(2, 0, 100, 0, -3, 200), crs="EPSG:32633")
+    files = {"a.png.aux.xml": text, "a.pgw": WORLD}
+    found, _ = scanned(data, "a.png", files)
+    assert found.array.georeference.transform == (2, 0, 100, 0, -3, 200)
+    assert found.array.georeference.crs == "EPSG:32633"
+    assert found.told_by == ("a.png.aux.xml",)
+
+
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+def test_metadata_without_a_transform_leave_it_to_the_world_file(tmp_path):
+    data, text = written(tmp_path, crs="EPSG:4326")
+    found, _ = scanned(data, "a.png", {"a.png.aux.xml": text, "a.pgw": WORLD})
+    assert found.array.georeference.crs == "EPSG:4326"
+    assert found.told_by == ("a.png.aux.xml", "a.pgw")
+    assert scanned(data, "a.png", {"a.png.aux.xml": "<PAMDataset/>"})[0].told_by == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "1 2 3",
+        "a b c d e f",
+        "0\n0\n0\n0\n5\n6",
+        "nan\n0\n0\n1\n5\n6",
+        "1e999\n0\n0\n1\n5\n6",
+        "<html>" * 99,
+        "9" * 70000,
+    ],
+)
+def test_a_world_file_that_is_none_is_told_and_not_believed(picture, text):
+    found, about = scanned(picture("a.jpg"), "a.jpg", {"a.jgw": text})
+    assert found.array.georeference is None
+    assert found.told_by == ()
+    assert about.attributes["refused"][0].startswith("a.jgw: ")
+    found, _ = scanned(picture("a.jpg"), "a.jpg", {"a.jgw": text, "a.wld": WORLD})
+    assert found.told_by == ("a.wld",)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "<a/>", "no", "<PAMDataset><GeoTransform>1,2</GeoTransform></PAMDataset>",
+             '<!DOCTYPE x [<!ENTITY a "b">]><PAMDataset>&a;</PAMDataset>']
+)  # fmt: skip
+def test_metadata_that_are_none_are_told_and_not_believed(picture, text):
+    found, about = scanned(picture("a.jpg"), "a.jpg", {"a.jpg.aux.xml": text})
+    assert found.array.georeference is None
+    assert about.attributes["refused"][0].startswith("a.jpg.aux.xml: ")
+    with pytest.raises(FormatError):
+        worldfile.auxiliary(text)
+
+
+def test_a_projection_that_is_none_is_told(picture):
+    found, about = scanned(picture("a.jpg"), "a.jpg", {"a.jgw": WORLD, "a.prj": "PROJCS["})
+    assert found.array.georeference.crs is None
+    assert about.attributes["refused"] == ["a.prj: it holds no coordinate system in WKT"]
+
+
+def test_names_beside_a_file():
+    assert beside("s3://b/x/a.jpg", after=(".aux.xml",), instead=(".wld",)) == ("a.jpg.aux.xml", "a.wld")
+    assert beside("/x/A.JPG", instead=(".jgw",)) == ("A.JGW",)
+    assert worldfile.world_names("/x/picture") == ("picture.wld",)
+    assert name_of("https://h/a.jpg?token=1") is None
+    assert name_of("memory:") is None
+    assert name_of("/x/.jpg").suffix == ""
+    assert next(worldfile.placed(Source(url="/x/a.jpg"), Limits())).names == (
+        "a.jpg.aux.xml",
+        "a.jgw",
+        "a.jpgw",
+        "a.wld",
+    )
