@@ -24,10 +24,13 @@ class Axis:
     positions: range
 
     @classmethod
-    def of(cls, corner: float, step: float, size: int) -> Axis | None:
-        """The axis of `size` pixels whose first begins at `corner`; None where its labels would not all differ."""
+    def of(cls, corner: float, step: float, size: int, offset: float = 0.5) -> Axis | None:
+        """The axis of `size` pixels whose first begins at `corner`; None where its labels would not all differ.
+
+        `offset` says where in a pixel its label lies: in the middle, or with 0 at the corner itself.
+        """
         # Grouped as affine libraries do, so that labels are bit for bit those of rioxarray and align with its.
-        axis = cls(step * 0.5 + corner, float(step), range(size))
+        axis = cls(step * offset + corner, float(step), range(size))
         reach = max(abs(axis.origin), abs(axis.origin + size * step))
         return axis if math.isfinite(reach) and abs(step) > 4 * np.spacing(reach) else None
 
