@@ -22,7 +22,7 @@ __all__ = ["KINDS", "Arrangement", "Entry", "Lookup", "arrange", "collect", "ext
 
 
 def arrange(entries: Sequence[Entry], refs: Lookup, *, kind: str = "auto", **options: Any) -> Arrangement:
-    """Lay files into arrays: `collect`, `stack` (its options are those of `stack`), `mosaic`, or `auto`.
+    """Lay files into arrays: `collect`, `stack`, `mosaic` (options are those of `stack`, `tiles`), or `auto`.
 
     `auto` stacks when there are several files of one grid and each has a coordinate of its own (from `pattern`, from a
     catalogue, or from the file's own DateTime); otherwise it collects. With `skip_misfits` one grid is not asked for:
@@ -30,6 +30,8 @@ def arrange(entries: Sequence[Entry], refs: Lookup, *, kind: str = "auto", **opt
     """
     if kind not in KINDS:
         raise FormatError(f"arrange is one of {', '.join(KINDS)}, not {kind!r}")
+    if kind != "mosaic" and options.pop("order", None) is not None:
+        raise FormatError("order= is of arrange='mosaic'")
     if kind == "stack":
         return stack(entries, refs, **options)
     if kind == "mosaic":

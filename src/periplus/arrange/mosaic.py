@@ -11,8 +11,8 @@ import numpy as np
 from periplus.arrange.collect import owners, placed
 from periplus.arrange.entry import Arrangement, Entry, Lookup, files_of, short_names
 from periplus.arrange.layer import common
+from periplus.arrange.overlap import RULES
 from periplus.arrange.packing import pipeline_key
-from periplus.arrange.sheet import DUPLICATES
 from periplus.arrange.stack import Misfits
 from periplus.errors import ConflictError, FormatError
 from periplus.model import Array, Catalog, Georeference, Pipeline, Refs
@@ -51,8 +51,8 @@ def mosaic(
     A cell keeps the posts of its southern and western edge; those of its northern and eastern edge are the next
     cell's, and only the northernmost row and the easternmost column of cells keep theirs. Missing cells read as null.
     """
-    if duplicates not in DUPLICATES:
-        raise FormatError(f"duplicates of a mosaic is one of {', '.join(DUPLICATES)}, not {duplicates!r}")
+    if duplicates not in RULES:
+        raise FormatError(f"duplicates of a mosaic is one of {', '.join(RULES)}, not {duplicates!r}")
     misfits = Misfits(entries, skip_misfits)
     replaced: dict[int, str] = {}
     zones: list[Zone] = []

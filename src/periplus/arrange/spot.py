@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from periplus.arrange.packing import Packing, packing_of
+from periplus.arrange.layer import is_mask
+from periplus.arrange.packing import Packing, packing_of, physical_dtype
 from periplus.model import Array, Georeference, Transform
 
 SIZE = 1e-6
@@ -32,9 +33,11 @@ def unlike(array: Array, like: Array) -> str | None:
     if array.edges is not None and any(edges is not None for edges in array.edges[:-2]):
         return "its bands lie in chunks of several sizes"
     packing, other = packing_of(array), packing_of(like)
-    if packing.key != other.key:
-        return f"it has {packing}, not {other}; arrange='collect' keeps each file by itself"
-    if Packing(array.fill).key != Packing(like.fill).key:
+    if packing.key != other.key and not is_mask(array):
+        # Values of several meanings stand side by side as the physical values they mean.
+        if physical_dtype(array.dtype) is None:
+            return f"it has {packing}, not {other}, and no float holds every {array.dtype} exactly"
+    elif Packing(array.fill).key != Packing(like.fill).key:
         return f"its missing chunks mean {array.fill}, not {like.fill}; arrange='collect' keeps each file by itself"
     names, others = (list(a.attributes.get("band_names") or ()) for a in (array, like))
     if names != others and sorted(names) == sorted(others):

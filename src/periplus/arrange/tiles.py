@@ -1,4 +1,4 @@
-"""tiles: images of one pixel grid become one array, each file's chunks where its pixels lie."""
+"""tiles: images of one pixel grid become one array, each file's pixels where they lie."""
 
 from __future__ import annotations
 
@@ -8,32 +8,39 @@ from typing import Any
 
 import numpy as np
 
-from periplus.arrange.collect import owners
+from periplus.arrange.aligned import Aligned
 from periplus.arrange.entry import Arrangement, Entry, Lookup, files_of
 from periplus.arrange.layer import common, is_mask
+from periplus.arrange.overlap import RULES, painting, ranks, view
 from periplus.arrange.packing import packing_of
-from periplus.arrange.sheet import DUPLICATES, Sheet, sheet
+from periplus.arrange.sheet import Sheet, located, lost_holes, sheet
 from periplus.arrange.stack import Misfits
 from periplus.errors import ConflictError, FormatError, PeriplusError
 from periplus.model import Array, Catalog, Refs
 
 BASE = "0/data"
-ROWS = 1 << 20
-"""Rows of a block of many small files; a single file may have more."""
 
 
 def tiles(
-    entries: Sequence[Entry], refs: Lookup, *, duplicates: str = "error", skip_misfits: bool = False, **_: Any
+    entries: Sequence[Entry],
+    refs: Lookup,
+    *,
+    duplicates: str = "error",
+    order: str = "given",
+    skip_misfits: bool = False,
+    **_: Any,
 ) -> Arrangement:
-    """Lay files of one CRS, pixel size and phase side by side; ConflictError names the first that does not fit.
+    """Lay files of one CRS, pixel size and phase into one array; ConflictError names the first that does not fit.
 
-    Chunks stay as they are stored: where they do not repeat regularly, the array has `edges`. Of files that hold the
-    same chunk, `duplicates` takes the `first` or the `last` given, or stops (`error`). Where no file lies, chunks are
-    missing. Levels and masks that do not fit in this way, or that a file lacks, are left out with a warning; with
-    `skip_misfits`, files that do not fit become rows that say so.
+    Where chunks fit side by side they stay as they are stored; otherwise chunks of the array are made of pieces of
+    stored ones. Where files overlap, `duplicates` takes the pixels of the `first` or the `last` of them, or the first
+    or last that are not nodata (`first-valid`, `last-valid`), or stops (`error`); `order` says what makes a file first:
+    the order `given`, its `name`, or its `time`. Where no file lies, chunks are missing. Levels and masks that do not
+    fit in this way, or that a file lacks, are left out with a warning; with `skip_misfits`, files that do not fit
+    become rows that say so.
     """
-    if duplicates not in DUPLICATES:
-        raise FormatError(f"duplicates of a mosaic is one of {', '.join(DUPLICATES)}, not {duplicates!r}")
+    if duplicates not in RULES:
+        raise FormatError(f"duplicates of a mosaic is one of {', '.join(RULES)}, not {duplicates!r}")
     misfits = Misfits(entries, skip_misfits)
     numbers = []
     for i, entry in enumerate(entries):
@@ -48,17 +55,17 @@ def tiles(
     if len(kinds) > 1:
         # Bands of one scene lie at the same place: a rule for overlaps would mix them.
         raise ConflictError(f"a mosaic is of one asset, and these are {', '.join(kinds[:5])}; choose one with assets=")
-    like = _like(entries, numbers, misfits)
-    base = sheet(BASE, _named(entries, numbers, BASE), entries, misfits, duplicates, like=like)
-    members = [i for i in numbers if i in base.spots]
-    sheets, warnings = _others(entries, members, duplicates)
+    base, members, covered = _base(entries, numbers, misfits, refs, duplicates, order)
+    sheets, left_out = _others(entries, members, refs, duplicates, order)
     sheets.insert(0, base)
+    warnings = [f"{name} is left out: {why}" for name, why in left_out.items()]
+    if base.mixed:
+        warnings.append(
+            f"files differ in nodata, scale or offset: {BASE} holds what their values mean, as {base.array.dtype} with "
+            "NaN for nodata"
+        )
     if (hole := _hole(base)) is not None:
         warnings.append(hole)
-    placed = set(np.unique(base.owner).tolist())
-    covered = dict.fromkeys(
-        (i for i in members if i not in placed), "conflict: other files of the mosaic hold the same pixels"
-    )
     shared = common(entries[i].attributes for i in members)
     return Arrangement(
         catalog=Catalog(
@@ -67,7 +74,7 @@ def tiles(
             arrangement={"kind": "mosaic"},
         ),
         files=files_of(entries, errors={**{i: f"conflict: {why}" for i, why in misfits.why.items()}, **covered}),
-        blocks=_blocks(entries, sheets, refs, covered),
+        blocks=_blocks(entries, sheets, refs),
         kind="mosaic",
         warnings=tuple(warnings),
         misfits=misfits.why,
@@ -75,9 +82,50 @@ def tiles(
     )
 
 
+def _base(
+    entries: Sequence[Entry], numbers: Sequence[int], misfits: Misfits, refs: Lookup, duplicates: str, order: str
+) -> tuple[Sheet, list[int], dict[int, str]]:
+    """The array of full resolution, the files in it, and those left out because others cover them."""
+    like = _like(entries, numbers, misfits)
+    arrays = _named(entries, numbers, BASE)
+    pixels = located(arrays, entries, misfits, like=like)
+    for i, why in lost_holes({i: arrays[i] for i in pixels}, lambda i: _sparse(entries, refs, i, BASE)).items():
+        misfits.add(i, why)
+        del pixels[i]
+    if not pixels:
+        raise ConflictError("there is no file to lay into a mosaic")
+    rank = ranks(entries, list(pixels), order)
+    members = {i: arrays[i] for i in pixels}
+    base = sheet(BASE, members, pixels, entries, like=_first(like, members), rule=duplicates, rank=rank)
+    seen = None if duplicates.endswith("valid") else view(base.boxes, painting(rank, duplicates))
+    hidden = [] if seen is None else seen.hidden
+    if hidden:
+        # The covered ones go before anything is cut because of them.
+        members = {i: array for i, array in members.items() if i not in hidden}
+        pixels = {i: pixels[i] for i in members}
+        base = sheet(BASE, members, pixels, entries, like=_first(like, members), rule=duplicates, rank=rank)
+    return base, list(members), dict.fromkeys(hidden, "conflict: other files of the mosaic hold the same pixels")
+
+
+def _first(like: int, members: Mapping[int, Array]) -> int:
+    return like if like in members else next(iter(members))
+
+
 def _named(entries: Sequence[Entry], numbers: Sequence[int], name: str) -> dict[int, Array]:
     """The array of that name of each of the files."""
     return {i: next(array for array in entries[i].arrays if array.name == name) for i in numbers}
+
+
+def _which(entries: Sequence[Entry], number: int, name: str) -> int:
+    return next(k for k, array in enumerate(entries[number].arrays) if array.name == name)
+
+
+def _sparse(entries: Sequence[Entry], refs: Lookup, number: int, name: str) -> bool:
+    """Whether a file does not store all chunks of an array."""
+    which = _which(entries, number, name)
+    found = refs(number, which)
+    stored = len(found) if found.part is None else int((found.part == 0).sum())
+    return stored < int(np.prod(entries[number].arrays[which].grid, dtype=np.int64))
 
 
 def _like(entries: Sequence[Entry], numbers: Sequence[int], misfits: Misfits) -> int:
@@ -95,21 +143,28 @@ def _kind(array: Array) -> tuple[Any, ...]:
     return array.dims, array.shape[:-2], array.dtype.str, None if place is None else place.crs, pixel
 
 
-def _others(entries: Sequence[Entry], members: Sequence[int], duplicates: str) -> tuple[list[Sheet], list[str]]:
-    """Levels and masks that fit as the base does, and what is to be said of those that do not."""
+def _others(
+    entries: Sequence[Entry], members: Sequence[int], refs: Lookup, duplicates: str, order: str
+) -> tuple[list[Sheet], dict[str, str]]:
+    """Levels and masks that fit as the base does, and why others do not."""
     found: list[Sheet] = []
-    warnings: list[str] = []
+    left_out: dict[str, str] = {}
     names = list(dict.fromkeys(array.name for i in members for array in entries[i].arrays if array.name != BASE))
+    rank = ranks(entries, members, order)
     for name in names:
         lacking = next((i for i in members if all(array.name != name for array in entries[i].arrays)), None)
         try:
             if lacking is not None:
                 raise ConflictError(f"{_name(entries[lacking])} has none")
+            arrays = _named(entries, members, name)
             strict = Misfits(entries, skip=False)
-            found.append(sheet(name, _named(entries, members, name), entries, strict, duplicates, like=members[0]))
+            pixels = located(arrays, entries, strict, like=members[0])
+            for i, why in lost_holes(arrays, lambda i, name=name: _sparse(entries, refs, i, name)).items():
+                strict.add(i, why)
+            found.append(sheet(name, arrays, pixels, entries, like=members[0], rule=duplicates, rank=rank))
         except PeriplusError as error:
-            warnings.append(f"{name} is left out: {error.message}")
-    return found, warnings
+            left_out[name] = error.message
+    return found, left_out
 
 
 def _name(entry: Entry) -> str:
@@ -119,64 +174,18 @@ def _name(entry: Entry) -> str:
 def _hole(base: Sheet) -> str | None:
     """What a missing chunk reads as, where nobody could tell it from data."""
     array = base.array
-    missing = int((base.owner < 0).sum())
-    if not missing or is_mask(array) or packing_of(array).nodata is not None:
+    if is_mask(array) or packing_of(array).nodata is not None:
         return None
-    return f"no file lies at {missing:,} of {base.owner.size:,} places of {array.name}; without a nodata they read as 0"
+    if isinstance(base.laid, Aligned):
+        missing, whole = base.laid.missing, int(np.prod(array.grid[-2:], dtype=np.int64))
+        where = f"{missing:,} of {whole:,} places" if missing else None
+    else:
+        seen = view(base.boxes, dict.fromkeys(base.boxes, 0))
+        where = None if seen is not None and not seen.holes else "some places"
+    return where and f"no file lies at {where} of {array.name}; without a nodata they read as 0"
 
 
-def _blocks(
-    entries: Sequence[Entry], sheets: Sequence[Sheet], lookup: Lookup, left_out: Mapping[int, str]
-) -> Iterator[tuple[str, Refs]]:
+def _blocks(entries: Sequence[Entry], sheets: Sequence[Sheet], lookup: Lookup) -> Iterator[tuple[str, Refs]]:
     for each in sheets:
-        pieces: list[Refs] = []
-        count = 0
-        for i in sorted(each.spots, key=each.spots.__getitem__):
-            if i in left_out:
-                continue
-            which = next(k for k, array in enumerate(entries[i].arrays) if array.name == each.array.name)
-            piece = _laid(each, i, lookup(i, which))
-            if not len(piece):
-                continue
-            pieces.append(piece)
-            count += len(piece)
-            if count >= ROWS:
-                yield each.array.name, _joined(pieces)
-                pieces, count = [], 0
-        if pieces:
-            yield each.array.name, _joined(pieces)
-
-
-def _laid(each: Sheet, entry: int, refs: Refs) -> Refs:
-    """The references of a file at their places in the mosaic, without those that another file holds instead."""
-    chunk = refs.chunk.copy()
-    chunk[-2:] += np.array(each.spots[entry], np.int32)[:, None]
-    codes = each.codes[entry]
-    moved = Refs(
-        chunk=chunk,
-        offset=refs.offset,
-        length=refs.length,
-        file=owners(refs, entry),
-        part=refs.part,
-        encoding=np.full(len(refs), codes[0], np.uint16) if refs.encoding is None else codes[refs.encoding],
-        data=refs.data,
-    )
-    ours = each.owner[chunk[-2], chunk[-1]] == entry
-    return moved if ours.all() else moved.take(ours)
-
-
-def _joined(pieces: Sequence[Refs]) -> Refs:
-    encoding = np.concatenate([piece.encoding for piece in pieces if piece.encoding is not None])
-    inline = any(piece.data is not None for piece in pieces)
-    parted = any(piece.part is not None for piece in pieces)
-    return Refs(
-        chunk=np.concatenate([piece.chunk for piece in pieces], axis=1),
-        offset=np.concatenate([piece.offset for piece in pieces]),
-        length=np.concatenate([piece.length for piece in pieces]),
-        file=np.concatenate([piece.file for piece in pieces if piece.file is not None]),
-        part=np.concatenate([np.zeros(len(p), np.uint16) if p.part is None else p.part for p in pieces])
-        if parted
-        else None,
-        encoding=encoding if encoding.any() else None,
-        data=[data for piece in pieces for data in (piece.data or [None] * len(piece))] if inline else None,
-    )
+        name = each.array.name
+        yield from each.blocks(lookup, {i: _which(entries, i, name) for i in each.boxes})

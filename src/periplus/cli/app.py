@@ -23,6 +23,7 @@ WORDS = {
     "coordinate=": "--coordinate ",
     "arrange=": "--arrange ",
     "duplicates=": "--duplicates ",
+    "order=": "--order ",
     "dim=": "--dim ",
     "crs=": "--crs",
     'storage_options={"query": "..."} or {"headers": {...}}': "--storage-option query=... or headers.NAME=...",

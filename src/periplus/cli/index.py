@@ -51,11 +51,18 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--duplicates",
-    type=click.Choice(["error", "first", "last", "keep"]),
+    type=click.Choice(["error", "first", "last", "first-valid", "last-valid", "keep"]),
     default="error",
     show_default=True,
-    help="Files with the same coordinate, or at the same place: stop, take the first (mosaic alone) or the last, or "
-    "keep each (stack alone).",
+    help="Files with the same coordinate, or that overlap: stop, take the last, keep each (stack alone), or, of a "
+    "mosaic, the first, or the first or last pixels that are not nodata.",
+)
+@click.option(
+    "--order",
+    type=click.Choice(["given", "name", "time"]),
+    default="given",
+    show_default=True,
+    help="What makes a file of a mosaic the first or the last.",
 )
 @click.option("--assets", metavar="NAME,...", help="Which assets of STAC items to index.")
 @click.option(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -79,4 +80,5 @@ def piece_of(pipeline: Pipeline, chunks: Shape) -> Piece | None:
 
 
 def _equal(values: NDArray[Any], clear: float) -> NDArray[np.bool_]:
-    return np.isnan(values) if clear != clear else np.equal(values, clear)
+    same: NDArray[np.bool_] = np.isnan(values) if math.isnan(clear) else np.equal(values, clear)
+    return same

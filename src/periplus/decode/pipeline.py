@@ -48,7 +48,7 @@ IMAGES: dict[str, Callable[..., Callable[[Buffer, Shape], NDArray[Any]]]] = {
     LIST: _as_one,
 }
 """Codecs of whole image blocks, array to bytes, each alone in its list."""
-CODECS = frozenset({crop.NAME, piece.NAME, unpack.NAME, *IMAGES, *standard.NAMES})
+CODECS = frozenset({crop.NAME, unpack.NAME, *IMAGES, *standard.NAMES})
 """Names of all codecs known; others are never looked up anywhere."""
 
 
@@ -117,8 +117,6 @@ def _prepared(codecs: str, chunks: Shape, dtype: np.dtype[Any], limits: Limits) 
         raise FormatError(f"chunks of shape {chunks} hold nothing")
     limits.check("the bytes of a chunk", math.prod(chunks) * dtype.itemsize, limits.chunk_bytes)
     native = dtype.newbyteorder("=")
-    if piece.NAME in (name for name, _ in stages):
-        raise FormatError(f"codec {piece.NAME} is laid with the other pieces of its chunk, which only a reader can do")
     if stages[0][0] == crop.NAME:
         stored = crop.stored_shape(stages[0][1], chunks)
         whole = prepare(json.loads(codecs)[1:], chunks=stored, dtype=dtype, limits=limits)
@@ -166,6 +164,8 @@ def _stage(codec: Any) -> standard.Stage:
         name, configuration = codec.get("name", ""), codec.get("configuration") or {}
     if not isinstance(name, str) or not isinstance(configuration, dict):
         raise FormatError("a codec has a name and a configuration")
+    if name == piece.NAME:
+        raise FormatError(f"codec {name} is laid with the other pieces of its chunk, which only a reader can do")
     if name not in CODECS:
         raise FormatError(f"codec {name!r} is not known")
     return name, configuration

@@ -10,9 +10,10 @@ from typing import Any
 
 from periplus.arrange import KINDS
 from periplus.arrange.axis import WAYS
+from periplus.arrange.overlap import ORDERS
+from periplus.arrange.overlap import RULES as OVERLAPS
 from periplus.arrange.pattern import reader
 from periplus.arrange.place import DUPLICATES
-from periplus.arrange.sheet import DUPLICATES as OVERLAPS
 from periplus.errors import FormatError
 from periplus.fetch import Fetch
 from periplus.harvest.drive import Harvested
@@ -40,6 +41,7 @@ def index_into(
     pattern: str | None = None,
     coordinate: str = "auto",
     duplicates: str = "error",
+    order: str = "given",
     skip_misfits: bool = False,
     assets: Assets = None,
     refresh: str = "check",
@@ -51,8 +53,8 @@ def index_into(
     """Index files into memory, or with `to` into an index that is written there and opened.
 
     `arrange` is `collect`, `stack`, `mosaic` or `auto`; `dim`, `pattern`, `coordinate`, `duplicates`
-    and `skip_misfits` are of `stack`, the last two of `mosaic` too; `assets` chooses among the assets of STAC items;
-    `progress` is called with (done, total or None, failed).
+    and `skip_misfits` are of `stack`, the last two of `mosaic` too, and `order` of `mosaic`; `assets` chooses among
+    the assets of STAC items; `progress` is called with (done, total or None, failed).
 
     Some formats have files beside them that belong to them: reduced resolutions of NITF (`image.ntf.r1`, …), world
     files of JPEG and PNG. They are looked for beside such files, at the cost of a request or a few for each; with
@@ -73,7 +75,9 @@ def index_into(
         "duplicates": duplicates,
         "skip_misfits": skip_misfits,
     }
-    _check_options(arrange, **options)
+    _check_options(arrange, order=order, **options)
+    if order != "given":
+        options["order"] = order
     run = Run(
         given=given,
         fetch=fetch,
@@ -107,7 +111,7 @@ def harvest(
 
 
 def _check_options(
-    kind: str, *, dim: Any, pattern: str | None, coordinate: str, duplicates: str, skip_misfits: bool
+    kind: str, *, dim: Any, pattern: str | None, coordinate: str, duplicates: str, order: str, skip_misfits: bool
 ) -> None:
     """Say what is wrong with the options before anything is read."""
     for name, value, allowed in (
@@ -116,6 +120,7 @@ def _check_options(
         ("duplicates of a mosaic", duplicates, OVERLAPS)
         if kind == "mosaic"
         else ("duplicates", duplicates, DUPLICATES),
+        ("order", order, ORDERS if kind == "mosaic" else ORDERS[:1]),
         ("skip_misfits", skip_misfits, (True, False)),
     ):
         if value not in allowed:

@@ -94,6 +94,8 @@ def prepare_all(
                 raise FormatError(f"array {array.name!r} cannot be decoded: {error.message}") from error
         return known[code, chunks]
 
+    if not len(work):
+        return []
     if array.edges is None and not codes.any() and not pieced:
         return decoder(0, array.chunks)
     irregular = [array.edges is not None and array.edges[d] is not None for d in range(array.ndim)]

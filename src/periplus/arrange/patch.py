@@ -1,0 +1,192 @@
+"""One file of a mosaic whose chunks are cut: its pieces, and the numbers of the pipelines that say what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.arrange.layer import LARGEST_ENCODING
+from periplus.arrange.lines import Segments, segments
+from periplus.arrange.packing import packing_of, pipeline_key, unpack_codec
+from periplus.errors import LimitError
+from periplus.model import Array, Pipeline, Refs
+
+CROP, PIECE = "periplus.crop", "periplus.piece"
+
+
+@dataclass(slots=True, eq=False)
+class Book:
+    """Different pipelines of all files, numbered."""
+
+    name: str
+    pipelines: list[Pipeline] = field(default_factory=list)
+    _numbers: dict[str, int] = field(default_factory=dict)
+
+    def number(self, pipeline: Pipeline) -> int:
+        key = pipeline_key(pipeline)
+        if key not in self._numbers:
+            if len(self.pipelines) >= LARGEST_ENCODING:
+                raise LimitError(
+                    f"{self.name} would have more than {LARGEST_ENCODING} encodings: its files lie at too many places "
+                    "within the chunks of the mosaic; lay fewer of them into one"
+                )
+            self._numbers[key] = len(self.pipelines)
+            self.pipelines.append(pipeline)
+        return self._numbers[key]
+
+
+class Canvas(NamedTuple):
+    """The chunks of the mosaic."""
+
+    rows: NDArray[np.int64]
+    """Starts of chunks along y, and the end of the last."""
+    columns: NDArray[np.int64]
+    regular: tuple[bool, bool]
+    usual: tuple[int, int]
+    """Size of chunks along regular dimensions."""
+    clear: int | float | None
+    """Value of pixels that show what lies beneath; None where all pixels cover."""
+    packed: bool
+    """Whether values are turned into physical ones."""
+
+
+class Side(NamedTuple):
+    """A file along one dimension: its segments, and which of few kinds each of them is."""
+
+    segments: Segments
+    begin: NDArray[np.int64]
+    """First segment of each chunk of the file."""
+    parts: NDArray[np.int64]
+    """How many segments it has."""
+    kind: NDArray[np.intp]
+    kinds: tuple[tuple[int, ...], ...]
+    """(first, at, size, stored size of the file's chunk, size of the mosaic's chunk, whether it fills that)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Patch:
+    """A file on the canvas."""
+
+    sides: tuple[Side, Side]
+    codes: NDArray[np.int32]
+    """(pipeline of the file, kind of row, kind of column, 3): number of the pipeline as a piece, as a piece beside its
+    like, and by itself (-1 where the piece does not fill its chunk)."""
+
+
+class Patches:
+    """Makes the patches of an array's files; files alike share theirs."""
+
+    def __init__(self, name: str, canvas: Canvas) -> None:
+        self.book = Book(name)
+        self.canvas = canvas
+        self._codes: dict[Any, NDArray[np.int32]] = {}
+
+    def of(self, array: Array, row: int, column: int) -> Patch:
+        canvas = self.canvas
+        sides = (
+            _side(array, array.ndim - 2, row, canvas.rows, canvas.regular[0], canvas.usual[0]),
+            _side(array, array.ndim - 1, column, canvas.columns, canvas.regular[1], canvas.usual[1]),
+        )
+        key = (tuple(map(pipeline_key, array.encodings)), sides[0].kinds, sides[1].kinds, str(packing_of(array)))
+        if key not in self._codes:
+            self._codes[key] = self._numbered(array, sides)
+        return Patch(sides, self._codes[key])
+
+    def _numbered(self, array: Array, sides: tuple[Side, Side]) -> NDArray[np.int32]:
+        shape = len(array.encodings), len(sides[0].kinds), len(sides[1].kinds), 3
+        codes = np.full(shape, -1, np.int32)
+        lead = list(array.chunks[:-2])
+        for n, y, x in np.ndindex(*shape[:3]):
+            pipeline = array.encodings[n]
+            if self.canvas.packed:
+                pipeline = (unpack_codec(array.dtype, packing_of(array)), *pipeline)
+            both = sides[0].kinds[y], sides[1].kinds[x]
+            first, at, size, stored, chunk, fills = ([kind[k] for kind in both] for k in range(6))
+            settings: dict[str, Any] = {
+                "shape": [*lead, *stored],
+                "from": [*(0 for _ in lead), *first],
+                "at": [*(0 for _ in lead), *at],
+                "size": [*lead, *size],
+            }
+            if self.canvas.clear is not None:
+                settings["clear"] = self.canvas.clear
+                codes[n, y, x, 1] = self.book.number((_codec(PIECE, {**settings, "layer": 1}), *pipeline))
+            codes[n, y, x, 0] = self.book.number((_codec(PIECE, settings), *pipeline))
+            if all(fills) and all(a >= b for a, b in zip(stored, chunk, strict=True)):
+                head = () if stored == chunk else (_codec(CROP, {"shape": [*lead, *stored]}),)
+                codes[n, y, x, 2] = self.book.number((*head, *pipeline))
+        return codes
+
+
+def _codec(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {"name": name, "configuration": dict(settings)}
+
+
+def _side(array: Array, dim: int, start: int, grid: NDArray[np.int64], regular: bool, usual: int) -> Side:
+    starts = array.starts(dim) + start
+    found = segments(starts, grid)
+    chunks = np.arange(len(starts) - 1)
+    begin = np.searchsorted(found.chunk, chunks)
+    uneven = array.edges is not None and array.edges[dim] is not None
+    stored = np.diff(starts)[found.chunk] if uneven else np.full(len(found.chunk), array.chunks[dim])
+    shown = np.diff(grid)[found.cell]
+    table = np.stack(
+        [
+            found.first,
+            found.at,
+            found.size,
+            stored,
+            np.full(len(shown), usual) if regular else shown,
+            (found.first == 0) & (found.at == 0) & (found.size == shown),
+        ],
+        axis=1,
+    )
+    kinds, kind = np.unique(table, axis=0, return_inverse=True)
+    count = np.diff(np.append(begin, len(found.chunk)))
+    return Side(found, begin, count, kind.reshape(-1), tuple(tuple(row) for row in kinds.tolist()))
+
+
+class Rows(NamedTuple):
+    """References of files cut into pieces, as columns."""
+
+    lead: NDArray[np.int64]
+    """(ndim - 2, n): chunk positions before y and x."""
+    cell: NDArray[np.int64]
+    """(2, n): chunk of the mosaic."""
+    place: NDArray[np.int64]
+    """(4, n): top, left, bottom and right of the piece in that chunk."""
+    number: NDArray[np.int64]
+    """(2, n): which segments of its file the piece is."""
+    codes: NDArray[np.int32]
+    """(3, n), as in Patch."""
+    source: NDArray[np.int64]
+    """Row of the file's references."""
+
+
+def cut(patch: Patch, refs: Refs, slab: tuple[int, int]) -> Rows:
+    """References cut at the chunks of the mosaic, of those whose row is within the slab."""
+    y, x = patch.sides
+    source: NDArray[np.int64] = np.arange(len(refs))
+    cy, cx = refs.chunk[-2].astype(np.int64), refs.chunk[-1].astype(np.int64)
+    wide = x.parts[cx]
+    pieces = y.parts[cy] * wide
+    local = np.arange(int(pieces.sum())) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    source = np.repeat(source, pieces)
+    iy = y.begin[cy[source]] + local // wide[source]
+    ix = x.begin[cx[source]] + local % wide[source]
+    inside = (y.segments.cell[iy] >= slab[0]) & (y.segments.cell[iy] < slab[1])
+    source, iy, ix = source[inside], iy[inside], ix[inside]
+    encoding = np.zeros(len(source), np.intp) if refs.encoding is None else refs.encoding[source].astype(np.intp)
+    top, left = y.segments.at[iy], x.segments.at[ix]
+    return Rows(
+        lead=refs.chunk[:-2, source].astype(np.int64),
+        cell=np.stack([y.segments.cell[iy], x.segments.cell[ix]]),
+        place=np.stack([top, left, top + y.segments.size[iy], left + x.segments.size[ix]]),
+        number=np.stack([iy, ix]),
+        codes=patch.codes[encoding, y.kind[iy], x.kind[ix]].T,
+        source=source,
+    )
