@@ -25,13 +25,16 @@ WHOLE = {1: (8, 16, 32, 64), 2: (8, 16, 32, 64), 3: (16, 32, 64), 6: (64, 128)}
 
 def pipeline(image: Image, rows: int) -> Pipeline:
     """Codecs for chunks of `rows` rows."""
-    return _standard(image) or (_tiff_tile(image, rows),)
+    # The last strip holds only the rows that exist, and the codecs of Zarr itself know whole chunks only.
+    last = 0 if image.tiled else image.height % rows
+    return _standard(image, last) or (_tiff_tile(image, rows, last),)
 
 
-def _standard(image: Image) -> Pipeline | None:
+def _standard(image: Image, last: int) -> Pipeline | None:
     """(transpose), bytes, (compressor), or None where that would not give the values."""
     if (
-        image.bits not in WHOLE.get(image.sample_format, ())
+        last
+        or image.bits not in WHOLE.get(image.sample_format, ())
         or image.predictor != 1
         or image.fill_order != 1
         or (image.photometric == YCBCR and not image.planar)
@@ -48,7 +51,7 @@ def _standard(image: Image) -> Pipeline | None:
     return tuple(codecs)
 
 
-def _tiff_tile(image: Image, rows: int) -> Codec:
+def _tiff_tile(image: Image, rows: int, last: int) -> Codec:
     """Everything a decoder of one tile or strip must know; our own keys only where they differ from the usual."""
     fields = image.fields
     # A whole old-style JPEG stream is just a JPEG stream.
@@ -67,6 +70,8 @@ def _tiff_tile(image: Image, rows: int) -> Codec:
         "sample_format": image.sample_format,
         "jpeg_tables": base64.b64encode(tables).decode() if tables else None,
     }
+    if last:
+        configuration["last_rows"] = last
     if fields.order == ">":
         configuration["byte_order"] = "big"
     if image.fill_order == 2:

@@ -144,7 +144,7 @@ def _bands(image: Image, offsets: Integers, expected: Integers) -> tuple[int, In
     wanted = min(image.height, max(1, BAND_BYTES // image.row_bytes))
     starts = offsets.reshape(planes, strips)
     if strips == 1 or bool((starts[:, 1:] == starts[:, :-1] + expected[0]).all()):
-        starts, strip_rows, rows = starts[:, :1], image.height, wanted
+        starts, strip_rows, rows = starts[:, :1], image.height, _even(image.height, wanted)
     elif image.chunk_height > wanted:
         strip_rows = image.chunk_height
         rows = next(n for n in range(wanted, 0, -1) if strip_rows % n == 0)
@@ -157,6 +157,11 @@ def _bands(image: Image, offsets: Integers, expected: Integers) -> tuple[int, In
     lengths = np.full((planes, bands), step, np.int64)
     lengths[:, -1] = (image.height - (bands - 1) * rows) * image.row_bytes
     return rows, cut.ravel(), lengths.ravel()
+
+
+def _even(height: int, wanted: int) -> int:
+    """Rows of a band: as many as wanted, or somewhat fewer where all bands are then whole, as Zarr has its chunks."""
+    return next((rows for rows in range(wanted, wanted // 2, -1) if height % rows == 0), wanted)
 
 
 def _positions(grid: tuple[int, int, int]) -> NDArray[np.int32]:

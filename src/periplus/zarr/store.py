@@ -15,6 +15,7 @@ from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 from periplus.errors import redact
 from periplus.limits import Limits
 from periplus.zarr.chunks import Bytes, Chunks, Range
+from periplus.zarr.codecs import register
 from periplus.zarr.keys import chunk_named, group_named, keys_under, names_in
 from periplus.zarr.metadata import Codecs, Leaf, layout
 
@@ -55,6 +56,8 @@ class IndexStore(Store):
         super().__init__(read_only=read_only)
         self.table, self.fetch, self.limits, self.codecs = table, fetch, limits or Limits(), codecs
         self.layout = layout(table.catalog, codecs=codecs)
+        if codecs in ("imagery", "all"):
+            register()  # osml-imagery-io offers codecs of the same names
         self._chunks = Chunks(table, fetch, self.limits)
         self._documents: dict[str, bytes] = {}
         self._token = uuid.uuid4().hex
