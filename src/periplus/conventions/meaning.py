@@ -45,12 +45,17 @@ class Explicit:
 class Shifted:
     """Boundaries: (n, 2), each coordinate of `base` plus a lower and an upper offset."""
 
-    base: Regular | Explicit
+    base: Regular | Explicit | External
     lower: float
     upper: float
 
-    def values(self) -> NDArray[Any]:
-        return np.asarray(self.base.values()[:, None] + np.asarray([self.lower, self.upper]))
+    def values(self, base: NDArray[Any] | None = None) -> NDArray[Any]:
+        """All of them; `base` are the values of the coordinate where they lie in another array."""
+        if base is None:
+            if isinstance(self.base, External):
+                raise TypeError("the values of another array must be given")
+            base = self.base.values()
+        return np.asarray(base[:, None] + np.asarray([self.lower, self.upper]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,9 +199,12 @@ class Level:
     order: int
     """0 is the finest; by resolution, since the order of a layout says nothing."""
     derived_from: str | None = None
+    """Path of the level it was made from."""
     factors: tuple[float, float] | None = None
     """How much larger its pixels are than those of the finest level, (y, x); None where nobody can tell."""
     grid: Grid | None = None
+    absolute: bool = False
+    """Whether the layout itself says the transform, and so decides over arrays and level groups."""
     shape: tuple[int, int] | None = None
     """(height, width) where known, from the arrays or from the layout."""
     arrays: Mapping[str, str] = field(default_factory=dict)

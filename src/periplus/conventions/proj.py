@@ -55,6 +55,33 @@ def describe_crs(text: str) -> Crs:
     )
 
 
+@lru_cache(maxsize=256)
+def same_crs(one: str, other: str) -> bool:
+    """Whether two CRS texts mean one CRS: names, identifiers and the order of axes aside, as coordinates are (x, y)."""
+    first, second = _crs(one), _crs(other)
+    if first.equals(second, ignore_axis_order=True):
+        return True
+    # A text without identifiers may name an ensemble's datum in its own way: what the database takes it for counts.
+    codes = [crs.to_authority(min_confidence=70) for crs in (first, second)]
+    return codes[0] is not None and codes[0] == codes[1]
+
+
+def crs_from_cf(attributes: Mapping[str, Any]) -> str | None:
+    """WKT2 of the CRS that the attributes of a CF grid mapping say; None where they say none we understand."""
+    for key in ("crs_wkt", "spatial_ref"):
+        if isinstance(text := attributes.get(key), str) and text.strip():
+            return describe_crs(text).wkt2
+    name = attributes.get("grid_mapping_name")
+    if not isinstance(name, str):
+        return None
+    from pyproj.exceptions import CRSError
+
+    try:
+        return str(_pyproj().CRS.from_cf(dict(attributes)).to_wkt())
+    except (CRSError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise FormatError(f"the grid mapping {_short(name)!r} is not understood") from error
+
+
 def reproject_bbox(bbox: BBox, from_crs: str, to_crs: str) -> BBox:
     """The smallest upright box in `to_crs` around a box in `from_crs`; x before y in both, edges densified.
 

@@ -1,10 +1,10 @@
-"""One reading of one node: what it declares and inherits, who is asked about other nodes, what was found odd."""
+"""One reading of one node: what it declares, who is asked about other nodes, what was found odd."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 from periplus.conventions.diagnostic import Diagnostic, Severity
@@ -12,30 +12,48 @@ from periplus.conventions.identity import belongs, declared, names
 from periplus.conventions.node import Lookup, Node, Stores, parent
 
 
-@dataclass(slots=False, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Reading:
-    """Carries the node through the conventions, and collects findings; lives for one call of `understand`."""
+    """Carries a node through the conventions and collects findings; lives for one call."""
 
     node: Node
     lookup: Lookup
     stores: Stores | None = None
     strict: bool = True
     """Whether attributes of a convention that is not declared are left alone."""
+    memo: dict[Any, Any] = field(default_factory=dict)
+    """What is the same for all nodes of a store: declarations and pyramids by path. Shared between readings."""
     notes: list[Diagnostic] = field(default_factory=list)
 
     def note(
         self, code: str, severity: Severity, attribute: str, message: str, hint: str = "", *, path: str | None = None
     ) -> None:
         """Add a finding, once."""
-        found = Diagnostic(code, severity, self.node.path if path is None else path, attribute, message, hint)
-        if found not in self.notes:
-            self.notes.append(found)
+        self.add(Diagnostic(code, severity, self.node.path if path is None else path, attribute, message, hint))
 
-    @cached_property
+    def add(self, *found: Diagnostic) -> None:
+        self.notes.extend(one for one in found if one not in self.notes)
+
+    def of(self, node: Node) -> Reading:
+        """A reading of another node that shares everything but the findings."""
+        return Reading(node=node, lookup=self.lookup, stores=self.stores, strict=self.strict, memo=self.memo)
+
+    @property
     def group(self) -> Node | None:
         """The group the node lies in."""
         up = parent(self.node.path)
         return None if up is None else self.lookup(up)
+
+    def declared_by(self, node: Node) -> frozenset[str]:
+        """Names of the conventions a node itself declares."""
+        key = ("declared", node.path)
+        if key not in self.memo:
+            entries, notes = declared(node.attributes, node.path)
+            self.memo[key] = (names(entries), notes)
+        found: tuple[frozenset[str], tuple[Diagnostic, ...]] = self.memo[key]
+        if node.path == self.node.path:
+            self.add(*found[1])
+        return found[0]
 
     def declares(self, node: Node, convention: str) -> bool:
         """Whether a node declares a convention; or, in a lenient reading, uses its attributes without declaring it."""
@@ -45,27 +63,51 @@ class Reading:
         if not used:
             return False
         doing = "they are left alone" if self.strict else "they are used all the same"
+        shown = ", ".join(str(key)[:80] for key in used[:4])
         self.note(
             f"{convention}.undeclared",
             "warning",
-            used[0],
-            f"{convention} attributes without declaration ({', '.join(used[:4])}): {doing}",
+            str(used[0])[:80],
+            f"{convention} attributes without declaration ({shown}): {doing}",
             "add the convention to zarr_conventions",
             path=node.path,
         )
         return not self.strict
 
-    def declared_by(self, node: Node) -> frozenset[str]:
-        """Names of the conventions a node itself declares."""
-        known: dict[str, frozenset[str]] = self.__dict__.setdefault("_declared", {})
-        if node.path not in known:
-            entries, notes = declared(node.attributes, node.path)
-            known[node.path] = names(entries)
-            if node.path == self.node.path:
-                self.notes.extend(note for note in notes if note not in self.notes)
-        return known[node.path]
-
 
 def mapping(value: Any) -> Mapping[str, Any] | None:
     """The value if it is a JSON object."""
     return value if isinstance(value, Mapping) else None
+
+
+def number(value: Any) -> float | None:
+    """The value if it is a finite number; whole numbers stay whole."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return value if math.isfinite(value) else None
+    except OverflowError:  # an integer too large for a float
+        return None
+
+
+def numbers(value: Any, *lengths: int) -> tuple[float, ...] | None:
+    """The value if it is a list of finite numbers of one of these lengths (of any, where none is given)."""
+    if not isinstance(value, list | tuple) or (lengths and len(value) not in lengths):
+        return None
+    found = tuple(number(item) for item in value)
+    return None if any(item is None for item in found) else found  # type: ignore[return-value]
+
+
+def whole(value: Any, *lengths: int) -> tuple[int, ...] | None:
+    """The value if it is a list of whole numbers that are not negative."""
+    found = numbers(value, *lengths)
+    if found is None or any(item != int(item) or item < 0 for item in found):
+        return None
+    return tuple(int(item) for item in found)
+
+
+def texts(value: Any) -> tuple[str, ...] | None:
+    """The value if it is a list of texts."""
+    if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
+        return None
+    return tuple(value)

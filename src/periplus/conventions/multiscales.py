@@ -1,0 +1,323 @@
+"""multiscales: the levels of a group from fine to coarse, where each lies, and which arrays it has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from periplus.conventions import scales
+from periplus.conventions.crs import crs_of
+from periplus.conventions.layout import Item, items
+from periplus.conventions.meaning import CrsText, Grid, Level, Pyramid
+from periplus.conventions.node import Node, ancestors, parent
+from periplus.conventions.proj import same_crs
+from periplus.conventions.reading import Reading, texts
+from periplus.conventions.scales import Pair
+from periplus.conventions.spatial import close, properties, read_transform
+from periplus.model import Transform
+
+_USUAL = (("y", "x"), ("lat", "lon"), ("latitude", "longitude"), ("northing", "easting"))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Draft:
+    """A level while it is being worked out."""
+
+    item: Item
+    kind: Literal["group", "array", "missing"]
+    arrays: dict[str, str]
+    dims: tuple[str, str]
+    names: tuple[str | None, ...] = ()
+    """Dimensions of the array that stands for the level."""
+    shape: tuple[int, int] | None = None
+    transform: Transform | None = None
+    registration: Literal["pixel", "node"] = "pixel"
+    crs: CrsText | None = None
+    sofar: Pair = (1.0, 1.0)
+    """How much larger pixels are than those of the first level of its chain."""
+    known: bool = True
+
+
+def pyramid_of(reading: Reading, group: Node) -> Pyramid | None:
+    """The pyramid of a group, or None where it has none; worked out once for all arrays that ask."""
+    key = ("pyramid", group.path)
+    if key not in reading.memo:
+        reading.memo[key] = (None, [])  # while it is worked out nobody need ask again
+        near = reading.of(group)
+        reading.memo[key] = (_pyramid(near, group), near.notes)
+    pyramid, notes = reading.memo[key]
+    if reading.node.path == group.path:
+        reading.add(*notes)
+    return pyramid  # type: ignore[no-any-return]
+
+
+def level_of(reading: Reading) -> tuple[Pyramid, Level] | None:
+    """The nearest pyramid around the array being read that has it at one of its levels, and that level."""
+    path = reading.node.path
+    around = parent(path)
+    for place in ancestors(path):
+        group = reading.lookup(place)
+        if group is None or "multiscales" not in group.attributes:
+            continue
+        pyramid = pyramid_of(reading, group)
+        levels = () if pyramid is None else pyramid.levels
+        found = next((one for one in levels if one.path == path), None) or next(
+            (one for one in levels if one.path == around), None
+        )
+        if pyramid is not None and found is not None:
+            return pyramid, found
+    return None
+
+
+def _pyramid(reading: Reading, group: Node) -> Pyramid | None:
+    if "multiscales" not in group.attributes or not reading.declares(group, "multiscales"):
+        return None
+    given = properties(reading, group)
+    drafts = {item.path: _draft(reading, group, item, given) for item in items(reading, group)}
+    if not drafts:
+        return None
+    sources = _sources(reading, drafts)
+    _name_arrays(group, list(drafts.values()))
+    _base_transform(reading, drafts, sources, given)
+    for path in _ordered(sources):
+        if (source := sources[path]) is not None:
+            _derive(reading, drafts[path], drafts[source], drafts[_root(path, sources)])
+    _relate_roots(drafts, sources)
+    value = group.attributes["multiscales"]
+    method = value.get("resampling_method") if isinstance(value, Mapping) else None
+    return Pyramid(
+        path=group.path,
+        levels=_levels(list(drafts.values()), sources),
+        crs=_crs(reading, group, list(drafts.values())),
+        resampling=method if isinstance(method, str) else None,
+    )
+
+
+def _draft(reading: Reading, group: Node, item: Item, given: Mapping[str, Any]) -> _Draft:
+    node = reading.lookup(item.path)
+    if node is None:
+        reading.note("multiscales.asset-missing", "error", f"{item.where}.asset", f"asset {item.asset!r} missing")
+        return _Draft(item=item, kind="missing", arrays={}, dims=("y", "x"), shape=item.shape, transform=item.transform)
+    level = properties(reading, node) if node.path != group.path else {}
+    arrays = _arrays(reading, node)
+    merged = {**given, **level, **item.properties}
+    dims = _dims(merged, list(arrays))
+    having = [array for array in arrays if dims[0] in array.dims and dims[1] in array.dims]
+    shapes = [_size(array, dims) for array in having]
+    chosen = shapes.index(item.shape) if item.shape in shapes else 0
+    if item.shape is not None and shapes and item.shape not in shapes:
+        message = f"spatial:shape {list(item.shape)} of asset {item.asset!r} is not its arrays' {list(shapes[0])}"
+        reading.note("multiscales.shape-mismatch", "error", f"{item.where}.spatial:shape", message)
+    stands = having[chosen] if having else None
+    own = {} if stands is None or node.kind == "array" else properties(reading.of(stands), stands)
+    draft = _Draft(
+        item=item,
+        kind=node.kind,
+        arrays={array.name: array.path for array in having},
+        dims=dims,
+        names=() if stands is None else stands.dims,
+        shape=shapes[chosen] if shapes else item.shape,
+        transform=item.transform,
+        registration="node" if {**merged, **own}.get("spatial:registration") == "node" else "pixel",
+        crs=next((crs for one in (stands, node) if one is not None and (crs := crs_of(reading.of(one), one))), None),
+    )
+    for said, where in ((own, stands), (level, node)):
+        transform = None if where is None else _said(reading, said, where)
+        if transform is None:
+            continue
+        if draft.transform is None:
+            draft.transform = transform
+        elif item.transform is not None and draft.shape and not close(item.transform, transform, draft.shape):
+            message = f"the transform of {where.path if where else ''} is not that of the layout, which is taken"
+            reading.note("multiscales.transform-conflict", "warning", f"{item.where}.spatial:transform", message)
+    return draft
+
+
+def _said(reading: Reading, said: Mapping[str, Any], node: Node) -> Transform | None:
+    if "spatial:transform" not in said or said.get("spatial:transform_type", "affine") != "affine":
+        return None
+    return read_transform(reading.of(node), said["spatial:transform"])
+
+
+def _arrays(reading: Reading, node: Node) -> list[Node]:
+    """Arrays of a level that may have a grid: itself, or direct children of two dimensions and more."""
+    if node.kind == "array":
+        return [node]
+    prefix = node.path.rstrip("/") + "/"
+    children = (reading.lookup(prefix + name) for name in node.members or ())
+    return [child for child in children if child is not None and child.kind == "array" and len(child.shape) >= 2]
+
+
+def _dims(merged: Mapping[str, Any], arrays: Sequence[Node]) -> tuple[str, str]:
+    said = texts(merged.get("spatial:dimensions"))
+    if said is not None and len(said) >= 2:
+        return said[-2], said[-1]
+    for array in arrays:
+        lowered = {name.lower(): name for name in array.dims if name is not None}
+        for y, x in _USUAL:
+            if y in lowered and x in lowered:
+                return lowered[y], lowered[x]
+    first = next((array.dims for array in arrays if len(array.dims) >= 2 and None not in array.dims[-2:]), ("y", "x"))
+    return str(first[-2]), str(first[-1])
+
+
+def _size(array: Node, dims: tuple[str, str]) -> tuple[int, int]:
+    return array.shape[array.dims.index(dims[0])], array.shape[array.dims.index(dims[1])]
+
+
+def _name_arrays(group: Node, drafts: Sequence[_Draft]) -> None:
+    """Levels that are arrays, each by another name, are one variable: it takes the group's name."""
+    names = {next(iter(one.arrays)) for one in drafts if one.kind == "array" and one.arrays}
+    if len(names) > 1 and not any(one.kind == "group" for one in drafts):
+        for one in drafts:
+            if one.arrays:
+                one.arrays = {group.name or "data": next(iter(one.arrays.values()))}
+
+
+def _sources(reading: Reading, drafts: Mapping[str, _Draft]) -> dict[str, str | None]:
+    """Which level each derives from; circles are cut, and what names no level counts from the finest."""
+    sources: dict[str, str | None] = {}
+    for path, draft in drafts.items():
+        source = draft.item.derived_from
+        if source is not None and source not in drafts:
+            message = f"asset {draft.item.asset!r} derives from {source}, which is no level of the layout"
+            reading.note("multiscales.derived-from", "error", f"{draft.item.where}.derived_from", message)
+            source = None
+        sources[path] = source
+    for path in sources:
+        seen, at = {path}, sources[path]
+        while at is not None and at not in seen:
+            seen.add(at)
+            at = sources[at]
+        if at is not None:
+            where = f"{drafts[path].item.where}.derived_from"
+            message = f"derived_from cycle: asset {drafts[path].item.asset!r} derives from itself in the end"
+            reading.note("multiscales.cycle", "error", where, message)
+            sources[path] = None
+    roots = [path for path, source in sources.items() if source is None]
+    sized = [path for path in roots if drafts[path].shape is not None]
+    finest = max(sized, key=lambda path: _area(drafts[path].shape), default=None)
+    for path in sized:
+        if finest is not None and path != finest and drafts[path].transform is None:
+            where = drafts[path].item.where
+            message = f"asset {drafts[path].item.asset!r} derives from none; {drafts[finest].item.asset!r} is taken"
+            reading.note("multiscales.derived-missing", "info", where, message, "write derived_from and transform")
+            sources[path] = finest
+    return sources
+
+
+def _area(shape: tuple[int, int] | None) -> int:
+    return 0 if shape is None else shape[0] * shape[1]
+
+
+def _root(path: str, sources: Mapping[str, str | None]) -> str:
+    while (source := sources[path]) is not None:
+        path = source
+    return path
+
+
+def _ordered(sources: Mapping[str, str | None]) -> list[str]:
+    """Levels so that each comes after the one it derives from."""
+
+    def depth(path: str) -> int:
+        steps, at = 0, sources[path]
+        while at is not None:
+            steps, at = steps + 1, sources[at]
+        return steps
+
+    return sorted(sources, key=depth)
+
+
+def _base_transform(
+    reading: Reading, drafts: Mapping[str, _Draft], sources: Mapping[str, str | None], given: Mapping[str, Any]
+) -> None:
+    """The group's own transform is that of the base, where nobody closer says one."""
+    roots = [path for path, source in sources.items() if source is None]
+    if len(roots) == 1 and drafts[roots[0]].transform is None and "spatial:transform" in given:
+        drafts[roots[0]].transform = _said(reading, given, reading.node)
+
+
+def _derive(reading: Reading, draft: _Draft, source: _Draft, root: _Draft) -> None:
+    item = draft.item
+    quiet = not draft.names and item.scale is not None and len(item.scale) != 2
+    scale = None if quiet else scales.pair(reading, item, item.scale, draft.names, draft.dims)
+    translation = None if quiet else scales.pair(reading, item, item.translation, draft.names, draft.dims)
+    ratio = None
+    if source.shape is not None and draft.shape is not None and all(draft.shape):
+        ratio = (source.shape[0] / draft.shape[0], source.shape[1] / draft.shape[1])
+    if draft.transform is not None and source.transform is not None:
+        here, there = scales.sizes(draft.transform), scales.sizes(source.transform)
+        pixels = (here[0] / there[0], here[1] / there[1])
+        scales.check(reading, item, scale, pixels, ratio, source.sofar)
+        if scale is not None:
+            scales.shift(reading, item, translation, pixels)
+        draft.sofar, draft.known = (source.sofar[0] * pixels[0], source.sofar[1] * pixels[1]), source.known
+        return
+    grown = scales.growth(
+        reading, item, scale, finer=source.shape, shape=draft.shape, base=root.shape, sofar=source.sofar
+    )
+    if grown is None:
+        draft.known = False
+        return
+    draft.sofar, draft.known = (source.sofar[0] * grown[0], source.sofar[1] * grown[1]), source.known
+    moved = scales.shift(reading, item, translation, grown)
+    if source.transform is not None and draft.transform is None:
+        a, b, c, d, e, f = source.transform
+        if source.registration == "node":
+            c, f = c + a * moved[1] + b * moved[0], f + d * moved[1] + e * moved[0]
+        draft.transform = (a * grown[1], b * grown[0], c, d * grown[1], e * grown[0], f)
+        draft.registration = source.registration
+
+
+def _relate_roots(drafts: Mapping[str, _Draft], sources: Mapping[str, str | None]) -> None:
+    """Levels of chains that begin apart are compared by the pixel sizes of their beginnings."""
+    roots = [path for path, source in sources.items() if source is None]
+    measured = [path for path in roots if drafts[path].transform is not None]
+    if len(roots) < 2:
+        return
+    first = measured[0] if measured else None
+    for path, draft in drafts.items():
+        root = drafts[_root(path, sources)]
+        if first is None or root.transform is None:
+            draft.known = False
+        elif root is not drafts[first]:
+            here, there = scales.sizes(root.transform), scales.sizes(drafts[first].transform or root.transform)
+            draft.sofar = (draft.sofar[0] * here[0] / there[0], draft.sofar[1] * here[1] / there[1])
+
+
+def _levels(drafts: list[_Draft], sources: Mapping[str, str | None]) -> tuple[Level, ...]:
+    known = [one for one in drafts if one.known]
+    finest = min((one.sofar for one in known), key=lambda pair: pair[0] * pair[1], default=(1.0, 1.0))
+    made = []
+    for draft in drafts:
+        grid = None
+        if draft.transform is not None and draft.shape is not None and draft.kind != "missing":
+            grid = Grid(dims=draft.dims, shape=draft.shape, transform=draft.transform, registration=draft.registration)
+        source = sources[draft.item.path]
+        made.append(
+            Level(
+                asset=draft.item.asset,
+                path=draft.item.path,
+                kind=draft.kind,
+                order=0,
+                derived_from=source,
+                factors=(draft.sofar[0] / finest[0], draft.sofar[1] / finest[1]) if draft.known else None,
+                grid=grid,
+                absolute=draft.item.transform is not None,
+                shape=draft.shape,
+                arrays=draft.arrays,
+                resampling=draft.item.resampling,
+            )
+        )
+    made.sort(key=lambda one: one.factors[0] * one.factors[1] if one.factors is not None else float("inf"))
+    return tuple(replace(level, order=n) for n, level in enumerate(made))
+
+
+def _crs(reading: Reading, group: Node, drafts: Sequence[_Draft]) -> CrsText | None:
+    said = [crs for crs in (crs_of(reading, group), *(draft.crs for draft in drafts)) if crs is not None]
+    for other in said[1:]:
+        if not same_crs(said[0].text, other.text):
+            message = f"{other.origin} has another CRS than {said[0].origin}"
+            reading.note("multiscales.crs", "warning", "multiscales", message)
+    return said[0] if said else None

@@ -1,0 +1,58 @@
+"""Flat names: one for every coordinate of an array, that no other variable of its group has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from periplus.conventions.meaning import Reference
+from periplus.conventions.node import Node, parent
+from periplus.conventions.reading import Reading
+from periplus.conventions.ref import Target
+
+
+@dataclass(slots=True)
+class Names:
+    """Hands out names; the same node keeps the name it was given."""
+
+    array: Node
+    members: frozenset[str]
+    """Of the array's group: names that belong to other arrays unless they are meant."""
+    taken: dict[str, tuple[str | None, str] | None] = field(default_factory=dict)
+    """Name to (uri, path) of the node that has it; None for values that are no node."""
+
+    @classmethod
+    def of(cls, reading: Reading) -> Names:
+        group = reading.group
+        return cls(reading.node, frozenset(() if group is None else group.members or ()))
+
+    def axis(self, dim: str) -> str:
+        """A dimension coordinate has the name of its dimension, whatever else there is."""
+        self.taken[dim] = None
+        return dim
+
+    def free(self, wanted: str, target: Target | None = None, reference: Reference | None = None) -> str:
+        """The name itself if nobody has it; else with the folders of its node before it; else with a number."""
+        reference = reference if target is None else target.reference
+        mark = None if reference is None else (reference.uri, reference.path)
+        if mark is not None:
+            for name, other in self.taken.items():
+                if other == mark:
+                    return name
+        parts = [] if reference is None else [part for part in reference.path.split("/")[:-1] if part]
+        tries = [wanted, *("_".join([*parts[-n:], wanted]) for n in range(1, len(parts) + 1))]
+        number = 2
+        while not self._is_free(tries[0], mark):
+            tries.pop(0)
+            if not tries:
+                tries.append(f"{wanted}_{number}")
+                number += 1
+        self.taken[tries[0]] = mark
+        return tries[0]
+
+    def _is_free(self, name: str, mark: tuple[str | None, str] | None) -> bool:
+        if name in self.taken or name == self.array.name:
+            return False
+        if name in self.array.dims and mark is None:
+            return False
+        group = parent(self.array.path) or "/"
+        return name not in self.members or mark == (None, f"{group.rstrip('/')}/{name}")

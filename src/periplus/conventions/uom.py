@@ -1,0 +1,51 @@
+"""uom: units of measurement, as objects with a UCUM unit, to the text that CF calls units."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from periplus.conventions.reading import Reading, mapping
+
+
+def unit_text(reading: Reading, value: Any, where: str) -> str | None:
+    """The unit that a text or a uom object says; "1" where the object leaves it open."""
+    if isinstance(value, str):
+        return value
+    found = mapping(value)
+    if found is None:
+        reading.note("uom.malformed", "error", where, "a unit is a text or an object with `ucum`")
+        return None
+    if "uom" in found and "ucum" not in found:
+        return unit_text(reading, found["uom"], f"{where}.uom")
+    ucum = found.get("ucum", found)
+    if "ucum" not in found:
+        reading.note("uom.unwrapped", "warning", where, "`ucum` is missing", 'write {"ucum": {"unit": …}}')
+    if isinstance(ucum, str):
+        reading.note("uom.unwrapped", "warning", where, "`ucum` is a mere text", 'write {"ucum": {"unit": …}}')
+        return ucum
+    inner = mapping(ucum)
+    unit = "1" if inner is None else inner.get("unit", "1")
+    if inner is None or not isinstance(unit, str):
+        reading.note("uom.malformed", "error", where, "`ucum` is an object whose `unit` is a text")
+        return None
+    return unit
+
+
+def array_units(reading: Reading) -> dict[str, str]:
+    """Attributes that the `uom` of an array adds to it; units it has in CF's way stay."""
+    node = reading.node
+    if "uom" not in node.attributes or not reading.declares(node, "uom"):
+        return {}
+    unit = unit_text(reading, node.attributes["uom"], "uom")
+    if unit is None:
+        return {}
+    own = node.attributes.get("units")
+    if own is not None:
+        if own != unit:
+            reading.note("uom.units", "info", "units", f"units {str(own)[:80]!r} stay beside uom's {unit[:80]!r}")
+        return {}
+    added = {"units": unit}
+    about = (mapping(node.attributes["uom"]) or {}).get("description")
+    if isinstance(about, str) and about and "long_name" not in node.attributes:
+        added["units_description"] = about
+    return added
