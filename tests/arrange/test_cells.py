@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 import periplus
 from periplus.testing import dteds
+from periplus.testing.scenes import merged
 
 STEP = 120
 """Posts from one cell to the next at level 0, the first of which they share."""
@@ -32,14 +33,11 @@ def written(
 
 
 def stitched(paths: dict[Path, tuple[int, int]], rows: int, columns: int) -> NDArray[np.int16]:
-    """What GDAL reads of each cell but for the posts that belong to its neighbours, null where there is no cell."""
+    """What GDAL reads of each cell, the edges of all of them, null where no cell has a post."""
     whole = np.full((1, rows * STEP + 1, columns * STEP + 1), dteds.NULL, np.int16)
     for path, (row, column) in paths.items():
         with rasterio.open(path) as cell:
-            values = cell.read()
-        top, right = int(row > 0), STEP + int(column == columns - 1)
-        y, x = row * STEP, column * STEP
-        whole[:, y + top : y + STEP + 1, x : x + right] = values[:, top:, :right]
+            whole[:, row * STEP : row * STEP + STEP + 1, column * STEP : column * STEP + STEP + 1] = cell.read()
     return whole
 
 
@@ -64,6 +62,35 @@ def test_cells_read_as_gdal_reads_them(tmp_path: Path, rows: int, columns: int, 
         np.testing.assert_allclose(
             array.georeference.transform, (1 / STEP, 0, -2 - half, 0, -1 / STEP, 42 + half), rtol=0, atol=1e-9
         )
+
+
+def test_posts_that_one_cell_lacks_are_those_rasterio_merges(tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    paths: dict[Path, tuple[int, int]] = {}
+    for row, column in [(0, 0), (0, 1), (1, 0), (1, 2), (2, 1), (2, 2)]:
+        values = dteds.heights(f"{row}{column}", STEP + 1, STEP + 1)
+        values[rng.random(values.shape) < 0.4] = dteds.NULL
+        path = tmp_path / f"{row}_{column}.dt0"
+        path.write_bytes(dteds.gdal_cell(values, west=-2 + column, south=41 - row))
+        paths[path] = row, column
+    # Northern cells hold the posts they share with southern ones, eastern those they share with western ones.
+    first = sorted(paths, key=lambda path: (paths[path][0], -paths[path][1]))
+    expected, _ = merged(first, "first")
+    with periplus.index(first, arrange="mosaic", duplicates="first-valid") as index:
+        np.testing.assert_array_equal(index["0/data"][...], expected)
+
+
+@pytest.mark.parametrize("rule", ["first-valid", "last-valid"])
+def test_files_of_one_cell_fill_each_others_nulls(tmp_path: Path, rule: str) -> None:
+    paths = []
+    for n in range(3):
+        values = dteds.heights(f"same{n}")
+        values[:, n * 30 : n * 30 + 60] = dteds.NULL
+        paths.append(tmp_path / f"{n}.dt0")
+        paths[-1].write_bytes(dteds.cell(values))
+    with periplus.index(paths, arrange="mosaic", duplicates=rule) as index:
+        np.testing.assert_array_equal(index["0/data"][...], merged(paths, rule.removesuffix("-valid"))[0])
+        assert list(index.files.status) == ["ok"] * 3
 
 
 def test_a_box_is_read_across_cells(tmp_path: Path) -> None:

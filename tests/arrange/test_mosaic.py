@@ -73,13 +73,59 @@ def test_a_mosaic_does_not_lose_cells_when_more_are_added(tmp_path: Path) -> Non
         periplus.index(paths[1:], to=tmp_path / "mosaic", arrange="mosaic", append=True)
 
 
-def test_a_missing_cell_is_null_but_for_the_edges_its_neighbours_keep(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "without",
+    [{(1, 1)}, {(0, 2)}, {(2, 0)}, {(2, 2)}, {(0, 0)}, {(0, 1), (1, 1)}, {(1, 1), (1, 2)}, {(1, 0), (2, 1), (0, 2)}],
+    ids=str,
+)
+def test_edges_of_a_missing_cell_come_from_the_neighbours_that_repeat_them(tmp_path: Path, without: Any) -> None:
     whole = stitched(3, 3)
-    index = periplus.index(cells(tmp_path / "cells", whole, without={(1, 1)}), arrange="mosaic")
-    expected = whole.copy()
-    # A cell holds the posts of its southern and western edge, so these are missing with it.
-    expected[:, POSTS : 2 * POSTS - 1, POSTS - 1 : 2 * POSTS - 2] = dteds.NULL
-    np.testing.assert_array_equal(index["0/data"][...], expected)
+    expected = np.full_like(whole, dteds.NULL)
+    for row, column in np.ndindex(3, 3):
+        if (row, column) not in without:
+            place = np.s_[:, row * 12 : row * 12 + POSTS, column * 12 : column * 12 + POSTS]
+            expected[place] = whole[place]
+    index = periplus.index(cells(tmp_path / "cells", whole, without=without), arrange="mosaic")
+    array = index["0/data"]
+    np.testing.assert_array_equal(array[...], expected)
+    for y, x in np.ndindex(3, 3):
+        for key in (np.s_[:, 12 * y + 12, :], np.s_[:, :, 12 * x + 12], np.s_[:, 12 * y : 12 * y + 2, 11:14]):
+            np.testing.assert_array_equal(array[key], expected[key])
+
+
+def told(found: dict[tuple[int, int], NDArray[Any]], grid: tuple[int, int], *, valid: bool) -> NDArray[Any]:
+    """Every post by itself: what its own cell says, else (or where that is null) what another that has it says."""
+    step = POSTS - 1
+    whole = np.full((1, grid[0] * step + 1, grid[1] * step + 1), dteds.NULL, np.int16)
+    for y, x in np.ndindex(*whole.shape[1:]):
+        row, column = max(-(-y // step) - 1, 0), min(x // step, grid[1] - 1)
+        for north, east in ((0, 0), (0, -1), (1, 0), (1, -1)):
+            cell = found.get((row + north, column + east))
+            at = y - (row + north) * step, x - (column + east) * step
+            if cell is not None and 0 <= at[0] < POSTS and 0 <= at[1] < POSTS:
+                whole[0, y, x] = cell[0, at[0], at[1]]
+                if (north, east) == (0, 0) and not valid:
+                    break
+                if whole[0, y, x] != dteds.NULL:
+                    break
+    return whole
+
+
+@pytest.mark.parametrize("rule", ["error", "first-valid"])
+def test_cells_that_disagree_on_their_edges_keep_their_own_south_and_west(tmp_path: Path, rule: str) -> None:
+    found, paths = {}, []
+    rng = np.random.default_rng(9)
+    for row, column in np.ndindex(3, 4):
+        if (row, column) in {(1, 1), (0, 3)}:
+            continue
+        values = dteds.heights(f"{row}{column}", POSTS, POSTS)
+        values[rng.random(values.shape) < 0.3] = dteds.NULL
+        found[row, column] = values
+        path = tmp_path / f"{row}{column}.dt0"
+        path.write_bytes(dteds.cell(values, interval=(SPACING, SPACING), west=20 + column, south=10 - row))
+        paths.append(path)
+    with periplus.index(paths, arrange="mosaic", duplicates=rule) as index:
+        np.testing.assert_array_equal(index["0/data"][...], told(found, (3, 4), valid=rule != "error"))
 
 
 def test_each_spacing_is_an_array_of_its_own(tmp_path: Path) -> None:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
-import numpy as np
-
-from periplus.arrange.collect import owners, placed
+from periplus.arrange.cells import Laid, lay
+from periplus.arrange.collect import placed
 from periplus.arrange.entry import Arrangement, Entry, Lookup, files_of, short_names
 from periplus.arrange.layer import common
-from periplus.arrange.overlap import RULES
-from periplus.arrange.packing import pipeline_key
+from periplus.arrange.overlap import RULES, painting, ranks
 from periplus.arrange.stack import Misfits
 from periplus.errors import ConflictError, FormatError
-from periplus.model import Array, Catalog, Georeference, Pipeline, Refs
+from periplus.model import Array, Catalog, Georeference
 
+Spot: TypeAlias = tuple[int, int]
 CELL_CODEC = "https://awslabs.github.io/osml-imagery-io/codecs/dted"
 PHASE = 1e-3
 """Part of a post by which the corner of a cell may be off the grid of the others."""
@@ -31,12 +30,8 @@ class Zone:
     west: float
     north: float
     """Pixel corner of the whole."""
-    cells: dict[tuple[int, int], int] = field(default_factory=dict)
-    """Entries by (row, column) of cells, from the north-west."""
-    pipelines: dict[str, int] = field(default_factory=dict)
-    encodings: list[Pipeline] = field(default_factory=list)
-    codes: dict[int, int] = field(default_factory=dict)
-    """Number of the pipeline of each entry."""
+    cells: dict[Spot, list[int]]
+    """Entries by (row, column) of cells, from the north-west; several where values of all of them are taken."""
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -44,32 +39,40 @@ class Zone:
 
 
 def mosaic(
-    entries: Sequence[Entry], refs: Lookup, *, duplicates: str = "error", skip_misfits: bool = False, **_: Any
+    entries: Sequence[Entry],
+    refs: Lookup,
+    *,
+    duplicates: str = "error",
+    order: str = "given",
+    skip_misfits: bool = False,
+    **_: Any,
 ) -> Arrangement:
     """Lay cells of one grid into one array a spacing.
 
     A cell keeps the posts of its southern and western edge; those of its northern and eastern edge are the next
-    cell's, and only the northernmost row and the easternmost column of cells keep theirs. Missing cells read as null.
+    cell's, and only the northernmost row and the easternmost column of cells keep theirs. Where a cell is missing, its
+    posts are null but for those of its edges that a neighbour has. Of files of the same cell, `duplicates` takes the
+    `first` or the `last` by `order`, or stops; with `first-valid` or `last-valid`, posts that are null in one file, or
+    at the edge of a cell, are taken from another that has them.
     """
     if duplicates not in RULES:
         raise FormatError(f"duplicates of a mosaic is one of {', '.join(RULES)}, not {duplicates!r}")
     misfits = Misfits(entries, skip_misfits)
     replaced: dict[int, str] = {}
-    zones: list[Zone] = []
-    for name, numbers in _spacings(entries, misfits).items():
-        zone = _zone(name, numbers, entries, misfits, replaced, duplicates)
-        _encode(zone, entries)
-        zones.append(zone)
-    if not zones:
+    laid: list[Laid] = []
+    spacings = _spacings(entries, misfits)
+    # From the first laid to the last, which lies on top.
+    painted = painting(ranks(entries, [i for numbers in spacings.values() for i in numbers], order), duplicates)
+    for name, numbers in spacings.items():
+        zone = _zone(name, numbers, entries, misfits, replaced, duplicates, painted)
+        array = _array(zone, entries, placed(name if len(spacings) > 1 else "", "0/data"))
+        laid.append(lay(array, zone.cells, entries, valid=duplicates.endswith("valid")))
+    if not laid:
         raise ConflictError("there is no cell to lay into a mosaic")
-    arrays = {}
-    for zone in zones:
-        array = _array(zone, entries, placed(zone.name if len(zones) > 1 else "", "0/data"))
-        arrays[array.name] = array
     return Arrangement(
-        catalog=Catalog(arrays=arrays, arrangement={"kind": "mosaic"}),
+        catalog=Catalog(arrays={each.array.name: each.array for each in laid}, arrangement={"kind": "mosaic"}),
         files=files_of(entries, errors={**{i: f"conflict: {why}" for i, why in misfits.why.items()}, **replaced}),
-        blocks=_blocks(dict(zip(arrays, zones, strict=True)), refs),
+        blocks=(block for each in laid for block in each.blocks(refs)),
         kind="mosaic",
         misfits=misfits.why,
         replaced=replaced,
@@ -129,70 +132,73 @@ def _zone(
     misfits: Misfits,
     replaced: dict[int, str],
     duplicates: str,
+    painted: Mapping[int, int],
 ) -> Zone:
     """Cells by place; the first cell decides what the grid is."""
     first = entries[numbers[0]].arrays[0]
     (dx, _, west, _, _, north), (_, posts, lines) = _transform(first), first.shape
     dy = _step(first)[1]
-    found: dict[tuple[int, int], int] = {}
+    found: dict[Spot, list[int]] = {}
     for i in numbers:
         array = entries[i].arrays[0]
         if array.shape != first.shape or _crs(array) != _crs(first):
-            misfits.add(i, f"its shape or datum is not that of {entries[numbers[0]].source.url.rpartition('/')[2]}")
+            ours, theirs = short_names(entries[i].source.url, entries[numbers[0]].source.url)
+            misfits.add(
+                i,
+                f"{ours} does not fit beside {theirs}: it has {array.shape[2]} lines of {array.shape[1]} posts on the "
+                f"datum {_crs(array)}, not {lines} of {posts} on {_crs(first)}",
+            )
             continue
         corner = _transform(array)
         column, row = (corner[2] - west) / dx, (north - corner[5]) / dy
         cell = (round(row / (posts - 1)), round(column / (lines - 1)))
-        if max(abs(row - cell[0] * (posts - 1)), abs(column - cell[1] * (lines - 1))) > PHASE:
-            misfits.add(i, "its posts are not on the grid of the other cells")
+        off = max(abs(row - cell[0] * (posts - 1)), abs(column - cell[1] * (lines - 1)))
+        if off > PHASE:
+            misfits.add(i, f"its posts are not on the grid of the other cells: they lie {off:.3g} of a post off it")
             continue
-        if (other := found.get(cell)) is not None:
-            names = short_names(entries[other].source.url, entries[i].source.url)
-            if duplicates == "error":
-                raise ConflictError(
-                    f"{names[0]} and {names[1]} are the same cell; pass duplicates='first' or 'last' to take one",
-                    url=entries[i].source.url,
-                )
-            if duplicates == "first":
-                replaced[i] = f"conflict: {names[0]} is the same cell and came first"
-                continue
-            replaced[other] = f"conflict: {names[1]} is the same cell and came later"
-        found[cell] = i
+        found.setdefault(cell, []).append(i)
+    for same in found.values():
+        _decide(same, entries, replaced, duplicates, painted)
     top, left = min(row for row, _ in found), min(column for _, column in found)
     return Zone(
         name=name,
         like=first,
         west=west + left * (lines - 1) * dx,
         north=north - top * (posts - 1) * dy,
-        cells={(row - top, column - left): i for (row, column), i in found.items()},
+        cells={(row - top, column - left): same for (row, column), same in found.items()},
     )
+
+
+def _decide(
+    same: list[int], entries: Sequence[Entry], replaced: dict[int, str], duplicates: str, painted: Mapping[int, int]
+) -> None:
+    """Keep of the files of one cell those that are to be seen, the one on top last."""
+    if len(same) > 1 and duplicates == "error":
+        names = short_names(entries[same[0]].source.url, entries[same[1]].source.url)
+        raise ConflictError(
+            f"{names[0]} and {names[1]} are the same cell; pass duplicates='first' or 'last' to take one",
+            url=entries[same[1]].source.url,
+        )
+    same.sort(key=painted.__getitem__)
+    if not duplicates.endswith("valid"):
+        for i in same[:-1]:
+            names = short_names(entries[same[-1]].source.url, entries[i].source.url)
+            replaced[i] = f"conflict: {names[0]} is the same cell and is taken"
+        del same[:-1]
 
 
 def _crs(array: Array) -> str | None:
     return None if array.georeference is None else array.georeference.crs
 
 
-def _encode(zone: Zone, entries: Sequence[Entry]) -> None:
-    """The pipeline of every cell, trimmed by what the next cell holds."""
-    _, last = zone.grid
-    for (row, column), i in zone.cells.items():
-        (codec,) = entries[i].arrays[0].encodings[0]
-        trims = {"trim_top": int(row > 0), "trim_right": int(column < last - 1)}
-        pipeline: Pipeline = ({**codec, "configuration": {**codec["configuration"], **trims}},)
-        key = pipeline_key(pipeline)
-        if key not in zone.pipelines:
-            zone.pipelines[key] = len(zone.encodings)
-            zone.encodings.append(pipeline)
-        zone.codes[i] = zone.pipelines[key]
-
-
 def _array(zone: Zone, entries: Sequence[Entry], name: str) -> Array:
+    """The array of a zone, but for its encodings."""
     rows, columns = zone.grid
     _, posts, lines = zone.like.shape
     high = (posts, *[posts - 1] * (rows - 1))
     wide = (*[lines - 1] * (columns - 1), lines)
     dx, dy = _step(zone.like)
-    members = [entries[i].arrays[0] for i in zone.cells.values()]
+    members = [entries[i].arrays[0] for same in zone.cells.values() for i in same]
     attributes = common(array.attributes for array in members)
     if told := common(_told(array.attributes) for array in members):
         attributes["dted"] = told
@@ -201,7 +207,6 @@ def _array(zone: Zone, entries: Sequence[Entry], name: str) -> Array:
         name=name,
         shape=(1, sum(high), sum(wide)),
         chunks=(1, posts, lines),
-        encodings=tuple(zone.encodings),
         attributes=attributes,
         georeference=Georeference(
             crs=_crs(zone.like), transform=(dx, 0.0, zone.west, 0.0, -dy, zone.north), registration="point"
@@ -213,12 +218,3 @@ def _array(zone: Zone, entries: Sequence[Entry], name: str) -> Array:
 def _told(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
     told = attributes.get("dted")
     return told if isinstance(told, Mapping) else {}
-
-
-def _blocks(zones: Mapping[str, Zone], lookup: Lookup) -> Iterator[tuple[str, Refs]]:
-    for name, zone in zones.items():
-        for (row, column), i in sorted(zone.cells.items()):
-            refs = lookup(i, 0)
-            chunk = refs.chunk + np.array([[0], [row], [column]], np.int32)
-            encoding = np.full(len(refs), zone.codes[i], np.uint16)
-            yield name, replace(refs, chunk=chunk, encoding=encoding, file=owners(refs, i))
