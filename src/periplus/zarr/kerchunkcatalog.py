@@ -114,30 +114,31 @@ def catalog_of(found: Nodes, arrays: Mapping[str, Described], inline: Inline) ->
     levels = _levels(found.groups)
     used: set[str] = set()
     made: dict[str, Array] = {}
-    coordinates: dict[str, Coordinate] = {}
+    labels: dict[str, Coordinate] = {}
     for path, one in arrays.items():
-        array = one.array
-        group = path.rpartition("/")[0]
-        if array.ndim == 1 and array.dims[0] == path.rpartition("/")[2]:
-            labels = inline(path)
-            if labels is not None and _agree(coordinates.get(labels.name), labels):
-                coordinates[labels.name] = labels
-                used.add(path)
-                continue
+        array, group = one.array, path.rpartition("/")[0]
+        said = inline(path) if array.ndim == 1 and array.dims[0] == path.rpartition("/")[2] else None
+        if said is not None:
+            labels[path] = said
         mapping = _grid_mapping(array, group, found, arrays)
         place, kept = located(array, found.groups.get(group, {}), mapping)
         made[path] = replace(array, level=_level(path, levels), georeference=place, attributes=kept)
         if mapping is not None and place is not None:
             used.add(mapping[0])
     for path in found.arrays.keys() - arrays.keys():  # labels in words
-        labels = inline(path)
-        if labels is not None and _agree(coordinates.get(labels.name), labels):
-            coordinates[labels.name] = labels
-    for path in used:
-        made.pop(path, None)
-    _drop_computed(coordinates, made)
-    held = {array.name: array for array in made.values()}
-    return Catalog(arrays=held, coordinates=_fitting(coordinates, held), attributes=_groups(found)), used
+        said = inline(path)
+        if said is not None:
+            labels[path] = said
+    data = {path: array for path, array in made.items() if path not in used and path not in labels}
+    kept_labels = {path: said for path, said in labels.items() if not _is_computed(path, said, data)}
+    used |= labels.keys() - kept_labels.keys()
+    coordinates: dict[str, Coordinate] = {}
+    for path, said in kept_labels.items():
+        if _fits(said, data) and _agree(coordinates.get(said.name), said):
+            coordinates[said.name] = said
+            used.add(path)
+    held = {array.name: array for path, array in made.items() if path not in used}
+    return Catalog(arrays=held, coordinates=coordinates, attributes=_groups(found)), used
 
 
 def _agree(old: Coordinate | None, new: Coordinate) -> bool:
@@ -171,33 +172,33 @@ def _level(path: str, levels: Mapping[str, int]) -> int:
     return levels.get(path, levels.get(path.rpartition("/")[0], 0))
 
 
-def _drop_computed(coordinates: dict[str, Coordinate], arrays: Mapping[str, Array]) -> None:
-    """Labels that the transform of every array which has them gives too, and numbers or names of bands."""
-    for name in list(coordinates):
-        holders = [array for array in arrays.values() if name in array.dims]
-        if name == "bands" or (
-            name in ("x", "y") and holders and all(_is_placed(array.georeference) for array in holders)
-        ):
-            del coordinates[name]
+def _is_computed(path: str, labels: Coordinate, data: Mapping[str, Array]) -> bool:
+    """Whether the arrays beside these labels say the same: their transform, or the names and numbers of their bands."""
+    group, dim = path.rpartition("/")[0], labels.name
+    holders = [array for other, array in data.items() if other.rpartition("/")[0] == group and dim in array.dims]
+    if not holders:
+        return False
+    if dim in ("x", "y"):
+        return all(_is_placed(array.georeference) for array in holders)
+    values = labels.values.tolist()
+    return dim == "bands" and (
+        values == list(range(1, len(values) + 1)) or any(a.attributes.get("band_names") == values for a in holders)
+    )
 
 
 def _is_placed(place: Georeference | None) -> bool:
     return place is not None and place.transform is not None
 
 
-def _fitting(coordinates: Mapping[str, Coordinate], arrays: Mapping[str, Array]) -> dict[str, Coordinate]:
-    """Labels that fit every array that has their dimension: levels of a pyramid have one `x` each."""
-
-    def fits(labels: Coordinate) -> bool:
-        sizes = {
-            size
-            for array in arrays.values()
-            for dim, size in zip(array.dims, array.shape, strict=True)
-            if dim == labels.dims[0]
-        }
-        return sizes == {math.prod(labels.values.shape)}
-
-    return {name: labels for name, labels in coordinates.items() if fits(labels)}
+def _fits(labels: Coordinate, arrays: Mapping[str, Array]) -> bool:
+    """Whether the labels are those of every array that has their dimension: an index keeps one set for all."""
+    sizes = {
+        size
+        for array in arrays.values()
+        for dim, size in zip(array.dims, array.shape, strict=True)
+        if dim == labels.dims[0]
+    }
+    return sizes == {math.prod(labels.values.shape)}
 
 
 def _groups(found: Nodes) -> dict[str, Mapping[str, Any]]:

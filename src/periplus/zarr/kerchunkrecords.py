@@ -208,7 +208,8 @@ def write_record(record: Record) -> bytes:
         target,
         compression="zstd",
         use_dictionary=["path", "range_path"],
-        write_statistics=False,
+        # Without the number of nulls among them, fastparquet makes floats of integers.
+        write_statistics=["offset", "size"],
         store_schema=False,
     )
     return target.getvalue()

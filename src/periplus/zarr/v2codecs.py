@@ -136,10 +136,10 @@ def v2_of(pipeline: Pipeline, *, chunks: Shape, dtype: np.dtype[Any]) -> dict[st
         return _image(pipeline[0], dtype)
     order, rest = _order(pipeline, chunks)
     if order is None:
-        interleaved = _interleaved(pipeline, chunks, dtype)
-        if interleaved is None:
+        tile = interleaved(pipeline, chunks=chunks, dtype=dtype)
+        if tile is None:
             raise UnsayableError("its chunks are stored in an order that Zarr v2 does not have")
-        return _image(interleaved, dtype)
+        return _image(tile, dtype)
     filters: list[dict[str, Any]] = []
     stored = dtype
     for codec in rest:
@@ -196,23 +196,20 @@ TIFF = {"": 1, "numcodecs.zlib": 8, "zlib": 8, "zstd": 50000, "numcodecs.zstd": 
 SAMPLE_FORMATS = {"u": 1, "i": 2, "f": 3, "c": 6}
 
 
-def _interleaved(pipeline: Pipeline, chunks: Shape, dtype: np.dtype[Any]) -> Codec | None:
-    """Samples stored pixel by pixel, as the tile of a TIFF that they mostly are."""
+def interleaved(pipeline: Pipeline, *, chunks: Shape, dtype: np.dtype[Any]) -> Codec | None:
+    """Rows of one band, or of pixels with all their bands, said as the tile of a TIFF that they mostly are."""
     rank = len(chunks)
-    lead = list(range(rank - 3))
-    names = [codec["name"] for codec in pipeline]
-    if (
-        rank < 3
-        or names[:2] != ["transpose", "bytes"]
-        or len(names) > 3
-        or ([*names[2:], ""])[0] not in TIFF
-        or list(pipeline[0]["configuration"]["order"]) != [*lead, rank - 2, rank - 1, rank - 3]
-        or any(n != 1 for n in chunks[:-3])
-        or dtype.kind not in SAMPLE_FORMATS
-    ):
+    turned = bool(pipeline) and pipeline[0]["name"] == "transpose"
+    names = [codec["name"] for codec in pipeline[turned:]]
+    packing = names[1] if len(names) > 1 else ""
+    if rank < 3 or names[:1] != ["bytes"] or len(names) > 2 or packing not in TIFF or dtype.kind not in SAMPLE_FORMATS:
+        return None
+    if any(n != 1 for n in chunks[:-3]) or (chunks[-3] > 1 and not turned):
+        return None
+    if turned and list(pipeline[0]["configuration"]["order"]) != [*range(rank - 3), rank - 2, rank - 1, rank - 3]:
         return None
     settings: dict[str, Any] = {
-        "compression": TIFF[([*names[2:], ""])[0]],
+        "compression": TIFF[packing],
         "bits_per_sample": dtype.itemsize * 8,
         "samples_per_pixel": chunks[-3],
         "photometric": 1,
@@ -223,6 +220,6 @@ def _interleaved(pipeline: Pipeline, chunks: Shape, dtype: np.dtype[Any]) -> Cod
         "sample_format": SAMPLE_FORMATS[dtype.kind],
         "jpeg_tables": None,
     }
-    if (pipeline[1].get("configuration") or {}).get("endian") == "big":
+    if (pipeline[turned].get("configuration") or {}).get("endian") == "big":
         settings["byte_order"] = "big"
     return {"name": IMAGERY + "tiff-tile", "configuration": settings}

@@ -1,0 +1,187 @@
+"""A kerchunk Parquet directory, written: dense records in C order, whole columns at a time, the metadata last."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.errors import FormatError, MissingError
+from periplus.model import Array
+from periplus.table.memory import joined
+from periplus.zarr.kerchunkrecords import MOST_ROWS, Record, write_record
+from periplus.zarr.kerchunkrows import RECORD
+from periplus.zarr.kerchunkslabs import Slab, slabs
+
+if TYPE_CHECKING:
+    from periplus.fetch import Fetch
+    from periplus.table.table import Table
+    from periplus.zarr.kerchunkwrite import Said
+
+ZMETADATA = ".zmetadata"
+
+
+def write_parquet(url: str, table: Table, said: Said, urls: Sequence[str], *, fetch: Fetch, record_size: int) -> None:
+    """Write the directory; until its `.zmetadata` is there it is no index, and what was there before is gone."""
+    if not 0 < record_size <= MOST_ROWS:
+        raise FormatError(f"record_size is {record_size}, outside 1..{MOST_ROWS}")
+    folder = url if url.endswith("/") else url + "/"
+    old = _cleared(folder, fetch)
+    written: set[str] = set()
+
+    def put(key: str, data: bytes) -> None:
+        fetch.run(fetch.write(folder + key, data))
+        written.add(folder + key)
+
+    for path, chunks in said.labels.items():
+        grid = [max(place[d] for place in chunks) + 1 for d in range(len(next(iter(chunks))))] if chunks else []
+        for number, record in _inline(chunks, grid, record_size).items():
+            put(f"{path}/refs.{number}.parq", write_record(record))
+    for path, array in said.arrays.items():
+        writer = _Records(array, urls, record_size)
+        for slab in slabs(table, array):
+            for number, record in writer.add(slab):
+                put(f"{path}/refs.{number}.parq", write_record(record))
+        for number, record in writer.end():
+            put(f"{path}/refs.{number}.parq", write_record(record))
+    for left in old - written:
+        fetch.run(fetch.delete(left))
+    documents = {key: document for key, document in said.documents.items() if key != ZMETADATA}
+    root = {"zarr_consolidated_format": 1, "metadata": documents, "record_size": record_size}
+    fetch.run(fetch.write(folder + ZMETADATA, json.dumps(root, allow_nan=False).encode()))
+
+
+def _cleared(folder: str, fetch: Fetch) -> set[str]:
+    """Record files of an index that is written over; its metadata are removed, so that nobody reads half of both."""
+
+    async def names() -> list[str]:
+        return [source.url async for source in fetch.find(folder)]
+
+    try:
+        found = set(fetch.run(names())) - {folder + ZMETADATA}
+    except MissingError:
+        return set()
+    if not all(RECORD.fullmatch(name.rpartition("/")[2]) for name in found):
+        raise FormatError("the folder holds something else than a kerchunk index; nothing was written", url=folder)
+    with suppress(MissingError):
+        fetch.run(fetch.delete(folder + ZMETADATA))
+    return found
+
+
+def _inline(chunks: Mapping[tuple[int, ...], bytes], grid: Sequence[int], record_size: int) -> dict[int, Record]:
+    rows: dict[int, list[bytes | None]] = {}
+    for place, data in chunks.items():
+        number = int(np.ravel_multi_index(place, grid)) if place else 0
+        held = rows.setdefault(number // record_size, [])
+        held += [None] * (number % record_size + 1 - len(held))
+        held[number % record_size] = data
+    return {number: _nothing(len(held), raw=held) for number, held in rows.items()}
+
+
+def _nothing(size: int, raw: Sequence[bytes | None] | None = None) -> Record:
+    return Record(
+        paths=[],
+        path=np.full(size, -1, np.int32),
+        offset=np.zeros(size, np.int64),
+        size=np.zeros(size, np.int64),
+        raw=raw,
+    )
+
+
+class _Records:
+    """Gathers the chunks of one array until a record is full."""
+
+    def __init__(self, array: Array, urls: Sequence[str], record_size: int) -> None:
+        self._array, self._urls, self._size = array, urls, record_size
+        self._total = math.prod(array.grid)
+        self._waiting: list[Slab] = []
+
+    def add(self, slab: Slab) -> list[tuple[int, Record]]:
+        """Records that no later slab adds to."""
+        if not len(slab):
+            return []
+        self._waiting.append(slab)
+        return self._ready(int(slab.place[-1]) // self._size)
+
+    def end(self) -> list[tuple[int, Record]]:
+        """What is left."""
+        return self._ready(None)
+
+    def _ready(self, stop: int | None) -> list[tuple[int, Record]]:
+        """Records with numbers below `stop`; the rest waits."""
+        if not self._waiting:
+            return []
+        slab = _together(self._waiting, self._array)
+        numbers = slab.place // self._size
+        done = []
+        for number in np.unique(numbers).tolist():
+            if stop is not None and number >= stop:
+                continue
+            low, high = (int(n) for n in np.searchsorted(numbers, [number, number + 1]))
+            done.append((number, self._record(number, _cut(slab, low, high))))
+        rest = len(slab) if stop is None else int(np.searchsorted(numbers, stop))
+        self._waiting = [_cut(slab, rest, len(slab))] if rest < len(slab) else []
+        return done
+
+    def _record(self, number: int, slab: Slab) -> Record:
+        refs, first = slab.refs, slab.first[:-1]
+        rows = slab.place - number * self._size
+        size = min(self._size, self._total - number * self._size)
+        counts = slab.counts
+        file = np.zeros(len(slab), np.int32) if refs.file is None else refs.file[first]
+        used, local = np.unique(file, return_inverse=True)
+        known = used[used >= 0]
+        record = _nothing(size)
+        record.path[rows] = local.astype(np.int32) - np.int32(len(used) - len(known))
+        single = counts == 1
+        record.offset[rows[single]] = refs.offset[first[single]]
+        record.size[rows[single]] = refs.length[first[single]]
+        self._check(slab, single & (file >= 0))
+        raw: list[bytes | None] | None = None
+        if refs.data is not None:
+            raw = [None] * size
+            for row, start in zip(rows.tolist(), first.tolist(), strict=True):
+                raw[row] = refs.data[start]
+            record.size[[row for row, item in enumerate(raw) if item is not None]] = 0
+        several = ~single
+        ranges = np.zeros(size, np.int64)
+        ranges[rows[several]] = counts[several]
+        parts = np.repeat(several, counts)
+        return Record(
+            paths=[self._urls[number] for number in known.tolist()],
+            path=record.path,
+            offset=record.offset,
+            size=record.size,
+            raw=raw,
+            counts=ranges if several.any() else None,
+            offsets=refs.offset[parts],
+            sizes=refs.length[parts],
+        )
+
+    def _check(self, slab: Slab, single: NDArray[np.bool_]) -> None:
+        first = slab.first[:-1][single]
+        empty = (slab.refs.offset[first] == 0) & (slab.refs.length[first] == 0)
+        if empty.any():
+            place = tuple(int(n) for n in slab.refs.chunk[:, first[int(np.flatnonzero(empty)[0])]])
+            raise FormatError(
+                f"array {self._array.name!r}: chunk {place} holds nothing, and kerchunk's Parquet would take that "
+                "for a whole file"
+            )
+
+
+def _cut(slab: Slab, low: int, high: int) -> Slab:
+    start, stop = int(slab.first[low]), int(slab.first[high])
+    return Slab(slab.refs.take(slice(start, stop)), slab.first[low : high + 1] - start, slab.place[low:high])
+
+
+def _together(waiting: Sequence[Slab], array: Array) -> Slab:
+    if len(waiting) == 1:
+        return waiting[0]
+    shifts = np.cumsum([0, *(len(slab.refs) for slab in waiting)])
+    first = np.concatenate([*(slab.first[:-1] + shift for slab, shift in zip(waiting, shifts)), shifts[-1:]])
+    return Slab(joined([slab.refs for slab in waiting], array), first, np.concatenate([slab.place for slab in waiting]))

@@ -1,0 +1,161 @@
+"""What a kerchunk index says of arrays: metadata documents of Zarr v2 or v3 by key, or why an array cannot be said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from periplus.decode.pipeline import LIST
+from periplus.model import Array, Pipeline
+from periplus.zarr.express import KINDS, express, jsonable
+from periplus.zarr.metadata import CODECS, Codecs, Layout, Leaf
+from periplus.zarr.v2codecs import IMAGERY, UnsayableError, interleaved, v2_of
+
+DIMENSIONS = "_ARRAY_DIMENSIONS"
+NAMES = {"standard": "stock Zarr", "imagery": "stock Zarr and of imagery tools"}
+
+
+def pipeline_to_say(array: Array, codecs: Codecs, last_rows: int | None) -> Pipeline:
+    """The one codec list of an array's chunks, of codecs that may be used; UnsayableError says why there is none."""
+    said = express(array)
+    if said.kind == "decoded":
+        raise UnsayableError(said.why)
+    if not array.encodings:
+        return ({"name": "bytes", "configuration": {"endian": "little"}} if array.dtype.itemsize > 1 else _BYTES,)
+    pipeline = array.encodings[0]
+    if last_rows is not None:
+        pipeline = _short(pipeline, array, last_rows)
+        said = express(replace(array, encodings=(pipeline,)))
+    if KINDS.index(said.kind) >= CODECS.index(codecs):
+        strips = "its last strips are shorter than others, and that " if last_rows is not None else "it "
+        raise UnsayableError(f"{strips}takes codecs that are not those of {NAMES.get(codecs, codecs)}")
+    return pipeline
+
+
+_BYTES: Mapping[str, Any] = {"name": "bytes"}
+
+
+def _short(pipeline: Pipeline, array: Array, rows: int) -> Pipeline:
+    """The pipeline with the word for short last chunks: a setting of image codecs, ours for all others."""
+    tile = interleaved(pipeline, chunks=array.chunks, dtype=array.dtype)
+    if tile is None and len(pipeline) == 1 and pipeline[0]["name"] == IMAGERY + "tiff-tile":
+        tile = pipeline[0]
+    if tile is None:
+        return (listed(pipeline, array, last_rows=rows),)
+    return ({"name": tile["name"], "configuration": {**tile["configuration"], "last_rows": rows}},)
+
+
+def listed(pipeline: Pipeline, array: Array, **more: Any) -> Mapping[str, Any]:
+    """A whole pipeline as one codec of ours."""
+    settings = {
+        "codecs": jsonable(list(pipeline)),
+        "shape": list(array.chunks),
+        "dtype": array.dtype.newbyteorder("<").str,
+        **more,
+    }
+    return {"name": LIST, "configuration": settings}
+
+
+# --- version 2 ------------------------------------------------------------------------------------------------------
+
+
+def v2_array(leaf: Leaf, array: Array, pipeline: Pipeline, codecs: Codecs) -> dict[str, Any]:
+    """`.zarray` and `.zattrs` of an array of the index."""
+    try:
+        coded = v2_of(pipeline, chunks=array.chunks, dtype=array.dtype)
+        if codecs == "standard" and any(str(one["id"]).startswith(IMAGERY) for one in coded["filters"] or ()):
+            raise UnsayableError("its bands are stored pixel by pixel, for which stock Zarr v2 has no codec")
+    except UnsayableError as error:
+        if codecs != "all":
+            raise UnsayableError(f"{error.message}; zarr_format=3 has it") from None
+        whole = pipeline[0] if pipeline[0]["name"] == LIST else listed(pipeline, array)
+        filters = [{"id": LIST, **whole["configuration"]}]
+        coded = {"dtype": array.dtype.newbyteorder("<").str, "order": "C", "filters": filters, "compressor": None}
+    attributes = {key: value for key, value in leaf.document["attributes"].items() if key != "_FillValue"}
+    fill, nodata = array.fill or 0, array.attributes.get("_FillValue")
+    same = isinstance(nodata, int | float | np.generic) and (fill == nodata or (fill != fill and nodata != nodata))
+    if "_FillValue" in leaf.document["attributes"] and not same:
+        attributes["_FillValue"] = jsonable(nodata)
+    return {
+        ".zarray": {
+            "zarr_format": 2,
+            "shape": list(array.shape),
+            "chunks": list(array.chunks),
+            # A fill value of Zarr v2 is nodata to xarray: where zero is just what is missing, nothing is said.
+            "fill_value": jsonable(array.fill) if same or fill else None,
+            "dimension_separator": ".",
+            **jsonable(coded),
+        },
+        ".zattrs": {**attributes, DIMENSIONS: leaf.document["dimension_names"]},
+    }
+
+
+def v2_labels(leaf: Leaf) -> dict[str, Any]:
+    """`.zarray` and `.zattrs` of labels that are computed."""
+    document = leaf.document
+    words = document["data_type"] == "string"
+    return {
+        ".zarray": {
+            "zarr_format": 2,
+            "shape": document["shape"],
+            "chunks": document["chunk_grid"]["configuration"]["chunk_shape"],
+            "dtype": "|O" if words else np.dtype(document["data_type"]).newbyteorder("<").str,
+            "fill_value": "" if words else None,
+            "order": "C",
+            "filters": [{"id": "vlen-utf8"}] if words else None,
+            "compressor": None,
+            "dimension_separator": ".",
+        },
+        ".zattrs": {**document["attributes"], DIMENSIONS: document["dimension_names"]},
+    }
+
+
+# --- version 3 ------------------------------------------------------------------------------------------------------
+
+
+def v3_array(leaf: Leaf, array: Array, pipeline: Pipeline, codecs: Codecs) -> dict[str, Any]:  # noqa: ARG001
+    """`zarr.json` of an array of the index; a dot between the numbers of its chunks' keys keeps them in one folder."""
+    listing = [dict(codec) for codec in express(replace(array, encodings=(pipeline,))).codecs]
+    return {"zarr.json": {**leaf.document, "codecs": jsonable(listing), "chunk_key_encoding": _DOTTED}}
+
+
+_DOTTED = {"name": "default", "configuration": {"separator": "."}}
+
+
+def documents_of(
+    layout: Layout, leaves: Mapping[str, Mapping[str, Any]], *, zarr_format: int
+) -> dict[str, Mapping[str, Any]]:
+    """Every metadata document by key; `leaves` are those of arrays and labels, by path."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for path, document in layout.groups.items():
+        prefix = f"{path}/" if path else ""
+        if zarr_format == 2:
+            found[f"{prefix}.zgroup"] = {"zarr_format": 2}
+            found[f"{prefix}.zattrs"] = document["attributes"]
+        else:
+            found[f"{prefix}zarr.json"] = document
+    for path, documents in leaves.items():
+        for name, document in documents.items():
+            found[f"{path}/{name}"] = document
+    # zarr-python takes neighbours in consolidated metadata for the children of one group.
+    return {key: found[key] for key in sorted(found, key=lambda key: (key.rpartition("/")[0], key))}
+
+
+def consolidated(documents: Mapping[str, Mapping[str, Any]], *, zarr_format: int) -> dict[str, Mapping[str, Any]]:
+    """The documents and, in the way of their version, all of them at the root."""
+    if zarr_format == 2:
+        return {**documents, ".zmetadata": {"zarr_consolidated_format": 1, "metadata": dict(documents)}}
+    below = {key.removesuffix("/zarr.json"): doc for key, doc in sorted(documents.items()) if key != "zarr.json"}
+    inline = {"kind": "inline", "must_understand": False, "metadata": below}
+    return {**documents, "zarr.json": {**documents["zarr.json"], "consolidated_metadata": inline}}
+
+
+def label_chunks(leaf: Leaf) -> dict[tuple[int, ...], bytes]:
+    """The chunks of labels by position."""
+    assert leaf.compute is not None
+    held = {place: leaf.compute(place) for place in product(*(range(n) for n in leaf.grid))}
+    return {place: data for place, data in held.items() if data is not None}

@@ -1,0 +1,228 @@
+"""An index as kerchunk references: JSON or a Parquet directory, Zarr v2 or v3, portable where asked for."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import IO, TYPE_CHECKING, Any
+
+from periplus.errors import FormatError
+from periplus.limits import Limits
+from periplus.model import Array
+from periplus.policy import canonical, folder_of, without_secrets
+from periplus.table.sinks import sink
+from periplus.zarr.kerchunk import is_json
+from periplus.zarr.kerchunksay import (
+    consolidated,
+    documents_of,
+    label_chunks,
+    pipeline_to_say,
+    v2_array,
+    v2_labels,
+    v3_array,
+)
+from periplus.zarr.kerchunkshort import last_rows
+from periplus.zarr.kerchunkslabs import Slab, slabs
+from periplus.zarr.metadata import CODECS, Codecs, Layout, layout
+from periplus.zarr.references import CODE
+from periplus.zarr.v2codecs import UnsayableError
+
+if TYPE_CHECKING:
+    from periplus.fetch import Fetch
+    from periplus.table.table import Table
+
+RECORD_SIZE = 100_000
+BASE = "{{base}}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Said:
+    """An index in the words of kerchunk, but for its references."""
+
+    documents: Mapping[str, Mapping[str, Any]]
+    """Metadata by key, consolidated."""
+    arrays: Mapping[str, Array]
+    """Whose references follow."""
+    labels: Mapping[str, Mapping[tuple[int, ...], bytes]]
+    """Chunks that are inline, by path and position."""
+    zarr_format: int
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """Names of arrays, and why they are not there."""
+
+    def key(self, path: str, place: Sequence[Any]) -> str:
+        """Of a chunk."""
+        numbers = ".".join(map(str, place))
+        if self.zarr_format == 3:
+            return f"{path}/c.{numbers}" if place else f"{path}/c"
+        return f"{path}/{numbers or 0}"
+
+
+def write_kerchunk(
+    table: Table,
+    target: str,
+    *,
+    fetch: Fetch,
+    form: str | None = None,
+    zarr_format: int = 2,
+    codecs: Codecs = "imagery",
+    portable: bool = False,
+    base: str = "",
+    leave_out: bool | Collection[str] = (),
+    record_size: int = RECORD_SIZE,
+    limits: Limits | None = None,
+) -> Mapping[str, str]:
+    """Write kerchunk references, and tell which arrays were left out and why.
+
+    JSON where the target's name ends in `.json` (or `form` is `json`), else a Parquet directory. `codecs` says which a
+    reader is expected to have: those of stock Zarr (`standard`), also the five of imagery tools (`imagery`), also ours
+    (`all`). An array that cannot be said is an error that names it, unless `leave_out` names it or is True. `portable`
+    writes URLs as `{{base}}name`; a reader puts its own prefix for `base` by `template_overrides`.
+    """
+    limits = limits or Limits()
+    url = canonical(target)
+    if zarr_format not in (2, 3):
+        raise FormatError(f"zarr_format is 2 or 3, not {zarr_format!r}")
+    if codecs not in CODECS[1:]:
+        raise FormatError(f"codecs are {', '.join(CODECS[1:])}, not {codecs!r}")
+    if form not in (None, "json", "parquet"):
+        raise FormatError(f"kerchunk is written as json or parquet, not as {form!r}")
+    said = say(table, fetch, zarr_format=zarr_format, codecs=codecs, leave_out=leave_out, limits=limits)
+    urls = named_urls(table.files.path, url, portable=portable)
+    if form == "json" or (form is None and is_json(url)):
+        with sink(url, fetch) as file:
+            _write_json(file, table, said, urls, base if portable else None)
+    else:
+        from periplus.zarr.kerchunkparquet import write_parquet
+
+        write_parquet(url, table, said, urls, fetch=fetch, record_size=record_size)
+    return said.left_out
+
+
+def say(
+    table: Table,
+    fetch: Fetch,
+    *,
+    zarr_format: int,
+    codecs: Codecs,
+    leave_out: bool | Collection[str],
+    limits: Limits,
+) -> Said:
+    """All metadata, and which arrays it is of; FormatError names every array that cannot be said."""
+    words = layout(table.catalog, codecs="all")
+    leaves: dict[str, Mapping[str, Any]] = {}
+    arrays: dict[str, Array] = {}
+    unsaid: dict[str, str] = {}
+    for path, leaf in words.leaves.items():
+        if leaf.array is None:
+            continue
+        try:
+            pipeline = pipeline_to_say(leaf.array, codecs, last_rows(table, fetch, leaf.array, limits))
+            make = v2_array if zarr_format == 2 else v3_array
+            leaves[path] = make(leaf, leaf.array, pipeline, codecs)
+            arrays[path] = leaf.array
+        except UnsayableError as error:
+            unsaid[path] = error.message
+    refused = [name for name in unsaid if leave_out is not True and name not in (leave_out or ())]
+    if refused:
+        told = "; ".join(f"{name}: {unsaid[name]}" for name in refused[:8])
+        more = f" and {len(refused) - 8} more" if len(refused) > 8 else ""
+        raise FormatError(f"kerchunk of Zarr v{zarr_format} cannot say {told}{more} (leave_out=True does without)")
+    labels = _labels(words, leaves, zarr_format)
+    documents = consolidated(documents_of(words, leaves, zarr_format=zarr_format), zarr_format=zarr_format)
+    return Said(documents=documents, arrays=arrays, labels=labels, zarr_format=zarr_format, left_out=unsaid)
+
+
+def _labels(
+    words: Layout, leaves: dict[str, Mapping[str, Any]], zarr_format: int
+) -> dict[str, Mapping[tuple[int, ...], bytes]]:
+    """Inline chunks of all labels, whose documents are added to `leaves`."""
+    found: dict[str, Mapping[tuple[int, ...], bytes]] = {}
+    for path, leaf in words.leaves.items():
+        if leaf.compute is not None:
+            dotted = {"name": "default", "configuration": {"separator": "."}}
+            v3 = {"zarr.json": {**leaf.document, "chunk_key_encoding": dotted}}
+            leaves[path] = v2_labels(leaf) if zarr_format == 2 else v3
+            found[path] = label_chunks(leaf)
+    return found
+
+
+def named_urls(paths: Sequence[str], index_url: str, *, portable: bool) -> list[str]:
+    """URLs as the index writes them: plain, or with `{{base}}` for the folder they share."""
+    plain = [without_secrets(path) if "?" in path or "@" in path else path for path in paths]
+    odd = next((path for path in plain if CODE.search(path)), None)
+    if odd is not None:
+        raise FormatError(f"the URL {odd!r} looks like a template, and would be taken for one")
+    if not portable or not plain:
+        return plain
+    folder = folder_of(index_url)
+    if not all(path.startswith(folder) for path in plain):
+        folder = folder_of(_common(plain))
+    braces = next((path for path in plain if "{" in path or "}" in path), None)
+    if braces is not None:
+        raise FormatError(f"the URL {braces!r} has braces, which a template cannot stand beside")
+    return [BASE + path.removeprefix(folder) for path in plain]
+
+
+def _common(paths: Sequence[str]) -> str:
+    """The longest folder that all paths lie in; FormatError where there is none."""
+    low, high = min(paths), max(paths)
+    size = next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), len(low))
+    shared = low[:size].rpartition("/")[0] + "/"
+    if shared.endswith("://") or shared == "/":
+        raise FormatError("a portable index has all its sources under one folder")
+    return shared
+
+
+# --- JSON -----------------------------------------------------------------------------------------------------------
+
+
+def _write_json(file: IO[bytes], table: Table, said: Said, urls: Sequence[str], base: str | None) -> None:
+    head: dict[str, Any] = {"version": 1}
+    if base is not None:
+        head["templates"] = {"base": base}
+    file.write(f'{json.dumps(head)[:-1]}, "refs": {{'.encode())
+    comma = "\n"
+    for lines in _lines(table, said, urls):
+        if lines:
+            file.write((comma + ",\n".join(lines)).encode())
+            comma = ",\n"
+    file.write(b"\n}}\n")
+
+
+def _lines(table: Table, said: Said, urls: Sequence[str]) -> Iterator[list[str]]:
+    def text(value: Any) -> str:
+        return json.dumps(value, allow_nan=False)
+
+    yield [f"{text(key)}: {text(text(document))}" for key, document in said.documents.items()]
+    for path, chunks in said.labels.items():
+        yield [f'{text(said.key(path, place))}: "{_base64(data)}"' for place, data in chunks.items()]
+    quoted = [text(url) for url in urls]
+    for path, array in said.arrays.items():
+        for slab in slabs(table, array):
+            yield _references(path, slab, said, quoted)
+
+
+def _references(path: str, slab: Slab, said: Said, quoted: Sequence[str]) -> list[str]:
+    refs, first = slab.refs, slab.first
+    starts = first[:-1]
+    prefix = json.dumps(path)[:-1] + ("/c." if said.zarr_format == 3 else "/")
+    keys = [f'{prefix}{".".join(place)}"' for place in zip(*(map(str, c.tolist()) for c in refs.chunk[:, starts]))]
+    files = [0] * len(slab) if refs.file is None else refs.file[starts].tolist()
+    offsets, lengths = refs.offset.tolist(), refs.length.tolist()
+    lines = []
+    for key, file, row, stop in zip(keys, files, starts.tolist(), first[1:].tolist()):
+        data = None if refs.data is None else refs.data[row]
+        if data is not None:
+            lines.append(f'{key}: "{_base64(data)}"')
+        elif stop - row == 1:
+            lines.append(f"{key}: [{quoted[file]}, {offsets[row]}, {lengths[row]}]")
+        else:
+            ranges = ", ".join(f"[{offsets[n]}, {lengths[n]}]" for n in range(row, stop))
+            lines.append(f"{key}: [{quoted[file]}, [{ranges}]]")
+    return lines
+
+
+def _base64(data: bytes) -> str:
+    return "base64:" + base64.b64encode(data).decode()
