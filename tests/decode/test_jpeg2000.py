@@ -14,36 +14,11 @@ import rasterio
 from periplus.decode import prepare
 from periplus.errors import DecodeError, FormatError
 from periplus.limits import Limits
-from periplus.model import Found
-from periplus.scan.drive import scan_bytes
 from periplus.testing import j2ks
+from periplus.testing.j2ks import found, read
 from periplus.testing.mutate import mutants
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
-
-
-def found(data: bytes) -> list[Found]:
-    return [item for item in scan_bytes(data) if isinstance(item, Found)]
-
-
-def read(data: bytes, item: Found) -> np.ndarray:
-    """The whole array, chunk by chunk, the ranges of each joined in their order."""
-    array, refs = item.array, item.refs
-    out = np.full(array.shape, 99, array.dtype)
-    starts = [array.starts(d) for d in range(3)]
-    part = np.zeros(len(refs), int) if refs.part is None else refs.part
-    for place in sorted({tuple(place) for place in refs.chunk.T.tolist()}):
-        rows = np.flatnonzero((place == refs.chunk.T).all(axis=1))
-        rows = rows[np.argsort(part[rows])]
-        assert part[rows].tolist() == list(range(len(rows)))
-        raw = b"".join(data[refs.offset[r] : refs.offset[r] + refs.length[r]] for r in rows)
-        box = tuple(slice(starts[d][n], starts[d][n + 1]) for d, n in enumerate(place))
-        valid = tuple(int(s.stop - s.start) for s in box)
-        chunks = valid if array.edges is not None else array.chunks
-        code = 0 if refs.encoding is None else int(refs.encoding[rows[0]])
-        decoder = prepare(array.encodings[code], chunks=chunks, dtype=array.dtype, limits=Limits())
-        out[box] = decoder(raw, valid=valid)[:, : valid[1], : valid[2]]
-    return out
 
 
 def peer(data: bytes) -> np.ndarray:
@@ -129,7 +104,7 @@ def test_subsampled_chroma_becomes_colours_as_elsewhere(tiles: dict[str, int]) -
     data = j2ks.made(j2ks.picture(3, "u1", 96, 128), YCBCR420="YES", **tiles)
     assert data[42:51] == b"\x07\x01\x01\x07\x02\x02\x07\x02\x02"
     items = found(data)
-    assert len(items) == 1
+    assert len(items) == 3
     assert np.array_equal(read(data, items[0]), peer(data))
 
 

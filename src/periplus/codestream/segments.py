@@ -41,6 +41,11 @@ class Style:
         return min(len(coding.precincts) for coding in self.codings) - 1
 
     @property
+    def even(self) -> bool:
+        """Whether all components are cut alike, so that none of their precincts change places at another level."""
+        return len({(coding.steps, coding.precincts) for coding in self.codings}) == 1
+
+    @property
     def resolutions_first(self) -> bool:
         """Whether the packets of a resolution all come before those of the next, in every component."""
         plain = not self.changes and len({len(coding.precincts) for coding in self.codings}) == 1
@@ -84,6 +89,8 @@ def style(steps: Sequence[tuple[int, int]], main: Iterable[Segment], tile: Itera
             blocks.clear()
         for data in [data for marker, data in segments if marker == COC]:
             component = int.from_bytes(data[:wide], "big")
+            if len(data) < wide + 6:
+                raise FormatError("the coding style of the codestream is broken")
             if component < count:
                 codings[component] = _precincts(data, wide + 1, bool(data[wide] & PRECINCTS))
                 blocks[component] = _blocks(data, wide + 2)
@@ -155,6 +162,8 @@ def _changes(data: bytes, components: int) -> list[Change]:
 def reduced(marker: int, data: bytes, level: int, components: int) -> bytes:
     """A segment of coding or quantisation without its finest `level` levels; others as they are."""
     wide = width_of(components)
+    if not level:
+        return data
     if marker == COD:
         return _fewer(data, 5, bool(data[0] & PRECINCTS), level)
     if marker == COC:
@@ -168,6 +177,17 @@ def reduced(marker: int, data: bytes, level: int, components: int) -> bytes:
             raise FormatError("the quantisation of the codestream lacks steps")
         return data[: len(data) - 3 * level * size] if size else data
     return data
+
+
+def fewer_changes(data: bytes, components: int, resolutions: int) -> bytes:
+    """Changes of packet order where only the lowest resolutions are left; empty where nothing is."""
+    size, wide = 5 + 2 * width_of(components), width_of(components)
+    found = b""
+    for at in range(0, len(data), size):
+        if data[at] < resolutions:
+            end = at + 3 + wide
+            found += data[at:end] + bytes([min(data[end], resolutions)]) + data[end + 1 : at + size]
+    return found
 
 
 def _fewer(data: bytes, at: int, precincts: bool, level: int) -> bytes:

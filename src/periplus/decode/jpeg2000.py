@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.codestream.packets import Bounds, count
-from periplus.codestream.segments import COC, COD, COM, PLT, PPT, SOT, Segment, Style, written
+from periplus.codestream.packets import RPCL, Bounds, count
+from periplus.codestream.segments import COC, COD, COM, PLT, PPM, PPT, SOT, Segment, Style, written
 from periplus.decode.j2kheader import LARGEST_LAYERS, Header, header_of
 from periplus.decode.j2kpackets import told_apart
 from periplus.decode.native import native
@@ -168,8 +168,9 @@ def _codestream(header: Header, tile: int, bounds: Bounds, data: memoryview, par
     ]
     everything = [segment for segments in own for segment in segments]
     style = header.style(everything)
-    packed = header.packed
-    if packed is not None or any(marker == PPT for marker, _ in everything) or not style.resolutions_first:
+    packed = any(marker in (PPM, PPT) for marker, _ in (*header.segments, *everything))
+    # Precincts of components that are cut in several ways may change places where a tile begins at an odd pixel.
+    if packed or not style.resolutions_first or (style.progression == RPCL and not style.even):
         whole = header.bounds(tile)
         assert whole is not None
         return _sorted_out(header, style, (whole, bounds), data, parts, everything)

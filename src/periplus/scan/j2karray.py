@@ -9,25 +9,28 @@ from typing import Any
 
 import numpy as np
 
+from periplus.codestream.segments import PPM, written
 from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Array, Georeference, Pipeline, Refs, Scalar, Shape
 from periplus.scan.geotiff import reduced
-from periplus.scan.j2kmarkers import PPM, Codestream, segment
-from periplus.scan.j2kparts import Ranges
+from periplus.scan.j2klevels import Levels
+from periplus.scan.j2kmarkers import Codestream
 
 CODEC = "https://awslabs.github.io/osml-imagery-io/codecs/jpeg2000"
-SMALLEST_SIDE = 32
-"""A resolution whose longer side is shorter than this is not offered: the one before it is small enough."""
 LARGEST_PACKED = 4_096
 """Tiles whose packet headers lie in the main header: each has a codec of its own, which travels in the index."""
 PPM_BYTES = 65_532
 
 
-def pipelines(facts: Codestream, ranges: Ranges, level: int = 0) -> tuple[Pipeline, ...]:
+def pipelines(facts: Codestream, found: Levels, level: int = 0) -> tuple[Pipeline, ...]:
     """The codecs of tiles at one resolution: one for all, unless the main header holds their packet headers."""
+    if level and found.starts is not None:
+        # Nothing is there but the packets of this level: it is the full resolution of a smaller image.
+        return (_pipeline(facts.at(level), 0),)
     if not facts.packed:
         return (_pipeline(facts.header, level),)
+    ranges = found.parts
     if facts.tiles > LARGEST_PACKED or len(facts.packed) != len(ranges.tile):
         raise FormatError("packet headers in the main header (PPM) are of too many tiles, or not of all tile-parts")
     own: list[list[bytes]] = [[] for _ in range(facts.tiles)]
@@ -46,7 +49,7 @@ def _packets(data: bytes) -> bytes:
     pieces = [data[start : start + PPM_BYTES] for start in range(0, len(data), PPM_BYTES)]
     if len(pieces) > 256:
         raise FormatError("the packet headers of one tile are too long")
-    return b"".join(segment(PPM, bytes([number]) + piece) for number, piece in enumerate(pieces))
+    return written((PPM, bytes([number]) + piece) for number, piece in enumerate(pieces))
 
 
 def layout(facts: Codestream, level: int = 0) -> tuple[Shape, Shape, tuple[tuple[int, ...] | None, ...] | None]:
@@ -58,33 +61,34 @@ def layout(facts: Codestream, level: int = 0) -> tuple[Shape, Shape, tuple[tuple
     return shape, chunks, None if edges == (None, None) else (None, *edges)
 
 
-def references(facts: Codestream, ranges: Ranges, level: int = 0) -> Refs:
+def references(facts: Codestream, found: Levels, level: int = 0) -> Refs:
     """Byte ranges of every tile at one resolution; only those it needs, where their places are known."""
-    ranges = ranges.at(level, facts.levels).merged()
-    rows, columns = np.divmod(ranges.tile, facts.x.tiles)
+    ranges, starts = found.ranges[level], found.starts if level else None
+    tile, part, offset, length = ranges.tile, ranges.part, ranges.offset, ranges.length
+    data: list[bytes | None] | None = None
+    if starts is not None:
+        inline = starts[level]
+        order = np.argsort(np.concatenate([np.arange(len(inline)), tile]), kind="stable")
+        sizes = [len(start) for start in inline]
+        tile = np.concatenate([np.arange(len(inline)), tile])[order]
+        part = np.concatenate([np.zeros(len(inline), np.int64), part + 1])[order]
+        offset = np.concatenate([np.zeros(len(inline), np.int64), offset])[order]
+        length = np.concatenate([np.array(sizes, np.int64), length])[order]
+        data = [inline[row] if row < len(inline) else None for row in order.tolist()]
+    rows, columns = np.divmod(tile, facts.x.tiles)
     return Refs(
         chunk=np.stack([np.zeros_like(rows), rows, columns]).astype(np.int32),
-        offset=ranges.offset,
-        length=ranges.length,
-        part=ranges.part.astype(np.uint16) if ranges.part.any() else None,
-        encoding=ranges.tile.astype(np.uint16) if facts.packed else None,
+        offset=offset,
+        length=length,
+        part=part.astype(np.uint16) if part.any() else None,
+        encoding=tile.astype(np.uint16) if facts.packed else None,
+        data=data,
     )
-
-
-def levels(facts: Codestream) -> range:
-    """Resolutions that can be had from the first bytes of every tile, 0 the full one."""
-    if not facts.resolutions_first:
-        return range(1)
-    for level in range(1, facts.levels + 1):
-        sizes = facts.y.edges(level), facts.x.edges(level)
-        if any(0 in size for size in sizes) or max(map(sum, sizes)) < SMALLEST_SIDE:
-            return range(level)
-    return range(facts.levels + 1)
 
 
 def arrays(
     facts: Codestream,
-    ranges: Ranges,
+    found: Levels,
     limits: Limits,
     *,
     prefix: str = "",
@@ -96,7 +100,7 @@ def arrays(
     _, chunks, _ = layout(facts)
     limits.check("the number of tiles", facts.tiles, limits.chunks)
     limits.check("the bytes of a tile", int(np.prod(chunks, dtype=object)) * facts.dtype.itemsize, limits.chunk_bytes)
-    for level in levels(facts):
+    for level in range(len(found)):
         shape, chunks, edges = layout(facts, level)
         array = Array(
             name=f"{prefix}{level}/data",
@@ -105,13 +109,13 @@ def arrays(
             chunks=chunks,
             dtype=facts.dtype,
             fill=fill,
-            encodings=pipelines(facts, ranges, level),
+            encodings=pipelines(facts, found, level),
             attributes=attributes or {},
             level=level,
             georeference=_grown(georeference, facts, level),
             edges=edges,
         )
-        yield array, references(facts, ranges, level)
+        yield array, references(facts, found, level)
 
 
 def _grown(where: Georeference | None, facts: Codestream, level: int) -> Georeference | None:

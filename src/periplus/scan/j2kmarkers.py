@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Generator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -10,17 +11,34 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from periplus.codestream.segments import (
+    COC,
+    COD,
+    COM,
+    CRG,
+    EOC,
+    PLM,
+    POC,
+    PPM,
+    QCD,
+    SIZ,
+    SOC,
+    SOD,
+    SOT,
+    TLM,
+    Segment,
+    Style,
+    fewer_changes,
+    reduced,
+    style,
+    written,
+)
 from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Need
 from periplus.scan.blocks import Blocks
 from periplus.scan.cursor import Cursor
 
-SOC, SIZ, SOT, SOD, EOC = 0xFF4F, 0xFF51, 0xFF90, 0xFF93, 0xFFD9
-COD, COC, QCD, QCC, POC, PPM, PPT, PLM, TLM, CRG, COM = (
-    0xFF52, 0xFF53, 0xFF5C, 0xFF5D, 0xFF5F, 0xFF60, 0xFF61, 0xFF57, 0xFF55, 0xFF63, 0xFF64,
-)  # fmt: skip
-LRCP, RLCP, RPCL, PCRL, CPRL = range(5)
 REVERSIBLE = b"\x01"
 """The wavelet of a coding style that loses nothing."""
 NOT_KEPT = frozenset({TLM, PLM, PPM, CRG, COM})
@@ -72,22 +90,21 @@ class Codestream:
     signed: bool
     steps: tuple[tuple[int, int], ...]
     """Horizontal and vertical subsampling of every component."""
-    levels: int
-    """Decompositions that every component has."""
-    progression: int
-    layers: int
-    precincts: tuple[tuple[int, int], ...] | None
-    """Width and height of precincts as powers of 2, by resolution, the lowest first; None where components differ."""
-    resolutions_first: bool
-    """All packets of a resolution come before those of the next in every tile, unless a tile says otherwise."""
-    header: bytes
-    """The main header without the segments a decoder of one tile does not want."""
+    depths: bytes
+    """Of every component its depth and steps, as its size segment has them."""
+    style: Style
+    """Of every tile that has none of its own."""
+    capabilities: int
+    segments: tuple[Segment, ...]
+    """Of the main header behind its size, those that a decoder of one tile wants."""
     first: int
     """Where the first tile-part begins in the file."""
     lengths: tuple[NDArray[np.int64], NDArray[np.int64]] | None
     """Tile and length of every tile-part, where the main header lists them."""
     packed: tuple[bytes, ...]
     """Packet headers of every tile-part in file order, where the main header holds them (PPM)."""
+    packets: tuple[bytes, ...]
+    """Packet lengths of every tile-part in file order, where the main header lists them (PLM)."""
     comments: tuple[str, ...]
 
     @property
@@ -99,10 +116,30 @@ class Codestream:
     def tiles(self) -> int:
         return self.x.tiles * self.y.tiles
 
+    @property
+    def header(self) -> bytes:
+        """The main header without what a decoder of one tile does not want."""
+        return self.at(0)
 
-def segment(marker: int, data: bytes) -> bytes:
-    """A marker segment as it is written."""
-    return marker.to_bytes(2, "big") + (len(data) + 2).to_bytes(2, "big") + data
+    def at(self, level: int) -> bytes:
+        """The main header of the image at a lower resolution; tiles must begin at multiples of 2^level."""
+        axes = [[getattr(axis, name) for axis in (self.x, self.y)] for name in ("stop", "start", "size", "origin")]
+        places = [-(-place >> level) for pair in axes for place in pair]
+        size = struct.pack(">H8IH", self.capabilities, *places, self.components) + self.depths
+        most = max(len(coding.precincts) for coding in self.style.codings) - level
+        cut = [
+            (marker, fewer_changes(data, self.components, most) if level else data)
+            if marker == POC
+            else (marker, reduced(marker, data, level, self.components))
+            for marker, data in self.segments
+        ]
+        return b"\xff\x4f" + written([(SIZ, size), *cut])
+
+    def bounds(self, tile: int) -> tuple[int, int, int, int]:
+        """Left, top, right and bottom of a tile."""
+        row, column = divmod(tile, self.x.tiles)
+        (left, right), (top, bottom) = self.x.bounds(column), self.y.bounds(row)
+        return left, top, right, bottom
 
 
 def main_header(blocks: Blocks, offset: int, end: int | None, limits: Limits) -> Generator[Need, Any, Codestream]:
@@ -142,7 +179,7 @@ def _bytes(blocks: Blocks, offset: int, length: int) -> bytes:
 
 def _facts(segments: list[tuple[int, bytes]], first: int) -> Codestream:
     size = Cursor(segments[0][1], order=">")
-    _, right, bottom, left, top, width, height, tile_left, tile_top, count = size.unpack("H8IH")
+    capabilities, right, bottom, left, top, width, height, tile_left, tile_top, count = size.unpack("H8IH")
     if not 0 < count <= LARGEST_COMPONENTS:
         raise FormatError(f"the codestream declares {count} components")
     parts = [size.unpack("BBB") for _ in range(count)]
@@ -165,17 +202,14 @@ def _facts(segments: list[tuple[int, bytes]], first: int) -> Codestream:
     found = dict(reversed(segments))
     if COD not in found or QCD not in found:
         raise FormatError("the codestream has no coding style or no quantisation")
-    style = Cursor(found[COD], order=">")
-    _, progression, layers, _, levels = style.unpack("BBHBB")
-    own = {data[(2 if count < 257 else 3) : (3 if count < 257 else 4)] for marker, data in segments if marker == COC}
-    if progression > CPRL or levels > 32 or not 0 < layers <= LARGEST_LAYERS:
+    coding = style(steps, [(marker, data) for marker, data in segments if marker in (COD, COC, POC)])
+    if coding.layers > LARGEST_LAYERS:
         raise FormatError("the coding style of the codestream is none we know")
     coded = {found[COD][9:10]} | {data[(6 if count < 257 else 7) :][:1] for marker, data in segments if marker == COC}
     if len(depths) > 1 and coded != {REVERSIBLE}:
         raise FormatError("components of different depth are read only where they are coded without loss")
     packed = _packed([data for marker, data in segments if marker == PPM])
-    kept = [(marker, data) for marker, data in segments if marker not in NOT_KEPT]
-    plain = POC not in found and not packed and own <= {bytes([levels])} and set(steps) == {(1, 1)}
+    kept = [(marker, data) for marker, data in segments[1:] if marker not in NOT_KEPT]
     return Codestream(
         x=x,
         y=y,
@@ -183,26 +217,16 @@ def _facts(segments: list[tuple[int, bytes]], first: int) -> Codestream:
         bits=bits,
         signed=signed,
         steps=steps,
-        levels=levels,
-        progression=progression,
-        layers=layers,
-        precincts=None if own else _precincts(found[COD], levels),
-        resolutions_first=plain and (progression in (RLCP, RPCL) or (progression == LRCP and layers == 1)),
-        header=b"\xff\x4f" + b"".join(segment(marker, data) for marker, data in kept),
+        depths=segments[0][1][36 : 36 + 3 * count],
+        style=coding,
+        capabilities=capabilities,
+        segments=tuple(kept),
         first=first,
         lengths=_lengths([data for marker, data in segments if marker == TLM]),
         packed=packed,
+        packets=_listed([data for marker, data in segments if marker == PLM]),
         comments=tuple(d[2:].decode("latin-1") for m, d in segments if m == COM and d[:2] == b"\x00\x01")[:16],
     )
-
-
-def _precincts(style: bytes, levels: int) -> tuple[tuple[int, int], ...]:
-    if not style[0] & 1:
-        return ((15, 15),) * (levels + 1)
-    sizes = style[10 : 11 + levels]
-    if len(sizes) != levels + 1:
-        raise FormatError("the coding style of the codestream lacks sizes of precincts")
-    return tuple((size & 15, size >> 4) for size in sizes)
 
 
 def _check_steps(steps: tuple[tuple[int, int], ...], x: Axis, y: Axis) -> None:
@@ -226,6 +250,16 @@ def _packed(tables: list[bytes]) -> tuple[bytes, ...]:
     while cursor.position < len(cursor.data):
         found.append(cursor.take(cursor.u32()))
     return tuple(found)
+
+
+def _listed(tables: list[bytes]) -> tuple[bytes, ...]:
+    """PLM segments joined in their order, then apart by tile-part; none where they do not come out even."""
+    joined = b"".join(table[1:] for table in sorted(tables, key=lambda table: table[:1]))
+    found, position = [], 0
+    while position < len(joined):
+        found.append(joined[position + 1 : position + 1 + joined[position]])
+        position += 1 + joined[position]
+    return tuple(found) if position == len(joined) else ()
 
 
 def _lengths(tables: list[bytes]) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:

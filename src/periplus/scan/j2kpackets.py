@@ -1,90 +1,87 @@
-"""Packet lengths of JPEG 2000 tile-parts (PLT): how many bytes of each tile-part a lower resolution needs."""
+"""Headers of JPEG 2000 tile-parts: how a tile is coded in its own way, and how long its packets are (PLT, PLM)."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from periplus.codestream.segments import COM, PLT, SOD, Segment
 from periplus.errors import FormatError
 from periplus.limits import MIB
 from periplus.model import Need
 from periplus.scan.blocks import Blocks
-from periplus.scan.j2kmarkers import SOD, Codestream
+from periplus.scan.j2kmarkers import Codestream
 
-PLT = 0xFF58
 SOT_BYTES = 12
+PLAIN_BYTES = 14
+"""A header with nothing in it but the SOT segment and SOD."""
 LARGEST_SEGMENTS = 512
 LARGEST_BYTES = 4 * MIB
 """Headers of tile-parts worth reading for the sake of lower resolutions."""
-LARGEST_PACKETS = 1 << 20
+LARGEST_SHARE = 8
+"""Nor more than one of so many bytes of the file."""
 
 
-def needed(
-    blocks: Blocks,
-    facts: Codestream,
-    tile: NDArray[np.int64],
-    offset: NDArray[np.int64],
-    length: NDArray[np.int64],
-    first: int,
-) -> Generator[Need, Any, NDArray[np.int64] | None]:
-    """Bytes of each tile-part (rows sorted by tile) that each level needs; None where the lengths are not all there.
+@dataclass(frozen=True, slots=True, eq=False)
+class Head:
+    """The header of one tile-part."""
 
-    `first` is the length of the header of the first tile-part.
+    length: int
+    """SOT and SOD included."""
+    own: tuple[Segment, ...]
+    """How the tile is coded, where it says so itself."""
+    sizes: NDArray[np.int64] | None
+    """Bytes of its packets, where they are listed."""
+
+
+def heads(
+    blocks: Blocks, facts: Codestream, offset: NDArray[np.int64], length: NDArray[np.int64], usual: int
+) -> Generator[Need, Any, list[Head] | None]:
+    """The headers of all tile-parts; None where one is broken or lacks what the others have, or all are too long.
+
+    `usual` is the length of the header of the first tile-part.
     """
-    if facts.precincts is None or first * len(tile) > LARGEST_BYTES:
+    listed = _listed(facts, offset, length)
+    if listed is None and usual * len(offset) > min(LARGEST_BYTES, int(length.sum()) // LARGEST_SHARE):
         return None
-    found = np.zeros((facts.levels + 1, len(tile)), np.int64)
-    spent = total = row = 0
-    while row < len(tile):
-        stop = int(np.searchsorted(tile, tile[row], "right"))
-        counts = _packets(facts, int(tile[row]))
-        total += counts[-1]
-        if total > LARGEST_PACKETS:
+    found: list[Head] = []
+    spent = 0
+    for row, (start, size) in enumerate(zip(offset.tolist(), length.tolist(), strict=True)):
+        sizes = None if listed is None else listed[row]
+        if sizes is not None and size - int(sizes.sum()) == PLAIN_BYTES:
+            found.append(Head(PLAIN_BYTES, (), sizes))
+            continue
+        read = yield from head(blocks, start, start + size, usual)
+        if read is None or (spent := spent + read.length) > LARGEST_BYTES:
             return None
-        before = 0
-        for part in range(row, stop):
-            read = yield from _header(blocks, int(offset[part]), int(offset[part] + length[part]), first)
-            if read is None:
-                return None
-            head, sizes = read
-            spent += head
-            ends = head + np.concatenate([[0], np.cumsum(sizes)])
-            if ends[-1] != length[part] or spent > LARGEST_BYTES:
-                return None
-            for level in range(facts.levels + 1):
-                wanted = min(max(counts[facts.levels - level] - before, 0), len(sizes))
-                found[level, part] = ends[wanted] if wanted else 0
-            before += len(sizes)
-        if before != counts[-1]:
+        sizes = read.sizes if sizes is None else sizes
+        # A last tile-part of open length holds the end of the codestream too.
+        if sizes is None or size - read.length - int(sizes.sum()) not in (0, 2):
             return None
-        row = stop
+        found.append(Head(read.length, read.own, sizes))
     return found
 
 
-def _packets(facts: Codestream, tile: int) -> list[int]:
-    """Packets of a tile up to and with each resolution, the lowest first."""
-    row, column = divmod(tile, facts.x.tiles)
-    total, counts = 0, []
-    for resolution, sizes in enumerate(facts.precincts or ()):
-        shift = facts.levels - resolution
-        number = 1
-        for axis, place, size in ((facts.x, column, sizes[0]), (facts.y, row, sizes[1])):
-            start, stop = ((bound + (1 << shift) - 1) >> shift for bound in axis.bounds(place))
-            number *= ((stop + (1 << size) - 1) >> size) - (start >> size) if stop > start else 0
-        total += number * facts.components * facts.layers
-        counts.append(total)
-    return counts
+def _listed(facts: Codestream, offset: NDArray[np.int64], length: NDArray[np.int64]) -> list[NDArray[np.int64]] | None:
+    """Packet lengths by the list in the main header, for rows in another order than that of the file."""
+    if len(facts.packets) != len(offset):
+        return None
+    found: list[NDArray[np.int64]] = [np.zeros(0, np.int64)] * len(offset)
+    for row, raw in zip(np.argsort(offset).tolist(), facts.packets, strict=True):
+        found[row] = numbers(np.frombuffer(raw, np.uint8))
+        if not 0 < int(found[row].sum()) <= int(length[row]) - PLAIN_BYTES:
+            return None
+    return found
 
 
-def _header(
-    blocks: Blocks, start: int, end: int, usual: int
-) -> Generator[Need, Any, tuple[int, NDArray[np.int64]] | None]:
-    """Length of the header of a tile-part, SOT and SOD included, and the lengths of its packets."""
-    position, tables = start + SOT_BYTES, []
-    if end - start > usual:
+def head(blocks: Blocks, start: int, end: int | None, usual: int = 0) -> Generator[Need, Any, Head | None]:
+    """The header of the tile-part at a place; None where it is broken."""
+    position, tables, own = start + SOT_BYTES, [], []
+    if usual and (end is None or end - start > usual):
         yield from blocks.hold("the header of a tile-part", start, usual, sparse=True)
     for _ in range(LARGEST_SEGMENTS):
         yield from blocks.hold("the header of a tile-part", position, 2, sparse=True)
@@ -93,20 +90,24 @@ def _header(
             break
         yield from blocks.hold("the header of a tile-part", position, 4, sparse=True)
         size = int.from_bytes(_bytes(blocks, position + 2, 2), "big")
-        if marker < 0xFF50 or size < 2 or position + 2 + size > end:
+        if marker < 0xFF50 or size < 2 or (end is not None and position + 2 + size > end):
             return None
-        if marker == PLT:
+        if marker != COM:
             yield from blocks.hold("the header of a tile-part", position, 2 + size, sparse=True)
-            tables.append(_bytes(blocks, position + 4, size - 2))
+            content = _bytes(blocks, position + 4, size - 2)
+            if marker == PLT:
+                tables.append(content)
+            else:
+                own.append((marker, content))
         position += 2 + size
     else:
         return None
     blocks.look("the header of a tile-part", start, position - start)
     raw = np.frombuffer(b"".join(table[1:] for table in sorted(tables, key=lambda table: table[:1])), np.uint8)
-    return position + 2 - start, _numbers(raw)
+    return Head(position + 2 - start, tuple(own), numbers(raw) if tables else None)
 
 
-def _numbers(raw: NDArray[np.uint8]) -> NDArray[np.int64]:
+def numbers(raw: NDArray[np.uint8]) -> NDArray[np.int64]:
     """Numbers of seven bits a byte, the highest first; the eighth bit says that more follow."""
     last = np.flatnonzero(raw < 128)
     if not len(last):

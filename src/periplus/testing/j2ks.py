@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import struct
 import warnings
 from dataclasses import dataclass
@@ -10,6 +11,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from periplus.decode import prepare
+from periplus.limits import Limits
+from periplus.model import Found
+from periplus.scan.drive import scan_bytes
 
 HEIGHT, WIDTH = 256, 384
 LAYOUTS: dict[str, dict[str, Any]] = {
@@ -89,6 +95,45 @@ def made(values: NDArray[Any], **options: Any) -> bytes:
 def layout(name: str) -> bytes:
     """The picture in one of the layouts."""
     return made(picture(), **LAYOUTS[name])
+
+
+def found(data: bytes) -> list[Found]:
+    """The arrays of a file, level by level."""
+    return [item for item in scan_bytes(data) if isinstance(item, Found)]
+
+
+def read(data: bytes, item: Found) -> NDArray[Any]:
+    """A whole array, chunk by chunk, the ranges of each joined in their order."""
+    array, refs = item.array, item.refs
+    out = np.full(array.shape, 99, array.dtype)
+    starts = [array.starts(d) for d in range(3)]
+    part = np.zeros(len(refs), int) if refs.part is None else refs.part
+    inline = refs.data or [None] * len(refs)
+    for place in sorted({tuple(place) for place in refs.chunk.T.tolist()}):
+        at = np.flatnonzero((np.array(place) == refs.chunk.T).all(axis=1))
+        rows: list[int] = at[np.argsort(part[at])].tolist()
+        assert part[rows].tolist() == list(range(len(rows)))
+        raw = b"".join(inline[r] or data[refs.offset[r] : refs.offset[r] + refs.length[r]] for r in rows)
+        box = tuple(slice(starts[d][n], starts[d][n + 1]) for d, n in enumerate(place))
+        valid = tuple(int(s.stop - s.start) for s in box)
+        chunks = valid if array.edges is not None else array.chunks
+        code = 0 if refs.encoding is None else int(refs.encoding[rows[0]])
+        decoder = prepare(array.encodings[code], chunks=chunks, dtype=array.dtype, limits=Limits())
+        out[box] = decoder(raw, valid=valid)[:, : valid[1], : valid[2]]
+    return out
+
+
+def pillow(data: bytes, level: int = 0) -> NDArray[Any]:
+    """What Pillow sees of a file at a lower resolution, as (bands, y, x)."""
+    from PIL import Image
+    from PIL.Jpeg2KImagePlugin import Jpeg2KImageFile
+
+    with Image.open(io.BytesIO(data)) as image:
+        assert isinstance(image, Jpeg2KImageFile)
+        image.reduce = level
+        image.load()
+        values = np.asarray(image)
+    return values[None] if values.ndim == 2 else np.moveaxis(values, -1, 0)
 
 
 def split(codestream: bytes) -> tuple[bytes, list[TilePart]]:

@@ -1,0 +1,115 @@
+"""Every level of a JPEG 2000 file is what other builds of other readers make of the file at that resolution."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import rasterio
+
+from periplus.testing import j2ks
+
+pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+ORDERS = ["LRCP", "RLCP", "RPCL", "PCRL", "CPRL"]
+PARTS = ["DISABLED", "RESOLUTIONS", "LAYERS", "COMPONENTS"]
+FORMS = {
+    "plain": lambda data: data,
+    "interleaved": j2ks.interleaved,
+    "listed": lambda data: j2ks.tlm(j2ks.interleaved(data)),
+}
+SIZE = {"blockxsize": 64, "blockysize": 64}
+OPENJPEG = shutil.which("opj_decompress")
+
+
+def expected_levels(order: str, layers: str, packets: str) -> int:
+    """Full resolution only, where resolutions do not come first and packets have no lengths."""
+    first = order in ("RLCP", "RPCL") or (order == "LRCP" and layers == "100")
+    return 3 if first or packets == "YES" else 1
+
+
+@pytest.mark.parametrize("packets", ["NO", "YES"])
+@pytest.mark.parametrize("layers", ["100", "10,40,100"])
+@pytest.mark.parametrize("parts", PARTS)
+@pytest.mark.parametrize("order", ORDERS)
+def test_orders_by_tile_parts_by_layers_by_lists(order: str, parts: str, layers: str, packets: str) -> None:
+    values = j2ks.picture(3, "u1", 96, 128)
+    for reversible in ("YES", "NO"):
+        options = {"PROGRESSION": order, "TILEPARTS": parts, "QUALITY": layers, "PLT": packets}
+        if parts == "RESOLUTIONS":
+            options |= {"PRECINCTS": "{32,32},{16,16}", "SOP": "YES", "EPH": "YES"}
+        data = j2ks.made(values, REVERSIBLE=reversible, **SIZE, **options)
+        expected = [j2ks.pillow(data, level) for level in range(3)]
+        if reversible == "YES" and layers == "100":
+            assert np.array_equal(expected[0], values)
+        for form in FORMS.values():
+            stream = form(data)
+            items = j2ks.found(stream)
+            assert len(items) == expected_levels(order, layers, packets)
+            for item in items:
+                assert np.array_equal(j2ks.read(stream, item), expected[item.array.level])
+            if len(items) == 3 and (packets == "YES" or parts == "RESOLUTIONS"):
+                sizes = [int(item.refs.length.sum()) for item in items]
+                assert sizes[1] < 0.55 * sizes[0]
+                assert sizes[2] < 0.55 * sizes[1]
+
+
+@pytest.mark.skipif(OPENJPEG is None, reason="opj_decompress is not installed")
+@pytest.mark.parametrize("order", ORDERS)
+def test_orders_against_the_reference_program(order: str, tmp_path: Path) -> None:
+    values = j2ks.picture(3, "u1", 144, 160)
+    for number, options in enumerate(
+        (
+            {"QUALITY": "10,40,100", **SIZE},
+            {"TILEPARTS": "RESOLUTIONS", "REVERSIBLE": "NO", "QUALITY": "30", **SIZE},
+            {"PRECINCTS": "{64,64},{32,32}", "blockxsize": 96, "blockysize": 80},
+            {"QUALITY": "20,60", "REVERSIBLE": "NO"},
+        )
+    ):
+        data = j2ks.interleaved(j2ks.made(values, PROGRESSION=order, PLT="YES", **options))
+        path = tmp_path / f"{number}.j2k"
+        path.write_bytes(data)
+        items = j2ks.found(data)
+        assert len(items) > 1
+        for item in items:
+            picture = path.with_suffix(f".{item.array.level}.ppm")
+            command = [OPENJPEG, "-i", path, "-o", picture, "-r", str(item.array.level)]
+            subprocess.run(command, check=True, capture_output=True)
+            with rasterio.open(picture) as raster:
+                assert np.array_equal(j2ks.read(data, item), raster.read())
+
+
+@pytest.mark.parametrize("order", ["LRCP", "PCRL"])
+def test_orders_against_overviews_of_gdal(order: str, tmp_path: Path) -> None:
+    values = j2ks.picture(4, "u2", 256, 320)
+    data = j2ks.made(values, PROGRESSION=order, PLT="YES", QUALITY="10,100", blockxsize=128, blockysize=128)
+    path = tmp_path / "a.j2k"
+    path.write_bytes(data)
+    items = j2ks.found(data)
+    assert len(items) == 4
+    with rasterio.open(path) as raster:
+        factors = raster.overviews(1)
+    assert factors
+    for level, _ in enumerate(factors, 1):
+        with rasterio.open(path, overview_level=level - 1) as raster:
+            assert np.array_equal(j2ks.read(data, items[level]), raster.read())
+
+
+def test_packets_of_a_level_and_no_others_are_referenced() -> None:
+    data = j2ks.made(j2ks.picture(3, "u1", 96, 128), PROGRESSION="PCRL", PLT="YES", **SIZE)
+    items = j2ks.found(data)
+    for item in items[1:]:
+        # One range a component: its lower resolutions are neighbours.
+        refs = item.refs
+        assert refs.data is not None
+        assert [data is not None for data in refs.data] == [True, False, False, False] * 4
+        assert item.array.encodings[0][0]["configuration"]["resolution_level"] == 0
+    exact = j2ks.found(j2ks.made(j2ks.picture(3, "u1", 96, 128), PROGRESSION="RLCP", TILEPARTS="RESOLUTIONS", **SIZE))
+    for level in (1, 2):
+        # Tile-parts have 14 bytes more each, for every resolution; ours has 14 once, inline.
+        assert items[level].refs.length.sum() == exact[level].refs.length.sum() - 4 * 14 * (3 - level)
+
+
+def test_tiles_that_do_not_divide_by_a_level_have_none_from_packets() -> None:
+    data = j2ks.made(j2ks.picture(3, "u1", 96, 128), PROGRESSION="PCRL", PLT="YES", blockxsize=66, blockysize=66)
+    assert len(j2ks.found(data)) == 2
