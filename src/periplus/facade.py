@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from periplus.harvest import Summary
     from periplus.read import Raster, Report
     from periplus.table import Table
+    from periplus.zarr.icewrite import Committed
     from periplus.zarr.metadata import Codecs
     from periplus.zarr.store import IndexStore
 
@@ -138,6 +139,8 @@ class Index:
         self.limits = limits
         self.summary = summary
         """What indexing did; None for an index that was opened."""
+        self.written: Committed | None = None
+        """What was last committed to Icechunk."""
         self._token = uuid.uuid4().hex
 
     def __dask_tokenize__(self) -> tuple[str, str]:
@@ -240,14 +243,21 @@ class Index:
 
         return check_sources(self.table, self.fetch, progress=progress)
 
-    def write(self, target: Location, *, form: str | None = None) -> Index:
+    def write(self, target: Location, *, form: str | None = None, **options: Any) -> Index:
         """Write this index as `.parquet` (flat), `.duckdb`, or a folder (dataset), and return it opened from there.
 
-        It may go anywhere, and still reaches only the sources it could reach before.
+        It may go anywhere, and still reaches only the sources it could reach before. `.icechunk` commits it to an
+        Icechunk repository; `written` then tells what was copied, and the options are `branch`, `message`, `codecs` and
+        `append`, which keeps what is there and adds what is new.
         """
         from periplus.policy import Policy
         from periplus.table import copy_table
 
+        if form == "icechunk" or (form is None and is_icechunk(target)):
+            from periplus.zarr.icewrite import write_icechunk
+
+            self.written = write_icechunk(self.table, self.fetch, fspath(target), limits=self.limits, **options)
+            return self
         anywhere = self.fetch.under(Policy.everything())
         table = copy_table(self.table, fspath(target), fetch=anywhere, form=form)
         return Index(table, self.fetch, self.limits, self.summary)
@@ -279,6 +289,11 @@ class Index:
         if len(self.arrays) > 12:
             lines.append(f"  … {len(self.arrays) - 12} more")
         return "\n".join(lines)
+
+
+def is_icechunk(location: Location) -> bool:
+    """Whether the name is that of an Icechunk repository."""
+    return fspath(location).rstrip("/").endswith(".icechunk")
 
 
 def index(
@@ -323,10 +338,12 @@ def open(
     trust: bool = False,
     storage_options: Mapping[str, Any] | None = None,
     limits: Limits | None = None,
+    **options: Any,
 ) -> Index:
     """Open an index. It may reach sources under its own folder, and those under the prefixes in `allow`.
 
-    `trust` lets a DuckDB file be opened: do so only with files whose writer you trust.
+    `trust` lets a DuckDB file be opened: do so only with files whose writer you trust. An Icechunk repository is an
+    index too: `branch`, `tag` or `snapshot` say which version, `leave_out` which arrays to do without.
     """
     from periplus.fetch import Fetch
     from periplus.policy import Policy
@@ -337,7 +354,12 @@ def open(
     url = fspath(index_url)
     fetch = Fetch(policy=Policy.beside(home_of(url), allow=allowed), storage_options=storage_options)
     try:
-        table = open_table(url, fetch=fetch, limits=limits, allow=allowed, trust=trust)
+        if is_icechunk(url):
+            from periplus.zarr.iceread import read_icechunk
+
+            table = read_icechunk(url, fetch=fetch, limits=limits, **options)
+        else:
+            table = open_table(url, fetch=fetch, limits=limits, allow=allowed, trust=trust, **options)
     except BaseException:
         fetch.close()
         raise

@@ -23,7 +23,7 @@ from periplus.fetch.glob import Pattern
 from periplus.fetch.http import Web
 from periplus.fetch.local import LocalFile, OpenFiles
 from periplus.fetch.merge import Spans
-from periplus.fetch.options import options_for
+from periplus.fetch.options import options_for, store_config
 from periplus.fetch.retry import Patience
 from periplus.fetch.stale import check_same
 from periplus.fetch.stores import Stores
@@ -108,6 +108,12 @@ class Fetch:
     def under(self, policy: Policy) -> Fetch:
         """Another Fetch with the same settings that may touch only what `policy` allows."""
         return Fetch(**{**self.__getstate__(), "policy": policy})
+
+    def settings(self, url: Url) -> dict[str, Any]:
+        """The storage options that hold for a URL in a bucket, for another library that goes there itself."""
+        plain = canonical(url)
+        config, client = store_config(scheme_of(plain), options_for(plain, self._options))
+        return {**client, **config}
 
     # --- reading ---------------------------------------------------------------------------------------------------
 

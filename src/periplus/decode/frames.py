@@ -1,0 +1,23 @@
+"""Compressed files whose size nobody says beforehand: unpacked into room that grows up to a limit."""
+
+from __future__ import annotations
+
+from periplus.decode.native import native
+from periplus.errors import DecodeError, LimitError
+
+LEAST = 1 << 16
+
+
+def unzstd(data: bytes | memoryview, *, most: int) -> bytes:
+    """What a Zstandard frame holds; LimitError where that is more than `most` bytes."""
+    decode = native("zstd_decode")
+    room = min(max(LEAST, 8 * len(data)), most)
+    while True:
+        try:
+            return bytes(decode(data, out=room))
+        except RuntimeError as error:
+            if "too small" not in str(error):
+                raise DecodeError(f"a Zstandard frame is damaged: {error}") from None
+        if room >= most:
+            raise LimitError(f"a compressed file holds more than {most} bytes")
+        room = min(8 * room, most)

@@ -1,0 +1,5 @@
+"""Fixtures of the Zarr face."""
+
+from periplus.testing.fixtures import s3, server
+
+__all__ = ["s3", "server"]

@@ -1,0 +1,198 @@
+"""An index committed to Icechunk: pixels through stock Icechunk and zarr, checksums, appending, and what is refused."""
+
+import os
+
+import icechunk
+import numpy as np
+import pytest
+import rasterio
+
+import periplus
+import zarr
+from periplus.fetch import Fetch
+from periplus.testing import j2ks, tiffs
+
+PATTERN = "{time:%Y%m%d}"
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning"),
+    pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3 specification"),
+]
+
+
+def session(target, prefixes=(), **which):
+    storage = icechunk.local_filesystem_storage(str(target))
+    repository = icechunk.Repository.open(storage, authorize_virtual_chunk_access=dict.fromkeys(prefixes))
+    return repository.readonly_session(**(which or {"branch": "main"}))
+
+
+def group(target, prefixes=(), **which):
+    return zarr.open_group(session(target, prefixes, **which).store, mode="r")
+
+
+def written(target, index, **options):
+    index.write(target, **options)
+    return index.written
+
+
+def days(folder, *numbers):
+    folder.mkdir(exist_ok=True)
+    for day in numbers:
+        image = np.full((2, 50, 60), day, "u2")
+        (folder / f"202101{day:02}.tif").write_bytes(tiffs.written(image, compression="zstd"))
+    return periplus.index(f"{folder}/*.tif", pattern=PATTERN, arrange="stack")
+
+
+@pytest.mark.parametrize("compress", ["zstd", "deflate", "none"])
+def test_a_pyramid_reads_in_stock_icechunk_as_gdal_reads_it(compress, tmp_path):
+    path, target = tmp_path / "a.tif", tmp_path / "a.icechunk"
+    image = tiffs.picture("icechunk", "u2", (3, 200, 260))
+    options = {"crs": "EPSG:32633", "transform": rasterio.Affine(10, 0, 5e5, 0, -10, 5e6)}
+    data = tiffs.gdal_written(
+        image, overviews=(2, 4), tiled=True, blockxsize=64, blockysize=64, compress=compress, **options
+    )
+    path.write_bytes(data)
+    report = written(target, periplus.index(path))
+    assert report.native == 0
+    assert report.virtual == 20 + 6 + 2
+    assert report.unchecked == 0
+    assert report.prefixes == (f"file://{tmp_path}/",)
+    tree = group(target, report.prefixes)
+    for name, wanted in tiffs.seen_by_gdal(data, levels=3).items():
+        np.testing.assert_array_equal(tree[name][...], wanted)
+    assert tree.attrs["multiscales"]["layout"][1]["derived_from"] == "0"
+    np.testing.assert_allclose(tree["0/x"][:2], [500005, 500015])
+
+
+def test_virtual_chunks_need_the_readers_consent(tmp_path):
+    report = written(tmp_path / "a.icechunk", days(tmp_path / "in", 1, 2))
+    with pytest.raises(icechunk.IcechunkError):
+        group(tmp_path / "a.icechunk")["0/data"][...]
+    assert report.prefixes == (f"file://{tmp_path}/in/",)
+    assert group(tmp_path / "a.icechunk", report.prefixes)["0/data"].shape == (2, 2, 50, 60)
+
+
+def test_a_source_that_changed_is_noticed_by_icechunk_and_by_us(tmp_path):
+    report = written(tmp_path / "a.icechunk", days(tmp_path / "in", 1, 2))
+    path = tmp_path / "in" / "20210101.tif"
+    later = path.stat().st_mtime + 10
+    os.utime(path, (later, later))
+    with pytest.raises(icechunk.IcechunkError):
+        group(tmp_path / "a.icechunk", report.prefixes)["0/data"][...]
+    with pytest.raises(periplus.StaleError):
+        periplus.open(tmp_path / "a.icechunk", allow=[str(tmp_path)])
+
+
+def test_chunks_in_several_pieces_are_copied_and_the_report_says_so(tmp_path):
+    path, target = tmp_path / "a.j2k", tmp_path / "a.icechunk"
+    path.write_bytes(j2ks.interleaved(j2ks.layout("parts-rpcl")))
+    index = periplus.index(path)
+    report = written(target, index, codecs="all")
+    assert report.native > 0
+    assert "0/data" in report.copied
+    assert "several byte ranges" in str(report)
+    with rasterio.open(path) as wanted:
+        np.testing.assert_array_equal(group(target, report.prefixes)["0/data"][...], wanted.read())
+
+
+def test_codecs_that_readers_lack_are_undone_before(tmp_path):
+    path, target = tmp_path / "a.tif", tmp_path / "a.icechunk"
+    image = tiffs.picture("lzw", "u2", (1, 100, 120))
+    path.write_bytes(tiffs.written(image, compression="lzw", predictor=2))
+    report = written(target, periplus.index(path), codecs="standard")
+    assert report.virtual == 0
+    assert list(report.copied) == ["0/data"]
+    np.testing.assert_array_equal(group(target)["0/data"][...], image)
+
+
+def test_appending_writes_what_is_new_and_keeps_the_history(tmp_path):
+    target = tmp_path / "a.icechunk"
+    first = written(target, days(tmp_path / "in", 1, 2))
+    index = days(tmp_path / "in", 3)
+    second = written(target, index, append=True)
+    assert first.virtual == 2 * 4
+    assert second.virtual == 1 * 4
+    tree = group(target, second.prefixes)
+    np.testing.assert_array_equal(tree["0/data"][:, 0, 0, 0], [1, 2, 3])
+    assert tree["0/time"].shape == (3,)
+    assert group(target, second.prefixes, snapshot_id=first.snapshot)["0/data"].shape[0] == 2
+
+
+def test_writing_again_without_append_replaces_all_in_one_commit(tmp_path):
+    target = tmp_path / "a.icechunk"
+    first = written(target, days(tmp_path / "in", 1, 2))
+    other = tmp_path / "other.tif"
+    other.write_bytes(tiffs.written(np.ones((1, 30, 30), "u1"), compression="zstd"))
+    second = written(target, periplus.index(other))
+    tree = group(target, second.prefixes)
+    assert tree["0/data"].shape == (1, 30, 30)
+    assert "time" not in tree["0"]
+    assert group(target, first.prefixes, snapshot_id=first.snapshot)["0/data"].shape == (2, 2, 50, 60)
+
+
+def test_what_is_no_continuation_is_not_appended(tmp_path):
+    target = tmp_path / "a.icechunk"
+    before = written(target, days(tmp_path / "in", 2, 3)).snapshot
+    with pytest.raises(periplus.ConflictError, match="time"):
+        written(target, days(tmp_path / "in", 1), append=True)
+    other = tmp_path / "other.tif"
+    other.write_bytes(tiffs.written(np.ones((1, 30, 30), "u1"), compression="zstd"))
+    with pytest.raises(periplus.ConflictError):
+        written(target, periplus.index(other), append=True)
+    assert session(target).snapshot_id == before
+
+
+def test_a_write_that_fails_leaves_no_repository(tmp_path):
+    path, target = tmp_path / "a.j2k", tmp_path / "a.icechunk"
+    path.write_bytes(j2ks.interleaved(j2ks.layout("parts-rpcl")))
+    index = periplus.index(path)
+    path.unlink()
+    with pytest.raises(periplus.MissingError):
+        written(target, index, codecs="all")
+    assert not [found for found in target.rglob("*") if found.is_file()]
+
+
+def test_a_write_that_fails_leaves_what_was_there(tmp_path):
+    path, target = tmp_path / "a.j2k", tmp_path / "a.icechunk"
+    before = written(target, days(tmp_path / "in", 1, 2)).snapshot
+    path.write_bytes(j2ks.interleaved(j2ks.layout("parts-rpcl")))
+    index = periplus.index(path)
+    path.unlink()
+    with pytest.raises(periplus.MissingError):
+        written(target, index, codecs="all")
+    assert session(target).snapshot_id == before
+
+
+def test_no_repository_is_made_where_none_can_be(tmp_path):
+    index = days(tmp_path / "in", 1)
+    with pytest.raises(periplus.FormatError, match="folder or in a bucket"):
+        written("https://example.com/a.icechunk", index)
+
+
+@pytest.mark.s3
+def test_repository_and_sources_in_a_bucket(s3, tmp_path):
+    options = s3.storage_options
+    with Fetch(storage_options=options) as fetch:
+        for day in (1, 2):
+            data = tiffs.written(np.full((1, 40, 50), day, "u2"), compression="zstd")
+            fetch.run(fetch.write(f"{s3.url}/ice/in/202101{day:02}.tif", data))
+    index = periplus.index(f"{s3.url}/ice/in/*.tif", pattern=PATTERN, arrange="stack", storage_options=options)
+    target = f"{s3.url}/ice/a.icechunk"
+    report = written(target, index)
+    assert report.prefixes == (f"{s3.url}/ice/in/",)
+    assert report.unchecked == 0
+    storage = icechunk.s3_storage(
+        bucket=s3.bucket, prefix="ice/a.icechunk", endpoint_url=s3.endpoint, allow_http=True, region="us-east-1",
+        access_key_id=s3.access_key, secret_access_key=s3.secret_key, force_path_style=True,
+    )  # fmt: skip
+    keys = icechunk.s3_credentials(access_key_id=s3.access_key, secret_access_key=s3.secret_key)
+    allowed = icechunk.containers_credentials({report.prefixes[0]: keys})
+    repository = icechunk.Repository.open(storage, authorize_virtual_chunk_access=allowed)
+    tree = zarr.open_group(repository.readonly_session("main").store, mode="r")
+    np.testing.assert_array_equal(tree["0/data"][:, 0, 0, 0], [1, 2])
+    again = periplus.open(target, storage_options=options)
+    np.testing.assert_array_equal(again["0/data"][...], tree["0/data"][...])
+    assert again.files.etag[0], "read with If-Match"
+    with Fetch(storage_options=options) as fetch:
+        fetch.run(fetch.write(f"{s3.url}/ice/in/20210101.tif", tiffs.written(np.zeros((1, 40, 50), "u2"))))
+    with pytest.raises(periplus.StaleError):
+        periplus.open(target, storage_options=options)["0/data"][...]
