@@ -42,9 +42,9 @@ class Parser:
 
     `group` is the group that becomes the root, for example the level `1` of a pyramid; without it the store has all
     groups, and `open_virtual_dataset` takes the one of full resolution. `codecs` says which codecs may be asked of
-    readers: those of stock Zarr (`standard`), also those of imagery tools (`imagery`), also ours (`all`). Further options
-    are those of `periplus.index`: `Parser(arrange="stack", pattern="{time:%Y%m%d}")` gives every file a time of length
-    one, along which `open_virtual_mfdataset` concatenates.
+    readers: those of stock Zarr (`standard`), also those of imagery tools (`imagery`), also ours (`all`). Further
+    options are those of `periplus.index`: `Parser(arrange="stack", pattern="{time:%Y%m%d}")` gives every file a time
+    of length one, along which `open_virtual_mfdataset` concatenates.
     """
 
     def __init__(
