@@ -2,6 +2,7 @@
 
 import io
 import time
+import warnings
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from PIL import Image
+from rasterio.errors import NotGeoreferencedWarning
+from rasterio.io import MemoryFile
 
 import periplus
 from periplus.decode import prepare
@@ -40,6 +43,9 @@ def values(data: bytes, limits: Limits | None = None) -> NDArray[Any]:
 def test_pixels_are_those_of_libjpeg(name: str) -> None:
     data = pictures.jpegs()[name]()
     expected = imagecodecs.jpeg8_decode(data)
+    if name in ("cmyk", "ycck"):
+        # Adobe's inks are inverted: what is left of the light.
+        expected = (expected[..., :3].astype(int) * expected[..., 3:] // 255).astype(np.uint8)
     expected = expected[None] if expected.ndim == 2 else np.moveaxis(expected, -1, 0)
     seen = values(data)
     assert seen.dtype == expected.dtype
@@ -49,11 +55,29 @@ def test_pixels_are_those_of_libjpeg(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in ("twelve", "lossless", "lossless-16")])
 def test_pixels_are_near_those_of_pillow(name: str) -> None:
     data = pictures.jpegs()[name]()
-    image = np.asarray(Image.open(io.BytesIO(data))).astype(int)
+    image = Image.open(io.BytesIO(data))
     seen = np.moveaxis(values(data).astype(int), 0, -1)
-    # Pillow turns Adobe's inverted CMYK around; we leave what is stored.
-    expected = 255 - image if name == "cmyk" else image.reshape(seen.shape)
-    assert np.abs(seen - expected).max() <= 4
+    expected = np.asarray(image.convert("RGB") if image.mode == "CMYK" else image).astype(int)
+    assert np.abs(seen - expected.reshape(seen.shape)).max() <= 4
+
+
+@pytest.mark.parametrize("name", ["cmyk", "ycck"])
+def test_inks_become_the_light_that_gdal_gives(name: str) -> None:
+    data = pictures.jpegs()[name]()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotGeoreferencedWarning)
+        with MemoryFile(data) as memory, memory.open() as image:
+            expected, space = image.read(), image.tags(ns="IMAGE_STRUCTURE")["SOURCE_COLOR_SPACE"]
+    # GDAL turns YCbCr around by itself, and rounds once more.
+    assert np.abs(values(data).astype(int) - expected).max() <= (name == "ycck")
+    assert found(data).attributes["source_color_space"] == space
+    assert found(data).attributes["photometric"] == "rgb"
+
+
+def test_four_lossless_bands_are_no_inks() -> None:
+    expected = pictures.picture("four", "u1", (4, 20, 30))
+    data = bytes(imagecodecs.jpeg8_encode(np.moveaxis(expected, 0, -1).copy(), lossless=True, colorspace="CMYK"))
+    np.testing.assert_array_equal(values(data), expected)
 
 
 def test_a_lossless_file_keeps_every_value() -> None:
@@ -85,10 +109,10 @@ def test_the_camera_is_told_but_not_applied() -> None:
     }
 
 
-@pytest.mark.parametrize(("name", "space"), [("gray", "MONO"), ("rgb", "YCbCr601"), ("cmyk", "CMYK")])
+@pytest.mark.parametrize(("name", "space"), [("gray", "MONO"), ("rgb", "YCbCr601"), ("cmyk", "CMYK"), ("ycck", "YCCK")])
 def test_the_codec_has_the_keys_of_the_imagery_seed(name: str, space: str) -> None:
     ((codec,),) = found(pictures.jpegs()[name]()).encodings
-    bands = {"gray": 1, "rgb": 3, "cmyk": 4}[name]
+    bands = {"gray": 1, "rgb": 3, "cmyk": 3, "ycck": 3}[name]
     assert codec["name"].endswith("/codecs/jpeg")
     assert codec["configuration"] == {
         "bits_per_pixel": 8,

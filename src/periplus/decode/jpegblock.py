@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus.decode.jpeg import jpeg
-from periplus.decode.scratch import Buffer
+from periplus.decode.jpegbands import band_of
+from periplus.decode.scratch import Buffer, scratch_array
 from periplus.decode.settings import choice, known, number
 from periplus.decode.tile import tile_of
 from periplus.errors import FormatError
@@ -20,7 +21,9 @@ NAME = "https://awslabs.github.io/osml-imagery-io/codecs/jpeg"
 LARGEST = 1 << 16
 KEYS = frozenset({
     "bits_per_pixel", "num_bands", "block_width", "block_height", "imode", "color_space", "jpeg_tables", "last_rows",
+    "header", "margin",
 })  # fmt: skip
+INKS = ("CMYK", "YCCK")
 JPEG = 7
 """TIFF's number of this compression."""
 
@@ -30,7 +33,9 @@ def jpeg_block(
 ) -> Callable[[Buffer, Shape], NDArray[Any]]:
     """The decoder of one stream; leading dimensions beyond (bands, y, x) have size 1.
 
-    `color_space` is not looked at: indexes exist that name it wrongly, and the markers of the stream say it.
+    `color_space` says only whether inks (CMYK, YCCK) become red, green and blue, which three bands ask for: indexes
+    exist that name it wrongly, and the markers of the stream say the rest. With a `header` the bytes are a band of rows
+    between restart markers, of which the codec knows the markers before them.
     """
 
     known("jpeg", configuration, KEYS)
@@ -45,23 +50,44 @@ def jpeg_block(
         raise FormatError(f"jpeg codec: {bands} bands in one stream are interleaved by pixel, not {mode}")
     if len(chunks) < 3 or any(n != 1 for n in chunks[:-3]) or tuple(chunks[-3:]) != (bands, height, width):
         raise FormatError(f"a JPEG of {bands} bands of {width} x {height} pixels does not fill chunks of {chunks}")
+    inks = bands == 3 and bits == 8 and configuration.get("color_space") in INKS
+    band = band_of(configuration, height) if "header" in configuration else None
     tile = tile_of(
         {
             "compression": JPEG,
             "bits_per_sample": bits,
-            "samples_per_pixel": bands,
+            "samples_per_pixel": 4 if inks else bands,
             "tile_width": width,
-            "tile_height": height,
+            "tile_height": height if band is None else band.most,
             "jpeg_tables": configuration.get("jpeg_tables"),
         }
     )
     if tile.dtype != dtype:
         raise FormatError(f"a JPEG of {bits} bits does not fill an array of {dtype}")
-    limits.check("the bytes of a chunk", tile.run * height * dtype.itemsize, limits.chunk_bytes)
+    limits.check("the bytes of a chunk", tile.run * tile.height * dtype.itemsize, limits.chunk_bytes)
     picture = jpeg(tile, 0, told=True)
     lead = (None,) * (len(chunks) - 3)
 
     def run(data: Buffer, valid: Shape) -> NDArray[Any]:
-        return picture(data, valid[-2], valid[-1]).transpose(2, 0, 1)[lead]
+        rows, above = valid[-2], 0
+        if band is not None:
+            data, above = band.whole(data, rows)
+        values = picture(data, above + rows, valid[-1])
+        if band is not None:
+            values = values[above : above + rows]
+        if inks:
+            values = light(values)
+        return values.transpose(2, 0, 1)[lead]
 
     return run
+
+
+def light(values: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Red, green and blue of inks that are stored inverted, as Adobe stores them and GDAL takes them all."""
+    rows, columns, _ = values.shape
+    out = scratch_array(2, (rows, columns, 3), np.dtype(np.uint8))
+    wide = scratch_array(3, (columns, 3), np.dtype(np.uint16))
+    for line, into in zip(values, out, strict=True):
+        np.multiply(line[:, :3], line[:, 3:], out=wide, dtype=np.uint16)
+        np.floor_divide(wide, 255, out=into, casting="unsafe")
+    return out

@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-import numpy as np
-
-from periplus.errors import FormatError, PeriplusError
+from periplus.errors import FormatError
 from periplus.limits import Limits
-from periplus.model import Array, Found, Need, Refs, Source, Steps, chunk_positions
+from periplus.model import Array, Need, Source, Steps
 from periplus.scan import exif
 from periplus.scan.blocks import Blocks
-from periplus.scan.worldfile import placed
+from periplus.scan.jpegbands import Bands, Frame, banded
+from periplus.scan.picture import Reading, held, picture_array, scan_picture, whole_file
 
 NAME = "jpeg"
 CODEC = "https://awslabs.github.io/osml-imagery-io/codecs/jpeg"
@@ -24,10 +23,14 @@ AHEAD_BYTES = 4_096
 FRAMES = {0xC0: "baseline", 0xC1: "extended", 0xC2: "progressive", 0xC3: "lossless", 0xC9: "arithmetic",
           0xCA: "progressive arithmetic", 0xCB: "lossless arithmetic"}  # fmt: skip
 """Frame headers that a decoder can start from."""
+LOSSLESS = frozenset({0xC3, 0xCB})
 HIERARCHICAL = frozenset({0xC5, 0xC6, 0xC7, 0xCD, 0xCE, 0xCF, 0xDE})
 ALONE = frozenset({0x01, *range(0xD0, 0xD9)})
 """Markers without a length."""
 EXIF, ADOBE, COMMENT, JFIF = 0xE1, 0xEE, 0xFE, 0xE0
+HUFFMAN, QUANTISATION, INTERVAL, SCAN = 0xC4, 0xDB, 0xDD, 0xDA
+DECODED = frozenset({*FRAMES, HUFFMAN, QUANTISATION, INTERVAL, SCAN, ADOBE, JFIF})
+"""Markers that decide how a scan is decoded."""
 MOST_JUNK = 65_536
 SHORT = 4_096
 """Bytes of a comment worth keeping."""
@@ -45,10 +48,35 @@ class _Markers:
     width: int = 0
     components: bytes = b""
     """Identifiers of the components."""
+    sampling: bytes = b""
+    restart: int = 0
+    header: list[bytes] = field(default_factory=lambda: [b"\xff\xd8"])
+    """What a decoder needs of the markers."""
+    data: int = 0
+    """Where the data of the first scan begin."""
+    scanned: int = 0
     jfif: bool = False
     adobe: int | None = None
     moment: datetime | None = None
     attributes: dict[str, Any] = field(default_factory=dict)
+
+    def cut(self) -> Frame:
+        """What decides whether the picture can be cut into bands."""
+        return Frame(
+            marker=self.frame,
+            width=self.width,
+            height=self.height,
+            sampling=self.sampling,
+            restart=self.restart,
+            header=b"".join(self.header),
+            data=self.data,
+            scanned=self.scanned,
+        )
+
+    @property
+    def inks(self) -> bool:
+        """Whether the picture is in cyan, magenta, yellow and black, for print; four lossless bands are just data."""
+        return len(self.components) == 4 and self.bits == 8 and self.frame not in LOSSLESS
 
 
 def sniff(head: bytes) -> bool:
@@ -58,20 +86,14 @@ def sniff(head: bytes) -> bool:
 
 def scan(source: Source, limits: Limits) -> Steps:
     """The one array of a JPEG file; Exif is told, never applied."""
-    blocks = Blocks(source, limits)
-    try:
-        markers = yield from _walk(blocks, limits)
-        array = _array(markers, limits)
-        if blocks.size is None:
-            raise FormatError("the store does not say how large the file is")
-        place = yield from placed(source, limits)
-    except PeriplusError as error:
-        raise error.at(url=source.url) from None
-    about = place.about(markers.moment)
-    if about is not None:
-        yield about
-    refs = Refs(chunk=chunk_positions((1, 1, 1)), offset=np.array([0]), length=np.array([blocks.size], np.int64))
-    yield Found(place.array(array), refs, told_by=place.told_by)
+    yield from scan_picture(source, limits, _read)
+
+
+def _read(blocks: Blocks, limits: Limits) -> Reading:
+    markers = yield from _walk(blocks, limits)
+    cut = yield from banded(markers.cut(), blocks, limits)
+    refs = whole_file(blocks) if cut is None else cut.refs
+    return _array(markers, limits, cut), refs, markers.moment
 
 
 def _walk(blocks: Blocks, limits: Limits) -> Generator[Need, Any, _Markers]:
@@ -81,7 +103,7 @@ def _walk(blocks: Blocks, limits: Limits) -> Generator[Need, Any, _Markers]:
     position, seen, junk = 2, 0, 0
     while True:
         yield from blocks.hold("a marker", position, 2, ahead=AHEAD_BYTES)
-        lead, marker = _held(blocks, position, 2)
+        lead, marker = held(blocks, position, 2)
         if lead != 0xFF or marker in (0x00, 0xFF):
             # Every decoder steps over fill and rubbish between markers.
             junk += 1
@@ -94,30 +116,27 @@ def _walk(blocks: Blocks, limits: Limits) -> Generator[Need, Any, _Markers]:
         if marker in ALONE:
             position += 2
             continue
-        if marker == 0xDA:
-            break
         if marker in HIERARCHICAL:
             raise FormatError("a hierarchical JPEG is not supported", offset=position)
         if marker == 0xD9:
             raise FormatError("the JPEG file ends before its image", offset=position)
         yield from blocks.hold("a marker", position + 2, 2)
-        (length,) = struct.unpack(">H", _held(blocks, position + 2, 2))
+        (length,) = struct.unpack(">H", held(blocks, position + 2, 2))
         if length < 2:
             raise FormatError("a marker has no length", offset=position)
-        if marker in FRAMES or marker in (EXIF, ADOBE, COMMENT, JFIF):
+        if marker in DECODED or marker in (EXIF, COMMENT):
             yield from blocks.hold("a marker", position + 4, length - 2)
-            _told(found, marker, _held(blocks, position + 4, length - 2), position)
+            body = held(blocks, position + 4, length - 2)
+            _told(found, marker, body, position)
+            if marker in DECODED:
+                found.header.append(struct.pack(">BBH", 0xFF, marker, length) + body)
         position += 2 + length
+        if marker == SCAN:
+            found.data, found.scanned = position, body[0] if body else 0
+            break
     if not found.frame:
         raise FormatError("the JPEG file has a scan before its frame header", offset=position)
     return found
-
-
-def _held(blocks: Blocks, offset: int, length: int) -> bytes:
-    place = blocks.locate(offset, length)
-    if place is None:
-        raise FormatError("a marker ends past the end of the file", offset=offset)
-    return place[0][place[1] : place[1] + length]
 
 
 def _told(found: _Markers, marker: int, body: bytes, offset: int) -> None:
@@ -128,11 +147,13 @@ def _told(found: _Markers, marker: int, body: bytes, offset: int) -> None:
             raise FormatError("the frame header is cut off", offset=offset)
         found.frame = marker
         found.bits, found.height, found.width, number = struct.unpack_from(">BHHB", body)
-        found.components = body[6 : 6 + 3 * number : 3]
+        found.components, found.sampling = body[6 : 6 + 3 * number : 3], body[7 : 6 + 3 * number : 3]
         if not (found.width and found.height and number):
             raise FormatError(
                 f"the frame header says {found.width} x {found.height} pixels of {number} components", offset=offset
             )
+    elif marker == INTERVAL and len(body) >= 2:
+        found.restart = int.from_bytes(body[:2], "big")
     elif marker == EXIF and body[:6] == b"Exif\0\0":
         told, moment = exif.facts(body[6:])
         found.attributes = {**told, **found.attributes}
@@ -148,37 +169,29 @@ def _told(found: _Markers, marker: int, body: bytes, offset: int) -> None:
             found.attributes["resolution"] = {"x": x, "y": y, "per": RESOLUTION_UNITS[unit]}
 
 
-def _array(markers: _Markers, limits: Limits) -> Array:
-    bands = len(markers.components)
+def _array(markers: _Markers, limits: Limits, cut: Bands | None) -> Array:
+    stored = len(markers.components)
+    # Inks become light, as in GDAL and on every screen; the red, green and blue of YCbCr are not stored either.
+    bands = 3 if markers.inks else stored
     if not 2 <= markers.bits <= 16:
         raise FormatError(f"a JPEG of {markers.bits} bits a sample does not exist")
-    dtype = np.dtype(np.uint8 if markers.bits <= 8 else np.uint16)
-    shape = (bands, markers.height, markers.width)
-    limits.check("the bytes of a chunk", bands * markers.height * markers.width * dtype.itemsize, limits.chunk_bytes)
     attributes = {**markers.attributes, "coding": FRAMES[markers.frame]}
     if bands in PHOTOMETRIC:
         attributes["photometric"] = PHOTOMETRIC[bands]
-    if bands == 4 and markers.adobe is not None:
-        # Adobe stores CMYK inverted: 255 is no ink. Values stay as they are stored.
-        attributes["inverted"] = True
+    if markers.inks:
+        attributes["source_color_space"] = "CMYK" if _colours(markers) == "CMYK" else "YCbCrK"
     configuration = {
         "bits_per_pixel": markers.bits,
         "num_bands": bands,
         "block_width": markers.width,
-        "block_height": markers.height,
+        "block_height": markers.height if cut is None else cut.rows,
         "imode": "P" if bands > 1 else "B",
         "color_space": _colours(markers),
+        **({} if cut is None else cut.settings),
     }
-    return Array(
-        name="0/data",
-        dims=("bands", "y", "x"),
-        shape=shape,
-        chunks=shape,
-        dtype=dtype,
-        fill=0,
-        encodings=(({"name": CODEC, "configuration": configuration},),),
-        attributes=attributes,
-    )
+    codec = {"name": CODEC, "configuration": configuration}
+    shape = (bands, markers.height, markers.width)
+    return picture_array(shape, markers.bits, (codec,), attributes, limits, None if cut is None else cut.rows)
 
 
 def _colours(markers: _Markers) -> str:

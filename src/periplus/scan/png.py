@@ -8,14 +8,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-import numpy as np
-
-from periplus.errors import FormatError, PeriplusError
+from periplus.errors import FormatError
 from periplus.limits import Limits
-from periplus.model import Array, Found, Need, Refs, Source, Steps, chunk_positions
+from periplus.model import Array, Need, Source, Steps
 from periplus.scan import exif
 from periplus.scan.blocks import Blocks
-from periplus.scan.worldfile import placed
+from periplus.scan.picture import Reading, held, picture_array, scan_picture, whole_file
 
 NAME = "png"
 CODEC = "periplus.png"
@@ -51,30 +49,22 @@ def sniff(head: bytes) -> bool:
 
 def scan(source: Source, limits: Limits) -> Steps:
     """The one array of a PNG file: values as stored, palettes as indices."""
-    blocks = Blocks(source, limits)
-    try:
-        picture = yield from _walk(blocks, limits)
-        array = _array(picture, limits)
-        if blocks.size is None:
-            raise FormatError("the store does not say how large the file is")
-        place = yield from placed(source, limits)
-    except PeriplusError as error:
-        raise error.at(url=source.url) from None
-    about = place.about(picture.moment)
-    if about is not None:
-        yield about
-    refs = Refs(chunk=chunk_positions((1, 1, 1)), offset=np.array([0]), length=np.array([blocks.size], np.int64))
-    yield Found(place.array(array), refs, told_by=place.told_by)
+    yield from scan_picture(source, limits, _read)
+
+
+def _read(blocks: Blocks, limits: Limits) -> Reading:
+    picture = yield from _walk(blocks, limits)
+    return _array(picture, limits), whole_file(blocks), picture.moment
 
 
 def _walk(blocks: Blocks, limits: Limits) -> Generator[Need, Any, _Picture]:
     """Every chunk up to the first with pixels."""
     yield from blocks.hold("the header", 0, 33, ahead=HEAD_BYTES)
-    picture = _header(_held(blocks, 0, 29))
+    picture = _header(held(blocks, 0, 29))
     position, seen = 33, 0
     while True:
         yield from blocks.hold("a chunk", position, 8, ahead=AHEAD_BYTES)
-        length, kind = struct.unpack(">I4s", _held(blocks, position, 8))
+        length, kind = struct.unpack(">I4s", held(blocks, position, 8))
         seen += 1
         limits.check("the number of chunks of the file", seen, limits.tags, offset=position)
         if kind == b"IDAT":
@@ -83,18 +73,11 @@ def _walk(blocks: Blocks, limits: Limits) -> Generator[Need, Any, _Picture]:
             raise FormatError("the PNG file ends before its image", offset=position)
         if kind in TELLING and length <= SHORT:
             yield from blocks.hold("a chunk", position + 8, length + 4)
-            _told(picture, kind, _held(blocks, position + 8, length))
+            _told(picture, kind, held(blocks, position + 8, length))
         position += 12 + length
     if picture.colour == PALETTE and "colormap" not in picture.attributes:
         raise FormatError("the PNG file has no palette", offset=position)
     return picture
-
-
-def _held(blocks: Blocks, offset: int, length: int) -> bytes:
-    place = blocks.locate(offset, length)
-    if place is None:
-        raise FormatError("a chunk ends past the end of the file", offset=offset)
-    return place[0][place[1] : place[1] + length]
 
 
 def _header(head: bytes) -> _Picture:
@@ -143,20 +126,9 @@ def _transparent(picture: _Picture, body: bytes) -> None:
 
 def _array(picture: _Picture, limits: Limits) -> Array:
     bands = BANDS[picture.colour]
-    dtype = np.dtype(np.uint8 if picture.bits <= 8 else np.uint16)
-    shape = (bands, picture.height, picture.width)
-    limits.check("the bytes of a chunk", bands * picture.height * picture.width * dtype.itemsize, limits.chunk_bytes)
     attributes = {**picture.attributes, "photometric": PHOTOMETRIC[picture.colour]}
     if picture.colour in (GRAY_ALPHA, RGB_ALPHA):
         attributes["extra_samples"] = ["alpha"]
     configuration = {"width": picture.width, "height": picture.height, "bands": bands, "bits": picture.bits}
-    return Array(
-        name="0/data",
-        dims=("bands", "y", "x"),
-        shape=shape,
-        chunks=shape,
-        dtype=dtype,
-        fill=attributes.get("_FillValue", 0),
-        encodings=(({"name": CODEC, "configuration": configuration},),),
-        attributes=attributes,
-    )
+    codec = {"name": CODEC, "configuration": configuration}
+    return picture_array((bands, picture.height, picture.width), picture.bits, (codec,), attributes, limits)

@@ -28,6 +28,7 @@ def jpegs() -> dict[str, Callable[[], bytes]]:
         "rgb-progressive": partial(pillow_jpeg, 3, progressive=True),
         "rgb-restarts": partial(pillow_jpeg, 3, restart_marker_rows=1),
         "cmyk": partial(pillow_jpeg, 4),
+        "ycck": ycck_jpeg,
         "twelve": partial(coded_jpeg, "u2", 12),
         "lossless": partial(coded_jpeg, "u1", 8, lossless=True),
         "lossless-16": partial(coded_jpeg, "u2", 16, lossless=True),
@@ -43,6 +44,16 @@ def pillow_jpeg(bands: int, **options: Any) -> bytes:
     target = io.BytesIO()
     image.save(target, "JPEG", **options)
     return target.getvalue()
+
+
+def ycck_jpeg() -> bytes:
+    """Inks of which three were turned to YCbCr, as Adobe does it; Pillow's stream, its markers saying so."""
+    data = bytearray(pillow_jpeg(4, subsampling=0))
+    data[data.index(b"Adobe") + 11] = 2
+    frame, scan = data.index(b"\xff\xc0") + 10, data.index(b"\xff\xda") + 5
+    for number in range(4):
+        data[frame + 3 * number] = data[scan + 2 * number] = number + 1
+    return bytes(data)
 
 
 def coded_jpeg(dtype: str, bits: int, **options: Any) -> bytes:

@@ -1,0 +1,66 @@
+"""What files of one picture share: one array, georeferenced by files beside it, mostly in one chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from datetime import datetime
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from periplus.errors import FormatError, PeriplusError
+from periplus.limits import Limits
+from periplus.model import Array, Found, Need, Pipeline, Refs, Shape, Source, Steps, chunk_positions
+from periplus.scan.blocks import Blocks
+from periplus.scan.worldfile import placed
+
+Told: TypeAlias = tuple[Array, Refs, datetime | None]
+"""The picture, where its bytes lie, and when it was taken."""
+Reading: TypeAlias = Generator[Need, Any, Told]
+
+
+def scan_picture(source: Source, limits: Limits, read: Callable[[Blocks, Limits], Reading]) -> Steps:
+    """The array of a file that holds one picture."""
+    try:
+        array, refs, moment = yield from read(Blocks(source, limits), limits)
+        place = yield from placed(source, limits)
+    except PeriplusError as error:
+        raise error.at(url=source.url) from None
+    about = place.about(moment)
+    if about is not None:
+        yield about
+    yield Found(place.array(array), refs, told_by=place.told_by)
+
+
+def held(blocks: Blocks, offset: int, length: int) -> bytes:
+    """Bytes that were asked for before."""
+    place = blocks.locate(offset, length)
+    if place is None:
+        raise FormatError("a part of the header ends past the end of the file", offset=offset)
+    return place[0][place[1] : place[1] + length]
+
+
+def whole_file(blocks: Blocks) -> Refs:
+    """The file as one chunk."""
+    if blocks.size is None:
+        raise FormatError("the store does not say how large the file is")
+    return Refs(chunk=chunk_positions((1, 1, 1)), offset=np.array([0]), length=np.array([blocks.size], np.int64))
+
+
+def picture_array(
+    shape: Shape, bits: int, codecs: Pipeline, attributes: Mapping[str, Any], limits: Limits, rows: int | None = None
+) -> Array:
+    """(bands, y, x) of unsigned values of that many bits, in one chunk or in bands of `rows` rows."""
+    dtype = np.dtype(np.uint8 if bits <= 8 else np.uint16)
+    chunks = (shape[0], rows or shape[1], shape[2])
+    limits.check("the bytes of a chunk", chunks[0] * chunks[1] * chunks[2] * dtype.itemsize, limits.chunk_bytes)
+    return Array(
+        name="0/data",
+        dims=("bands", "y", "x"),
+        shape=shape,
+        chunks=chunks,
+        dtype=dtype,
+        fill=attributes.get("_FillValue", 0),
+        encodings=(codecs,),
+        attributes=attributes,
+    )
