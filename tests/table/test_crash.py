@@ -125,3 +125,42 @@ def test_a_folder_that_cannot_be_written_is_said_so(tmp_path, fetch):
             write_table(str(tmp_path / name), catalog, refs.items(), files, fetch=fetch)
     assert os.listdir(tmp_path) == ["file"]
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > 0
+
+
+def test_an_interrupt_just_after_the_commit_keeps_what_was_committed(tmp_path, fetch, monkeypatch):
+    from contextlib import contextmanager
+
+    from periplus.table import write as module
+
+    real = module.sink
+
+    @contextmanager
+    def interrupted(url, fetch):
+        with real(url, fetch) as file:
+            yield file
+        if url.endswith("files.parquet"):
+            raise KeyboardInterrupt
+
+    target = str(tmp_path / "index")
+    catalog, refs, files = stacked(steps=3)
+    monkeypatch.setattr(module, "sink", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_table(target, catalog, refs.items(), files, fetch=fetch)
+    table = open_table(target, fetch=fetch)
+    assert sum(len(found) for _, found in table.blocks()) == table.rows == sum(len(r) for r in refs.values())
+
+
+def test_an_interrupt_just_before_the_commit_leaves_nothing(tmp_path, fetch, monkeypatch):
+    from periplus.table import write as module
+
+    def interrupted(*args, **options):
+        raise KeyboardInterrupt
+
+    target = tmp_path / "index"
+    catalog, refs, files = stacked(steps=3)
+    monkeypatch.setattr(module, "files_parquet", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_table(str(target), catalog, refs.items(), files, fetch=fetch)
+    assert not list((target / "chunks").iterdir())
+    with pytest.raises(MissingError):
+        open_table(str(target), fetch=fetch)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.errors import ConflictError, FormatError, MissingError, StaleError
+from periplus.errors import ConflictError, FormatError, MissingError, PeriplusError, StaleError
 from periplus.limits import Limits
 from periplus.model import Catalog, Files, Refs
 from periplus.policy import Policy, canonical, is_local
@@ -116,6 +116,7 @@ def _write_dataset(url: str, catalog: Catalog, blocks: Blocks, files: Files, fet
     columns = columns_for(catalog.arrays.values())
     layout = _layout(catalog, columns, None)
     parts = PartSink(folder, layout, list(catalog.arrays.values()), fetch)
+    revision = secrets.token_hex(8)
     try:
         with parts:
             for group in row_groups(blocks, catalog, np.asarray(files.size)):
@@ -125,7 +126,7 @@ def _write_dataset(url: str, catalog: Catalog, blocks: Blocks, files: Files, fet
             columns=columns,
             parts=_multiple(_most_parts({}, parts.tallies)),
             pieces=tuple(parts.pieces),
-            revision=secrets.token_hex(8),
+            revision=revision,
         )
         text = dump(document)
         with locked(folder, fetch):
@@ -134,7 +135,7 @@ def _write_dataset(url: str, catalog: Catalog, blocks: Blocks, files: Files, fet
             with sink(folder + FILES_NAME, fetch) as file:
                 files_parquet(files, paths, file, {KEY.decode(): text})
     except BaseException:
-        _discard(folder, [piece.path for piece in parts.pieces], fetch)
+        _undo(folder, parts, revision, fetch)
         raise
     finally:
         parts.release()
@@ -179,6 +180,7 @@ def append_table(
     together = _together(old, files)
     _check(catalog, limits)
     parts = PartSink(folder, _layout(catalog, columns, None), list(catalog.arrays.values()), fetch)
+    revision = secrets.token_hex(8)
     try:
         with parts:
             for group in row_groups(_shifted(blocks, len(old)), catalog, np.asarray(together.size)):
@@ -190,7 +192,7 @@ def append_table(
             columns=columns,
             parts=_multiple(_most_parts(dict(before.document.parts), parts.tallies)),
             pieces=(*before.document.pieces, *parts.pieces),
-            revision=secrets.token_hex(8),
+            revision=revision,
         )
         text = dump(document)
         with locked(folder, fetch):
@@ -200,7 +202,7 @@ def append_table(
             with sink(folder + FILES_NAME, fetch) as file:
                 files_parquet(together, paths, file, {KEY.decode(): text})
     except BaseException:
-        _discard(folder, [piece.path for piece in parts.pieces], fetch)
+        _undo(folder, parts, revision, fetch)
         raise
     finally:
         parts.release()
@@ -274,6 +276,18 @@ def _places(refs: Refs, box: list[tuple[int, int]]) -> NDArray[Any]:
         numbers: NDArray[Any] = np.ravel_multi_index(tuple(refs.chunk - low[:, None]), shape)
         return numbers
     return np.ascontiguousarray(refs.chunk.T).view(f"S{4 * len(box)}").ravel()
+
+
+def _undo(folder: str, parts: PartSink, revision: str, fetch: Fetch) -> None:
+    """Remove the parts of a commit that did not come about; where an interrupt came just after it, it did."""
+    try:
+        now = open_table(folder, fetch=fetch, policy=Policy.everything()).document.revision
+    except MissingError:
+        now = None
+    except PeriplusError:
+        return  # it cannot be told; the next writer sweeps what no index lists
+    if now != revision:
+        _discard(folder, [piece.path for piece in parts.pieces], fetch)
 
 
 def _discard(folder: str, paths: Iterable[str], fetch: Fetch) -> None:
