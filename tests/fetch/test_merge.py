@@ -92,3 +92,15 @@ def test_sources_may_be_given_later():
     source = Source(url="memory://a")
     spans = merge([5], [0], [1], gap=0, largest=1).of({5: source})
     assert spans.sources[int(spans.file[0])] is source
+
+
+def test_small_rows_far_apart_do_not_bring_along_what_lies_between_them():
+    offset = np.arange(16) * 100_000
+    wide = merge(np.zeros(16, int), offset, np.full(16, 8_000), gap=1 << 18, largest=1 << 24)
+    assert len(wide) == 1
+    near = merge(np.zeros(16, int), offset, np.full(16, 8_000), gap=1 << 18, least=1 << 14, largest=1 << 24)
+    assert len(near) == 16
+    assert near.nbytes == 16 * 8_000
+    # Gaps as long as the rows beside them, and small ones, are still read over.
+    assert len(merge([0, 0], [0, 100_000], [50_000, 60_000], gap=1 << 18, least=1 << 14, largest=1 << 24)) == 1
+    assert len(merge([0, 0], [0, 10_000], [10, 10], gap=1 << 18, least=1 << 14, largest=1 << 24)) == 1

@@ -45,9 +45,13 @@ def merge(
     *,
     gap: int,
     largest: int,
+    least: int | None = None,
     sources: Sequence[Source] | Mapping[int, Source] = (),
 ) -> Spans:
     """Spans that cover every row; rows of one file no more than `gap` bytes apart share one, up to `largest` bytes.
+
+    With `least`, gaps longer than that are read over only where they are no longer than the rows beside them are on
+    average, so that small rows far apart, as those of a lower resolution, do not bring what lies between them along.
 
     A row longer than `largest` is a span of its own. `sources` may be given now or later by `Spans.of`.
     """
@@ -60,7 +64,7 @@ def merge(
     rows = rows[np.lexsort((lengths[rows], offsets[rows], files[rows]))]
     source, begin = files[rows], offsets[rows]
     end = begin + lengths[rows]
-    first = _first_rows(source, begin, end, gap=gap, largest=largest)
+    first = _first_rows(source, begin, end, gap=gap, least=gap if least is None else least, largest=largest)
 
     row_span = np.full(lengths.shape, -1, np.int64)
     row_start = np.zeros(lengths.shape, np.int64)
@@ -76,7 +80,7 @@ def merge(
 
 
 def _first_rows(
-    file: NDArray[np.int64], begin: NDArray[np.int64], end: NDArray[np.int64], *, gap: int, largest: int
+    file: NDArray[np.int64], begin: NDArray[np.int64], end: NDArray[np.int64], *, gap: int, least: int, largest: int
 ) -> NDArray[np.int64]:
     """Row numbers, of rows sorted by file and offset, at which a new span begins."""
     if not begin.size:
@@ -86,7 +90,11 @@ def _first_rows(
     new_file[1:] = file[1:] != file[:-1]
     reach = _running_end(end, new_file)
     breaks = new_file.copy()
-    breaks[1:] |= begin[1:] - reach[:-1] > gap
+    between = begin[1:] - reach[:-1]
+    breaks[1:] |= between > gap
+    if least < gap:
+        length = end - begin
+        breaks[1:] |= (between > least) & (2 * between > length[1:] + length[:-1])
     first = np.flatnonzero(breaks)
     last = np.append(first[1:], begin.size) - 1
     too_long = reach[last] - begin[first] > largest

@@ -10,7 +10,7 @@ import numpy as np
 
 from periplus.errors import FetchError
 from periplus.fetch import Fetch, LocalFile
-from periplus.fetch.cost import gap
+from periplus.fetch.cost import gap, small_gap
 from periplus.fetch.merge import merge
 from periplus.model import Source
 from periplus.read.place import Placer
@@ -123,7 +123,7 @@ class _Tasks:
         chunks, rows = np.flatnonzero(whole), rows[whole]
         file = 0 if refs.file is None else refs.file[rows]
         length = refs.length[rows]
-        spans = merge(file, refs.offset[rows], length, gap=gap(HERE), largest=TOGETHER)
+        spans = merge(file, refs.offset[rows], length, gap=gap(HERE), least=small_gap(HERE), largest=TOGETHER)
         order = np.lexsort((spans.row_start, spans.row_span))
         self._chunk = chunks[order].tolist()
         self._begin = spans.row_start[order].tolist()

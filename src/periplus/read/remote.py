@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus.fetch import Fetch
-from periplus.fetch.cost import gap, largest
+from periplus.fetch.cost import gap, largest, small_gap
 from periplus.fetch.merge import Spans, merge
 from periplus.model import Source
 from periplus.read.place import Placer
@@ -47,6 +47,7 @@ def read_remote(
                 refs.offset[rows],
                 _lengths(work)[rows],
                 gap=min((gap(url) for url in kinds.values()), default=0),
+                least=min((small_gap(url) for url in kinds.values()), default=0),
                 largest=min(min((largest(url) for url in kinds.values()), default=1), max(memory_bytes // 8, 1)),
                 sources=sources,
             )
