@@ -192,7 +192,7 @@ def _read_coordinate(scope: _Scope, axis: _Axis, found: Mapping[str, Any], where
     said = found.get("name") if isinstance(found.get("name"), str) else None
     role: Role = "scalar" if dim is None else "axis" if first else "auxiliary"
     if role == "axis":
-        name = names.axis(axis.name)
+        name = names.axis(axis.name, target)
     elif role == "scalar":
         name = names.free(axis.name, target)
     else:
@@ -269,7 +269,7 @@ def _term(scope: _Scope, axis: _Axis, term: str, raw: Any, where: str) -> Coord 
             reading.note("cs.term", "error", where, message)
             return None
         outside = External(reference=target.reference, dims=dims, shape=target.node.shape)
-        name = scope.names.free(target.node.name or term, target)
+        name = scope.names.free(target.node.name or term, target, dims=dims)
         return Coord(name=name, dims=dims, values=outside, role="term", convention="cs")
     listed = found.get("explicit") if found is not None else raw
     many = (found is not None and "regular" in found) or (isinstance(listed, list | tuple) and len(listed) != 1)

@@ -85,7 +85,7 @@ def _coord(
     words = {key: text for key, text in _WORDS[kind, axis].items() if key not in node.attributes}
     if kind == "planar":
         words.pop("units", None)
-    name = names.free(node.name, target)
+    name = names.free(node.name, target, dims=dims)
     values = External(reference=target.reference, dims=dims, shape=node.shape)
     return Coord(name=name, dims=dims, values=values, role="geolocation", convention="geolocation", attributes=words)
 

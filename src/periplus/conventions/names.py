@@ -25,13 +25,22 @@ class Names:
         group = reading.group
         return cls(reading.node, frozenset(() if group is None else group.members or ()))
 
-    def axis(self, dim: str) -> str:
+    def axis(self, dim: str, target: Target | None = None) -> str:
         """A dimension coordinate has the name of its dimension, whatever else there is."""
-        self.taken[dim] = None
+        self.taken[dim] = None if target is None else (target.reference.uri, target.reference.path)
         return dim
 
-    def free(self, wanted: str, target: Target | None = None, reference: Reference | None = None) -> str:
-        """The name itself if nobody has it; else with the folders of its node before it; else with a number."""
+    def free(
+        self,
+        wanted: str,
+        target: Target | None = None,
+        reference: Reference | None = None,
+        dims: tuple[str, ...] | None = None,
+    ) -> str:
+        """The name itself if nobody has it; else with the folders of its node before it; else with a number.
+
+        The name of a dimension is only for a variable along just that dimension (`dims`).
+        """
         reference = reference if target is None else target.reference
         mark = None if reference is None else (reference.uri, reference.path)
         if mark is not None:
@@ -41,7 +50,7 @@ class Names:
         parts = [] if reference is None else [part for part in reference.path.split("/")[:-1] if part]
         tries = [wanted, *("_".join([*parts[-n:], wanted]) for n in range(1, len(parts) + 1))]
         number = 2
-        while not self._is_free(tries[0], mark):
+        while not self._is_free(tries[0], mark, dims):
             tries.pop(0)
             if not tries:
                 tries.append(f"{wanted}_{number}")
@@ -49,10 +58,10 @@ class Names:
         self.taken[tries[0]] = mark
         return tries[0]
 
-    def _is_free(self, name: str, mark: tuple[str | None, str] | None) -> bool:
+    def _is_free(self, name: str, mark: tuple[str | None, str] | None, dims: tuple[str, ...] | None) -> bool:
         if name in self.taken or name == self.array.name:
             return False
-        if name in self.array.dims and mark is None:
+        if (name in self.array.dims or name in (dims or ())) and dims != (name,):
             return False
         group = parent(self.array.path) or "/"
         return name not in self.members or mark == (None, f"{group.rstrip('/')}/{name}")

@@ -5,15 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from periplus.conventions.cflinks import read_cf
 from periplus.conventions.crs import crs_of
 from periplus.conventions.cs import read_cs
+from periplus.conventions.dimensions import read_dimensions
+from periplus.conventions.embeddings import quantization_of, read_embedding
 from periplus.conventions.geolocation import read_geolocation
-from periplus.conventions.meaning import Coord, GroupMeaning, Meaning
+from periplus.conventions.meaning import Coord, CrsText, Grid, GroupMeaning, Link, Meaning
 from periplus.conventions.multiscales import pyramid_of
 from periplus.conventions.names import Names
 from periplus.conventions.node import Lookup, Node, Stores
 from periplus.conventions.place import axis_words, place_of
 from periplus.conventions.reading import Reading, numbers
+from periplus.conventions.ref import follow
 from periplus.conventions.spatial import coords_of, properties
 from periplus.conventions.uom import array_units
 from periplus.errors import FormatError
@@ -58,28 +62,25 @@ def _array(reading: Reading) -> Meaning:
     node = reading.node
     names = Names.of(reading)
     declared = set(reading.declared_by(node))
-    principal: list[str] = []
-    coords: list[Coord] = []
     place = place_of(reading)
-    crs, located = place.crs, None
     coordinate_set = read_cs(reading, names)
-    if coordinate_set is not None and coordinate_set.coords:
-        principal.append("cs")
-        coords += coordinate_set.coords
-        crs, located = coordinate_set.crs or crs, coordinate_set.located
+    coords: list[Coord] = [] if coordinate_set is None else list(coordinate_set.coords)
+    principal = ["cs"] if coords else []
+    crs = place.crs if coordinate_set is None else coordinate_set.crs or place.crs
+    described = read_dimensions(reading, names, _axes(coords))
+    coords += described
+    if described:
+        principal.append("dimensions")
     if place.grid is not None:
-        covered = frozenset(dim for coord in coords if coord.role == "axis" for dim in coord.dims)
-        both = covered & set(place.grid.dims)
-        if both:
-            message = f"cs gives the axes {sorted(both)} too; its coordinates are taken, the grid of spatial stays"
-            reading.note("principal.both", "info", "spatial:transform", message)
-        if not (both and not place.grid.upright):
-            coords += coords_of(place.grid, axis_words(crs), covered)
+        coords += _by_grid(reading, place.grid, crs, _axes(coords), names)
         principal.append("spatial")
     found, said = read_geolocation(reading, names)
     coords += [coord for coord in found if all(coord.name != other.name for other in coords)]
-    crs = crs or located or said
-    if not principal and not _needs_none(reading) and not place.concerned and coordinate_set is None:
+    cf = read_cf(reading, names, coords)
+    coords += cf.coords
+    reference = _own_reference(reading)
+    located = None if coordinate_set is None else coordinate_set.located
+    if not (principal or place.concerned or coordinate_set is not None or _needs_none(reading)):
         message = "no principal convention is declared; there are no coordinates of its axes"
         reading.note("principal.none", "warning", "zarr_conventions", message, "declare cs or spatial")
     return Meaning(
@@ -88,12 +89,47 @@ def _array(reading: Reading) -> Meaning:
         principal=tuple(principal),
         coords=tuple(coords),
         grid=place.grid,
-        crs=crs,
+        crs=crs or cf.crs or located or said,
         pyramid=None if place.pyramid is None else place.pyramid.path,
         level=place.level,
-        attributes=array_units(reading),
+        attributes={**array_units(reading), **cf.attributes},
+        links=(*cf.links, *reference),
+        quantization=quantization_of(reading),
         diagnostics=tuple(reading.notes),
     )
+
+
+def _axes(coords: list[Coord]) -> frozenset[str]:
+    return frozenset(dim for coord in coords if coord.role == "axis" for dim in coord.dims)
+
+
+def _by_grid(reading: Reading, grid: Grid, crs: CrsText | None, covered: frozenset[str], names: Names) -> list[Coord]:
+    """Coordinates of the grid for the axes that no other principal convention speaks of."""
+    both = covered & set(grid.dims)
+    if both:
+        message = f"the axes {sorted(both)} have coordinates by another convention too; those are taken"
+        reading.note("principal.both", "info", "spatial:transform", message)
+    if both and not grid.upright:
+        return []
+    made = coords_of(grid, axis_words(crs), covered)
+    for coord in made:
+        names.axis(coord.name)
+    return made
+
+
+def _own_reference(reading: Reading) -> list[Link]:
+    """The reference a node carries by itself, at the root of its attributes."""
+    node = reading.node
+    if "ref" not in node.attributes or not reading.declares(node, "ref"):
+        return []
+    _, target = follow(reading, {"ref": node.attributes["ref"]}, "ref")
+    if target is None:
+        return []
+    if target.node.path == node.path and target.reference.attribute is None and target.reference.uri is None:
+        reading.note("ref.cycle", "error", "ref", "the node refers to itself")
+        return []
+    path = target.reference.path
+    return [Link(attribute="ref", word=str(node.attributes["ref"]), path=path, name=target.node.name)]
 
 
 def _needs_none(reading: Reading) -> bool:
@@ -117,5 +153,6 @@ def _group(reading: Reading) -> GroupMeaning:
         pyramid=pyramid,
         crs=crs or (None if pyramid is None else pyramid.crs),
         bbox=None if box is None else (box[0], box[1], box[2], box[3]),
+        embedding=read_embedding(reading, node),
         diagnostics=tuple(reading.notes),
     )
