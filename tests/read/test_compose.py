@@ -110,6 +110,20 @@ def test_only_pieces_that_are_wanted_are_fetched(kit):
         assert request.range == (int(refs.offset[1]), int(refs.offset[1] + refs.length[1]))
 
 
+def test_a_piece_that_another_hides_is_not_fetched(kit):
+    values = [np.full((4, 4), n, "<i2") for n in (1, 2)]
+    for more, expected in (({}, 1), ({"clear": 7}, 2)):
+        encodings = tuple((piece([4, 4], [0, 0], [0, 0], [4, 4], layer=n, **more), BYTES) for n in range(2))
+        array = replace(kit.raw_array((4, 8), (4, 8), dtype="<i2"), encodings=encodings)
+        body, refs = laid_out(array, [(0, 0, 0, 0), (0, 0, 1, 1)], values)
+        with RangeServer({"a.bin": body + bytes(100)}) as server, Fetch() as fetch:
+            source = fetch.run(fetch.head(f"{server.url}/a.bin"))
+            shelf = kit.Shelf(Catalog(arrays={"a": array}), {"a": refs}, kit.files_of([source]), fetch)
+            np.testing.assert_array_equal(shelf.read("a", (slice(1, 3), slice(1, 3))), np.full((2, 2), 2))
+            spans = [request.range for request in server.log if request.method == "GET"]
+            assert sum(stop - start for start, stop in spans) // refs.length[0] == expected
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -52,6 +52,8 @@ class Canvas(NamedTuple):
     """Value of pixels that show what lies beneath; None where all pixels cover."""
     packed: bool
     """Whether values are turned into physical ones."""
+    layered: bool
+    """Whether files overlap."""
 
 
 class Side(NamedTuple):
@@ -114,6 +116,7 @@ class Patches:
             }
             if self.canvas.clear is not None:
                 settings["clear"] = self.canvas.clear
+            if self.canvas.layered:
                 codes[n, y, x, 1] = self.book.number((_codec(PIECE, {**settings, "layer": 1}), *pipeline))
             codes[n, y, x, 0] = self.book.number((_codec(PIECE, settings), *pipeline))
             if all(fills) and all(a >= b for a, b in zip(stored, chunk, strict=True)):

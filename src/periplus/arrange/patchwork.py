@@ -28,8 +28,6 @@ class Patchwork:
     """By entry."""
     order: Mapping[int, int]
     """Files with higher numbers lie over those with lower ones."""
-    opaque: bool
-    """Whether every pixel hides what lies beneath it."""
 
     def blocks(self, lookup: Lookup, which: Mapping[int, int]) -> Iterator[tuple[str, Refs]]:
         """References of all files; `which` is the number of the array in each entry."""
@@ -41,7 +39,7 @@ class Patchwork:
             for i in numbers[(low < slab[1]) & (high >= slab[0])].tolist():
                 found = lookup(i, which[i])
                 pieces.append((i, found, cut(self.patches[i], found, slab)))
-            laid = _laid([p for p in pieces if len(p[2].source)], self.opaque)
+            laid = _laid([p for p in pieces if len(p[2].source)])
             if laid is not None:
                 yield self.array.name, laid
 
@@ -56,8 +54,8 @@ class Patchwork:
             yield start, min(start + each, rows)
 
 
-def _laid(pieces: list[tuple[int, Refs, Rows]], opaque: bool) -> Refs | None:
-    """The pieces of some rows of chunks in order, without those that nobody can see."""
+def _laid(pieces: list[tuple[int, Refs, Rows]]) -> Refs | None:
+    """The pieces of some rows of chunks in order, those as well that others hide: a later run may want them."""
     if not pieces:
         return None
     rows = Rows(*(np.concatenate(columns, axis=-1) for columns in zip(*(p[2] for p in pieces), strict=True)))
@@ -72,11 +70,6 @@ def _laid(pieces: list[tuple[int, Refs, Rows]], opaque: bool) -> Refs | None:
     piece = group | _changes(np.concatenate([owner[None], rows.number])[:, order])
     begins = np.flatnonzero(piece)
     chunk = np.cumsum(group) - 1
-    if opaque:
-        kept = ~_hidden(chunk[begins], rows.place[:, order[begins]])
-        rows_kept = kept[np.cumsum(piece) - 1]
-        order, begins = order[rows_kept], np.flatnonzero(piece[rows_kept])
-        chunk, piece = chunk[rows_kept], piece[rows_kept]
     codes = _codes(chunk[begins], rows.codes[:, order[begins]])[np.cumsum(piece) - 1]
     start = np.flatnonzero(np.diff(chunk, prepend=-1))
     number = np.arange(len(order)) - np.repeat(start, np.diff(np.append(start, len(order))))
@@ -98,21 +91,6 @@ def _changes(columns: NDArray[np.int64]) -> NDArray[np.bool_]:
     new = np.ones(columns.shape[1], bool)
     new[1:] = (columns[:, 1:] != columns[:, :-1]).any(axis=0)
     return new
-
-
-def _hidden(chunk: NDArray[np.int64], place: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Pieces that lie wholly under a later one of the same chunk."""
-    hidden = np.zeros(len(chunk), bool)
-    lag = 1
-    while lag < len(chunk):
-        same = chunk[lag:] == chunk[:-lag]
-        if not same.any():
-            break
-        below, above = place[:, :-lag], place[:, lag:]
-        inside = (below[:2] >= above[:2]).all(axis=0) & (below[2:] <= above[2:]).all(axis=0)
-        hidden[:-lag] |= same & inside
-        lag += 1
-    return hidden
 
 
 def _codes(chunk: NDArray[np.int64], codes: NDArray[np.int32]) -> NDArray[np.int64]:

@@ -116,9 +116,10 @@ def sheet(
         plain = replace(plain, dtype=dtype, fill=math.nan, attributes=physical(plain.attributes))
     found: Aligned | Patchwork | None = aligned(plain, members, boxes, packed=packed)
     if found is None:
-        if rule == "error" and (pair := first_overlap(boxes)) is not None:
+        pair = first_overlap(boxes)
+        if rule == "error" and pair is not None:
             raise _overlapping(name, boxes, pair, entries)
-        found = _patchwork(plain, members, boxes, usual, packed=packed, rule=rule, rank=rank)
+        found = _patchwork(plain, members, boxes, usual, packed=packed, layered=pair is not None, rule=rule, rank=rank)
     return Sheet(found.array, boxes, found, packed)
 
 
@@ -140,6 +141,7 @@ def _patchwork(
     usual: tuple[int, ...],
     *,
     packed: bool,
+    layered: bool,
     rule: str,
     rank: Mapping[int, int],
 ) -> Patchwork:
@@ -150,7 +152,7 @@ def _patchwork(
     last = plain.ndim - 2, plain.ndim - 1
     rows, even = lines((members[i].starts(last[0]) + box.top for i, box in boxes.items()), usual[0])
     columns, straight = lines((members[i].starts(last[1]) + box.left for i, box in boxes.items()), usual[1])
-    canvas = Canvas(rows, columns, (even, straight), (usual[0], usual[1]), clear, packed)
+    canvas = Canvas(rows, columns, (even, straight), (usual[0], usual[1]), clear, packed, layered)
     patches = Patches(plain.name, canvas)
     laid = {i: patches.of(members[i], box.top, box.left) for i, box in boxes.items()}
     sizes = [None if even else np.diff(rows), None if straight else np.diff(columns)]
@@ -163,7 +165,7 @@ def _patchwork(
         encodings=tuple(patches.book.pipelines),
         edges=None if even and straight else (*(None for _ in plain.shape[:-2]), *map(_listed, sizes)),
     )
-    return Patchwork(array, laid, painting({i: rank[i] for i in boxes}, rule), clear is None)
+    return Patchwork(array, laid, painting({i: rank[i] for i in boxes}, rule))
 
 
 def _listed(sizes: NDArray[np.int64] | None) -> tuple[int, ...] | None:

@@ -27,45 +27,70 @@ SHARE = 8
 """Part of the memory budget in which stored chunks wait for the other chunks that show them."""
 
 
-def needed(array: Array, cuts: Sequence[Cut], work: Work) -> tuple[Work, bool]:
-    """The work without pieces that nothing is wanted of, and whether its chunks are made of pieces at all."""
+def needed(array: Array, cuts: Sequence[Cut], work: Work) -> tuple[Work, NDArray[np.int64] | None]:
+    """The work without pieces of which nothing is wanted or nothing can be seen, and the first row of each piece.
+
+    A piece is a run of rows of one chunk and one encoding. None instead of rows where chunks are not made of pieces.
+    """
     refs = work.refs
     if not len(work) or not array.encodings:
-        return work, False
+        return work, None
     codes = np.zeros(len(refs), np.uint16) if refs.encoding is None else refs.encoding
     known = _pieces(array, codes)
-    counts = np.diff(work.first)
-    chunk = np.repeat(np.arange(len(work)), counts)
+    chunk = np.repeat(np.arange(len(work)), np.diff(work.first))
     several = codes != codes[work.first[:-1]][chunk]
     if several.any():
         mixed = np.logical_or.reduceat(several, work.first[:-1])[chunk]
         if any(known[code] is None for code in np.unique(codes[mixed]).tolist()):
             raise FormatError("the parts of one chunk have different encodings")
     if not any(known.values()):
-        return work, False
-    keep = np.ones(len(refs), bool)
-    for d, each in enumerate(cuts):
-        low = np.array([min(source.start for _, source in pieces) for pieces in each.pieces], np.int64)
-        high = np.array([max(source.stop for _, source in pieces) for pieces in each.pieces], np.int64)
-        place = work.cells[d][chunk]
-        for code, piece in known.items():
-            if piece is not None:
-                rows = codes == code
-                begin, end = piece.at[d], piece.at[d] + piece.size[d]
-                keep[rows] &= (begin < high[place[rows]]) & (end > low[place[rows]])
+        return work, None
+    begins = np.ones(len(refs), bool)
+    begins[1:] = (codes[1:] != codes[:-1]) | (chunk[1:] != chunk[:-1])
+    starts = np.flatnonzero(begins)
+    run = np.cumsum(begins) - 1
+    keep = _visible(array, cuts, known, codes[starts], chunk[starts], work.cells[:, chunk[starts]])
     if keep.all():
-        return work, True
-    left = np.bincount(chunk[keep], minlength=len(work))
+        return work, starts
+    rows = keep[run]
+    left = np.bincount(chunk[rows], minlength=len(work))
     there = left > 0
-    return (
-        Work(
-            refs.take(keep),
-            np.concatenate([[0], np.cumsum(left[there])]),
-            work.cells[:, there],
-            np.concatenate([work.missing, work.cells[:, ~there]], axis=1),
-        ),
-        True,
+    lean = Work(
+        refs.take(rows),
+        np.concatenate([[0], np.cumsum(left[there])]),
+        work.cells[:, there],
+        np.concatenate([work.missing, work.cells[:, ~there]], axis=1),
     )
+    return lean, np.flatnonzero(np.diff(run[rows], prepend=-1))
+
+
+def _visible(
+    array: Array,
+    cuts: Sequence[Cut],
+    known: Mapping[int, Piece | None],
+    codes: NDArray[np.uint16],
+    chunk: NDArray[np.int64],
+    cells: NDArray[np.int64],
+) -> NDArray[np.bool_]:
+    """Which pieces show something of what is wanted: it lies in them, and under no later one that hides it all."""
+    whole = Piece(array.chunks, (0,) * array.ndim, (0,) * array.ndim, array.chunks)
+    pieces = [known[code] or whole for code in sorted(known)]
+    which = np.searchsorted(sorted(known), codes)
+    opaque = np.array([piece.clear is None for piece in pieces])[which]
+    begin = np.array([piece.at for piece in pieces], np.int64).T[:, which]
+    end = begin + np.array([piece.size for piece in pieces], np.int64).T[:, which]
+    for d, each in enumerate(cuts):
+        low = np.array([min(source.start for _, source in wanted) for wanted in each.pieces], np.int64)
+        high = np.array([max(source.stop for _, source in wanted) for wanted in each.pieces], np.int64)
+        begin[d] = np.maximum(begin[d], low[cells[d]])
+        end[d] = np.minimum(end[d], high[cells[d]])
+    seen = np.logical_and.reduce(begin < end, axis=0)
+    lag = 1
+    while lag < len(chunk) and (same := chunk[lag:] == chunk[:-lag]).any():
+        inside = (begin[:, :-lag] >= begin[:, lag:]).all(axis=0) & (end[:, :-lag] <= end[:, lag:]).all(axis=0)
+        seen[:-lag] &= ~(same & inside & opaque[lag:])
+        lag += 1
+    return seen
 
 
 def _pieces(array: Array, codes: NDArray[np.uint16]) -> dict[int, Piece | None]:
@@ -144,15 +169,18 @@ class Composer:
 
 
 def composers(
-    array: Array, work: Work, shapes: Sequence[Shape], fill: NDArray[Any], limits: Limits, sources: Mapping[int, Source]
+    array: Array,
+    work: Work,
+    starts: NDArray[np.int64],
+    shapes: Sequence[Shape],
+    *,
+    fill: NDArray[Any],
+    limits: Limits,
+    sources: Mapping[int, Source],
 ) -> list[Composer | Decoder]:
-    """What decodes each chunk of the work, whose shapes are given."""
+    """What decodes each chunk of the work, whose shapes are given; `starts` are the first rows of its pieces."""
     refs = work.refs
     codes = np.zeros(len(refs), np.uint16) if refs.encoding is None else refs.encoding
-    begins = np.ones(len(refs), bool)
-    begins[1:] = codes[1:] != codes[:-1]
-    begins[work.first[:-1]] = True
-    starts = np.flatnonzero(begins)
     lengths = np.add.reduceat(refs.length, starts).tolist()
     file = np.zeros(len(starts), np.int32) if refs.file is None else refs.file[starts]
     inner: dict[str, int] = {}

@@ -74,11 +74,17 @@ class Placer:
 
 
 def prepare_all(
-    array: Array, cuts: Sequence[Cut], work: Work, limits: Limits, *, sources: Mapping[int, Source], pieced: bool
+    array: Array,
+    cuts: Sequence[Cut],
+    work: Work,
+    limits: Limits,
+    *,
+    sources: Mapping[int, Source],
+    pieces: NDArray[np.int64] | None,
 ) -> Decoder | Sequence[Decoder | Composer]:
     """The decoder of all chunks, or one for each where they differ; an unknown codec fails here, before any I/O.
 
-    `pieced` says that chunks may be made of several stored ones.
+    `pieces` are their first rows, where chunks may be made of several stored ones.
     """
     encoding = work.refs.encoding
     codes = np.zeros(len(work), np.int64) if encoding is None else encoding[work.first[:-1]].astype(np.int64)
@@ -96,7 +102,7 @@ def prepare_all(
 
     if not len(work):
         return []
-    if array.edges is None and not codes.any() and not pieced:
+    if array.edges is None and not codes.any() and pieces is None:
         return decoder(0, array.chunks)
     irregular = [array.edges is not None and array.edges[d] is not None for d in range(array.ndim)]
     shapes = [array.chunks] * len(work)
@@ -105,9 +111,9 @@ def prepare_all(
             tuple(c.valid[k] if free else n for c, k, free, n in zip(cuts, cell, irregular, array.chunks))
             for cell in work.cells.T.tolist()
         ]
-    if pieced:
+    if pieces is not None:
         try:
-            return composers(array, work, shapes, fill_of(array), limits, sources)
+            return composers(array, work, pieces, shapes, fill=fill_of(array), limits=limits, sources=sources)
         except FormatError as error:
             raise FormatError(f"array {array.name!r} cannot be decoded: {error.message}") from error
     return [decoder(code, shape) for code, shape in zip(codes.tolist(), shapes)]

@@ -62,10 +62,10 @@ def read_array(
         limits.memory_bytes // PLAN_BYTES,
     )
     cuts = cut(array, selection)
-    work, pieced = needed(array, cuts, match(cuts, table.refs(array.name, [c.window for c in cuts])))
+    work, pieces = needed(array, cuts, match(cuts, table.refs(array.name, [c.window for c in cuts])))
     sources = _sources(table.files, work.refs)
     _check_sizes(work, limits)
-    decoders = prepare_all(array, cuts, work, limits, sources=sources, pieced=pieced)
+    decoders = prepare_all(array, cuts, work, limits, sources=sources, pieces=pieces)
     whole = allocate(array, selection, cuts, work.missing, given)
     place = Placer(cuts, work, decoders, target=selection.oriented(whole), sources=sources)
     if len(work):
