@@ -102,13 +102,98 @@ def test_a_codestream_of_another_size_than_its_image_is_refused():
         scan_bytes(nitfs.nitf(item), scanner=nitf)
 
 
-def test_a_downsampled_jpeg_is_read_only_where_it_has_all_pixels(read_all):
+def test_a_downsampled_jpeg_gives_the_pixels_it_has(read_all):
     streams, seen = jpegs(nitfs.values_of("u8", 1), (72, 90))
     whole = nitfs.Picture(values=seen, streams=streams, coding="I1")
     np.testing.assert_array_equal(read_all(nitfs.nitf(whole))["0/data"], seen)
-    less = nitfs.Picture(values=nitfs.values_of("u8", 1, (144, 180)), streams=streams, coding="I1")
-    with pytest.raises(FormatError, match="compression I1 with fewer pixels"):
-        scan_bytes(nitfs.nitf(less), scanner=nitf)
+    corners = "411900N0200400E411900N0200700E411700N0200700E411700N0200400E"
+    large = nitfs.values_of("u8", 1, (144, 180))
+    less = nitfs.nitf(nitfs.Picture(values=large, streams=streams, coding="I1", icords="G", igeolo=corners))
+    np.testing.assert_array_equal(read_all(less)["0/data"], seen)
+    full = nitfs.nitf(nitfs.Picture(values=large, icords="G", igeolo=corners))
+    small, large = (next(s.array for s in scan_bytes(data) if isinstance(s, Found)) for data in (less, full))
+    assert small.attributes["downsampled_from"] == [144, 180]
+    a, _, c, _, e, f = large.georeference.transform
+    assert small.georeference.transform == (2 * a, 0, c, 0, 2 * e, f)
+
+
+def test_a_downsampled_jpeg_is_smaller_than_its_image_and_alone():
+    streams, _ = jpegs(nitfs.values_of("u8", 1), (72, 90))
+    for values, block, what in (
+        (nitfs.values_of("u8", 1, (40, 90)), (0, 0), "90 x 72 pixels, and the image 90 x 40"),
+        (nitfs.values_of("u8", 1, (144, 90)), (72, 90), "several blocks"),
+    ):
+        item = nitfs.Picture(values=values, block=block, streams=streams, coding="I1")
+        with pytest.raises(FormatError, match=what):
+            scan_bytes(nitfs.nitf(item), scanner=nitf)
+    item = nitfs.Picture(values=nitfs.values_of("u8", 1), streams=[b"\xff\xd8\xff\xd9"], coding="I1")
+    with pytest.raises(FormatError, match="does not say how large"):
+        scan_bytes(nitfs.nitf(item), scanner=nitf)
+
+
+ZIGZAG = sorted(range(64), key=lambda n: (n // 8 + n % 8, n // 8 if (n // 8 + n % 8) % 2 else -(n // 8)))
+BASIS = np.array([[np.cos((2 * x + 1) * u * np.pi / 16) / (2 if u else 8**0.5) for x in range(8)] for u in range(8)])
+
+
+def bare_stream(quality, size=1):
+    """A stream without tables whose 64 blocks have one coefficient each, at the place of the block, of that size."""
+    plain = imagecodecs.jpeg8_encode(np.zeros((64, 64), np.uint8), 50)
+    at = plain.index(b"\xff\xdb")
+    steps = np.zeros(64)
+    steps[ZIGZAG] = list(plain[at + 5 : at + 69])
+    values = np.empty((64, 64))
+    for n in range(64):
+        one = np.zeros(64)
+        one[n] = size * steps[n]
+        y, x = n // 8 * 8, n % 8 * 8
+        values[y : y + 8, x : x + 8] = 128 + BASIS.T @ one.reshape(8, 8) @ BASIS
+    data = imagecodecs.jpeg8_encode(np.rint(values).astype(np.uint8), 50)
+    at = data.index(b"\xff\xdb")
+    label = b"\xff\xe6\0\x19NITF\0\2\0B\0\1\0\1\0\x08\0\1" + bytes([quality]) + b"\0\x08\1\1\0\0"
+    return b"\xff\xd8" + label + data[at + 69 :]
+
+
+def steps_of(values):
+    """How large each coefficient came out, by its place in a block."""
+    found = []
+    for n in range(64):
+        y, x = n // 8 * 8, n % 8 * 8
+        block = values[y : y + 8, x : x + 8].astype(float) - 128
+        found.append((BASIS @ block @ BASIS.T).ravel()[n])
+    return np.array(found)
+
+
+@pytest.mark.parametrize(("quality", "size"), [(1, 1), (2, 1), (3, 4), (4, 4), (5, 4)])
+def test_streams_without_tables_mean_those_of_their_quality(quality, size, read_all, tmp_path):
+    item = nitfs.Picture(
+        values=np.zeros((1, 64, 64), np.uint8), streams=[bare_stream(quality, size)], coding="C3",
+        changes={"COMRAT": f"00.{quality}"},
+    )  # fmt: skip
+    path = tmp_path / "a.ntf"
+    path.write_bytes(nitfs.nitf(item))
+    ours = steps_of(read_all(path.read_bytes())["0/data"][0])
+    with rasterio.open(path) as file:
+        theirs = steps_of(file.read(1))
+    # GDAL has the numbers of the standard, which are in zigzag order, and takes them row by row.
+    np.testing.assert_allclose(ours[ZIGZAG], theirs, atol=6)
+    np.testing.assert_allclose(ours.reshape(8, 8), ours.reshape(8, 8).T, atol=4)
+
+
+def test_streams_with_tables_use_them_whatever_the_rate_says(read_all):
+    streams, seen = jpegs(nitfs.values_of("u8", 1), (72, 90))
+    item = nitfs.Picture(values=seen, streams=streams, coding="C3", changes={"COMRAT": "00.2"})
+    data = nitfs.nitf(item)
+    np.testing.assert_array_equal(read_all(data)["0/data"], seen)
+    (array,) = (step.array for step in scan_bytes(data) if isinstance(step, Found))
+    assert "jpeg_tables" not in array.encodings[0][0]["configuration"]
+
+
+def test_streams_without_tables_of_an_unknown_kind_are_refused():
+    item = nitfs.Picture(
+        values=np.zeros((1, 64, 64), np.uint8), streams=[bare_stream(1)], coding="C3", changes={"COMRAT": "03.1"}
+    )
+    with pytest.raises(FormatError, match=r"have no tables, and those of rate 03\.1"):
+        scan_bytes(nitfs.nitf(item), scanner=nitf)
 
 
 def test_a_stream_too_few_is_refused():

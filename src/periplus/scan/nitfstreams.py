@@ -16,6 +16,7 @@ from periplus.model import Need, Pipeline, Refs, chunk_positions
 from periplus.scan.blocks import Blocks
 from periplus.scan.nitfblocks import Layout
 from periplus.scan.nitfmask import ABSENT, Mask, held
+from periplus.scan.nitftables import HEAD_BYTES, markers
 
 JPEG = "https://awslabs.github.io/osml-imagery-io/codecs/jpeg"
 TIFF_TILE = "https://awslabs.github.io/osml-imagery-io/codecs/tiff-tile"
@@ -24,17 +25,18 @@ GROUP3, TWO_DIMENSIONS, FILLED = 3, 1, 4
 START = re.compile(rb"\xff\xd8\xff")
 BETWEEN = re.compile(rb"\xff\xd9[\0\xff]{0,16}?(?=\xff\xd8\xff)")
 """The end of a stream, and what may pad it before the next one starts."""
-FRAME_BYTES = 4_096
-"""Enough to hold the frame header of a JPEG stream."""
-FRAME = re.compile(rb"\xff[\xc0-\xc3]\0.", re.DOTALL)
+FRAMES = range(0xC0, 0xC4)
 MOST_BOXES = 256
 RAW = b"\xff\x4f\xff\x51"
 
 
-def fax_pipeline(image: Layout, rate: str) -> Pipeline:
-    """The codec of a bi-level image in one block: Group 3 fax, of one dimension or two, as TIFF has it too."""
+def fax_pipeline(image: Layout, rate: str, *, located: bool) -> Pipeline:
+    """The codec of a bi-level block: Group 3 fax, of one dimension or two, as TIFF has it too.
+
+    `located` says that one knows where blocks start: nothing in a stream of fax tells that another follows.
+    """
     dimensions = {"1": 0, "2": TWO_DIMENSIONS}.get(rate[:1])
-    if image.bits != 1 or image.bands != 1 or image.blocks != 1 or dimensions is None:
+    if image.bits != 1 or image.bands != 1 or not located or dimensions is None:
         raise FormatError(
             f"fax of {image.bands} bands of {image.bits} bits in {image.blocks} blocks, at rate {rate!r}, is not read"
         )
@@ -54,8 +56,11 @@ def fax_pipeline(image: Layout, rate: str) -> Pipeline:
     return ({"name": TIFF_TILE, "configuration": configuration},)
 
 
-def jpeg_pipeline(image: Layout, colours: str, *, lossless: bool) -> Pipeline:
-    """The codec of one stream; all its bands are in it whichever way its scans interleave them."""
+def jpeg_pipeline(image: Layout, colours: str, *, lossless: bool, tables: str | None = None) -> Pipeline:
+    """The codec of one stream; all its bands are in it whichever way its scans interleave them.
+
+    `tables` are those that streams without any mean, in base64.
+    """
     bands = image.samples
     if image.kind != "INT" or image.bits not in (8, 12, 16):
         raise FormatError(f"JPEG of pixels of type {image.kind!r} with {image.bits} bits is not known")
@@ -68,6 +73,7 @@ def jpeg_pipeline(image: Layout, colours: str, *, lossless: bool) -> Pipeline:
         "block_height": image.height,
         "imode": "P" if bands > 1 else "B",
         "color_space": "MONO" if bands == 1 else "YCbCr601" if colours == "YCbCr601" else "RGB",
+        **({} if tables is None else {"jpeg_tables": tables}),
     }
     return ({"name": JPEG, "configuration": configuration},)
 
@@ -106,16 +112,16 @@ def _starts(data: bytes, wanted: int) -> NDArray[np.int64]:
     return np.array(found, np.int64)
 
 
-def frame_size(blocks: Blocks, start: int, end: int) -> Generator[Need, Any, tuple[int, int] | None]:
-    """Rows and columns of the JPEG stream at a place; None where its frame header is not near."""
-    length = min(FRAME_BYTES, end - start)
+def frame_size(blocks: Blocks, start: int, end: int) -> Generator[Need, Any, tuple[int, int]]:
+    """Rows and columns of the JPEG stream at a place."""
+    length = min(HEAD_BYTES, end - start)
     yield from blocks.hold("the JPEG stream", start, length)
     data = held(blocks, start, length)
-    found = FRAME.search(data)
-    if found is None or found.start() + 9 > len(data):
-        return None
-    rows, columns = struct.unpack_from(">HH", data, found.start() + 5)
-    return rows, columns
+    for marker, at in markers(data):
+        if marker in FRAMES and at + 9 <= len(data):
+            rows, columns = struct.unpack_from(">HH", data, at + 5)
+            return rows, columns
+    raise FormatError("the JPEG stream does not say how large it is", offset=start)
 
 
 def codestream(blocks: Blocks, start: int, end: int) -> Generator[Need, Any, tuple[int, int]]:

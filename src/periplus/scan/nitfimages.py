@@ -1,0 +1,183 @@
+"""Images of NITF by the way they are compressed: the array of each, and where its bytes lie."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator
+from dataclasses import replace
+from typing import Any
+
+from periplus.errors import FormatError
+from periplus.limits import Limits
+from periplus.model import Array, Found, Need, Pipeline, Scalar, Shape
+from periplus.scan.blocks import Blocks
+from periplus.scan.geotiff import reduced
+from periplus.scan.j2karray import arrays
+from periplus.scan.j2kparts import scan_codestream
+from periplus.scan.nitfblocks import Layout, layout, locate, pipeline, plan
+from periplus.scan.nitffields import Subheader
+from periplus.scan.nitfgeo import georeference
+from periplus.scan.nitfmask import Mask, pad_value, read_mask
+from periplus.scan.nitfstreams import codestream, fax_pipeline, frame_size, jpeg_pipeline, stream_refs
+from periplus.scan.nitftables import default_tables
+from periplus.scan.nitfvq import CODEC as VQ
+from periplus.scan.nitfvq import TRANSPARENT, covered, locations, vq_refs
+from periplus.scan.tres import described
+
+Place = tuple[int, int]
+"""Start and end of an image's data in the file."""
+
+
+def _mask(blocks: Blocks, place: Place, facts: Subheader, number: int) -> Generator[Need, Any, Mask]:
+    if not facts.fields["IC"].startswith("M") and facts.fields["IC"] != "NM":
+        return Mask()
+    return (yield from read_mask(blocks, place[0], place[1] - place[0], number))
+
+
+def _plain(
+    blocks: Blocks, prefix: str, place: Place, facts: Subheader, limits: Limits
+) -> Generator[Need, Any, list[Found]]:
+    """NC and NM: pixels as they are."""
+    image = layout(facts, limits)
+    rows, apart = plan(image)
+    mask = yield from _mask(blocks, place, facts, image.blocks)
+    refs = locate(image, rows, apart, start=place[0] + mask.length, end=place[1], mask=mask.offsets, limits=limits)
+    bands = 1 if apart or image.apart else image.bands
+    array = _array(prefix, image, facts, (bands, rows, image.width), pipeline(image, rows, apart), mask, limits)
+    return [Found(array, refs)]
+
+
+def _streams(
+    blocks: Blocks, prefix: str, place: Place, facts: Subheader, limits: Limits
+) -> Generator[Need, Any, list[Found]]:
+    """C3, M3, C5 and M5: a JPEG stream a block; C1 and M1: fax."""
+    image = layout(facts, limits)
+    coding, rate = facts.fields["IC"], facts.fields["COMRAT"]
+    mask = yield from _mask(blocks, place, facts, image.blocks)
+    if coding in ("C1", "M1"):
+        codecs = fax_pipeline(image, rate, located=image.blocks == 1 or mask.offsets is not None)
+        refs = yield from stream_refs(blocks, image, *place, mask, limits)
+    else:
+        codecs = jpeg_pipeline(image, facts.fields["IREP"], lossless=coding in ("C5", "M5"))
+        refs = yield from stream_refs(blocks, image, *place, mask, limits)
+        if len(refs) and coding in ("C3", "M3"):
+            tables = yield from default_tables(
+                blocks, int(refs.offset[0]), place[1], rate, bands=image.samples, bits=image.bits
+            )
+            codecs = (
+                codecs if tables is None else jpeg_pipeline(image, facts.fields["IREP"], lossless=False, tables=tables)
+            )
+    array = _array(prefix, image, facts, (image.samples, image.height, image.width), codecs, mask, limits)
+    return [Found(array, refs)]
+
+
+def _downsampled(
+    blocks: Blocks, prefix: str, place: Place, facts: Subheader, limits: Limits
+) -> Generator[Need, Any, list[Found]]:
+    """I1: one JPEG stream, of fewer pixels than the image; those that are stored are what is given."""
+    whole = layout(facts, limits)
+    if whole.blocks != 1:
+        raise FormatError("a downsampled JPEG image of several blocks does not exist")
+    rows, columns = yield from frame_size(blocks, *place)
+    if not (0 < rows <= whole.rows and 0 < columns <= whole.columns):
+        raise FormatError(f"the stream has {columns} x {rows} pixels, and the image {whole.columns} x {whole.rows}")
+    image = replace(whole, rows=rows, columns=columns, height=rows, width=columns)
+    codecs = jpeg_pipeline(image, facts.fields["IREP"], lossless=False)
+    refs = yield from stream_refs(blocks, image, *place, Mask(), limits)
+    array = _array(prefix, image, facts, (image.bands, rows, columns), codecs, Mask(), limits)
+    where = reduced(array.georeference, whole.columns, whole.rows, columns, rows)
+    attributes = {**array.attributes, "downsampled_from": [whole.rows, whole.columns]}
+    return [Found(replace(array, georeference=where, attributes=attributes), refs)]
+
+
+def _jpeg2000(
+    blocks: Blocks, prefix: str, place: Place, facts: Subheader, limits: Limits
+) -> Generator[Need, Any, list[Found]]:
+    """C8, M8, CD and MD: one codestream, a tile a block; its resolutions are levels."""
+    image = layout(facts, limits)
+    mask = yield from _mask(blocks, place, facts, image.blocks)
+    offset, length = yield from codestream(blocks, place[0] + mask.length, place[1])
+    stream, ranges = yield from scan_codestream(blocks, offset, length, limits)
+    pad = pad_value(stream.dtype, min(image.bits, stream.dtype.itemsize * 8), mask.pad)
+    made = arrays(
+        stream,
+        ranges,
+        limits,
+        prefix=prefix,
+        fill=0 if pad is None else pad,
+        attributes=_attributes(facts, pad),
+        georeference=georeference(facts),
+    )
+    found = [Found(array, refs) for array, refs in made]
+    shape = found[0].array.shape
+    if shape != (image.bands, image.rows, image.columns):
+        raise FormatError(
+            f"the image is {image.bands} bands of {image.columns} x {image.rows}, its codestream {shape[0]} of"
+            f" {shape[2]} x {shape[1]}"
+        )
+    return found
+
+
+def _quantised(
+    blocks: Blocks, prefix: str, place: Place, facts: Subheader, limits: Limits
+) -> Generator[Need, Any, list[Found]]:
+    """C4 and M4: codes of 4 x 4 pixels, and the code books they share."""
+    image = layout(facts, limits)
+    known = locations(facts.tres)
+    mask = Mask()
+    if known or facts.fields["IC"] == "M4":
+        mask = yield from read_mask(blocks, place[0], place[1] - place[0], image.blocks, more=True)
+    refs = yield from vq_refs(blocks, image, known, place, mask, place[0] + mask.used)
+    if mask.pad is None and facts.bands[0].luts and len(facts.bands[0].luts[0]) == TRANSPARENT:
+        mask = replace(mask, pad=bytes([TRANSPARENT]))
+    array = _array(prefix, image, facts, (1, image.height, image.width), ({"name": VQ},), mask, limits)
+    return [Found(replace(array, georeference=covered(blocks, known, image) or array.georeference), refs)]
+
+
+def _array(
+    prefix: str, image: Layout, facts: Subheader, chunks: Shape, codecs: Pipeline, mask: Mask, limits: Limits
+) -> Array:
+    limits.check("the bytes of a chunk", math.prod(chunks) * image.dtype.itemsize, limits.chunk_bytes)
+    pad = pad_value(image.dtype, image.bits, mask.pad)
+    return Array(
+        name=f"{prefix}0/data",
+        dims=("bands", "y", "x"),
+        shape=(image.bands, image.rows, image.columns),
+        chunks=chunks,
+        dtype=image.dtype,
+        fill=0 if pad is None else pad,
+        encodings=(codecs,),
+        attributes=_attributes(facts, pad),
+        georeference=georeference(facts),
+    )
+
+
+CODINGS: dict[str, Callable[..., Generator[Need, Any, list[Found]]]] = {
+    **dict.fromkeys(("NC", "NM"), _plain),
+    **dict.fromkeys(("C1", "M1", "C3", "M3", "C5", "M5"), _streams),
+    "I1": _downsampled,
+    **dict.fromkeys(("C4", "M4"), _quantised),
+    **dict.fromkeys(("C8", "M8", "CD", "MD"), _jpeg2000),
+}
+"""How each compression that we read is found; others are refused by name."""
+
+
+def _attributes(facts: Subheader, pad: Scalar | None) -> dict[str, Any]:
+    """The subheader's fields, extensions, names of bands and look-up tables."""
+    found: dict[str, Any] = {"nitf": facts.fields}
+    if facts.comments:
+        found["comments"] = list(facts.comments)
+    if facts.tres:
+        found["tres"] = described(facts.tres)
+    names = [band.fields["IREPBAND"] or band.fields["ISUBCAT"] for band in facts.bands]
+    if any(names):
+        found["band_names"] = names
+    if any(band.fields["ISUBCAT"] for band in facts.bands):
+        found["band_categories"] = [band.fields["ISUBCAT"] for band in facts.bands]
+    luts = facts.bands[0].luts
+    if len(facts.bands) == 1 and len(luts) in (1, 3):
+        red, green, blue = luts if len(luts) == 3 else luts * 3
+        found["colormap"] = [list(entry) for entry in zip(red, green, blue, strict=True)]
+    if pad is not None and not isinstance(pad, complex):
+        found["_FillValue"] = pad
+    return found

@@ -1,0 +1,80 @@
+"""The quantisation tables of MIL-STD-188-198A, for JPEG streams in NITF that name one by its quality and have none."""
+
+from __future__ import annotations
+
+import base64
+import re
+import struct
+from collections.abc import Generator, Iterator
+from typing import Any
+
+from periplus.errors import FormatError
+from periplus.model import Need
+from periplus.scan.blocks import Blocks
+from periplus.scan.nitfmask import held
+
+NAMED = re.compile(r"(\d\d)\.([1-5])", re.ASCII)
+"""A compression rate that names a kind of image and a quality; 00.0 means tables of the stream's own."""
+HEAD_BYTES = 4_096
+"""Enough to hold the markers before the first scan of a stream."""
+TABLES, SCAN = 0xDB, 0xDA
+QUALITIES = {
+    1: bytes.fromhex(
+        "084848484848484848484e4a4c4a4e5951545451596a5d5e635e5d6a816f6c74"
+        "746c6f81878088918880879ba0b1b1a09bc1d5e4d5c1ffffffffffffffffffff"
+    ),
+    2: bytes.fromhex(
+        "0824242424242424242427252625272d292a2a292d352f2f322f2f354138363b"
+        "3b363841444045494540444e515959514e626c736c6282909082b2beb2f3f3ff"
+    ),
+    3: bytes.fromhex(
+        "080a0a0a0a0a0a0a0a0a0b0a0b0a0b0d0b0c0c0b0d0f0d0d0e0d0d0f12100f10"
+        "100f1012131213151312131617191917161b1e201e1b2428282432353244445b"
+    ),
+    4: bytes.fromhex(
+        "0807070707070707070708070807080908080808090b09090a09090b0d0b0b0c"
+        "0c0b0b0d0e0d0e0f0e0d0e10101212101014161716141a1d1d1a242624313141"
+    ),
+    5: bytes.fromhex(
+        "0404040404040404040404040404040505050505050605050605050607060606"
+        "060606070807080808070809090a0a09090b0c0d0c0b0e10100e1415141b1b24"
+    ),
+}
+"""For images of kind 00 by quality: bytes in the zigzag order in which a stream would have them."""
+
+
+def default_tables(
+    blocks: Blocks, start: int, end: int, rate: str, bands: int, bits: int
+) -> Generator[Need, Any, str | None]:
+    """Tables for streams such as the one at `start`, in base64; None where they have tables of their own.
+
+    A rate that names no quality is one of streams that have them, so nothing is read.
+    """
+    named = NAMED.fullmatch(rate)
+    if named is None:
+        return None
+    length = min(HEAD_BYTES, end - start)
+    yield from blocks.hold("the JPEG stream", start, length)
+    if _has_tables(held(blocks, start, length)):
+        return None
+    if named[1] != "00" or bands > 1 or bits != 8:
+        raise FormatError(f"the JPEG streams have no tables, and those of rate {rate} for {bands} bands are not known")
+    table = struct.pack(">HHB", 0xFF00 | TABLES, 67, 0) + QUALITIES[int(named[2])]
+    return base64.b64encode(b"\xff\xd8" + table + b"\xff\xd9").decode()
+
+
+def _has_tables(head: bytes) -> bool:
+    """Whether a table comes before the first scan, as far as one can see."""
+    found = [marker for marker, _ in markers(head)]
+    # Only a scan that is reached tells that there is none.
+    return TABLES in found or SCAN not in found
+
+
+def markers(head: bytes) -> Iterator[tuple[int, int]]:
+    """The markers of a JPEG stream up to its first scan, and where they are, as far as its first bytes go."""
+    at = 2
+    while at + 4 <= len(head) and head[at] == 0xFF:
+        yield head[at + 1], at
+        if head[at + 1] == SCAN:
+            return
+        at += 2 + max(2, int.from_bytes(head[at + 2 : at + 4], "big"))
