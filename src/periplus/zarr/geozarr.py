@@ -1,127 +1,96 @@
 """GeoZarr attributes of an index's arrays and groups: multiscales, spatial and proj, as deployed readers accept them.
 
-Written for the v0.1 schemas: bare names, uuids first. `scale` has one entry for each dimension of the array (GDAL looks
-for that), relative to the level before and equal to the ratio of sizes; `translation` is zero, as pixel corners agree.
+Arrays and the groups of levels say where they lie, with WKT2 and code; the group of a pyramid has the layout of its
+levels, the footprint, and the CRS as PROJJSON too. A CRS that nobody knows is left out; the grid mapping keeps it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from periplus.conventions.proj import describe_crs
-from periplus.errors import FormatError
-from periplus.model import Array, BBox, Transform
-from periplus.table.footprint import affine, corners, spatial_axes
-
-_RAW, _BLOB = "https://raw.githubusercontent.com/zarr-conventions", "https://github.com/zarr-conventions"
-
-
-def _declared(name: str, uuid: str, description: str) -> dict[str, str]:
-    return {
-        "uuid": uuid,
-        "name": name,
-        "schema_url": f"{_RAW}/{name}/refs/tags/v0.1/schema.json",
-        "spec_url": f"{_BLOB}/{name}/blob/v0.1/README.md",
-        "description": description,
-    }
-
-
-MULTISCALES = _declared("multiscales", "d35379db-88df-4056-af3a-620245f8e347", "Multiscale layout of zarr datasets")
-SPATIAL = _declared("spatial", "689b58e2-cf7b-45e0-9fff-9cfc0883d6b4", "Spatial coordinate information")
-PROJ = _declared(
-    "proj", "f17cb550-5864-4468-aeb7-f3180cfb622f", "Coordinate reference system information for geospatial data"
+from periplus.conventions.write import (
+    Layer,
+    declare,
+    multiscales_attributes,
+    proj_attributes,
+    spatial_attributes,
+    written_bbox,
 )
-BY_PREFIX = {"multiscales": MULTISCALES, "spatial:": SPATIAL, "proj:": PROJ}
+from periplus.conventions.write import as_grid as grid_of
+from periplus.errors import FormatError
+from periplus.model import Array
+from periplus.table.footprint import affine, bounds, spatial_axes
 
-
-def declared(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """The attributes with the declaration of every convention whose keys they have."""
-    found = [
-        convention
-        for prefix, convention in BY_PREFIX.items()
-        if any(key == prefix or (prefix.endswith(":") and key.startswith(prefix)) for key in attributes)
-    ]
-    return {"zarr_conventions": [dict(one) for one in found], **attributes} if found else dict(attributes)
-
-
-def spatial(array: Array) -> dict[str, Any]:
-    """The spatial keys of an array with a transform; empty for one without."""
-    transform, axes = affine(array), spatial_axes(array)
-    if transform is None or axes is None or array.georeference is None:
-        return {}
-    height, width = array.shape[axes[0]], array.shape[axes[1]]
-    if not height or not width or not all(map(math.isfinite, transform)):
-        return {}
-    node = array.georeference.registration == "point"
-    said = _centred(transform) if node else transform
-    return {
-        "spatial:dimensions": [array.dims[axes[0]], array.dims[axes[1]]],
-        "spatial:transform_type": "affine",
-        "spatial:transform": [float(v) for v in said],
-        "spatial:shape": [height, width],
-        "spatial:bbox": _box(said, height - node, width - node),
-        "spatial:registration": "node" if node else "pixel",
-    }
-
-
-def _centred(transform: Transform) -> Transform:
-    """The transform of samples: that of pixel corners moved by half a pixel."""
-    a, b, c, d, e, f = transform
-    return a, b, c + (a + b) / 2, d, e, f + (d + e) / 2
-
-
-def _box(transform: Transform, rows: int, columns: int) -> list[float]:
-    box: BBox = corners(transform, 0, 0, columns, rows)
-    return [float(v) for v in box]
-
-
-def proj(array: Array, *, full: bool = False) -> dict[str, Any]:
-    """The CRS as WKT2 and, where it has one, its code; PROJJSON too where `full`. Empty where none is known."""
-    text = None if array.georeference is None else array.georeference.crs
-    if text is None:
-        return {}
-    try:
-        crs = describe_crs(text)
-    except FormatError:  # the grid mapping says what the file had
-        return {}
-    said: dict[str, Any] = {} if crs.code is None else {"proj:code": crs.code}
-    said["proj:wkt2"] = crs.wkt2
-    if full:
-        said["proj:projjson"] = dict(crs.projjson)
-    return said
-
-
-def multiscales(levels: Sequence[Array], names: Sequence[str]) -> dict[str, Any]:
-    """The layout of one image's levels, from full resolution down; `names` are their groups, relative to the pyramid's.
-
-    Where the levels differ in rank there is no layout: such arrays are not one image.
-    """
-    if len({array.ndim for array in levels}) != 1:
-        return {}
-    layout: list[dict[str, Any]] = []
-    for k, (array, name) in enumerate(zip(levels, names, strict=True)):
-        item: dict[str, Any] = {"asset": name}
-        if k:
-            item["derived_from"] = names[k - 1]
-        item["transform"] = {"scale": _ratio(levels[max(k - 1, 0)], array), "translation": [0.0] * array.ndim}
-        where = spatial(array)
-        layout.append(item | {key: where[key] for key in ("spatial:transform", "spatial:shape") if key in where})
-    return {"multiscales": {"layout": layout}}
-
-
-def _ratio(finer: Array, coarser: Array) -> list[float]:
-    """How much larger a cell is along each dimension: one for those that are no part of the image plane."""
-    axes = spatial_axes(coarser) or ()
-    return [finer.shape[d] / coarser.shape[d] if d in axes and coarser.shape[d] else 1.0 for d in range(coarser.ndim)]
-
-
-def pyramid(levels: Sequence[Array], names: Sequence[str]) -> dict[str, Any]:
-    """Attributes of the group that holds an image's levels: their layout, and where the finest lies."""
-    return declared({**multiscales(levels, names), **spatial(levels[0]), **proj(levels[0], full=True)})
+FOOTPRINT = ("spatial:dimensions", "spatial:bbox", "spatial:registration")
+"""What a pyramid's group says of its place: no transform, which arrays right below it would take for theirs."""
+KEYS = {"multiscales": "multiscales", "spatial": "spatial:", "proj": "proj:"}
 
 
 def place(array: Array) -> dict[str, Any]:
     """Attributes of an array, or of the group of one level: where it lies."""
-    return declared({**spatial(array), **proj(array)})
+    return _declared({**_spatial(array), **_proj(array)})
+
+
+def pyramid(levels: Sequence[Array], names: Sequence[str]) -> dict[str, Any]:
+    """Attributes of the group that holds an image's levels; `names` are their groups in it, the finest first."""
+    where = _spatial(levels[0])
+    footprint = {key: where[key] for key in FOOTPRINT if key in where}
+    return _declared({**_multiscales(levels, names), **footprint, **_proj(levels[0], full=True)})
+
+
+def footprint(arrays: Iterable[Array]) -> dict[str, Any]:
+    """Attributes of the root of many images: the box around them and their CRS, where they are all of one."""
+    placed = [array for array in arrays if _spatial(array)]
+    texts = {array.georeference.crs for array in placed if array.georeference is not None}
+    boxes = [box for array in placed if (box := bounds(array)) is not None]
+    if len(texts) != 1 or not boxes:
+        return {}
+    columns = list(zip(*boxes, strict=True))
+    around = [*map(min, columns[:2]), *map(max, columns[2:])]
+    return _declared({"spatial:bbox": [float(v) for v in around], **_proj(placed[0], full=True)})
+
+
+def _declared(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes with the declaration of every convention whose keys they have."""
+    names = [name for name, start in KEYS.items() if any(key.startswith(start) for key in attributes)]
+    return {**declare(*names), **attributes} if names else {}
+
+
+def _spatial(array: Array) -> dict[str, Any]:
+    """The spatial keys of an array with a transform; empty for one without."""
+    transform, axes = affine(array), spatial_axes(array)
+    if transform is None or axes is None or array.georeference is None or not all(map(math.isfinite, transform)):
+        return {}
+    size, dims = (array.shape[axes[0]], array.shape[axes[1]]), (array.dims[axes[0]], array.dims[axes[1]])
+    grid = grid_of(array.georeference, size, dims)
+    if grid is None or 0 in size or not all(map(math.isfinite, written_bbox(grid))):
+        return {}
+    return spatial_attributes(grid, array.shape, array.dims, spatial_dims=dims)
+
+
+def _proj(array: Array, *, full: bool = False) -> dict[str, Any]:
+    text = None if array.georeference is None else array.georeference.crs
+    if text is None:
+        return {}
+    try:
+        describe_crs(text)
+    except FormatError:
+        return {}
+    said = proj_attributes(text)
+    return said if full else {key: value for key, value in said.items() if key != "proj:projjson"}
+
+
+def _multiscales(levels: Sequence[Array], names: Sequence[str]) -> dict[str, Any]:
+    """The layout of levels; empty where they differ in rank, since such arrays are not one image."""
+    if len({array.ndim for array in levels}) != 1:
+        return {}
+    bare = [Layer(name=array.name, dims=array.dims, shape=array.shape, level=array.level) for array in levels]
+    said = multiscales_attributes(list(zip(names, bare, strict=True)))
+    for item, array in zip(said["multiscales"]["layout"], levels, strict=True):
+        where = _spatial(array)
+        item.pop("spatial:shape", None)
+        item |= {key: where[key] for key in ("spatial:shape", "spatial:transform") if key in where}
+    return said

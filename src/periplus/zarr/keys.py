@@ -35,17 +35,26 @@ def group_named(layout: Layout, key: str) -> str | None:
 
 def keys_under(layout: Layout, lookup: Lookup, prefix: str) -> Iterator[str]:
     """Every key that begins with a prefix, whatever it cuts through."""
-    for path in (*layout.groups, *layout.leaves):
-        key = f"{path}/{DOCUMENT}" if path else DOCUMENT
+    for group in layout.groups:
+        stem = f"{group}/" if group else ""
+        if not (stem.startswith(prefix) or prefix.startswith(stem)):
+            continue
+        if (stem + DOCUMENT).startswith(prefix):
+            yield stem + DOCUMENT
+        for path, leaf in layout.leaves_in(group).items():
+            if f"{path}/{DOCUMENT}".startswith(prefix):
+                yield f"{path}/{DOCUMENT}"
+            yield from _chunks_under(leaf, lookup, prefix)
+
+
+def _chunks_under(leaf: Leaf, lookup: Lookup, prefix: str) -> Iterator[str]:
+    stem = f"{leaf.path}/c"
+    if not (stem.startswith(prefix) or prefix.startswith(stem)):
+        return
+    for position in _present(leaf, lookup, _fixed(prefix, stem, len(leaf.grid))):
+        key = "/".join([stem, *map(str, position)])
         if key.startswith(prefix):
             yield key
-    for path, leaf in layout.leaves.items():
-        stem = f"{path}/c"
-        if stem.startswith(prefix) or prefix.startswith(stem):
-            for position in _present(leaf, lookup, _fixed(prefix, stem, len(leaf.grid))):
-                key = "/".join([stem, *map(str, position)])
-                if key.startswith(prefix):
-                    yield key
 
 
 def names_in(layout: Layout, lookup: Lookup, folder: str) -> Iterator[str]:
@@ -53,11 +62,7 @@ def names_in(layout: Layout, lookup: Lookup, folder: str) -> Iterator[str]:
     path = folder.strip("/")
     if path in layout.groups:
         yield DOCUMENT
-        stem = f"{path}/" if path else ""
-        inner = (
-            name[len(stem) :] for name in (*layout.groups, *layout.leaves) if name.startswith(stem) and name != path
-        )
-        yield from dict.fromkeys(name.partition("/")[0] for name in inner)
+        yield from layout.members(path)
         return
     if path in layout.leaves:
         leaf = layout.leaves[path]

@@ -73,7 +73,7 @@ class IndexStore(Store):
         if self.table.url is not None:
             return self.table.url == other.table.url
         mine, theirs = self.table, other.table
-        return theirs.url is None and mine.rows == theirs.rows and self.layout.documents == other.layout.documents
+        return theirs.url is None and mine.rows == theirs.rows and _facts(self) == _facts(other)
 
     def __hash__(self) -> int:
         return hash((self.table.url, self.codecs))
@@ -197,6 +197,10 @@ class IndexStore(Store):
     async def delete(self, key: str) -> None:  # noqa: ARG002
         """Refused."""
         self._check_writable()
+
+
+def _facts(store: IndexStore) -> list[Any]:
+    return [(a.name, a.dims, a.shape, a.chunks, a.dtype) for a in store.table.catalog.arrays.values()]
 
 
 def _rebuilt(table: Table, fetch: Fetch, limits: Limits, codecs: Codecs, read_only: bool) -> IndexStore:
