@@ -260,7 +260,7 @@ def _terms(scope: _Scope, axis: _Axis, value: Any, where: str) -> dict[str, Any]
 def _term(scope: _Scope, axis: _Axis, term: str, raw: Any, where: str) -> Coord | None:
     reading, found = scope.reading, mapping(raw)
     if found is not None and not found.keys() & {"regular", "explicit"}:
-        target = resolve(reading, raw, where, defined_in=scope.defined)
+        target = resolve(reading, raw, where, defined_in=scope.defined, array=True)
         if target is None:
             return None
         dims = term_dims(target.node, reading.node) if target.node.kind == "array" else None

@@ -138,7 +138,7 @@ def _guessed(descriptor: Mapping[str, Any]) -> str | None:
 
 
 def _array(reading: Reading, entry: _Entry, descriptor: Mapping[str, Any], names: Names, source: Node) -> Coord | None:
-    target = resolve(reading, {"node": descriptor.get("path", "")}, entry.where, defined_in=source)
+    target = resolve(reading, {"node": descriptor.get("path", "")}, entry.where, defined_in=source, array=True)
     if target is None:
         return None
     node, sizes = target.node, dict(zip(reading.node.dims, reading.node.shape, strict=False))

@@ -66,7 +66,7 @@ def _target(reading: Reading, value: Any, where: str, defined_in: Node | None) -
     if "ref" in (mapping(value) or {}):
         hint = "the schema has the bare reference"
         reading.note("geolocation.ref-wrapped", "info", where, "the reference is wrapped in `ref`", hint)
-    return resolve(reading, value, where, defined_in=defined_in)
+    return resolve(reading, value, where, defined_in=defined_in, array=True)
 
 
 def _coord(

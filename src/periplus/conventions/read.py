@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from periplus.conventions.cflinks import read_cf
@@ -36,7 +36,12 @@ class Reader:
         """What the conventions say of an array."""
         if node.kind != "array":
             raise FormatError(f"{node.path} is a group")
-        return _array(self._reading(node))
+        if len(node.dims) in (0, len(node.shape)):
+            return _array(self._reading(node))
+        reading = self._reading(replace(node, dims=()))
+        message = f"{len(node.dims)} names for {len(node.shape)} dimensions; they are ignored"
+        reading.note("node.dimension-names", "error", "dimension_names", message)
+        return _array(reading)
 
     def group(self, node: Node) -> GroupMeaning:
         """What the conventions say of a group itself."""

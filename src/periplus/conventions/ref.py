@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from periplus.conventions.meaning import Reference
 from periplus.conventions.node import Lookup, Node, join, parent
 from periplus.conventions.reading import Reading, mapping
-from periplus.errors import DeniedError, FormatError, PeriplusError
+from periplus.errors import DeniedError, FormatError, PeriplusError, redact
 
 _LONGEST_CHAIN = 16
 
@@ -44,8 +45,13 @@ def unwrapped(value: Any) -> tuple[dict[str, Any] | None, str]:
     return None, ".".join(wrapping)
 
 
-def resolve(reading: Reading, value: Any, where: str, *, defined_in: Node | None = None) -> Target | None:
-    """The node a reference means, tried from the node that uses it, from its group, then from where it is defined."""
+def resolve(
+    reading: Reading, value: Any, where: str, *, defined_in: Node | None = None, array: bool = False
+) -> Target | None:
+    """The node a reference means, tried from the node that uses it, from its group, then from where it is defined.
+
+    Where several exist, those count first that its pointer points into, and that are arrays if an `array` is meant.
+    """
     found, wrapping = unwrapped(value)
     if found is None:
         reading.note("ref.malformed", "error", where, "a reference is an object with `node`")
@@ -59,7 +65,11 @@ def resolve(reading: Reading, value: Any, where: str, *, defined_in: Node | None
     if not isinstance(node, str) or not isinstance(uri, str | None) or not isinstance(pointer, str | None):
         reading.note("ref.malformed", "error", where, "`uri`, `node` and `attribute` of a reference are texts")
         return None
-    target = _elsewhere(reading, uri, node, where) if uri else _here(reading, node, where, defined_in)
+    target = (
+        _elsewhere(reading, uri, node, where)
+        if uri
+        else _here(reading, node, where, defined_in, _fitness(pointer, array))
+    )
     if target is None or pointer is None:
         return target
     return _pointed(reading, target, pointer, where)
@@ -136,51 +146,60 @@ def _bases(reading: Reading, defined_in: Node | None) -> list[tuple[str, str]]:
     return bases
 
 
-def _here(reading: Reading, path: str, where: str, defined_in: Node | None) -> Target | None:
+def _fitness(pointer: str | None, array: bool) -> Callable[[Node], bool]:
+    """Whether a node can be what is meant."""
+
+    def fits(node: Node) -> bool:
+        if array and node.kind != "array":
+            return False
+        return pointer is None or any(_has(node, place) for place in _places(pointer))
+
+    return fits
+
+
+def _here(
+    reading: Reading, path: str, where: str, defined_in: Node | None, fits: Callable[[Node], bool]
+) -> Target | None:
     found: list[tuple[str, Node]] = []
     wrong: FormatError | None = None
     tried: list[str] = []
-    for kind, base in _bases(reading, defined_in):
+    for kind, base in _bases(reading, defined_in)[: 1 if path.startswith("/") else None]:
         try:
             place = join(base, path)
         except FormatError as error:
             wrong = wrong or error
             continue
-        if place in tried:
-            continue
-        tried.append(place)
-        node = reading.lookup(place)
-        # A node that means itself by "." or "" is no reference to another.
-        if node is not None and not (node.path == reading.node.path and kind != "definition" and path in ("", ".")):
-            found.append((kind, node))
-        if path.startswith("/"):
-            break
+        if place not in tried:
+            tried.append(place)
+            if (node := reading.lookup(place)) is not None:
+                found.append((kind, node))
     if not found:
-        if wrong is not None and not tried:
-            reading.note("ref.path", "error", where, wrong.message)
-        elif wrong is not None:
-            message = f"{path[:200]!r} not found: from the node itself it climbs above the root"
-            reading.note("ref.path", "error", where, f"{message}, and there is no {', '.join(tried)}")
-        else:
-            reading.note("ref.missing", "error", where, f"{path[:200]!r} not found: there is no {' or '.join(tried)}")
+        _missing(reading, path, where, wrong, tried)
         return None
+    # What cannot be meant is no rival.
+    found = [one for one in found if fits(one[1])] or found[:1]
     kind, node = found[0]
-    if path.startswith("/"):
-        pass
-    elif len(found) > 1:
+    if len(found) > 1 and set(path.split("/")) - {"", ".", ".."}:
         others = ", ".join(other.path for _, other in found[1:])
-        reading.note(
-            "ref.ambiguous", "warning", where, f"{path!r} may mean {node.path} or {others}; the first is taken"
-        )
+        message = f"{path[:200]!r} may mean {node.path} or {others}; the first is taken"
+        reading.note("ref.ambiguous", "warning", where, message)
     elif kind != "node":
         hint = "paths count from the node that uses them: a sibling is ../name"
-        reading.note("ref.base", "info", where, f"{path!r} is found from the {kind}, not from the node", hint)
+        reading.note("ref.base", "info", where, f"{path[:200]!r} is found from the {kind}, not from the node", hint)
     return Target(reference=Reference(path=node.path), node=node, lookup=reading.lookup)
 
 
-def _elsewhere(reading: Reading, uri: str, path: str, where: str) -> Target | None:
-    from periplus.errors import redact
+def _missing(reading: Reading, path: str, where: str, wrong: FormatError | None, tried: list[str]) -> None:
+    if wrong is not None and not tried:
+        reading.note("ref.path", "error", where, wrong.message)
+    elif wrong is not None:
+        message = f"{wrong.message} from one place, and there is no {' or '.join(tried)}"
+        reading.note("ref.path", "error", where, message)
+    else:
+        reading.note("ref.missing", "error", where, f"{path[:200]!r} not found: there is no {' or '.join(tried)}")
 
+
+def _elsewhere(reading: Reading, uri: str, path: str, where: str) -> Target | None:
     shown = redact(uri)[:300]
     if reading.stores is None:
         reading.note("ref.store", "warning", where, f"the store {shown} is not this one, and no other is opened")
@@ -204,18 +223,27 @@ def _elsewhere(reading: Reading, uri: str, path: str, where: str) -> Target | No
     return Target(reference=Reference(path=node.path, uri=uri), node=node, lookup=lookup)
 
 
+def _places(pointer: str) -> tuple[str, str]:
+    """A pointer as it should count, from the document, and as some let it count, from the attributes."""
+    return pointer, "/attributes" + (pointer if pointer.startswith("/") else "/" + pointer)
+
+
+def _has(node: Node, place: str) -> bool:
+    try:
+        pointed(node.document(), place)
+    except KeyError:
+        return False
+    return True
+
+
 def _pointed(reading: Reading, target: Target, pointer: str, where: str) -> Target | None:
-    document = target.node.document()
-    for place in (pointer, "/attributes" + (pointer if pointer.startswith("/") else "/" + pointer)):
-        try:
-            value = pointed(document, place)
-        except KeyError:
-            continue
-        if place != pointer:
-            reading.note(
-                "ref.pointer", "info", where, f"{pointer[:200]!r} counts from the attributes", f"write {place!r}"
-            )
-        reference = Reference(path=target.node.path, uri=target.reference.uri, attribute=place)
-        return Target(reference=reference, node=target.node, value=value, lookup=target.lookup)
-    reading.note("ref.missing", "error", where, f"{target.node.path} has nothing at {pointer[:200]!r}")
-    return None
+    place = next((place for place in _places(pointer) if _has(target.node, place)), None)
+    if place is None:
+        reading.note("ref.missing", "error", where, f"{target.node.path} has nothing at {pointer[:200]!r}")
+        return None
+    if place != pointer:
+        message = f"{pointer[:200]!r} counts from the attributes, not from the document"
+        reading.note("ref.pointer", "info", where, message, f"write {place[:200]!r}")
+    reference = Reference(path=target.node.path, uri=target.reference.uri, attribute=place)
+    value = pointed(target.node.document(), place)
+    return Target(reference=reference, node=target.node, value=value, lookup=target.lookup)

@@ -10,8 +10,8 @@ from periplus.conventions.reading import Reading
 from periplus.model import Transform
 
 Pair = tuple[float, float]
-CLOSE = 1e-3
-"""Relative, between a scale and what sizes give: GDAL's own."""
+CLOSE = 5e-3
+"""Relative, between a scale and what sizes give; published examples write 0.333 for a third."""
 
 
 def pair(
@@ -53,6 +53,9 @@ def growth(
     """
     where = f"{item.where}.transform.scale"
     if finer is None or shape is None or not all(shape) or not all(finer):
+        if scale is not None and min(sofar) > 1 and scale[0] > sofar[0] and scale[1] > sofar[1]:
+            message = f"scale {list(scale)} may count from the base; no shapes tell, so it counts from the level before"
+            reading.note("multiscales.scale-ambiguous", "warning", where, message, "write spatial:shape")
         return scale
     ratio = (finer[0] / shape[0], finer[1] / shape[1])
     if scale is None:

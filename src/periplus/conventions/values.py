@@ -31,7 +31,7 @@ def values_of(
         return Regular(pair[0], pair[1], count), None
     if kind == "explicit":
         return _explicit(reading, inner, at, dim, count)
-    target = resolve(reading, inner, at, defined_in=defined_in)
+    target = resolve(reading, inner, at, defined_in=defined_in, array=True)
     if target is None:
         return None
     return _external(reading, target, at, dim, count)
@@ -123,7 +123,7 @@ def bounds_of(
     if kind == "explicit":
         reading.note("cs.bounds", "error", where, "boundaries are regular or external")
         return None
-    target = resolve(reading, inner, f"{where}.external", defined_in=defined_in)
+    target = resolve(reading, inner, f"{where}.external", defined_in=defined_in, array=True)
     if target is None:
         return None
     node = target.node
