@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.errors import FormatError
 from periplus.model import Array, Refs
+from periplus.zarr.v2codecs import UnsayableError
 
 if TYPE_CHECKING:
     from periplus.table.table import Table
@@ -45,7 +45,7 @@ class Slab:
 
 
 def slabs(table: Table, array: Array) -> Iterator[Slab]:
-    """All rows of an array; FormatError names a chunk whose parts no reference of kerchunk's can say."""
+    """All rows of an array; UnsayableError names a chunk whose parts no reference of kerchunk's can say."""
     cells = math.prod(array.grid)
     if cells <= ROWS or cells > SPARSE * max(table.rows, 1):
         yield _slab(array, table.refs(array.name))
@@ -84,7 +84,6 @@ def _check(array: Array, slab: Slab) -> None:
         wrong |= several & np.fromiter((item is not None for item in refs.data), bool, len(refs))
     if wrong.any():
         where = tuple(int(n) for n in refs.chunk[:, int(np.flatnonzero(wrong)[0])])
-        raise FormatError(
-            f"array {array.name!r}: chunk {where} is made of parts of several files or of inline parts, "
-            "which a kerchunk reference cannot say"
+        raise UnsayableError(
+            f"array {array.name!r}: chunk {where} is made of parts of several files or of inline parts"
         )

@@ -124,6 +124,11 @@ def say(
             arrays[path] = leaf.array
         except UnsayableError as error:
             unsaid[path] = error.message
+    for path, array in list(arrays.items()):
+        why = _unsayable_parts(table, array)
+        if why is not None:
+            unsaid[path] = why
+            del arrays[path], leaves[path]
     refused = [name for name in unsaid if leave_out is not True and name not in (leave_out or ())]
     if refused:
         told = "; ".join(f"{name}: {unsaid[name]}" for name in refused[:8])
@@ -132,6 +137,18 @@ def say(
     labels = _labels(words, leaves, zarr_format)
     documents = consolidated(documents_of(words, leaves, zarr_format=zarr_format), zarr_format=zarr_format)
     return Said(documents=documents, arrays=arrays, labels=labels, zarr_format=zarr_format, left_out=unsaid)
+
+
+def _unsayable_parts(table: Table, array: Array) -> str | None:
+    """Why chunks of several parts cannot be said, where some cannot."""
+    if len(table.files) == 0 or table.document.parts.get(array.name, 1) == 1:
+        return None
+    try:
+        for _ in slabs(table, array):
+            continue
+    except UnsayableError as error:
+        return error.message
+    return None
 
 
 def _labels(
