@@ -1,0 +1,176 @@
+"""Coordinates that conventions describe, as xarray variables: computed when asked for, or read from where they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from xarray.backends import BackendArray
+from xarray.core.indexing import ExplicitIndexer, IndexingSupport, LazilyIndexedArray, explicit_indexing_adapter
+from xarray.indexes import Index, PandasIndex
+
+from periplus.conventions.meaning import Affine, Coord, External, Regular, Shifted, Values
+from periplus.engine.axis import Axis
+from periplus.engine.grid import GridIndex, GridTransform
+from periplus.engine.labels import ORDINARY, axis_index
+from periplus.errors import FormatError
+
+MOST_DECODED = 1 << 22
+"""Labels that are computed into memory because they must be decoded, as regular times must."""
+Fetcher: TypeAlias = Callable[[External], xr.Variable]
+"""The variable of another array, undecoded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A coordinate as a variable."""
+
+    variable: xr.Variable
+    index: Index | None = None
+    """Its index where it has one already; it is not decoded then."""
+
+
+class Bounds(BackendArray):
+    """Boundaries (n, 2) of coordinates, each plus a lower and an upper offset, computed where asked for."""
+
+    def __init__(self, base: Axis | xr.Variable, lower: float, upper: float) -> None:
+        self.base, self.offsets = base, np.asarray([lower, upper], np.float64)
+        self.shape, self.dtype = (len(base), 2), np.dtype(np.float64)
+
+    def __getitem__(self, key: ExplicitIndexer) -> Any:
+        return explicit_indexing_adapter(key, self.shape, IndexingSupport.OUTER, self._at)
+
+    def _at(self, key: tuple[Any, ...]) -> Any:
+        rows, side = key
+        if isinstance(self.base, Axis):
+            places = np.arange(*rows.indices(len(self.base))) if isinstance(rows, slice) else np.asarray(rows)
+            labels: Any = self.base.labels(places)
+        else:
+            labels = np.asarray(self.base[rows].values, np.float64)
+        return np.add.outer(labels, self.offsets[side])
+
+
+def make(coord: Coord, dims: tuple[str, ...], fetch: Fetcher, *, lazy: bool | None = None) -> Made:
+    """The variable of a coordinate over dimensions of these names; FormatError where it cannot be."""
+    values, attributes = coord.values, dict(coord.attributes)
+    if isinstance(values, External):
+        return Made(_external(coord, values, dims, fetch))
+    if isinstance(values, Regular) and len(dims) == 1:
+        return _regular(coord.name, values, dims[0], attributes, lazy)
+    if isinstance(values, Shifted) and (base := _shifted_base(values, fetch)) is not None:
+        return Made(xr.Variable(dims, LazilyIndexedArray(Bounds(base, values.lower, values.upper)), attributes))
+    count = _count(values)
+    if count > MOST_DECODED:
+        raise FormatError(f"{count} values would have to be computed into memory")
+    found: Any = values.values()
+    if not dims and found.ndim:
+        if found.size != 1:
+            raise FormatError(f"a scalar coordinate has {found.size} values")
+        found = found.reshape(())
+    if found.ndim != len(dims):
+        raise FormatError(f"values of {found.ndim} dimensions cannot lie along {dims}")
+    if found.dtype.kind == "O":
+        raise FormatError("values are neither all numbers nor all texts")
+    return Made(xr.Variable(dims, found, attributes))
+
+
+def grid_pair(x: Coord, y: Coord, dims: tuple[str, str], names: tuple[str, str]) -> dict[Hashable, Made]:
+    """Both coordinates of a turned grid, lazily, by one index; `names` are those of x and y."""
+    values = x.values
+    if not isinstance(values, Affine):
+        raise TypeError("the coordinates of a turned grid are affine")
+    rows, columns = (range(n) for n in values.shape)
+    index = GridIndex(GridTransform(values.transform, names, dims, rows, columns, values.offset))
+    variables = index.create_variables()
+    for name, coord in zip(names, (x, y), strict=True):
+        variables[name].attrs.update(coord.attributes)
+    return {name: Made(variables[name], index) for name in names}
+
+
+def is_time(attributes: Mapping[str, Any]) -> bool:
+    """Whether numbers are times, which xarray decodes."""
+    units = attributes.get("units")
+    return isinstance(units, str) and " since " in units
+
+
+def _axis(values: Regular) -> Axis | None:
+    try:
+        return Axis.of(float(values.start), float(values.step), values.count, values.offset)
+    except OverflowError:
+        return None
+
+
+def _shifted_base(values: Shifted, fetch: Fetcher) -> Axis | xr.Variable | None:
+    """What boundaries are computed from, where not all of them at once."""
+    if isinstance(values.base, Regular):
+        return _axis(values.base) if values.base.count > ORDINARY else None
+    if isinstance(values.base, External):
+        # Offsets are in the units of the labels, so packed labels are unpacked first; times stay numbers.
+        return xr.conventions.decode_cf_variable("labels", fetch(values.base), decode_times=False)
+    return None
+
+
+def _regular(name: str, values: Regular, dim: str, attributes: dict[str, Any], lazy: bool | None) -> Made:
+    """Floats are an axis of our own where they are many; whole numbers are a range, which costs nothing at all."""
+    if is_time(attributes) and values.count <= MOST_DECODED:
+        return Made(xr.Variable((dim,), values.values(), attributes))
+    whole = all(isinstance(v, int) for v in (values.start, values.step)) and values.offset == 0
+    index: Index | None = None
+    if whole and _fits(values):
+        start, step = int(values.start), int(values.step)
+        index = PandasIndex(pd.RangeIndex(start, start + step * values.count, step, name=name), dim)
+    elif (axis := _axis(values)) is not None:
+        index = axis_index(axis, name, dim, lazy=lazy)
+    if index is None:
+        raise FormatError(f"{values.count} labels from {values.start} by {values.step} are not all different")
+    variable = index.create_variables()[name]
+    variable.attrs.update(attributes)
+    if name != dim:
+        # An index of another name than its dimension's would be no dimension coordinate; keep the labels alone.
+        return Made(variable.to_base_variable())
+    return Made(variable, index)
+
+
+def _fits(values: Regular) -> bool:
+    last = int(values.start) + int(values.step) * values.count
+    return values.step != 0 and max(abs(int(values.start)), abs(last)) < 1 << 62
+
+
+def _count(values: Values) -> int:
+    if isinstance(values, Shifted):
+        return 2 * _count(values.base)
+    if isinstance(values, Regular):
+        return values.count
+    return values.shape[0] * values.shape[1] if isinstance(values, Affine) else 0
+
+
+def _external(coord: Coord, values: External, dims: tuple[str, ...], fetch: Fetcher) -> xr.Variable:
+    variable = fetch(values)
+    if values.transpose:
+        variable = variable.transpose()
+    while variable.ndim > len(dims):
+        # A scalar coordinate may be stored as an array of one.
+        single = next((dim for dim, size in variable.sizes.items() if size == 1), None)
+        if single is None:
+            raise FormatError(f"it has the dimensions {variable.dims}, not {dims}")
+        variable = variable.isel({single: 0})
+    if variable.ndim != len(dims):
+        raise FormatError(f"it has {variable.ndim} dimensions, not {len(dims)}")
+    return renamed(variable, dims, {**variable.attrs, **coord.attributes})
+
+
+def renamed(variable: xr.Variable, dims: tuple[str, ...], attributes: Mapping[str, Any] | None = None) -> xr.Variable:
+    """The variable with dimensions of these names; its data stay lazy and its encoding goes along."""
+    names = dict(zip(variable.dims, dims, strict=True))
+    encoding = dict(variable.encoding)
+    if "preferred_chunks" in encoding:
+        encoding["preferred_chunks"] = {names.get(dim, dim): size for dim, size in encoding["preferred_chunks"].items()}
+    made = variable.copy(deep=False)
+    made.dims, made.encoding = dims, encoding
+    if attributes is not None:
+        made.attrs = dict(attributes)
+    return made

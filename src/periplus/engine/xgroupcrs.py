@@ -1,0 +1,71 @@
+"""The CRS of arrays as coordinates: a CF grid mapping that rioxarray reads, with an index where xproj is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib.util import find_spec
+from typing import Any
+
+import xarray as xr
+from xarray.indexes import Index
+
+from periplus.conventions.diagnostic import Diagnostic
+from periplus.conventions.meaning import Meaning
+from periplus.conventions.proj import describe_crs, grid_mapping
+from periplus.engine.place import GRID_MAPPING
+from periplus.engine.xgroupbook import Book
+from periplus.engine.xgroupcoords import Made
+from periplus.errors import FormatError
+
+
+class Mappings:
+    """The grid mappings of one Dataset: arrays of the same CRS and grid share one."""
+
+    def __init__(self, book: Book) -> None:
+        self.book = book
+        self._known: dict[Any, str] = {}
+
+    def of(
+        self,
+        name: str,
+        meaning: Meaning,
+        raw: Mapping[str, xr.Variable],
+        ready: Mapping[str, Made],
+        dims: Mapping[str, str],
+    ) -> tuple[str, Made | None, str | None] | None:
+        """For an array: the name of its grid mapping, that coordinate where it is new, and the array it is new to."""
+        if meaning.crs is None:
+            return None
+        stored = raw[name].attrs.get("grid_mapping")
+        if isinstance(stored, str) and stored.split(":")[0].strip() in raw:
+            return None  # as stored; xarray and rioxarray read it as it is
+        grid = meaning.grid
+        transform = None if grid is None else grid.corner
+        along = None if grid is None else tuple(dims.get(dim, dim) for dim in grid.dims)
+        key = (meaning.crs.text, transform, along)
+        if key in self._known:
+            return self._known[key], None, name
+        try:
+            attributes = grid_mapping(meaning.crs.text, transform)
+            index = crs_index(meaning.crs.text)
+        except FormatError as error:
+            note = Diagnostic("proj.unknown", "warning", meaning.path, "proj", f"the CRS is left out: {error.message}")
+            self.book.report.add([note])
+            return None
+        taken = {*raw, *ready}
+        wanted = GRID_MAPPING if GRID_MAPPING not in taken else f"{name}_{GRID_MAPPING}"
+        if wanted in taken:
+            return None
+        self._known[key] = wanted
+        return wanted, Made(xr.Variable((), 0, attributes), index), name
+
+
+@lru_cache(maxsize=128)
+def crs_index(text: str) -> Index | None:
+    """The index of xproj for a CRS; None where xproj is not installed."""
+    if find_spec("xproj") is None:
+        return None
+    from xproj import CRSIndex  # type: ignore[import-untyped]
+
+    return CRSIndex(describe_crs(text).wkt2)  # type: ignore[no-any-return]

@@ -1,0 +1,108 @@
+"""Open a group or a whole hierarchy: store, conventions, Datasets, and then what was found wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import xarray as xr
+
+from periplus.conventions.identity import CONVENTIONS, KEY, belongs
+from periplus.conventions.meaning import Level
+from periplus.engine.place import COORDS
+from periplus.engine.xgroupbook import Book, Options
+from periplus.engine.xgroupdataset import assemble
+from periplus.engine.xgrouplevels import Wish, choose, crop, home, members
+from periplus.engine.xgroupstores import CrossStore, CrossStores, open_hierarchy
+from periplus.engine.xgrouptree import datasets
+from periplus.errors import MissingError
+
+
+def one_dataset(what: Any, wish: Wish, **options: Any) -> xr.Dataset:
+    """The arrays of a group, or of the level of its pyramid that is wished for."""
+    book, group = _open(what, **options)
+    try:
+        said = book.group_meaning(group)
+        pyramid = None if said is None else said.pyramid
+        arrays = {path.rpartition("/")[2]: path for path in book.hierarchy.arrays(group)}
+        attributes = book.hierarchy.attributes(group)
+        if pyramid is not None and any(level.arrays for level in pyramid.levels):
+            level = choose(pyramid, wish)
+            arrays = members(book, pyramid, level)
+            attributes = _of_level(book, group, level)
+        elif wish.level not in (None, 0):
+            raise MissingError(f"no level {wish.level!r}: {group} holds no pyramid")
+        made = assemble(book, arrays, attributes)
+        dataset = crop(made.dataset, made.grids, wish, made.crs)
+    except BaseException:
+        book.close()
+        raise
+    dataset.set_close(book.close)
+    book.conclude()
+    return dataset
+
+
+def all_datasets(what: Any, **options: Any) -> dict[str, xr.Dataset]:
+    """Every group of a hierarchy."""
+    book, group = _open(what, **options)
+    try:
+        groups = datasets(book, group)
+    except BaseException:
+        book.close()
+        raise
+    groups["/"].set_close(book.close)
+    book.conclude()
+    return groups
+
+
+def pyramid_levels(what: Any, *, strict: bool = True, **options: Any) -> tuple[Level, ...]:
+    """The levels of the pyramid that a group holds."""
+    book, group = _open(what, strict=strict, **options)
+    try:
+        said = book.group_meaning(group)
+    finally:
+        book.close()
+    return () if said is None or said.pyramid is None else said.pyramid.levels
+
+
+def _open(
+    what: Any,
+    *,
+    group: str | None = None,
+    decoding: Mapping[str, Any] | None = None,
+    drop_variables: str | Iterable[str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    cross_store_storage_options: Mapping[str, Any] | None = None,
+    cross_store: CrossStore = None,
+    coords: str = "auto",
+    strict: bool = True,
+    consolidated: bool | None = None,
+    zarr_format: int | None = None,
+    fill_as_mask: bool | None = None,
+) -> tuple[Book, str]:
+    if coords not in COORDS:
+        raise ValueError(f"coords must be one of {', '.join(COORDS)}, not {coords!r}")
+    hierarchy, path = open_hierarchy(
+        what,
+        group=group,
+        storage_options=storage_options,
+        consolidated=consolidated,
+        zarr_format=zarr_format,
+        fill_as_mask=fill_as_mask,
+    )
+    cross = CrossStores(hierarchy.url, allowed=cross_store, storage_options=cross_store_storage_options)
+    drop = frozenset([drop_variables] if isinstance(drop_variables, str) else drop_variables or ())
+    return Book(hierarchy, cross, Options(coords=coords, strict=strict, decoding=decoding or {}, drop=drop)), path
+
+
+def _of_level(book: Book, group: str, level: Level) -> dict[str, Any]:
+    """Attributes of a level: those of its group, over those of the pyramid's that are not about the pyramid itself."""
+    own = book.hierarchy.attributes(home(level))
+    if home(level) == group:
+        return own
+    shared = {
+        key: value
+        for key, value in book.hierarchy.attributes(group).items()
+        if key != KEY and not any(belongs(key, name) for name in CONVENTIONS)
+    }
+    return {**shared, **own}
