@@ -141,6 +141,8 @@ class Index:
         """What indexing did; None for an index that was opened."""
         self.written: Committed | None = None
         """What was last committed to Icechunk."""
+        self.left_out: Mapping[str, str] = {}
+        """Arrays that writing kerchunk references did without, and why."""
         self._token = uuid.uuid4().hex
 
     def __dask_tokenize__(self) -> tuple[str, str]:
@@ -248,7 +250,9 @@ class Index:
 
         It may go anywhere, and still reaches only the sources it could reach before. `.icechunk` commits it to an
         Icechunk repository; `written` then tells what was copied, and the options are `branch`, `message`, `codecs` and
-        `append`, which keeps what is there and adds what is new.
+        `append`, which keeps what is there and adds what is new. `.json`, or `form="kerchunk"` with any name, writes
+        kerchunk references, JSON or a Parquet directory; options are those of `periplus.zarr.kerchunkwrite`:
+        `zarr_format`, `codecs`, `portable`, `leave_out`, `record_size`.
         """
         from periplus.policy import Policy
         from periplus.table import copy_table
@@ -259,6 +263,23 @@ class Index:
             self.written = write_icechunk(self.table, self.fetch, fspath(target), limits=self.limits, **options)
             return self
         anywhere = self.fetch.under(Policy.everything())
+        if form == "kerchunk" or (form is None and fspath(target).lower().endswith(".json")):
+            from periplus.zarr.kerchunk import open_kerchunk
+            from periplus.zarr.kerchunkwrite import write_kerchunk
+
+            said = write_kerchunk(self.table, fspath(target), fetch=anywhere, limits=self.limits, **options)
+            table = open_kerchunk(
+                fspath(target),
+                fetch=anywhere,
+                limits=self.limits,
+                policy=Policy.everything(),
+                template_overrides=said.overrides,
+            )
+            written = Index(table, self.fetch, self.limits, self.summary)
+            written.left_out = said.left_out
+            return written
+        if options:
+            raise TypeError(f"{', '.join(options)}: no options of this form")
         table = copy_table(self.table, fspath(target), fetch=anywhere, form=form)
         return Index(table, self.fetch, self.limits, self.summary)
 
@@ -343,14 +364,18 @@ def open(
     """Open an index. It may reach sources under its own folder, and those under the prefixes in `allow`.
 
     `trust` lets a DuckDB file be opened: do so only with files whose writer you trust. An Icechunk repository is an
-    index too: `branch`, `tag` or `snapshot` say which version, `leave_out` which arrays to do without.
+    index too: `branch`, `tag` or `snapshot` say which version, `leave_out` which arrays to do without. So are kerchunk
+    references, as `.json` or as a Parquet directory; `template_overrides` fill their templates, and what is given there
+    may be reached.
     """
     from periplus.fetch import Fetch
     from periplus.policy import Policy
-    from periplus.table import home_of, open_table
+    from periplus.table import home_of
+    from periplus.zarr.kerchunk import open_index
 
     limits = limits or Limits()
     allowed = (allow,) if isinstance(allow, str) else tuple(allow)
+    allowed += tuple(base for base in (options.get("template_overrides") or {}).values() if base)
     url = fspath(index_url)
     fetch = Fetch(policy=Policy.beside(home_of(url), allow=allowed), storage_options=storage_options)
     try:
@@ -359,7 +384,7 @@ def open(
 
             table = read_icechunk(url, fetch=fetch, limits=limits, **options)
         else:
-            table = open_table(url, fetch=fetch, limits=limits, allow=allowed, trust=trust, **options)
+            table = open_index(url, fetch=fetch, limits=limits, allow=allowed, trust=trust, **options)
     except BaseException:
         fetch.close()
         raise

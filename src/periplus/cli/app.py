@@ -19,6 +19,7 @@ WORDS = {
     "allow=[prefix]": "--allow PREFIX",
     "trust=True": "--trust",
     "array=": "--array",
+    "leave_out=True": "--leave-out",
     "pattern=": "--pattern ",
     "coordinate=": "--coordinate ",
     "arrange=": "--arrange ",

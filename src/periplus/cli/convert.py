@@ -17,33 +17,51 @@ from periplus.errors import redact
 @click.argument("target", metavar="TARGET")
 @click.option(
     "--form",
-    type=click.Choice(["flat", "dataset", "duckdb", "icechunk"]),
-    help="Default: by TARGET's name: .parquet is flat, .duckdb a database, .icechunk a repository, anything else a "
-    "dataset folder.",
+    type=click.Choice(["flat", "dataset", "duckdb", "icechunk", "kerchunk"]),
+    help="Default: by TARGET's name: .parquet is flat, .duckdb a database, .icechunk a repository, .json kerchunk "
+    "references, anything else a dataset folder. Kerchunk with another name than .json is a Parquet directory.",
 )
+@click.option("--zarr-format", type=click.IntRange(2, 3), help="Kerchunk: the version of Zarr it speaks. Default: 2.")
+@click.option(
+    "--codecs",
+    type=click.Choice(["standard", "imagery", "all"]),
+    help="Kerchunk: codecs that readers have. Default: imagery.",
+)
+@click.option("--portable", is_flag=True, help="Kerchunk: write URLs as {{base}}name, to be filled in by readers.")
+@click.option("--leave-out", is_flag=True, help="Kerchunk: do without arrays that it cannot say.")
 @click.option("--append", is_flag=True, help="Icechunk: keep what is there and add what is new.")
 @access
 def command(
     url: str,
     target: str,
     form: str | None,
+    zarr_format: int | None,
+    codecs: str | None,
+    portable: bool,
+    leave_out: bool,
     append: bool,
     allow: Sequence[str],
     trust: bool,
     storage_options: Sequence[tuple[str, str]],
 ) -> None:
-    """Write an index anew: as one Parquet file, a dataset folder, a DuckDB database or an Icechunk repository.
+    """Write an index anew: one Parquet file, a dataset folder, a DuckDB database, an Icechunk repository or kerchunk.
 
     \b
     periplus convert archive.parquet archive.duckdb
     periplus convert archive.parquet s3://bucket/archive/
     periplus convert archive.parquet s3://bucket/archive.icechunk
+    periplus convert archive.parquet archive.json --zarr-format 3
     """
     os.environ.setdefault("ICECHUNK_LOG", "error")  # it would write its warnings to stdout
     with open_index(url, allow=allow, trust=trust, storage_options=storage_options) as index:
-        written = index.write(target, form=form, **({"append": True} if append else {}))
+        given = {"zarr_format": zarr_format, "codecs": codecs, "portable": portable, "leave_out": leave_out}
+        written = index.write(
+            target, form=form, **{name: value for name, value in {**given, "append": append}.items() if value}
+        )
         rows, files = written.table.rows, len(written.files)
-        committed = index.written
+        committed, left_out = index.written, written.left_out
     click.echo(f"{redact(target)}: {count(rows, 'reference')} to {count(files, 'file')}", err=True)
     if committed is not None:
         click.echo(redact(str(committed)), err=True)
+    for name, why in left_out.items():
+        click.echo(f"left out: {name}: {why}", err=True)

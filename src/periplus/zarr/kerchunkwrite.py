@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import IO, TYPE_CHECKING, Any
 
 from periplus.errors import FormatError
@@ -50,6 +50,8 @@ class Said:
     zarr_format: int
     left_out: Mapping[str, str] = field(default_factory=dict)
     """Names of arrays, and why they are not there."""
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    """Templates of a portable index as they are here and now."""
 
     def key(self, path: str, place: Sequence[Any]) -> str:
         """Of a chunk."""
@@ -72,8 +74,8 @@ def write_kerchunk(
     leave_out: bool | Collection[str] = (),
     record_size: int = RECORD_SIZE,
     limits: Limits | None = None,
-) -> Mapping[str, str]:
-    """Write kerchunk references, and tell which arrays were left out and why.
+) -> Said:
+    """Write kerchunk references, and tell what they say and which arrays were left out.
 
     JSON where the target's name ends in `.json` (or `form` is `json`), else a Parquet directory. `codecs` says which a
     reader is expected to have: those of stock Zarr (`standard`), also the five of imagery tools (`imagery`), also ours
@@ -89,7 +91,7 @@ def write_kerchunk(
     if form not in (None, "json", "parquet"):
         raise FormatError(f"kerchunk is written as json or parquet, not as {form!r}")
     said = say(table, fetch, zarr_format=zarr_format, codecs=codecs, leave_out=leave_out, limits=limits)
-    urls = named_urls(table.files.path, url, portable=portable)
+    urls, folder = named_urls(table.files.path, url, portable=portable)
     if form == "json" or (form is None and is_json(url)):
         with sink(url, fetch) as file:
             _write_json(file, table, said, urls, base if portable else None)
@@ -97,7 +99,7 @@ def write_kerchunk(
         from periplus.zarr.kerchunkparquet import write_parquet
 
         write_parquet(url, table, said, urls, fetch=fetch, record_size=record_size)
-    return said.left_out
+    return replace(said, overrides={} if folder is None else {"base": folder})
 
 
 def say(
@@ -165,21 +167,21 @@ def _labels(
     return found
 
 
-def named_urls(paths: Sequence[str], index_url: str, *, portable: bool) -> list[str]:
-    """URLs as the index writes them: plain, or with `{{base}}` for the folder they share."""
+def named_urls(paths: Sequence[str], index_url: str, *, portable: bool) -> tuple[list[str], str | None]:
+    """URLs as the index writes them, and the folder that `{{base}}` stands for in those of a portable one."""
     plain = [without_secrets(path) if "?" in path or "@" in path else path for path in paths]
     odd = next((path for path in plain if CODE.search(path)), None)
     if odd is not None:
         raise FormatError(f"the URL {odd!r} looks like a template, and would be taken for one")
     if not portable or not plain:
-        return plain
+        return plain, None
     folder = folder_of(index_url)
     if not all(path.startswith(folder) for path in plain):
         folder = folder_of(_common(plain))
     braces = next((path for path in plain if "{" in path or "}" in path), None)
     if braces is not None:
         raise FormatError(f"the URL {braces!r} has braces, which a template cannot stand beside")
-    return [BASE + path.removeprefix(folder) for path in plain]
+    return [BASE + path.removeprefix(folder) for path in plain], folder
 
 
 def _common(paths: Sequence[str]) -> str:
