@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,11 +13,20 @@ from periplus.limits import Limits
 from periplus.model import About, Found, Need, Source, Steps
 from periplus.scan.blocks import Blocks
 from periplus.scan.cursor import Cursor
-from periplus.scan.nitffields import MAGIC, PREFIX_BYTES, Header, Segment, header, header_length, subheader
+from periplus.scan.nitffields import (
+    MAGIC,
+    PREFIX_BYTES,
+    Header,
+    Segment,
+    header,
+    header_length,
+    overflow,
+    subheader,
+)
 from periplus.scan.nitfimages import CODINGS, Place
 from periplus.scan.nitfmask import held
 from periplus.scan.nitfrsets import levels
-from periplus.scan.tres import described
+from periplus.scan.tres import Tre, described, listed
 
 NAME = "nitf"
 HEAD_BYTES = 16_384
@@ -67,8 +77,26 @@ def _contents(source: Source, limits: Limits) -> Generator[Need, Any, tuple[Head
     yield from blocks.hold("the header", 0, length)
     head = header(_cursor(blocks, 0, length), version)
     limits.check("the number of images", len(head.images), limits.images)
+    more = yield from _overflowed(blocks, head, version, head.overflows)
+    head = replace(head, tres=(*head.tres, *more)) if more else head
     found, refusals = yield from _images(blocks, head, version, limits)
     return head, found, refusals
+
+
+def _overflowed(
+    blocks: Blocks, head: Header, version: str, numbers: Sequence[int]
+) -> Generator[Need, Any, tuple[Tre, ...]]:
+    """Extensions that did not fit into the header they belong to; a segment that is something else has none."""
+    found: list[Tre] = []
+    for number in numbers:
+        if number > len(head.extensions):
+            continue
+        segment = head.extensions[number - 1]
+        yield from blocks.hold("an extension", segment.start, segment.head + segment.data)
+        blocks.look("an extension", segment.start, segment.head + segment.data)
+        if overflow(_cursor(blocks, segment.start, segment.head), version):
+            found += listed(held(blocks, segment.start + segment.head, segment.data))
+    return tuple(found)
 
 
 def _images(
@@ -81,6 +109,8 @@ def _images(
     for number, segment in enumerate(head.images):
         try:
             facts = subheader(_cursor(blocks, segment.start, segment.head), version, limits)
+            more = yield from _overflowed(blocks, head, version, facts.overflows)
+            facts = replace(facts, tres=(*facts.tres, *more), file_tres=head.tres)
             coding = facts.fields["IC"]
             if coding not in CODINGS:
                 refusals.append(f"image {number}: compression {coding} is not one we read")

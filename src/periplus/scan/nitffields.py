@@ -47,6 +47,8 @@ SEGMENTS = {
 MOST_BANDS = 99_999
 PREFIX_BYTES = 400
 """Holds the length of the header, with and without the event of a downgrade."""
+OVERFLOWS = {"2.1": ("TRE_OVERFLOW",), "2.0": ("Registered Extensions", "Controlled Extensions")}
+"""What data extension segments that hold tagged records are called."""
 NUMBERS = frozenset({"NROWS", "NCOLS", "ABPP", "NBPR", "NBPC", "NPPBH", "NPPBV", "NBPP"})
 
 
@@ -66,7 +68,11 @@ class Header:
 
     fields: Fields
     images: tuple[Segment, ...]
+    extensions: tuple[Segment, ...]
+    """Data extension segments."""
     tres: tuple[Tre, ...]
+    overflows: tuple[int, ...] = ()
+    """Numbers, from 1, of the data extension segments that have more of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +94,9 @@ class Subheader:
     """IGEOLO, where there is one."""
     bands: tuple[Band, ...]
     tres: tuple[Tre, ...]
+    overflows: tuple[int, ...] = ()
+    file_tres: tuple[Tre, ...] = ()
+    """Those of the file's header, which may hold for its images."""
 
 
 def header_length(cursor: Cursor) -> tuple[str, int]:
@@ -113,16 +122,17 @@ def header(cursor: Cursor, version: str) -> Header:
     fields |= _texts(cursor, _ORIGINATOR[version])
     cursor.take(12)
     start = cursor.digits(6)
-    images: list[Segment] = []
+    kept: dict[str, list[Segment]] = {"NUMI": [], "NUMDES": []}
     for name, head_width, data_width in SEGMENTS[version]:
         count = cursor.digits(3)
         fields[name] = count
         for _ in range(count if head_width else 0):
             segment = Segment(start, cursor.digits(head_width), cursor.digits(data_width))
             start += segment.head + segment.data
-            if name == "NUMI":
-                images.append(segment)
-    return Header(fields, tuple(images), (*extension(cursor, "UDHD"), *extension(cursor, "XHD")))
+            if name in kept:
+                kept[name].append(segment)
+    tres, overflows = _extensions(cursor, "UDHD", "XHD")
+    return Header(fields, tuple(kept["NUMI"]), tuple(kept["NUMDES"]), tres, overflows)
 
 
 def subheader(cursor: Cursor, version: str, limits: Limits) -> Subheader:
@@ -146,8 +156,21 @@ def subheader(cursor: Cursor, version: str, limits: Limits) -> Subheader:
     bands = tuple(_band(cursor) for _ in range(count))
     fields |= _texts(cursor, _IMAGE_END)
     fields["NBANDS"] = count
-    tres = (*extension(cursor, "UDID"), *extension(cursor, "IXSHD"))
-    return Subheader(version, fields, comments, corners, bands, tres)
+    tres, overflows = _extensions(cursor, "UDID", "IXSHD")
+    return Subheader(version, fields, comments, corners, bands, tres, overflows)
+
+
+def overflow(cursor: Cursor, version: str) -> bool:
+    """Whether the subheader of a data extension segment says that it holds what did not fit elsewhere."""
+    if cursor.at(0).take(2) != b"DE":
+        raise FormatError("a data extension subheader does not begin with DE", offset=cursor.base)
+    return cursor.text(25) in OVERFLOWS[version]
+
+
+def _extensions(cursor: Cursor, *names: str) -> tuple[tuple[Tre, ...], tuple[int, ...]]:
+    """The extensions of the areas of a header, and the segments that have more."""
+    areas = [extension(cursor, name) for name in names]
+    return tuple(tre for tres, _ in areas for tre in tres), tuple(number for _, number in areas if number)
 
 
 def _band(cursor: Cursor) -> Band:

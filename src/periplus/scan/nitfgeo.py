@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from periplus.model import Georeference, GroundControlPoint, Transform
 from periplus.scan.nitffields import Subheader
-from periplus.scan.tres import rpc
+from periplus.scan.nitfgrid import corners, grid, polar, predicted
+from periplus.scan.tres import first, rpc
 
 DEGREES = re.compile(r"(\d\d)(\d\d)(\d\d)([NS])(\d\d\d)(\d\d)(\d\d)([EW])", re.ASCII)
 DECIMAL = re.compile(r"([+-]\d\d\.\d{3})([+-]\d\d\d\.\d{3})", re.ASCII)
@@ -25,27 +27,63 @@ BANDS = dict(
     )
 )
 """Northing at which each band of latitude starts, in units of 100 km."""
+WORLD = "EPSG:4326"
 TOLERANCE = 0.25
 """Pixels by which an affine may miss a corner."""
 Corner = tuple[float, float]
 
 
 def georeference(head: Subheader) -> Georeference | None:
-    """Georeferencing of an image; None where it has none we can read."""
-    coefficients = rpc(head.tres)
-    crs, corners = _corners(head)
-    if corners is None:
-        return None if coefficients is None else Georeference(rpc=coefficients)
+    """Georeferencing of an image, by the most exact source there is; None where it has none we can read."""
+    coefficients = chipped(rpc(head.tres), first(head.tres, "ICHIPB"))
+    if (exact := grid(head.tres, head.file_tres)) is not None:
+        return replace(exact, rpc=coefficients)
     columns, rows = head.fields["NCOLS"], head.fields["NROWS"]
+    crs: str | None = WORLD
+    found = corners(head.tres, rows)
+    if found is None:
+        crs, found = _corners(head)
+    if found is None:
+        crs, found = WORLD, predicted(head.tres)
+    if found is None:
+        return None if coefficients is None else Georeference(rpc=coefficients)
     places = ((0.5, 0.5), (columns - 0.5, 0.5), (columns - 0.5, rows - 0.5), (0.5, rows - 0.5))
-    return placed(crs, places, corners, coefficients)
+    return placed(crs, places, found, coefficients)
+
+
+def chipped(coefficients: dict[str, Any] | None, chip: dict[str, str] | None) -> dict[str, Any] | None:
+    """Coefficients of an image that was cut from the one they were made for, where ICHIPB says plainly how."""
+    if coefficients is None or chip is None or chip["XFRM_FLAG"] != "00":
+        return coefficients
+    try:
+        known = {name: float(chip[name]) for name in chip if name.startswith(("OP_", "FI_"))}
+    except ValueError:
+        return coefficients
+    found = dict(coefficients)
+    for axis, name, across, along in (("ROW", "line", "12", "21"), ("COL", "samp", "21", "12")):
+        op, fi = ({n: known[f"{kind}_{axis}_{n}"] for n in ("11", "12", "21", "22")} for kind in ("OP", "FI"))
+        straight = all(each["11"] == each[across] and each[along] == each["22"] for each in (op, fi))
+        if not straight or not (op[along] > op["11"] and fi[along] > fi["11"]):
+            return coefficients
+        size = (fi[along] - fi["11"]) / (op[along] - op["11"])
+        # Here the centre of the first pixel is at a half; for the coefficients it is at zero.
+        found[f"{name}_off"] = (coefficients[f"{name}_off"] + 0.5 - fi["11"]) / size + op["11"] - 0.5
+        found[f"{name}_scale"] = coefficients[f"{name}_scale"] / size
+    return found
 
 
 def placed(
     crs: str | None, places: tuple[Corner, ...], corners: list[Corner], coefficients: dict[str, Any] | None
 ) -> Georeference:
-    """Georeferencing by where four pixel positions lie: an affine where one fits, else control points."""
+    """Georeferencing by where four pixel positions lie: an affine where one fits, else control points.
+
+    Near a pole, where none fits degrees, one may fit the plane that products of the polar zones are drawn in.
+    """
     transform = _fit(places, corners)
+    if transform is None and crs == WORLD and (plane := polar(corners)) is not None:
+        flat = _fit(places, plane[1])
+        if flat is not None:
+            return Georeference(crs=plane[0], transform=flat, rpc=coefficients)
     gcps = tuple(
         GroundControlPoint(column=column, row=row, x=x, y=y)
         for (column, row), (x, y) in zip(places, corners, strict=True)

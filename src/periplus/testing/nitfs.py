@@ -53,6 +53,8 @@ class Picture:
     icords: str = " "
     igeolo: str = ""
     tres: bytes = b""
+    overflow: int = 0
+    """The number of the data extension segment that has more of them."""
     luts: Sequence[bytes] = ()
     coding: str = ""
     streams: Sequence[bytes] | None = None
@@ -65,8 +67,8 @@ def tre(tag: str, data: bytes) -> bytes:
     return tag.ljust(6).encode() + f"{len(data):05}".encode() + data
 
 
-def nitf(*pictures: Picture, version: str = "NITF02.10", tres: bytes = b"") -> bytes:
-    """A file of these image segments."""
+def nitf(*pictures: Picture, version: str = "NITF02.10", tres: bytes = b"", extensions: Sequence[bytes] = ()) -> bytes:
+    """A file of these image segments; `extensions` are tagged records in segments of their own."""
     old = version == "NITF02.00"
     bodies = [_data(item) for item in pictures]
     heads = [_subheader(item, old=old) for item in pictures]
@@ -77,11 +79,19 @@ def nitf(*pictures: Picture, version: str = "NITF02.10", tres: bytes = b"") -> b
         b"someone".ljust(27) + b"+1 555".ljust(18) if old else b"\1\2\3" + b"someone".ljust(24) + b"+1 555".ljust(18)
     )
     area = f"{len(tres) + 3:05}000".encode() + tres if tres else b"00000"
-    tail = f"{len(pictures):03}{lengths}".encode() + b"000" * 5 + area + b"00000"
+    more = [_extension(each, old=old) for each in extensions]
+    extended = f"{len(more):03}" + "".join(f"{len(head):04}{len(body):09}" for head, body in more)
+    tail = f"{len(pictures):03}{lengths}{'000' * 3}{extended}000".encode() + area + b"00000"
     head = len(start) + 18 + len(tail)
-    size = head + sum(map(len, heads)) + sum(map(len, bodies))
-    parts = [part for pair in zip(heads, bodies, strict=True) for part in pair]
+    parts = [part for pair in [*zip(heads, bodies, strict=True), *more] for part in pair]
+    size = head + sum(map(len, parts))
     return b"".join([start, f"{size:012}{head:06}".encode(), tail, *parts])
+
+
+def _extension(records: bytes, *, old: bool) -> tuple[bytes, bytes]:
+    """Subheader and data of a segment of records that did not fit into the image's subheader."""
+    name = "Registered Extensions" if old else "TRE_OVERFLOW"
+    return f"DE{name:25}01U{'':166}UDID  0010000".encode(), records
 
 
 def _subheader(item: Picture, *, old: bool) -> bytes:
@@ -107,7 +117,7 @@ def _subheader(item: Picture, *, old: bool) -> bytes:
         "NPPBH": "0000" if large and width > 8192 else f"{columns:04}",
         "NPPBV": "0000" if large and height > 8192 else f"{rows:04}", "NBPP": f"{bits:02}", "IDLVL": "001",
         "IALVL": "000", "ILOC": "0" * 10, "IMAG": "1.0 ",
-        "UDIDL": f"{len(item.tres) + 3:05}000" if item.tres else "00000",
+        "UDIDL": f"{len(item.tres) + 3:05}{item.overflow:03}" if item.tres or item.overflow else "00000",
     }  # fmt: skip
     first, last = ("".join({**part, **_known(item.changes, part)}.values()).encode() for part in (fields, end))
     return b"".join([first, *each, last, item.tres, b"00000"])
