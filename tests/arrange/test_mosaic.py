@@ -67,10 +67,12 @@ def test_a_mosaic_is_kept_and_made_anew(tmp_path: Path, target: str) -> None:
 
 
 def test_a_mosaic_does_not_lose_cells_when_more_are_added(tmp_path: Path) -> None:
-    paths = cells(tmp_path / "cells", stitched(1, 2))
-    periplus.index(paths[:1], to=tmp_path / "mosaic", arrange="mosaic")
-    with pytest.raises(ConflictError, match="name all files"):
-        periplus.index(paths[1:], to=tmp_path / "mosaic", arrange="mosaic", append=True)
+    whole = stitched(1, 3)
+    paths = cells(tmp_path / "cells", whole)
+    for path in (paths[1], paths[0], paths[2]):
+        periplus.index(path, to=tmp_path / "mosaic", arrange="mosaic", append=True).close()
+    with periplus.open(tmp_path / "mosaic", allow=[str(tmp_path)]) as index:
+        np.testing.assert_array_equal(index["0/data"][...], whole)
 
 
 @pytest.mark.parametrize(

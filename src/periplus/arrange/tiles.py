@@ -71,7 +71,7 @@ def tiles(
         catalog=Catalog(
             arrays={each.array.name: each.array for each in sheets},
             attributes={"": shared} if shared else {},
-            arrangement={"kind": "mosaic"},
+            arrangement={"kind": "mosaic", **({"left_out": left_out} if left_out else {})},
         ),
         files=files_of(entries, errors={**{i: f"conflict: {why}" for i, why in misfits.why.items()}, **covered}),
         blocks=_blocks(entries, sheets, refs),

@@ -64,7 +64,9 @@ def _same_request(index: Index, kept: Mapping[int, Harvested], asked: Mapping[st
         return False
     if form is not None and form != ("flat" if index.table.document.pieces is None else "dataset"):
         return False
-    if arrangement.get("coordinate") == "order" and not _ascending([kept[number].number for number in sorted(kept)]):
+    # Where files overlap, the order they are given in may say which of them is seen.
+    ordered = arrangement.get("coordinate") == "order" or arrangement.get("kind") == "mosaic"
+    if ordered and not _ascending([kept[number].number for number in sorted(kept)]):
         return False
     series = _series_of_files(index) if arrangement.get("kind") == "stack" else None
     groups = arrangement.get("groups")

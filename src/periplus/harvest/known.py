@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +13,10 @@ from periplus.arrange.invert import Origin, is_stack, origins, undo, unstacked
 from periplus.errors import MissingError
 from periplus.fetch import Fetch
 from periplus.harvest.companions import listed
+from periplus.harvest.members import Members, members_of
 from periplus.harvest.part import Fact, Part, Piece, places
 from periplus.harvest.spill import Spill
+from periplus.harvest.unlay import moment, undo_mosaic
 from periplus.limits import Limits
 from periplus.model import Array, Files, Source
 from periplus.policy import Policy
@@ -33,6 +34,8 @@ class Index:
     """File ids of the files that were indexed well; companions of others are not among them."""
     companions: dict[int, list[int]] = field(default_factory=dict)
     """File ids of the companions of a file."""
+    members: Members | None = None
+    """What a mosaic remembers of its files."""
 
     def source(self, url: str) -> Source | None:
         """Facts of a file when it was indexed."""
@@ -51,12 +54,13 @@ def open_index(target: str, fetch: Fetch, *, limits: Limits) -> Index | None:
         files = table.files
     except MissingError:
         return None
-    names = origins(table.catalog)
+    members = members_of(table.catalog, len(files), limits=limits)
+    names = origins(table.catalog) if members is None else {}
     good = {} if names is None else {url: i for i, url in enumerate(files.path) if files.status[i] == "ok"}
     companions = listed(table.catalog.arrangement, len(files))
     for number in {number for each in companions.values() for number in each}:
         good.pop(files.path[number], None)
-    return Index(table=table, files=files, origins=names, by_url=good, companions=companions)
+    return Index(table=table, files=files, origins=names, by_url=good, companions=companions, members=members)
 
 
 @dataclass(slots=True, eq=False)
@@ -76,6 +80,8 @@ def undo_index(index: Index, wanted: Collection[int], folder: str) -> tuple[Part
     holds no row, or inline bytes, or which has companions, cannot be told apart this way: it has no slot and must be
     read again.
     """
+    if index.members is not None:
+        return undo_mosaic(index, index.members, wanted)
     catalog, names = index.table.catalog, index.origins or {}
     stacked = is_stack(catalog)
     keep = np.zeros(len(index.files), bool)
@@ -141,16 +147,9 @@ def _files(
             Fact(
                 source=files.source(owner),
                 format=files.format[owner],
-                datetime=None if by_name else _moment(files.datetime[owner]),
+                datetime=None if by_name else moment(files.datetime[owner]),
                 attributes=catalog.attributes.get(prefix, {}),
                 prefix=prefix,
             )
         )
     return facts, slots, arrays, codes
-
-
-def _moment(value: np.datetime64) -> datetime | None:
-    if np.isnat(value):
-        return None
-    found: datetime = value.astype("datetime64[us]").item()
-    return found.replace(tzinfo=UTC)

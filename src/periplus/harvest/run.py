@@ -20,6 +20,7 @@ from periplus.harvest.grow import grown, unchanged_index
 from periplus.harvest.inputs import Input, Notes, expand, is_literal
 from periplus.harvest.journal import Journal
 from periplus.harvest.known import Index, open_index, undo_index
+from periplus.harvest.members import with_members
 from periplus.harvest.part import Fact, Part, joined
 from periplus.harvest.stac import Assets
 from periplus.harvest.stream import harvest_inputs
@@ -257,7 +258,7 @@ class Run:
             item = file.input
             if file.number < 0:  # not asked for, so the index alone knows where it belongs
                 place = fact.prefix or None
-                item = replace(item, series=place) if self._is_stack(index) else replace(item, group=place)
+                item = replace(item, group=place) if self._is_collection(index) else replace(item, series=place)
             self.gathered.reuse(replace(file, input=item), fact, number, slots[owner])
         if again:
             self.reused -= len(again)
@@ -279,7 +280,7 @@ class Run:
                 self.failures.append(Harvested(input=Input(url=source.url), source=source, error=f"conflict: {why}"))
         arrangement = {**laid.catalog.arrangement, "asked": self._asked()}
         laid = replace(laid, catalog=replace(laid.catalog, arrangement=arrangement))
-        laid = with_companions(laid, gathered.entries)
+        laid = with_companions(with_members(laid, gathered.entries, gathered.refs), gathered.entries)
         self.files = laid.files
         return laid
 
@@ -289,8 +290,8 @@ class Run:
         return {"arrange": self.kind, **told, **({} if self.siblings else {"siblings": False})}
 
     @staticmethod
-    def _is_stack(index: Index) -> bool:
-        return index.table.catalog.arrangement.get("kind") == "stack"
+    def _is_collection(index: Index) -> bool:
+        return index.table.catalog.arrangement.get("kind") == "collect"
 
     def summary(self, table: Table) -> Summary:
         """What was done, when all is done."""

@@ -84,7 +84,7 @@ def _visible(
         high = np.array([max(source.stop for _, source in wanted) for wanted in each.pieces], np.int64)
         begin[d] = np.maximum(begin[d], low[cells[d]])
         end[d] = np.minimum(end[d], high[cells[d]])
-    seen = np.logical_and.reduce(begin < end, axis=0)
+    seen: NDArray[np.bool_] = np.logical_and.reduce(begin < end, axis=0)
     lag = 1
     while lag < len(chunk) and (same := chunk[lag:] == chunk[:-lag]).any():
         inside = (begin[:, :-lag] >= begin[:, lag:]).all(axis=0) & (end[:, :-lag] <= end[:, lag:]).all(axis=0)
