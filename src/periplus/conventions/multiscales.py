@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -287,6 +288,9 @@ def _relate_roots(drafts: Mapping[str, _Draft], sources: Mapping[str, str | None
 
 
 def _levels(drafts: list[_Draft], sources: Mapping[str, str | None]) -> tuple[Level, ...]:
+    for one in drafts:
+        # Scales of a hostile layout may multiply to nothing, or to infinity.
+        one.known = one.known and all(0 < factor < math.inf for factor in one.sofar)
     known = [one for one in drafts if one.known]
     finest = min((one.sofar for one in known), key=lambda pair: pair[0] * pair[1], default=(1.0, 1.0))
     made = []

@@ -25,7 +25,7 @@ from periplus.errors import FormatError
 
 @dataclass(slots=True, kw_only=True)
 class Reader:
-    """Reads many nodes of one store, and works out once what they share."""
+    """Reads many nodes of one store, looks each up once, and works out once what they share."""
 
     lookup: Lookup
     stores: Stores | None = None
@@ -36,11 +36,10 @@ class Reader:
         """What the conventions say of an array."""
         if node.kind != "array":
             raise FormatError(f"{node.path} is a group")
-        if len(node.dims) in (0, len(node.shape)):
-            return _array(self._reading(node))
-        reading = self._reading(replace(node, dims=()))
-        message = f"{len(node.dims)} names for {len(node.shape)} dimensions; they are ignored"
-        reading.note("node.dimension-names", "error", "dimension_names", message)
+        reading = self._reading(_sane(node))
+        if len(node.dims) != len(reading.node.dims):
+            message = f"{len(node.dims)} names for {len(node.shape)} dimensions; they are ignored"
+            reading.note("node.dimension-names", "error", "dimension_names", message)
         return _array(reading)
 
     def group(self, node: Node) -> GroupMeaning:
@@ -50,7 +49,19 @@ class Reader:
         return _group(self._reading(node))
 
     def _reading(self, node: Node) -> Reading:
-        return Reading(node=node, lookup=self.lookup, stores=self.stores, strict=self.strict, memo=self.memo)
+        return Reading(node=node, lookup=self._find, stores=self.stores, strict=self.strict, memo=self.memo)
+
+    def _find(self, path: str, /) -> Node | None:
+        key = ("node", path)
+        if key not in self.memo:
+            found = self.lookup(path)
+            self.memo[key] = None if found is None else _sane(found)
+        return self.memo[key]  # type: ignore[no-any-return]
+
+
+def _sane(node: Node) -> Node:
+    """The node without names of dimensions, where they are not one for each."""
+    return node if len(node.dims) in (0, len(node.shape)) else replace(node, dims=())
 
 
 def understand(node: Node, lookup: Lookup, *, stores: Stores | None = None, strict: bool = True) -> Meaning:

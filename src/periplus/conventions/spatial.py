@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -216,7 +217,8 @@ def read_transform(
     if len(found) == 9:
         reading.note("spatial.transform-matrix", "info", where, "a 3x3 matrix is cut to six numbers", path=path)
     a, b, c, d, e, f = found[:6]
-    if a * e - b * d == 0:
+    area = a * e - b * d
+    if area == 0 or not math.isfinite(area):
         reading.note("spatial.transform-flat", "error", where, "the transform puts all pixels on one line", path=path)
         return None
     if c == 0 and e == 0 and a != 0:
