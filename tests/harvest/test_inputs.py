@@ -14,10 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import periplus
 from periplus.errors import DeniedError, FormatError, MissingError, PeriplusError
 from periplus.fetch import Fetch
 from periplus.harvest import stac
 from periplus.harvest.inputs import Input, Notes, expand, is_glob, is_literal, joined
+from periplus.testing.scenes import tile
 
 COG = "image/tiff; application=geotiff; profile=cloud-optimized"
 
@@ -183,6 +185,40 @@ def test_an_item_without_a_geotiff_says_what_it_has(fetch: Fetch, tmp_path: Path
     path.write_text(json.dumps(item("one", meta=asset("m.xml", kind="text/xml"))))
     with pytest.raises(FormatError, match="no GeoTIFF asset; its assets are meta"):
         expanded(fetch, path)
+
+
+def test_one_item_of_many_that_cannot_be_used_is_one_failure(fetch: Fetch, tmp_path: Path) -> None:
+    bad = [
+        item("none", meta=asset("m.xml", kind="text/xml")),
+        item("two", a=asset("a.tif"), b=asset("b.tif")),
+        item("when", "soon", data=asset("c.tif")),
+    ]
+    path = tmp_path / "items.json"
+    features = [bad[0], item("good", data=asset("good.tif", "data")), *bad[1:]]
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    found = expanded(fetch, path)
+    assert [Path(i.url).name for i in found] == ["good.tif", *["items.json"] * 3]
+    assert [i.error.message.split(" ", 2)[1] for i in found if i.error is not None] == ["'none'", "'two'", "'when'"]
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": bad}))
+    with pytest.raises(FormatError, match="'none' has no GeoTIFF asset"):
+        expanded(fetch, path)
+
+
+def test_the_run_goes_on_after_an_item_that_cannot_be_used(tmp_path: Path) -> None:
+    scene = tile(tmp_path / "good.tif", 0, 0)
+    good, bad = item("good", data=asset(scene.name, "data")), item("bad", meta=asset("m.xml", kind="text/xml"))
+    (tmp_path / "items.json").write_text(json.dumps({"type": "FeatureCollection", "features": [bad, good]}))
+    for name, each in (("one", good), ("two", bad)):
+        (tmp_path / "items").mkdir(exist_ok=True)
+        each["assets"] |= {k: {**v, "href": f"../{scene.name}"} for k, v in each["assets"].items() if k == "data"}
+        (tmp_path / "items" / f"{name}.json").write_text(json.dumps(each))
+    (tmp_path / "items" / "three.json").write_text("{")
+    for urls, failed in ((tmp_path / "items.json", 1), (tmp_path / "items" / "*.json", 2)):
+        with periplus.index(urls) as index:
+            assert index.summary is not None
+            assert (index.summary.ok, index.summary.failed) == (1, failed)
+            assert any("item 'bad' has no GeoTIFF asset" in error for _, error in index.summary.errors)
+            assert index.table.rows
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from urllib.parse import urlsplit
 
-from periplus.errors import DeniedError, FormatError, LimitError, MissingError, redact
+from periplus.errors import DeniedError, FormatError, LimitError, MissingError, PeriplusError, redact
 from periplus.fetch import Fetch
 from periplus.harvest import stac
 from periplus.model import Source
@@ -35,6 +35,8 @@ class Input:
     """Facts from a listing."""
     optional: bool = False
     """From a whole folder: passed over when it is no format we know."""
+    error: PeriplusError | None = None
+    """Why there is no file to read: an item of a catalogue without what was asked for."""
 
 
 @dataclass(slots=True)
@@ -94,8 +96,11 @@ async def _found(url: str, fetch: Fetch, assets: stac.Assets, notes: Notes, *, l
     async for source in fetch.find(url):
         whole_folder = last in ("*", "**") if glob else source.url != itself
         if glob and lists and not whole_folder and _suffix(source.url) in _LISTS:
-            async for item in _listed(source.url, fetch, assets, notes):
-                yield item
+            try:
+                async for item in _listed(source.url, fetch, assets, notes):
+                    yield item
+            except FormatError as error:  # one document of many
+                yield Input(url=source.url, error=error)
         else:
             yield Input(url=source.url, source=source, optional=whole_folder)
 
@@ -116,16 +121,34 @@ async def _listed(url: str, fetch: Fetch, assets: stac.Assets, notes: Notes) -> 
     else:
         items = stac.items_of(await _whole(url, fetch), url)
     count = 0
+    bad: list[Input] = []
     for each in items:
-        chosen = stac.choose(each, assets, url)
+        try:
+            chosen = _assets(each, assets, url, alone=len(items) == 1)
+        except FormatError as error:
+            # One item of many is one failure; where all of them are, the request is at fault.
+            bad.append(Input(url=url, error=error))
+            continue
         if not chosen:
             notes.skipped += 1
-        for asset in chosen:
+        for item in chosen:
             count += 1
-            place = stac.base_of(each, url, alone=len(items) == 1)
-            yield Input(url=joined(place, asset.href), datetime=asset.datetime, group=asset.group, series=asset.series)
+            yield item
+    if bad and not count:
+        raise bad[0].error or FormatError("no item can be read", url=url)
+    for item in bad:
+        yield item
     if items and not count:
         raise FormatError(f"no item has an asset {assets!r}; there are {stac.asset_names(items)}", url=url)
+
+
+def _assets(item: stac.Item, assets: stac.Assets, url: str, *, alone: bool) -> list[Input]:
+    """The files of one item."""
+    place = stac.base_of(item, url, alone=alone)
+    return [
+        Input(url=joined(place, asset.href), datetime=asset.datetime, group=asset.group, series=asset.series)
+        for asset in stac.choose(item, assets, url)
+    ]
 
 
 async def _whole(url: str, fetch: Fetch) -> bytes:

@@ -106,6 +106,8 @@ class Pump:
     def _take(self, item: Input, number: int) -> bool:
         """Begin with an input; whether it is one we had not seen."""
         try:
+            if item.error is not None:
+                raise item.error
             # What a listing gave is spelled as it should be.
             plain = without_secrets(item.url) if item.source is None else item.source.url
             if unwritable := _UNWRITABLE.search(plain):
