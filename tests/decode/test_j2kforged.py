@@ -1,13 +1,10 @@
 """Codestreams put together in rare ways: other decoders see the same pixels, at every level, as our reader does."""
 
-import base64
-
 import numpy as np
 import pytest
 
 from periplus.codestream.segments import EPH, PLM, PLT, PPM, PPT, SOP
 from periplus.decode import prepare
-from periplus.decode.j2kheader import header_of
 from periplus.errors import DecodeError, FormatError
 from periplus.limits import Limits
 from periplus.testing import j2kforge, j2ks
@@ -21,33 +18,15 @@ def base(layers: int = 1, **options: object) -> bytes:
     return j2ks.made(j2ks.picture(3, "u1", 96, 128), QUALITY=quality, **SIZE, **options)
 
 
-def whole_tiles(data: bytes, level: int) -> np.ndarray:
-    """All bytes of every tile, decoded at a level, as a Zarr codec is given them."""
-    array = j2ks.found(data)[0].array
-    encodings = [encoding[0] for encoding in array.encodings]
-    header = header_of(base64.b64decode(encodings[0]["configuration"]["main_header"]), level)
-    _, parts = j2ks.split(data)
-    out = np.zeros((array.shape[0], -(-array.shape[1] >> level), -(-array.shape[2] >> level)), array.dtype)
-    for tile in {part.tile for part in parts}:
-        codec = encodings[tile if len(encodings) > 1 else 0]
-        codec = {"name": codec["name"], "configuration": {**codec["configuration"], "resolution_level": level}}
-        left, top, right, bottom = header.bounds(tile, level)
-        shape = (array.shape[0], bottom - top, right - left)
-        decoder = prepare((codec,), chunks=shape, dtype=array.dtype, limits=LIMITS)
-        mine = sorted((part for part in parts if part.tile == tile), key=lambda part: part.part)
-        out[:, top:bottom, left:right] = decoder(b"".join(part.data for part in mine), valid=shape)
-    return out
-
-
-def check(data: bytes, levels: int, deepest: int = 3) -> list[int]:
+def check(data: bytes, levels: int, deepest: int = 3, *, exact: bool = True) -> list[int]:
     """Every level as Pillow sees it, from its own bytes and from whole tiles; how many bytes each takes."""
     items = j2ks.found(data)
     assert len(items) == levels
     for level in range(deepest):
         expected = j2ks.pillow(data, level)
-        assert np.array_equal(whole_tiles(data, level), expected)
+        assert j2ks.alike(j2ks.whole(data, level), expected, exact=exact)
         if level < levels:
-            assert np.array_equal(j2ks.read(data, items[level]), expected)
+            assert j2ks.alike(j2ks.read(data, items[level]), expected, exact=exact)
     return [int(item.refs.length.sum()) for item in items]
 
 
@@ -109,8 +88,8 @@ def test_tiles_with_a_wavelet_and_levels_of_their_own(order: str, usual: int, ow
     guest = j2ks.made(values, PROGRESSION="RLCP", RESOLUTIONS=own, REVERSIBLE="NO", QUALITY="40", **SIZE)
     data = j2kforge.transplanted(host, guest, 4)
     deepest = min(usual, own, 3)
-    check(data, 1 if order == "PCRL" else deepest, deepest)
-    sizes = check(j2kforge.forged(data, packets=PLT), 1 if order == "PCRL" else deepest, deepest)
+    check(data, 1 if order == "PCRL" else deepest, deepest, exact=False)
+    sizes = check(j2kforge.forged(data, packets=PLT), 1 if order == "PCRL" else deepest, deepest, exact=False)
     assert order == "PCRL" or sizes[-1] < sizes[0] / 2
 
 
@@ -130,9 +109,9 @@ def test_components_with_a_coding_of_their_own(order: str, first: int, second: i
     assert len(j2ks.found(data)) == (3 if first == second and order in ("LRCP", "RLCP", "RPCL") else 1)
     for stream in (data, listed):
         for item in j2ks.found(stream):
-            assert np.array_equal(j2ks.read(stream, item), expected[item.array.level])
+            assert j2ks.alike(j2ks.read(stream, item), expected[item.array.level], exact=False)
         for level, values in enumerate(expected):
-            assert np.array_equal(whole_tiles(stream, level), values)
+            assert j2ks.alike(j2ks.whole(stream, level), values, exact=False)
 
 
 @pytest.mark.parametrize("progression", [2, 3])
@@ -157,7 +136,7 @@ def test_whole_tiles_that_lack_packets_are_refused_at_every_level() -> None:
         codec = {"name": codec["name"], "configuration": {**codec["configuration"], "resolution_level": level}}
         shape = (3, 64 >> level, 64 >> level)
         decoder = prepare((codec,), chunks=shape, dtype=array.dtype, limits=LIMITS)
-        expected = whole_tiles(data, level)[:, : shape[1], : shape[2]]
+        expected = j2ks.whole(data, level)[:, : shape[1], : shape[2]]
         assert np.array_equal(decoder(parts[0].data, valid=shape), expected)
         for end in (len(parts[0].data) // 2, 20, 14):
             with pytest.raises(DecodeError):

@@ -47,7 +47,7 @@ def test_orders_by_tile_parts_by_layers_by_lists(order: str, parts: str, layers:
             items = j2ks.found(stream)
             assert len(items) == expected_levels(order, layers, packets)
             for item in items:
-                assert np.array_equal(j2ks.read(stream, item), expected[item.array.level])
+                assert j2ks.alike(j2ks.read(stream, item), expected[item.array.level], exact=reversible == "YES")
             if len(items) == 3 and (packets == "YES" or parts == "RESOLUTIONS"):
                 sizes = [int(item.refs.length.sum()) for item in items]
                 assert sizes[1] < 0.55 * sizes[0]
@@ -76,7 +76,7 @@ def test_orders_against_the_reference_program(order: str, tmp_path: Path) -> Non
             command = [OPENJPEG, "-i", path, "-o", picture, "-r", str(item.array.level)]
             subprocess.run(command, check=True, capture_output=True)
             with rasterio.open(picture) as raster:
-                assert np.array_equal(j2ks.read(data, item), raster.read())
+                assert j2ks.alike(j2ks.read(data, item), raster.read(), exact="REVERSIBLE" not in options)
 
 
 @pytest.mark.parametrize("order", ["LRCP", "PCRL"])

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.codestream.packets import LRCP, RLCP, Bounds, count, ordered
+from periplus.codestream.packets import LRCP, RLCP, Bounds, Packets, count, ordered
 from periplus.codestream.segments import PPT, SOT, Segment, Style, style
 from periplus.errors import FormatError
 from periplus.scan.j2kmarkers import Codestream
@@ -99,16 +99,22 @@ def offered(facts: Codestream) -> int:
     steps = max(step for pair in facts.steps for step in pair)
     for level in range(1, facts.style.levels + 1):
         sizes = facts.y.edges(level), facts.x.edges(level)
-        uneven = steps > 1 and not aligned(facts, level + 1)
+        uneven = steps > 1 and not _even(facts, level + 1)
         if uneven or any(0 in size for size in sizes) or max(map(sum, sizes)) < SMALLEST_SIDE:
             return level - 1
     return facts.style.levels
 
 
 def aligned(facts: Codestream, level: int) -> bool:
-    """Whether the image and its tiles begin at multiples of 2^level."""
-    places = [axis.start | axis.origin | (axis.size if axis.tiles > 1 else 0) for axis in (facts.x, facts.y)]
+    """Whether tiles begin at multiples of 2^level, and so make a grid at that level too; a single one always does."""
+    places = [axis.origin | axis.size for axis in (facts.x, facts.y) if axis.tiles > 1]
     return not any(place & ((1 << level) - 1) for place in places)
+
+
+def _even(facts: Codestream, level: int) -> bool:
+    """Whether every tile begins at multiples of 2^level."""
+    starts = (axis.start | (axis.origin | axis.size if axis.tiles > 1 else 0) for axis in (facts.x, facts.y))
+    return not any(start & ((1 << level) - 1) for start in starts)
 
 
 def _prefixes(
@@ -213,11 +219,14 @@ def _apart(facts: Codestream, parts: Ranges, heads: Sequence[Head], most: int) -
     length = np.concatenate(sizes)
     tile = np.repeat(np.arange(facts.tiles), totals)
     finest = np.array([len(coding.precincts) for coding in one.codings])
-    depth = np.concatenate([_depths(facts, number, finest) for number in range(facts.tiles)])
+    packets = [_packets(facts, number) for number in range(facts.tiles)]
+    depth = np.concatenate([finest[found.component] - 1 - found.resolution for found in packets])
     if len(depth) != len(length):
         return None
     ranges, starts = [parts.merged()], [tuple[bytes, ...]()]
     for level in range(1, most + 1):
+        if not _even(facts, level) and not all(_same(facts, n, found, level) for n, found in enumerate(packets)):
+            break
         kept = depth >= level
         found = Ranges(tile[kept], tile[kept], offset[kept], length[kept]).merged()
         if len(found.tile) > LARGEST_ROWS or int(found.part.max()) >= LARGEST_PARTS:
@@ -228,11 +237,32 @@ def _apart(facts: Codestream, parts: Ranges, heads: Sequence[Head], most: int) -
     return Levels(tuple(ranges), parts, tuple(starts))
 
 
-def _depths(facts: Codestream, tile: int, finest: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many levels below the finest of its component each packet of a tile lies, in their order."""
+def _packets(facts: Codestream, tile: int) -> Packets:
     one = facts.style
-    packets = ordered(facts.bounds(tile), one.codings, one.layers, one.progression, one.changes)
-    return finest[packets.component] - 1 - packets.resolution
+    return ordered(facts.bounds(tile), one.codings, one.layers, one.progression, one.changes)
+
+
+def _same(facts: Codestream, tile: int, packets: Packets, level: int) -> bool:
+    """Whether the packets of a level keep their order where nothing else is there.
+
+    Precincts are met where they begin, and those that an odd edge of a tile cuts at that edge: at a lower resolution
+    two places may become one, and two packets change places.
+    """
+    one = facts.style
+    left, top, right, bottom = (-(-place >> level) for place in facts.bounds(tile))
+    codings = [replace(coding, precincts=coding.precincts[:-level]) for coding in one.codings]
+    fewer = ordered((left, top, right, bottom), codings, one.layers, one.progression, one.changes)
+    finest = np.array([len(coding.precincts) for coding in one.codings])
+    kept = packets.resolution < finest[packets.component] - level
+    return all(
+        np.array_equal(column[kept], other)
+        for column, other in (
+            (packets.layer, fewer.layer),
+            (packets.resolution, fewer.resolution),
+            (packets.component, fewer.component),
+            (packets.precinct, fewer.precinct),
+        )
+    )
 
 
 def _start(tile: int, length: int) -> bytes:

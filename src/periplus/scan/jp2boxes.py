@@ -29,8 +29,12 @@ class Boxes:
     geotiff: bytes | None
     labels: tuple[tuple[str, bytes], ...]
     """XML of association boxes by label, as GMLJP2 keeps it."""
-    palette: tuple[tuple[int, int, int], ...] | None = None
-    """Red, green and blue of every value of a single component, 0 to 255."""
+    palette: tuple[tuple[int, ...], ...] | None = None
+    """Red, green, blue and perhaps alpha of every value of a single component, 0 to 255."""
+    channels: tuple[tuple[int, int, int], ...] = ()
+    """Number, kind and colour of channels, where the file says (cdef)."""
+    fragments: bool = False
+    """A codestream lies in pieces, perhaps of other files."""
 
 
 def walk(blocks: Blocks, limits: Limits) -> Generator[Need, Any, Boxes]:
@@ -38,7 +42,9 @@ def walk(blocks: Blocks, limits: Limits) -> Generator[Need, Any, Boxes]:
     codestreams: list[tuple[int, int | None]] = []
     geotiff: bytes | None = None
     labels: list[tuple[str, bytes]] = []
-    palette: tuple[tuple[int, int, int], ...] | None = None
+    palette: tuple[tuple[int, ...], ...] | None = None
+    channels: tuple[tuple[int, int, int], ...] = ()
+    fragments = False
     position, count = 0, 0
     while blocks.size is None or position + 8 <= blocks.size:
         count += 1
@@ -63,10 +69,12 @@ def walk(blocks: Blocks, limits: Limits) -> Generator[Need, Any, Boxes]:
                 labels += _association(content)
             elif kind == b"jp2h":
                 palette = next((_palette(inner) for kind, inner in _inner(content) if kind == b"pclr"), None)
+                channels = next((_channels(inner) for kind, inner in _inner(content) if kind == b"cdef"), ())
+        fragments |= kind == b"ftbl"
         if stop is None:
             break
         position = stop
-    return Boxes(tuple(codestreams), geotiff, tuple(labels), palette)
+    return Boxes(tuple(codestreams), geotiff, tuple(labels), palette, channels, fragments)
 
 
 def _box(blocks: Blocks, position: int) -> Generator[Need, Any, tuple[bytes, int, int | None]]:
@@ -111,13 +119,22 @@ def _inner(content: bytes) -> list[tuple[bytes, bytes]]:
     return found
 
 
-def _palette(content: bytes) -> tuple[tuple[int, int, int], ...] | None:
-    """Colours of eight bits; palettes of other kinds are left to whoever reads the file itself."""
-    entries, columns, depths = int.from_bytes(content[:2], "big"), content[2:3], content[3:6]
-    values = content[6:]
-    if columns != b"\x03" or depths != b"\x07\x07\x07" or not 0 < entries <= 1024 or len(values) < 3 * entries:
+def _palette(content: bytes) -> tuple[tuple[int, ...], ...] | None:
+    """Colours of eight bits, with alpha or without; palettes of other kinds are left to whoever reads the file."""
+    entries, columns = int.from_bytes(content[:2], "big"), content[2] if len(content) > 2 else 0
+    depths, values = content[3 : 3 + columns], content[3 + columns :]
+    if columns not in (3, 4) or set(depths) != {7} or not 0 < entries <= 1024 or len(values) < columns * entries:
         return None
-    return tuple((values[n], values[n + 1], values[n + 2]) for n in range(0, 3 * entries, 3))
+    return tuple(tuple(values[n : n + columns]) for n in range(0, columns * entries, columns))
+
+
+def _channels(content: bytes) -> tuple[tuple[int, int, int], ...]:
+    """Number, kind (0 colour, 1 opacity, 2 opacity that colours were multiplied by) and colour of every channel."""
+    count = int.from_bytes(content[:2], "big")
+    if len(content) != 2 + 6 * count:
+        return ()
+    numbers = [int.from_bytes(content[n : n + 2], "big") for n in range(2, len(content), 2)]
+    return tuple((numbers[n], numbers[n + 1], numbers[n + 2]) for n in range(0, len(numbers), 3))
 
 
 def _association(content: bytes, depth: int = 0) -> list[tuple[str, bytes]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
 from periplus.model import About, Found, Georeference, Source, Steps
@@ -15,6 +17,8 @@ from periplus.scan.jp2boxes import SIGNATURE, Boxes, walk
 NAME = "jpeg2000"
 HEAD_BYTES = 8_192
 RAW = b"\xff\x4f\xff\x51"
+ALPHA = {1: "alpha", 2: "associated_alpha"}
+"""Kinds of channels that are no colour, as TIFF's attributes name them."""
 
 
 def sniff(head: bytes) -> bool:
@@ -31,7 +35,9 @@ def scan(source: Source, limits: Limits) -> Steps:
         boxed = head is not None and head[0][:12] == SIGNATURE
         boxes = (yield from walk(blocks, limits)) if boxed else Boxes(((0, None),), None, ())
         if not boxes.codestreams:
-            raise FormatError("the file holds no codestream")
+            raise FormatError(
+                "a codestream in fragments is not read" if boxes.fragments else "the file holds no codestream"
+            )
         where = _georeference(boxes, limits)
         comments: list[str] = []
         for number, (offset, length) in enumerate(boxes.codestreams):
@@ -39,14 +45,27 @@ def scan(source: Source, limits: Limits) -> Steps:
             comments += facts.comments
             prefix = f"images/{number}/" if number else ""
             place = None if number else where
-            shown = boxes.palette if facts.components == 1 and number == 0 else None
-            told = {"colormap": [list(colour) for colour in shown]} if shown else {}
+            told = _told(boxes, facts.components) if number == 0 else {}
             for array, refs in arrays(facts, ranges, limits, prefix=prefix, attributes=told, georeference=place):
                 yield Found(array, refs)
         if comments:
             yield About(attributes={"comments": comments})
     except PeriplusError as error:
         raise error.at(url=source.url) from None
+
+
+def _told(boxes: Boxes, components: int) -> dict[str, Any]:
+    """What boxes say of the components: the palette of a single one, or which ones are alpha."""
+    if boxes.palette:
+        told: dict[str, Any] = {"colormap": [list(colour[:3]) for colour in boxes.palette]}
+        if len(boxes.palette[0]) == 4:
+            told["colormap_alpha"] = [colour[3] for colour in boxes.palette]
+        return told if components == 1 else {}
+    alphas = {number: ALPHA[kind] for number, kind, _ in boxes.channels if kind in ALPHA and number < components}
+    first = min(alphas, default=components)
+    if sorted(alphas) != list(range(first, components)) or first == components:
+        return {}
+    return {"extra_samples": [alphas[number] for number in range(first, components)]}
 
 
 def _georeference(boxes: Boxes, limits: Limits) -> Georeference | None:

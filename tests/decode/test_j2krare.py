@@ -1,0 +1,104 @@
+"""Rare JPEG 2000 files: images that begin anywhere, regions of interest, all block styles, high throughput, deep."""
+
+import zlib
+from pathlib import Path
+
+import imagecodecs
+import numpy as np
+import pytest
+
+from periplus.codestream.segments import PLT
+from periplus.testing import j2kforge, j2ks
+
+FILES = Path(__file__).parent / "files"
+REFERENCE = {
+    "modes-layers": (0x7FBC3CE7, 0x14B24024, 0x065F39C1),
+    "offsets-tiled-cprl": (0xDE66D1E0, 0x06A4BE89, 0xC9DB578E),
+    "offsets-tiled-rpcl": (0x278ED986, 0x9198E4DA, 0x9D28AB59),
+    "offsets-untiled-pcrl": (0x84C41F40, 0x6D9FA2AB, 0xA01C78E9),
+    "region": (0xBA46323C, 0x46874EFB, 0x3AD06800),
+}
+"""What `opj_decompress -r` 0, 1 and 2 gave of these files, which OpenJPEG's own encoder made."""
+
+
+@pytest.mark.parametrize("name", REFERENCE)
+def test_files_of_the_reference_encoder(name: str) -> None:
+    data = (FILES / f"{name}.j2k").read_bytes()
+    items = j2ks.found(data)
+    # Packets of tiles that begin at odd places may change theirs at a lower resolution: then there is no level.
+    assert len(items) == (1 if name == "offsets-tiled-cprl" else 3)
+    for level, expected in enumerate(REFERENCE[name]):
+        assert zlib.crc32(j2ks.whole(data, level).tobytes()) == expected
+        if level < len(items):
+            assert zlib.crc32(j2ks.read(data, items[level]).tobytes()) == expected
+
+
+def test_an_image_that_begins_elsewhere_lies_there() -> None:
+    data = (FILES / "offsets-tiled-rpcl.j2k").read_bytes()
+    shapes = [item.array.shape for item in j2ks.found(data)]
+    # From (13, 7) to (153, 137) of the reference grid.
+    assert shapes == [(3, 130, 140), (3, 69 - 4, 77 - 7), (3, 35 - 2, 39 - 4)]
+
+
+@pytest.mark.parametrize("parts", [None, 1, 2, 3])
+@pytest.mark.parametrize("tile", [None, (64, 64)])
+@pytest.mark.parametrize("reversible", [True, False])
+def test_high_throughput(parts: int | None, tile: tuple[int, int] | None, reversible: bool) -> None:
+    values = j2ks.picture(1, "u2", 128, 192)
+    data = imagecodecs.htj2k_encode(
+        values[0], tile=tile, tilepart=parts, resolutions=3, reversible=reversible, tlm=parts == 1 or None
+    )
+    items = j2ks.found(data)
+    assert len(items) == 3
+    for item in items:
+        level = item.array.level
+        expected = imagecodecs.htj2k_decode(data, skipres=level)[None]
+        assert j2ks.alike(j2ks.read(data, item), j2ks.pillow(data, level), exact=reversible)
+        assert j2ks.alike(j2ks.whole(data, level), j2ks.pillow(data, level), exact=reversible)
+        if reversible:
+            # OpenJPH, a decoder of its own, which lets values that overshoot at lower resolutions run over.
+            mine = j2ks.read(data, item)
+            inside = (mine > 0) & (mine < 0xFFFF)
+            assert np.array_equal(mine[inside], expected[inside])
+            assert inside.mean() > 0.9
+        if parts in (1, 3) and level:
+            assert item.refs.length.sum() < len(data) / 2**level
+
+
+@pytest.mark.parametrize("progression", [0, 3, 4])
+def test_high_throughput_in_other_orders(progression: int) -> None:
+    values = j2ks.picture(3, "u1", 128, 192)
+    plain = imagecodecs.htj2k_encode(np.moveaxis(values, 0, -1).copy(), tile=(64, 64), resolutions=3, reversible=True)
+    for packets in (None, PLT):
+        data = j2kforge.forged(plain, progression=progression, packets=packets)
+        assert np.array_equal(j2ks.read(data, j2ks.found(data)[0]), values)
+        for level in range(3):
+            assert np.array_equal(j2ks.whole(data, level), j2ks.pillow(data, level))
+        items = j2ks.found(data)
+        assert len(items) == (3 if packets or progression == 0 else 1)
+        for item in items:
+            assert np.array_equal(j2ks.read(data, item), j2ks.pillow(data, item.array.level))
+
+
+@pytest.mark.parametrize(("dtype", "bits"), [("u4", 24), ("i4", 20), ("i2", 16), ("i1", 8)])
+def test_deep_and_signed_values(dtype: str, bits: int) -> None:
+    rng = np.random.default_rng(bits)
+    low = -(1 << (bits - 1)) if dtype[0] == "i" else 0
+    values = rng.integers(low, low + (1 << bits), (48, 64), dtype=np.int64).astype(dtype)
+    data = imagecodecs.jpeg2k_encode(values, level=0, bitspersample=bits, codecformat="j2k", reversible=True)
+    items = j2ks.found(data)
+    assert items[0].array.dtype == values.dtype
+    assert np.array_equal(j2ks.read(data, items[0])[0], values)
+    for item in items[1:]:
+        # No other reader at hand reduces these: two of ours, which cut the tile in two ways, do it alike.
+        changed = j2kforge.forged(data, progression=4)
+        assert np.array_equal(j2ks.read(data, item), j2ks.whole(changed, item.array.level))
+
+
+@pytest.mark.parametrize("order", ["RPCL", "PCRL"])
+def test_no_decompositions_at_all(order: str) -> None:
+    values = j2ks.picture(3, "u1", 96, 128)
+    data = j2ks.made(values, RESOLUTIONS=1, PROGRESSION=order, PLT="YES", blockxsize=64, blockysize=64)
+    items = j2ks.found(data)
+    assert len(items) == 1
+    assert np.array_equal(j2ks.read(data, items[0]), values)
