@@ -48,6 +48,8 @@ IMAGES: dict[str, Callable[..., Callable[[Buffer, Shape], NDArray[Any]]]] = {
     LIST: _as_one,
 }
 """Codecs of whole image blocks, array to bytes, each alone in its list."""
+PARTIAL = frozenset({dted.NAME})
+"""Those that decode less where less is wanted."""
 CODECS = frozenset({crop.NAME, unpack.NAME, *IMAGES, *standard.NAMES})
 """Names of all codecs known; others are never looked up anywhere."""
 
@@ -61,18 +63,23 @@ class Decoder:
     chunks: Shape
     dtype: np.dtype[Any]
     limits: Limits
-    _run: Callable[[Buffer, Shape], NDArray[Any]] = field(repr=False)
+    _run: Callable[..., NDArray[Any]] = field(repr=False)
     short: Shape | None = None
     """What the last chunk of an image may hold at least, where it may hold less than others."""
+    partial: bool = False
+    """Whether less is decoded where less is wanted."""
 
-    def __call__(self, data: bytes | memoryview, *, valid: Shape) -> NDArray[Any]:
+    def __call__(
+        self, data: bytes | memoryview, *, valid: Shape, want: tuple[slice, ...] | None = None
+    ) -> NDArray[Any]:
         """The chunk in the array's dimension order and native type, at least `valid` along each dimension.
 
-        `valid` is the part of the chunk inside the array. The result may lie in memory that the next call from this
-        thread overwrites: copy it out at once. Whatever the bytes are, only DecodeError is raised.
+        `valid` is the part of the chunk inside the array; what lies outside `want` may be anything. The result may lie
+        in memory that the next call from this thread overwrites: copy it out at once. Whatever the bytes are, only
+        DecodeError is raised.
         """
         try:
-            return self._run(data, valid)
+            return self._run(data, valid, want) if self.partial else self._run(data, valid)
         except DecodeError:
             raise
         except Exception as error:
@@ -126,7 +133,8 @@ def _prepared(codecs: str, chunks: Shape, dtype: np.dtype[Any], limits: Limits) 
         finish = unpack.unpacker(stages[0][1], chunks=chunks, dtype=native)
         run: Callable[[Buffer, Shape], NDArray[Any]] = lambda data, valid: finish(inner(data, valid))  # noqa: E731
         return Decoder(codecs, chunks, native, limits, run, _short(stages[1:], chunks))
-    return Decoder(codecs, chunks, native, limits, _inner(stages, chunks, native, limits), _short(stages, chunks))
+    inner = _inner(stages, chunks, native, limits)
+    return Decoder(codecs, chunks, native, limits, inner, _short(stages, chunks), stages[0][0] in PARTIAL)
 
 
 def _short(stages: list[standard.Stage], chunks: Shape) -> Shape | None:

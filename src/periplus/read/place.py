@@ -43,6 +43,8 @@ class Placer:
         self._into = [[p[0][0] for p in c.pieces] for c in cuts]
         self._source = [[p[0][1] for p in c.pieces] for c in cuts]
         self._decoders = decoders
+        alike = not isinstance(decoders, Sequence) and decoders.partial and self._cuts is None
+        self._partial: Decoder | None = decoders if alike else None  # type: ignore[assignment]
 
     def __call__(self, chunk: int, data: bytes | memoryview) -> None:
         """Decode the bytes of that chunk of the work and copy its elements out."""
@@ -50,7 +52,12 @@ class Placer:
         decoders = self._decoders
         decode = decoders[chunk] if isinstance(decoders, Sequence) else decoders
         try:
-            values = decode(data, valid=tuple([v[k] for v, k in zip(self._valid, cell)]))
+            valid = tuple([v[k] for v, k in zip(self._valid, cell)])
+            if self._partial:
+                want = tuple([s[k] for s, k in zip(self._source, cell)])
+                values = self._partial(data, valid=valid, want=want)
+            else:
+                values = decode(data, valid=valid)
         except PeriplusError as error:
             url, offset = self.where(chunk)
             raise error.at(url=url, offset=offset) from None
