@@ -19,6 +19,7 @@ from periplus.errors import (
 if TYPE_CHECKING:
     from periplus.facade import Index, index, open
     from periplus.limits import Limits
+    from periplus.validation.validate import validate
 
 __version__ = "0.1.0"
 __all__ = [
@@ -35,9 +36,10 @@ __all__ = [
     "StaleError",
     "index",
     "open",
+    "validate",
 ]
 
-_HOMES = {"Index": "facade", "index": "facade", "open": "facade", "Limits": "limits"}
+_HOMES = {"Index": "facade", "index": "facade", "open": "facade", "Limits": "limits", "validate": "validation.validate"}
 
 
 def __getattr__(name: str) -> Any:

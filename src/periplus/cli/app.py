@@ -14,7 +14,7 @@ import click
 from periplus import PeriplusError, __version__
 from periplus.cli.secrets import scrub
 
-VERBS = ("index", "info", "query", "read", "check", "convert")
+VERBS = ("index", "info", "query", "read", "check", "convert", "validate")
 WORDS = {
     "allow=[prefix]": "--allow PREFIX",
     "trust=True": "--trust",

@@ -293,6 +293,15 @@ class Fetch:
         async for source in self._each(lambda remote: remote.stores.find(plain)):
             yield source
 
+    async def folders(self, url: Url) -> list[str]:
+        """Names of the folders directly inside one; one request, however much lies below them."""
+        plain = self._checked(url).rstrip("/") + "/"
+        if is_local(plain):
+            return local.folders(plain)
+        if scheme_of(plain) in WEB:
+            raise FormatError("HTTP has no listing", url=plain)
+        return await self._there(lambda remote: remote.stores.folders(plain))
+
     # --- where it runs ---------------------------------------------------------------------------------------------
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:

@@ -32,6 +32,15 @@ def _micros(status: os.stat_result) -> int:
     return status.st_mtime_ns // 1000
 
 
+def folders(path: str) -> list[str]:
+    """Names of the folders directly inside one."""
+    try:
+        with os.scandir(path) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir())
+    except OSError as error:
+        raise _ours(error, path) from None
+
+
 def head(path: str) -> Source:
     """Facts of the file at a path."""
     try:

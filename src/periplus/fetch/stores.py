@@ -226,6 +226,14 @@ class Stores:
                 async for source in self._expand(entry, pattern):
                     yield source
 
+    async def folders(self, folder: str) -> list[str]:
+        """Names of the folders directly inside one that ends in a slash."""
+        import obstore
+
+        async with self._guarded(folder):
+            listing = await obstore.list_with_delimiter_async(await self._store(folder), split(folder)[2])
+        return sorted(inner.rstrip("/").rpartition("/")[2] for inner in listing["common_prefixes"])
+
     async def _list(self, folder: str) -> AsyncIterator[Source]:
         import obstore
 

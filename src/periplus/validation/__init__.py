@@ -1,0 +1,1 @@
+"""Validation: a whole store against the conventions; findings, profiles, a deep look, and repairs."""

@@ -1,0 +1,137 @@
+"""The checks of a whole store: what the conventions say of every node, how it is consolidated, what a profile asks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from periplus.conventions.diagnostic import Diagnostic
+from periplus.conventions.meaning import Grid, GroupMeaning, Meaning
+from periplus.conventions.node import ROOT, Lookup, Node
+from periplus.conventions.read import Reader
+from periplus.conventions.reading import Reading
+from periplus.conventions.spatial import check_bbox
+from periplus.validation.documents import Document, Hierarchy
+
+CONSOLIDATED = "consolidated_metadata"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Understood:
+    """A store and what its nodes mean."""
+
+    hierarchy: Hierarchy
+    nodes: Mapping[str, Node]
+    groups: Mapping[str, GroupMeaning]
+    arrays: Mapping[str, Meaning]
+    findings: list[Diagnostic] = field(default_factory=list)
+
+    @property
+    def lookup(self) -> Lookup:
+        return self.nodes.get
+
+    @property
+    def declared(self) -> list[str]:
+        """The convention of every declaration in the store."""
+        groups = [name for meaning in self.groups.values() for name in meaning.conventions]
+        return groups + [name for meaning in self.arrays.values() for name in meaning.conventions]
+
+
+def understand_all(hierarchy: Hierarchy) -> Understood:
+    """Every node read by the conventions, with all findings; metadata only."""
+    nodes = hierarchy.nodes()
+    reader = Reader(lookup=nodes.get)
+    groups = {path: reader.group(node) for path, node in nodes.items() if node.kind == "group"}
+    arrays = {path: reader.array(node) for path, node in nodes.items() if node.kind == "array"}
+    made = Understood(hierarchy=hierarchy, nodes=nodes, groups=groups, arrays=arrays)
+    made.findings.extend(hierarchy.findings)
+    for group in groups.values():
+        made.findings.extend(group.diagnostics)
+    for array in arrays.values():
+        made.findings.extend(array.diagnostics)
+    made.findings.extend(footprints(made))
+    made.findings.extend(consolidation(hierarchy))
+    if not made.declared:
+        message = "no node declares any convention; nothing of them was checked"
+        made.findings.append(Diagnostic("store.nothing", "warning", ROOT, "zarr_conventions", message))
+    return made
+
+
+def footprints(store: Understood) -> list[Diagnostic]:
+    """Boxes of groups against the grids they stand for."""
+    found: list[Diagnostic] = []
+    for path, meaning in store.groups.items():
+        grid = grid_of(store, path)
+        if meaning.bbox is not None and grid is not None and grid.shape[0] and grid.shape[1]:
+            reading = Reading(node=store.nodes[path], lookup=store.lookup)
+            check_bbox(reading, grid, meaning.bbox, path)
+            found += reading.notes
+    return found
+
+
+def grid_of(store: Understood, path: str) -> Grid | None:
+    """The grid a box of a node belongs to: that of the array, of the finest level, or the only one of a group."""
+    if path in store.arrays:
+        return store.arrays[path].grid
+    pyramid = store.groups[path].pyramid
+    if pyramid is not None:
+        return next((level.grid for level in pyramid.levels if level.order == 0), None)
+    below = path.rstrip("/") + "/"
+    inside = [meaning.grid for name, meaning in store.arrays.items() if name.rpartition("/")[0] + "/" == below]
+    grids = {(grid.shape, grid.transform, grid.registration): grid for grid in inside if grid is not None}
+    return next(iter(grids.values())) if len(grids) == 1 else None
+
+
+def consolidation(hierarchy: Hierarchy) -> list[Diagnostic]:
+    """Whether what is consolidated is what is stored."""
+    if hierarchy.consolidated is None:
+        if len(hierarchy.documents) < 2:
+            return []
+        message = "the metadata are not consolidated: every reader must list the store and ask for each node"
+        hint = "periplus validate --fix consolidates them"
+        return [Diagnostic("store.unconsolidated", "warning", ROOT, "", message, hint)]
+    if not hierarchy.listed:
+        return []
+    stored = stored_keys(hierarchy.documents)
+    root = {key for key in stored if "/" not in key}
+    held = {key: value for key, value in hierarchy.consolidated.items() if key not in root}
+    wanted = {key: value for key, value in stored.items() if key not in root}
+    found = []
+    for key in sorted({*held, *wanted}):
+        path = "/" + key.rpartition("/")[0]
+        if key not in held:
+            message = f"{key} is not among the consolidated metadata: readers do not see this node"
+            found.append(Diagnostic("store.consolidated-missing", "error", path, "", message))
+        elif key not in wanted:
+            message = f"{key} is among the consolidated metadata, but there is no such node"
+            found.append(Diagnostic("store.consolidated-ghost", "error", path, "", message))
+        elif plain(held[key]) != plain(wanted[key]):
+            message = f"the consolidated metadata of {key} are not those of the node: readers see something old"
+            found.append(Diagnostic("store.consolidated-differs", "error", path, "", message))
+    return found
+
+
+def stored_keys(documents: Mapping[str, Document]) -> dict[str, Mapping[str, Any]]:
+    """The documents by key, as they are consolidated; attributes of Zarr v2 that are not there are empty."""
+    keys: dict[str, Mapping[str, Any]] = {}
+    for path, document in documents.items():
+        below = path.strip("/")
+        for name, value in document.stored.items():
+            keys[f"{below}/{name}".lstrip("/")] = value
+    return keys
+
+
+def plain(document: Any) -> str:
+    """A text that is equal for documents that say the same; what is consolidated below does not count."""
+    if isinstance(document, Mapping):
+        document = {key: value for key, value in document.items() if key != CONSOLIDATED}
+        if document.get("attributes") == {}:
+            document = {key: value for key, value in document.items() if key != "attributes"}
+    return json.dumps(document, sort_keys=True)
+
+
+def weighed(findings: list[Diagnostic], severities: Mapping[str, Any]) -> list[Diagnostic]:
+    """Findings with the severities that a profile gives them."""
+    return [replace(one, severity=severities.get(one.code, one.severity)) for one in findings]

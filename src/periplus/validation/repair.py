@@ -1,0 +1,131 @@
+"""Repairs that cannot do harm: declarations brought up to date, boxes moved to the edges, metadata consolidated."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from periplus.conventions.identity import CONVENTIONS, KEY, declared, metadata
+from periplus.conventions.node import ROOT
+from periplus.conventions.write import written_bbox
+from periplus.validation.checks import CONSOLIDATED, Understood, grid_of, plain, stored_keys
+from periplus.validation.documents import Document, Hierarchy
+from periplus.validation.report import Repair
+
+if TYPE_CHECKING:
+    from periplus.fetch import Fetch
+
+FIXED_NAMES = frozenset({"spatial", "proj", "multiscales", "uom", "tessera"})
+"""Conventions whose published schema fixes how they are declared."""
+BOXES = ("spatial.bbox-half-pixel", "spatial.bbox-edges")
+DECLARATIONS = ("identity.old-url", "identity.name", "identity.no-uuid", "identity.object-form")
+
+
+def repaired(store: Understood) -> tuple[Hierarchy, tuple[Repair, ...]]:
+    """The metadata as they should be, and every change on the way; nothing is written."""
+    repairs: list[Repair] = []
+    documents: dict[str, Document] = {}
+    for path, document in store.hierarchy.documents.items():
+        attributes = _with_box(store, path, _declared(path, document.attributes, repairs), repairs)
+        same = plain(attributes) == plain(document.attributes)
+        documents[path] = document if same else document.with_attributes(attributes)
+    hierarchy = replace(store.hierarchy, documents=documents)
+    return _consolidated(hierarchy, repairs), tuple(repairs)
+
+
+def _declared(path: str, attributes: Mapping[str, Any], repairs: list[Repair]) -> dict[str, Any]:
+    """Every declaration we can identify, as its schema wants it; what else stands there stays."""
+    entries, notes = declared(attributes, path)
+    codes = {note.code for note in notes} & set(DECLARATIONS)
+    if not codes:
+        return dict(attributes)
+    listed = [
+        metadata(entry.name) if entry.name in FIXED_NAMES else _with_uuid(entry.name, entry.entry) for entry in entries
+    ]
+    code = next(one for one in DECLARATIONS if one in codes)
+    names = ", ".join(sorted({entry.name or "?" for entry in entries}))
+    repairs.append(Repair(code=code, path=path, attribute=KEY, message=f"declare {names} by uuid and current URLs"))
+    return {**attributes, KEY: listed}
+
+
+def _with_uuid(name: str | None, entry: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(entry) if name is None else {"uuid": CONVENTIONS[name].uuid, **entry}
+
+
+def _with_box(store: Understood, path: str, attributes: dict[str, Any], repairs: list[Repair]) -> dict[str, Any]:
+    """The box of an array or of a group, at the edges, where it was written from pixel centres."""
+    found = [one for one in store.findings if one.path == path and one.code in BOXES]
+    attributes = copy.deepcopy(attributes)
+    for one in found:
+        grid = grid_of(store, path)
+        if grid is None:
+            continue
+        box = [float(value) for value in written_bbox(grid)]
+        if one.attribute == "spatial:bbox" and "spatial:bbox" in attributes:
+            message = f"{attributes['spatial:bbox']} becomes {box}"
+            attributes["spatial:bbox"] = box
+            repairs.append(Repair(code=one.code, path=path, attribute=one.attribute, message=message))
+    return attributes
+
+
+def _consolidated(hierarchy: Hierarchy, repairs: list[Repair]) -> Hierarchy:
+    """The hierarchy with all its metadata consolidated; a store that cannot be listed keeps what it has."""
+    if len(hierarchy.documents) < 2 or not hierarchy.listed:
+        return hierarchy
+    keys = stored_keys(hierarchy.documents)
+    root = hierarchy.documents[ROOT]
+    wanted = keys if root.zarr_format == 2 else {key: value for key, value in keys.items() if "/" in key}
+    held = hierarchy.consolidated
+    if held is not None and {k: plain(v) for k, v in held.items()} == {k: plain(v) for k, v in wanted.items()}:
+        return hierarchy
+    code = "store.unconsolidated" if held is None else "store.consolidated-differs"
+    where = ".zmetadata" if root.zarr_format == 2 else CONSOLIDATED
+    repairs.append(Repair(code=code, path=ROOT, attribute=where, message=f"consolidate {len(wanted)} documents"))
+    return replace(hierarchy, consolidated=wanted)
+
+
+def changes(before: Hierarchy, after: Hierarchy) -> list[tuple[str, bytes]]:
+    """(key, document) of everything to write, the root with what is consolidated last."""
+    found: list[tuple[str, bytes]] = []
+    for path, document in after.documents.items():
+        old = before.documents[path]
+        if path == ROOT or document is old:
+            continue
+        found.append((_key(path, document.holder), _text(document.stored[document.holder])))
+    root = after.documents[ROOT]
+    if root.zarr_format == 2:
+        if root is not before.documents[ROOT]:
+            found.append((root.holder, _text(root.stored[root.holder])))
+        if after.consolidated is not before.consolidated and after.consolidated is not None:
+            found.append((".zmetadata", _text({"zarr_consolidated_format": 1, "metadata": dict(after.consolidated)})))
+    elif root is not before.documents[ROOT] or after.consolidated is not before.consolidated:
+        found.append(("zarr.json", _text(_root(root, after.consolidated))))
+    return found
+
+
+def _root(root: Document, consolidated: Mapping[str, Mapping[str, Any]] | None) -> dict[str, Any]:
+    document = {key: value for key, value in root.stored["zarr.json"].items() if key != CONSOLIDATED}
+    if consolidated is None:
+        return document
+    inside = {
+        key.rpartition("/")[0]: {name: part for name, part in value.items() if name != CONSOLIDATED}
+        for key, value in consolidated.items()
+    }
+    return {**document, CONSOLIDATED: {"kind": "inline", "must_understand": False, "metadata": inside}}
+
+
+def _key(path: str, name: str) -> str:
+    return f"{path.strip('/')}/{name}".lstrip("/")
+
+
+def _text(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document, indent=2).encode()
+
+
+def write_changes(url: str, made: Sequence[tuple[str, bytes]], fetch: Fetch) -> None:
+    """Write every document, each at once: a reader sees the old one or the new one."""
+    for key, data in made:
+        fetch.run(fetch.write(f"{url.rstrip('/')}/{key}", data))

@@ -1,0 +1,80 @@
+"""What a validation found: findings with codes and severities, for people and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from periplus.conventions.diagnostic import SEVERITIES, Diagnostic, Severity, worst
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repair:
+    """One change that makes a store right, and why it is safe."""
+
+    code: str
+    """Of the finding it answers."""
+    path: str
+    attribute: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Findings of one store, the gravest first."""
+
+    url: str | None
+    profile: str
+    groups: int
+    arrays: int
+    conventions: Mapping[str, int] = field(default_factory=dict)
+    """How many nodes declare each convention."""
+    findings: tuple[Diagnostic, ...] = ()
+    repairs: tuple[Repair, ...] = ()
+    """What can be put right, or, after fixing, what was."""
+    fixed: bool = False
+
+    @property
+    def worst(self) -> Severity | None:
+        """The gravest severity; None where there is no finding."""
+        return worst(self.findings)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong; warnings do not count."""
+        return self.worst != "error"
+
+    def count(self, severity: Severity) -> int:
+        return sum(finding.severity == severity for finding in self.findings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON has it."""
+        return {
+            "url": self.url,
+            "profile": self.profile,
+            "groups": self.groups,
+            "arrays": self.arrays,
+            "conventions": dict(self.conventions),
+            "worst": self.worst,
+            "counts": {severity: self.count(severity) for severity in reversed(SEVERITIES)},
+            "findings": [asdict(finding) for finding in self.findings],
+            "repairs": [asdict(repair) for repair in self.repairs],
+            "fixed": self.fixed,
+        }
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict(), indent=2)
+
+
+def ordered(findings: list[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """Findings once each, the gravest first, then by path."""
+    rank = {severity: n for n, severity in enumerate(reversed(SEVERITIES))}
+    return tuple(sorted(dict.fromkeys(findings), key=lambda one: (rank[one.severity], one.path, one.code)))
+
+
+def counted(names: list[str]) -> dict[str, int]:
+    """How often each name occurs, the commonest first."""
+    return dict(Counter(names).most_common())

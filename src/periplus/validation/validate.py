@@ -1,0 +1,118 @@
+"""validate: one call for a store, an index or their URL; what is found, what can be put right, and putting it right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any
+
+from periplus.errors import FormatError
+from periplus.policy import canonical, is_local
+from periplus.validation.checks import Understood, understand_all, weighed
+from periplus.validation.documents import Hierarchy, of_documents, read_hierarchy
+from periplus.validation.profiles import PROFILES
+from periplus.validation.repair import changes, repaired, write_changes
+from periplus.validation.report import Report, counted, ordered
+
+if TYPE_CHECKING:
+    from periplus.facade import Index
+    from periplus.fetch import Fetch
+
+TABLES = (".parquet", ".parq", ".pq", ".duckdb", ".ddb", ".icechunk")
+
+
+def validate(
+    store: str | PathLike[str] | Index | Any,
+    *,
+    profile: str = "spec",
+    deep: bool = False,
+    fix: bool = False,
+    dry_run: bool = False,
+    allow: Sequence[str] = (),
+    trust: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Report:
+    """Check the conventions of a whole Zarr store or index, from its metadata alone.
+
+    `store` is a path or URL of either, an Index, or what zarr-python opens. `profile` is one of `spec`, `gdal`, `eopf`
+    and `embeddings`. With `deep`, samples of the values are compared between the levels of pyramids. With `fix`, what
+    is safe to repair is written back (`dry_run` only lists it); the report is then that of the repaired store. `allow`
+    and `trust` are those of `periplus.open`, for indexes.
+    """
+    from periplus import facade
+    from periplus.fetch import Fetch
+
+    if profile not in PROFILES:
+        raise FormatError(f"a profile is one of {', '.join(PROFILES)}, not {profile!r}")
+    url = canonical(fspath(store)).rstrip("/") if isinstance(store, str | PathLike) else None
+    if url is not None and url.lower().endswith(TABLES):
+        store = facade.open(url, allow=tuple(allow), trust=trust, storage_options=storage_options)
+    with Fetch(storage_options=storage_options) as fetch:
+        hierarchy, opener = _opened(store, url, fetch)
+        understood = understand_all(hierarchy)
+        after, repairs = repaired(understood)
+        if fix and not dry_run and repairs:
+            if url is None or opener is not None:
+                raise FormatError("only a Zarr store named by its path or URL can be repaired", url=url)
+            write_changes(url, changes(hierarchy, after), fetch)
+            understood = understand_all(read_hierarchy(url, fetch))
+        return _report(understood, profile, repairs, fixed=fix and not dry_run, deep=deep, opener=opener, url=url)
+
+
+def _opened(store: Any, url: str | None, fetch: Fetch) -> tuple[Hierarchy, Any]:
+    """The metadata, and what zarr-python opens where that is not the URL itself."""
+    from periplus.facade import Index
+
+    if isinstance(store, Index):
+        held = store.store()
+        return of_documents(held.layout.documents, url=url), held
+    if url is not None:
+        return read_hierarchy(url, fetch), None
+    import zarr
+
+    root = store if isinstance(store, zarr.Group) else zarr.open_group(store, mode="r")
+    documents = {"": root.metadata.to_dict()}
+    documents |= {name: member.metadata.to_dict() for name, member in root.members(max_depth=None)}
+    return of_documents({name: _plain(document) for name, document in documents.items()}), root
+
+
+def _plain(document: Mapping[str, Any]) -> dict[str, Any]:
+    """A document of zarr-python in the words of version 3."""
+    kept = {key: value for key, value in document.items() if key != "consolidated_metadata"}
+    if kept.get("zarr_format") == 2:
+        attributes = dict(kept.get("attributes") or {})
+        kind = {"node_type": "array", "dimension_names": attributes.get("_ARRAY_DIMENSIONS")} if "shape" in kept else {}
+        return {"node_type": "group", **kept, **kind, "data_type": kept.get("dtype")}
+    return {**kept, "node_type": kept.get("node_type", "array" if "shape" in kept else "group")}
+
+
+def _report(
+    understood: Understood, profile: str, repairs: Any, *, fixed: bool, deep: bool, opener: Any, url: str | None
+) -> Report:
+    rules = PROFILES[profile]
+    findings = weighed(understood.findings, rules.severities)
+    for check in rules.checks:
+        findings += check(understood)
+    if deep:
+        findings += _deep(understood, opener, url)
+    return Report(
+        url=url,
+        profile=profile,
+        groups=len(understood.groups),
+        arrays=len(understood.arrays),
+        conventions=counted(understood.declared),
+        findings=ordered(findings),
+        repairs=repairs,
+        fixed=fixed,
+    )
+
+
+def _deep(understood: Understood, opener: Any, url: str | None) -> Any:
+    import zarr
+    from periplus.validation.deep import look
+
+    if opener is None and url is not None and not is_local(url):
+        raise FormatError("a deep look needs a local store or an index", url=url)
+    what = opener if opener is not None else url
+    root = what if isinstance(what, zarr.Group) else zarr.open_group(what, mode="r", use_consolidated=False)
+    return list(look(understood, root))
