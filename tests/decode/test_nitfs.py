@@ -1,5 +1,7 @@
 """NITF images of every interleave, blocking, mask and pixel type give the values they were made of, and GDAL reads."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import rasterio
@@ -28,31 +30,36 @@ def test_every_layout_gives_the_values_it_was_made_of(group, version, read_all):
         np.testing.assert_array_equal(found, nitfs.holed(item, fill_of(item)), err_msg=name)
 
 
-def test_gdal_reads_the_same_values(read_all, tmp_path):
-    compared = 0
+# GDAL 3.10 takes 8 bits for unsigned, packs odd widths otherwise, and has trouble with masks of several bands.
+UNLIKE = frozenset({"i8", "i11", "i12", "u12", "u20", "u40"})
+
+
+@pytest.mark.parametrize("mode", ["B", "P", "R", "S"])
+def test_gdal_reads_the_same_values(mode, read_all, tmp_path):
+    compared = []
+    path = tmp_path / "a.ntf"
     for name in nitfs.names():
         item = nitfs.case(name)
-        _, kind, mode, blocking, bands = name.split("-")
-        # GDAL 3.10 takes 8 bits for unsigned, packs 12 bits otherwise, and has trouble with masks of several bands.
-        if (
-            kind in ("i8", "i12", "u12")
-            or (item.masked and bands != "1")
-            or mode != "BPRS"[compared % 4]
-            or blocking == "large"
-        ):
+        form, kind, own, blocking, bands = name.split("-")
+        alone = item.masked or kind in ("u1", "b1")
+        if own != mode or kind in UNLIKE or bands != ("1" if alone else "3"):
             continue
-        path = tmp_path / "a.ntf"
         path.write_bytes(nitfs.nitf(item))
         try:
             with rasterio.open(path) as file:
                 wanted = file.read()
         except RasterioError:
             continue
-        if kind in ("u1", "b1") and bands != "1":
-            continue
-        np.testing.assert_array_equal(read_all(path.read_bytes())["0/data"], wanted, err_msg=name)
-        compared += 1
-    assert compared > 30
+        found = read_all(path.read_bytes())["0/data"]
+        if kind not in ("u8", "u1", "b1"):
+            # Of the value of pad pixels GDAL takes one byte.
+            there = nitfs.holed(replace(item, values=np.zeros(found.shape, np.uint8)), 1) == 0
+            found, wanted = found[there], wanted[there]
+        np.testing.assert_array_equal(found, wanted, err_msg=name)
+        compared.append((form, kind, blocking))
+    assert {form for form, _, _ in compared} == {"plain", "masked"}
+    assert {blocking for _, _, blocking in compared} == set(nitfs.BLOCKINGS)
+    assert {kind for _, kind, _ in compared} >= {"u8", "u16", "u32", "i16", "f32", "f64", "c64"}
 
 
 @pytest.mark.parametrize("interleave", ["P", "B", "R", "S"])
@@ -72,18 +79,18 @@ def test_what_gdal_writes_reads_as_gdal_reads_it(interleave, dtype, read_all, tm
 
 def test_a_large_single_block_is_cut_to_bands_of_rows(read_all):
     for mode, kind in (("B", "u16"), ("P", "u8"), ("R", "u8"), ("S", "u8"), ("B", "u12"), ("P", "u12"), ("S", "u1")):
-        item = nitfs.Picture(values=nitfs.values_of(kind, 3, (1501, 900)), kind=kind, mode=mode, block=(1504, 0))
+        item = nitfs.Picture(values=nitfs.values_of(kind, 3, (801, 700)), kind=kind, mode=mode, block=(804, 0))
         data = nitfs.nitf(item)
         array = scan_bytes(data, scanner=nitf)[1].array
         if kind != "u1":
-            assert array.chunks[1] < 1501, mode
+            assert array.chunks[1] < 801, mode
         np.testing.assert_array_equal(read_all(data)["0/data"], item.values, err_msg=f"{mode} {kind}")
 
 
 def test_large_blocks_of_a_masked_image_are_cut_to_divisors(read_all):
     for mode in "BPRS":
         item = nitfs.Picture(
-            values=nitfs.values_of("u64", 2, (1100, 1100)), kind="u64", mode=mode, block=(1000, 1100), masked=True,
+            values=nitfs.values_of("u64", 2, (1100, 1060)), kind="u64", mode=mode, block=(1000, 1060), masked=True,
             absent=frozenset({1}), pad=5,
         )  # fmt: skip
         data = nitfs.nitf(item)

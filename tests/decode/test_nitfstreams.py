@@ -95,6 +95,41 @@ def test_a_codestream_gives_its_values(coding, form, read_all):
     assert arrays["images/1/0/data"].fill == (3 if coding == "M8" else 0)
 
 
+@pytest.mark.parametrize("coding", ["CD", "MD"])
+@pytest.mark.parametrize("kind", ["u8", "u16"])
+def test_a_high_throughput_codestream_gives_its_values_and_levels(coding, kind, read_all):
+    values = nitfs.values_of(kind, 3)
+    stream = imagecodecs.htj2k_encode(np.ascontiguousarray(np.moveaxis(values, 0, -1)), reversible=True, resolutions=2)
+    item = nitfs.Picture(values=values, kind=kind, streams=[stream], coding=coding, masked=coding == "MD", pad=3)
+    found = read_all(nitfs.nitf(item))
+    np.testing.assert_array_equal(found["0/data"], values)
+    for level in range(1, len(found)):
+        wanted = imagecodecs.htj2k_decode(stream, skipres=level)
+        np.testing.assert_array_equal(np.moveaxis(found[f"{level}/data"], 0, -1), wanted)
+
+
+@pytest.mark.parametrize(("coding", "mode", "bands"), [("C3", "B", 1), ("M3", "B", 1), ("C3", "S", 3), ("C3", "P", 3)])
+def test_jpeg_of_12_bits_gives_what_its_streams_hold(coding, mode, bands, read_all):
+    values = nitfs.values_of("u12", bands, (64, 96))
+    blocks = [values[:, :, x : x + 32] for x in range(0, 96, 32)]
+    parts = [block[band : band + 1] for band in range(bands) for block in blocks] if mode == "S" else blocks
+    streams = [
+        imagecodecs.jpeg8_encode(np.ascontiguousarray(np.squeeze(np.moveaxis(part, 0, -1))), 95, bitspersample=12)
+        for part in parts
+    ]
+    seen = [imagecodecs.jpeg8_decode(stream).reshape(64, 32, -1) for stream in streams]
+    if mode == "S":
+        bands_of = [np.concatenate(seen[3 * band : 3 * band + 3], axis=1)[..., 0] for band in range(bands)]
+        wanted = np.stack(bands_of)
+    else:
+        wanted = np.moveaxis(np.concatenate(seen, axis=1), -1, 0)
+    item = nitfs.Picture(
+        values=values, kind="u12", mode=mode, block=(64, 32), streams=streams, coding=coding, masked=coding == "M3"
+    )
+    np.testing.assert_array_equal(read_all(nitfs.nitf(item))["0/data"], wanted)
+    assert np.abs(wanted.astype(int) - values).mean() < 64
+
+
 def test_a_codestream_of_another_size_than_its_image_is_refused():
     stream = imagecodecs.jpeg2k_encode(nitfs.values_of("u8", 1)[0, :40], level=0, codecformat="j2k")
     item = nitfs.Picture(values=nitfs.values_of("u8", 1), streams=[stream], coding="C8")
@@ -218,6 +253,22 @@ def test_fax_gives_the_bits_gdal_reads(rate, options, coding, read_all, tmp_path
     if coding == "C1":
         with rasterio.open(path) as file:
             np.testing.assert_array_equal(file.read(), found)
+
+
+@pytest.mark.parametrize(("rate", "options"), [("1D  ", 0), ("2DS ", 1)])
+def test_fax_in_several_blocks_is_found_by_its_mask(rate, options, read_all):
+    values = nitfs.values_of("b1", 1, (72, 96))
+    strips = [fax(values[0, y : y + 24, x : x + 48], options) for y in range(0, 72, 24) for x in range(0, 96, 48)]
+    item = nitfs.Picture(
+        values=values, kind="b1", block=(24, 48), streams=strips, coding="M1", masked=True, absent=frozenset({2}),
+        pad=1, changes={"COMRAT": rate},
+    )  # fmt: skip
+    np.testing.assert_array_equal(read_all(nitfs.nitf(item))["0/data"], nitfs.holed(item, 1))
+    plain = nitfs.Picture(
+        values=values, kind="b1", block=(24, 48), streams=strips, coding="C1", changes={"COMRAT": rate}
+    )
+    with pytest.raises(FormatError, match="fax of 1 bands of 1 bits in 6 blocks"):
+        scan_bytes(nitfs.nitf(plain), scanner=nitf)
 
 
 def fax(bits, options):

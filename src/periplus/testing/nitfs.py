@@ -27,6 +27,10 @@ KINDS: dict[str, tuple[str, int, str]] = {
     "i16": ("SI", 16, "i2"),
     "i12": ("SI", 12, "i2"),
     "u12": ("INT", 12, "u2"),
+    "u4": ("INT", 4, "u1"),
+    "i11": ("SI", 11, "i2"),
+    "u20": ("INT", 20, "u4"),
+    "u40": ("INT", 40, "u8"),
     "u1": ("INT", 1, "u1"),
     "b1": ("B", 1, "u1"),
     "f32": ("R", 32, "f4"),
@@ -204,7 +208,7 @@ def _cases() -> dict[str, Callable[[], Picture]]:
     def masked(kind: str, mode: str, blocking: str, bands: int) -> Picture:
         item = plain(kind, mode, blocking, bands)
         absent = frozenset({1, 4, 7} if blocking == "tiles" else {1} if mode == "S" and bands > 1 else ())
-        pad = None if kind in ("f32", "f64", "c64") else 1 if kind in ("u1", "b1") else 77
+        pad = None if kind in ("f32", "f64", "c64") else 1 if kind in ("u1", "b1") else 7 if kind == "u4" else 77
         return Picture(values=item.values, kind=kind, mode=mode, block=item.block, masked=True, absent=absent, pad=pad)
 
     found: dict[str, Callable[[], Picture]] = {}
