@@ -13,7 +13,7 @@ from periplus.decode.pipeline import LIST
 from periplus.model import Array, Pipeline
 from periplus.zarr.express import KINDS, express, jsonable
 from periplus.zarr.metadata import CODECS, Codecs, Layout, Leaf
-from periplus.zarr.v2codecs import IMAGERY, UnsayableError, interleaved, v2_of
+from periplus.zarr.v2codecs import IMAGERY, UnsayableError, block, interleaved, v2_of
 
 DIMENSIONS = "_ARRAY_DIMENSIONS"
 NAMES = {"standard": "stock Zarr", "imagery": "stock Zarr and of imagery tools"}
@@ -31,7 +31,8 @@ def pipeline_to_say(array: Array, codecs: Codecs, last_rows: int | None) -> Pipe
         pipeline = _short(pipeline, array, last_rows)
         said = express(replace(array, encodings=(pipeline,)))
     if KINDS.index(said.kind) >= CODECS.index(codecs):
-        strips = "its last strips are shorter than others, and that " if last_rows is not None else "it "
+        short = last_rows is not None or "last_rows" in (pipeline[0].get("configuration") or {})
+        strips = "its last strips are shorter than others, and that " if short else "it "
         raise UnsayableError(f"{strips}takes codecs that are not those of {NAMES.get(codecs, codecs)}")
     return pipeline
 
@@ -41,9 +42,10 @@ _BYTES: Mapping[str, Any] = {"name": "bytes"}
 
 def _short(pipeline: Pipeline, array: Array, rows: int) -> Pipeline:
     """The pipeline with the word for short last chunks: a setting of image codecs, ours for all others."""
-    tile = interleaved(pipeline, chunks=array.chunks, dtype=array.dtype)
-    if tile is None and len(pipeline) == 1 and pipeline[0]["name"] == IMAGERY + "tiff-tile":
-        tile = pipeline[0]
+    own = len(pipeline) == 1 and pipeline[0]["name"] in (IMAGERY + "tiff-tile", IMAGERY + "jbp-block")
+    tile = pipeline[0] if own else None
+    for make in (block, interleaved):
+        tile = tile or make(pipeline, chunks=array.chunks, dtype=array.dtype)
     if tile is None:
         return (listed(pipeline, array, last_rows=rows),)
     return ({"name": tile["name"], "configuration": {**tile["configuration"], "last_rows": rows}},)

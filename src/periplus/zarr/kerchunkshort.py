@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 PROBES = 4
 """Files that are looked at: those of one array are mostly written by one program."""
 TIFF_TILE = "https://awslabs.github.io/osml-imagery-io/codecs/tiff-tile"
+JBP_BLOCK = "https://awslabs.github.io/osml-imagery-io/codecs/jbp-block"
 COMPRESSED = frozenset({TIFF_TILE, "zstd", "gzip", "blosc", "zlib"})
 
 
@@ -33,7 +34,9 @@ def last_rows(table: Table, fetch: Fetch, array: Array, limits: Limits) -> int |
     axis = array.ndim - 2
     rest = array.shape[axis] % array.chunks[axis]
     names = [str(codec.get("name", "")) for codec in array.encodings[0]]
-    plain = names in (["bytes"], ["transpose", "bytes"])
+    if any("last_rows" in (codec.get("configuration") or {}) for codec in array.encodings[0]):
+        return None  # it is said already
+    plain = names in (["bytes"], ["transpose", "bytes"], [JBP_BLOCK])
     packed = not plain and any(name in COMPRESSED or name.startswith("numcodecs.") for name in names)
     # Tiles are narrower than the image, and always whole.
     if not rest or not (plain or packed) or array.chunks[-1] < array.shape[-1]:
@@ -42,16 +45,22 @@ def last_rows(table: Table, fetch: Fetch, array: Array, limits: Limits) -> int |
     window[axis] = (array.grid[axis] - 1, array.grid[axis])
     refs = table.refs(array.name, window)
     if plain:
-        return rest if len(refs) and int(refs.length.min()) < _full(array) else None
+        return rest if len(refs) and int(refs.length.min()) < _full(array) and _is_single(refs) else None
     return rest if any(_is_short(table, fetch, array, refs, row, limits) for row in _probes(refs)) else None
 
 
 def _full(array: Array) -> int:
-    return math.prod(array.chunks) * array.dtype.itemsize
+    """Stored bytes of a whole plain chunk."""
+    settings = array.encodings[0][-1].get("configuration") or {}
+    return -(-math.prod(array.chunks) * int(settings.get("nbpp", array.dtype.itemsize * 8)) // 8)
+
+
+def _is_single(refs: Refs) -> bool:
+    return refs.part is None or not refs.part.any()
 
 
 def _probes(refs: Refs) -> list[int]:
-    if not len(refs) or refs.data is not None or (refs.part is not None and refs.part.any()):
+    if not len(refs) or refs.data is not None or not _is_single(refs):
         return []
     return sorted({int(row) for row in np.linspace(0, len(refs) - 1, PROBES)})
 

@@ -136,7 +136,7 @@ def v2_of(pipeline: Pipeline, *, chunks: Shape, dtype: np.dtype[Any]) -> dict[st
         return _image(pipeline[0], dtype)
     order, rest = _order(pipeline, chunks)
     if order is None:
-        tile = interleaved(pipeline, chunks=chunks, dtype=dtype)
+        tile = block(pipeline, chunks=chunks, dtype=dtype) or interleaved(pipeline, chunks=chunks, dtype=dtype)
         if tile is None:
             raise UnsayableError("its chunks are stored in an order that Zarr v2 does not have")
         return _image(tile, dtype)
@@ -190,6 +190,34 @@ def _order(pipeline: Pipeline, chunks: Shape) -> tuple[str | None, Pipeline]:
     long = [axis for axis in axes if chunks[axis] > 1]
     order = "C" if long == sorted(long) else "F" if long == sorted(long, reverse=True) else None
     return order, pipeline[place:]
+
+
+IMODES = {(0, 1, 2): "B", (1, 2, 0): "P", (1, 0, 2): "R"}
+PVTYPES = {"u": "INT", "i": "SI", "f": "R", "c": "C"}
+
+
+def block(pipeline: Pipeline, *, chunks: Shape, dtype: np.dtype[Any]) -> Codec | None:
+    """Plain big-endian values by pixel, row or band, said as the block of a NITF image that they mostly are."""
+    rank, names = len(chunks), [codec["name"] for codec in pipeline]
+    if names not in (["bytes"], ["transpose", "bytes"]) or rank < 3 or any(n != 1 for n in chunks[:-3]):
+        return None
+    turns = list(range(rank)) if len(names) == 1 else pipeline[0]["configuration"]["order"]
+    order = [axis - (rank - 3) for axis in turns]
+    imode = IMODES.get(tuple(order[rank - 3 :]))
+    big = (pipeline[-1].get("configuration") or {}).get("endian") == "big"
+    if order[: rank - 3] != list(range(3 - rank, 0)) or imode is None or dtype.kind not in PVTYPES:
+        return None
+    if not (big or (dtype.itemsize == 1 and imode == "R")):
+        return None
+    settings = {
+        "num_bands": chunks[-3],
+        "block_height": chunks[-2],
+        "block_width": chunks[-1],
+        "nbpp": dtype.itemsize * 8,
+        "imode": imode,
+        "pvtype": PVTYPES[dtype.kind],
+    }
+    return {"name": IMAGERY + "jbp-block", "configuration": settings}
 
 
 TIFF = {"": 1, "numcodecs.zlib": 8, "zlib": 8, "zstd": 50000, "numcodecs.zstd": 50000}
