@@ -62,10 +62,11 @@ def jpeg2000(
         columns, rows = bounds[2] - bounds[0], bounds[3] - bounds[1]
         if not (valid[-2] <= rows <= chunks[-2] and valid[-1] <= columns <= chunks[-1]):
             raise DecodeError(f"tile {tile} is {columns} x {rows}, its chunk {chunks[-1]} x {chunks[-2]}")
-        shape = (rows, columns) if header.count == 1 else (rows, columns, header.count)
+        shape = (rows, columns) if header.count == 1 else (header.count, rows, columns)
         out = scratch_array(SLOT, shape, dtype)
-        values = np.asarray(decode(_codestream(header, tile, bounds, view, parts), numthreads=1, out=out))
-        turned = values.reshape(rows, columns, header.count).transpose(2, 0, 1)
+        # Plane by plane, as the decoder has them and the caller wants them; threads are those of the caller.
+        whole = _codestream(header, tile, bounds, view, parts)
+        turned = np.asarray(decode(whole, planar=True, numthreads=1, out=out)).reshape(header.count, rows, columns)
         if mixed:
             if any(marker in (COD, COC) for *_, segments in parts for marker, _, _ in segments):
                 raise DecodeError("a tile coded in a way of its own has components of different depth")
