@@ -1,4 +1,4 @@
-"""Run the benchmarks and write what they measured to docs/bench.md: `python -m bench [headers reads rows traffic]`."""
+"""Run the benchmarks and write what they measured to docs/bench.md: `python -m bench [headers reads ...]`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.measure import Section, machine
 
-SECTIONS = ("headers", "reads", "rows", "traffic")
+SECTIONS = ("headers", "reads", "rows", "traffic", "imagery", "imagerytraffic")
 REPORT = Path(__file__).parent.parent / "docs" / "bench.md"
 
 

@@ -65,7 +65,8 @@ def machine() -> dict[str, str]:
 
     facts = {"processor": model, "cores": str(os.cpu_count()), "python": platform.python_version()}
     for name in ("periplus", "numpy", "imagecodecs", "pyarrow", "duckdb", "obstore", "rasterio", "tifffile",
-                 "async-tiff", "virtual-tiff", "virtualizarr", "kerchunk", "zarr"):  # fmt: skip
+                 "async-tiff", "virtual-tiff", "virtualizarr", "kerchunk", "zarr",
+                 "osml-imagery-io"):  # fmt: skip
         try:
             facts[name] = version(name)
         except PackageNotFoundError:
