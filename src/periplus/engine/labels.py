@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import xarray as xr
+from numpy.typing import NDArray
 from xarray.core.indexing import CoordinateTransformIndexingAdapter, IndexSelResult
 from xarray.indexes import CoordinateTransform, CoordinateTransformIndex, Index, PandasIndex
 
@@ -92,8 +93,17 @@ class AxisIndex(LazyIndex):
             return axis_index(self.axis[indexer], self.name, self.dim)
         if np.ndim(indexer) == 0:
             return None
-        places = np.arange(len(self.axis))[indexer]
+        places = self._places(np.asarray(indexer))
         return PandasIndex(pd.Index(self.axis.labels(places), name=self.name), self.dim)
+
+    def _places(self, indexer: NDArray[Any]) -> NDArray[Any]:
+        """Places counted from the front; IndexError where there is none. Not by a list of all: axes may be long."""
+        size = len(self.axis)
+        if indexer.dtype.kind == "b":
+            return np.flatnonzero(indexer)
+        if indexer.size and (indexer.min() < -size or indexer.max() >= size):
+            raise IndexError(f"a place is out of bounds for {size} labels of {self.name!r}")
+        return np.where(indexer < 0, indexer + size, indexer).astype(np.int64)
 
     def sel(self, labels: dict[Any, Any], method: str | None = None, tolerance: Any = None) -> IndexSelResult:
         label = labels[self.name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -43,6 +44,9 @@ class Bounds(BackendArray):
 
     def __getitem__(self, key: ExplicitIndexer) -> Any:
         return explicit_indexing_adapter(key, self.shape, IndexingSupport.OUTER, self._at)
+
+    async def async_getitem(self, key: ExplicitIndexer) -> Any:
+        return await asyncio.to_thread(self.__getitem__, key)
 
     def _at(self, key: tuple[Any, ...]) -> Any:
         rows, side = key

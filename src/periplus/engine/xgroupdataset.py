@@ -28,8 +28,6 @@ WORDS = (
 """Attributes whose words are names of other variables."""
 FOLLOWED = ("bounds", "term", "grid_mapping")
 """What a coordinate that is taken from another group brings along."""
-_KEPT = ("ancillary",)
-"""Roles of arrays that stay data where they lie in the group itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +135,14 @@ class _Assembly:
             return dim
         other = f"{name}_{dim}"
         self.sizes[other] = size
-        if not fits and meaning.level is None:
-            reason = f"has size {size} along {dim}, others {self.sizes[dim]}"
-            self.book.report.conflicts.append(f"{meaning.path} {reason}; the dimension is called {other} here")
-        elif fits:
-            reason = f"has other labels along {dim} than arrays beside it"
-            self.book.report.conflicts.append(f"{meaning.path} {reason}; the dimension is called {other} here")
+        if fits:
+            self._tell(meaning.path, f"other labels along {dim} than arrays beside it", other)
+        elif meaning.level is None:
+            self._tell(meaning.path, f"size {size} along {dim} where others have {self.sizes[dim]}", other)
         return other
+
+    def _tell(self, path: str, reason: str, dim: str) -> None:
+        self.book.report.conflicts.setdefault(path, {})[reason] = dim
 
     # --- coordinates ------------------------------------------------------------------------------------------------
 
@@ -174,7 +173,7 @@ class _Assembly:
         """Add one coordinate; answers the name it got, None where it could not be added."""
         own = self._own(coord)
         if own is not None:
-            if coord.role not in _KEPT and not (coord.role == "term" and self._is_data(own)):
+            if not self._stays_data(own, coord):
                 self.coords.add(own)
                 if isinstance(coord.values, External):
                     self.book.used.add(coord.values.reference.path)
@@ -188,6 +187,8 @@ class _Assembly:
             return wanted
         if self.origins.get(wanted) == description:
             return wanted
+        if not _is_axis(coord) and (same := self._same(description, target)) is not None:
+            return same
         if wanted in self.raw or wanted in self.ready:
             if _is_axis(coord):
                 return None
@@ -206,6 +207,13 @@ class _Assembly:
         if isinstance(coord.values, External):
             self._follow(wanted, coord.values, made.variable, seen)
         return wanted
+
+    def _same(self, description: Any, dims: tuple[str, ...]) -> str | None:
+        """The coordinate that is the same array along the same dimensions, by whatever name."""
+        if not isinstance(description, tuple):
+            return None
+        names = (name for name in self.raw if name in self.coords and self.origins.get(name) == description)
+        return next((name for name in names if self.raw[name].dims == dims and dims != (name,)), None)
 
     def _made(self, path: str, coord: Coord, dims: tuple[str, ...], name: str) -> Made | None:
         where = f"{coord.convention} ({coord.name})" if coord.convention else coord.name
@@ -301,10 +309,15 @@ class _Assembly:
         """Whether the group itself stores labels of this dimension: they are what other readers see."""
         return name in self.raw and self.raw[name].dims == dims == (name,)
 
-    def _is_data(self, name: str) -> bool:
-        """Whether an array is data in its own right: it has coordinates itself."""
+    def _stays_data(self, name: str, coord: Coord) -> bool:
+        """Whether an array of this group that another refers to is data in its own right all the same."""
+        if coord.role == "ancillary":
+            return True
+        if coord.role != "term":
+            return False
         meaning = self.book.meaning(self.arrays[name])
-        return meaning is not None and (bool(meaning.principal) or any(c.role != "bounds" for c in meaning.coords))
+        # A formula of CF says of no array that it is a mere coordinate, and stock xarray makes none of it.
+        return coord.convention == "CF" or (meaning is not None and bool(meaning.principal or meaning.coords))
 
     # --- strangers, CRS, warnings -----------------------------------------------------------------------------------
 

@@ -86,7 +86,8 @@ class Report:
         self.findings: dict[tuple[str, str, str, str], Diagnostic] = {}
         self.bare: list[str] = []
         """Paths of arrays without a principal convention."""
-        self.conflicts: list[str] = []
+        self.conflicts: dict[str, dict[str, str]] = {}
+        """Paths of arrays that do not fit those beside them: why, and how the dimension is called instead."""
 
     def add(self, diagnostics: Iterable[Diagnostic]) -> None:
         for finding in diagnostics:
@@ -102,7 +103,9 @@ class Report:
         level = _stacklevel()
         ranked = sorted(self.findings.values(), key=lambda one: (one.severity != "error", one.code not in _BROKEN))
         said = [_shown(one) for one in ranked]
-        said += [(text, XGroupConflictWarning) for text in dict.fromkeys(self.conflicts)]
+        for path, reasons in self.conflicts.items():
+            text = f"{path} has {', '.join(reasons)}; it has dimensions of its own: {', '.join(reasons.values())}"
+            said.append((text, XGroupConflictWarning))
         if self.bare:
             text = f"no principal convention gives coordinates to {_some(self.bare)}"
             said.insert(0, (text, XGroupNoPrincipalWarning))

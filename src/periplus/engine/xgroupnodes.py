@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -14,6 +15,7 @@ from zarr.storage import StorePath
 
 import zarr
 from periplus.conventions.node import ROOT, Node, join, parent
+from periplus.engine.xgrouponce import Batch, is_small, kept
 
 Metadata: TypeAlias = Any
 """Of an array or a group, version 2 or 3, as zarr-python has it."""
@@ -23,12 +25,12 @@ UNREADABLE = (OSError, ValueError, TypeError, KeyError, AttributeError, NotImple
 
 
 class _Members(ZarrStore):
-    """xarray's own reader of a group, given the arrays it shall know, so that it lists nothing."""
+    """xarray's own reader of a group, given the arrays it shall know one by one, so that it lists nothing."""
 
     __slots__ = ("_given",)
 
-    def __init__(self, group: zarr.Group, arrays: Mapping[str, Any], fill_as_mask: bool) -> None:
-        self._given = dict(arrays)
+    def __init__(self, group: zarr.Group, fill_as_mask: bool) -> None:
+        self._given: dict[str, Any] = {}
         super().__init__(group, mode="r", cache_members=False, use_zarr_fill_value_as_mask=fill_as_mask)
 
     @property
@@ -48,6 +50,8 @@ class Hierarchy:
         self._children: dict[str, tuple[str, ...]] = {}
         self._nodes: dict[str, Node | None] = {}
         self._variables: dict[str, xr.Variable] = {}
+        self._readers: dict[str, _Members] = {}
+        self._batches = {"times": Batch(), "others": Batch()}
         self.unreadable: dict[str, str] = {}
         """Paths of nodes whose metadata cannot be understood, and why."""
         self._complete = root.metadata.consolidated_metadata is not None
@@ -175,6 +179,14 @@ class Hierarchy:
             self._variables[path] = self._read(path)
         return self._variables[path].copy(deep=False)
 
+    def prepare(self, paths: Iterable[str]) -> None:
+        """Know the labels among these arrays, so that they are read together once the first is asked for."""
+        for path in paths:
+            metadata = self.metadata(path)
+            if metadata is not None and len(metadata.shape) == 1:
+                with contextlib.suppress(*UNREADABLE):  # whoever opens it says what is wrong
+                    self.variable(path)
+
     def _read(self, path: str) -> xr.Variable:
         metadata = self._known(path)
         name = path.rpartition("/")[2]
@@ -184,11 +196,20 @@ class Hierarchy:
                 metadata = replace(metadata, attributes={**metadata.attributes, DIMENSIONS: list(dims)})
         elif metadata.dimension_names != dims and dims:
             metadata = replace(metadata, dimension_names=dims)
-        array = zarr.Array(zarr.AsyncArray(metadata=metadata, store_path=self._at(path)))
-        fill_as_mask = metadata.zarr_format == 2 if self._fill_as_mask is None else self._fill_as_mask
-        reader = _Members(self.group(parent(path) or ROOT), {name: array}, fill_as_mask)
+        reader = self._reader(parent(path) or ROOT, metadata.zarr_format)
+        reader.members[name] = zarr.Array(zarr.AsyncArray(metadata=metadata, store_path=self._at(path)))
         variable: xr.Variable = reader.open_store_variable(name)  # type: ignore[no-untyped-call]
-        return variable
+        if variable.dims != (name,) or not is_small(variable):
+            return variable
+        # Decoding looks into times at once; other labels wait for their indexes, if such are made at all.
+        is_time = " since " in str(variable.attrs.get("units", ""))
+        return kept(variable, self._batches["times" if is_time else "others"])
+
+    def _reader(self, group: str, zarr_format: int) -> _Members:
+        if group not in self._readers:
+            fill_as_mask = zarr_format == 2 if self._fill_as_mask is None else self._fill_as_mask
+            self._readers[group] = _Members(self.group(group), fill_as_mask)
+        return self._readers[group]
 
     def attributes(self, path: str) -> dict[str, Any]:
         """Of a group, as xarray shows them."""

@@ -18,6 +18,20 @@ from periplus.engine.xgrouptree import datasets
 from periplus.errors import MissingError
 
 
+class Closing:
+    """Closes the stores of an opening; a pickled copy has opened none, and carries nothing of them along."""
+
+    def __init__(self, book: Book | None = None) -> None:
+        self.book = book
+
+    def __call__(self) -> None:
+        if self.book is not None:
+            self.book.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Closing, ())
+
+
 def one_dataset(what: Any, wish: Wish, **options: Any) -> xr.Dataset:
     """The arrays of a group, or of the level of its pyramid that is wished for."""
     book, group = _open(what, **options)
@@ -37,7 +51,7 @@ def one_dataset(what: Any, wish: Wish, **options: Any) -> xr.Dataset:
     except BaseException:
         book.close()
         raise
-    dataset.set_close(book.close)
+    dataset.set_close(Closing(book))
     book.conclude()
     return dataset
 
@@ -50,7 +64,7 @@ def all_datasets(what: Any, **options: Any) -> dict[str, xr.Dataset]:
     except BaseException:
         book.close()
         raise
-    groups["/"].set_close(book.close)
+    groups["/"].set_close(Closing(book))
     book.conclude()
     return groups
 

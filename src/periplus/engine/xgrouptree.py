@@ -21,7 +21,9 @@ MOST_COMPARED = 1 << 22
 def datasets(book: Book, root: str) -> dict[str, xr.Dataset]:
     """Every group from `root` down by its path from there, such that xarray can make a tree of them."""
     made: dict[str, xr.Dataset] = {}
-    for path in book.hierarchy.walk(root):
+    groups = book.hierarchy.walk(root)
+    book.hierarchy.prepare(path for group in groups for path in book.hierarchy.arrays(group))
+    for path in groups:
         place = ROOT + relative(path, root).strip(".")
         for name, arrays in _nodes(book, path).items():
             attributes = book.hierarchy.attributes(path) if name is None else {}
