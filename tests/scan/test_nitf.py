@@ -1,6 +1,7 @@
 """NITF headers say what they hold: fields, extensions, corners as GDAL has them; damaged ones give only our errors."""
 
 import time
+import tracemalloc
 
 import imagecodecs
 import numpy as np
@@ -153,6 +154,41 @@ def test_contradictions_are_refused(changes, message):
         scan_bytes(nitfs.nitf(Picture(values=VALUES, changes=changes)), scanner=nitf)
 
 
+GIANT = {"NROWS": "99999999", "NCOLS": "99999999"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "coding"),
+    [
+        (GIANT | {"NPPBH": "0000", "NPPBV": "0000"}, ""),
+        (GIANT | {"NPPBH": "0000", "NPPBV": "0000"}, "C3"),
+        (GIANT | {"NPPBH": "0000", "NPPBV": "0000"}, "C8"),
+        ({"NBPR": "9999", "NBPC": "9999"}, ""),
+        ({"NBPR": "9999", "NBPC": "9999"}, "C3"),
+        ({"NBPR": "8000", "NBPC": "8000"}, "C3"),
+        ({"NBPR": "8000", "NBPC": "8000"}, "M3"),
+        ({"NBPR": "8000", "NBPC": "8000", "NPPBH": "0004", "NPPBV": "0004"}, "C4"),
+        ({"NPPBH": "9999", "NPPBV": "9999", "NBPP": "64"}, ""),
+    ],
+)
+def test_images_that_promise_too_much_are_refused_at_once(changes, coding):
+    stream = imagecodecs.jpeg8_encode(VALUES[0], 80) if coding != "C8" else imagecodecs.jpeg2k_encode(VALUES[0])
+    item = Picture(
+        values=VALUES, changes=changes, coding=coding, masked=coding == "M3", streams=[stream] if coding else None
+    )
+    data = nitfs.nitf(item)
+    with pytest.raises((FormatError, LimitError)):
+        scan_bytes(data, scanner=nitf, limits=SMALL)
+    # Once more, with all modules loaded: next to nothing is allocated.
+    tracemalloc.start()
+    try:
+        with pytest.raises((FormatError, LimitError)):
+            scan_bytes(data, scanner=nitf, limits=SMALL)
+        assert tracemalloc.get_traced_memory()[1] < 4 * MIB
+    finally:
+        tracemalloc.stop()
+
+
 def test_a_file_cut_short_is_refused():
     data = nitfs.nitf(Picture(values=VALUES))
     for length in (0, 9, 300, 370, 500, 900, len(data) - 1):
@@ -173,7 +209,18 @@ def _files() -> list[bytes]:
         nitfs.nitf(Picture(values=VALUES, streams=[stream], coding="M3", masked=True, pad=1)),
         nitfs.nitf(Picture(values=VALUES, streams=[stream], coding="I1")),
         nitfs.nitf(Picture(values=VALUES, streams=[code], coding="C8"), Picture(values=VALUES)),
-    ]
+        nitfs.nitf(Picture(values=VALUES, streams=[imagecodecs.htj2k_encode(VALUES[0])], coding="CD")),
+        nitfs.nitf(
+            Picture(values=VALUES, tres=tre("BLOCKA", b"01" + b"00072" * 2 + b" " * 111), overflow=1),
+            extensions=[tre("RPC00A", rpc()[0]) + tre("GEOLOB", b"000360000000180000+00010.00000000+00045.00000000")],
+            tres=tre("PRJPSB", f"{'map':80}TC3{'15':15}{'1':15}{'0':15}{'0':15}{'0':15}".encode()),
+        ),
+        nitfs.nitf(Picture(values=VALUES, streams=[stream], coding="C3", changes={"COMRAT": "00.2"})),
+        nitfs.nitf(
+            Picture(values=VALUES[:, :, :80], kind="b1", block=(36, 40), streams=[b"\0\1" * 9] * 4, coding="M1",
+                    masked=True, pad=1, changes={"COMRAT": "1D  "})
+        ),
+    ]  # fmt: skip
 
 
 def check(found: Found, size: int) -> None:

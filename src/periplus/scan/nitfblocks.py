@@ -111,9 +111,9 @@ def plan(image: Layout) -> tuple[int, bool]:
     row_bits = image.width * image.bits * (1 if image.mode in ("B", "S") else image.bands)
     # Rows that are no whole bytes are cut where a number of them is.
     unit = 8 // math.gcd(8, row_bits)
-    wanted = max(1, BAND_BYTES * 8 // (row_bits * unit)) * unit
+    wanted = min(max(1, BAND_BYTES * 8 // (row_bits * unit)) * unit, image.height)
     if image.down == 1:
-        rows = min(wanted, image.height)
+        rows = wanted
     else:
         rows = next((n for n in range(wanted, 0, -1) if image.height % n == 0 and n % unit == 0), image.height)
     return rows, apart and rows < image.height
