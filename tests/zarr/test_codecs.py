@@ -116,9 +116,9 @@ VERSIONS = pytest.mark.parametrize("version", [3, 2])
 @pytest.mark.parametrize("name", ["rpcl", "lrcp", "untiled"])
 def test_jpeg2000_tiles_are_those_of_gdal(name, version):
     options = {
-        "rpcl": {"PROGRESSION": "RPCL", "BLOCKXSIZE": 64, "BLOCKYSIZE": 64},
-        "lrcp": {"BLOCKXSIZE": 64, "BLOCKYSIZE": 64},
-        "untiled": {"BLOCKXSIZE": j2ks.WIDTH, "BLOCKYSIZE": j2ks.HEIGHT},
+        "rpcl": {"PROGRESSION": "RPCL", "blockxsize": 100, "blockysize": 77},
+        "lrcp": {"blockxsize": 128, "blockysize": 128},
+        "untiled": {},
     }[name]
     data = j2ks.made(j2ks.picture(), **options)
     np.testing.assert_array_equal(opened(data, version)[...], gdal(data))
@@ -126,7 +126,7 @@ def test_jpeg2000_tiles_are_those_of_gdal(name, version):
 
 @VERSIONS
 def test_the_levels_of_a_codestream_are_its_overviews(version):
-    data = j2ks.interleaved(j2ks.made(j2ks.picture(), PROGRESSION="RPCL", BLOCKXSIZE=64, BLOCKYSIZE=64, RESOLUTIONS=3))
+    data = j2ks.interleaved(j2ks.made(j2ks.picture(), PROGRESSION="RPCL", blockxsize=128, blockysize=64, RESOLUTIONS=3))
     levels = [step for step in scan_bytes(data) if isinstance(step, Found)]
     assert [level.array.encodings[0][0]["configuration"]["resolution_level"] for level in levels] == [0, 1, 2]
     with warnings.catch_warnings():
@@ -395,3 +395,28 @@ def test_a_registered_codec_is_taken_though_others_offer_its_name():
     codecs.register()
     configuration = tiles.tiff_tile(tiles.rgb(1), 1)["configuration"]
     assert type(numcodecs.get_codec({"id": TIFF_TILE, **configuration})) is filters.TiffTile
+
+
+def cells():
+    """Files whose chunks the other library decodes as well."""
+    # Of tiles that are no power of two wide the other one makes other values, without a word.
+    yield "jpeg2000", j2ks.made(j2ks.picture(), PROGRESSION="RPCL", blockxsize=128, blockysize=64)
+    yield "dted", dteds.gdal_cell(dteds.heights("both"))
+    image = tiffs.picture("both", "u2", (3, 70, 90))
+    yield "tiff-tile", tiffs.gdal_written(image, compress="lzw", predictor=2, **TILED)
+
+
+@VERSIONS
+@pytest.mark.parametrize("whose", ["ours", "theirs"])
+@pytest.mark.parametrize(("name", "data"), [pytest.param(*cell, id=cell[0]) for cell in cells()])
+def test_a_store_means_the_same_to_whichever_library_is_taken(name, data, whose, version):
+    theirs = pytest.importorskip("aws.osml.io.zarr_codecs")
+    other = {"jpeg2000": "Jpeg2000Codec", "dted": "DtedTileCodec", "tiff-tile": "TiffTileCodec"}[name]
+    if whose == "theirs":
+        qualified = f"aws.osml.io.zarr_codecs.{other}"
+        zarr.config.set({"codecs": {**zarr.config.get("codecs"), BASE + name: qualified}})
+        numcodecs.register_codec(getattr(theirs, other), codec_id=BASE + name)
+    array = opened(data, version)
+    np.testing.assert_array_equal(array[...], gdal(data))
+    codec = array.metadata.codecs[-1] if version == 3 else array.metadata.filters[0]
+    assert type(codec).__module__.startswith("periplus." if whose == "ours" else "aws.")
