@@ -11,6 +11,8 @@ from periplus.conventions.diagnostic import Diagnostic, Severity
 from periplus.conventions.identity import belongs, declared, names
 from periplus.conventions.node import Lookup, Node, Stores, parent
 
+MOST_NOTES = 1000
+
 
 @dataclass(slots=True, kw_only=True)
 class Reading:
@@ -24,6 +26,7 @@ class Reading:
     memo: dict[Any, Any] = field(default_factory=dict)
     """What is the same for all nodes of a store: declarations and pyramids by path. Shared between readings."""
     notes: list[Diagnostic] = field(default_factory=list)
+    seen: set[Diagnostic] = field(default_factory=set)
 
     def note(
         self, code: str, severity: Severity, attribute: str, message: str, hint: str = "", *, path: str | None = None
@@ -32,7 +35,11 @@ class Reading:
         self.add(Diagnostic(code, severity, self.node.path if path is None else path, attribute, message, hint))
 
     def add(self, *found: Diagnostic) -> None:
-        self.notes.extend(one for one in found if one not in self.notes)
+        """Add findings, each once; a hostile node does not get to make a million of them."""
+        for one in found:
+            if len(self.notes) < MOST_NOTES and one not in self.seen:
+                self.seen.add(one)
+                self.notes.append(one)
 
     def of(self, node: Node) -> Reading:
         """A reading of another node that shares everything but the findings."""
