@@ -82,6 +82,17 @@ def test_without_looking_beside_there_is_one_level(folder: Path) -> None:
     assert list(periplus.index(folder / "a.ntf", to=target, siblings=False).arrays) == ["0/data"]
 
 
+def test_the_command_need_not_look_beside_either(folder: Path) -> None:
+    from click.testing import CliRunner
+
+    from periplus.cli.index import command
+
+    target = str(folder / "x.parquet")
+    assert CliRunner().invoke(command, [str(folder / "a.ntf"), "-o", target, "--no-siblings", "-q"]).exit_code == 0
+    with periplus.open(target) as index:
+        assert list(index.arrays) == ["0/data"]
+
+
 def test_a_changed_r_set_is_stale_and_read_anew(folder: Path) -> None:
     target = str(folder / "x.parquet")
     index = periplus.index(folder / "a.ntf", to=target)

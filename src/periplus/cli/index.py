@@ -76,6 +76,11 @@ if TYPE_CHECKING:
     show_default=True,
     help="Files the index knows: ask whether they changed, trust it, or read them anew.",
 )
+@click.option(
+    "--no-siblings",
+    is_flag=True,
+    help="Do not look beside files for those that belong to them: R-sets of NITF, world files of JPEG and PNG.",
+)
 @click.option("--concurrency", type=click.IntRange(min=1), help="Headers in flight at once.")
 @storage_option
 @click.option("--quiet", "-q", is_flag=True, help="No progress bar, no summary.")
@@ -104,6 +109,8 @@ def command(
     import periplus
 
     given = {name: value for name, value in options.items() if value}
+    if given.pop("no_siblings", False):
+        given["siblings"] = False
     if assets is not None:
         given["assets"] = [name.strip() for name in assets.split(",")]
     with bar("indexing", "files", quiet=quiet) as report, asked():
