@@ -103,6 +103,8 @@ class RangeServer:
         self._started.set()
         self._loop.run_forever()
         server.close()
+        for _ in range(4):  # whoever is just being let in comes in, and is then shown out with the others
+            self._loop.run_until_complete(asyncio.sleep(0))
         for connection in list(self._connections):
             connection.abort()
         tasks = asyncio.all_tasks(self._loop)
