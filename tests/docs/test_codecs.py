@@ -1,0 +1,53 @@
+"""The page of codecs names every codec and every setting that the code knows, and no other."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from periplus.decode import CODECS, dted, jbp, jpeg2000, jpegblock, piece, png, standard, tifftile, tile, unpack
+from periplus.decode.pipeline import LIST, LIST_KEYS
+from periplus.scan import jpegbands
+
+PAGE = (Path(__file__).parent.parent.parent / "docs" / "codecs.md").read_text()
+BASE = "https://awslabs.github.io/osml-imagery-io/codecs/"
+KEYS = {
+    tifftile.NAME: tile.KEYS,
+    jbp.NAME: jbp.KEYS,
+    jpegblock.NAME: jpegblock.KEYS,
+    jpeg2000.NAME: jpeg2000.KEYS,
+    dted.NAME: dted.KEYS,
+    png.NAME: png.KEYS,
+    unpack.NAME: unpack.KEYS,
+    piece.NAME: piece.KEYS,
+    LIST: LIST_KEYS,
+    "periplus.crop": {"shape"},
+    "periplus.vq": set(),
+}
+
+
+def rows():
+    """Names in the first column of the tables, and the code words of the columns with settings."""
+    found = {}
+    for line in PAGE.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("| `") and len(cells) >= 3:
+            name = cells[0].strip("`")
+            name = name if name.startswith("periplus.") else BASE + name
+            found[name] = set(re.findall(r"`([a-z0-9_]+)`", " ".join(cells[2:])))
+    return found
+
+
+def test_every_codec_has_its_row():
+    assert set(rows()) == CODECS - set(standard.NAMES)
+    assert set(rows()) == set(KEYS)
+
+
+@pytest.mark.parametrize("name", sorted(KEYS))
+def test_every_setting_is_named(name):
+    assert rows()[name] == set(KEYS[name])
+
+
+def test_the_numbers_of_bands_are_those_of_the_code():
+    assert f"{jpegbands.LARGE >> 20} MiB or more" in PAGE
+    assert f"about {jpegbands.ROWS} rows" in PAGE
