@@ -3,12 +3,13 @@
 import re
 from pathlib import Path
 
+import imagecodecs
 import numpy as np
 import pytest
 
 import periplus
 from periplus.decode.tifftile import REFUSED
-from periplus.testing import dteds, pictures
+from periplus.testing import dteds, nitfs, pictures
 from periplus.testing.handmade import ASCII, SHORT, image_tags, tiff
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "refusals.md").read_text()
@@ -87,6 +88,57 @@ def test_pictures_and_cells_that_do_not_hold_together(tmp_path):
     ):
         kind, message = refusal(tmp_path, data)
         assert documented(kind, message), f"{kind}: {message}"
+
+
+def nitf_files():
+    """A file for every line of the table of NITF, by a word of it."""
+    plain, bits = nitfs.values_of("u8", 1), nitfs.values_of("b1", 1, (72, 96))
+    stream = imagecodecs.jpeg8_encode(plain[0], 80)
+    at = stream.index(b"\xff\xdb")
+    bare = stream[:at] + stream[at + 69 :]
+    short = imagecodecs.jpeg2k_encode(plain[0, :40], level=0, codecformat="j2k")
+    coded = {"streams": [stream], "coding": "C3"}
+    items = {
+        "compression C7": nitfs.Picture(values=plain, streams=[b"x"], coding="C7"),
+        "no image": None,
+        "do not cover": nitfs.Picture(values=plain, changes={"NCOLS": "00000091"}),
+        "65 bits": nitfs.Picture(values=plain, changes={"NBPP": "65"}),
+        "do not fit": nitfs.Picture(values=plain, changes={"NBPP": "16"}),
+        "mask": nitfs.Picture(values=plain, masked=True),
+        "no tables": nitfs.Picture(values=plain, streams=[bare], coding="C3", changes={"COMRAT": "03.1"}),
+        "JPEG streams": nitfs.Picture(values=np.tile(plain, 2), block=(72, 90), **coded),
+        "lossless": nitfs.Picture(values=nitfs.values_of("u8", 2), mode="P", streams=[stream], coding="C5"),
+        "fax": nitfs.Picture(values=bits, kind="b1", block=(24, 48), streams=[b"x"], coding="C1",
+                             changes={"COMRAT": "1D  "}),
+        "quantisation": nitfs.Picture(values=plain, streams=[b"x" * 9], coding="C4"),
+        "codestream": nitfs.Picture(values=plain, streams=[short], coding="C8"),
+    }  # fmt: skip
+    return {word: nitfs.nitf(*([] if item is None else [item])) for word, item in items.items()}
+
+
+@pytest.mark.parametrize("word", sorted(nitf_files()))
+def test_nitf_files_that_are_refused(tmp_path, word):
+    data = nitf_files()[word]
+    if word == "mask":
+        start = data.rindex(b"\0\0\0\x0e\0\4")
+        data = changed(data, start + 10, 0, 0, 0, 9)
+    kind, message = refusal(tmp_path, data)
+    assert word in message
+    assert documented(kind, message), f"{kind}: {message}"
+
+
+def test_files_beside_that_are_left_out(tmp_path):
+    values = nitfs.values_of("u16", 2, (101, 203))
+    (tmp_path / "a.ntf").write_bytes(nitfs.nitf(nitfs.Picture(values=values, kind="u16")))
+    (tmp_path / "a.ntf.r1").write_bytes(nitfs.nitf(nitfs.Picture(values=values[:1, ::2, ::2], kind="u16")))
+    (tmp_path / "a.ntf.r2").write_bytes(nitfs.nitf(nitfs.Picture(values=values[:, ::3, ::3], kind="u16")))
+    (tmp_path / "b.jpg").write_bytes(pictures.jpegs()["rgb"]())
+    (tmp_path / "b.jgw").write_text("none")
+    for name in ("a.ntf", "b.jpg"):
+        summary = periplus.index(tmp_path / name).summary
+        (note,) = summary.warnings
+        for why in note.partition("left out: ")[2].split("; "):
+            assert f" {why.partition(': ')[2]} |" in PAGE, why
 
 
 @pytest.mark.parametrize(
