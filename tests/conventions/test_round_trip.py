@@ -129,7 +129,7 @@ def test_levels_are_found_again_without_their_absolute_transforms(place, shape, 
         assert reader.array(store["/" + layer.name]).grid == as_grid(layer.georeference, layer.shape[-2:])
 
 
-@RELAXED
+@settings(RELAXED, max_examples=15)
 @given(place=PLACES.filter(lambda p: p.crs is not None), shape=SHAPES)
 def test_the_twin_of_cf_comes_back_as_the_same_crs(place, shape):
     layer = Layer(name="sst", dims=("y", "x"), shape=shape, georeference=place)

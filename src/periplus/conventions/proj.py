@@ -67,10 +67,11 @@ def same_crs(one: str, other: str) -> bool:
 
 
 def crs_from_cf(attributes: Mapping[str, Any]) -> str | None:
-    """WKT2 of the CRS that the attributes of a CF grid mapping say; None where they say none we understand."""
+    """The CRS that the attributes of a CF grid mapping say, as text; None where they say none."""
     for key in ("crs_wkt", "spatial_ref"):
         if isinstance(text := attributes.get(key), str) and text.strip():
-            return describe_crs(text).wkt2
+            _crs(text)
+            return text.strip()
     name = attributes.get("grid_mapping_name")
     if not isinstance(name, str):
         return None
