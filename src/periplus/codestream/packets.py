@@ -71,6 +71,21 @@ def count(bounds: Bounds, codings: Sequence[Coding], resolution: int | None = No
     return total
 
 
+def blocks(bounds: Bounds, codings: Sequence[Coding]) -> int:
+    """Code-blocks of a tile in all components, and a few more: those at edges are counted twice."""
+    total = 0
+    for coding in codings:
+        for resolution, sizes in enumerate(coding.precincts):
+            number, down = (3, 1) if resolution else (1, 0)
+            for axis in (0, 1):
+                shift = len(coding.precincts) - 1 - resolution
+                start, stop = extent(bounds[axis], bounds[axis + 2], coding.steps[axis], shift)
+                size = min(coding.blocks[axis], sizes[axis] - down)
+                number *= ((stop - start) >> (size + down)) + 2 if stop > start else 0
+            total += number
+    return total
+
+
 def grid(bounds: Bounds, coding: Coding, resolution: int) -> tuple[int, int]:
     """Precincts across and down one resolution of a component."""
     shift = len(coding.precincts) - 1 - resolution

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from periplus.codestream.packets import Bounds
+from periplus.codestream.packets import Bounds, blocks, count
 from periplus.codestream.segments import (
     COC,
     COD,
@@ -88,6 +88,13 @@ class Header:
     def style(self, own: Iterable[Segment]) -> Style:
         """Of a tile with these segments of its own."""
         return _style(self.components, self.segments, tuple(own))
+
+    def weight(self, own: Iterable[Segment], bounds: Bounds) -> tuple[int, int]:
+        """Precincts, and code-blocks at most, of a tile with these bounds at this level."""
+        codings = self.style(own).codings
+        if self.level:
+            codings = tuple(replace(coding, precincts=coding.precincts[: -self.level]) for coding in codings)
+        return count(bounds, codings), blocks(bounds, codings)
 
     def bounds(self, tile: int, level: int = 0) -> Bounds | None:
         """Left, top, right and bottom of a tile at a level; None where there is no such tile."""

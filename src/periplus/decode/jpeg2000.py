@@ -30,6 +30,9 @@ INDEXES = frozenset({PLT, COM})
 POISON = b"\xff\x7f" * 6
 """Ones: whoever takes them for the header of a packet fails on a length that has too many digits. A decoder that has
 all the packets of its level never looks at them; one that lacks some would else fill in zeros and say nothing."""
+SMALL_BLOCKS, BLOCKS_A_BYTE = 1 << 18, 64
+"""Code-blocks that a tile may have, however few its bytes are, and more of them by the byte. Each costs a decoder some
+200 bytes and a microsecond before it is known to hold nothing."""
 SLOT = 0
 Run: TypeAlias = Callable[[Buffer, Shape], NDArray[Any]]
 Part: TypeAlias = tuple[int, int, list[tuple[int, int, int]]]
@@ -62,10 +65,10 @@ def jpeg2000(
         columns, rows = bounds[2] - bounds[0], bounds[3] - bounds[1]
         if not (valid[-2] <= rows <= chunks[-2] and valid[-1] <= columns <= chunks[-1]):
             raise DecodeError(f"tile {tile} is {columns} x {rows}, its chunk {chunks[-1]} x {chunks[-2]}")
+        whole = _codestream(header, tile, bounds, view, parts)
         shape = (rows, columns) if header.count == 1 else (header.count, rows, columns)
         out = scratch_array(SLOT, shape, dtype)
         # Plane by plane, as the decoder has them and the caller wants them; threads are those of the caller.
-        whole = _codestream(header, tile, bounds, view, parts)
         turned = np.asarray(decode(whole, planar=True, numthreads=1, out=out)).reshape(header.count, rows, columns)
         if mixed:
             if any(marker in (COD, COC) for *_, segments in parts for marker, _, _ in segments):
@@ -158,16 +161,17 @@ def _segments(data: memoryview, position: int, end: int) -> list[tuple[int, int,
 
 def _codestream(header: Header, tile: int, bounds: Bounds, data: memoryview, parts: list[Part]) -> bytes:
     """A codestream of one tile: number 0, its tile-parts counted anew, a coding of its own cut to the level."""
-    if not header.level:
-        pieces: list[bytes | memoryview] = [header.written(bounds)]
-        for number, (start, stop, _) in enumerate(parts):
-            pieces += [_start(stop - start - 12, number, len(parts)), data[start + 12 : stop]]
-        return b"".join([*pieces, EOC])
     own = [
         [(marker, bytes(data[first + 4 : last])) for marker, first, last in segments if marker not in INDEXES]
         for *_, segments in parts
     ]
     everything = [segment for segments in own for segment in segments]
+    _weigh(header, everything, bounds, len(data))
+    if not header.level:
+        pieces: list[bytes | memoryview] = [header.written(bounds)]
+        for number, (start, stop, _) in enumerate(parts):
+            pieces += [_start(stop - start - 12, number, len(parts)), data[start + 12 : stop]]
+        return b"".join([*pieces, EOC])
     style = header.style(everything)
     packed = any(marker in (PPM, PPT) for marker, _ in (*header.segments, *everything))
     # Precincts of components that are cut in several ways may change places where a tile begins at an odd pixel.
@@ -183,6 +187,16 @@ def _codestream(header: Header, tile: int, bounds: Bounds, data: memoryview, par
         length = len(lead) + stop - body + len(end)
         pieces += [_start(length, number, len(parts)), lead, data[body:stop], end]
     return b"".join([*pieces, EOC])
+
+
+def _weigh(header: Header, own: list[Segment], bounds: Bounds, size: int) -> None:
+    """Refuse what would have a native decoder take memory and time out of all proportion to the bytes there are."""
+    precincts, blocks = header.weight(own, bounds)
+    size += sum(len(data) for _, data in header.segments)
+    if precincts > size:
+        raise DecodeError(f"the tile has {precincts} packets or more, and {size} bytes to hold them")
+    if blocks > max(SMALL_BLOCKS, BLOCKS_A_BYTE * size):
+        raise DecodeError(f"the tile has {blocks} code-blocks in {size} bytes")
 
 
 def _start(length: int, number: int, count: int) -> bytes:
