@@ -52,7 +52,7 @@ def open_hierarchy(
 def _store(what: Any, storage_options: Options) -> tuple[Any, str | None, str]:
     """What to hand to zarr-python, the URL of the store where it has one, and the path of the group given."""
     if isinstance(what, facade.Index):
-        return what.store(), what.table.url, ""
+        return what.store(codecs="none"), what.table.url, ""
     if isinstance(what, zarr.Group):
         return what.store, _url(what.store), what.path
     if isinstance(what, str | os.PathLike):
@@ -61,7 +61,7 @@ def _store(what: Any, storage_options: Options) -> tuple[Any, str | None, str]:
             text = os.path.abspath(os.path.expanduser(text))
         if _is_index(text):
             index = facade.open(text, storage_options=storage_options)
-            return index.store(), text, ""
+            return index.store(codecs="none"), text, ""
         return text, text, ""
     return what, _url(what), ""
 

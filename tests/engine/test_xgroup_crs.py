@@ -1,0 +1,149 @@
+"""CRS in the engine `xgroup`: rioxarray and xproj find what the conventions say, without either reading conventions."""
+
+import warnings
+
+import numpy as np
+import pytest
+import rioxarray  # noqa: F401 - registers .rio
+import xarray as xr
+import xproj  # noqa: F401 - registers .proj
+from pyproj import CRS
+from zarr.storage import MemoryStore
+
+from periplus.engine.xgroup import XGroupConventionWarning
+from periplus.testing.hierarchies import Stored, declared, spatial, write_hierarchy
+
+pytestmark = pytest.mark.filterwarnings("ignore:Use `@` matmul:PendingDeprecationWarning")  # rioxarray's own
+
+UTM33, UTM32, WORLD = (CRS.from_epsg(n) for n in (32633, 32632, 4326))
+
+
+def image(attributes, shape=(4, 5), dims=("y", "x")):
+    return Stored(dims=dims, shape=shape, attributes=attributes)
+
+
+def opened(store, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return xr.open_dataset(store, engine="xgroup", **options)
+
+
+def forms(crs):
+    return {
+        "code": {"proj:code": ":".join(crs.to_authority())},
+        "wkt2": {"proj:wkt2": crs.to_wkt()},
+        "projjson": {"proj:projjson": crs.to_json_dict()},
+    }
+
+
+@pytest.mark.parametrize("form", ["code", "wkt2", "projjson"])
+@pytest.mark.parametrize("crs", [UTM33, WORLD], ids=["metres", "degrees"])
+def test_rioxarray_and_xproj_find_the_crs(form, crs):
+    attributes = spatial((0.5, 0, 10, 0, -0.5, 50), ("y", "x"), "proj", **forms(crs)[form])
+    dataset = opened(write_hierarchy(MemoryStore(), {"a": image(attributes)}))
+    assert CRS.from_user_input(dataset.rio.crs) == crs
+    assert CRS.from_user_input(dataset.a.rio.crs) == crs
+    assert dataset.proj.crs == crs
+    assert type(dataset.xindexes["spatial_ref"]).__name__ == "CRSIndex"
+    assert tuple(dataset.a.rio.transform())[:6] == (0.5, 0, 10, 0, -0.5, 50)
+    assert dataset.a.rio.bounds() == (10, 48, 12.5, 50)
+    assert dataset.x.attrs["axis"] == "X"
+    assert "grid_mapping" not in dataset.a.attrs
+
+
+def test_the_transform_of_nodes_is_that_of_corners_for_rioxarray():
+    attributes = {**spatial((1, 0, 10, 0, -1, 50), ("y", "x"), "proj"), **forms(WORLD)["code"]}
+    attributes["spatial:registration"] = "node"
+    dataset = opened(write_hierarchy(MemoryStore(), {"a": image(attributes)}))
+    assert dataset.a.rio.bounds() == (9.5, 46.5, 14.5, 50.5)
+    assert tuple(dataset.a.rio.transform())[:6] == (1, 0, 9.5, 0, -1, 50.5)
+
+
+def test_a_crs_is_inherited_from_the_group_and_overridden_by_the_array():
+    nodes = {
+        "g": {**spatial((10, 0, 0, 0, -10, 0), ("y", "x"), "proj"), **forms(UTM33)["code"]},
+        "g/a": image({}),
+        "g/b": image({**declared("proj"), **forms(UTM32)["code"]}),
+        "g/h/c": image({}),
+    }
+    store = write_hierarchy(MemoryStore(), nodes)
+    dataset = opened(store, group="g")
+    assert dataset.a.rio.crs == UTM33
+    assert dataset.b.rio.crs == UTM32
+    assert dataset.a.encoding["grid_mapping"] != dataset.b.encoding["grid_mapping"]
+    with pytest.warns(UserWarning, match="no principal"):
+        below = xr.open_dataset(store, engine="xgroup", group="g/h")
+    assert "spatial_ref" not in below.coords
+
+
+def test_wkt_wins_where_texts_disagree_and_a_warning_says_so():
+    attributes = spatial((1, 0, 0, 0, -1, 0), ("y", "x"), "proj", **forms(UTM33)["code"], **forms(WORLD)["wkt2"])
+    with pytest.warns(XGroupConventionWarning, match="disagree"):
+        dataset = xr.open_dataset(write_hierarchy(MemoryStore(), {"a": image(attributes)}), engine="xgroup")
+    assert dataset.rio.crs == WORLD
+
+
+def test_a_crs_that_is_none_is_warned_of_and_left_out():
+    attributes = spatial((1, 0, 0, 0, -1, 0), ("y", "x"), "proj", **{"proj:wkt2": "NONSENSE[1]"})
+    with pytest.warns(XGroupConventionWarning, match="not understood"):
+        dataset = xr.open_dataset(write_hierarchy(MemoryStore(), {"a": image(attributes)}), engine="xgroup")
+    assert "spatial_ref" not in dataset.coords
+    assert dataset.x.size == 5
+
+
+def test_a_stored_grid_mapping_is_kept_and_found():
+    mapping = Stored(dims=(), values=np.array(0), attributes=WORLD.to_cf())
+    attributes = {"grid_mapping": "crs", **spatial((1, 0, 0, 0, -1, 0), ("y", "x"), "proj"), **forms(WORLD)["wkt2"]}
+    store = write_hierarchy(MemoryStore(), {"crs": mapping, "a": image(attributes)})
+    dataset = opened(store)
+    assert "crs" in dataset.coords
+    assert "spatial_ref" not in dataset.coords
+    assert dataset.a.attrs["grid_mapping"] == "crs"
+    assert dataset.rio.crs == WORLD
+    whole = opened(store, decode_coords="all")
+    assert whole.a.encoding["grid_mapping"] == "crs"
+
+
+def test_an_array_called_spatial_ref_is_not_overwritten():
+    nodes = {"a": image({**spatial((1, 0, 0, 0, -1, 0), ("y", "x"), "proj"), **forms(WORLD)["code"]})}
+    nodes["spatial_ref"] = Stored(dims=(), values=np.array(7))
+    dataset = opened(write_hierarchy(MemoryStore(), nodes))
+    assert dataset.spatial_ref.item() == 7
+    assert dataset.a.rio.crs == WORLD
+
+
+def test_trees_of_several_crs_open():
+    nodes = {
+        "a": image({**spatial((10, 0, 0, 0, -10, 0), ("y", "x"), "proj"), **forms(UTM33)["code"]}),
+        "g/a": image({**spatial((10, 0, 0, 0, -10, 0), ("y", "x"), "proj"), **forms(UTM32)["code"]}),
+    }
+    tree = xr.open_datatree(write_hierarchy(MemoryStore(), nodes), engine="xgroup")
+    assert tree["base"].to_dataset().rio.crs == UTM33
+    assert tree["g"].to_dataset().rio.crs == UTM32
+
+
+def test_geolocation_arrays_bring_their_crs():
+    located = {"geodetic": {"x": {"node": "/c/lon"}, "y": {"node": "/c/lat"}, "crs": {"proj:code": "EPSG:4326"}}}
+    nodes = {
+        "d/v": image({**declared("geolocation", "ref"), "geolocation": located}),
+        "c/lon": image({}),
+        "c/lat": image({}),
+    }
+    with pytest.warns(UserWarning, match="no principal"):
+        dataset = xr.open_dataset(write_hierarchy(MemoryStore(), nodes), engine="xgroup", group="d")
+    assert dataset.v.rio.crs == WORLD
+    assert {"lon", "lat"} <= set(dataset.v.coords)
+
+
+def test_xproj_is_not_needed(monkeypatch):
+    from periplus.engine import xgroupcrs
+
+    xgroupcrs.crs_index.cache_clear()
+    monkeypatch.setattr(xgroupcrs, "find_spec", lambda name: None)
+    attributes = {**spatial((1, 0, 0, 0, -1, 0), ("y", "x"), "proj"), **forms(WORLD)["code"]}
+    try:
+        dataset = opened(write_hierarchy(MemoryStore(), {"a": image(attributes)}))
+    finally:
+        xgroupcrs.crs_index.cache_clear()
+    assert dataset.rio.crs == WORLD
+    assert "spatial_ref" not in dataset.xindexes

@@ -1,0 +1,161 @@
+"""Other stores in the engine `xgroup`: references reach only where policy lets them, and indexes are stores too."""
+
+import warnings
+
+import numpy as np
+import pytest
+import xarray as xr
+from zarr.storage import MemoryStore
+
+import periplus
+from periplus.engine.xgroup import XGroupStoreWarning
+from periplus.policy import Policy
+from periplus.testing.faults import Fault
+from periplus.testing.fixtures import server  # noqa: F401 - a fixture
+from periplus.testing.hierarchies import Stored, declared, write_hierarchy
+
+DAYS = {"time": Stored(dims=("time",), values=np.array([0.0, 2.0, 8.0]))}
+LAST = np.datetime64("2000-01-09")
+
+
+def series(uri, node="/time"):
+    clock = {"unit": "days", "epoch": "2000-01-01", "calendar": "standard"}
+    coordinates = {"time": clock, "values": {"external": {"ref": {"uri": uri, "node": node}}}}
+    crs = {"type": "temporal", "axes": {"time": {"abbreviation": "T", "coordinates": [coordinates]}}}
+    return {"v": Stored(dims=("time",), shape=(3,), attributes={**declared("cs", "ref"), "cs": {"crs": [crs]}})}
+
+
+def opened(store, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return xr.open_dataset(store, engine="xgroup", **options)
+
+
+def refused(store, match, **options):
+    with pytest.warns(XGroupStoreWarning, match=match) as caught:
+        dataset = xr.open_dataset(store, engine="xgroup", **options)
+    assert "XGroupStoreError: /v, attribute 'cs.crs[0]" in str(caught[0].message)
+    assert "time" not in dataset.coords
+    assert dataset.v.values.tolist() == [0, 1, 2]
+    return str(caught[0].message)
+
+
+def serve(server, nodes, prefix="other.zarr"):  # noqa: F811
+    store = write_hierarchy(MemoryStore(), nodes, consolidated=True)
+    for key, value in store._store_dict.items():
+        server.files[f"{prefix}/{key}"] = value.to_bytes()
+    return f"{server.url}/{prefix}"
+
+
+def test_a_store_beside_this_one_is_reached(tmp_path):
+    write_hierarchy(tmp_path / "other.zarr", DAYS)
+    for n, uri in enumerate(("other.zarr", str(tmp_path / "other.zarr"), (tmp_path / "other.zarr").as_uri())):
+        store = write_hierarchy(tmp_path / f"{n}.zarr", series(uri))
+        assert opened(store).time.values[-1] == LAST
+        assert opened(f"{store}/").time.values[-1] == LAST
+
+
+def test_local_stores_elsewhere_are_reached_only_if_allowed(tmp_path):
+    other = write_hierarchy(tmp_path / "secret" / "other.zarr", DAYS)
+    store = write_hierarchy(tmp_path / "public" / "this.zarr", series(str(other)))
+    message = refused(store, "policy forbids it")
+    assert "cross_store=" in message
+    assert opened(store, cross_store=[str(tmp_path / "secret")]).time.values[-1] == LAST
+    assert opened(store, cross_store=str(other)).time.values[-1] == LAST
+    assert opened(store, cross_store=True).time.values[-1] == LAST
+    assert opened(store, cross_store=Policy.everything()).time.values[-1] == LAST
+    assert opened(store, cross_store_storage_options={str(other): None}).time.values[-1] == LAST
+    refused(store, "policy forbids it", cross_store=[str(tmp_path / "sec")])
+
+
+def test_none_is_reached_where_none_shall_be(tmp_path):
+    write_hierarchy(tmp_path / "other.zarr", DAYS)
+    store = write_hierarchy(tmp_path / "this.zarr", series("other.zarr"))
+    refused(store, "policy forbids it", cross_store=False)
+
+
+@pytest.mark.parametrize(
+    "uri", ["../other.zarr", "a/../../other.zarr", "//host/other.zarr", "sub%2e%2e/x", "..\\other"]
+)
+def test_relative_addresses_do_not_climb(tmp_path, uri):
+    write_hierarchy(tmp_path / "other.zarr", DAYS)
+    store = write_hierarchy(tmp_path / "in" / "this.zarr", series(uri))
+    refused(store, "XGroupStoreError")
+
+
+def test_a_symbolic_link_is_no_way_out(tmp_path):
+    other = write_hierarchy(tmp_path / "secret" / "other.zarr", DAYS)
+    (tmp_path / "public").mkdir()
+    (tmp_path / "public" / "link.zarr").symlink_to(other)
+    store = write_hierarchy(tmp_path / "public" / "this.zarr", series("link.zarr"))
+    refused(store, "policy forbids it")
+
+
+def test_a_store_in_memory_reaches_nothing_unless_allowed(tmp_path):
+    other = write_hierarchy(tmp_path / "other.zarr", DAYS)
+    refused(write_hierarchy(MemoryStore(), series(str(other))), "policy forbids it")
+    refused(write_hierarchy(MemoryStore(), series("other.zarr")), "relative")
+    store = write_hierarchy(MemoryStore(), series(other.as_uri()))
+    assert opened(store, cross_store=[str(other)]).time.values[-1] == LAST
+
+
+def test_other_hosts_are_reached_only_if_allowed(server, tmp_path):  # noqa: F811
+    url = serve(server, DAYS)
+    store = write_hierarchy(tmp_path / "this.zarr", series(url))
+    refused(store, "policy forbids it")
+    assert server.log == []
+    dataset = opened(store, cross_store=[url])
+    assert dataset.time.values[-1] == LAST
+    headed = {url: {"headers": {"x-key": "k"}}}
+    assert opened(store, cross_store_storage_options=headed).time.values[-1] == LAST
+
+
+def test_a_redirect_leads_nowhere_a_reference_may_not(server, tmp_path):  # noqa: F811
+    serve(server, DAYS, "secret.zarr")
+    allowed = server.url + "/open.zarr"
+    for key in list(server.files):
+        moved = Fault(kind="redirect", location=f"{server.url}/{key}", times=-1)
+        server.faults[f"/{key.replace('secret', 'open')}"] = [moved]
+    store = write_hierarchy(tmp_path / "this.zarr", series(allowed))
+    refused(store, "XGroupStoreError", cross_store=[f"{allowed}/"])
+    assert not any(request.path.startswith("/secret") for request in server.log)
+    assert opened(store, cross_store=[server.url]).time.values[-1] == LAST
+
+
+def test_a_store_that_is_not_there_is_a_warning(server, tmp_path):  # noqa: F811
+    gone = server.url + "/none.zarr"
+    store = write_hierarchy(tmp_path / "this.zarr", series(gone))
+    refused(store, "cannot be opened", cross_store=[gone])
+    near = write_hierarchy(tmp_path / "near.zarr", series("none.zarr"))
+    refused(near, "no Zarr group there")
+
+
+def test_unknown_schemes_are_refused(tmp_path):
+    for n, uri in enumerate(("ftp://host/a.zarr", "javascript:1", "file://host/a.zarr", "http://user:secret@host/a")):
+        store = write_hierarchy(tmp_path / f"{n}.zarr", series(uri))
+        assert "secret" not in refused(store, "XGroupStoreError")
+
+
+def test_bounds_of_labels_of_another_store_come_from_there(tmp_path):
+    edges = Stored(dims=("time", "nv"), values=np.array([[0.0, 1.0], [2.0, 3.0], [8.0, 9.0]]))
+    time = Stored(dims=("time",), values=np.array([0.0, 2.0, 8.0]), attributes={"bounds": "time_bnds"})
+    write_hierarchy(tmp_path / "other.zarr", {"/": {"Conventions": "CF-1.11"}, "time": time, "time_bnds": edges})
+    dataset = opened(write_hierarchy(tmp_path / "this.zarr", series("other.zarr")))
+    assert dataset.time_bnds.dims == ("time", "nv")
+    assert dataset.time_bnds.values[-1, 0] == LAST
+
+
+# --- indexes --------------------------------------------------------------------------------------------------------
+
+
+def test_an_index_opens_as_any_store(archive, tmp_path):
+    index = periplus.index(str(archive["reflectance"]), to=str(tmp_path / "i.parquet"))
+    ours = opened(index)
+    theirs = xr.open_dataset(index, engine="periplus")
+    np.testing.assert_array_equal(ours.x, theirs.x)
+    np.testing.assert_array_equal(ours.y, theirs.y)
+    np.testing.assert_allclose(ours.data, theirs.data)
+    by_url = opened(str(tmp_path / "i.parquet"), level=1)
+    np.testing.assert_array_equal(by_url.x, xr.open_dataset(index, engine="periplus", level=1).x)
+    tree = xr.open_datatree(index, engine="xgroup")
+    assert {"/0", "/1", "/2"} <= set(tree.groups)
