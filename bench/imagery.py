@@ -25,8 +25,9 @@ def run(folder: Path, *, rounds: int = 3) -> Section:
         "Imagery, CPU seconds",
         "s",
         f"Local files of {pictures.SIZE} x {pictures.SIZE} x 3 bytes, and an elevation cell of {pictures.POSTS} x "
-        f"{pictures.POSTS} posts. NITF NC has blocks of {pictures.BLOCK}, C8 a JPEG 2000 codestream with tiles of "
-        f"{pictures.TILE} in six interleaved tile-parts, lossy; the JPEG is one stream with 4:2:0 chroma. `window` is "
+        f"{pictures.POSTS} posts. NITF NC has blocks of {pictures.BLOCK}, C3 the same in JPEG, C8 a JPEG 2000 "
+        f"codestream with tiles of {pictures.TILE} in six interleaved tile-parts, lossy; the JPEG file is one stream "
+        "with 4:2:0 chroma. `window` is "
         "1024 x 1024 off the tile grid. Indexes and datasets are opened beforehand (GDAL opens anew, with its default "
         "cache, so that no block is kept between rounds). Values are compared before anything is timed, lossy ones by "
         "their mean difference (GDAL repeats chroma, libjpeg's own way is to smooth it). osml-imagery-io writes its "
@@ -36,6 +37,7 @@ def run(folder: Path, *, rounds: int = 3) -> Section:
     for case, path, lossy in (
         ("NITF NC", pictures.nitf(folder), 0.0),
         ("NITF C8", pictures.nitf_codestream(folder), 0.5),
+        ("NITF C3", pictures.nitf_jpeg(folder), 1.0),
         ("JPEG", pictures.jpeg(folder), 1.0),
         ("DTED", pictures.cell(folder), 0.0),
     ):

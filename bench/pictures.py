@@ -38,6 +38,16 @@ def nitf(folder: Path) -> Path:
     return path
 
 
+def nitf_jpeg(folder: Path) -> Path:
+    """A NITF of JPEG blocks, as GDAL writes it."""
+    from rasterio.shutil import copy
+
+    path = folder / "jpeg.ntf"
+    if not path.exists():
+        copy(nitf(folder), path, driver="NITF", IC="C3", QUALITY="85", BLOCKXSIZE=BLOCK, BLOCKYSIZE=BLOCK)
+    return path
+
+
 def codestream(folder: Path, *, lossless: bool = False) -> Path:
     """A codestream of tiles in six tile-parts each, by resolution, all first parts first, and no table of them.
 
