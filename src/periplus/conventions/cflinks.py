@@ -52,7 +52,7 @@ def read_cf(reading: Reading, names: Names, given: list[Coord]) -> CfReferences:
     """Arrays that CF attributes of the array being read name; `given` are the coordinates it has already."""
     work = _Work(reading=reading, names=names, known={coord.name: coord for coord in given})
     work.made.attributes = _rewritten(work, reading.node, ATTRIBUTES)
-    if is_cf(reading, reading.node):
+    if any(dim not in work.known for dim in reading.node.dims) and is_cf(reading, reading.node):
         _dimensions(work)
     return work.made
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from periplus.conventions.meaning import CrsText
@@ -30,10 +31,22 @@ def crs_of(reading: Reading, node: Node) -> CrsText | None:
     key = ("crs", node.path)
     if key not in reading.memo:
         near = reading.of(node)
-        reading.memo[key] = (read_crs(near, node.attributes, node.path), near.notes)
+        reading.memo[key] = (_shared(near, node), near.notes)
     crs, notes = reading.memo[key]
     reading.add(*notes)
     return crs  # type: ignore[no-any-return]
+
+
+def _shared(reading: Reading, node: Node) -> CrsText | None:
+    """The CRS of a node; many say the same, and comparing what they say is cheaper than asking PROJ again."""
+    said = {key: value for key, value in node.attributes.items() if key.startswith("proj:")}
+    last: tuple[Any, CrsText | None] = reading.memo.get("crs", ({}, None))
+    if last[1] is not None and said == last[0]:
+        return replace(last[1], origin=node.path)
+    crs = read_crs(reading, node.attributes, node.path)
+    if not reading.notes:
+        reading.memo["crs"] = (said, crs)
+    return crs
 
 
 def read_crs(reading: Reading, attributes: Mapping[str, Any], path: str, where: str = "") -> CrsText | None:

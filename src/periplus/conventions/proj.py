@@ -119,6 +119,11 @@ def grid_mapping(text: str | None, transform: Transform | None) -> dict[str, Any
 
 def axis_attributes(text: str) -> dict[str, dict[str, str]]:
     """CF attributes (axis, standard_name, long_name, units) of the `x` and `y` coordinates of a CRS."""
+    return {name: dict(words) for name, words in _axes(text).items()}
+
+
+@lru_cache(maxsize=128)
+def _axes(text: str) -> Mapping[str, Mapping[str, str]]:
     axes = {str(axis.get("axis", "")).lower(): dict(axis) for axis in _crs(text).cs_to_cf()}
     return {name: axes[name] for name in ("x", "y")} if {"x", "y"} <= set(axes) else {"x": {}, "y": {}}
 

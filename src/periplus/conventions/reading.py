@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from periplus.conventions.diagnostic import Diagnostic, Severity
-from periplus.conventions.identity import belongs, declared, names
+from periplus.conventions.identity import KEY, belongs, declared, names
 from periplus.conventions.node import Lookup, Node, Stores, parent
 
 MOST_NOTES = 1000
@@ -55,8 +55,15 @@ class Reading:
         """Names of the conventions a node itself declares."""
         key = ("declared", node.path)
         if key not in self.memo:
-            entries, notes = declared(node.attributes, node.path)
-            self.memo[key] = (names(entries), notes)
+            raw = node.attributes.get(KEY)
+            # Most nodes of a store declare the same; only what is without findings is the same for all.
+            if raw is None or raw != self.memo.get("declared", ((), ()))[0]:
+                entries, notes = declared(node.attributes, node.path)
+                self.memo[key] = (names(entries), notes)
+                if raw is not None and not notes:
+                    self.memo["declared"] = (raw, self.memo[key])
+            else:
+                self.memo[key] = self.memo["declared"][1]
         found: tuple[frozenset[str], tuple[Diagnostic, ...]] = self.memo[key]
         if node.path == self.node.path:
             self.add(*found[1])
