@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.decode import crop, dted, jbp, jpeg2000, jpegblock, piece, png, standard, tifftile, unpack, vq
+from periplus.decode import crop, dted, jbp, jpeg2000, jpegblock, piece, png, standard, tifftile, unpack, values, vq
 from periplus.decode.scratch import Buffer
 from periplus.decode.settings import known, number
 from periplus.errors import DecodeError, FormatError
@@ -50,7 +50,7 @@ IMAGES: dict[str, Callable[..., Callable[[Buffer, Shape], NDArray[Any]]]] = {
 """Codecs of whole image blocks, array to bytes, each alone in its list."""
 PARTIAL = frozenset({dted.NAME})
 """Those that decode less where less is wanted."""
-CODECS = frozenset({crop.NAME, unpack.NAME, *IMAGES, *standard.NAMES})
+CODECS = frozenset({crop.NAME, unpack.NAME, *IMAGES, *standard.NAMES, *values.NAMES})
 """Names of all codecs known; others are never looked up anywhere."""
 
 
@@ -133,6 +133,11 @@ def _prepared(codecs: str, chunks: Shape, dtype: np.dtype[Any], limits: Limits) 
         finish = unpack.unpacker(stages[0][1], chunks=chunks, dtype=native)
         run: Callable[[Buffer, Shape], NDArray[Any]] = lambda data, valid: finish(inner(data, valid))  # noqa: E731
         return Decoder(codecs, chunks, native, limits, run, _short(stages[1:], chunks))
+    if any(name in values.NAMES for name, _ in stages):
+        rest, kind, undo = values.split(stages, native)
+        stored_values = _inner(rest, chunks, kind, limits)
+        filtered: Callable[[Buffer, Shape], NDArray[Any]] = lambda data, valid: undo(stored_values(data, valid))  # noqa: E731
+        return Decoder(codecs, chunks, native, limits, filtered, _short(rest, chunks))
     inner = _inner(stages, chunks, native, limits)
     return Decoder(codecs, chunks, native, limits, inner, _short(stages, chunks), stages[0][0] in PARTIAL)
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.decode import compressions
+from periplus.decode import checksums, compressions
 from periplus.decode.compressions import Decompress, budget_of
 from periplus.decode.native import native
 from periplus.decode.scratch import Buffer, Octets, octets, scratch, scratch_array
@@ -163,6 +163,7 @@ COMPRESSORS: dict[str, Maker] = {
     "numcodecs.blosc": _blosc,
     "numcodecs.lz4": _lz4,
     "numcodecs.shuffle": _shuffle,
+    **checksums.CODERS,
 }
 """Bytes to bytes, by name in a Zarr v3 codec list."""
 NAMES = ("transpose", "bytes", *COMPRESSORS)

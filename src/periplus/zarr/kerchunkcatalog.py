@@ -138,7 +138,9 @@ def catalog_of(found: Nodes, arrays: Mapping[str, Described], inline: Inline) ->
             coordinates[said.name] = said
             used.add(path)
     held = {array.name: array for path, array in made.items() if path not in used}
-    return Catalog(arrays=held, coordinates=coordinates, attributes=_groups(found)), used
+    unread = sorted(path for path in found.arrays.keys() - arrays.keys() if path not in labels)
+    arrangement = {"kind": "zarr", **({"left_out": unread} if unread else {})}
+    return Catalog(arrays=held, coordinates=coordinates, attributes=_groups(found), arrangement=arrangement), used
 
 
 def _agree(old: Coordinate | None, new: Coordinate) -> bool:

@@ -121,7 +121,11 @@ def v2_labels(leaf: Leaf) -> dict[str, Any]:
 
 def v3_array(leaf: Leaf, array: Array, pipeline: Pipeline, codecs: Codecs) -> dict[str, Any]:  # noqa: ARG001
     """`zarr.json` of an array of the index; a dot between the numbers of its chunks' keys keeps them in one folder."""
-    listing = [dict(codec) for codec in express(replace(array, encodings=(pipeline,))).codecs]
+    listing = [
+        # zarr-python wants settings of these, if only an empty set.
+        {**codec, "configuration": codec.get("configuration", {})} if codec["name"].startswith("numcodecs.") else codec
+        for codec in express(replace(array, encodings=(pipeline,))).codecs
+    ]
     return {"zarr.json": {**leaf.document, "codecs": jsonable(listing), "chunk_key_encoding": _DOTTED}}
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from periplus.decode import CODECS
 from periplus.decode.pipeline import IMAGES
+from periplus.decode.values import NAMES as ON_VALUES
 from periplus.errors import FormatError
 from periplus.model import Codec, Pipeline, Shape
 
@@ -19,8 +20,17 @@ SAME = ("zstd", "gzip", "blosc", "crc32c")
 """Names that Zarr v3 has without a prefix, and numcodecs too."""
 UNSAFE = ("pickle", "msgpack", "msgpack2", "json", "json2", "categorize", "vlen-utf8", "vlen-bytes", "vlen-array")
 """Codecs of Python objects; the first runs code when it is read."""
-ON_VALUES = frozenset(f"numcodecs.{name}" for name in ("delta", "fixedscaleoffset", "quantize", "bitround", "astype"))
-"""Filters that look at numbers; all others look at bytes."""
+IMAGECODECS = {
+    "imagecodecs_zstd": "zstd",
+    "imagecodecs_zlib": "numcodecs.zlib",
+    "imagecodecs_deflate": "numcodecs.zlib",
+    "imagecodecs_lzma": "numcodecs.lzma",
+    "imagecodecs_lzw": "periplus.lzw",
+    "imagecodecs_packbits": "periplus.packbits",
+    "imagecodecs_delta": "periplus.delta",
+    "imagecodecs_floatpred": "periplus.floatpred",
+}
+"""What tifffile, and so kerchunk, calls the codecs of TIFF; its settings repeat what the array says."""
 SHUFFLES = {0: "noshuffle", 1: "shuffle", 2: "bitshuffle"}
 
 
@@ -38,12 +48,15 @@ def pipeline_of(
             raise FormatError(f"{what}: codec {images[0]['name']!r} stands alone, not among {len(stages)}")
         return (images[0],)
     on_values = [stage for stage in stages if stage["name"] in ON_VALUES]
+    stored = _stored(on_values, dtype, what)
+    if stored.str[0] == ">" and any(stage["name"] == "periplus.floatpred" for stage in on_values):
+        raise FormatError(f"{what}: a float predictor of big-endian values is not read")
     if stages[: len(on_values)] != on_values:
         raise FormatError(f"{what}: filter {on_values[-1]['name']!r} comes after one of bytes")
     head: list[Codec] = []
     if order == "F" and rank > 1:
         head.append({"name": "transpose", "configuration": {"order": list(range(rank))[::-1]}})
-    return (*head, *on_values, bytes_codec(_stored(on_values, dtype, what)), *stages[len(on_values) :])
+    return (*head, *on_values, bytes_codec(stored), *stages[len(on_values) :])
 
 
 def known_codec(codec: Any, what: str) -> Codec:
@@ -94,7 +107,10 @@ def _named(codec: Any, dtype: np.dtype[Any], what: str) -> Codec:
     if name in UNSAFE:
         why = "it runs code when read" if name == "pickle" else "it holds Python objects"
         raise FormatError(f"{what}: codec {name!r} is refused: {why}")
-    v3 = name if name in SAME or name in CODECS else f"numcodecs.{name}"
+    if name in IMAGECODECS:
+        axis = {"axis": settings["axis"]} if "axis" in settings else {}
+        return {"name": IMAGECODECS[name], **({"configuration": axis} if axis else {})}
+    v3 = name if name in SAME or name in IMAGES else f"numcodecs.{name}"
     if v3 not in CODECS:
         raise FormatError(f"{what}: codec {name!r} is not known")
     if name == "blosc":
@@ -172,7 +188,7 @@ def _identified(name: str, settings: dict[str, Any]) -> dict[str, Any]:
     if name.removeprefix("numcodecs.") == "blosc":
         shuffle = settings.get("shuffle", "shuffle")
         number = next((n for n, word in SHUFFLES.items() if shuffle in (n, word)), 1)
-        kept = {key: settings[key] for key in ("cname", "clevel", "blocksize") if key in settings}
+        kept: dict[str, Any] = {key: settings[key] for key in ("cname", "clevel", "blocksize") if key in settings}
         return {"id": "blosc", **kept, "shuffle": number}
     if name == "zstd":
         settings.pop("checksum", None)  # a frame says itself whether it carries one
@@ -192,7 +208,7 @@ def _order(pipeline: Pipeline, chunks: Shape) -> tuple[str | None, Pipeline]:
     return order, pipeline[place:]
 
 
-IMODES = {(0, 1, 2): "B", (1, 2, 0): "P", (1, 0, 2): "R"}
+IMODES: dict[tuple[int, ...], str] = {(0, 1, 2): "B", (1, 2, 0): "P", (1, 0, 2): "R"}
 PVTYPES = {"u": "INT", "i": "SI", "f": "R", "c": "C"}
 
 
