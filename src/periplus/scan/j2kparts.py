@@ -21,8 +21,10 @@ from periplus.scan.j2kpackets import head, heads
 SOT_BYTES = 14
 """The start of a tile-part: its SOT segment and the marker after it."""
 SMALL_BYTES = 1_024
-"""Where tile-parts are shorter than this on average, the starts of many are read with one request."""
+"""Where the last RECENT tile-parts are shorter than this on average, the starts of many are read with one request."""
+RECENT, TOGETHER = 4, 32
 AHEAD_BYTES = 32_768
+"""At most so much, and no more than a 512th of the codestream, is read at once for the starts of tile-parts."""
 LARGEST_HEADERS = 4_096
 """Headers of tile-parts that are looked into, where they hold more than they must."""
 
@@ -131,7 +133,11 @@ def _hop(
         if following not in (SOD, PLT, COM):
             odd[position] = number
         position += length
-        ahead = AHEAD_BYTES if len(tile) > 3 and position - facts.first < SMALL_BYTES * len(tile) else head
+        ahead = head
+        if len(size) >= RECENT and (recent := sum(size[-RECENT:])) < RECENT * SMALL_BYTES:
+            ahead = max(
+                head, min(TOGETHER * recent // RECENT, AHEAD_BYTES if end is None else (end - facts.first) >> 9)
+            )
     return np.array(tile, np.int64), np.array(start, np.int64), np.array(size, np.int64), odd
 
 
