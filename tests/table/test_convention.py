@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+import re
 from pathlib import Path
 
 import jsonschema
@@ -13,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 
-from periplus.errors import PeriplusError
+from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
 from periplus.table import open_table, write_table
 from periplus.table.document import KEY, VERSION, document_for, dump, load
@@ -30,7 +31,7 @@ VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 
 def test_the_schema_is_a_schema():
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
-    assert SCHEMA["properties"]["version"]["const"] == VERSION
+    assert SCHEMA["properties"]["version"]["enum"] == list(range(1, VERSION + 1))
 
 
 @settings(deadline=None, max_examples=30)
@@ -43,15 +44,45 @@ def test_the_schema_admits_written_indexes_of_every_form(tmp_path, fetch):
     catalog, refs, files = stacked()
     write_table(str(tmp_path / "i.parquet"), catalog, refs.items(), files, fetch=fetch)
     write_table(str(tmp_path / "i"), catalog, refs.items(), files, fetch=fetch)
-    for path in ("i.parquet", "i/files.parquet", GOLDEN / "v1.parquet", GOLDEN / "v1" / "files.parquet"):
+    golden = [GOLDEN / path for n in range(1, VERSION + 1) for path in (f"v{n}.parquet", f"v{n}/files.parquet")]
+    for path in ("i.parquet", "i/files.parquet", *golden):
         VALIDATOR.validate(json.loads(pq.read_metadata(tmp_path / path).metadata[KEY]))
+
+
+def grouped():
+    """The document of the page's example with groups."""
+    examples = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]
+    return next(example for example in examples if "groups" in example)
+
+
+def test_the_example_with_groups_is_sound():
+    VALIDATOR.validate(grouped())
+    catalog = load(json.dumps(grouped()), limits=Limits()).catalog
+    assert list(catalog.arrays) == ["scene-a/0/data", "scene-a/1/data", "scene-b/0/data", "scene-b/1/data"]
+    assert catalog.arrays["scene-b/1/data"].georeference.transform == (20.0, 0.0, 310240.0, 0.0, -20.0, 5200000.0)
+    assert catalog.attributes == {"scene-a": {"AREA_OR_POINT": "Area"}}
 
 
 def spoilt():
     """Documents with one thing wrong, and where."""
     sound = json.loads(dump(document_for(stacked()[0])))
-    for place, value in {
-        ("version",): 2,
+    yield from changed(grouped(), {
+        ("families",): {},
+        ("families", 0, "0/data", "like"): -1,
+        ("families", 0, "0/data", "shape"): [1.5],
+        ("families", 0, "../x"): {"like": 0, "shape": [1, 1, 1]},
+        ("prototypes",): [3],
+        ("prototypes", 0, "dtype"): "object",
+        ("notes",): [3],
+        ("groups",): [],
+        ("groups", "scene-a"): [0, 0, 1.0],
+        ("groups", "scene-a", 0): -1,
+        ("groups", "scene-a", 1): "x",
+        ("groups", "scene-a", 2): None,
+        ("groups", "a//b"): [0, None, 0.0, 0.0],
+    })  # fmt: skip
+    yield from changed(sound, {
+        ("version",): VERSION + 1,
         ("arrays",): [],
         ("arrays", "0/data", "dtype"): "object",
         ("arrays", "0/data", "shape"): [1.5],
@@ -65,13 +96,44 @@ def spoilt():
         ("columns", "colour"): "red",
         ("coordinates", "time", "size"): -1,
         ("chunks",): [{"path": "/etc/passwd", "rows": 1, "bytes": 20}],
-    }.items():
+    })  # fmt: skip
+
+
+def changed(sound, changes):
+    for place, value in changes.items():
         document = copy.deepcopy(sound)
         target = document
         for key in place[:-1]:
             target = target[key]
         target[place[-1]] = value
-        yield "/".join(place), document
+        yield "/".join(map(str, place)), document
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"families": []},
+        {"prototypes": []},
+        {"notes": []},
+        {"groups": {"a": [1, None, 0.0, 0.0]}},
+        {"groups": {"a": [0, 9, 0.0, 0.0]}},
+        {"arrays": {"scene-a/0/data": {"dims": ["x"], "shape": [1], "chunks": [1], "dtype": "uint8"}}},
+    ],
+    ids=str,
+)
+def test_groups_that_lead_nowhere_or_to_one_name_are_refused(change):
+    with pytest.raises(FormatError):
+        load(json.dumps({**grouped(), **change}), limits=Limits())
+
+
+def test_groups_within_groups_have_names_of_their_own():
+    document = grouped()
+    document["families"].append({"b/0/data": document["families"][0]["0/data"]})
+    document["groups"] = {"a": [1, None, 0.0, 0.0], "a/b": [0, None, 0.0, 0.0]}
+    with pytest.raises(FormatError, match="two arrays are named 'a/b/0/data'"):
+        load(json.dumps(document), limits=Limits())
+    document["groups"]["a/c"] = document["groups"].pop("a/b")
+    assert len(load(json.dumps(document), limits=Limits()).catalog.arrays) == 3
 
 
 @pytest.mark.parametrize(
@@ -120,15 +182,42 @@ def test_the_golden_index_of_version_1_reads_as_it_always_did(form, fetch):
     assert table.catalog.attributes == {"": {"title": "golden"}, "images": {"note": "a group"}}
 
 
+@pytest.mark.parametrize("form", ["v2.parquet", "v2"])
+def test_the_golden_index_of_version_2_reads_as_it_always_did(form, fetch):
+    table = open_table(str(GOLDEN / form), fetch=fetch, allow=["s3://bucket/", "https://example.com/"])
+    want = json.loads((GOLDEN / "v2.json").read_text())
+    assert table.rows == sum(len(columns["offset"]) for columns in want.values()) == 66
+    for name, columns in want.items():
+        refs = table.refs(name)
+        for column in ("chunk", "offset", "length", "file"):
+            assert getattr(refs, column).tolist() == columns[column], column
+    arrays = table.catalog.arrays
+    assert len(arrays) == len(list(arrays)) == 129
+    assert [*list(arrays)[:2], list(arrays)[-1]] == ["scenes/s00/0/data", "scenes/s00/1/data", "odd/data"]
+    last = arrays["scenes/s63/1/data"]
+    assert (last.shape, last.level, last.dtype) == ((1, 50, 50), 1, np.dtype("float32"))
+    assert last.georeference.transform == (20.0, 0.0, 3e5 + 1000.5 * 63, 0.0, -20.0, 52e5 - 21)
+    assert math.isnan(last.fill)
+    assert math.isnan(last.encodings[1][0]["configuration"]["nodata"])
+    assert arrays["odd/data"].shape == (7,)
+    assert table.document.parts == {"scenes/s05/0/data": 2}
+    assert table.catalog.attributes[""] == {"title": "golden"}
+    assert "scenes/s00" not in table.catalog.attributes
+    assert table.catalog.attributes["scenes/s63"] == {"sensor": "a"}
+    assert table.catalog.arrangement["groups"][-1] == "odd"
+
+
 def test_every_version_has_its_golden_index():
     assert sorted(path.stem for path in GOLDEN.glob("*.parquet")) == [f"v{n}" for n in range(1, VERSION + 1)]
 
 
 def test_the_page_names_what_the_code_names():
-    for field in SCHEMA["$defs"]["array"]["properties"]:
+    for field in SCHEMA["$defs"]["fields"]["properties"]:
         assert f"`{field}`" in PAGE, field
     for name in FILES.names:
         assert f"`{name}`" in PAGE, name
+    for name in ("prototypes", "families", "notes", "groups", "like"):
+        assert f"`{name}" in PAGE or f"**{name}**" in PAGE, name
     for role in SCHEMA["$defs"]["columns"]["properties"]:
         assert f"`{role}`" in PAGE, role
     assert f"{GROUP_ROWS:,} rows" in PAGE

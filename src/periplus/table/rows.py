@@ -22,6 +22,7 @@ from periplus.table.buffers import strings, to_numpy, to_strings
 from periplus.table.columns import Columns
 from periplus.table.decoded import KEPT_BYTES, Group, Kept
 from periplus.table.document import Document, Piece
+from periplus.table.families import kinds
 from periplus.table.memory import empty, joined
 from periplus.table.ranges import ParquetBytes, arrow_errors
 from periplus.table.schema import check_columns, files_from_arrow, integers
@@ -42,7 +43,7 @@ class PartRows:
             self.columns: Columns = document.columns.within(source.schema.names)
             check_columns(source.schema, self.columns)
         arrays = document.catalog.arrays
-        for array in arrays.values() if piece is None else [arrays[name] for name in piece.bounds]:
+        for array in kinds(arrays) if piece is None else [arrays[name] for name in piece.bounds]:
             for dim in array.dims:
                 if dim not in self.columns.chunk:
                     raise FormatError(f"the table has no column {document.columns.chunk[dim]!r}", url=source.url)

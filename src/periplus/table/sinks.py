@@ -72,6 +72,10 @@ def spool_folder(url: str) -> Iterator[Path]:
                 remove_spool(folder)
 
 
+MOST_BOUNDS = 1024
+"""Arrays in a part whose bounds are told."""
+
+
 class GroupWriter:
     """A Parquet writer with the encodings of the convention; it counts what it writes."""
 
@@ -231,7 +235,8 @@ class PartSink:
         if is_local(self._folder):
             self._held.append(os.dup(self._file.fileno()))  # keeps the lock of the file when it has its name
         self._stack.close()
-        bounds = {name: tuple(box) for name, box in tally.bounds.items()}
+        # Of many small arrays the list would be longer than what it saves: row groups say what they hold.
+        bounds = {name: tuple(box) for name, box in tally.bounds.items()} if len(tally.bounds) <= MOST_BOUNDS else {}
         self.pieces.append(Piece(path=self._path, rows=tally.rows, bytes=size, bounds=bounds))
         self.tallies.append(tally)
         self._writer = self._file = None

@@ -15,9 +15,10 @@ import pyarrow as pa
 from periplus.errors import FormatError, PeriplusError
 from periplus.model import Array, Refs
 from periplus.policy import is_local
+from periplus.table.arrays import write_array
 from periplus.table.buffers import numbers, strings
 from periplus.table.columns import Columns
-from periplus.table.document import Document, dump
+from periplus.table.document import Document
 from periplus.table.duck import duckdb
 from periplus.table.footprint import affine, bounds, spatial_axes
 from periplus.table.schema import EXTRAS, Layout, chunks_to_arrow, files_to_arrow
@@ -168,8 +169,8 @@ def add_views(connection: Any, table: Table, source: str, columns: Columns) -> N
 
 def arrays_view(document: Document) -> pa.Table:
     """One row for each array: what the catalog says of it; encodings and attributes as JSON."""
-    said = json.loads(dump(document))["arrays"]
     arrays = list(document.catalog.arrays.values())
+    said = {array.name: write_array(array, 1) for array in arrays}
     place = [array.georeference for array in arrays]
     columns = {
         "name": strings([array.name for array in arrays]),

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from periplus.fetch import Fetch
-from periplus.model import Array, Catalog, Coordinate, Files, Georeference, GroundControlPoint, Refs
+from periplus.model import Array, Catalog, Files, Georeference, Refs
 from periplus.table import write_table
 from periplus.table.document import VERSION
 
@@ -16,63 +16,67 @@ BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
 ZSTD = {"name": "zstd", "configuration": {"level": 0, "checksum": False}}
 UNPACK = {"name": "periplus.unpack", "configuration": {"dtype": "<i2", "nodata": NAN, "scale": 0.5, "offset": None}}
 
-stack = Array(
-    name="0/data",
-    dims=("time", "y", "x"),
-    shape=(3, 100, 130),
-    chunks=(1, 64, 64),
-    dtype=np.dtype("float32"),
-    fill=NAN,
-    encodings=((BYTES, ZSTD), (UNPACK, BYTES)),
-    attributes={"units": "K", "_FillValue": NAN, "valid_range": [0, 400], "nested": {"a": [1, None, "NaN"]}},
-    georeference=Georeference(crs="EPSG:32633", transform=(10.0, 0.0, 3e5, 0.0, -10.0, 52e5), registration="point"),
-)
-varied = Array(
-    name="images/1/0/data",
-    dims=("bands", "row"),
-    shape=(2, 7),
-    chunks=(1, 4),
-    dtype=np.dtype("complex64"),
-    fill=complex(1, NAN),
-    edges=(None, (4, 1, 2)),
-    level=2,
-    georeference=Georeference(gcps=(GroundControlPoint(column=0, row=1, x=2.5, y=3.5, z=4.5),), rpc={"LINE_OFF": 1.5}),
-)
+COUNT = 64
+"""Groups from which on a document shares what its arrays have in common."""
+
+
+def level(group: str, number: int, x: float, y: float) -> Array:
+    """A level of a scene."""
+    size, pixel = 100 >> number, 10.0 * 2**number
+    return Array(
+        name=f"{group}/{number}/data",
+        dims=("bands", "y", "x"),
+        shape=(1, size, size),
+        chunks=(1, 64, 64),
+        dtype=np.dtype("float32"),
+        fill=NAN,
+        encodings=((BYTES, ZSTD), (UNPACK, BYTES)),
+        attributes={"units": "K", "_FillValue": NAN},
+        level=number,
+        georeference=Georeference(crs="EPSG:32633", transform=(pixel, 0.0, x, 0.0, -pixel, y)),
+    )
+
+
+groups = [f"scenes/s{n:02d}" for n in range(COUNT)]
+arrays = [level(group, k, 3e5 + 1000.5 * n, 52e5 - n / 3) for n, group in enumerate(groups) for k in range(2)]
+odd = Array(name="odd/data", dims=("row",), shape=(7,), chunks=(4,), dtype=np.dtype("int16"), encodings=((BYTES,),))
 catalog = Catalog(
-    arrays={array.name: array for array in (stack, varied)},
-    coordinates={
-        "time": Coordinate(name="time", dims=("time",), values=np.array(["2021-01-01", "NaT", "2021-03-01"], "M8[us]")),
-        "row": Coordinate(name="row", dims=("row",), values=np.arange(7) * 0.5 - 1, attributes={"units": "m"}),
-    },
-    attributes={"": {"title": "golden"}, "images": {"note": "a group"}},
-    arrangement={"kind": "stack", "dim": "time"},
+    arrays={array.name: array for array in (*arrays, odd)},
+    attributes={"": {"title": "golden"}, **{group: {"sensor": "ab"[n % 2]} for n, group in enumerate(groups[1:])}},
+    arrangement={"kind": "collect", "groups": [*groups, "odd"]},
 )
 files = Files(
-    path=[str(HERE / "tiles" / "a.tif"), "s3://bucket/b.tif", "https://example.com/c.tif"],
-    size=np.array([100_000, -1, 5_000_000_000]),
-    etag=['"abc"', None, 'W/"x"'],
-    last_modified=np.array(["2021-05-05T01:02:03.000004", "NaT", "2022-01-01"], "M8[us]"),
-    datetime=np.array(["2021-01-01", "NaT", "2021-03-01"], "M8[us]"),
-    format=["tiff", "tiff", ""],
-    status=["ok", "ok", "error"],
-    error=[None, None, "it was not a TIFF"],
+    path=[*(f"s3://bucket/{group}.tif" for group in groups), "https://example.com/c.raw"],
+    size=np.full(COUNT + 1, 1_000_000),
+    etag=[None] * (COUNT + 1),
+    last_modified=np.full(COUNT + 1, "NaT", "M8[us]"),
+    datetime=np.full(COUNT + 1, "NaT", "M8[us]"),
+    format=[*["tiff"] * COUNT, "raw"],
+    status=["ok"] * (COUNT + 1),
+    error=[None] * (COUNT + 1),
 )
-rows = {
-    "0/data": Refs(
-        chunk=np.array([[0, 0, 0, 1, 2, 2], [0, 0, 1, 1, 0, 1], [0, 1, 2, 0, 0, 2]], np.int32),
-        offset=np.array([500, 1500, 90_000, 4_000_000_000, 7, 11]),
-        length=np.array([1000, 0, 10_000, 5, 2, 3]),
-        file=np.array([0, 0, 0, 1, 2, 2], np.int32),
-        encoding=np.array([0, 0, 0, 0, 1, 1], np.uint16),
-    ),
-    "images/1/0/data": Refs(
-        chunk=np.array([[0, 0, 1], [2, 2, 0]], np.int32),
-        offset=np.array([0, 300, 400]),
-        length=np.array([4, 20, 30]),
-        file=np.array([-1, 0, 0], np.int32),
-        part=np.array([0, 1, 0], np.uint16),
-        data=[b"\x00\xffab", None, None],
-    ),
+
+
+def scene(number: int) -> Refs:
+    """The first chunk of a scene, in two parts in one of them."""
+    parts = 2 if number == 5 else 1
+    return Refs(
+        chunk=np.zeros((3, parts), np.int32),
+        offset=np.arange(parts) * 100 + number,
+        length=np.full(parts, 50),
+        file=np.full(parts, number, np.int32),
+        part=np.arange(parts).astype(np.uint16),
+        encoding=np.full(parts, number % 2, np.uint16),
+    )
+
+
+rows = {f"{group}/0/data": scene(n) for n, group in enumerate(groups)} | {
+    "odd/data": Refs(
+        chunk=np.array([[1]], np.int32),
+        offset=np.array([9]),
+        length=np.array([6]),
+        file=np.array([COUNT], np.int32),
+    )
 }
 
 
