@@ -361,3 +361,11 @@ def test_names_are_free_of_those_the_group_has(store, coord):
     meaning = axes(store, one(lat(boundaries={"regular": [-0.5, 0.5]}, parametric={"formula": "f", "terms": terms})))
     assert coord(meaning, "lat").attributes["bounds"] == "lat_bounds_2"
     assert coord(meaning, "lat").attributes["formula_terms"] == "a: other_a b: b"
+
+
+@pytest.mark.parametrize("shared", [3, {}, {"a": 3}, {"a": {}}])
+def test_a_shared_crs_that_is_none_is_told_at_its_group(store, codes, shared):
+    store.group("/", "cs", crs=shared)
+    assert codes(store.read("/")) == ["cs.malformed"]
+    store.group("/", "cs", crs={"a": {"axes": {}}})
+    assert codes(store.read("/")) == []

@@ -255,3 +255,22 @@ def test_the_words_of_the_axes_are_those_of_the_crs(store, coord):
         "long_name": "latitude coordinate",
     }
     assert coord(store.read("/a"), "x").attributes == {"axis": "X"}
+
+
+@pytest.mark.parametrize(
+    ("box", "code"),
+    [
+        ([500005.0, 4999965.0, 500045.0, 4999995.0], ["spatial.bbox-half-pixel"]),
+        ([500000.0, 4999960.0, 500050.0, 5000000.0], []),
+        ([0.0, 0.0, 1.0, 1.0], ["spatial.bbox-differs"]),
+    ],
+)
+def test_the_box_of_a_group_is_compared_with_its_grid_or_its_pyramid(store, codes, box, code):
+    place = {"spatial__dimensions": ["y", "x"], "spatial__bbox": box}
+    store.group("/g", "spatial", **place, spatial__transform=UTM, spatial__shape=[4, 5])
+    assert codes(store.read("/g")) == code
+    layout = [{"asset": "0", "spatial:transform": UTM}]
+    store.group("/p", "spatial multiscales", **place, multiscales={"layout": layout})
+    store.array("/p/0/b", ("y", "x"), (4, 5))
+    assert codes(store.read("/p")) == code
+    assert codes(store.read("/p/0/b")) == []

@@ -215,3 +215,10 @@ def test_levels_without_a_place_still_are_a_pyramid():
     written = write_conventions(bare)
     assert list(written.attributes) == [""]
     assert [entry["name"] for entry in written.attributes[""][KEY]] == ["multiscales"]
+
+
+def test_transforms_that_are_not_finite_are_refused_and_empty_arrays_have_no_grid():
+    with pytest.raises(FormatError):
+        spatial_attributes(Georeference(transform=(float("nan"), 0, 0, 0, 1, 0)), (4, 5), ("y", "x"))
+    empty = Layer(name="a", dims=("y", "x"), shape=(0, 5), georeference=HERE)
+    assert "spatial:transform" not in write_conventions([empty]).attributes["a"]

@@ -82,6 +82,21 @@ def read_cs(reading: Reading, names: Names) -> CoordinateSet | None:
     return made
 
 
+def check_shared(reading: Reading) -> None:
+    """Findings about the `crs` that a group shares with arrays; what its axes say is read with the arrays."""
+    value = reading.node.attributes.get("crs")
+    if value is None or "cs" not in reading.declared_by(reading.node):
+        return
+    found = mapping(value)
+    if not found:
+        reading.note("cs.malformed", "error", "crs", "crs of a group is an object, one entry for each crs")
+        return
+    for name, raw in found.items():
+        inner = mapping(raw)
+        if inner is None or not (inner.keys() & {"axes", "ref", "node"}):
+            reading.note("cs.malformed", "error", f"crs.{name}", "a crs is an object with `axes`")
+
+
 def _read_crs(scope: _Scope, raw: Any, where: str) -> None:
     reading, made = scope.reading, scope.made
     value, target = _followed(reading, raw, where)

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from periplus.conventions.cflinks import read_cf
 from periplus.conventions.crs import crs_of
-from periplus.conventions.cs import read_cs
+from periplus.conventions.cs import check_shared, read_cs
 from periplus.conventions.dimensions import read_dimensions
 from periplus.conventions.embeddings import quantization_of, read_embedding
 from periplus.conventions.geolocation import read_geolocation
-from periplus.conventions.meaning import Coord, CrsText, Grid, GroupMeaning, Link, Meaning
+from periplus.conventions.meaning import Coord, CrsText, Grid, GroupMeaning, Link, Meaning, Pyramid
 from periplus.conventions.multiscales import pyramid_of
 from periplus.conventions.names import Names
 from periplus.conventions.node import Lookup, Node, Stores
 from periplus.conventions.place import axis_words, place_of
-from periplus.conventions.reading import Reading, numbers
+from periplus.conventions.reading import Reading, numbers, texts, whole
 from periplus.conventions.ref import follow
-from periplus.conventions.spatial import coords_of, properties
+from periplus.conventions.spatial import check_bbox, coords_of, properties, read_transform
 from periplus.conventions.uom import array_units
 from periplus.errors import FormatError
 
@@ -163,6 +164,10 @@ def _group(reading: Reading) -> GroupMeaning:
         reading.note("spatial.bbox", "error", "spatial:bbox", "spatial:bbox is four finite numbers")
     pyramid = pyramid_of(reading, node)
     crs = crs_of(reading, node)
+    grid = _group_grid(reading, given, pyramid)
+    if grid is not None and box is not None:
+        check_bbox(reading, grid, box, node.path)
+    check_shared(reading)
     return GroupMeaning(
         path=node.path,
         conventions=tuple(sorted(declared)),
@@ -172,3 +177,19 @@ def _group(reading: Reading) -> GroupMeaning:
         embedding=read_embedding(reading, node),
         diagnostics=tuple(reading.notes),
     )
+
+
+def _group_grid(reading: Reading, given: Mapping[str, Any], pyramid: Pyramid | None) -> Grid | None:
+    """The grid that the box of a group should be around: its own, or that of the base of its pyramid."""
+    if pyramid is not None:
+        bases = [level.grid for level in pyramid.levels if level.derived_from is None and level.grid is not None]
+        return bases[0] if len(bases) == 1 else None
+    shape = whole(given.get("spatial:shape"))
+    if "spatial:transform" not in given or shape is None or len(shape) < 2:
+        return None
+    transform = read_transform(reading, given["spatial:transform"])
+    dims = texts(given.get("spatial:dimensions")) or ("y", "x")
+    if transform is None or len(dims) < 2 or given.get("spatial:transform_type", "affine") != "affine":
+        return None
+    registration: Literal["pixel", "node"] = "node" if given.get("spatial:registration") == "node" else "pixel"
+    return Grid(dims=(dims[-2], dims[-1]), shape=(shape[-2], shape[-1]), transform=transform, registration=registration)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -84,6 +85,8 @@ def spatial_attributes(
     grid = place if isinstance(place, Grid) else as_grid(place, size, (y, x))
     if grid is None:
         return attributes
+    if not all(math.isfinite(v) for v in (*grid.transform, *written_bbox(grid))):
+        raise FormatError(f"the transform {grid.transform} puts pixels nowhere")
     attributes["spatial:transform"] = [float(v) for v in grid.transform]
     attributes["spatial:bbox"] = [float(v) for v in written_bbox(grid)]
     attributes["spatial:registration"] = grid.registration
@@ -157,7 +160,7 @@ def array_attributes(array: Placed, *, cf: str | None = GRID_MAPPING) -> dict[st
         return {}
     attributes: dict[str, Any] = {}
     conventions: list[str] = []
-    if place.transform is not None:
+    if place.transform is not None and 0 not in array.shape[-2:]:
         attributes |= spatial_attributes(place, array.shape, array.dims)
         conventions.append("spatial")
     if place.crs is not None:
