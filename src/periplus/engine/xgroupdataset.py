@@ -12,20 +12,11 @@ from periplus.conventions.meaning import Affine, Coord, CrsText, External, Grid,
 from periplus.engine.xgroupbook import Book
 from periplus.engine.xgroupcoords import Made, grid_pair, make, renamed
 from periplus.engine.xgroupcrs import Mappings
+from periplus.engine.xgroupdecode import WORDS, decode, reworded
 from periplus.engine.xgrouperrors import NO_PRINCIPAL
 from periplus.engine.xgroupnodes import UNREADABLE
 from periplus.errors import PeriplusError
 
-WORDS = (
-    "coordinates",
-    "bounds",
-    "climatology",
-    "grid_mapping",
-    "ancillary_variables",
-    "formula_terms",
-    "cell_measures",
-)
-"""Attributes whose words are names of other variables."""
 FOLLOWED = ("bounds", "term", "grid_mapping")
 """What a coordinate that is taken from another group brings along."""
 
@@ -65,6 +56,8 @@ class _Assembly:
         """What labels each dimension, as the first array that has labels says it."""
         self.sizes: dict[str, int] = {}
         self.coords: set[str] = set()
+        self.before: dict[str, Mapping[Any, Any]] = {}
+        """Attributes of arrays of the group before a convention added to them."""
         self.grids: dict[tuple[str, str], Grid] = {}
         self.crs: CrsText | None = None
         self.mappings = Mappings(book)
@@ -96,10 +89,10 @@ class _Assembly:
         return self._decoded(attributes)
 
     def _decoded(self, attributes: Mapping[str, Any]) -> xr.Dataset:
-        book = self.book
-        raw = {name: variable for name, variable in self.raw.items() if name not in book.options.drop}
-        decoded, attrs, named = xr.conventions.decode_cf_variables(raw, dict(attributes), **book.options.decoding)
-        ready = {name: made for name, made in self.ready.items() if name not in book.options.drop}
+        drop = self.book.options.drop
+        raw = {name: variable for name, variable in self.raw.items() if name not in drop}
+        decoded, attrs, named = decode(self.book, raw, attributes, own=self.arrays, before=self.before)
+        ready = {name: made for name, made in self.ready.items() if name not in drop}
         coords: dict[Hashable, Any] = {name: made.variable for name, made in ready.items()}
         data: dict[Hashable, Any] = {}
         for name, variable in decoded.items():
@@ -165,7 +158,7 @@ class _Assembly:
                 new.append(final)
         for one in new if called else ():
             variable = self.ready[one].variable if one in self.ready else self.raw[one]
-            variable.attrs = _reworded(variable.attrs, called)
+            variable.attrs = reworded(variable.attrs, called)
 
     def _attach_one(
         self, name: str, path: str, coord: Coord, dims: Mapping[str, str], seen: frozenset[Any] = frozenset()
@@ -272,7 +265,7 @@ class _Assembly:
                 called[coord.name] = final
         overlay = {key: value for key, value in meaning.attributes.items() if key in WORDS and key != "coordinates"}
         if (overlay or called) and name in self.raw:
-            self.raw[name].attrs = _reworded({**self.raw[name].attrs, **overlay}, called)
+            self.raw[name].attrs = reworded({**self.raw[name].attrs, **overlay}, called)
 
     def _attach_grid(self, name: str, meaning: Meaning, dims: Mapping[str, str]) -> set[str]:
         """Both coordinates of a turned grid at once, as one index serves both."""
@@ -303,6 +296,7 @@ class _Assembly:
     def _lay(self, name: str, coord: Coord) -> None:
         """Attributes that a convention gives to an array of this group."""
         if coord.attributes and coord.convention != "CF" and name in self.raw:
+            self.before.setdefault(name, self.raw[name].attrs)
             self.raw[name].attrs = {**self.raw[name].attrs, **coord.attributes}
 
     def _stored_axis(self, name: str, dims: tuple[str, ...]) -> bool:
@@ -384,12 +378,3 @@ def _elsewhere(coord: Coord, uri: str) -> Coord:
     if not isinstance(values, External) or values.reference.uri is not None:
         return coord
     return replace(coord, values=replace(values, reference=replace(values.reference, uri=uri)))
-
-
-def _reworded(attributes: Mapping[Any, Any], called: Mapping[str, str]) -> dict[Any, Any]:
-    """Attributes whose words name variables, with the names those have here."""
-    made = dict(attributes)
-    for key in WORDS:
-        if isinstance(value := made.get(key), str):
-            made[key] = " ".join(called.get(word, word) for word in value.split(" "))
-    return made
