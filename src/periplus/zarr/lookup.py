@@ -112,10 +112,18 @@ class Lookup:
         self._loading: dict[tuple[str, Shape], threading.Lock] = {}
         self._blocks: OrderedDict[tuple[str, Shape], Block] = OrderedDict()
         self._bytes = 0
+        self._shapes: dict[str, Shape] = {}
+
+    def _key(self, array: Array, position: Shape) -> tuple[str, Shape]:
+        """The block that holds a position: its array and its first position."""
+        shape = self._shapes.get(array.name)
+        if shape is None:
+            shape = self._shapes[array.name] = block_shape(array)
+        return array.name, tuple([p - p % n for p, n in zip(position, shape)])
 
     def known(self, array: Array, position: Shape) -> tuple[bool, Chunk | None]:
         """(whether it is known without reading the index, the chunk or None where it has no row)."""
-        block = self._held((array.name, _corner(position, block_shape(array))))
+        block = self._held(self._key(array, position))
         return (False, None) if block is None else (True, block.get(position))
 
     def find(self, array: Array, position: Shape) -> Chunk | None:
@@ -135,7 +143,7 @@ class Lookup:
 
     def block(self, array: Array, position: Shape) -> Block:
         """The block that holds a position; loaded if need be, by one thread while others wait for it."""
-        key = array.name, _corner(position, block_shape(array))
+        key = self._key(array, position)
         found = self._held(key)
         if found is not None:
             return found
@@ -193,7 +201,3 @@ def block_shape(array: Array) -> Shape:
         shape[d] = max(1, min(grid[d], room))
         room //= shape[d]
     return tuple(shape)
-
-
-def _corner(position: Shape, shape: Shape) -> Shape:
-    return tuple([p - p % n for p, n in zip(position, shape)])

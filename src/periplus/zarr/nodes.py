@@ -7,6 +7,7 @@ import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -25,7 +26,7 @@ PACKING = {"_FillValue": "band_nodata", "scale_factor": "band_scales", "add_offs
 """What CF says of a whole array, and our names where bands differ in it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Leaf:
     """One Zarr array: an array of the index, or labels that are computed."""
 
@@ -43,7 +44,7 @@ class Leaf:
     compute: Callable[[tuple[int, ...]], bytes | None] | None = None
     """Labels only: the bytes of the chunk at a position."""
 
-    @property
+    @cached_property
     def grid(self) -> tuple[int, ...]:
         """Chunks along each dimension, as the metadata say."""
         chunks = self.document["chunk_grid"]["configuration"]["chunk_shape"]
