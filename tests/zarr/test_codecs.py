@@ -5,6 +5,7 @@ import json
 import pickle
 import warnings
 
+import imagecodecs
 import numcodecs
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from periplus.decode.pipeline import IMAGES
 from periplus.errors import DecodeError, FormatError, LimitError
 from periplus.limits import GIB
 from periplus.model import Found
+from periplus.scan import jpegbands
 from periplus.scan.drive import scan_bytes
 from periplus.testing import dteds, j2ks, nitfs, pictures, tiffs, tiles
 from periplus.zarr import codecs, filters
@@ -196,6 +198,22 @@ def test_a_png_is_that_of_gdal(bits, bands, version):
     values = tiffs.picture("png", f"u{bits // 8}", (bands, 45, 61))
     data = pictures.png(values, bits=bits, colour={1: 0, 3: 2}[bands])
     np.testing.assert_array_equal(opened(data, version)[...], gdal(data))
+
+
+@VERSIONS
+@pytest.mark.parametrize("subsampling", [0, 2])
+def test_a_jpeg_in_bands_is_as_in_the_whole(monkeypatch, subsampling, version):
+    monkeypatch.setattr(jpegbands, "LARGE", 1)
+    monkeypatch.setattr(jpegbands, "ROWS", 32)
+    monkeypatch.setattr(jpegbands, "SPREAD", 2)
+    values = tiffs.picture("banded", "u1", (3, 205, 93))
+    target = io.BytesIO()
+    image = Image.fromarray(np.ascontiguousarray(np.moveaxis(values, 0, -1)))
+    image.save(target, "JPEG", subsampling=subsampling, restart_marker_rows=1)
+    data = target.getvalue()
+    array = opened(data, version)
+    assert array.shape[1] > array.chunks[1] > 0
+    np.testing.assert_array_equal(np.moveaxis(array[...], 0, -1), imagecodecs.jpeg8_decode(data))
 
 
 TILED = {"tiled": True, "blockxsize": 32, "blockysize": 32}
