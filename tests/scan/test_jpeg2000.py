@@ -9,6 +9,7 @@ import pytest
 import rasterio
 from rasterio.io import MemoryFile
 
+from periplus.decode import prepare
 from periplus.errors import FormatError, LimitError
 from periplus.limits import MIB, Limits
 from periplus.model import Found, Need, Source
@@ -158,13 +159,25 @@ def test_gmljp2_of_a_geographic_system_has_latitude_first() -> None:
     assert where.transform == tuple(transform)[:6]
 
 
-@pytest.mark.parametrize(("side", "tile"), [(2**31 - 1, None), (2**31 - 1, 1024), (2**32 - 1, None), (60_000, None)])
+@pytest.mark.parametrize(("side", "tile"), [(2**31 - 1, None), (2**31 - 1, 1024), (2**32 - 1, None), (300_000, None)])
 def test_giants_are_refused_at_once(side: int, tile: int | None) -> None:
     data = j2ks.giant(side, tile)
     start = time.process_time()
     with pytest.raises((FormatError, LimitError)):
         scanned(data, Limits())
     assert time.process_time() - start < 0.5
+
+
+def test_giant_tiles_are_indexed_where_a_lower_resolution_of_them_can_be_read() -> None:
+    found, _ = scanned(j2ks.giant(60_000), Limits())
+    assert [item.array.shape for item in found] == [(1, 60_000 >> n, 60_000 >> n) for n in range(4)]
+    limits = Limits()
+    for item, message in zip(found, ("bytes of a chunk", "while it is decoded"), strict=False):
+        array = item.array
+        with pytest.raises(LimitError, match=message):
+            prepare(array.encodings[0], chunks=array.chunks, dtype=array.dtype, limits=limits)
+    small = found[3].array
+    prepare(small.encodings[0], chunks=small.chunks, dtype=small.dtype, limits=limits)
 
 
 def test_what_we_do_not_read_is_named() -> None:

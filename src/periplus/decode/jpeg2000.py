@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -30,6 +31,8 @@ INDEXES = frozenset({PLT, COM})
 POISON = b"\xff\x7f" * 6
 """Ones: whoever takes them for the header of a packet fails on a length that has too many digits. A decoder that has
 all the packets of its level never looks at them; one that lacks some would else fill in zeros and say nothing."""
+NATIVE_BYTES = 4
+"""What the native decoder keeps for every value of a tile, whatever its depth."""
 SMALL_BLOCKS, BLOCKS_A_BYTE = 1 << 18, 64
 """Code-blocks that a tile may have, however few its bytes are, and more of them by the byte. Each costs a decoder some
 200 bytes and a microsecond before it is known to hold nothing."""
@@ -44,7 +47,7 @@ def jpeg2000(
     *,
     chunks: Shape,
     dtype: np.dtype[Any],
-    limits: Limits,  # noqa: ARG001 - checked
+    limits: Limits,
 ) -> Run:
     """The decoder of one tile; leading dimensions beyond (bands, y, x) have size 1."""
     header = _header(configuration)
@@ -52,6 +55,8 @@ def jpeg2000(
         raise FormatError(f"a codestream of {header.count} components does not fill chunks of shape {chunks}")
     if header.dtype != dtype:
         raise FormatError(f"a codestream of {header.dtype} values does not fill an array of {dtype}")
+    size = math.prod(chunks) * (NATIVE_BYTES + dtype.itemsize)
+    limits.check("the memory that a tile takes while it is decoded", size, limits.memory_bytes)
     decode = native("jpeg2k_decode")
     mixed = len(set(header.depths)) > 1
     lead = (None,) * (len(chunks) - 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -97,9 +98,10 @@ def arrays(
     georeference: Georeference | None = None,
 ) -> Iterator[tuple[Array, Refs]]:
     """Every resolution as an array `<prefix><level>/data`, full resolution first."""
-    _, chunks, _ = layout(facts)
+    # Where only lower resolutions of giant tiles can be read, they are worth an index; the others say so when read.
+    _, chunks, _ = layout(facts, len(found) - 1)
     limits.check("the number of tiles", facts.tiles, limits.chunks)
-    limits.check("the bytes of a tile", int(np.prod(chunks, dtype=object)) * facts.dtype.itemsize, limits.chunk_bytes)
+    limits.check("the bytes of a tile", math.prod(chunks) * facts.dtype.itemsize, limits.chunk_bytes)
     for level in range(len(found)):
         shape, chunks, edges = layout(facts, level)
         array = Array(
