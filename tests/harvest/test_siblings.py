@@ -243,3 +243,34 @@ def test_a_folder_passes_over_the_world_files_it_uses(tmp_path: Path) -> None:
     index = periplus.index(tmp_path)
     assert list(index.arrays) == ["0/data"]
     assert index["0/data"].bbox is not None
+
+
+def test_pictures_placed_by_world_files_are_laid_into_a_mosaic(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).integers(0, 255, (1, 64, 128), dtype=np.uint8)
+    paths = [tmp_path / f"{k}.png" for k in range(2)]
+    for k, path in enumerate(paths):
+        path.write_bytes(pictures.png(values[:, :, 64 * k : 64 * k + 64], bits=8, colour=0))
+        path.with_suffix(".pgw").write_text(f"2 0 0 -2 {1001 + 128 * k} 4999")
+    target = str(tmp_path / "x.parquet")
+    for reused in (0, 2):
+        index = periplus.index(paths, arrange="mosaic", to=target)
+        np.testing.assert_array_equal(index["0/data"][...], values)
+        assert index["0/data"].bbox == (1000, 4872, 1256, 5000)
+        assert index.summary is not None
+        assert index.summary.reused == reused
+        assert len(index.files) == 4
+
+
+def test_r_sets_are_levels_of_a_mosaic(tmp_path: Path) -> None:
+    values = nitfs.values_of("u8", 1, (64, 128))
+    paths = [tmp_path / f"{k}.ntf" for k in range(2)]
+    for k, path in enumerate(paths):
+        x = (20.005 + 0.64 * k, 20.635 + 0.64 * k)
+        corners = [(39.995, x[0]), (39.995, x[1]), (39.365, x[1]), (39.365, x[0])]
+        place = "".join(f"{y:+07.3f}{x:+08.3f}" for y, x in corners)
+        part = values[:, :, 64 * k : 64 * k + 64]
+        path.write_bytes(nitfs.nitf(Picture(values=part, icords="D", igeolo=place, block=(32, 32))))
+        (tmp_path / f"{k}.ntf.r1").write_bytes(nitfs.nitf(Picture(values=part[:, ::2, ::2], block=(16, 16))))
+    index = periplus.index(paths, arrange="mosaic")
+    np.testing.assert_array_equal(index["0/data"][...], values)
+    np.testing.assert_array_equal(index["1/data"][...], values[:, ::2, ::2])

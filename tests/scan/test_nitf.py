@@ -70,10 +70,22 @@ def test_fields_of_headers_and_subheaders_are_attributes(version):
     assert found[0].array.attributes["comments"] == ["a comment"]
 
 
-def test_look_up_tables_become_a_colormap():
+def test_look_up_tables_become_the_colormap_gdal_has(tmp_path):
     luts = [bytes(range(256)), bytes(range(255, -1, -1)), bytes(256)]
-    _, found = found_in(nitfs.nitf(Picture(values=VALUES, luts=luts)))
-    assert found[0].array.attributes["colormap"][3] == [3, 252, 0]
+    path = tmp_path / "a.ntf"
+    for tables in (luts, luts[1:2]):
+        path.write_bytes(nitfs.nitf(Picture(values=VALUES, luts=tables)))
+        _, found = found_in(path.read_bytes())
+        with rasterio.open(path) as file:
+            wanted = file.colormap(1)
+        assert found[0].array.attributes["colormap"] == [list(wanted[n][:3]) for n in range(256)]
+
+
+def test_look_up_tables_of_other_kinds_are_told():
+    two = Picture(values=VALUES, luts=[bytes([1, 2]), bytes([3, 4])])
+    assert found_in(nitfs.nitf(two))[1][0].array.attributes["lut"] == [0x0103, 0x0204]
+    bands = Picture(values=np.tile(VALUES, (2, 1, 1)), luts=[bytes([1, 2])])
+    assert found_in(nitfs.nitf(bands))[1][0].array.attributes["luts"] == [[[1, 2]], [[1, 2]]]
 
 
 def test_pad_pixels_are_the_fill():

@@ -162,6 +162,20 @@ CODINGS: dict[str, Callable[..., Generator[Need, Any, list[Found]]]] = {
 """How each compression that we read is found; others are refused by name."""
 
 
+def _look_up(facts: Subheader) -> dict[str, Any]:
+    """What values stand for: colours of a single band, grey levels of two bytes, or a table for each of several."""
+    luts = facts.bands[0].luts
+    if len(facts.bands) > 1:
+        tables = [[list(lut) for lut in band.luts] for band in facts.bands]
+        return {"luts": tables} if any(tables) else {}
+    if len(luts) == 2:
+        return {"lut": [high << 8 | low for high, low in zip(*luts, strict=True)]}
+    if len(luts) in (1, 3):
+        red, green, blue = luts if len(luts) == 3 else luts * 3
+        return {"colormap": [list(entry) for entry in zip(red, green, blue, strict=True)]}
+    return {}
+
+
 def _attributes(facts: Subheader, pad: Scalar | None) -> dict[str, Any]:
     """The subheader's fields, extensions, names of bands and look-up tables."""
     found: dict[str, Any] = {"nitf": facts.fields}
@@ -174,10 +188,7 @@ def _attributes(facts: Subheader, pad: Scalar | None) -> dict[str, Any]:
         found["band_names"] = names
     if any(band.fields["ISUBCAT"] for band in facts.bands):
         found["band_categories"] = [band.fields["ISUBCAT"] for band in facts.bands]
-    luts = facts.bands[0].luts
-    if len(facts.bands) == 1 and len(luts) in (1, 3):
-        red, green, blue = luts if len(luts) == 3 else luts * 3
-        found["colormap"] = [list(entry) for entry in zip(red, green, blue, strict=True)]
+    found |= _look_up(facts)
     if pad is not None and not isinstance(pad, complex):
         found["_FillValue"] = pad
     return found
