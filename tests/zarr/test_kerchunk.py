@@ -1,0 +1,354 @@
+"""The same archive through every kerchunk form and reader, pixel for pixel as rasterio sees it."""
+
+import json
+import pickle
+import warnings
+from pathlib import Path
+
+import fsspec
+import numpy as np
+import pytest
+import rasterio
+import rasterio.shutil
+import xarray as xr
+from affine import Affine
+from fsspec.implementations.reference import LazyReferenceMapper, ReferenceFileSystem
+from zarr.storage import FsspecStore
+
+import periplus
+import zarr
+from periplus.testing import j2ks, nitfs, tiffs
+from periplus.zarr.multireference import MultiReferenceFileSystem
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3 specification"),
+    pytest.mark.filterwarnings("ignore:The codec `vlen-utf8`"),
+    pytest.mark.filterwarnings("ignore:Dataset has no geotransform"),
+]
+FORMS = {
+    "json-2": ("refs.json", {"zarr_format": 2}),
+    "json-3": ("refs.json", {"zarr_format": 3}),
+    "parquet-2": ("refs.kerchunk", {"zarr_format": 2, "form": "kerchunk"}),
+    "parquet-3": ("refs.kerchunk", {"zarr_format": 3, "form": "kerchunk"}),
+}
+FILES = ("cog.tif", "plain.tif", "parts.j2k", "big.tif", "strips.tif", "rows.ntf")
+
+
+@pytest.fixture(autouse=True)
+def _codecs(our_codecs):
+    """Ours decode, also where another library offers the same URIs."""
+
+
+def make(folder, name):
+    """One file of the archive."""
+    path = folder / name
+    place = {"crs": "EPSG:32633", "transform": Affine(10, 0, 500_000, 0, -10, 5_000_000)}
+    if name == "cog.tif":
+        image = tiffs.picture(name, np.uint16, (3, 200, 300))
+        plain = {"driver": "GTiff", "count": 3, "height": 200, "width": 300, "dtype": "uint16"}
+        with rasterio.open(folder / "source.tif", "w", **plain, **place) as target:
+            target.write(image)
+        rasterio.shutil.copy(
+            folder / "source.tif", path, driver="COG", compress="deflate", predictor="YES", blocksize=128
+        )
+    elif name == "plain.tif":
+        image = tiffs.picture(name, np.int16, (1, 150, 130))
+        shape = {"count": 1, "height": 150, "width": 130, "dtype": "int16", "nodata": -9999, "tiled": True}
+        sizes = {"blockxsize": 64, "blockysize": 64, "compress": "zstd"}
+        with rasterio.open(path, "w", driver="GTiff", **shape, **sizes, **place) as target:
+            target.write(image)
+    elif name == "parts.j2k":
+        path.write_bytes(j2ks.interleaved(j2ks.layout("parts-rpcl")))
+    elif name == "big.tif":
+        path.write_bytes(tiffs.written(tiffs.picture(name, np.uint16), big=True, compression="zlib"))
+    elif name == "strips.tif":
+        path.write_bytes(tiffs.written(tiffs.picture(name, np.uint8), tiled=False, compression="lzw"))
+    else:
+        path.write_bytes(nitfs.nitf(nitfs.case("plain-u16-R-tiles-3")))
+    return path
+
+
+def seen_by_gdal(path):
+    """Levels as rasterio reads them, by array name."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", rasterio.errors.NotGeoreferencedWarning)
+        with rasterio.open(path) as raster:
+            levels = {"0/data": raster.read()}
+            count = len(raster.overviews(1)) if path.suffix == ".tif" else 0
+        for level in range(count):
+            with rasterio.open(path, OVERVIEW_LEVEL=level) as raster:
+                levels[f"{level + 1}/data"] = raster.read()
+    return levels
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory):
+    """(path, index, truth) of every file."""
+    folder = tmp_path_factory.mktemp("archive")
+    paths = {name: make(folder, name) for name in FILES}
+    return {name: (path, periplus.index(path), seen_by_gdal(path)) for name, path in paths.items()}
+
+
+def written(archive, name, form, **options):
+    path, index, truth = archive[name]
+    target, given = FORMS[form]
+    place = path.parent / f"{name}-{form}-{target}"
+    index.write(place, **given, **options)
+    return place, truth
+
+
+def group_of(system):
+    return zarr.open_group(FsspecStore(system, read_only=True, path=""), mode="r")
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", FILES)
+def test_our_reader_sees_what_rasterio_sees(archive, name, form):
+    place, truth = written(archive, name, form)
+    with periplus.open(place) as index:
+        for array, values in truth.items():
+            assert np.array_equal(index[array][:], values), array
+            assert np.array_equal(index[array][:, 5:40, 7:61], values[:, 5:40, 7:61])
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", FILES)
+def test_zarr_over_our_file_system_sees_what_rasterio_sees(archive, name, form):
+    place, truth = written(archive, name, form)
+    group = group_of(MultiReferenceFileSystem(str(place), asynchronous=True))
+    for array, values in truth.items():
+        assert np.array_equal(group[array][:], values), array
+
+
+@pytest.mark.parametrize("form", ["json-2", "json-3"])
+@pytest.mark.parametrize("name", [name for name in FILES if name != "parts.j2k"])
+def test_zarr_over_stock_fsspec_sees_what_rasterio_sees(archive, name, form):
+    place, truth = written(archive, name, form)
+    group = group_of(ReferenceFileSystem(str(place), asynchronous=True))
+    for array, values in truth.items():
+        assert np.array_equal(group[array][:], values), array
+
+
+@pytest.mark.parametrize("name", ["cog.tif", "plain.tif"])
+def test_stock_fsspec_reads_our_parquet(archive, name):
+    place, truth = written(archive, name, "parquet-2")
+    # With a protocol given, fsspec does not look through all references for one, which fails where groups are nested.
+    mapper = LazyReferenceMapper(str(place), engine="pyarrow")
+    group = group_of(ReferenceFileSystem(mapper, remote_protocol="file", asynchronous=True))
+    for array, values in truth.items():
+        assert np.array_equal(group[array][:], values), array
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_tree_of_datasets_shows_every_level(archive, form):
+    place, truth = written(archive, "cog.tif", form)
+    store = FsspecStore(MultiReferenceFileSystem(str(place), asynchronous=True), read_only=True, path="")
+    for consolidated in (True, False):
+        tree = xr.open_datatree(store, engine="zarr", consolidated=consolidated, chunks={})
+        assert {f"{group}/data".lstrip("/") for group in tree.groups if group != "/"} == set(truth)
+        for array, values in truth.items():
+            assert np.array_equal(tree[array].values, values)
+        assert tree["0/data"].dims == ("bands", "y", "x")
+        assert tree["0"]["x"].values[:2].tolist() == [500_005.0, 500_015.0]
+        assert "32633" in tree["0"]["spatial_ref"].attrs["crs_wkt"]
+
+
+@pytest.mark.parametrize("form", ["json-2", "json-3"])
+def test_a_tree_over_stock_fsspec_shows_every_level(archive, form):
+    place, truth = written(archive, "cog.tif", form)
+    store = FsspecStore(ReferenceFileSystem(str(place), asynchronous=True), read_only=True, path="")
+    tree = xr.open_datatree(store, engine="zarr", consolidated=True)
+    for array, values in truth.items():
+        assert np.array_equal(tree[array].values, values)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_nodata_is_masked_and_zero_is_not(archive, form):
+    place, truth = written(archive, "plain.tif", form)
+    store = FsspecStore(MultiReferenceFileSystem(str(place), asynchronous=True), read_only=True, path="")
+    level = xr.open_dataset(store, engine="zarr", group="0", consolidated=False)
+    values = truth["0/data"].astype(float)
+    values[values == -9999] = np.nan
+    assert np.array_equal(level["data"].values, values, equal_nan=True)
+    place, truth = written(archive, "cog.tif", form)
+    store = FsspecStore(MultiReferenceFileSystem(str(place), asynchronous=True), read_only=True, path="")
+    assert xr.open_dataset(store, engine="zarr", group="0", consolidated=False)["data"].dtype == np.uint16
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_an_index_says_comes_back(archive, form):
+    _, index, _ = archive["cog.tif"]
+    place, _ = written(archive, "cog.tif", form)
+    back = periplus.open(place)
+    assert list(back) == list(index)
+    for name, array in index.arrays.items():
+        same = back[name]
+        assert (same.shape, same.chunks, same.dtype, same.dims, same.level) == (
+            array.shape,
+            array.chunks,
+            array.dtype,
+            array.dims,
+            array.level,
+        )
+        assert same.georeference == array.georeference
+        assert dict(same.attributes) == dict(array.attributes)
+    assert back.table.rows == index.table.rows
+    assert back.read(bbox=index["0/data"].bbox, max_size=100).values.shape[0] == 3
+    assert back.sql("SELECT count(*) AS n FROM chunks").to_pylist() == [{"n": index.table.rows}]
+    assert np.array_equal(pickle.loads(pickle.dumps(back))["1/data"][:], index["1/data"][:])
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_times_of_a_stack_come_back(tmp_path, form):
+    for day in (1, 2, 3):
+        image = tiffs.picture(str(day), np.uint16, (1, 64, 64))
+        (tmp_path / f"a_2021010{day}.tif").write_bytes(tiffs.written(image, compression="zlib"))
+    index = periplus.index(str(tmp_path / "*.tif"), arrange="stack", pattern=r"_(?P<time>\d{8})")
+    target, given = FORMS[form]
+    index.write(tmp_path / target, **given)
+    back = periplus.open(tmp_path / target)
+    assert list(back.table.catalog.coordinates) == ["time"]
+    assert np.array_equal(back.table.catalog.coordinates["time"].values, index.table.catalog.coordinates["time"].values)
+    assert np.array_equal(back["0/data"][:], index["0/data"][:])
+    store = FsspecStore(MultiReferenceFileSystem(str(tmp_path / target), asynchronous=True), read_only=True, path="")
+    level = xr.open_dataset(store, engine="zarr", group="0", consolidated=False)
+    assert level["time"].values.astype("datetime64[D]").astype(str).tolist() == [
+        "2021-01-01",
+        "2021-01-02",
+        "2021-01-03",
+    ]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_portable_index_moves_with_its_files(archive, form, tmp_path):
+    path, index, truth = archive["cog.tif"]
+    target, given = FORMS[form]
+    index.write(tmp_path / target, portable=True, **given)
+    moved = tmp_path / "elsewhere"
+    moved.mkdir()
+    (moved / "cog.tif").write_bytes(path.read_bytes())
+    base = {"template_overrides": {"base": f"{moved}/"}}
+    assert np.array_equal(periplus.open(tmp_path / target, **base)["0/data"][:], truth["0/data"])
+    group = group_of(MultiReferenceFileSystem(str(tmp_path / target), asynchronous=True, **base))
+    assert np.array_equal(group["1/data"][:], truth["1/data"])
+    if target.endswith(".json"):
+        group = group_of(ReferenceFileSystem(str(tmp_path / target), asynchronous=True, **base))
+        assert np.array_equal(group["1/data"][:], truth["1/data"])
+        assert str(path.parent) not in (tmp_path / target).read_text()
+
+
+def test_beside_its_files_a_portable_index_needs_no_base(archive):
+    path, index, truth = archive["cog.tif"]
+    index.write(path.parent / "portable.json", portable=True)
+    assert np.array_equal(periplus.open(path.parent / "portable.json")["0/data"][:], truth["0/data"])
+
+
+def test_several_byte_ranges_are_the_fourth_form(archive):
+    place, _ = written(archive, "parts.j2k", "json-2")
+    refs = json.loads(place.read_text())["refs"]
+    url, ranges = refs["0/data/0.0.0"]
+    data = Path(url).read_bytes()
+    assert len(ranges) == 4
+    fs = MultiReferenceFileSystem(str(place))
+    assert fs.cat_file("0/data/0.0.0") == b"".join(data[o : o + n] for o, n in ranges)
+
+
+def test_several_byte_ranges_have_columns_of_their_own(archive):
+    import pyarrow.parquet as pq
+
+    place, _ = written(archive, "parts.j2k", "parquet-2")
+    table = pq.read_table(place / "0/data/refs.0.parq").to_pylist()
+    assert [row["path"] for row in table] == [None] * len(table)  # whoever does not know the form finds nothing
+    assert all(
+        len(row["offsets"]) == len(row["sizes"]) == 4 and row["range_path"].endswith("parts.j2k") for row in table
+    )
+
+
+def test_records_end_where_they_are_full(archive):
+    path, index, truth = archive["cog.tif"]
+    place = path.parent / "small"
+    index.write(place, form="kerchunk", record_size=2)
+    assert sorted(p.name for p in (place / "0/data").iterdir()) == [f"refs.{n}.parq" for n in range(3)]
+    assert np.array_equal(periplus.open(place)["0/data"][:], truth["0/data"])
+    group = group_of(MultiReferenceFileSystem(str(place), asynchronous=True))
+    assert np.array_equal(group["0/data"][:], truth["0/data"])
+    index.write(place, form="kerchunk", record_size=4)  # over what was there
+    assert sorted(p.name for p in (place / "0/data").iterdir()) == ["refs.0.parq", "refs.1.parq"]
+    assert np.array_equal(periplus.open(place)["0/data"][:], truth["0/data"])
+
+
+def test_a_folder_of_something_else_is_not_written_over(archive, tmp_path):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos/one.jpg").write_bytes(b"...")
+    with pytest.raises(periplus.FormatError, match="something else"):
+        archive["cog.tif"][1].write(tmp_path / "photos", form="kerchunk")
+    assert (tmp_path / "photos/one.jpg").read_bytes() == b"..."
+
+
+def test_missing_chunks_read_as_fill(tmp_path):
+    case = next(tiffs.case(name) for name in tiffs.names() if "sparse" in name)
+    (tmp_path / "sparse.tif").write_bytes(case.data)
+    index = periplus.index(tmp_path / "sparse.tif")
+    for form, (target, given) in FORMS.items():
+        index.write(tmp_path / target, **given, codecs="all")
+        group = group_of(MultiReferenceFileSystem(str(tmp_path / target), asynchronous=True))
+        for name, values in case.arrays.items():
+            assert np.array_equal(periplus.open(tmp_path / target)[name][:], values), form
+            assert np.array_equal(group[name][:], values), form
+
+
+def test_arrays_that_cannot_be_said_are_named(tmp_path):
+    for number, options in enumerate(({"compression": "zlib"}, {"compression": "lzw"})):
+        image = tiffs.picture("same", np.uint16, (1, 64, 64))
+        (tmp_path / f"a_2021010{number + 1}.tif").write_bytes(tiffs.written(image, **options))
+    index = periplus.index(str(tmp_path / "*.tif"), arrange="stack", pattern=r"_(?P<time>\d{8})")
+    with pytest.raises(periplus.FormatError, match="cannot say 0/data: its chunks are encoded in 2 ways"):
+        index.write(tmp_path / "refs.json")
+    assert not (tmp_path / "refs.json").exists()
+    done = index.write(tmp_path / "refs.json", leave_out=True)
+    assert "0/data" not in done
+    assert done.left_out == {"0/data": "its chunks are encoded in 2 ways"}
+    assert "0/data" not in index.write(tmp_path / "refs.json", leave_out=["0/data"])
+    with pytest.raises(periplus.FormatError, match="cannot say 0/data"):
+        index.write(tmp_path / "refs.json", leave_out=["1/data"])
+
+
+def test_codecs_are_those_that_readers_have(archive, tmp_path):
+    _, index, _ = archive["plain.tif"]
+    index.write(tmp_path / "refs.json", codecs="standard")
+    array = json.loads(json.loads((tmp_path / "refs.json").read_text())["refs"]["0/data/.zarray"])
+    assert (array["compressor"]["id"], array["filters"], array["dtype"]) == ("zstd", None, "<i2")
+    with pytest.raises(periplus.FormatError, match="0/data: it takes codecs that are not those of stock Zarr"):
+        archive["cog.tif"][1].write(tmp_path / "refs.json", codecs="standard")
+
+
+def test_options_of_other_forms_are_refused(archive, tmp_path):
+    with pytest.raises(TypeError, match="portable"):
+        archive["cog.tif"][1].write(tmp_path / "a.parquet", portable=True)
+
+
+def test_the_command_line_converts_both_ways(archive, tmp_path):
+    from periplus.cli.app import run
+
+    path, index, truth = archive["cog.tif"]
+    index.write(path.parent / "own.parquet")
+    refs = str(path.parent / "converted.json")
+    assert run(["convert", str(path.parent / "own.parquet"), refs, "--zarr-format", "3", "--portable"]) == 0
+    assert run(["convert", refs, str(path.parent / "back.parquet")]) == 0
+    assert np.array_equal(periplus.open(path.parent / "back.parquet")["0/data"][:], truth["0/data"])
+
+
+def test_gdal_reads_the_references(archive):
+    if tuple(map(int, rasterio.__gdal_version__.split(".")[:2])) < (3, 11):
+        pytest.skip(f"GDAL {rasterio.__gdal_version__} does not read kerchunk references; 3.11 does")
+    place, truth = written(archive, "plain.tif", "json-2")
+    with rasterio.open(f'ZARR:"{place}":/0/data') as raster:
+        assert np.array_equal(raster.read(), truth["0/data"])
+
+
+def test_fsspec_knows_the_protocol(archive):
+    place, truth = written(archive, "cog.tif", "json-2")
+    mapper = fsspec.get_mapper("multireference://", fo=str(place))
+    assert json.loads(mapper[".zgroup"]) == {"zarr_format": 2}
+    group = zarr.open_group(FsspecStore.from_mapper(mapper, read_only=True), mode="r")
+    assert np.array_equal(group["0/data"][:], truth["0/data"])
