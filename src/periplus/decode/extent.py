@@ -11,7 +11,7 @@ import numpy as np
 from periplus.decode import dted, jbp, jpeg2000, jpegblock, png, tifftile
 from periplus.decode.j2kheader import header_of
 from periplus.decode.pipeline import LIST
-from periplus.decode.settings import number
+from periplus.decode.settings import kind, number
 from periplus.decode.tile import tile_of
 from periplus.errors import FormatError
 from periplus.model import Shape
@@ -35,10 +35,10 @@ def _tiff_tile(configuration: Mapping[str, Any]) -> Extent:
 def _jbp_block(configuration: Mapping[str, Any]) -> Extent:
     bands, height, width = _numbers("jbp-block", configuration, "num_bands", "block_height", "block_width")
     bits = number("jbp-block", configuration, "nbpp", 1, 129)
-    kind = jbp.KINDS.get(str(configuration.get("pvtype")))
+    letter = jbp.KINDS.get(str(configuration.get("pvtype")))
     size = next((n for n in (8, 16, 32, 64, 128) if bits <= n), 0) // 8
     try:
-        return (bands, height, width), np.dtype(f"{kind}{size}")
+        return (bands, height, width), np.dtype(f"{letter}{size}")
     except TypeError:
         raise FormatError(f"jbp-block codec: {configuration.get('pvtype')!r} of {bits} bits is no type") from None
 
@@ -75,16 +75,10 @@ def _jpeg2000(configuration: Mapping[str, Any]) -> Extent:
 
 
 def _listed(configuration: Mapping[str, Any]) -> Extent:
-    shape, name = configuration.get("shape"), configuration.get("dtype")
+    shape = configuration.get("shape")
     if not isinstance(shape, list) or not shape or not all(type(n) is int and 0 < n < LARGEST for n in shape):
         raise FormatError(f"codec {LIST}: shape is {shape!r}")
-    try:
-        dtype: np.dtype[Any] = np.dtype(name if isinstance(name, str) else "V")
-    except (TypeError, ValueError):
-        raise FormatError(f"codec {LIST}: dtype is {name!r}") from None
-    if dtype.kind not in "biufc":
-        raise FormatError(f"codec {LIST}: dtype is {name!r}")
-    return tuple(shape), dtype
+    return tuple(shape), kind(LIST, configuration, "biufc")
 
 
 def _numbers(codec: str, configuration: Mapping[str, Any], *keys: str) -> list[int]:

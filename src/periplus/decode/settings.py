@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from typing import Any
 
+import numpy as np
+
 from periplus.errors import FormatError
 
 
@@ -25,6 +27,19 @@ def known(codec: str, configuration: Mapping[str, Any], keys: Set[str]) -> None:
     for key in configuration:
         if key not in keys:
             raise FormatError(f"the {codec} codec has no setting {key!r}")
+
+
+def kind(codec: str, configuration: Mapping[str, Any], kinds: str) -> np.dtype[Any]:
+    """The type that the key `dtype` names, of one of these kinds of numbers, native."""
+    name = configuration.get("dtype")
+    try:
+        dtype: np.dtype[Any] = np.dtype(name if isinstance(name, str) else "V")
+    except (TypeError, ValueError):
+        raise FormatError(f"codec {codec}: dtype is {name!r}") from None
+    if dtype.kind not in kinds:
+        raise FormatError(f"codec {codec}: dtype is {name!r}, which it does not yield")
+    native: np.dtype[Any] = dtype.newbyteorder("=")
+    return native
 
 
 def choice(codec: str, configuration: Mapping[str, Any], key: str, names: tuple[str, ...]) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus.decode.scratch import scratch_array
-from periplus.decode.settings import known
+from periplus.decode.settings import kind, known
 from periplus.errors import FormatError
 from periplus.model import Shape
 
@@ -23,15 +23,7 @@ SPECIAL = {"NaN": np.nan, "Infinity": np.inf, "-Infinity": -np.inf}
 def stored_dtype(configuration: Mapping[str, Any]) -> np.dtype[Any]:
     """The type of values before unpacking, native."""
     known(NAME, configuration, KEYS)
-    name = configuration.get("dtype")
-    try:
-        dtype: np.dtype[Any] = np.dtype(name if isinstance(name, str) else "V")
-    except (TypeError, ValueError):
-        raise FormatError(f"codec {NAME}: dtype is {name!r}") from None
-    if dtype.kind not in "biuf":
-        raise FormatError(f"codec {NAME} cannot unpack {name!r}")
-    native: np.dtype[Any] = dtype.newbyteorder("=")
-    return native
+    return kind(NAME, configuration, "biuf")
 
 
 def unpacker(
