@@ -16,7 +16,9 @@ from periplus.conventions.write import (
     grid_mapping_attributes,
     multiscales_attributes,
     proj_attributes,
+    size,
     spatial_attributes,
+    spatial_dims,
 )
 from periplus.model import BBox, Georeference
 
@@ -75,7 +77,17 @@ def _pyramid(group: str, levels: Mapping[int, list[Placed]], resampling: str | N
     chosen = _representatives(levels)
     one_place = {n: _shared(arrays) for n, arrays in levels.items()}
     items: list[tuple[str, Placed]] = [
-        (str(n), Layer(name=a.name, dims=a.dims, shape=a.shape, level=n, georeference=one_place[n]))
+        (
+            str(n),
+            Layer(
+                name=a.name,
+                dims=a.dims,
+                shape=a.shape,
+                level=n,
+                georeference=one_place[n],
+                spatial_dims=spatial_dims(a),
+            ),
+        )
         for n, a in chosen.items()
     ]
     attributes: dict[str, Any] = multiscales_attributes(items, resampling=resampling)
@@ -87,8 +99,8 @@ def _pyramid(group: str, levels: Mapping[int, list[Placed]], resampling: str | N
             made[prefix + asset] = said
     first = items[0][1]
     place = first.georeference
-    if place is not None and place.transform is not None:
-        own = spatial_attributes(place, first.shape, first.dims)
+    if place is not None and place.transform is not None and size(first) is not None:
+        own = spatial_attributes(place, first.shape, first.dims, spatial_dims=spatial_dims(first))
         # No transform here: arrays directly below would take it for theirs, and the layout says those of levels.
         attributes |= {key: own[key] for key in ("spatial:dimensions", "spatial:bbox", "spatial:registration")}
         conventions.append("spatial")
@@ -109,12 +121,12 @@ def _representatives(levels: Mapping[int, list[Placed]]) -> dict[int, Placed]:
     }
     if len({len(array.shape) for array in chosen.values()}) == 1:
         return chosen
-    return {n: Layer(name=a.name, dims=a.dims[-2:], shape=a.shape[-2:], level=n) for n, a in chosen.items()}
+    return {n: Layer(name=a.name, dims=spatial_dims(a), shape=size(a) or (0, 0), level=n) for n, a in chosen.items()}
 
 
 def _shared(arrays: Sequence[Placed]) -> Georeference | None:
     """The place that all arrays of a level have; None where they differ, for then each speaks for itself."""
-    places = {(a.georeference, a.shape[-2:]) if _hashable(a.georeference) else id(a) for a in arrays}
+    places = {(a.georeference, size(a)) if _hashable(a.georeference) else id(a) for a in arrays}
     return arrays[0].georeference if len(places) == 1 else None
 
 
@@ -128,8 +140,8 @@ def _footprint(arrays: Sequence[Placed]) -> dict[str, Any]:
     texts: set[str | None] = set()
     for array in arrays:
         place = array.georeference
-        if place is not None and place.transform is not None and len(array.shape) >= 2:
-            boxes.append(edges(place.transform, (array.shape[-2], array.shape[-1])))
+        if place is not None and place.transform is not None and (area := size(array)) is not None:
+            boxes.append(edges(place.transform, area))
             texts.add(place.crs)
     if not boxes or len(texts) != 1 or (text := next(iter(texts))) is None:
         return {}

@@ -41,6 +41,8 @@ class Layer:
     shape: Shape
     level: int = 0
     georeference: Georeference | None = None
+    spatial_dims: tuple[str, str] | None = None
+    """(y, x) where these are not the last two dimensions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,8 +146,8 @@ def multiscales_attributes(
             item |= {"derived_from": source, "transform": {"scale": scale, "translation": zeros}}
             if resampling is not None:
                 item["resampling_method"] = resampling
-        if len(array.shape) >= 2:
-            place = spatial_attributes(array.georeference or Georeference(), array.shape, array.dims)
+        if size(array) is not None:
+            place = _spatial(array)
             item |= {key: place[key] for key in ("spatial:shape", "spatial:transform") if key in place}
         layout.append(item)
     if not layout:
@@ -160,8 +162,8 @@ def array_attributes(array: Placed, *, cf: str | None = GRID_MAPPING) -> dict[st
         return {}
     attributes: dict[str, Any] = {}
     conventions: list[str] = []
-    if place.transform is not None and 0 not in array.shape[-2:]:
-        attributes |= spatial_attributes(place, array.shape, array.dims)
+    if place.transform is not None and size(array) is not None:
+        attributes |= _spatial(array)
         conventions.append("spatial")
     if place.crs is not None:
         attributes |= proj_attributes(place.crs)
@@ -169,6 +171,27 @@ def array_attributes(array: Placed, *, cf: str | None = GRID_MAPPING) -> dict[st
     if not conventions:
         return {}
     return {**declare(*conventions), **attributes, **({} if cf is None else {"grid_mapping": cf})}
+
+
+def size(array: Placed) -> tuple[int, int] | None:
+    """(height, width) of an array; None for one that has no pixel."""
+    if len(array.shape) < 2:
+        return None
+    y, x = (list(array.dims).index(dim) for dim in spatial_dims(array))
+    return None if 0 in (array.shape[y], array.shape[x]) else (array.shape[y], array.shape[x])
+
+
+def spatial_dims(array: Placed) -> tuple[str, str]:
+    """(y, x) of an array of two dimensions at least: those it says, else the last two."""
+    said: tuple[str, str] | None = getattr(array, "spatial_dims", None)
+    if said is not None and not set(said) <= set(array.dims):
+        raise FormatError(f"an array of dimensions {tuple(array.dims)} has no grid over {said}")
+    return said or (array.dims[-2], array.dims[-1])
+
+
+def _spatial(array: Placed) -> dict[str, Any]:
+    place = array.georeference or Georeference()
+    return spatial_attributes(place, array.shape, array.dims, spatial_dims=spatial_dims(array))
 
 
 def _identity(entry: Mapping[str, Any]) -> str | None:
