@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.measure import Section, machine
 
-SECTIONS = ("headers", "reads", "rows", "traffic", "imagery", "imagerytraffic", "store", "bigstore")
+SECTIONS = ("headers", "reads", "rows", "traffic", "imagery", "imagerytraffic", "store", "bigstore", "conventions")
 REPORT = Path(__file__).parent.parent / "docs" / "bench.md"
 
 

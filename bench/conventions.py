@@ -1,0 +1,105 @@
+"""Opening Zarr hierarchies: the engine xgroup against xarray's own, and what a huge grid takes in memory."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from zarr.storage import LocalStore
+
+from bench.measure import Section, compete
+from periplus.testing.hierarchies import Counting, Stored, declare_huge, declared, spatial, write_hierarchy
+
+GROUPS, ARRAYS = 200, 10
+LEVELS = 6
+HUGE = (1_800_000, 3_600_000)
+
+
+def run(folder: Path, *, rounds: int = 5) -> Section:
+    section = Section(
+        "Opening Zarr hierarchies, CPU ms",
+        "ms",
+        f"Consolidated Zarr v3 stores on disk. Groups: {GROUPS} groups of {ARRAYS} arrays, each with an affine grid, a "
+        f"CRS and stored times. Pyramid: {LEVELS} levels of two variables, by multiscales. `chunks read` are those of "
+        "stored labels. The grid is of 1.8 M x 3.6 M pixels; what its coordinates take in memory, in MiB.",
+    )
+    for case, store in (("groups", _groups(folder)), ("pyramid", _pyramid(folder))):
+        times = compete({name: _opener(store, name) for name in ("xgroup", "zarr")}, rounds=rounds)
+        section.add(f"{case}: open_datatree", **{name: seconds * 1000 for name, seconds in times.items()})
+        section.add(f"{case}: chunks read", **{name: str(_chunks(store, name)) for name in times})
+    huge = declare_huge(
+        folder / "huge.zarr", "a", HUGE, ("lat", "lon"), spatial((1e-4, 0, -180, 0, -1e-4, 90), ("lat", "lon"))
+    )
+    times = compete({"xgroup": lambda: xr.open_dataset(huge, engine="xgroup")}, rounds=rounds)
+    section.add("huge grid: open_dataset", xgroup=times["xgroup"] * 1000)
+    section.add("huge grid: MiB", xgroup=_memory(lambda: xr.open_dataset(huge, engine="xgroup")))
+    return section
+
+
+def _opener(store: Path, engine: str) -> Callable[[], Any]:
+    return lambda: xr.open_datatree(store, engine=engine, chunks=None)  # type: ignore[arg-type]
+
+
+def _chunks(store: Path, engine: str) -> int:
+    counting = Counting(LocalStore(store))
+    xr.open_datatree(counting, engine=engine)  # type: ignore[arg-type]
+    return len(counting.chunks)
+
+
+def _memory(opened: Callable[[], Any]) -> float:
+    """MiB that an opened Dataset keeps, once everything is imported and cached."""
+    opened()
+    gc.collect()
+    tracemalloc.start()
+    kept = opened()
+    gc.collect()
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    del kept
+    return size / 2**20
+
+
+def _groups(folder: Path) -> Path:
+    nodes: dict[str, Any] = {}
+    for n in range(GROUPS):
+        place = spatial((10.0, 0, 500000.0 + n, 0, -10.0, 5e6), ("y", "x"), "proj", **{"proj:code": "EPSG:32633"})
+        nodes[f"g{n}"] = place
+        for k in range(ARRAYS - 1):
+            nodes[f"g{n}/v{k}"] = Stored(dims=("time", "y", "x"), shape=(2, 8, 8), attributes={"units": "K"})
+        clock = {"units": "days since 2000-01-01"}
+        nodes[f"g{n}/time"] = Stored(dims=("time",), values=np.array([0.0, 1.0]), attributes=clock)
+    return _written(folder / "groups.zarr", nodes)
+
+
+def _pyramid(folder: Path) -> Path:
+    layout = []
+    nodes: dict[str, Any] = {}
+    for n in range(LEVELS):
+        step, size = 10.0 * 2**n, 1024 >> n
+        item: dict[str, Any] = {"asset": str(n), "spatial:transform": [step, 0, 500000.0, 0, -step, 5e6]}
+        item["spatial:shape"] = [size, size]
+        if n:
+            item |= {"derived_from": str(n - 1), "transform": {"scale": [2.0, 2.0]}}
+        layout.append(item)
+        nodes |= {f"{n}/{name}": Stored(dims=("y", "x"), shape=(size, size), chunks=(256, 256)) for name in "ab"}
+    nodes["/"] = {
+        **declared("multiscales", "spatial", "proj"),
+        "proj:code": "EPSG:32633",
+        "spatial:dimensions": ["y", "x"],
+        "multiscales": {"layout": layout},
+    }
+    return _written(folder / "pyramid.zarr", nodes)
+
+
+def _written(path: Path, nodes: dict[str, Any]) -> Path:
+    if not path.exists():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            write_hierarchy(path, nodes, consolidated=True)
+    return path
