@@ -164,6 +164,16 @@ def test_one_request_is_for_the_first_r_set(server: RangeServer, files: dict[str
     assert list(table.files.etag) == [server.look(name)[2] for name in files]
 
 
+def test_a_picture_asks_for_each_kind_of_world_file_once(server: RangeServer, fetch: Fetch) -> None:
+    server.files["a.jpg"] = pictures.jpegs()["rgb"]()
+    index_into([f"{server.url}/a.jpg"], fetch=fetch)
+    assert asked(server) == dict.fromkeys(("a.jpg", "a.jpg.aux.xml", "a.jgw", "a.jpgw", "a.wld"), 1)
+    server.files["a.wld"] = WORLD
+    table, _ = index_into([f"{server.url}/a.jpg"], fetch=fetch)
+    assert list(table.files.etag) == [server.look(name)[2] for name in ("a.jpg", "a.wld")]
+    assert asked(server)["a.prj"] == 1
+
+
 def test_tiff_asks_for_nothing_beside_it(
     server: RangeServer, tiff: SimpleNamespace, tmp_path: Path, fetch: Fetch
 ) -> None:

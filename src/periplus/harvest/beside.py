@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+import asyncio
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
 
 from periplus.errors import DeniedError, FormatError, MissingError
@@ -119,21 +120,31 @@ async def answer_remote(fetch: Fetch, url: str, source: Source, wanted: Wanted) 
     if not wanted.names:
         return (await fetch.read(url, wanted.offset, wanted.length, expect=source))[0]
     folder = url.rpartition("/")[0]
+    if wanted.expect is not None:
+        return (await fetch.read(f"{folder}/{wanted.names[0]}", wanted.offset, wanted.length, expect=wanted.expect))[0]
+    # Mostly none of them is there: asked for all at once, they cost the time of one.
+    tasks = [
+        asyncio.ensure_future(fetch.read(f"{folder}/{name}", wanted.offset, wanted.length)) for name in wanted.names
+    ]
+    try:
+        return await _first(wanted.names, tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _first(names: Sequence[str], tasks: Sequence[asyncio.Future[tuple[bytes, Source]]]) -> Any:
+    """The first of the files that is there."""
     refused = []
     found = None
-    for name in wanted.names:
+    for name, task in zip(names, tasks, strict=True):
         try:
-            data, facts = await fetch.read(f"{folder}/{name}", wanted.offset, wanted.length, expect=wanted.expect)
-        except MissingError as error:
-            if wanted.expect is not None:
-                raise error from None
+            found = name, *(await task)
+            break
+        except MissingError:
             continue
         except DeniedError:
             # Stores that may not be listed answer so for what is not there, too.
             refused.append(name)
-            continue
-        if wanted.expect is not None:
-            return data
-        found = name, data, facts
-        break
     return Refused(refused, found) if refused else found
