@@ -31,7 +31,16 @@ class Header:
 
 
 def jpeg(data: memoryview) -> Header:
-    """The frame header of a JPEG stream; tables may be missing from it."""
+    """What the frame header of a JPEG stream says; tables may be missing from it."""
+    position = jpeg_frame(data)
+    bits, height, width, samples = struct.unpack_from(">BHHB", data, position + 4)
+    if data[position + 1] in (0xC2, 0xC6, 0xCA, 0xCE) and len(SCAN.findall(data)) > LARGEST_SCANS:
+        raise DecodeError(f"the JPEG stream has more than {LARGEST_SCANS} scans")
+    return Header(width, height, samples, bits)
+
+
+def jpeg_frame(data: memoryview) -> int:
+    """Where the frame header of a JPEG stream is."""
     if bytes(data[:2]) != b"\xff\xd8":
         raise DecodeError("the JPEG stream does not begin with its marker")
     position, end = 2, len(data)
@@ -45,10 +54,7 @@ def jpeg(data: memoryview) -> Header:
         if marker in (0xD9, 0xDA):
             break
         if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
-            bits, height, width, samples = struct.unpack_from(">BHHB", data, position + 4)
-            if marker in (0xC2, 0xC6, 0xCA, 0xCE) and len(SCAN.findall(data)) > LARGEST_SCANS:
-                raise DecodeError(f"the JPEG stream has more than {LARGEST_SCANS} scans")
-            return Header(width, height, samples, bits)
+            return position
         position += 2 + int.from_bytes(data[position + 2 : position + 4], "big")
     raise DecodeError("the JPEG stream has no frame header")
 

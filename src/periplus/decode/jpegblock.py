@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from periplus.decode import headers
 from periplus.decode.jpeg import jpeg
 from periplus.decode.jpegbands import band_of
-from periplus.decode.scratch import Buffer, scratch_array
+from periplus.decode.scratch import Buffer, scratch_array, stream
 from periplus.decode.settings import choice, known, number
 from periplus.decode.tile import tile_of
 from periplus.errors import FormatError
@@ -24,6 +25,8 @@ KEYS = frozenset({
     "header", "margin",
 })  # fmt: skip
 INKS = ("CMYK", "YCCK")
+LARGEST_UNIT = 32
+"""Rows that are coded together at most."""
 JPEG = 7
 """TIFF's number of this compression."""
 
@@ -68,10 +71,12 @@ def jpeg_block(
     picture = jpeg(tile, 0, told=True)
     lead = (None,) * (len(chunks) - 3)
 
-    def run(data: Buffer, valid: Shape) -> NDArray[Any]:
+    def run(data: Buffer, valid: Shape, want: tuple[slice, ...] | None = None) -> NDArray[Any]:
         rows, above = valid[-2], 0
         if band is not None:
             data, above = band.whole(data, rows)
+        elif want is not None:
+            data, rows = upper(stream(data), range(rows)[want[-2]], rows)
         values = picture(data, above + rows, valid[-1])
         if band is not None:
             values = values[above : above + rows]
@@ -80,6 +85,23 @@ def jpeg_block(
         return values.transpose(2, 0, 1)[lead]
 
     return run
+
+
+def upper(data: memoryview, seen: range, rows: int) -> tuple[Buffer, int]:
+    """The stream, said to be no higher than what is looked at, and how many rows are then needed of it.
+
+    libjpeg stops where it has the rows it was told of. One more unit of rows is told, over which colours are smoothed.
+    """
+    last = max(seen, default=0) + 1
+    told = (last // LARGEST_UNIT + 2) * LARGEST_UNIT
+    at = headers.jpeg_frame(data)
+    height, samples = int.from_bytes(data[at + 5 : at + 7], "big"), data[at + 9]
+    scan = headers.SCAN.search(data, at)
+    if told >= height or data[at + 1] not in (0xC0, 0xC1) or scan is None or data[scan.start() + 4] != samples:
+        return data, rows
+    lower = bytearray(data)
+    lower[at + 5 : at + 7] = told.to_bytes(2, "big")
+    return lower, last
 
 
 def light(values: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -48,7 +48,7 @@ IMAGES: dict[str, Callable[..., Callable[[Buffer, Shape], NDArray[Any]]]] = {
     LIST: _as_one,
 }
 """Codecs of whole image blocks, array to bytes, each alone in its list."""
-PARTIAL = frozenset({dted.NAME})
+PARTIAL = frozenset({dted.NAME, jpegblock.NAME})
 """Those that decode less where less is wanted."""
 CODECS = frozenset({crop.NAME, unpack.NAME, *IMAGES, *standard.NAMES, *values.NAMES})
 """Names of all codecs known; others are never looked up anywhere."""
@@ -72,7 +72,7 @@ class Decoder:
     def __call__(
         self, data: bytes | memoryview, *, valid: Shape, want: tuple[slice, ...] | None = None
     ) -> NDArray[Any]:
-        """The chunk in the array's dimension order and native type, at least `valid` along each dimension.
+        """The chunk in the array's dimension order and native type, at least `valid` along each dimension, or `want`.
 
         `valid` is the part of the chunk inside the array; what lies outside `want` may be anything. The result may lie
         in memory that the next call from this thread overwrites: copy it out at once. Whatever the bytes are, only

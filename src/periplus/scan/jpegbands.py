@@ -28,6 +28,7 @@ SPREAD = 16
 """Rows of a band for each row that it shares with the next one."""
 READ = 4 * MIB
 LARGEST_HEADER = 16_384
+MOST_INTERVALS = 1 << 20
 SEQUENTIAL = frozenset({0xC0, 0xC1})
 MARKER = re.compile(rb"\xff[^\x00\xff]")
 """In a scan all but restarts end it; 255 in the data is followed by a zero."""
@@ -70,7 +71,7 @@ def banded(frame: Frame, blocks: Blocks, limits: Limits) -> Generator[Need, Any,
         return None
     across, down, step, rows, margin = grid
     intervals = -(-across * down // frame.restart)
-    if blocks.size - frame.data > limits.header_bytes - blocks.asked or intervals > limits.chunks:
+    if blocks.size - frame.data > limits.header_bytes - blocks.asked or intervals > MOST_INTERVALS:
         return None
     marks = yield from _marks(frame.data, blocks.size, intervals)
     if marks is None:
