@@ -203,3 +203,48 @@ def test_mutants_give_only_our_errors(name: str) -> None:
             refused += 1
         assert time.process_time() - start < 10
     assert 0 < refused < 200
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_any_window_is_as_in_the_whole(name: str, tmp_path: Path) -> None:
+    data = pictures.jpegs()[name]()
+    expected = values(data)
+    path = tmp_path / "picture.jpg"
+    path.write_bytes(data)
+    with periplus.index(path) as index:
+        array = index["0/data"]
+        for rows in (slice(0, 1), slice(0, 16), slice(3, 17), slice(10, None, 5), slice(44, 45), slice(20, 4, -3)):
+            np.testing.assert_array_equal(array[:, rows, 5:30], expected[:, rows, 5:30])
+        assert array[0, 0, 0] == expected[0, 0, 0]
+
+
+@pytest.mark.parametrize("subsampling", [0, 1, 2])
+@pytest.mark.parametrize("options", [{}, {"progressive": True}, {"restart_marker_rows": 1}])
+def test_the_upper_rows_of_a_high_picture_are_as_in_the_whole(subsampling: int, options: dict[str, Any]) -> None:
+    picture = pictures.picture("high", "u1", (3, 300, 40))
+    target = io.BytesIO()
+    image = Image.fromarray(np.ascontiguousarray(np.moveaxis(picture, 0, -1)))
+    image.save(target, "JPEG", subsampling=subsampling, **options)
+    data = target.getvalue()
+    expected = np.moveaxis(imagecodecs.jpeg8_decode(data), -1, 0)
+    array = found(data)
+    decode = prepare(array.encodings[0], chunks=array.chunks, dtype=array.dtype, limits=Limits())
+    for stop in (1, 15, 16, 17, 31, 32, 33, 48, 100, 239, 240, 268, 299, 300):
+        seen = decode(data, valid=array.shape, want=(slice(None), slice(0, stop), slice(None)))
+        np.testing.assert_array_equal(seen[:, :stop], expected[:, :stop])
+        assert options.get("progressive") or seen.shape[1] < 300 or stop > 200
+
+
+def test_a_cut_off_picture_is_refused_where_it_is_looked_at() -> None:
+    picture = pictures.picture("high", "u1", (3, 300, 40))
+    target = io.BytesIO()
+    Image.fromarray(np.ascontiguousarray(np.moveaxis(picture, 0, -1))).save(target, "JPEG")
+    data = target.getvalue()
+    array = found(data)
+    decode = prepare(array.encodings[0], chunks=array.chunks, dtype=array.dtype, limits=Limits())
+    cut = data[: len(data) // 2]
+    upper = (slice(None), slice(0, 20), slice(None))
+    expected = np.moveaxis(imagecodecs.jpeg8_decode(data), -1, 0)
+    np.testing.assert_array_equal(decode(cut, valid=array.shape, want=upper)[upper], expected[upper])
+    with pytest.raises(DecodeError, match="cut off"):
+        decode(cut, valid=array.shape, want=(slice(None), slice(290, 300), slice(None)))
