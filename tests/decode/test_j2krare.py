@@ -102,3 +102,26 @@ def test_no_decompositions_at_all(order: str) -> None:
     items = j2ks.found(data)
     assert len(items) == 1
     assert np.array_equal(j2ks.read(data, items[0]), values)
+
+
+@pytest.mark.parametrize("reversible", ["YES", "NO"])
+@pytest.mark.parametrize("order", ["LRCP", "PCRL"])
+def test_components_of_several_depths(reversible: str, order: str) -> None:
+    deep, shallow = j2ks.picture(2, "u2", 96, 128)
+    options = {"PROGRESSION": order, "REVERSIBLE": reversible, "QUALITY": "100" if reversible == "YES" else "30"}
+    size = {"blockxsize": 64, "blockysize": 64, "RESOLUTIONS": 3}
+    one = j2ks.made(deep[None], NBITS=16, **options, **size)
+    other = j2ks.made((shallow >> 8).astype(np.uint8)[None], **options, **size)
+    data = j2kforge.joined(one, other)
+    assert data[42:48:3] == b"\x0f\x07"
+    listed = j2kforge.forged(data, packets=PLT)
+    for stream in (data, listed):
+        items = j2ks.found(stream)
+        assert len(items) == (3 if order == "LRCP" or stream is listed else 1)
+        for item in items:
+            level = item.array.level
+            assert item.array.dtype == np.uint16
+            mine = j2ks.read(stream, item)
+            exact = reversible == "YES"
+            assert j2ks.alike(mine[:1], j2ks.pillow(one, level).astype(np.uint16), exact=exact)
+            assert j2ks.alike(mine[1:], j2ks.pillow(other, level).astype(np.uint16), exact=exact)

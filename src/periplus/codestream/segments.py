@@ -159,6 +159,12 @@ def _changes(data: bytes, components: int) -> list[Change]:
     return found
 
 
+def reversible(marker: int, data: bytes, components: int) -> bool:
+    """Whether a segment of coding style names the wavelet that loses nothing."""
+    at = 9 if marker == COD else width_of(components) + 5
+    return data[at : at + 1] == b"\x01"
+
+
 def reduced(marker: int, data: bytes, level: int, components: int) -> bytes:
     """A segment of coding or quantisation without its finest `level` levels; others as they are."""
     wide = width_of(components)

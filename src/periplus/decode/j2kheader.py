@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -22,7 +22,9 @@ from periplus.codestream.segments import (
     POC,
     PPM,
     PPT,
+    QCC,
     QCD,
+    RGN,
     SIZ,
     SOP,
     TLM,
@@ -121,6 +123,27 @@ class Header:
         components = b"".join(deepest + self.components[n + 1 : n + 3] for n in range(0, len(self.components), 3))
         return b"\xff\x4f" + written([(SIZ, size + components), *self.cut(self.segments, plain=plain)])
 
+    def only(self, chosen: Sequence[int], own: Iterable[Segment]) -> tuple[Header, list[Segment]]:
+        """The header of some of the components, and a tile's own segments for them; numbered anew."""
+        colours = list(chosen[:3]) == [0, 1, 2]
+        wide, fewer = width_of(self.count), width_of(len(chosen))
+
+        def kept(segments: Iterable[Segment]) -> list[Segment]:
+            found = []
+            for marker, data in segments:
+                if marker == COD:
+                    found.append((marker, data if colours else data[:4] + b"\0" + data[5:]))
+                elif marker in (COC, QCC, RGN):
+                    number = int.from_bytes(data[:wide], "big")
+                    if number in chosen:
+                        found.append((marker, chosen.index(number).to_bytes(fewer, "big") + data[wide:]))
+                else:
+                    found.append((marker, data))
+            return found
+
+        parts = b"".join(self.components[3 * number : 3 * number + 3] for number in chosen)
+        return replace(self, components=parts, segments=tuple(kept(self.segments))), kept(own)
+
     def cut(self, segments: Iterable[Segment], *, plain: bool = False) -> list[Segment]:
         """Segments of the main header or of a tile's own, cut to this level."""
         found = [(marker, reduced(marker, data, self.level, self.count)) for marker, data in segments]
@@ -170,14 +193,8 @@ def _header(raw: bytes, level: int) -> Header:
     layers = int.from_bytes(styles[0][2:4], "big")
     if not 0 < layers <= LARGEST_LAYERS:
         raise FormatError(f"the codestream declares {layers} quality layers")
-    mixed = len(set(components[::3])) > 1
-    if mixed and {reversible(marker, data, count) for marker, data in kept if marker in (COD, COC)} != {True}:
-        raise FormatError("components of different depth are read only where they are coded without loss")
+    if len(set(components[:9:3])) > 1 and styles[0][4]:
+        raise FormatError("colours of different depth are coded together")
     header = Header(tuple(grid), capabilities, components, kept, level)
     header.cut(kept)
     return header
-
-
-def reversible(marker: int, data: bytes, count: int) -> bool:
-    """Whether a segment of coding style names the wavelet that loses nothing."""
-    return data[9 if marker == COD else width_of(count) + 5] == 1

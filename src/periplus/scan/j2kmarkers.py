@@ -30,6 +30,7 @@ from periplus.codestream.segments import (
     Style,
     fewer_changes,
     reduced,
+    reversible,
     style,
     written,
 )
@@ -39,8 +40,6 @@ from periplus.model import Need
 from periplus.scan.blocks import Blocks
 from periplus.scan.cursor import Cursor
 
-REVERSIBLE = b"\x01"
-"""The wavelet of a coding style that loses nothing."""
 NOT_KEPT = frozenset({TLM, PLM, PPM, CRG, COM})
 """Segments that a decoder of one tile does not want: they speak of the whole codestream, or to people."""
 LARGEST_TILES = 65_535
@@ -205,9 +204,12 @@ def _facts(segments: list[tuple[int, bytes]], first: int) -> Codestream:
     coding = style(steps, [(marker, data) for marker, data in segments if marker in (COD, COC, POC)])
     if coding.layers > LARGEST_LAYERS:
         raise FormatError("the coding style of the codestream is none we know")
-    coded = {found[COD][9:10]} | {data[(6 if count < 257 else 7) :][:1] for marker, data in segments if marker == COC}
-    if len(depths) > 1 and coded != {REVERSIBLE}:
-        raise FormatError("components of different depth are read only where they are coded without loss")
+    if len({depth for depth, _, _ in parts[:3]}) > 1 and found[COD][4]:
+        raise FormatError("colours of different depth are coded together")
+    shallow = min(depth & 0x7F for depth in depths) == 0 and len(depths) > 1
+    if shallow and not all(reversible(*segment, count) for segment in segments if segment[0] in (COD, COC)):
+        # A mask that has lost bits is none: decoders give 1 or 255 where it was set, or something in between.
+        raise FormatError("a component of one bit beside deeper ones is read only where nothing of it is lost")
     packed = _packed([data for marker, data in segments if marker == PPM])
     kept = [(marker, data) for marker, data in segments[1:] if marker not in NOT_KEPT]
     return Codestream(

@@ -1,0 +1,178 @@
+"""Bare tile-parts of one JPEG 2000 tile, checked and made a codestream of their own at one level."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from periplus.codestream.packets import RPCL, Bounds, count
+from periplus.codestream.segments import COD, COM, PLT, PPM, PPT, SOT, Segment, Style, written
+from periplus.decode.j2kheader import LARGEST_LAYERS, Header
+from periplus.decode.j2kpackets import told_apart
+from periplus.errors import DecodeError
+
+SOD, EOC = b"\xff\x93", b"\xff\xd9"
+INDEXES = frozenset({PLT, COM})
+"""Of no use to a decoder, and untrue of a part."""
+POISON = b"\xff\x7f" * 6
+"""Ones: whoever takes them for the header of a packet fails on a length that has too many digits. A decoder that has
+all the packets of its level never looks at them; one that lacks some would else fill in zeros and say nothing."""
+SMALL_BLOCKS, BLOCKS_A_BYTE = 1 << 18, 64
+"""Code-blocks that a tile may have, however few its bytes are, and more of them by the byte. Each costs a decoder some
+200 bytes and a microsecond before it is known to hold nothing."""
+Part: TypeAlias = tuple[int, int, list[tuple[int, int, int]]]
+"""Start and end of a tile-part, and marker, start and end of the segments in its header."""
+
+
+def parts_of(data: memoryview, *, cut: bool) -> tuple[int, list[Part]]:
+    """The tile these tile-parts are of, and where each lies; DecodeError unless they are in order, and whole.
+
+    Where the tile may be `cut`, its last tile-parts may be missing or end early.
+    """
+    position, end, tile, most = 0, len(data), -1, 0
+    parts: list[Part] = []
+    while position < end:
+        if bytes(data[position : position + 2]) == EOC and end - position == 2 and parts:
+            break
+        if end - position < 14:
+            raise DecodeError("a tile-part of the codestream is cut off")
+        marker, size, number, length, part, count = struct.unpack_from(">HHHIBB", data, position)
+        if marker != SOT or size != 10 or part != len(parts) or (tile >= 0 and number != tile):
+            raise DecodeError("the tile-parts are not those of one tile, in order")
+        whole = length or end - position
+        if length == 0 and bytes(data[end - 2 : end]) == EOC:
+            whole -= 2
+        if cut:
+            whole = length = min(whole, end - position)
+        if whole < 14 or position + whole > end:
+            raise DecodeError("a tile-part of the codestream is cut off")
+        tile = number
+        parts.append((position, position + whole, _segments(data, position + 12, position + whole)))
+        position += length or end - position
+        most = max(most, count)
+    if not parts:
+        raise DecodeError("there is no tile-part")
+    if len(parts) < most and not cut:
+        raise DecodeError(f"the tile has {most} tile-parts, and {len(parts)} of them are here")
+    return tile, parts
+
+
+def _segments(data: memoryview, position: int, end: int) -> list[tuple[int, int, int]]:
+    """Marker, start and end of every segment between the SOT of a tile-part and its data."""
+    found: list[tuple[int, int, int]] = []
+    while position + 4 <= end:
+        marker, size = struct.unpack_from(">HH", data, position)
+        if marker == 0xFF93:
+            return found
+        if marker < 0xFF50 or marker == SOT or size < 2:
+            break
+        if marker == COD and int.from_bytes(data[position + 6 : position + 8], "big") > LARGEST_LAYERS:
+            raise DecodeError("a tile declares too many quality layers")
+        found.append((marker, position, position + 2 + size))
+        position += 2 + size
+    if position + 2 <= end and bytes(data[position : position + 2]) == SOD:
+        return found
+    raise DecodeError("the header of a tile-part is broken")
+
+
+def codestream(header: Header, tile: int, bounds: Bounds, data: memoryview, parts: list[Part]) -> bytes:
+    """A codestream of one tile: number 0, its tile-parts counted anew, a coding of its own cut to the level."""
+    own = [
+        [(marker, bytes(data[first + 4 : last])) for marker, first, last in segments if marker not in INDEXES]
+        for *_, segments in parts
+    ]
+    everything = [segment for segments in own for segment in segments]
+    _weigh(header, everything, bounds, len(data))
+    if not header.level:
+        pieces: list[bytes | memoryview] = [header.written(bounds)]
+        for number, (start, stop, _) in enumerate(parts):
+            pieces += [_start(stop - start - 12, number, len(parts)), data[start + 12 : stop]]
+        return b"".join([*pieces, EOC])
+    style = header.style(everything)
+    packed = any(marker in (PPM, PPT) for marker, _ in (*header.segments, *everything))
+    # Precincts of components that are cut in several ways may change places where a tile begins at an odd pixel.
+    if packed or not style.resolutions_first or (style.progression == RPCL and not style.even):
+        whole = header.bounds(tile)
+        assert whole is not None
+        return _sorted_out(header, style, (whole, bounds), data, parts, everything)
+    pieces = [header.written(bounds)]
+    for number, ((start, stop, segments), mine) in enumerate(zip(parts, own, strict=True)):
+        body = segments[-1][2] if segments else start + 12
+        end = POISON if number == len(parts) - 1 else b""
+        lead = written(header.cut(mine))
+        length = len(lead) + stop - body + len(end)
+        pieces += [_start(length, number, len(parts)), lead, data[body:stop], end]
+    return b"".join([*pieces, EOC])
+
+
+def _weigh(header: Header, own: list[Segment], bounds: Bounds, size: int) -> None:
+    """Refuse what would have a native decoder take memory and time out of all proportion to the bytes there are."""
+    precincts, blocks = header.weight(own, bounds)
+    size += sum(len(data) for _, data in header.segments)
+    if precincts > size:
+        raise DecodeError(f"the tile has {precincts} packets or more, and {size} bytes to hold them")
+    if blocks > max(SMALL_BLOCKS, BLOCKS_A_BYTE * size):
+        raise DecodeError(f"the tile has {blocks} code-blocks in {size} bytes")
+
+
+def _start(length: int, number: int, count: int) -> bytes:
+    """The SOT segment of a tile-part of so many further bytes."""
+    return struct.pack(">HHHIBB", SOT, 10, 0, 12 + length, number, count)
+
+
+def of_components(
+    header: Header, chosen: Sequence[int], tile: int, bounds: Bounds, data: memoryview, parts: list[Part]
+) -> bytes:
+    """A codestream of some components of the tile only."""
+    own = _own(data, parts)
+    _weigh(header, own, bounds, len(data))
+    whole = header.bounds(tile)
+    assert whole is not None
+    return _sorted_out(header, header.style(own), (whole, bounds), data, parts, own, chosen)
+
+
+def _own(data: memoryview, parts: list[Part]) -> list[Segment]:
+    return [
+        (marker, bytes(data[first + 4 : last]))
+        for *_, segments in parts
+        for marker, first, last in segments
+        if marker not in INDEXES
+    ]
+
+
+def _sorted_out(
+    header: Header,
+    style: Style,
+    bounds: tuple[Bounds, Bounds],
+    data: memoryview,
+    parts: list[Part],
+    own: list[Segment],
+    chosen: Sequence[int] | None = None,
+) -> bytes:
+    """A codestream of the packets of the lower resolutions, whatever order they were in; layer by layer in this one."""
+    whole, smaller = bounds
+    bodies = [data[segments[-1][2] if segments else start + 12 : stop][2:] for start, stop, segments in parts]
+    heads = header.packed
+    for _, _, segments in parts:
+        # Each tile-part's own tables, in their order.
+        tables = sorted(bytes(data[first + 4 : last]) for marker, first, last in segments if marker == PPT)
+        heads = (heads or b"") + b"".join(table[1:] for table in tables) if tables else heads
+    body = memoryview(b"".join(bodies))
+    packets = sorted(
+        told_apart(style, whole, body, None if heads is None else memoryview(heads), header.level),
+        key=lambda packet: packet[0],
+    )
+    kept = [replace(c, precincts=c.precincts[: len(c.precincts) - header.level]) for c in style.codings]
+    if len(packets) != style.layers * count(smaller, kept):
+        raise DecodeError("the changes of packet order leave packets out")
+    if chosen is not None:
+        packets = [packet for packet in packets if packet[0][2] in chosen]
+        header, own = header.only(chosen, own)
+    lead = written(header.cut(own, plain=True)) + SOD
+    length = len(lead) + sum(len(head) + len(rest) for _, head, rest in packets)
+    pieces: list[bytes | memoryview] = [header.written(smaller, plain=True), _start(length, 0, 1), lead]
+    for _, head, rest in packets:
+        pieces += [head, rest]
+    return b"".join([*pieces, EOC])
