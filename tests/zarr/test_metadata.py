@@ -179,6 +179,49 @@ def test_times_names_of_bands_and_their_numbers_are_labels():
     assert computed(Catalog(arrays={"0/data": array()}), "0/bands").tolist() == [1, 2, 3]
 
 
+def test_coordinates_of_any_rank_are_beside_the_arrays_they_fit():
+    lat = Coordinate(name="lat", dims=("y", "x"), values=np.arange(90 * 120, dtype=">f4").reshape(90, 120))
+    run = Coordinate(name="run", dims=(), values=np.array("first"))
+    lag = Coordinate(name="bands", dims=("bands",), values=np.array([1, 2, 3], "m8[h]"))
+    catalog = Catalog(arrays={"0/data": array()}, coordinates={"lat": lat, "run": run, "bands": lag})
+    found = layout(catalog)
+    assert found.leaves["0/data"].document["attributes"]["coordinates"] == "spatial_ref lat run"
+    assert found.leaves["0/lat"].document["dimension_names"] == ["y", "x"]
+    assert found.leaves["0/lat"].compute((0, 0)) == lat.values.astype("<f4").tobytes()
+    assert found.leaves["0/run"].compute(()) == b"\1\0\0\0\5\0\0\0first"
+    assert found.leaves["0/bands"].document["attributes"]["units"] == "seconds"
+    assert computed(catalog, "0/bands").tolist() == [3600, 7200, 10800]
+
+
+def test_large_coordinates_come_in_chunks_of_whole_rows():
+    lat = Coordinate(name="lat", dims=("y", "x"), values=np.arange(900 * 120, dtype="<i4").reshape(900, 120))
+    leaf = layout(Catalog(arrays={"0/data": array(shape=(1, 900, 120))}, coordinates={"lat": lat})).leaves["0/lat"]
+    assert leaf.grid == (2, 1)
+    rows = leaf.document["chunk_grid"]["configuration"]["chunk_shape"][0]
+    whole = b"".join(leaf.compute((n, 0)) for n in range(2))
+    assert len(whole) == 2 * rows * 120 * 4
+    np.testing.assert_array_equal(np.frombuffer(whole, "<i4")[: 900 * 120], np.arange(900 * 120))
+
+
+def test_arrays_of_one_group_on_two_grids_have_a_mapping_each_and_no_labels_in_common():
+    east = Georeference(crs="EPSG:32634", transform=(20.0, 0.0, 4e5, 0.0, -10.0, 5.2e6))
+    found = said(array(), array("0/more", georeference=east), array("0/again"))
+    names = {name: found[f"0/{name}"]["attributes"]["grid_mapping"] for name in ("data", "more", "again")}
+    assert names == {"data": "spatial_ref", "more": "spatial_ref_1", "again": "spatial_ref"}
+    assert found["0/more"]["attributes"]["coordinates"] == "spatial_ref_1"
+    assert "33N" in found["0/spatial_ref"]["attributes"]["crs_wkt"]
+    assert "34N" in found["0/spatial_ref_1"]["attributes"]["crs_wkt"]
+    assert "0/x" not in found
+    assert "0/y" in found
+    assert "spatial:transform" not in found["0"]["attributes"]
+
+
+@pytest.mark.parametrize("value", ["much", {"a": 1}, 10**400])
+def test_scales_that_are_no_numbers_are_refused_with_the_arrays_name(value):
+    with pytest.raises(FormatError, match="scale_factor of 0/data"):
+        said(array(attributes={"scale_factor": value}))
+
+
 def test_a_coordinate_that_fits_no_dimension_is_left_out():
     other = Coordinate(name="bands", dims=("bands",), values=np.arange(7))
     assert said(array(), coordinates={"bands": other})["0/bands"]["shape"] == [3]

@@ -25,13 +25,13 @@ CHUNK = 1 << 16
 """Labels in one chunk: half a mebibyte."""
 MOST_BANDS = 1 << 20
 """Bands beyond which they are not numbered."""
-Compute = Callable[[int, int], NDArray[Any] | Sequence[str]]
-"""Labels [start, stop)."""
+Compute = Callable[[int, int], NDArray[Any]]
+"""Labels [start, stop) along the first dimension."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Labels:
-    """A small array of one dimension, or of none, and how its values are computed."""
+    """A small array and how its values are computed, a run along its first dimension at a time."""
 
     dims: tuple[str, ...]
     shape: Shape
@@ -42,18 +42,21 @@ class Labels:
 
     @property
     def chunks(self) -> Shape:
-        return tuple(max(1, min(n, CHUNK)) for n in self.shape)
+        """Whole but along the first dimension."""
+        if not self.shape:
+            return ()
+        rest = tuple(max(1, n) for n in self.shape[1:])
+        return max(1, min(self.shape[0], CHUNK // math.prod(rest))), *rest
 
     def document(self) -> dict[str, Any]:
         """Zarr v3 metadata."""
-        strings = self.dtype is None
-        fill = "" if self.dtype is None else "NaN" if self.dtype.kind == "f" else 0
+        fill = "" if self.dtype is None else "NaN" if self.dtype.kind == "f" else jsonable(np.zeros((), self.dtype))
         codecs = ({"name": "vlen-utf8"},) if self.dtype is None else plain(self.dtype)
         return {
             "zarr_format": 3,
             "node_type": "array",
             "shape": list(self.shape),
-            "data_type": "string" if strings else str(self.dtype),
+            "data_type": "string" if self.dtype is None else str(self.dtype),
             "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(self.chunks)}},
             "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
             "fill_value": fill,
@@ -64,18 +67,18 @@ class Labels:
 
     def chunk(self, position: tuple[int, ...]) -> bytes | None:
         """The stored bytes of one chunk, padded to its full size; None where the array has no such chunk."""
-        if len(position) != len(self.shape):
+        if len(position) != len(self.shape) or any(position[1:]) or 0 in self.shape:
             return None
-        if not position:
-            return np.asarray(self.compute(0, 1), self.dtype).tobytes()
-        (number,), (size,), (extent,) = position, self.chunks, self.shape
-        start, stop = number * size, min((number + 1) * size, extent)
+        size, extent = (self.chunks[0], self.shape[0]) if position else (1, 1)
+        start = (position or (0,))[0] * size
         if not 0 <= start < extent:
             return None
+        stop = min(start + size, extent)
         values = self.compute(start, stop)
+        missing = (size - (stop - start)) * math.prod(self.chunks[1:])
         if self.dtype is None:
-            return _strings([*values, *[""] * (size - (stop - start))])
-        return np.concatenate([np.asarray(values, self.dtype), np.zeros(size - (stop - start), self.dtype)]).tobytes()
+            return _strings([*np.ravel(np.asarray(values, object)), *[""] * missing])
+        return np.ascontiguousarray(values, self.dtype).tobytes() + bytes(missing * self.dtype.itemsize)
 
 
 def _strings(values: Sequence[str]) -> bytes:
@@ -84,23 +87,57 @@ def _strings(values: Sequence[str]) -> bytes:
     return b"".join([struct.pack("<I", len(items)), *(struct.pack("<I", len(item)) + item for item in items)])
 
 
-def labels(catalog: Catalog, arrays: Sequence[Array], sizes: Mapping[str, int]) -> dict[str, Labels]:
-    """What one group needs beside its arrays; `sizes` are the extents of its dimensions."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Beside:
+    """What one group has beside its arrays."""
+
+    labels: dict[str, Labels]
+    """By name."""
+    mappings: dict[str, str]
+    """The grid mapping of each array that has a place, by the array's name."""
+
+    def auxiliary(self, array: Array) -> list[str]:
+        """Names of an array's coordinates that are no labels of a dimension, for CF's `coordinates`."""
+        other = set(self.mappings.values()) - {self.mappings.get(array.name)}
+        return [
+            name
+            for name, label in self.labels.items()
+            if label.dims != (name,) and name not in other and set(label.dims) <= set(array.dims) and " " not in name
+        ]
+
+
+def beside(catalog: Catalog, arrays: Sequence[Array], sizes: Mapping[str, int]) -> Beside:
+    """Labels for the arrays of one group; `sizes` are the extents of its dimensions."""
     found: dict[str, Labels] = {}
-    located = next((a for a in arrays if a.georeference is not None), None)
-    if located is not None and located.georeference is not None:
-        mapping, axes = _mapping(located.georeference)
-        found[GRID_MAPPING] = Labels(
-            dims=(), shape=(), dtype=np.dtype("<i8"), compute=lambda _a, _b: np.int64(0), attributes=mapping
-        )
-        found |= _axes(located, axes, sizes)
+    mappings: dict[str, str] = {}
+    places: list[Georeference] = []
+    axes: dict[str, Labels | None] = {}
+    for array in arrays:
+        place = array.georeference
+        if place is None:
+            continue
+        if place not in places:
+            places.append(place)
+        number = places.index(place)
+        name = mappings[array.name] = f"{GRID_MAPPING}_{number}" if number else GRID_MAPPING
+        mapping, words = _mapping(place)
+        found.setdefault(name, _scalar(mapping))
+        for dim, label in _axes(array, words, sizes).items():
+            old = axes.setdefault(dim, label)
+            if old is None or not np.array_equal(old.compute(0, 2), label.compute(0, 2)):
+                axes[dim] = None  # two grids share the dimension, so that neither's labels are right
+    found |= {dim: label for dim, label in axes.items() if label is not None}
     if BANDS in sizes:
         found |= _bands(arrays, sizes[BANDS])
     for coordinate in catalog.coordinates.values():
         values = np.asarray(coordinate.values)
-        if values.ndim == 1 and values.shape == tuple(sizes.get(dim) for dim in coordinate.dims):
+        if values.shape == tuple(sizes.get(dim) for dim in coordinate.dims):
             found[coordinate.name] = _given(coordinate.dims, values, coordinate.attributes)
-    return found
+    return Beside(found, mappings)
+
+
+def _scalar(attributes: Mapping[str, Any]) -> Labels:
+    return Labels(dims=(), shape=(), dtype=np.dtype("<i8"), compute=lambda _a, _b: np.zeros(1), attributes=attributes)
 
 
 def _given(dims: tuple[str, ...], values: NDArray[Any], attributes: Mapping[str, Any]) -> Labels:
@@ -114,10 +151,14 @@ def _given(dims: tuple[str, ...], values: NDArray[Any], attributes: Mapping[str,
         values = values.astype(np.int64) if unit in names else values.astype("timedelta64[s]").astype(np.int64)
         said["units"] = names.get(unit, "seconds")
     if values.dtype.kind not in "biufc":
-        texts = [str(value) for value in values.tolist()]
-        return Labels(dims=dims, shape=values.shape, dtype=None, compute=lambda a, b: texts[a:b], attributes=said)
-    stored = np.ascontiguousarray(values).astype(values.dtype.newbyteorder("<"))
-    return Labels(dims=dims, shape=values.shape, dtype=stored.dtype, compute=lambda a, b: stored[a:b], attributes=said)
+        texts = np.array([str(value) for value in values.ravel().tolist()], object).reshape(values.shape)
+        return Labels(dims=dims, shape=values.shape, dtype=None, compute=_runs(texts), attributes=said)
+    stored = np.ascontiguousarray(values).astype(values.dtype.newbyteorder("<")).reshape(values.shape)
+    return Labels(dims=dims, shape=values.shape, dtype=stored.dtype, compute=_runs(stored), attributes=said)
+
+
+def _runs(values: NDArray[Any]) -> Compute:
+    return lambda start, stop: values[start:stop] if values.ndim else values
 
 
 def _bands(arrays: Sequence[Array], count: int) -> dict[str, Labels]:
@@ -149,10 +190,14 @@ def _axes(array: Array, axes: Mapping[str, Mapping[str, str]], sizes: Mapping[st
             dims=(dim,),
             shape=(count,),
             dtype=np.dtype("<f8"),
-            compute=lambda low, high, step=step, origin=origin: np.arange(low, high) * step + origin,
+            compute=_steps(origin, step),
             attributes=axes.get(name, {}),
         )
     return found
+
+
+def _steps(origin: float, step: float) -> Compute:
+    return lambda start, stop: np.arange(start, stop) * step + origin
 
 
 def _mapping(place: Georeference) -> tuple[dict[str, Any], Mapping[str, Mapping[str, str]]]:

@@ -12,11 +12,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from periplus.errors import FormatError
 from periplus.model import Array, Catalog
 from periplus.read.place import fill_of
 from periplus.zarr.express import KINDS, express, jsonable, plain
 from periplus.zarr.geozarr import place
-from periplus.zarr.labels import GRID_MAPPING, labels
+from periplus.zarr.labels import Beside, beside
 
 Codecs = Literal["none", "standard", "imagery", "all"]
 CODECS: tuple[Codecs, ...] = ("none", "standard", "imagery", "all")
@@ -54,8 +55,9 @@ class Leaf:
 def leaves_of(catalog: Catalog, group: str, arrays: Sequence[Array], codecs: Codecs) -> dict[str, Leaf]:
     """The arrays of one group by path, and the labels beside them."""
     fitted, sizes = _fitted(arrays)
-    found = {array.name: _leaf(array, own, codecs) for array, own in zip(fitted, arrays, strict=True)}
-    for name, label in labels(catalog, fitted, sizes).items():
+    around = beside(catalog, fitted, sizes)
+    found = {array.name: _leaf(array, own, around, codecs) for array, own in zip(fitted, arrays, strict=True)}
+    for name, label in around.labels.items():
         path = f"{group}/{name}" if group else name
         if path not in found:
             found[path] = Leaf(path=path, document=label.document(), compute=label.chunk)
@@ -78,7 +80,7 @@ def _fitted(arrays: Sequence[Array]) -> tuple[list[Array], dict[str, int]]:
     return [made[i] for i in range(len(arrays))], sizes
 
 
-def _leaf(array: Array, original: Array, codecs: Codecs) -> Leaf:
+def _leaf(array: Array, original: Array, around: Beside, codecs: Codecs) -> Leaf:
     said = express(array)
     raw = KINDS.index(said.kind) < CODECS.index(codecs)
     why = said.why or ("" if raw else f"its codecs are not those of {'stock Zarr' if codecs == 'standard' else codecs}")
@@ -91,13 +93,13 @@ def _leaf(array: Array, original: Array, codecs: Codecs) -> Leaf:
         "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
         "fill_value": jsonable(fill_of(array)),
         "codecs": [dict(codec) for codec in (said.codecs if raw else plain(array.dtype))],
-        "attributes": {**_attributes(array), **place(array)},
+        "attributes": {**_attributes(array, around), **place(array)},
         "dimension_names": list(array.dims),
     }
     return Leaf(path=array.name, document=document, array=original, kind=said.kind, raw=raw, why=why)
 
 
-def _attributes(array: Array) -> dict[str, Any]:
+def _attributes(array: Array, around: Beside) -> dict[str, Any]:
     """Attributes as xarray and CF expect them, with the grid mapping's name."""
     said: dict[str, Any] = {}
     for name, value in array.attributes.items():
@@ -107,13 +109,25 @@ def _attributes(array: Array) -> dict[str, Any]:
             encoded = _nodata(value, array.dtype)
             if encoded is not None:
                 said[name] = encoded
+        elif name in PACKING and value is not None:
+            said[name] = _number(value, f"{name} of {array.name}")
         elif value is not None:
             said[name] = value
-    if array.georeference is not None:
-        said.setdefault("grid_mapping", GRID_MAPPING)
-        said.setdefault("coordinates", GRID_MAPPING)
+    if array.name in around.mappings:
+        said["grid_mapping"] = around.mappings[array.name]
+    named = said.pop("coordinates", "")
+    words = dict.fromkeys([*(named.split() if isinstance(named, str) else ()), *around.auxiliary(array)])
+    if words:
+        said["coordinates"] = " ".join(words)
     answer: dict[str, Any] = jsonable(said)
     return answer
+
+
+def _number(value: Any, what: str) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise FormatError(f"{what} is {value!r:.40}, which is no number") from None
 
 
 def _nodata(value: Any, dtype: np.dtype[Any]) -> Any:
