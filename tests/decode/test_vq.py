@@ -4,6 +4,7 @@ import struct
 from functools import lru_cache
 
 import numpy as np
+import pyproj
 import pytest
 import rasterio
 
@@ -60,10 +61,10 @@ def picture(data: bytes, values: np.ndarray, table: bytes = b"") -> nitfs.Pictur
     )  # fmt: skip
 
 
-def frame() -> tuple[bytes, np.ndarray]:
+def frame(*outer: float) -> tuple[bytes, np.ndarray]:
     """The image with a table of locations and its outer corners, as frames of charts have them."""
     data, values, places = quantised()
-    corners = struct.pack(">12d", 40, 10, 39, 10, 40, 12, 39, 12, 0, 0, 0, 0)
+    corners = struct.pack(">12d", *(outer or (40, 10, 39, 10, 40, 12, 39, 12)), 0, 0, 0, 0)
     count = len(places) + 1
 
     def table(first: int, own: int) -> bytes:
@@ -106,6 +107,23 @@ def test_a_frame_of_a_chart_is_what_gdal_reads(tmp_path):
     with rasterio.open(path) as file:
         np.testing.assert_array_equal(file.read(), values)
         np.testing.assert_allclose(array.georeference.transform, tuple(file.transform)[:6])
+
+
+@pytest.mark.parametrize("south", [False, True])
+def test_a_frame_of_a_polar_zone_has_a_transform_in_its_plane(south):
+    # Latitudes and longitudes of the corners, first and last row of the first column and then of the last.
+    corners = [74.1886116991581, -71.56505117707799, 68.78679656440357, -45.0, 82.92893218813452, -45.0,
+               74.1886116991581, -18.434948822922017]  # fmt: skip
+    if south:  # the same places of the other plane
+        corners = [-value if n % 2 == 0 else 180 - value for n, value in enumerate(corners)]
+    _, array = assembled(frame(*corners)[0])
+    # GDAL has these numbers for a frame of 1536 pixels of the Global Navigation Chart with the same corners.
+    size, left, top = 724.7362681853748 * 3, -1669792.3618991037, -556597.453966368
+    found = array.georeference.transform
+    np.testing.assert_allclose(found, (size, 0, left, 0, -size, top), rtol=1e-9)
+    plane = pyproj.Transformer.from_crs(pyproj.CRS(array.georeference.crs), "EPSG:4326", always_xy=True)
+    x, y = plane.transform(found[2], found[5])
+    np.testing.assert_allclose((y, (x - corners[1]) % 360), (corners[0], 0), atol=1e-6)
 
 
 def test_blocks_cut_off_and_other_chunks_are_refused():

@@ -28,8 +28,12 @@ BANDS = dict(
 )
 """Northing at which each band of latitude starts, in units of 100 km."""
 WORLD = "EPSG:4326"
+POLAR_LATITUDE = 75.0
+"""Degrees beyond which an image may be drawn in the plane of a polar zone, as the zones begin at 80."""
 TOLERANCE = 0.25
 """Pixels by which an affine may miss a corner."""
+STRAIGHT = 1e-6
+"""Pixels by which an image without rotation may seem to be turned."""
 Corner = tuple[float, float]
 
 
@@ -73,14 +77,21 @@ def chipped(coefficients: dict[str, Any] | None, chip: dict[str, str] | None) ->
 
 
 def placed(
-    crs: str | None, places: tuple[Corner, ...], corners: list[Corner], coefficients: dict[str, Any] | None
+    crs: str | None,
+    places: tuple[Corner, ...],
+    corners: list[Corner],
+    coefficients: dict[str, Any] | None,
+    *,
+    frame: bool = False,
 ) -> Georeference:
     """Georeferencing by where four pixel positions lie: an affine where one fits, else control points.
 
-    Near a pole, where none fits degrees, one may fit the plane that products of the polar zones are drawn in.
+    Of a `frame` of a raster product where none fits degrees, one may fit the plane that its polar zones are drawn in;
+    of other images only near a pole.
     """
     transform = _fit(places, corners)
-    if transform is None and crs == WORLD and (plane := polar(corners)) is not None:
+    near = frame or (crs == WORLD and all(abs(y) >= POLAR_LATITUDE for _, y in corners))
+    if transform is None and near and (plane := polar(corners)) is not None:
         flat = _fit(places, plane[1])
         if flat is not None:
             return Georeference(crs=plane[0], transform=flat, rpc=coefficients)
@@ -171,6 +182,8 @@ def _fit(places: tuple[Corner, ...], corners: list[Corner]) -> Transform | None:
     pixel = 0.5 * (abs(a) + abs(b) + abs(d) + abs(e))
     if np.abs(terms @ solution - wanted).max() * size > TOLERANCE * pixel or a * e == b * d:
         return None
+    # What comes of rounding alone is no rotation.
+    b, d = (0.0 if abs(turn) * length < STRAIGHT * pixel else turn for turn, length in ((b, rows), (d, columns)))
     x, y = (
         solution[2] * size + origin - np.array([a * spots[0, 0] + b * spots[0, 1], d * spots[0, 0] + e * spots[0, 1]])
     )

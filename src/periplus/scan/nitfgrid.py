@@ -38,8 +38,6 @@ METHODS: dict[str, tuple[str, tuple[str, ...]]] = {
     "PG": ("Polar_Stereographic", ("central_meridian", "latitude_of_origin")),
 }
 """Projections by their code, and what their parameters mean in turn; others are not believed."""
-POLAR_LATITUDE = 75.0
-"""Polar zones begin at 80 degrees, and their frames lap over that."""
 
 
 def grid(image: Sequence[Tre], file: Sequence[Tre]) -> Georeference | None:
@@ -88,9 +86,9 @@ def predicted(tres: Iterable[Tre]) -> list[Corner] | None:
 
 
 def polar(places: Sequence[Corner]) -> tuple[str, list[Corner]] | None:
-    """The CRS of the polar zone that places in degrees lie in, and where in it they do; None for other places."""
+    """The CRS of the polar zone that places in degrees lie in, and where in it they do; None across the equator."""
     south = places[0][1] < 0
-    if any(abs(y) < POLAR_LATITUDE or (y < 0) != south for _, y in places):
+    if any((y < 0) != south for _, y in places):
         return None
     crs = _wkt(
         SPHERE,

@@ -98,4 +98,4 @@ def covered(blocks: Blocks, known: Locations, image: Layout) -> Georeference | N
     right, east = (x + 360 if x < left - 180 else x for x in (right, east))
     size = float(image.columns), float(image.rows)
     spots = ((0.0, 0.0), (size[0], 0.0), size, (0.0, size[1]))
-    return placed("EPSG:4326", spots, [(left, top), (right, high), (east, bottom), (west, low)], None)
+    return placed("EPSG:4326", spots, [(left, top), (right, high), (east, bottom), (west, low)], None, frame=True)
