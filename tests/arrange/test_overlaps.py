@@ -267,3 +267,6 @@ def test_zarr_and_xarray_read_a_patchwork(tmp_path: Path) -> None:
     expected = painted(paths, "first", nodata=0)
     with xarray.open_dataset(tmp_path / "m.parquet", engine="periplus", chunks={}) as found:
         np.testing.assert_array_equal(found.data.values, expected)
+    zarr = pytest.importorskip("zarr")
+    with periplus.open(tmp_path / "m.parquet") as index:
+        np.testing.assert_array_equal(zarr.open_group(index.store(), mode="r")["0/data"][...], expected)

@@ -52,8 +52,6 @@ class Canvas(NamedTuple):
     """Value of pixels that show what lies beneath; None where all pixels cover."""
     packed: bool
     """Whether values are turned into physical ones."""
-    layered: bool
-    """Whether files overlap."""
 
 
 class Side(NamedTuple):
@@ -87,18 +85,20 @@ class Patches:
         self.canvas = canvas
         self._codes: dict[Any, NDArray[np.int32]] = {}
 
-    def of(self, array: Array, row: int, column: int) -> Patch:
+    def of(self, array: Array, row: int, column: int, *, layered: bool) -> Patch:
+        """The patch of a file; `layered` says that a piece of another file may have the same encoding as one of its."""
         canvas = self.canvas
         sides = (
             _side(array, array.ndim - 2, row, canvas.rows, canvas.regular[0], canvas.usual[0]),
             _side(array, array.ndim - 1, column, canvas.columns, canvas.regular[1], canvas.usual[1]),
         )
-        key = (tuple(map(pipeline_key, array.encodings)), sides[0].kinds, sides[1].kinds, str(packing_of(array)))
+        packing = str(packing_of(array))
+        key = (tuple(map(pipeline_key, array.encodings)), sides[0].kinds, sides[1].kinds, packing, layered)
         if key not in self._codes:
-            self._codes[key] = self._numbered(array, sides)
+            self._codes[key] = self._numbered(array, sides, layered)
         return Patch(sides, self._codes[key])
 
-    def _numbered(self, array: Array, sides: tuple[Side, Side]) -> NDArray[np.int32]:
+    def _numbered(self, array: Array, sides: tuple[Side, Side], layered: bool) -> NDArray[np.int32]:
         shape = len(array.encodings), len(sides[0].kinds), len(sides[1].kinds), 3
         codes = np.full(shape, -1, np.int32)
         lead = list(array.chunks[:-2])
@@ -116,7 +116,7 @@ class Patches:
             }
             if self.canvas.clear is not None:
                 settings["clear"] = self.canvas.clear
-            if self.canvas.layered:
+            if layered:
                 codes[n, y, x, 1] = self.book.number((_codec(PIECE, {**settings, "layer": 1}), *pipeline))
             codes[n, y, x, 0] = self.book.number((_codec(PIECE, settings), *pipeline))
             if all(fills) and all(a >= b for a, b in zip(stored, chunk, strict=True)):

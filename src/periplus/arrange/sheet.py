@@ -152,9 +152,16 @@ def _patchwork(
     last = plain.ndim - 2, plain.ndim - 1
     rows, even = lines((members[i].starts(last[0]) + box.top for i, box in boxes.items()), usual[0])
     columns, straight = lines((members[i].starts(last[1]) + box.left for i, box in boxes.items()), usual[1])
-    canvas = Canvas(rows, columns, (even, straight), (usual[0], usual[1]), clear, packed, layered)
+    canvas = Canvas(rows, columns, (even, straight), (usual[0], usual[1]), clear, packed)
     patches = Patches(plain.name, canvas)
-    laid = {i: patches.of(members[i], box.top, box.left) for i, box in boxes.items()}
+    phases = {i: (box.top % usual[0], box.left % usual[1]) for i, box in boxes.items()}
+    # Pieces of files of other phases differ, where all chunks are of one size.
+    plain_chunks = all(array.chunks[-2:] == usual and array.edges is None for array in members.values())
+    often = Counter(phases.values()) if even and straight and plain_chunks else None
+    laid = {
+        i: patches.of(members[i], box.top, box.left, layered=layered and (often is None or often[phases[i]] > 1))
+        for i, box in boxes.items()
+    }
     sizes = [None if even else np.diff(rows), None if straight else np.diff(columns)]
     array = replace(
         plain,
