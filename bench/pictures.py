@@ -92,6 +92,14 @@ def jpeg(folder: Path, *, restarts: bool = False) -> Path:
     return _kept(folder, "restarts.jpg" if restarts else "picture.jpg", make)
 
 
+def png(folder: Path) -> Path:
+    """A PNG file of half the size, its rows filtered as the encoder saw fit."""
+    path = folder / "picture.png"
+    if not path.exists():
+        _write(path, colours()[:, : SIZE // 2, : SIZE // 2], driver="PNG")
+    return path
+
+
 def cell(folder: Path) -> Path:
     """An elevation cell of level 2."""
     from periplus.testing import dteds

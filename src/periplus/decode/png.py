@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from periplus.decode.compressions import deflate
 from periplus.decode.native import native
-from periplus.decode.scratch import Buffer, Octets, scratch_array, stream
+from periplus.decode.scratch import Buffer, Octets, scratch, scratch_array, stream
 from periplus.decode.settings import known, number
 from periplus.errors import DecodeError, FormatError
 from periplus.limits import Limits
@@ -21,6 +21,8 @@ from periplus.model import Shape
 NAME = "periplus.png"
 MAGIC = b"\x89PNG\r\n\x1a\n"
 LARGEST = 1 << 31
+STORED_BYTES = 65_535
+"""Of a block that deflate stores as it is."""
 SLACK = 64 * 1024
 """Bytes after the last row that a stream may hold; decoders step over them."""
 KEYS = frozenset({"width", "height", "bands", "bits"})
@@ -62,7 +64,7 @@ def png(
     def rows(raw: Octets, into: NDArray[Any]) -> None:
         """Rows without interlacing; libpng spreads few bits over the whole range, which is undone."""
         high, wide = into.shape[:2]
-        file = _file(wide, high, bits, bands, store(raw, level=0))
+        file = _file(_chunk(b"IHDR", struct.pack(">IIBBBBB", wide, high, bits, COLOURS[bands], 0, 0, 0)), raw, store)
         found = decode(file, out=into[:, :, 0] if bands == 1 else into)
         if found.shape[:2] != (high, wide):
             raise DecodeError("the PNG file is another image")
@@ -131,12 +133,28 @@ def _bytes(width: int, height: int, bits: int) -> int:
     return height * (1 + -(-width * bits // 8)) if width else 0
 
 
-def _file(width: int, height: int, bits: int, bands: int, packed: bytes) -> bytes:
-    """A PNG of nothing but header and pixels: what else was in the file could only change or slow its decoding."""
-    head = struct.pack(">IIBBBBB", width, height, bits, COLOURS[bands], 0, 0, 0)
-    parts = [MAGIC]
-    # libpng takes no chunk of 2 GiB.
-    pieces = [packed[n : n + (1 << 30)] for n in range(0, len(packed), 1 << 30)] if len(packed) > 1 << 30 else [packed]
-    for kind, body in ((b"IHDR", head), *((b"IDAT", piece) for piece in pieces), (b"IEND", b"")):
-        parts += [len(body).to_bytes(4, "big"), kind, body, zlib.crc32(body, zlib.crc32(kind)).to_bytes(4, "big")]
-    return b"".join(parts)
+def _file(head: bytes, raw: Octets, store: Callable[..., Any]) -> Octets:
+    """A PNG of nothing but header and rows: what else was in the file could only change or slow its decoding.
+
+    Put together where it lies: fresh memory for every step would take as long as the decoding.
+    """
+    start = len(MAGIC) + len(head) + 8
+    blocks = -(-len(raw) // STORED_BYTES) + 1
+    file = scratch(2, start + len(raw) + 5 * blocks + 64 + len(END))
+    size = len(store(raw, level=0, out=file[start : -len(END)]))
+    if size >= LARGEST:
+        raise DecodeError("the PNG file is larger than its decoder takes")
+    front = MAGIC + head + struct.pack(">I4s", size, b"IDAT")
+    file[:start] = np.frombuffer(front, np.uint8)
+    check = zlib.crc32(file[start - 4 : start + size].data)
+    stop = start + size + len(END)
+    file[start + size : stop] = np.frombuffer(check.to_bytes(4, "big") + END[4:], np.uint8)
+    return file[:stop]
+
+
+def _chunk(kind: bytes, body: bytes) -> bytes:
+    return len(body).to_bytes(4, "big") + kind + body + zlib.crc32(body, zlib.crc32(kind)).to_bytes(4, "big")
+
+
+END = bytes(4) + _chunk(b"IEND", b"")
+"""The check of the rows, yet to be put in, and the end of the file."""
