@@ -264,6 +264,7 @@ def test_versions_that_are_too_old_raise_with_advice(monkeypatch):
     from periplus.engine import xgroup
 
     require()
+    xgroup._ready.cache_clear()
     monkeypatch.setattr(xgroup, "version", lambda name: {"zarr": "2.18.3", "xarray": "2026.1.0"}[name])
     with pytest.raises(ImportError, match=r"zarr>=3\.1, and 2\.18\.3 is installed: pip install"):
         xr.open_dataset(MemoryStore(), engine="xgroup")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -81,7 +82,7 @@ class XGroupBackend(BackendEntrypoint):
         stores beside this one; `cross_store` allows further prefixes, or all with True, or none with False;
         `cross_store_storage_options` maps prefixes of such stores to their options, and allows them.
         """
-        require()
+        _ready()
         from periplus.engine.xgrouplevels import Wish
         from periplus.engine.xgroupopen import one_dataset
 
@@ -134,7 +135,7 @@ class XGroupBackend(BackendEntrypoint):
 
         Levels of a pyramid that lie in one group are siblings of their own names, or `base`.
         """
-        require()
+        _ready()
         from periplus.engine.xgroupopen import all_datasets
 
         decoding = {
@@ -176,10 +177,15 @@ def levels(
     strict: bool = True,
 ) -> tuple[Level, ...]:
     """The levels of the pyramid in a group, from fine to coarse; empty where it holds none. Reads metadata only."""
-    require()
+    _ready()
     from periplus.engine.xgroupopen import pyramid_levels
 
     return pyramid_levels(store, group=group, storage_options=storage_options, strict=strict)
+
+
+@lru_cache(maxsize=1)
+def _ready() -> None:
+    require()  # once: looking up versions takes as long as opening a small store
 
 
 def require() -> None:

@@ -110,8 +110,8 @@ class _Assembly:
         for dim, size in zip(variable.dims, variable.shape, strict=True):
             given[str(dim)] = self._dim(name, str(dim), size, axes.get(str(dim)), meaning)
         dims = tuple(given[str(dim)] for dim in variable.dims)
-        own = variable.attrs
-        self.raw[name] = renamed(variable, dims, {**own, **meaning.attributes})
+        self.raw[name] = variable if dims == variable.dims else renamed(variable, dims)
+        self.raw[name].attrs |= meaning.attributes
         self.origins[name] = ("path", None, self.arrays[name])
         return given
 
