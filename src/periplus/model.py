@@ -235,6 +235,8 @@ class Need:
     """What follows is not wanted: reading ahead is no help."""
     sibling: str = ""
     """Name of a file beside the scanner's own, which the driver has said is there; empty for its own."""
+    passing: bool = False
+    """Looked at once and not kept, so that it does not count as header."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ import rasterio.shutil
 import tifffile
 from PIL import Image
 
-from periplus.errors import FormatError
+from periplus.errors import FormatError, LimitError
 from periplus.model import Found
-from periplus.scan import nitf
+from periplus.scan import nitf, nitfstreams
 from periplus.scan.drive import scan_bytes
 from periplus.testing import nitfs
 
@@ -229,6 +229,22 @@ def test_streams_without_tables_of_an_unknown_kind_are_refused():
     )
     with pytest.raises(FormatError, match=r"have no tables, and those of rate 03\.1"):
         scan_bytes(nitfs.nitf(item), scanner=nitf)
+
+
+@pytest.mark.parametrize("window", [40, 41, 64, 1000])
+@pytest.mark.parametrize("padding", [b"", b"\0\0\0", b"\xff" * 5])
+def test_streams_are_found_whichever_windows_they_lie_in(window, padding, read_all, monkeypatch):
+    streams, seen = jpegs(nitfs.values_of("u8", 1), (32, 48))
+    monkeypatch.setattr(nitfstreams, "WINDOW", window)
+    item = nitfs.Picture(values=seen, block=(32, 48), streams=[stream + padding for stream in streams], coding="C3")
+    np.testing.assert_array_equal(read_all(nitfs.nitf(item))["0/data"], seen)
+
+
+def test_more_data_than_one_would_pass_by_are_refused(monkeypatch):
+    streams, seen = jpegs(nitfs.values_of("u8", 1), (32, 48))
+    monkeypatch.setattr(nitfstreams, "MOST_STREAMED", 1000)
+    with pytest.raises(LimitError, match="JPEG blocks without a mask"):
+        scan_bytes(nitfs.nitf(nitfs.Picture(values=seen, block=(32, 48), streams=streams, coding="C3")), scanner=nitf)
 
 
 def test_a_stream_too_few_is_refused():

@@ -80,6 +80,10 @@ class Refused(NamedTuple):
 def held(header: Header, step: Need, names: tuple[str, ...] = (), expect: Source | None = None) -> Fetching:
     """The bytes a scanner needs, from memory or fetched."""
     data = header.find(step.offset, step.length)
+    if data is None and step.passing:
+        size = header.source.size
+        length = step.length if size is None else min(step.length, size - step.offset)
+        return (yield Wanted(step.offset, length, names, expect))
     if data is None:
         start, length = header.want(step.offset, step.length, sparse=step.sparse)
         header.put(start, (yield Wanted(start, length, names, expect)))

@@ -56,10 +56,10 @@ def _streams(
     mask = yield from _mask(blocks, place, facts, image.blocks)
     if coding in ("C1", "M1"):
         codecs = fax_pipeline(image, rate, located=image.blocks == 1 or mask.offsets is not None)
-        refs = yield from stream_refs(blocks, image, *place, mask, limits)
+        refs = yield from stream_refs(image, *place, mask, limits)
     else:
         codecs = jpeg_pipeline(image, facts.fields["IREP"], lossless=coding in ("C5", "M5"))
-        refs = yield from stream_refs(blocks, image, *place, mask, limits)
+        refs = yield from stream_refs(image, *place, mask, limits)
         if len(refs) and coding in ("C3", "M3"):
             tables = yield from default_tables(
                 blocks, int(refs.offset[0]), place[1], rate, bands=image.samples, bits=image.bits
@@ -83,7 +83,7 @@ def _downsampled(
         raise FormatError(f"the stream has {columns} x {rows} pixels, and the image {whole.columns} x {whole.rows}")
     image = replace(whole, rows=rows, columns=columns, height=rows, width=columns)
     codecs = jpeg_pipeline(image, facts.fields["IREP"], lossless=False)
-    refs = yield from stream_refs(blocks, image, *place, Mask(), limits)
+    refs = yield from stream_refs(image, *place, Mask(), limits)
     array = _array(prefix, image, facts, (image.bands, rows, columns), codecs, Mask(), limits)
     where = reduced(array.georeference, whole.columns, whole.rows, columns, rows)
     attributes = {**array.attributes, "downsampled_from": [whole.rows, whole.columns]}

@@ -23,6 +23,12 @@ TIFF_TILE = "https://awslabs.github.io/osml-imagery-io/codecs/tiff-tile"
 GROUP3, TWO_DIMENSIONS, FILLED = 3, 1, 4
 """TIFF's number of the compression, and its options; there may be zeros before the end of any line."""
 START = re.compile(rb"\xff\xd8\xff")
+WINDOW = 4 << 20
+"""Bytes looked at a time for the starts of streams."""
+OVERLAP = 32
+"""More than the end of a stream, what pads it and the start of another."""
+MOST_STREAMED = 1 << 32
+"""Bytes of an image that may pass by so."""
 BETWEEN = re.compile(rb"\xff\xd9[\0\xff]{0,16}?(?=\xff\xd8\xff)")
 """The end of a stream, and what may pad it before the next one starts."""
 FRAMES = range(0xC0, 0xC4)
@@ -78,9 +84,7 @@ def jpeg_pipeline(image: Layout, colours: str, *, lossless: bool, tables: str | 
     return ({"name": JPEG, "configuration": configuration},)
 
 
-def stream_refs(
-    blocks: Blocks, image: Layout, start: int, end: int, mask: Mask, limits: Limits
-) -> Generator[Need, Any, Refs]:
+def stream_refs(image: Layout, start: int, end: int, mask: Mask, limits: Limits) -> Generator[Need, Any, Refs]:
     """The stream of every block: all of the data where there is one, by the mask, else by a look at all of the data."""
     start += mask.length
     if mask.offsets is not None:
@@ -90,8 +94,7 @@ def stream_refs(
     elif image.blocks == 1:
         offsets = np.zeros(1, np.int64)
     else:
-        yield from blocks.hold("the streams of an image", start, end - start)
-        offsets = _starts(held(blocks, start, end - start), image.blocks)
+        offsets = yield from _starts(start, end, image.blocks, limits)
     stored = offsets != ABSENT
     # A stream ends where the next one in the file starts.
     ordered = np.append(np.unique(offsets[stored]), end - start)
@@ -104,12 +107,27 @@ def stream_refs(
     return refs.take(stored[number])
 
 
-def _starts(data: bytes, wanted: int) -> NDArray[np.int64]:
-    found = [0] if START.match(data) else []
-    found += [match.end() for match in BETWEEN.finditer(data)]
+def _starts(start: int, end: int, wanted: int, limits: Limits) -> Generator[Need, Any, NDArray[np.int64]]:
+    """Where the streams of blocks start, counted from the first: nothing but the streams themselves tells.
+
+    All of the data pass by, a window at a time.
+    """
+    limits.check("the bytes of JPEG blocks without a mask", end - start, MOST_STREAMED, offset=start)
+    found: set[int] = set()
+    tail = b""
+    for at in range(start, end, WINDOW):
+        data = tail + bytes((yield Need(at, min(WINDOW, end - at), sparse=True, passing=True)))
+        if at == start and START.match(data):
+            found.add(0)
+        first = at - start - len(tail)
+        found.update(first + match.end() for match in BETWEEN.finditer(data))
+        if len(found) > wanted:
+            break
+        # One stream may end, and the next one start, in two windows.
+        tail = data[-OVERLAP:]
     if len(found) != wanted:
         raise FormatError(f"the image has {wanted} blocks, but {len(found)} JPEG streams are found in it")
-    return np.array(found, np.int64)
+    return np.array(sorted(found), np.int64)
 
 
 def frame_size(blocks: Blocks, start: int, end: int) -> Generator[Need, Any, tuple[int, int]]:
