@@ -64,6 +64,20 @@ def test_cells_read_as_gdal_reads_them(tmp_path: Path, rows: int, columns: int, 
         )
 
 
+@pytest.mark.parametrize(("posts", "lines"), [(121, 121), (1201, 1201), (1201, 401), (3601, 121)])
+def test_cells_of_every_level_read_as_gdal_reads_them(tmp_path: Path, posts: int, lines: int) -> None:
+    whole = dteds.heights("level", posts, 2 * lines - 1)
+    spacing = 36_000 // (lines - 1), 36_000 // (posts - 1)
+    paths = [tmp_path / f"e{column}.{extension}" for column, extension in enumerate(("min", "dt2"))]
+    for column, path in enumerate(paths):
+        part = whole[:, :, column * (lines - 1) : (column + 1) * (lines - 1) + 1]
+        path.write_bytes(dteds.cell(part, west=column, south=61, interval=spacing))
+        with rasterio.open(path) as cell:
+            np.testing.assert_array_equal(cell.read(), part)
+    with periplus.index(paths, arrange="mosaic") as index:
+        np.testing.assert_array_equal(index["0/data"][...], whole)
+
+
 def test_posts_that_one_cell_lacks_are_those_rasterio_merges(tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
     paths: dict[Path, tuple[int, int]] = {}

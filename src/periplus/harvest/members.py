@@ -13,6 +13,7 @@ from periplus.errors import PeriplusError
 from periplus.limits import Limits
 from periplus.model import Array, Catalog
 from periplus.table.document import document_for, dump, load
+from periplus.table.families import likeness
 
 KEY = "members"
 """In the arrangement of a mosaic: `names` of its arrays in their files; `arrays` of files, the text of a document;
@@ -29,7 +30,7 @@ def with_members(laid: Arrangement, entries: Sequence[Entry], refs: Lookup) -> A
     names = local_names(laid.catalog, entries)
     inside = set(names.values())
     arrays: dict[str, Array] = {}
-    numbers: dict[str, int] = {}
+    numbers: dict[tuple[Any, ...], int] = {}
     kinds: dict[tuple[tuple[int, int], ...], int] = {}
     column: dict[str, list[Any]] = {"kind": [], "x": [], "y": []}
     for i, entry in enumerate(entries):
@@ -42,7 +43,7 @@ def with_members(laid: Arrangement, entries: Sequence[Entry], refs: Lookup) -> A
         kind = []
         for k, array in enumerate(entry.arrays):
             plain = _plain(array)
-            key = dump(document_for(Catalog(arrays={array.name: plain})))
+            key = array.name, likeness(plain) or len(numbers)
             if key not in numbers:
                 numbers[key] = len(numbers)
                 arrays[f"{numbers[key]}/{array.name}"] = plain

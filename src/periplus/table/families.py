@@ -141,7 +141,8 @@ def gathered(catalog: Catalog, parts: Mapping[str, int]) -> Groups | None:
         if corners:  # its arrays begin at different places
             plain |= {f"{group}/{rest}": array for rest, array in arrays.items()}
             continue
-        key = tuple((rest, *_key(array), parts.get(array.name, 1)) for rest, array in arrays.items())
+        # What is like nothing else is told apart by where it lies, as long as the catalog holds it.
+        key = tuple((rest, likeness(a) or id(a), parts.get(a.name, 1)) for rest, a in arrays.items())
         if key not in families:
             families[key] = len(kept)
             kept.append({rest: moved(array.renamed(rest), 0.0, 0.0) for rest, array in arrays.items()})
@@ -154,16 +155,16 @@ def _corner(array: Array) -> tuple[float, float] | None:
     return None if place is None or place.transform is None else (place.transform[2], place.transform[5])
 
 
-def _key(array: Array) -> tuple[Any, ...]:
-    """Equal for arrays that differ in name and corner alone."""
+def likeness(array: Array) -> bytes | None:
+    """Equal for arrays that differ in name and corner alone; None for what cannot be compared so."""
     place = array.georeference
     said: Any = (array.dims, array.shape, array.chunks, array.dtype.str, array.level, array.edges)
     said = (*said, array.fill, array.encodings, array.attributes)
     if place is not None:
         if place.gcps or place.rpc is not None:
-            return (id(array),)
+            return None
         said = (*said, place.crs, place.registration, place.transform and (*place.transform[:2], *place.transform[3:5]))
     try:
-        return (marshal.dumps(said, 2),)
+        return marshal.dumps(said, 2)
     except ValueError:
-        return (id(array),)  # it holds something that is not plain
+        return None  # it holds something that is not plain
