@@ -17,6 +17,7 @@ from periplus.errors import (
 )
 
 if TYPE_CHECKING:
+    from periplus.engine.publish import write_conventions
     from periplus.facade import Index, index, open
     from periplus.limits import Limits
     from periplus.validation.validate import validate
@@ -37,9 +38,17 @@ __all__ = [
     "index",
     "open",
     "validate",
+    "write_conventions",
 ]
 
-_HOMES = {"Index": "facade", "index": "facade", "open": "facade", "Limits": "limits", "validate": "validation.validate"}
+_HOMES = {
+    "Index": "facade",
+    "index": "facade",
+    "open": "facade",
+    "Limits": "limits",
+    "validate": "validation.validate",
+    "write_conventions": "engine.publish",
+}
 
 
 def __getattr__(name: str) -> Any:

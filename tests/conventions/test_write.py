@@ -222,3 +222,16 @@ def test_transforms_that_are_not_finite_are_refused_and_empty_arrays_have_no_gri
         spatial_attributes(Georeference(transform=(float("nan"), 0, 0, 0, 1, 0)), (4, 5), ("y", "x"))
     empty = Layer(name="a", dims=("y", "x"), shape=(0, 5), georeference=HERE)
     assert "spatial:transform" not in write_conventions([empty]).attributes["a"]
+
+
+def test_levels_of_any_name_are_a_pyramid_if_they_are_named():
+    fine, coarse = layers((8, 8), (4, 4))
+    fine = Layer(name="p/r10m/b", dims=fine.dims, shape=fine.shape, georeference=fine.georeference)
+    coarse = Layer(name="p/r20m/b", dims=coarse.dims, shape=coarse.shape, georeference=coarse.georeference)
+    written = write_conventions([fine, coarse], pyramids={"p": ["r10m", "r20m"]})
+    layout = written.attributes["p"]["multiscales"]["layout"]
+    assert [(item["asset"], item.get("derived_from")) for item in layout] == [("r10m", None), ("r20m", "r10m")]
+    assert "p/r20m" in written.attributes
+    with pytest.raises(FormatError, match="r40m"):
+        write_conventions([fine], pyramids={"p": ["r10m", "r40m"]})
+    assert "multiscales" not in str(write_conventions(layers((8, 8)), pyramids={}).attributes)

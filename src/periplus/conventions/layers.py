@@ -63,7 +63,8 @@ def layer_of(node: Node, meaning: Meaning) -> Layer:
     place = None
     if grid is not None or crs is not None:
         place = Georeference(
-            crs=None if crs is None else crs.text,
+            # A code that agrees with the text says more: PROJ knows the members of its datum, a text drops them.
+            crs=None if crs is None else crs.code or crs.text,
             transform=None if grid is None else grid.corner,
             registration="point" if grid is not None and grid.registration == "node" else "area",
         )

@@ -20,13 +20,21 @@ from periplus.conventions.write import (
     spatial_attributes,
     spatial_dims,
 )
+from periplus.errors import FormatError
 from periplus.model import BBox, Georeference
 
 
-def write_conventions(arrays: Iterable[Placed], *, resampling: str | None = None, cf: bool = True) -> Written:
+def write_conventions(
+    arrays: Iterable[Placed],
+    *,
+    pyramids: Mapping[str, Sequence[str]] | None = None,
+    resampling: str | None = None,
+    cf: bool = True,
+) -> Written:
     """Attributes for every array and group, from the names, shapes and georeferences of arrays.
 
-    `0/data`, `1/data` … (the last folder is the level's number) become a pyramid of the group around them; any other
+    `pyramids` names the level groups of each group that has some, the finest first: {"": ["r10m", "r20m"]}. Without it
+    `0/data`, `1/data` … (the last folder is the level's number) become a pyramid of the group around them. Any other
     array just gets its own place. With `cf`, each group that has placed arrays also gets a grid mapping.
     """
     placed = list(arrays)
@@ -39,7 +47,8 @@ def write_conventions(arrays: Iterable[Placed], *, resampling: str | None = None
             found = array_attributes(array, cf=None if mapping is None else mapping.rpartition("/")[2])
             if found:
                 attributes[array.name] = found
-    for group, levels in _pyramids(placed).items():
+    named = _numbered(placed) if pyramids is None else _named(placed, pyramids)
+    for group, levels in named.items():
         attributes |= _pyramid(group, levels, resampling)
     if "" not in attributes and (footprint := _footprint(placed)):
         attributes[""] = footprint
@@ -62,41 +71,58 @@ def _mapping_of(array: Placed, mappings: dict[str, dict[str, Any]], taken: set[s
         n += 1
 
 
-def _pyramids(arrays: Sequence[Placed]) -> dict[str, dict[int, list[Placed]]]:
-    """Groups whose members are level groups: for each the arrays of every level, levels in order."""
+def _numbered(arrays: Sequence[Placed]) -> dict[str, dict[str, list[Placed]]]:
+    """Groups whose members are groups named by the levels of their arrays: for each, the arrays of every level."""
     found: dict[str, dict[int, list[Placed]]] = {}
     for array in arrays:
         parts = array.name.split("/")
         if len(parts) >= 2 and parts[-2] == str(array.level) and len(array.shape) >= 2:
             found.setdefault("/".join(parts[:-2]), {}).setdefault(array.level, []).append(array)
-    return {group: dict(sorted(levels.items())) for group, levels in found.items()}
+    return {group: {str(n): levels[n] for n in sorted(levels)} for group, levels in found.items()}
 
 
-def _pyramid(group: str, levels: Mapping[int, list[Placed]], resampling: str | None) -> dict[str, dict[str, Any]]:
+def _named(arrays: Sequence[Placed], pyramids: Mapping[str, Sequence[str]]) -> dict[str, dict[str, list[Placed]]]:
+    folders: dict[str, list[Placed]] = {}
+    for array in arrays:
+        if len(array.shape) >= 2:
+            folders.setdefault(array.name.rpartition("/")[0], []).append(array)
+    found: dict[str, dict[str, list[Placed]]] = {}
+    for group, assets in pyramids.items():
+        levels = {asset: folders.get(_below(group, asset), []) for asset in assets}
+        if empty := [asset for asset, members in levels.items() if not members]:
+            raise FormatError(f"the levels {empty} of {group or 'the root'!r} have no arrays")
+        found[group] = levels
+    return found
+
+
+def _below(group: str, asset: str) -> str:
+    return f"{group}/{asset}" if group else asset
+
+
+def _pyramid(group: str, levels: Mapping[str, list[Placed]], resampling: str | None) -> dict[str, dict[str, Any]]:
     """Attributes of a pyramid's group and of its level groups."""
     chosen = _representatives(levels)
-    one_place = {n: _shared(arrays) for n, arrays in levels.items()}
+    one_place = {asset: _shared(arrays) for asset, arrays in levels.items()}
     items: list[tuple[str, Placed]] = [
         (
-            str(n),
+            asset,
             Layer(
                 name=a.name,
                 dims=a.dims,
                 shape=a.shape,
                 level=n,
-                georeference=one_place[n],
+                georeference=one_place[asset],
                 spatial_dims=spatial_dims(a),
             ),
         )
-        for n, a in chosen.items()
+        for n, (asset, a) in enumerate(chosen.items())
     ]
     attributes: dict[str, Any] = multiscales_attributes(items, resampling=resampling)
     conventions = ["multiscales"]
-    prefix = f"{group}/" if group else ""
     made: dict[str, dict[str, Any]] = {}
     for asset, array in items:
         if said := array_attributes(array, cf=None):
-            made[prefix + asset] = said
+            made[_below(group, asset)] = said
     first = items[0][1]
     place = first.georeference
     if place is not None and place.transform is not None and size(first) is not None:
@@ -112,7 +138,7 @@ def _pyramid(group: str, levels: Mapping[int, list[Placed]], resampling: str | N
     return made
 
 
-def _representatives(levels: Mapping[int, list[Placed]]) -> dict[int, Placed]:
+def _representatives(levels: Mapping[str, list[Placed]]) -> dict[str, Placed]:
     """One array a level: of the variable that most levels have, in the order of the first; cut to (y, x) if unlike."""
     variables = [array.name.rpartition("/")[2] for arrays in levels.values() for array in arrays]
     best = max(dict.fromkeys(variables), key=variables.count)
@@ -121,7 +147,7 @@ def _representatives(levels: Mapping[int, list[Placed]]) -> dict[int, Placed]:
     }
     if len({len(array.shape) for array in chosen.values()}) == 1:
         return chosen
-    return {n: Layer(name=a.name, dims=spatial_dims(a), shape=size(a) or (0, 0), level=n) for n, a in chosen.items()}
+    return {n: Layer(name=a.name, dims=spatial_dims(a), shape=size(a) or (0, 0)) for n, a in chosen.items()}
 
 
 def _shared(arrays: Sequence[Placed]) -> Georeference | None:
