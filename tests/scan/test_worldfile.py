@@ -1,5 +1,6 @@
 """World files and their kin beside a picture give the transform and CRS that GDAL has."""
 
+import imagecodecs
 import numpy as np
 import pytest
 import rasterio
@@ -67,6 +68,22 @@ def test_a_world_file_gives_the_transform_gdal_has(picture, tmp_path, name, worl
     assert found.told_by == (world,)
     assert found.sibling == ""
     assert found.array.attributes["georeferenced_by"] == [world]
+
+
+@pytest.mark.parametrize(("name", "world"), [("a.jp2", "a.j2w"), ("a.j2k", "a.jkw"), ("a.jp2", "a.wld")])
+def test_every_level_of_a_codestream_is_placed_by_its_world_file(name, world):
+    values = np.arange(64 * 64, dtype=np.uint16).reshape(64, 64)
+    form = "jp2" if name.endswith("jp2") else "j2k"
+    data = imagecodecs.jpeg2k_encode(values, level=0, codecformat=form, resolutions=3)
+    steps = scan_bytes(data, url=f"memory:/{name}", siblings={world: WORLD.encode()})
+    found = [step for step in steps if isinstance(step, Found)]
+    assert len(found) > 1
+    a, b, c, d, e, f = worldfile.world(WORLD)
+    for level, each in enumerate(found):
+        size = 2**level
+        assert each.array.georeference.transform == (a * size, b * size, c, d * size, e * size, f)
+        assert each.told_by == (world,)
+    assert next(step for step in scan_bytes(data) if isinstance(step, Found)).array.georeference is None
 
 
 def test_a_projection_beside_is_the_crs(picture):

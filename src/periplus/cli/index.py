@@ -79,7 +79,7 @@ if TYPE_CHECKING:
 @click.option(
     "--no-siblings",
     is_flag=True,
-    help="Do not look beside files for those that belong to them: R-sets of NITF, world files of JPEG and PNG.",
+    help="Do not look beside files for those that belong to them: R-sets of NITF, world files of pictures.",
 )
 @click.option("--concurrency", type=click.IntRange(min=1), help="Headers in flight at once.")
 @storage_option

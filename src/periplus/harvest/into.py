@@ -57,8 +57,8 @@ def index_into(
     the assets of STAC items; `progress` is called with (done, total or None, failed).
 
     Some formats have files beside them that belong to them: reduced resolutions of NITF (`image.ntf.r1`, …), world
-    files of JPEG and PNG. They are looked for beside such files, at the cost of a request or a few for each; with
-    `siblings=False` they are not. TIFF and DTED never ask.
+    files of JPEG, PNG and JPEG 2000. They are looked for beside such files, at the cost of a request or a few for each;
+    with `siblings=False` they are not. TIFF and DTED never ask.
 
     With `to`, files that the index there knows (or the journal of a run that was interrupted) are not read again: with
     `refresh="check"` when a listing or a cheap request says that they are unchanged, with `"never"` without asking;

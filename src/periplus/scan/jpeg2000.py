@@ -13,6 +13,7 @@ from periplus.scan.drive import scan_bytes
 from periplus.scan.j2karray import arrays
 from periplus.scan.j2kparts import scan_codestream
 from periplus.scan.jp2boxes import SIGNATURE, Boxes, walk
+from periplus.scan.worldfile import Placed, placed
 
 NAME = "jpeg2000"
 HEAD_BYTES = 8_192
@@ -39,17 +40,21 @@ def scan(source: Source, limits: Limits) -> Steps:
                 "a codestream in fragments is not read" if boxes.fragments else "the file holds no codestream"
             )
         where = _georeference(boxes, limits)
+        beside = (yield from placed(source, limits)) if where is None else Placed(where)
         comments: list[str] = []
         for number, (offset, length) in enumerate(boxes.codestreams):
             facts, ranges = yield from scan_codestream(blocks, offset, length, limits)
             comments += facts.comments
             prefix = f"images/{number}/" if number else ""
-            place = None if number else where
+            place = Placed() if number else beside
             told = _told(boxes, facts.components) if number == 0 else {}
-            for array, refs in arrays(facts, ranges, limits, prefix=prefix, attributes=told, georeference=place):
-                yield Found(array, refs)
-        if comments:
-            yield About(attributes={"comments": comments})
+            if place.told_by:
+                told["georeferenced_by"] = list(place.told_by)
+            for array, refs in arrays(facts, ranges, limits, prefix=prefix, attributes=told, georeference=place.where):
+                yield Found(array, refs, told_by=place.told_by)
+        about = {"comments": comments, "refused": list(beside.refused)}
+        if any(about.values()):
+            yield About(attributes={name: value for name, value in about.items() if value})
     except PeriplusError as error:
         raise error.at(url=source.url) from None
 
