@@ -120,3 +120,15 @@ def test_what_standard_codecs_say_opens_with_nothing_of_ours(tmp_path, name):
     seen, loaded = read(tmp_path, 3, BLOCKED)
     np.testing.assert_array_equal(seen, image)
     assert "periplus." not in loaded
+
+
+def test_filters_need_no_zarr():
+    script = """
+import sys
+sys.modules["zarr"] = None
+import numcodecs
+codec = numcodecs.get_codec({"id": "periplus.png", "width": 1, "height": 1, "bands": 1, "bits": 8})
+print(type(codec).__name__, codec.get_config()["bits"])
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=100)
+    assert done.stdout.split() == ["Png", "8"], done.stderr[-2000:]
