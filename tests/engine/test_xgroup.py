@@ -1,10 +1,12 @@
 """The engine `xgroup` on whole stores: what stock xarray gives, plus the coordinates that conventions give."""
 
 import pickle
+import tracemalloc
 import warnings
 
 import numpy as np
 import pytest
+import rasterio
 import xarray as xr
 from zarr.storage import LocalStore, MemoryStore
 
@@ -271,3 +273,60 @@ def test_versions_that_are_too_old_raise_with_advice(monkeypatch):
     monkeypatch.setattr(xgroup, "version", lambda name: "2024.9rc1" if name == "xarray" else "3.1")
     with pytest.raises(ImportError, match=r"xarray>=2025\.12"):
         require()
+
+
+def test_opening_one_group_does_not_read_the_others():
+    nodes = {f"other{n}/a": grid() for n in range(20)} | {"g/a": grid()}
+    store = Counting(write_hierarchy(MemoryStore(), nodes))
+    opened(store, group="g")
+    assert not any("other" in key for key in store.keys)
+    assert store.listed == ["list g"]
+
+
+def test_a_huge_grid_keeps_less_than_a_mebibyte(tmp_path):
+    transform = (1e-4, 0.0, -180.0, 0.0, -1e-4, 90.0)
+    attributes = spatial(transform, ("lat", "lon"))
+    path = declare_huge(tmp_path / "huge.zarr", "a", (1_800_000, 3_600_000), ("lat", "lon"), attributes)
+    opened(path)  # what is imported and cached once is not the grid's
+    tracemalloc.start()
+    dataset = opened(path)
+    dataset.sel(lat=slice(10, 9), lon=slice(5, 6))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1 << 20
+
+
+def test_indexes_are_not_made_where_none_are_wanted():
+    nodes = {"a": grid(), "x": Stored(dims=("x",), shape=(5,)), "y": Stored(dims=("y",), shape=(4,))}
+    store = Counting(write_hierarchy(MemoryStore(), nodes))
+    dataset = opened(store, create_default_indexes=False)
+    assert store.chunks == []
+    assert not dataset.xindexes
+    assert dataset.x.values.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_stored_labels_of_a_tree_are_read_once_each():
+    nodes = {f"g{n}/x": Stored(dims=("x",), shape=(5,)) for n in range(5)}
+    clock = {"units": "days since 2000-01-01"}
+    nodes |= {f"g{n}/t": Stored(dims=("t",), values=np.arange(3.0), attributes=clock) for n in range(5)}
+    store = Counting(write_hierarchy(MemoryStore(), nodes))
+    tree = xr.open_datatree(store, engine="xgroup")
+    assert sorted(store.chunks) == sorted(f"{path}/c/0" for path in nodes)
+    assert tree["g3"].t.values[2] == np.datetime64("2000-01-03")
+
+
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+@pytest.mark.filterwarnings("ignore:Use `@` matmul:PendingDeprecationWarning")
+def test_gdal_reads_the_same_pixels_and_what_is_written_again(tmp_path):
+    # GDAL 3.10 knows no GeoZarr, but CF: what xgroup adds is enough for it.
+    attributes = {**spatial((10.0, 0, 500000, 0, -10, 5000000), ("y", "x"), "proj"), "proj:code": "EPSG:32633"}
+    nodes = {"a": grid(attributes, shape=(40, 50), chunks=(20, 20), dtype="float32")}
+    path = write_hierarchy(tmp_path / "s.zarr", nodes, zarr_format=2)
+    dataset = opened(path)
+    with rasterio.open(f'ZARR:"{path}":/a') as file:
+        np.testing.assert_array_equal(file.read(1), dataset.a)
+    dataset.to_zarr(tmp_path / "again.zarr", zarr_format=2, consolidated=False)
+    with rasterio.open(f'ZARR:"{tmp_path / "again.zarr"}":/a') as file:
+        assert file.crs.to_epsg() == 32633
+        assert tuple(file.transform)[:6] == (10, 0, 500000, 0, -10, 5000000)
+        np.testing.assert_array_equal(file.read(1), dataset.a)

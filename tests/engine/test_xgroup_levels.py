@@ -42,7 +42,6 @@ def level(n, dims=("y", "x"), **more):
     return Stored(dims=dims, values=values.astype("int32"), **more)
 
 
-STOCK = "the store opens in stock xarray too"
 PYRAMIDS = {
     "groups": {"/": layout("0", "1", "2"), "0/b": level(0), "1/b": level(1), "2/b": level(2)},
     "arrays": {"/": layout("0", "1", "2"), "0": level(0), "1": level(1), "2": level(2)},
@@ -60,6 +59,12 @@ PYRAMIDS = {
     },
     "GDAL's overviews": {
         "/": layout("b", "ovr_2x/b", "ovr_4x/b"),
+        "b": level(0),
+        "ovr_2x/b": level(1),
+        "ovr_4x/b": level(2),
+    },
+    "overviews as groups": {
+        "/": layout("b", "ovr_2x", "ovr_4x"),
         "b": level(0),
         "ovr_2x/b": level(1),
         "ovr_4x/b": level(2),

@@ -291,6 +291,16 @@ def test_a_grid_mapping_and_bounds_of_another_group_are_coordinates():
     assert dataset.lat_bnds.values.tolist() == [[0.5, 1.5], [1.5, 2.5]]
 
 
+def test_coordinate_variables_of_groups_above_are_found_as_cf_searches():
+    nodes = {
+        "/": {"Conventions": "CF-1.11"},
+        "lat": Stored(dims=("lat",), values=np.array([1.0, 2.0])),
+        "g/h/v": Stored(dims=("lat",), shape=(2,)),
+    }
+    dataset, _ = loudly(write_hierarchy(MemoryStore(), nodes), group="g/h")
+    assert dataset.lat.values.tolist() == [1.0, 2.0]
+
+
 # --- what is broken -------------------------------------------------------------------------------------------------
 
 

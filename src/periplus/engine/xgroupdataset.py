@@ -111,7 +111,7 @@ class _Assembly:
             given[str(dim)] = self._dim(name, str(dim), size, axes.get(str(dim)), meaning)
         dims = tuple(given[str(dim)] for dim in variable.dims)
         self.raw[name] = variable if dims == variable.dims else renamed(variable, dims)
-        self.raw[name].attrs |= meaning.attributes
+        self.raw[name].attrs.update(meaning.attributes)
         self.origins[name] = ("path", None, self.arrays[name])
         return given
 

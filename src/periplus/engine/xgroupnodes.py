@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import xarray as xr
 from xarray.backends import ZarrStore
 from zarr.core.group import GroupMetadata
+from zarr.core.sync import sync
 from zarr.storage import StorePath
 
 import zarr
@@ -20,6 +22,7 @@ from periplus.engine.xgrouponce import Batch, is_small, kept
 Metadata: TypeAlias = Any
 """Of an array or a group, version 2 or 3, as zarr-python has it."""
 DIMENSIONS = "_ARRAY_DIMENSIONS"
+_DOCUMENTS = ("zarr.json", ".zattrs", ".zgroup", ".zarray", ".zmetadata")
 UNREADABLE = (OSError, ValueError, TypeError, KeyError, AttributeError, NotImplementedError)
 """What zarr-python raises for metadata documents that are none."""
 
@@ -36,6 +39,32 @@ class _Members(ZarrStore):
     @property
     def members(self) -> dict[str, Any]:
         return self._given
+
+
+class _Group(Node):
+    """A group whose members are listed when somebody asks: most are only asked for their attributes."""
+
+    __slots__ = ("_found", "_names")
+    _found: tuple[str, ...] | None
+    _names: Callable[[], tuple[str, ...] | None]
+
+    def __init__(self, *, names: Callable[[], tuple[str, ...] | None], **facts: Any) -> None:
+        object.__setattr__(self, "_names", names)
+        super().__init__(**facts)
+
+    @property
+    def members(self) -> tuple[str, ...] | None:
+        if not hasattr(self, "_found"):
+            object.__setattr__(self, "_found", self._names())
+        return self._found
+
+    @members.setter
+    def members(self, value: tuple[str, ...] | None) -> None:
+        """Not known yet."""
+
+
+async def _listed(place: StorePath) -> list[str]:
+    return [name async for name in place.store.list_dir(place.path)]
 
 
 class Hierarchy:
@@ -141,16 +170,24 @@ class Hierarchy:
     def _node(self, path: str, metadata: Metadata) -> Node:
         common = {"path": path, "attributes": metadata.attributes, "zarr_format": metadata.zarr_format}
         if isinstance(metadata, GroupMetadata):
-            return Node(kind="group", members=self._members(path), **common)
+            if path in self._children:
+                return Node(kind="group", members=self._children[path], **common)
+            return _Group(kind="group", names=partial(self._names, path), **common)
         dims = _dims(metadata)
         dtype = str(metadata.dtype.to_native_dtype())
         return Node(kind="array", dims=dims, shape=tuple(metadata.shape), dtype=dtype, **common)
 
-    def _members(self, path: str) -> tuple[str, ...] | None:
+    def _names(self, path: str) -> tuple[str, ...] | None:
+        """Names in a group, without reading what they are; None where the store cannot list."""
+        if path in self._children:
+            return self._children[path]
+        if not self._place.store.supports_listing:
+            return None
         try:
-            return self.children(path)
+            found = sync(_listed(self._at(path)))
         except UNREADABLE:
-            return None  # a store that cannot list, such as one behind a plain web server
+            return None  # a plain web server, for example
+        return tuple(sorted(name for name in found if name not in _DOCUMENTS))
 
     # --- Zarr and xarray objects ------------------------------------------------------------------------------------
 
