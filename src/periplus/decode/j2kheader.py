@@ -32,6 +32,7 @@ from periplus.codestream.segments import (
     Style,
     read,
     reduced,
+    reversible,
     style,
     width_of,
     written,
@@ -193,8 +194,13 @@ def _header(raw: bytes, level: int) -> Header:
     layers = int.from_bytes(styles[0][2:4], "big")
     if not 0 < layers <= LARGEST_LAYERS:
         raise FormatError(f"the codestream declares {layers} quality layers")
-    if len(set(components[:9:3])) > 1 and styles[0][4]:
-        raise FormatError("colours of different depth are coded together")
+    if not whole(kept, count) and len(set(components[:9:3])) > 1 and styles[0][4]:
+        raise FormatError("colours of different depth are coded together, with loss")
     header = Header(tuple(grid), capabilities, components, kept, level)
     header.cut(kept)
     return header
+
+
+def whole(segments: Iterable[Segment], count: int) -> bool:
+    """Whether no component loses anything by its wavelet."""
+    return all(reversible(*segment, count) for segment in segments if segment[0] in (COD, COC))

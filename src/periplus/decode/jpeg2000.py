@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus.codestream.packets import Bounds
-from periplus.codestream.segments import COC, COD, reversible
+from periplus.codestream.segments import COC, COD
 from periplus.decode.j2kbuild import Part, codestream, of_components, parts_of
-from periplus.decode.j2kheader import Header, header_of
+from periplus.decode.j2kheader import Header, header_of, whole
 from periplus.decode.native import native
 from periplus.decode.scratch import Buffer, scratch_array, stream
 from periplus.errors import DecodeError, FormatError
@@ -46,7 +46,7 @@ def jpeg2000(
     limits.check("the memory that a tile takes while it is decoded", size, limits.memory_bytes)
     decode = native("jpeg2k_decode")
     mixed = len(set(header.depths)) > 1
-    whole = all(reversible(*segment, header.count) for segment in header.segments if segment[0] in (COD, COC))
+    lossless = whole(header.segments, header.count)
     lead = (None,) * (len(chunks) - 3)
 
     def run(data: Buffer, valid: Shape) -> NDArray[Any]:
@@ -59,7 +59,7 @@ def jpeg2000(
         if not (valid[-2] <= rows <= chunks[-2] and valid[-1] <= columns <= chunks[-1]):
             raise DecodeError(f"tile {tile} is {columns} x {rows}, its chunk {chunks[-1]} x {chunks[-2]}")
         shape = (header.count, rows, columns)
-        if mixed and (not whole or any(marker in (COD, COC) for *_, segments in parts for marker, _, _ in segments)):
+        if mixed and (not lossless or any(marker in (COD, COC) for *_, segments in parts for marker, _, _ in segments)):
             values = _groups(header, tile, bounds, view, parts)
             return values[lead] if lead else values
         made = codestream(header, tile, bounds, view, parts)
@@ -76,6 +76,10 @@ def jpeg2000(
 def _groups(header: Header, tile: int, bounds: Bounds, data: memoryview, parts: list[Part]) -> NDArray[Any]:
     """Components of each depth decoded apart, since the native decoder takes but one depth at a time."""
     shape = bounds[3] - bounds[1], bounds[2] - bounds[0]
+    joint = [style[4] for marker, style in header.segments if marker == COD]
+    joint += [data[first + 8] for *_, segments in parts for marker, first, _ in segments if marker == COD]
+    if len(set(header.depths[:3])) > 1 and any(joint):
+        raise DecodeError("a tile coded in a way of its own has colours of different depth")
     values = scratch_array(SLOT, (header.count, *shape), header.dtype)
     decode = native("jpeg2k_decode")
     for depth in sorted(set(header.depths)):

@@ -204,12 +204,12 @@ def _facts(segments: list[tuple[int, bytes]], first: int) -> Codestream:
     coding = style(steps, [(marker, data) for marker, data in segments if marker in (COD, COC, POC)])
     if coding.layers > LARGEST_LAYERS:
         raise FormatError("the coding style of the codestream is none we know")
-    if len({depth for depth, _, _ in parts[:3]}) > 1 and found[COD][4]:
-        raise FormatError("colours of different depth are coded together")
-    shallow = min(depth & 0x7F for depth in depths) == 0 and len(depths) > 1
-    if shallow and not all(reversible(*segment, count) for segment in segments if segment[0] in (COD, COC)):
-        # A mask that has lost bits is none: decoders give 1 or 255 where it was set, or something in between.
-        raise FormatError("a component of one bit beside deeper ones is read only where nothing of it is lost")
+    if not all(reversible(*segment, count) for segment in segments if segment[0] in (COD, COC)):
+        if len({depth for depth, _, _ in parts[:3]}) > 1 and found[COD][4]:
+            raise FormatError("colours of different depth are coded together, with loss")
+        if min(depth & 0x7F for depth in depths) == 0 and len(depths) > 1:
+            # A mask that has lost bits is none: decoders give 1 or 255 where it was set, or something in between.
+            raise FormatError("a component of one bit beside deeper ones is read only where nothing of it is lost")
     packed = _packed([data for marker, data in segments if marker == PPM])
     kept = [(marker, data) for marker, data in segments[1:] if marker not in NOT_KEPT]
     return Codestream(
