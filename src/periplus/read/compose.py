@@ -20,6 +20,8 @@ from periplus.read.plan import Cut, Work
 if TYPE_CHECKING:
     from periplus.decode import Decoder
 
+MOST_OVER = 64
+"""Later pieces that are looked at for one that hides a piece: what more would find is not worth the time."""
 Key: TypeAlias = tuple[int, int, int]
 """File, offset and codecs of a stored chunk."""
 
@@ -85,11 +87,12 @@ def _visible(
         begin[d] = np.maximum(begin[d], low[cells[d]])
         end[d] = np.minimum(end[d], high[cells[d]])
     seen: NDArray[np.bool_] = np.logical_and.reduce(begin < end, axis=0)
-    lag = 1
-    while lag < len(chunk) and (same := chunk[lag:] == chunk[:-lag]).any():
+    for lag in range(1, min(len(chunk), MOST_OVER + 1)):
+        same = chunk[lag:] == chunk[:-lag]
+        if not same.any():
+            break
         inside = (begin[:, :-lag] >= begin[:, lag:]).all(axis=0) & (end[:, :-lag] <= end[:, lag:]).all(axis=0)
         seen[:-lag] &= ~(same & inside & opaque[lag:])
-        lag += 1
     return seen
 
 
