@@ -338,3 +338,12 @@ def test_too_many_levels_are_cut(store, codes):
     pyramid(store, {"layout": [{"asset": str(n)} for n in range(1000)]})
     assert len(store.read("/").pyramid.levels) == 256
     assert "multiscales.many" in codes(store.read("/"))
+
+
+def test_arrays_without_names_of_dimensions_are_levels_by_their_last_two(store, codes):
+    pyramid(store, layout(["0", "1"], absolute=False), conventions="multiscales")
+    store.array("/0", (), (3, 16, 16))
+    store.array("/1", (), (3, 8, 8))
+    levels = store.read("/").pyramid.levels
+    assert [(level.shape, level.factors) for level in levels] == [((16, 16), (1, 1)), ((8, 8), (2, 2))]
+    assert [level.arrays for level in levels] == [{"data": "/0"}, {"data": "/1"}]

@@ -104,7 +104,7 @@ def _draft(reading: Reading, group: Node, item: Item, given: Mapping[str, Any]) 
     arrays = _arrays(reading, node)
     merged = {**given, **level, **item.properties}
     dims = _dims(merged, list(arrays))
-    having = [array for array in arrays if dims[0] in array.dims and dims[1] in array.dims]
+    having = [array for array in arrays if not array.dims or {*dims} <= {*array.dims}]
     shapes = [_size(array, dims) for array in having]
     chosen = shapes.index(item.shape) if item.shape in shapes else 0
     if item.shape is not None and shapes and item.shape not in shapes:
@@ -144,7 +144,7 @@ def _said(reading: Reading, said: Mapping[str, Any], node: Node) -> Transform | 
 def _arrays(reading: Reading, node: Node) -> list[Node]:
     """Arrays of a level that may have a grid: itself, or direct children of two dimensions and more."""
     if node.kind == "array":
-        return [node]
+        return [node] if len(node.shape) >= 2 else []
     prefix = node.path.rstrip("/") + "/"
     children = (reading.lookup(prefix + name) for name in node.members or ())
     return [child for child in children if child is not None and child.kind == "array" and len(child.shape) >= 2]
@@ -164,6 +164,8 @@ def _dims(merged: Mapping[str, Any], arrays: Sequence[Node]) -> tuple[str, str]:
 
 
 def _size(array: Node, dims: tuple[str, str]) -> tuple[int, int]:
+    if not array.dims:
+        return array.shape[-2], array.shape[-1]  # without names the last two are rows and columns
     return array.shape[array.dims.index(dims[0])], array.shape[array.dims.index(dims[1])]
 
 

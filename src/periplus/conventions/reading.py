@@ -78,9 +78,11 @@ class Reading:
             return False
         doing = "they are left alone" if self.strict else "they are used all the same"
         shown = ", ".join(str(key)[:80] for key in used[:4])
+        # `ref` or `uom` may just be somebody's attribute of that name.
+        plain = used[0] in ("cs", "crs", "ref", "uom", "geolocation") and mapping(node.attributes[used[0]]) is None
         self.note(
             f"{convention}.undeclared",
-            "warning",
+            "info" if plain else "warning",
             str(used[0])[:80],
             f"{convention} attributes without declaration ({shown}): {doing}",
             "add the convention to zarr_conventions",
