@@ -1,29 +1,25 @@
 """The registered codecs read hand-laid Zarr v3 and v2 stores as GDAL and tifffile read the files themselves."""
 
 import io
-import json
-import pickle
 import warnings
 
 import imagecodecs
-import numcodecs
 import numpy as np
 import pytest
 import tifffile
 from PIL import Image
 from rasterio.errors import NotGeoreferencedWarning
 from rasterio.io import MemoryFile
-from zarr.storage import MemoryStore
 
 import zarr
 from periplus.decode.pipeline import IMAGES
-from periplus.errors import DecodeError, FormatError, LimitError
-from periplus.limits import GIB
+from periplus.errors import DecodeError
 from periplus.model import Found
 from periplus.scan import jpegbands
 from periplus.scan.drive import scan_bytes
 from periplus.testing import dteds, j2ks, nitfs, pictures, tiffs, tiles
-from periplus.zarr import codecs, filters
+from periplus.testing.laid import first, fragments, laid, opened, registered
+from periplus.zarr import filters
 
 BASE = "https://awslabs.github.io/osml-imagery-io/codecs/"
 TIFF_TILE = BASE + "tiff-tile"
@@ -32,13 +28,8 @@ TIFF_TILE = BASE + "tiff-tile"
 @pytest.fixture(autouse=True)
 def ours():
     """Other libraries may offer the same names; these tests are of ours."""
-    before = dict(zarr.config.get("codecs"))
-    known = dict(numcodecs.registry.codec_registry)
-    codecs.register()
-    yield
-    zarr.config.set({"codecs": before})
-    numcodecs.registry.codec_registry.clear()
-    numcodecs.registry.codec_registry.update(known)
+    with registered():
+        yield
 
 
 def gdal(data):
@@ -46,69 +37,6 @@ def gdal(data):
         warnings.simplefilter("ignore", NotGeoreferencedWarning)
         with MemoryFile(data) as memory, memory.open() as image:
             return image.read()
-
-
-def first(data):
-    return next(step for step in scan_bytes(data) if isinstance(step, Found))
-
-
-def fragments(data, found):
-    """The stored bytes of every chunk, its ranges joined."""
-    refs, chunks = found.refs, {}
-    for row, cell in enumerate(refs.chunk.T.tolist()):
-        start, length = int(refs.offset[row]), int(refs.length[row])
-        chunks[tuple(cell)] = chunks.get(tuple(cell), b"") + data[start : start + length]
-    return chunks
-
-
-def document(shape, chunks, dtype, codec_list, version):
-    """The metadata of an array whose chunks have one codec, or in v3 a list of them."""
-    dtype = np.dtype(dtype)
-    if version == 3:
-        little = {"name": "bytes", "configuration": {"endian": "little"}} if dtype.itemsize > 1 else {"name": "bytes"}
-        at = next(n for n, codec in enumerate(codec_list) if codec["name"] in IMAGES)
-        return "zarr.json", {
-            "zarr_format": 3,
-            "node_type": "array",
-            "shape": list(shape),
-            "data_type": dtype.name,
-            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(chunks)}},
-            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
-            "fill_value": 0,
-            "codecs": [*codec_list[:at], little, *codec_list[at:]],
-        }
-    (codec,) = codec_list
-    return ".zarray", {
-        "zarr_format": 2,
-        "shape": list(shape),
-        "chunks": list(chunks),
-        "dtype": dtype.newbyteorder("<").str,
-        "fill_value": 0,
-        "order": "C",
-        "compressor": None,
-        "filters": [{"id": codec["name"], **codec.get("configuration", {})}],
-        "dimension_separator": "/",
-    }
-
-
-def laid(shape, chunks, dtype, codec_list, stored, version):
-    """A store with these chunks, by position."""
-    name, metadata = document(shape, chunks, dtype, codec_list, version)
-    prefix = "c/" if version == 3 else ""
-    buffer = zarr.core.buffer.cpu.Buffer.from_bytes
-    parts = {prefix + "/".join(map(str, cell)): buffer(data) for cell, data in stored.items()}
-    return MemoryStore({name: buffer(json.dumps(metadata).encode()), **parts})
-
-
-def opened(data, version, found=None, **changes):
-    """The first array of a file, its bytes laid as they are."""
-    found = found or first(data)
-    array = found.array
-    (codec,) = array.encodings[0]
-    codec = {**codec, "configuration": {**codec["configuration"], **changes}}
-    stored = fragments(data, found)
-    store = laid(array.shape, array.chunks, array.dtype, [codec], stored, version)
-    return zarr.open_array(store, mode="r", zarr_format=version)
 
 
 VERSIONS = pytest.mark.parametrize("version", [3, 2])
@@ -310,131 +238,3 @@ def test_missing_chunks_are_fill(version):
     values = tiles.rgb(1)
     store = laid(values.shape, values.shape, "u1", [tiles.tiff_tile(values, 1)], {}, version)
     assert not zarr.open_array(store, mode="r", zarr_format=version)[...].any()
-
-
-def settings():
-    for name, configuration in {
-        "jpeg2000": {"main_header": "", "resolution_level": 0},
-        "jpeg": {"bits_per_pixel": 8, "num_bands": 1, "block_width": 8, "block_height": 8, "imode": "B"},
-        "jbp-block": {"num_bands": 1, "block_height": 8, "block_width": 8, "nbpp": 8, "imode": "B", "pvtype": "INT"},
-        "tiff-tile": tiles.tiff_tile(tiles.rgb(1), 1)["configuration"],
-        "dted": {"num_lat_points": 3, "num_lon_lines": 3, "record_size": 18},
-    }.items():
-        yield BASE + name, configuration
-    yield "periplus.png", {"width": 4, "height": 4, "bands": 1, "bits": 8}
-
-
-@pytest.mark.parametrize(("name", "configuration"), list(settings()))
-def test_settings_that_are_not_known_are_refused_when_the_array_is_opened(name, configuration):
-    wrong = {**configuration, "surprise": 1}
-    for version in (3, 2):
-        store = laid((1, 8, 8), (1, 8, 8), "u1", [{"name": name, "configuration": wrong}], {}, version)
-        with pytest.raises(FormatError):
-            zarr.open_array(store, mode="r", zarr_format=version)
-
-
-@pytest.mark.parametrize("name", ["periplus.crop", "periplus.unpack", "periplus.vq", "periplus.pipeline"])
-def test_settings_of_ours_that_are_not_known_are_refused(name):
-    codec = {"name": name, "configuration": {"surprise": 1}}
-    rest = [] if name in IMAGES else [tiles.tiff_tile(tiles.rgb(1), 1)]
-    shape = tiles.rgb(1).shape
-    with pytest.raises(FormatError):
-        zarr.open_array(laid(shape, shape, "u1", [codec, *rest], {(0, 0, 0): b"0"}, 3), mode="r")[...]
-
-
-def test_a_list_within_a_list_is_refused():
-    inner = {"name": "periplus.pipeline", "configuration": {"codecs": [{"name": "bytes"}]}}
-    outer = {"name": "periplus.pipeline", "configuration": {"codecs": [inner]}}
-    with pytest.raises(FormatError, match="within itself"):
-        zarr.open_array(laid((4,), (4,), "u1", [outer], {(0,): b"0123"}, 3), mode="r")[...]
-
-
-@VERSIONS
-def test_chunks_over_the_budget_are_refused_before_anything_is_decoded(version):
-    side = 1 << 16
-    codec = tiles.tiff_tile(tiles.rgb(1), 8, tile_width=side, tile_height=side)
-    assert side * side > GIB
-    with pytest.raises(LimitError):
-        zarr.open_array(laid((1, side, side), (1, side, side), "u1", [codec], {}, version), zarr_format=version)
-
-
-@VERSIONS
-def test_damaged_chunks_are_our_errors(version):
-    sample = tiles.sample("jpeg-ycbcr")
-    chunk = {(0, 0, 0): sample.data[: len(sample.data) // 2]}
-    store = laid(sample.chunks, sample.chunks, "u1", sample.codecs, chunk, version)
-    with pytest.raises(DecodeError):
-        zarr.open_array(store, mode="r", zarr_format=version)[...]
-
-
-@VERSIONS
-def test_nothing_is_encoded(version):
-    values = tiles.rgb(1)
-    store = laid(values.shape, values.shape, "u1", [tiles.tiff_tile(values, 1)], {}, version)
-    with pytest.raises(NotImplementedError, match="only decodes"):
-        zarr.open_array(store, mode="r+", zarr_format=version)[...] = 1
-
-
-@VERSIONS
-def test_codecs_and_arrays_travel(version):
-    values = tiles.rgb(3)
-    chunk = {(0, 0, 0): tiles.chunky(values).tobytes()}
-    array = zarr.open_array(
-        laid(values.shape, values.shape, "u1", [tiles.tiff_tile(values, 1)], chunk, version), zarr_format=version
-    )
-    again = pickle.loads(pickle.dumps(array))
-    assert again.metadata == array.metadata
-    assert again.metadata.to_dict() == array.metadata.to_dict()
-
-
-def test_equal_codecs_are_equal():
-    one, two = codecs.Png(width=4, height=4, bands=1, bits=8), codecs.Png(width=4, height=4, bands=1, bits=16)
-    assert one == codecs.Png.from_dict(one.to_dict())
-    assert hash(one) == hash(codecs.Png.from_dict(one.to_dict()))
-    assert one != two
-    assert "width='4'" in repr(one)
-
-
-def test_every_name_of_the_entry_points_is_ours_and_every_codec_has_one():
-    from importlib.metadata import entry_points
-
-    for group, home in (("zarr.codecs", codecs.CODECS), ("numcodecs.codecs", filters.FILTERS)):
-        points = {each.name: each.load() for each in entry_points(group=group) if each.value.startswith("periplus.")}
-        assert points == home
-
-
-def test_a_registered_codec_is_taken_though_others_offer_its_name():
-    from zarr.registry import get_codec_class
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert get_codec_class(TIFF_TILE) is codecs.TiffTile
-    assert type(numcodecs.get_codec({"id": "periplus.png", "width": 4, "height": 4, "bands": 1, "bits": 8}))
-    codecs.register()
-    configuration = tiles.tiff_tile(tiles.rgb(1), 1)["configuration"]
-    assert type(numcodecs.get_codec({"id": TIFF_TILE, **configuration})) is filters.TiffTile
-
-
-def cells():
-    """Files whose chunks the other library decodes as well."""
-    # Of tiles that are no power of two wide the other one makes other values, without a word.
-    yield "jpeg2000", j2ks.made(j2ks.picture(), PROGRESSION="RPCL", blockxsize=128, blockysize=64)
-    yield "dted", dteds.gdal_cell(dteds.heights("both"))
-    image = tiffs.picture("both", "u2", (3, 70, 90))
-    yield "tiff-tile", tiffs.gdal_written(image, compress="lzw", predictor=2, **TILED)
-
-
-@VERSIONS
-@pytest.mark.parametrize("whose", ["ours", "theirs"])
-@pytest.mark.parametrize(("name", "data"), [pytest.param(*cell, id=cell[0]) for cell in cells()])
-def test_a_store_means_the_same_to_whichever_library_is_taken(name, data, whose, version):
-    theirs = pytest.importorskip("aws.osml.io.zarr_codecs")
-    other = {"jpeg2000": "Jpeg2000Codec", "dted": "DtedTileCodec", "tiff-tile": "TiffTileCodec"}[name]
-    if whose == "theirs":
-        qualified = f"aws.osml.io.zarr_codecs.{other}"
-        zarr.config.set({"codecs": {**zarr.config.get("codecs"), BASE + name: qualified}})
-        numcodecs.register_codec(getattr(theirs, other), codec_id=BASE + name)
-    array = opened(data, version)
-    np.testing.assert_array_equal(array[...], gdal(data))
-    codec = array.metadata.codecs[-1] if version == 3 else array.metadata.filters[0]
-    assert type(codec).__module__.startswith("periplus." if whose == "ours" else "aws.")
