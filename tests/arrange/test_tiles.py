@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import rasterio
 from affine import Affine
+from pyproj import CRS
 
 import periplus
+from periplus.arrange import arrange
 from periplus.errors import ConflictError, FormatError
+from periplus.model import Georeference
 from periplus.testing.scenes import NODATA, NORTH, PIXEL, WEST, merged, tile
 from periplus.testing.tiffs import picture
 
@@ -205,6 +209,22 @@ def test_the_first_file_that_does_not_fit_is_named(tmp_path: Path, change: dict[
         assert list(index.files.status) == ["ok", "error", "ok"]
         assert why in index.files.error[1]
         agree(index, good)
+
+
+def test_one_crs_may_have_other_words(make: SimpleNamespace) -> None:
+    words = [
+        "EPSG:32633",
+        CRS("EPSG:32633").to_wkt(),
+        CRS("EPSG:32633").to_wkt("WKT1_GDAL").replace(',AUTHORITY["EPSG","32633"]', ""),
+    ]
+    places = [Georeference(crs=crs, transform=(10.0, 0.0, 640.0 * n, 0.0, -10.0, 0.0)) for n, crs in enumerate(words)]
+    entries = [make.entry(f"/d/{n}.tif", make.image(georeference=place)) for n, place in enumerate(places)]
+    laid = arrange(entries, make.lookup(entries), kind="mosaic")
+    assert laid.catalog.arrays["0/data"].shape == (1, 64, 192)
+    assert laid.catalog.arrays["0/data"].georeference.crs == "EPSG:32633"
+    odd = make.image(georeference=Georeference(crs="nonsense", transform=(10.0, 0.0, 1920.0, 0.0, -10.0, 0.0)))
+    with pytest.raises(ConflictError, match="it has the CRS nonsense, not EPSG:32633"):
+        arrange([*entries, make.entry("/d/3.tif", odd)], make.lookup(entries), kind="mosaic")
 
 
 def test_most_files_decide_the_grid_where_misfits_are_skipped(tmp_path: Path) -> None:
