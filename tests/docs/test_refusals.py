@@ -1,6 +1,7 @@
 """Every refusal that docs/refusals.md names happens, with the words it gives."""
 
 import re
+import struct
 from pathlib import Path
 
 import imagecodecs
@@ -9,7 +10,7 @@ import pytest
 
 import periplus
 from periplus.decode.tifftile import REFUSED
-from periplus.testing import dteds, nitfs, pictures
+from periplus.testing import dteds, j2ks, nitfs, pictures
 from periplus.testing.handmade import ASCII, SHORT, image_tags, tiff
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "refusals.md").read_text()
@@ -87,6 +88,37 @@ def test_pictures_and_cells_that_do_not_hold_together(tmp_path):
         changed(still, still.index(b"IDAT") + 4, 0),
     ):
         kind, message = refusal(tmp_path, data)
+        assert documented(kind, message), f"{kind}: {message}"
+
+
+def codestreams():
+    """(a word of its line, bytes, limits) for every line of the table of JPEG 2000."""
+    tiled, lossy = j2ks.layout("tiled"), j2ks.layout("lossy")
+    header, parts = j2ks.split(tiled)
+    style = lossy.index(b"\xff\x52")
+    small = j2ks.made(j2ks.picture(1, "u1", 64, 64), PRECINCTS="{32,32}", RESOLUTIONS=2)
+    tiny = bytearray(changed(small, small.index(b"\xff\x52") + 14, 0x11, 0x11))
+    struct.pack_into(">8I", tiny, 8, 8_000, 8_000, 0, 0, 8_000, 8_000, 0, 0)
+    boxes = b"\0\0\0\x0cjP  \r\n\x87\n" + b"\0\0\0\x14ftypjp2 \0\0\0\0jp2 " + b"\0\0\0\x08ftbl"
+    half = changed(tiled, 45, 7, 2, 2, 7, 2, 2)
+    yield "5 of its 6", header + b"".join(part.data for part in parts[:5]) + b"\xff\xd9", {}
+    yield "runs past", tiled[: len(tiled) // 2], {}
+    yield "out of order", header + b"".join(part.data for part in (*parts, parts[0])) + b"\xff\xd9", {}
+    yield "signed", changed(tiled, 45, 0x87), {}
+    yield "38 bits", changed(tiled, 42, 37, 1, 1, 37, 1, 1, 37), {}
+    yield "4:2:0", changed(tiled, 46, 3), {}
+    yield "whole steps", changed(half, 24, 0, 0, 0, 127), {}
+    yield "one bit", changed(lossy, 45, 0), {}
+    yield "together", changed(changed(lossy, 45, 3), style + 8, 1), {}
+    yield "fragments", boxes, {}
+    yield "packets", bytes(tiny), {}
+    yield "while it is decoded", tiled, {"memory_bytes": 128 * 128 * 3}
+
+
+def test_codestreams_that_are_refused(tmp_path):
+    for word, data, limits in codestreams():
+        kind, message = refusal(tmp_path, data, **limits)
+        assert word in message
         assert documented(kind, message), f"{kind}: {message}"
 
 
