@@ -182,7 +182,7 @@ def test_words_of_attributes():
     assert split("grid_mapping", "crs: x y") == ["crs:", "x", "y"]
 
 
-@pytest.mark.parametrize("value", [3, None, {}, [1], "", "..", ".", "a\\b", "/", "//", "x " * 1500])
+@pytest.mark.parametrize("value", [3, None, {}, [1], "", "..", ".", "a\\b", "/", "//", "x " * 300])
 def test_odd_attributes_never_raise(store, value):
     store.array("/a", ("x",), (3,), **dict.fromkeys(("coordinates", "bounds", "grid_mapping", "formula_terms"), value))
     store.read("/a")

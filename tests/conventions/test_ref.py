@@ -168,3 +168,8 @@ def test_paths_between_nodes():
     assert (relative("/a/b", "/a"), relative("/a", "/"), relative("/a", "/a")) == ("b", "a", ".")
     with pytest.raises(FormatError):
         relative("/ab", "/a")
+
+
+def test_a_group_that_refers_to_nothing_is_told(store, codes):
+    store.group("/g", "ref", ref={"node": "../none"})
+    assert codes(store.read("/g")) == ["ref.missing"]

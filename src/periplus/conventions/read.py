@@ -168,6 +168,7 @@ def _group(reading: Reading) -> GroupMeaning:
     if grid is not None and box is not None:
         check_bbox(reading, grid, box, node.path)
     check_shared(reading)
+    _own_reference(reading)
     return GroupMeaning(
         path=node.path,
         conventions=tuple(sorted(declared)),

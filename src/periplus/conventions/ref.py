@@ -167,7 +167,8 @@ def _here(
         try:
             place = join(base, path)
         except FormatError as error:
-            wrong = wrong or error
+            # From the node itself a path must be sound; the other places are but attempts to understand it.
+            wrong = error if kind == "node" else wrong
             continue
         if place not in tried:
             tried.append(place)
@@ -193,7 +194,7 @@ def _missing(reading: Reading, path: str, where: str, wrong: FormatError | None,
     if wrong is not None and not tried:
         reading.note("ref.path", "error", where, wrong.message)
     elif wrong is not None:
-        message = f"{wrong.message} from one place, and there is no {' or '.join(tried)}"
+        message = f"{wrong.message}, and there is no {' or '.join(tried)}"
         reading.note("ref.path", "error", where, message)
     else:
         reading.note("ref.missing", "error", where, f"{path[:200]!r} not found: there is no {' or '.join(tried)}")
