@@ -25,7 +25,8 @@ LARGE = 64 * MIB
 ROWS = 512
 """Rows of a band, about."""
 SPREAD = 16
-"""Rows of a band for each row that it shares with the next one."""
+"""Rows of a band for each row that it shares with the next one; two at least, for only the first band begins without a
+restart marker."""
 READ = 4 * MIB
 LARGEST_HEADER = 16_384
 MOST_INTERVALS = 1 << 20
