@@ -140,6 +140,8 @@ def test_the_generated_parts_of_the_documents_are_current(name):
 def test_every_kind_of_error_is_explained():
     page = (ROOT / "docs" / "errors.md").read_text()
     for kind in PeriplusError.__subclasses__():
+        if kind.__module__ != "periplus.errors":
+            continue  # of a face that another test has loaded
         assert f"| `{kind.kind}` | `{kind.__name__}` | `{kind.__bases__[1].__name__}` |" in page
 
 
