@@ -108,6 +108,7 @@ def test_other_hosts_are_reached_only_if_allowed(server, tmp_path):  # noqa: F81
     assert dataset.time.values[-1] == LAST
     headed = {url: {"headers": {"x-key": "k"}}}
     assert opened(store, cross_store_storage_options=headed).time.values[-1] == LAST
+    assert {name.lower(): value for name, value in server.log[-1].headers.items()}["x-key"] == "k"
 
 
 def test_a_redirect_leads_nowhere_a_reference_may_not(server, tmp_path):  # noqa: F811

@@ -69,6 +69,7 @@ class XGroupBackend(BackendEntrypoint):
         bbox_crs: str | None = None,
         coords: str = "auto",
         strict: bool = True,
+        dequantize: bool = False,
         consolidated: bool | None = None,
         zarr_format: int | None = None,
         use_zarr_fill_value_as_mask: bool | None = None,
@@ -78,9 +79,10 @@ class XGroupBackend(BackendEntrypoint):
         `level` (0 is the finest, or the name of an asset), `resolution` (largest pixel size that will do) and
         `max_pixels` choose a level, the finest if none is given; `bbox` cuts arrays to a box, by which `max_pixels`
         then counts. `coords` says how labels of regular axes are kept: `lazy`, in `memory`, `auto` (lazy where they are
-        many) or `none`. `strict=False` uses attributes of conventions that are not declared. References may lead to
-        stores beside this one; `cross_store` allows further prefixes, or all with True, or none with False;
-        `cross_store_storage_options` maps prefixes of such stores to their options, and allows them.
+        many) or `none`. `strict=False` uses attributes of conventions that are not declared; `dequantize` turns
+        quantised embeddings into the numbers they stand for. References may lead to stores beside this one;
+        `cross_store` allows further prefixes, or all with True, or none with False; `cross_store_storage_options` maps
+        prefixes of such stores to their options, and allows them.
         """
         _ready()
         from periplus.engine.xgrouplevels import Wish
@@ -105,6 +107,7 @@ class XGroupBackend(BackendEntrypoint):
             cross_store=cross_store,
             coords=coords,
             strict=strict,
+            dequantize=dequantize,
             consolidated=consolidated,
             zarr_format=zarr_format,
             fill_as_mask=use_zarr_fill_value_as_mask,
@@ -127,6 +130,7 @@ class XGroupBackend(BackendEntrypoint):
         cross_store: CrossStore = None,
         coords: str = "auto",
         strict: bool = True,
+        dequantize: bool = False,
         consolidated: bool | None = None,
         zarr_format: int | None = None,
         use_zarr_fill_value_as_mask: bool | None = None,
@@ -156,6 +160,7 @@ class XGroupBackend(BackendEntrypoint):
             cross_store=cross_store,
             coords=coords,
             strict=strict,
+            dequantize=dequantize,
             consolidated=consolidated,
             zarr_format=zarr_format,
             fill_as_mask=use_zarr_fill_value_as_mask,

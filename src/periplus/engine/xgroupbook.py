@@ -25,6 +25,8 @@ class Options:
     """Labels of regular axes: `lazy`, in `memory`, `auto` by their number, or `none`."""
     strict: bool = True
     """Whether attributes of conventions that are not declared are left alone."""
+    dequantize: bool = False
+    """Whether quantised embeddings become the numbers they stand for."""
     decoding: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of xarray's CF decoding."""
     drop: frozenset[str] = frozenset()

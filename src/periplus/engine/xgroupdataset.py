@@ -15,6 +15,7 @@ from periplus.engine.xgroupcrs import Mappings
 from periplus.engine.xgroupdecode import WORDS, decode, reworded
 from periplus.engine.xgrouperrors import NO_PRINCIPAL
 from periplus.engine.xgroupnodes import UNREADABLE
+from periplus.engine.xgroupquantized import dequantized
 from periplus.errors import PeriplusError
 
 FOLLOWED = ("bounds", "term", "grid_mapping")
@@ -79,6 +80,7 @@ class _Assembly:
         placed: dict[str, dict[str, str]] = {}
         for name in sorted(stored, key=lambda name: (*_rank(name, stored[name]), name)):
             placed[name] = self._place(name, stored[name], said[name])
+            self._dequantize(name, said[name], placed[name])
         for name in stored:
             self._attach(name, said[name], placed[name])
         for name in stored:
@@ -114,6 +116,14 @@ class _Assembly:
         self.raw[name].attrs.update(meaning.attributes)
         self.origins[name] = ("path", None, self.arrays[name])
         return given
+
+    def _dequantize(self, name: str, meaning: Meaning, dims: Mapping[str, str]) -> None:
+        if meaning.quantization is None or not self.book.options.dequantize:
+            return
+        try:
+            self.raw[name] = dequantized(self.raw[name], meaning.quantization, dims, self.book.variable)
+        except (PeriplusError, *UNREADABLE) as error:
+            self.book.report.broken(meaning.path, "quantization", f"stored values are shown as they are: {error}")
 
     def _dim(self, name: str, dim: str, size: int, axis: Coord | None, meaning: Meaning) -> str:
         """The name of a dimension, another one where arrays before it have other sizes or labels along it."""

@@ -90,6 +90,7 @@ def _open(
     cross_store: CrossStore = None,
     coords: str = "auto",
     strict: bool = True,
+    dequantize: bool = False,
     consolidated: bool | None = None,
     zarr_format: int | None = None,
     fill_as_mask: bool | None = None,
@@ -106,7 +107,8 @@ def _open(
     )
     cross = CrossStores(hierarchy.url, allowed=cross_store, storage_options=cross_store_storage_options)
     drop = frozenset([drop_variables] if isinstance(drop_variables, str) else drop_variables or ())
-    return Book(hierarchy, cross, Options(coords=coords, strict=strict, decoding=decoding or {}, drop=drop)), path
+    how = Options(coords=coords, strict=strict, dequantize=dequantize, decoding=decoding or {}, drop=drop)
+    return Book(hierarchy, cross, how), path
 
 
 def _of_level(book: Book, group: str, level: Level) -> dict[str, Any]:
