@@ -148,3 +148,21 @@ def test_nodes_are_written_for_points(tmp_path):
     written = write_conventions(dataset(), crs=CRS, registration="point")
     assert written["b02"].attrs["spatial:registration"] == "node"
     assert written["b02"].attrs["spatial:transform"][2] == 500005
+
+
+@pytest.mark.parametrize("transform", [UTM, (8.0, -3.0, 500000.0, -3.0, -8.0, 5000000.0)])
+def test_lazy_labels_are_dropped_and_come_back_from_the_transform(tmp_path, transform):
+    bare = dataset().drop_vars(["x", "y"])
+    write_conventions(bare, crs=CRS, transform=transform).to_zarr(tmp_path / "a.zarr", consolidated=False)
+    opened = xr.open_dataset(tmp_path / "a.zarr", engine="xgroup", coords="lazy")
+    again = write_conventions(opened)
+    assert not {"x", "y", "xc", "yc"} & set(again.variables)
+    assert again["b02"].attrs["spatial:transform"] == list(transform)
+    again.to_zarr(tmp_path / "b.zarr", consolidated=False)
+    assert not (tmp_path / "b.zarr" / "x").exists()
+    xr.testing.assert_allclose(xr.open_dataset(tmp_path / "b.zarr", engine="xgroup").load(), opened.load())
+
+
+def test_labels_are_kept_or_dropped_as_told():
+    assert {"x", "y"} <= set(write_conventions(dataset(), crs=CRS).coords)
+    assert {"x", "y"}.isdisjoint(write_conventions(dataset(), crs=CRS, labels=False).coords)

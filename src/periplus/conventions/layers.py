@@ -35,13 +35,16 @@ def layers_of(
 ) -> list[Layer]:
     """A layer for each variable of a Dataset that lies over x and y, placed by the labels of these.
 
-    Anything with `data_vars`, `coords` and `dims` will do. The CRS, if not given, is that of the grid mapping.
+    Anything with `data_vars`, `coords` and `dims` will do. The CRS, if not given, is that of the grid mapping; so is the
+    transform of a grid that has no labels along its dimensions.
     """
     y, x = spatial_dims or _dims(dataset)
-    transform = None
+    mapping = _mapping(dataset)
     if x in dataset.coords and y in dataset.coords:
-        transform = transform_of(dataset.coords[x], dataset.coords[y])
-    place = Georeference(crs=crs or _crs(dataset), transform=transform, registration=registration)
+        transform: Transform | None = transform_of(dataset.coords[x], dataset.coords[y])
+    else:
+        transform = _geotransform(mapping.get("GeoTransform"))
+    place = Georeference(crs=crs or crs_from_cf(mapping), transform=transform, registration=registration)
     prefix = f"{group.strip('/')}/" if group.strip("/") else ""
     return [
         Layer(
@@ -103,8 +106,18 @@ def _dims(dataset: Any) -> tuple[str, str]:
     raise FormatError(f"which of {sorted(names.values())} are y and x? Say so by spatial_dims")
 
 
-def _crs(dataset: Any) -> str | None:
+def _mapping(dataset: Any) -> dict[str, Any]:
+    """Attributes of the grid mapping of a Dataset, by the names that are usual."""
     for name in _MAPPINGS:
         if name in dataset.coords or name in dataset.data_vars:
-            return crs_from_cf(dict(dataset[name].attrs))
-    return None
+            return dict(dataset[name].attrs)
+    return {}
+
+
+def _geotransform(text: Any) -> Transform | None:
+    """Six numbers in GDAL's order, in ours."""
+    try:
+        c, a, b, f, d, e = (float(word) for word in str(text).split())
+    except ValueError:
+        return None
+    return (a, b, c, d, e, f)

@@ -17,6 +17,7 @@ from periplus.conventions.meaning import Pyramid
 from periplus.conventions.node import ROOT, Node, join, parent
 from periplus.conventions.read import Reader
 from periplus.conventions.write import Layer, Written, merged, size
+from periplus.engine.labels import LazyIndex
 from periplus.errors import FormatError
 from periplus.model import Georeference, Transform
 
@@ -30,6 +31,7 @@ def write_conventions(
     spatial_dims: tuple[str, str] | None = None,
     resampling: str | None = None,
     cf: bool = True,
+    labels: bool | None = None,
     consolidate: bool | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Any:
@@ -38,13 +40,14 @@ def write_conventions(
     A Dataset or DataTree comes back with the attributes on it. Anything else is opened as a Zarr group and changed: its
     metadata only, and consolidated again if they were (`consolidate`); what was written is returned. Places are those
     given (`transform`: pixel corners of the finest level), else those the store says already, in whatever draft, else
-    those of even labels. Groups 0, 1, 2 …, or the children of a DataTree, are levels of a pyramid.
+    those of even labels. Groups 0, 1, 2 …, or the children of a DataTree, are levels of a pyramid. Labels of x and y of
+    a Dataset that are computed when asked for are dropped, for the transform gives them; `labels` keeps or drops all.
     """
     given = Georeference(crs=crs, transform=transform, registration=registration or "area")
     if isinstance(target, xr.Dataset):
-        return _on_dataset(target, given, spatial_dims, cf)
+        return _on_dataset(target, given, spatial_dims, cf, labels)
     if isinstance(target, xr.DataTree):
-        return _on_tree(target, given, spatial_dims, resampling, cf)
+        return _on_tree(target, given, spatial_dims, resampling, cf, labels)
     group = target if isinstance(target, zarr.Group) else _opened(target, storage_options)
     return _into_zarr(group, given, registration, spatial_dims, resampling, cf, consolidate)
 
@@ -63,13 +66,21 @@ def _layers(
     return [replace(one, georeference=replace(_place(one), transform=given.transform)) for one in layers]
 
 
-def _on_dataset(dataset: xr.Dataset, given: Georeference, dims: tuple[str, str] | None, cf: bool) -> xr.Dataset:
-    written = publish.write_conventions(_layers(dataset, given, dims), pyramids={}, cf=cf)
-    return _laid(dataset, written, "")
+def _on_dataset(
+    dataset: xr.Dataset, given: Georeference, dims: tuple[str, str] | None, cf: bool, labels: bool | None
+) -> xr.Dataset:
+    layers = _layers(dataset, given, dims)
+    written = publish.write_conventions(layers, pyramids={}, cf=cf)
+    return _laid(_without(dataset, layers, labels), written, "")
 
 
 def _on_tree(
-    tree: xr.DataTree, given: Georeference, dims: tuple[str, str] | None, resampling: str | None, cf: bool
+    tree: xr.DataTree,
+    given: Georeference,
+    dims: tuple[str, str] | None,
+    resampling: str | None,
+    cf: bool,
+    labels: bool | None,
 ) -> xr.DataTree:
     found = {name: child.to_dataset(inherit=False) for name, child in tree.children.items() if child.has_data}
     ordered = sorted(found, key=lambda name: -max((v.size for v in found[name].data_vars.values()), default=0))
@@ -80,8 +91,18 @@ def _on_tree(
     for node in tree.subtree:
         if node.path != "/" and node.path.strip("/") not in found:
             made[node.path] = node.to_dataset(inherit=False)
-    made |= {f"/{name}": _laid(dataset, written, name) for name, dataset in found.items()}
+    made |= {f"/{name}": _laid(_without(dataset, layers, labels), written, name) for name, dataset in found.items()}
     return xr.DataTree.from_dict(made, name=tree.name)
+
+
+def _without(dataset: xr.Dataset, layers: Sequence[Layer], labels: bool | None) -> xr.Dataset:
+    """The Dataset without labels that a transform gives: those that are lazy, unless all or none are to go."""
+    if labels or not layers or _place(layers[0]).transform is None:
+        return dataset
+    over = set(layers[0].spatial_dims or ())
+    lazy = [name for name, index in dataset.xindexes.items() if isinstance(index, LazyIndex)]
+    plain = [name for name in dataset.coords if name in over] if labels is False else []
+    return dataset.drop_vars({*(name for name in lazy if over & set(dataset[name].dims)), *plain})
 
 
 def _laid(dataset: xr.Dataset, written: Written, group: str) -> xr.Dataset:
