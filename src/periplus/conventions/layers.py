@@ -35,8 +35,8 @@ def layers_of(
 ) -> list[Layer]:
     """A layer for each variable of a Dataset that lies over x and y, placed by the labels of these.
 
-    Anything with `data_vars`, `coords` and `dims` will do. The CRS, if not given, is that of the grid mapping; so is the
-    transform of a grid that has no labels along its dimensions.
+    Anything with `data_vars`, `coords` and `dims` will do. The CRS, if not given, is that of the grid mapping; so is
+    the transform of a grid that has no labels along its dimensions.
     """
     y, x = spatial_dims or _dims(dataset)
     mapping = _mapping(dataset)
