@@ -13,9 +13,15 @@ from periplus.decode.pipeline import LIST
 from periplus.model import Array, Pipeline
 from periplus.zarr.express import KINDS, express, jsonable
 from periplus.zarr.metadata import CODECS, Codecs, Layout, Leaf
-from periplus.zarr.v2codecs import IMAGERY, UnsayableError, block, interleaved, v2_of
+from periplus.zarr.v2codecs import IMAGERY, UnsayableError, block, interleaved, is_image, v2_of
 
 DIMENSIONS = "_ARRAY_DIMENSIONS"
+MISREAD = frozenset({
+    "byte_order", "fill_order", "ycbcr_subsampling", "ycbcr_coefficients", "reference_black_white",
+    "t4_options", "t6_options",
+})  # fmt: skip
+"""Settings of ours that osml-imagery-io passes over in silence (measured for byte_order): a codec that has one is
+written under a name that only we know, so that nobody gets other pixels."""
 NAMES = {"standard": "stock Zarr", "imagery": "stock Zarr and of imagery tools"}
 
 
@@ -34,6 +40,13 @@ def pipeline_to_say(array: Array, codecs: Codecs, last_rows: int | None) -> Pipe
         short = last_rows is not None or "last_rows" in (pipeline[0].get("configuration") or {})
         strips = "its last strips are shorter than others, and that " if short else "it "
         raise UnsayableError(f"{strips}takes codecs that are not those of {NAMES.get(codecs, codecs)}")
+    if not MISREAD.isdisjoint(pipeline[0].get("configuration") or ()) and is_image(pipeline[0]["name"]):
+        if codecs != "all":
+            raise UnsayableError(
+                "imagery tools would misread its values (big-endian, or bits turned); codecs='all' has it"
+            )
+        rows = pipeline[0]["configuration"].get("last_rows")
+        return (listed(pipeline, array, **({} if rows is None else {"last_rows": rows})),)
     return pipeline
 
 

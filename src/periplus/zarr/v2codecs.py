@@ -155,6 +155,8 @@ def v2_of(pipeline: Pipeline, *, chunks: Shape, dtype: np.dtype[Any]) -> dict[st
         tile = block(pipeline, chunks=chunks, dtype=dtype) or interleaved(pipeline, chunks=chunks, dtype=dtype)
         if tile is None:
             raise UnsayableError("its chunks are stored in an order that Zarr v2 does not have")
+        if "byte_order" in tile["configuration"]:
+            raise UnsayableError("its values are big-endian and stored pixel by pixel, which imagery tools misread")
         return _image(tile, dtype)
     filters: list[dict[str, Any]] = []
     stored = dtype
