@@ -84,6 +84,16 @@ def test_any_layout_reads_as_rasterio_merges_it(tmp_path: Path, layout: str, rul
         windows(index, expected)
 
 
+def test_files_across_each_others_chunks_need_no_rule(tmp_path: Path) -> None:
+    spots = LAYOUTS["side by side, out of phase"]
+    paths = [tile(tmp_path / f"{n}.tif", row, column, size) for n, (row, column, size) in enumerate(spots)]
+    with periplus.index(paths, arrange="mosaic") as index:
+        windows(index, merged(paths)[0])
+    paths.append(tile(tmp_path / "odd.tif", 73, 127, (40, 40)))
+    with pytest.raises(ConflictError, match=r"odd\.tif and 1\.tif overlap in 1 rows and 1 columns from row 73"):
+        periplus.index(paths, arrange="mosaic")
+
+
 @pytest.mark.parametrize(
     "profile",
     [

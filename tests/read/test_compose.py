@@ -1,11 +1,13 @@
 """Chunks made of pieces read as the pieces painted one over the other by hand; what is no piece is refused."""
 
+import copy
+import random
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from periplus.errors import DecodeError, FormatError, LimitError
+from periplus.errors import DecodeError, FormatError, LimitError, PeriplusError
 from periplus.fetch import Fetch
 from periplus.limits import Limits
 from periplus.model import Array, Catalog, Refs
@@ -178,3 +180,31 @@ def test_a_stored_chunk_that_is_short_or_giant_is_refused(tmp_path, kit):
     giant = piece([1 << 20, 1 << 20], [0, 0], [0, 0], [4, 4])
     with pytest.raises(LimitError):
         read_of(tmp_path, kit, [(giant, BYTES)], [0])
+
+
+def test_settings_that_are_anything_give_only_our_errors(tmp_path, kit):
+    rng = random.Random(5)
+    values = [None, True, -1, 0, 1, 7, 1 << 40, 1 << 70, 1.5, "x", [], [0, 0], [4, 4], {}, float("nan")]
+    _, array, rows, stored = painted(np.random.default_rng(1), (20, 23), (8, 8), None, 3, clear=True)
+    body, refs = laid_out(array, rows, stored)
+    path = tmp_path / "stored.bin"
+    path.write_bytes(body)
+    refused = 0
+    with Fetch() as fetch:
+        files = kit.files_of([fetch.run(fetch.head(str(path)))])
+        for _ in range(300):
+            encodings = copy.deepcopy(array.encodings)
+            settings = rng.choice(encodings[1:])[0]["configuration"]
+            key = rng.choice(list(settings))
+            if isinstance(settings[key], list) and rng.random() < 0.7:
+                settings[key][rng.randrange(2)] = rng.choice(values)
+            else:
+                settings[key] = rng.choice(values)
+            codes = refs.encoding.copy()
+            codes[rng.randrange(len(codes))] = rng.randrange(len(encodings))
+            catalog = Catalog(arrays={"a": replace(array, encodings=encodings)})
+            try:
+                kit.Shelf(catalog, {"a": replace(refs, encoding=codes)}, files, fetch).read("a", workers=1)
+            except PeriplusError:
+                refused += 1
+    assert 0 < refused < 300

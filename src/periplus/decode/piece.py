@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus.decode.settings import known
-from periplus.errors import FormatError
+from periplus.errors import DecodeError, FormatError
 from periplus.model import Pipeline, Shape
 
 NAME = "periplus.piece"
@@ -35,6 +35,8 @@ class Piece:
 
     def lay(self, stored: NDArray[Any], into: NDArray[Any]) -> None:
         """Put the piece of a decoded chunk over what is there."""
+        if stored.ndim != len(self.valid) or any(n < m for n, m in zip(stored.shape, self.valid, strict=True)):
+            raise DecodeError(f"the stored chunk has shape {stored.shape}, and a piece of it reaches to {self.valid}")
         values = stored[tuple(slice(a, a + n) for a, n in zip(self.first, self.size, strict=True))]
         place = into[tuple(slice(a, a + n) for a, n in zip(self.at, self.size, strict=True))]
         if self.clear is None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from periplus.decode import Piece, piece_of, prepare
 from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
-from periplus.model import Array, Shape, Source
+from periplus.model import Array, Pipeline, Shape, Source
 from periplus.read.plan import Cut, Work
 
 if TYPE_CHECKING:
@@ -187,9 +187,8 @@ def composers(
     lengths = np.add.reduceat(refs.length, starts).tolist()
     file = np.zeros(len(starts), np.int32) if refs.file is None else refs.file[starts]
     inner: dict[str, int] = {}
-    numbers = {
-        code: inner.setdefault(repr(array.encodings[code][1:]), len(inner)) for code in np.unique(codes).tolist()
-    }
+    # Whoever wrote the index may have given one stored chunk two shapes: then it is two.
+    numbers = {code: inner.setdefault(_stored(array.encodings[code]), len(inner)) for code in np.unique(codes).tolist()}
     keys = [
         # Inline bytes lie nowhere: each has a key of its own.
         (owner, offset, numbers[code]) if owner >= 0 else (-1 - row, 0, 0)
@@ -225,3 +224,8 @@ def composers(
         else:
             answer.append(Composer(shape, fill, tuple(layers), shared))
     return answer
+
+
+def _stored(pipeline: Pipeline) -> str:
+    """Equal for pipelines of pieces that decode a stored chunk in the same way."""
+    return repr(((pipeline[0].get("configuration") or {}).get("shape"), pipeline[1:]))
