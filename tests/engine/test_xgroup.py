@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import rasterio
 import xarray as xr
-from zarr.storage import LocalStore, MemoryStore
+from zarr.storage import LocalStore, MemoryStore, ZipStore
 
 import zarr
 from periplus.engine.xgroup import XGroupBackend, XGroupReferenceError, require
@@ -330,3 +330,13 @@ def test_gdal_reads_the_same_pixels_and_what_is_written_again(tmp_path):
         assert file.crs.to_epsg() == 32633
         assert tuple(file.transform)[:6] == (10, 0, 500000, 0, -10, 5000000)
         np.testing.assert_array_equal(file.read(1), dataset.a)
+
+
+def test_a_store_that_was_given_open_stays_open(tmp_path):
+    with ZipStore(tmp_path / "s.zip", mode="w") as store:
+        write_hierarchy(store, {"a": grid()})
+    store = ZipStore(tmp_path / "s.zip", mode="r")
+    with opened(store) as dataset:
+        assert dataset.x[0].item() == 500005.0
+    assert opened(store).a.values[0, 1] == 1
+    store.close()

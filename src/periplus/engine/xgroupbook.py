@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -97,9 +97,13 @@ class Book:
         self.report.add(answer.diagnostics)
         return answer
 
+    def endings(self) -> list[Callable[[], None]]:
+        """What closes the stores that were opened."""
+        return [*self.cross.endings(), *self.hierarchy.endings()]
+
     def close(self) -> None:
-        self.cross.close()
-        self.hierarchy.close()
+        for ending in self.endings():
+            ending()
 
     def conclude(self) -> None:
         """Say what was found wrong."""

@@ -137,6 +137,8 @@ class _Assembly:
                 self.labelled[dim] = description
             return dim
         other = f"{name}_{dim}"
+        while self.sizes.get(other, size) != size or other in self.arrays:
+            other += "_"
         self.sizes[other] = size
         if fits:
             self._tell(meaning.path, f"other labels along {dim} than arrays beside it", other)

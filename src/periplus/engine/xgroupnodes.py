@@ -70,8 +70,10 @@ async def _listed(place: StorePath) -> list[str]:
 class Hierarchy:
     """The nodes of one store below its root."""
 
-    def __init__(self, root: zarr.Group, *, url: str | None = None, fill_as_mask: bool | None = None) -> None:
-        self.url = url
+    def __init__(
+        self, root: zarr.Group, *, url: str | None = None, fill_as_mask: bool | None = None, owned: bool = True
+    ) -> None:
+        self.url, self.owned = url, owned
         self._place: StorePath = root.store_path
         self._fill_as_mask = fill_as_mask
         self._root = root
@@ -173,9 +175,11 @@ class Hierarchy:
             if path in self._children:
                 return Node(kind="group", members=self._children[path], **common)
             return _Group(kind="group", names=partial(self._names, path), **common)
-        dims = _dims(metadata)
-        dtype = str(metadata.dtype.to_native_dtype())
-        return Node(kind="array", dims=dims, shape=tuple(metadata.shape), dtype=dtype, **common)
+        try:
+            dtype = str(metadata.dtype.to_native_dtype())
+        except UNREADABLE:
+            dtype = ""  # a type that NumPy does not have; whoever reads values says so
+        return Node(kind="array", dims=_dims(metadata), shape=tuple(metadata.shape), dtype=dtype, **common)
 
     def _names(self, path: str) -> tuple[str, ...] | None:
         """Names in a group, without reading what they are; None where the store cannot list."""
@@ -254,8 +258,9 @@ class Hierarchy:
         given = {} if metadata is None else dict(metadata.attributes)
         return {key: value for key, value in given.items() if not key.lower().startswith("_nc")}
 
-    def close(self) -> None:
-        self._place.store.close()
+    def endings(self) -> list[Callable[[], None]]:
+        """What closes the store, unless it is somebody else's; it does not hold on to what is known of nodes."""
+        return [self._place.store.close] if self.owned else []
 
 
 def _dims(metadata: Metadata) -> tuple[str | None, ...]:

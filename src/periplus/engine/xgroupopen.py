@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import xarray as xr
@@ -21,12 +21,12 @@ from periplus.errors import MissingError
 class Closing:
     """Closes the stores of an opening; a pickled copy has opened none, and carries nothing of them along."""
 
-    def __init__(self, book: Book | None = None) -> None:
-        self.book = book
+    def __init__(self, *endings: Callable[[], None]) -> None:
+        self.endings = endings
 
     def __call__(self) -> None:
-        if self.book is not None:
-            self.book.close()
+        for ending in self.endings:
+            ending()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Closing, ())
@@ -51,7 +51,7 @@ def one_dataset(what: Any, wish: Wish, **options: Any) -> xr.Dataset:
     except BaseException:
         book.close()
         raise
-    dataset.set_close(Closing(book))
+    dataset.set_close(Closing(*book.endings()))
     book.conclude()
     return dataset
 
@@ -64,7 +64,7 @@ def all_datasets(what: Any, **options: Any) -> dict[str, xr.Dataset]:
     except BaseException:
         book.close()
         raise
-    groups["/"].set_close(Closing(book))
+    groups["/"].set_close(Closing(*book.endings()))
     book.conclude()
     return groups
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from zarr.core.group import GroupMetadata
@@ -41,12 +41,16 @@ def open_hierarchy(
         path = join(join(ROOT, inside), (group or "").strip("/"))
     except FormatError as error:
         raise XGroupPathError(f"group: {error.message}") from None
-    hierarchy = Hierarchy(root, url=url, fill_as_mask=fill_as_mask)
-    if hierarchy.metadata(path) is None:
-        raise XGroupReferenceError(f"no group {path} in this store", url=url)
-    if not hierarchy.is_group(path):
-        raise XGroupReferenceError(f"{path} is an array, not a group; open the group it lies in", url=url)
-    return hierarchy, path
+    hierarchy = Hierarchy(root, url=url, fill_as_mask=fill_as_mask, owned=isinstance(what, str | os.PathLike))
+    if hierarchy.is_group(path):
+        return hierarchy, path
+    there = hierarchy.metadata(path) is not None
+    for ending in hierarchy.endings():
+        ending()
+    reason = (
+        f"{path} is an array, not a group; open the group it lies in" if there else f"no group {path} in this store"
+    )
+    raise XGroupReferenceError(reason, url=url)
 
 
 def _store(what: Any, storage_options: Options) -> tuple[Any, str | None, str]:
@@ -154,12 +158,11 @@ class CrossStores:
             self._fetch = Fetch(policy=_of_folders(self.policy), storage_options=self.options)
         return self._fetch
 
-    def close(self) -> None:
-        for found in self._open.values():
-            if isinstance(found, Hierarchy):
-                found.close()
-        if self._fetch is not None:
-            self._fetch.close()
+    def endings(self) -> list[Callable[[], None]]:
+        """What closes all that was opened, holding on to nothing else."""
+        opened = [found for found in self._open.values() if isinstance(found, Hierarchy)]
+        fetches = [] if self._fetch is None else [self._fetch.close]
+        return [ending for found in opened for ending in found.endings()] + fetches
 
 
 def _policy(base: str | None, allowed: CrossStore, options: Mapping[str, Any]) -> Policy:
