@@ -80,7 +80,8 @@ def write_kerchunk(
     JSON where the target's name ends in `.json` (or `form` is `json`), else a Parquet directory. `codecs` says which a
     reader is expected to have: those of stock Zarr (`standard`), also the five of imagery tools (`imagery`), also ours
     (`all`). An array that cannot be said is an error that names it, unless `leave_out` names it or is True. `portable`
-    writes URLs as `{{base}}name`; a reader puts its own prefix for `base` by `template_overrides`.
+    writes URLs as `{{base}}name`, where the base is the folder that all sources share; a reader puts its own in its
+    place by `template_overrides`, and `base` is what a JSON index says by itself.
     """
     limits = limits or Limits()
     url = canonical(target)
@@ -91,10 +92,13 @@ def write_kerchunk(
     if form not in (None, "json", "parquet"):
         raise FormatError(f"kerchunk is written as json or parquet, not as {form!r}")
     said = say(table, fetch, zarr_format=zarr_format, codecs=codecs, leave_out=leave_out, limits=limits)
-    urls, folder = named_urls(table.files.path, url, portable=portable)
+    urls, folder = named_urls(table.files.path, portable=portable)
     if form == "json" or (form is None and is_json(url)):
         with sink(url, fetch) as file:
-            _write_json(file, table, said, urls, base if portable else None)
+            own = folder_of(url)
+            # Beneath the index's own folder, a portable index needs nobody to fill in its base.
+            beneath = folder.removeprefix(own) if folder is not None and folder.startswith(own) else ""
+            _write_json(file, table, said, urls, (base or beneath) if portable else None)
     else:
         from periplus.zarr.kerchunkparquet import write_parquet
 
@@ -167,7 +171,7 @@ def _labels(
     return found
 
 
-def named_urls(paths: Sequence[str], index_url: str, *, portable: bool) -> tuple[list[str], str | None]:
+def named_urls(paths: Sequence[str], *, portable: bool) -> tuple[list[str], str | None]:
     """URLs as the index writes them, and the folder that `{{base}}` stands for in those of a portable one."""
     plain = [without_secrets(path) if "?" in path or "@" in path else path for path in paths]
     odd = next((path for path in plain if CODE.search(path)), None)
@@ -175,9 +179,7 @@ def named_urls(paths: Sequence[str], index_url: str, *, portable: bool) -> tuple
         raise FormatError(f"the URL {odd!r} looks like a template, and would be taken for one")
     if not portable or not plain:
         return plain, None
-    folder = folder_of(index_url)
-    if not all(path.startswith(folder) for path in plain):
-        folder = folder_of(_common(plain))
+    folder = _common(plain)
     braces = next((path for path in plain if "{" in path or "}" in path), None)
     if braces is not None:
         raise FormatError(f"the URL {braces!r} has braces, which a template cannot stand beside")
@@ -187,7 +189,7 @@ def named_urls(paths: Sequence[str], index_url: str, *, portable: bool) -> tuple
 def _common(paths: Sequence[str]) -> str:
     """The longest folder that all paths lie in; FormatError where there is none."""
     low, high = min(paths), max(paths)
-    size = next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), len(low))
+    size = next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), min(len(low), len(high)))
     shared = low[:size].rpartition("/")[0] + "/"
     if shared.endswith("://") or shared == "/":
         raise FormatError("a portable index has all its sources under one folder")
