@@ -217,7 +217,7 @@ LIES = {
     "a tile that does not say": tile(compression=None),
     "a tile of another type": tile(sample_format=3),
     "an order that is none": described(encodings=[[NO_ORDER, *BYTES]]),
-    "a newer version": lambda index: forge(index, document=lambda document: {**document, "version": 2}),
+    "a newer version": lambda index: forge(index, document=lambda document: {**document, "version": 99}),
     "a document that is none": lambda index: forge(index, document=lambda _: b"\xff\xfe{"),
     "a document 10,000 deep": lambda index: forge(index, document=lambda _: b"[" * 10_000),
 }  # fmt: skip
