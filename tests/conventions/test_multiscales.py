@@ -347,3 +347,14 @@ def test_arrays_without_names_of_dimensions_are_levels_by_their_last_two(store, 
     levels = store.read("/").pyramid.levels
     assert [(level.shape, level.factors) for level in levels] == [((16, 16), (1, 1)), ((8, 8), (2, 2))]
     assert [level.arrays for level in levels] == [{"data": "/0"}, {"data": "/1"}]
+
+
+def test_what_levels_say_is_declared_by_the_group_of_the_pyramid(store, codes):
+    pyramid(store, layout(["0", "1"], absolute=False))
+    for n in range(2):
+        store.group(f"/{n}", spatial__transform=grown(2**n), proj__code="EPSG:32633")
+        store.array(f"/{n}/b", ("y", "x"), (16 >> n, 16 >> n))
+    assert [level.grid.transform[0] for level in store.read("/").pyramid.levels] == [10, 20]
+    assert store.read("/1/b").grid.transform == tuple(grown(2))
+    assert codes(store.read("/")) == codes(store.read("/1/b")) == []
+    assert {"spatial.by-group", "proj.by-group"} <= set(codes(store.read("/1/b"), all=True))

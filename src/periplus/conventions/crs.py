@@ -24,10 +24,15 @@ def has_crs(attributes: Mapping[str, Any]) -> bool:
     return any(attributes.get(form) is not None for form in (*FORMS, "proj:epsg"))
 
 
-def crs_of(reading: Reading, node: Node) -> CrsText | None:
-    """The CRS of a node that declares proj and says one itself; worked out once for all that inherit it."""
-    if not has_crs(node.attributes) or not reading.declares(node, "proj"):
+def crs_of(reading: Reading, node: Node, *, by_group: bool = False) -> CrsText | None:
+    """The CRS of a node that declares proj and says one itself; worked out once for all that inherit it.
+
+    `by_group`: a group around it declares the convention, which covers what the node says.
+    """
+    if not has_crs(node.attributes) or not (by_group or reading.declares(node, "proj")):
         return None
+    if by_group and "proj" not in reading.declared_by(node):
+        reading.note("proj.by-group", "info", "zarr_conventions", "declared by a group only", path=node.path)
     key = ("crs", node.path)
     if key not in reading.memo:
         near = reading.of(node)

@@ -100,7 +100,8 @@ def _draft(reading: Reading, group: Node, item: Item, given: Mapping[str, Any]) 
     if node is None:
         reading.note("multiscales.asset-missing", "error", f"{item.where}.asset", f"asset {item.asset!r} missing")
         return _Draft(item=item, kind="missing", arrays={}, dims=("y", "x"), shape=item.shape, transform=item.transform)
-    level = properties(reading, node) if node.path != group.path else {}
+    declared = "spatial" in reading.declared_by(group)
+    level = properties(reading, node, by_group=declared) if node.path != group.path else {}
     arrays = _arrays(reading, node)
     merged = {**given, **level, **item.properties}
     dims = _dims(merged, list(arrays))
@@ -111,7 +112,8 @@ def _draft(reading: Reading, group: Node, item: Item, given: Mapping[str, Any]) 
         message = f"spatial:shape {list(item.shape)} of asset {item.asset!r} is not its arrays' {list(shapes[0])}"
         reading.note("multiscales.shape-mismatch", "error", f"{item.where}.spatial:shape", message)
     stands = having[chosen] if having else None
-    own = {} if stands is None or node.kind == "array" else properties(reading.of(stands), stands)
+    declared = declared or "spatial" in reading.declared_by(node)
+    own = {} if stands is None or node.kind == "array" else properties(reading.of(stands), stands, by_group=declared)
     draft = _Draft(
         item=item,
         kind=node.kind,
@@ -121,7 +123,7 @@ def _draft(reading: Reading, group: Node, item: Item, given: Mapping[str, Any]) 
         shape=shapes[chosen] if shapes else item.shape,
         transform=item.transform,
         registration="node" if {**merged, **own}.get("spatial:registration") == "node" else "pixel",
-        crs=next((crs for one in (stands, node) if one is not None and (crs := crs_of(reading.of(one), one))), None),
+        crs=next((crs for one in (stands, node) if one is not None and (crs := _said_crs(reading, one, group))), None),
     )
     for said, where in ((own, stands), (level, node)):
         transform = None if where is None else _said(reading, said, where)
@@ -133,6 +135,12 @@ def _draft(reading: Reading, group: Node, item: Item, given: Mapping[str, Any]) 
             message = f"the transform of {where.path if where else ''} is not that of the layout, which is taken"
             reading.note("multiscales.transform-conflict", "warning", f"{item.where}.spatial:transform", message)
     return draft
+
+
+def _said_crs(reading: Reading, node: Node, group: Node) -> CrsText | None:
+    if node.path == group.path:
+        return None
+    return crs_of(reading.of(node), node, by_group="proj" in reading.declared_by(group))
 
 
 def _said(reading: Reading, said: Mapping[str, Any], node: Node) -> Transform | None:

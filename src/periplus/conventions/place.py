@@ -38,12 +38,13 @@ def place_of(reading: Reading) -> Place:
     pyramid, level = (None, None) if found is None else found
     chain = list(_inherited_from(reading, pyramid))
     inherited: dict[str, Any] = {}
+    by_group = False
     for group in reversed(chain):
-        given = properties(reading, group)
+        given = properties(reading, group, by_group=by_group)
+        by_group = by_group or "spatial" in reading.declared_by(group)
         if pyramid is not None and group.path == pyramid.path:
             given = {key: value for key, value in given.items() if key in _FROM_PYRAMID}
         inherited |= given
-    by_group = any("spatial" in reading.declared_by(group) for group in chain)
     own = properties(reading, node, by_group=by_group)
     speaks = bool(own) or "spatial" in reading.declared_by(node)
     far = None
@@ -123,8 +124,10 @@ def _by_level(reading: Reading, level: Level, merged: dict[str, Any], own: dict[
 
 
 def _crs(reading: Reading, chain: list[Node], pyramid: Pyramid | None) -> CrsText | None:
-    for node in (reading.node, *chain):
-        if (crs := crs_of(reading, node)) is not None:
+    nodes = (reading.node, *chain)
+    for n, node in enumerate(nodes):
+        around = any("proj" in reading.declared_by(group) for group in nodes[n + 1 :])
+        if (crs := crs_of(reading, node, by_group=around)) is not None:
             return crs
     if pyramid is not None:
         return pyramid.crs
