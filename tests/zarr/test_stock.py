@@ -132,3 +132,21 @@ print(type(codec).__name__, codec.get_config()["bits"])
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=100)
     assert done.stdout.split() == ["Png", "8"], done.stderr[-2000:]
+
+
+def test_once_registered_ours_is_taken_whoever_is_imported_later():
+    pytest.importorskip("aws.osml.io.zarr_codecs")
+    script = """
+import warnings
+warnings.simplefilter("error")
+from periplus.zarr.codecs import register
+register()
+import numcodecs, zarr.registry
+import aws.osml.io.zarr_codecs
+name = "https://awslabs.github.io/osml-imagery-io/codecs/dted"
+print(zarr.registry.get_codec_class(name).__module__)
+settings = {"num_lat_points": 3, "num_lon_lines": 3, "record_size": 18}
+print(type(numcodecs.get_codec({"id": name, **settings})).__module__)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=100)
+    assert done.stdout.split() == ["periplus.zarr.codecs", "periplus.zarr.filters"], done.stderr[-2000:]

@@ -16,7 +16,7 @@ import numpy as np
 from zarr.abc.codec import ArrayArrayCodec, BytesBytesCodec
 from zarr.core.buffer import Buffer, NDBuffer
 from zarr.core.dtype import get_data_type_from_native_dtype
-from zarr.registry import fully_qualified_name, register_codec
+from zarr.registry import fully_qualified_name, get_codec_class, register_codec
 
 from periplus.decode import crop, dted, jbp, jpeg2000, jpegblock, pipeline, png, prepare, tifftile, unpack, vq
 from periplus.decode.extent import EXTENTS, extent
@@ -201,4 +201,8 @@ def register() -> None:
         register_codec(name, each)  # type: ignore[arg-type]
     if any(present.get(name) != path for name, path in chosen.items()):
         config.set({"codecs": {**present, **chosen}})
+    for name in CODECS:
+        # Loads all that offer the name: osml-imagery-io puts its own into numcodecs when it is first imported, which
+        # must not come after us.
+        get_codec_class(name)
     filters.register()
