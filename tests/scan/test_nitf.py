@@ -201,6 +201,18 @@ def test_images_that_promise_too_much_are_refused_at_once(changes, coding):
         tracemalloc.stop()
 
 
+def test_a_masked_image_may_lack_what_no_block_needs():
+    empty, full = (
+        nitfs.nitf(Picture(values=VALUES, block=(32, 48), masked=True, absent=frozenset(range(stored, 6)), pad=9))
+        for stored in (0, 6)
+    )
+    assert empty.count(b"0000000035") == 1  # the length of its data: the mask alone
+    _, found = found_in(empty.replace(b"0000000035", b"0000065767"))
+    assert (len(found[0].refs), found[0].array.fill) == (0, 9)
+    with pytest.raises(FormatError, match="the mask has a block that ends past the end of the image"):
+        found_in(full[:-1])
+
+
 def test_a_file_cut_short_is_refused():
     data = nitfs.nitf(Picture(values=VALUES))
     for length in (0, 9, 300, 370, 500, 900, len(data) - 1):

@@ -32,6 +32,8 @@ NAME = "nitf"
 HEAD_BYTES = 16_384
 """The first request: holds the header and, most often, the first subheader."""
 GAP_BYTES = 65_536
+LISTED = frozenset({"NM", "C4", "M4"})
+"""Compressions whose blocks are found one by one, each of a known length."""
 UNKNOWN = 9_999_999_999
 """The length of an image that was written before its end was known."""
 MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
@@ -116,7 +118,8 @@ def _images(
                 refusals.append(f"image {number}: compression {coding} is not one we read")
                 continue
             prefix = f"images/{number}/" if number else ""
-            place = yield from _place(blocks, segment, lone=len(head.images) == 1)
+            lone, listed_blocks = len(head.images) == 1, coding in LISTED
+            place = yield from _place(blocks, segment, lone=lone, listed_blocks=listed_blocks)
             found += yield from CODINGS[coding](blocks, prefix, place, facts, limits)
         except PeriplusError as error:
             error.message = f"image {number}: {error.message}"
@@ -124,9 +127,14 @@ def _images(
     return found, refusals
 
 
-def _place(blocks: Blocks, segment: Segment, *, lone: bool) -> Generator[Need, Any, Place]:
-    """Start and end of a segment's data, which must lie in the file."""
+def _place(blocks: Blocks, segment: Segment, *, lone: bool, listed_blocks: bool) -> Generator[Need, Any, Place]:
+    """Start and end of a segment's data, which must lie in the file.
+
+    Where a mask lists the blocks that are stored, the end of the file will do: each of them is looked at by itself.
+    """
     start = segment.start + segment.head
+    if listed_blocks and blocks.size is not None and start < blocks.size < start + segment.data:
+        return start, blocks.size
     if segment.data == UNKNOWN and lone and blocks.size is not None:
         return start, blocks.size
     if segment.data < 1:
