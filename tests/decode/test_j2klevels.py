@@ -1,5 +1,6 @@
 """Every level of a JPEG 2000 file is what other builds of other readers make of the file at that resolution."""
 
+import base64
 import shutil
 import subprocess
 from pathlib import Path
@@ -113,3 +114,27 @@ def test_packets_of_a_level_and_no_others_are_referenced() -> None:
 def test_tiles_that_do_not_divide_by_a_level_have_none_from_packets() -> None:
     data = j2ks.made(j2ks.picture(3, "u1", 96, 128), PROGRESSION="PCRL", PLT="YES", blockxsize=66, blockysize=66)
     assert len(j2ks.found(data)) == 2
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"PROGRESSION": "PCRL", "PLT": "YES"},
+        {"PROGRESSION": "RPCL", "PLT": "YES"},
+        {"PROGRESSION": "LRCP", "PLT": "YES", "QUALITY": "10,40,100"},
+        {"PROGRESSION": "RPCL", "TILEPARTS": "RESOLUTIONS"},
+    ],
+)
+def test_levels_are_read_by_the_other_implementation_of_the_codec(options: dict[str, str]) -> None:
+    theirs = pytest.importorskip("aws.osml.io._io", reason="osml-imagery-io is not installed")
+    data = j2ks.made(j2ks.picture(3, "u1", 128, 192), **SIZE, **options)
+    for item in j2ks.found(data):
+        refs, settings = item.refs, item.array.encodings[0][0]["configuration"]
+        side = 64 >> item.array.level
+        rows = np.flatnonzero((refs.chunk[1] == 1) & (refs.chunk[2] == 2))
+        inline = refs.data or [None] * len(refs)
+        raw = b"".join(inline[r] or data[refs.offset[r] : refs.offset[r] + refs.length[r]] for r in rows.tolist())
+        header = base64.b64decode(settings["main_header"])
+        found = theirs.decode_jpeg2000(raw, header, settings["resolution_level"])
+        expected = j2ks.pillow(data, item.array.level)[:, side : 2 * side, 2 * side : 3 * side]
+        assert np.array_equal(np.asarray(found).reshape(expected.shape), expected)

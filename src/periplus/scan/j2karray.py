@@ -15,8 +15,8 @@ from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Array, Georeference, Pipeline, Refs, Scalar, Shape
 from periplus.scan.geotiff import reduced
-from periplus.scan.j2klevels import Levels
 from periplus.scan.j2kmarkers import Codestream
+from periplus.scan.j2kranges import Levels
 
 CODEC = "https://awslabs.github.io/osml-imagery-io/codecs/jpeg2000"
 LARGEST_PACKED = 4_096

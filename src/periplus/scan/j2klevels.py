@@ -2,66 +2,21 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.codestream.packets import LRCP, RLCP, Bounds, Packets, count, ordered
-from periplus.codestream.segments import PPT, SOT, Segment, Style, style
+from periplus.codestream.packets import LRCP, RLCP, Bounds, count
+from periplus.codestream.segments import PPT, Segment, Style, style
 from periplus.errors import FormatError
+from periplus.scan.j2kapart import apart, even
 from periplus.scan.j2kmarkers import Codestream
 from periplus.scan.j2kpackets import Head
+from periplus.scan.j2kranges import Levels, Ranges
 
-LARGEST_PACKETS = 1 << 21
-LARGEST_ROWS = 1 << 20
-"""Byte ranges of one level: more of them make an index that is larger than what it saves."""
-LARGEST_PARTS = 65_535
 SMALLEST_SIDE = 32
 """A resolution whose longer side is shorter than this is not offered: the one before it is small enough."""
-SOD = b"\xff\x93"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Ranges:
-    """Byte ranges as columns, by tile and then in their order."""
-
-    tile: NDArray[np.int64]
-    part: NDArray[np.int64]
-    offset: NDArray[np.int64]
-    length: NDArray[np.int64]
-
-    def merged(self) -> Ranges:
-        """Neighbours in the file that are neighbours in their tile as one range, numbered anew; empty ones left out."""
-        keep = np.flatnonzero(self.length)
-        tile, offset, length = self.tile[keep], self.offset[keep], self.length[keep]
-        if not len(tile):
-            return self
-        joined = (tile[1:] == tile[:-1]) & (offset[1:] == offset[:-1] + length[:-1])
-        starts = np.flatnonzero(np.concatenate([[True], ~joined]))
-        return Ranges(tile[starts], ranks(tile[starts]), offset[starts], np.add.reduceat(length, starts))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Levels:
-    """The byte ranges of every level that is offered."""
-
-    ranges: tuple[Ranges, ...]
-    """By level, the full resolution first."""
-    parts: Ranges
-    """Tile-parts as they are."""
-    starts: tuple[tuple[bytes, ...], ...] | None = None
-    """By level and tile: the start of a tile-part that holds nothing but the packets of this level, which follow."""
-
-    def __len__(self) -> int:
-        return len(self.ranges)
-
-
-def ranks(tile: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many rows of the same tile come before each row of a sorted column."""
-    return np.arange(len(tile)) - np.searchsorted(tile, tile)
 
 
 def levels(
@@ -87,11 +42,12 @@ def levels(
         facts.at(most)
     except FormatError:
         return plain
+    packets = apart(facts, parts, heads, most) if most and heads is not None and not own else None
     if most and facts.style.resolutions_first:
-        return _prefixes(facts, parts, heads, styles, most)
-    if most and heads is not None and not own:
-        return _apart(facts, parts, heads, most) or plain
-    return plain
+        prefixes, whole = _prefixes(facts, parts, heads, styles, most)
+        # Where a prefix ends within a tile-part, packets behind a start of their own are read by others too.
+        return prefixes if whole or packets is None or len(packets) < len(prefixes) else packets
+    return packets or plain
 
 
 def offered(facts: Codestream) -> int:
@@ -99,28 +55,19 @@ def offered(facts: Codestream) -> int:
     steps = max(step for pair in facts.steps for step in pair)
     for level in range(1, facts.style.levels + 1):
         sizes = facts.y.edges(level), facts.x.edges(level)
-        uneven = steps > 1 and not _even(facts, level + 1)
+        uneven = steps > 1 and not even(facts, level + 1)
         if uneven or any(0 in size for size in sizes) or max(map(sum, sizes)) < SMALLEST_SIDE:
             return level - 1
     return facts.style.levels
 
 
-def aligned(facts: Codestream, level: int) -> bool:
-    """Whether tiles begin at multiples of 2^level, and so make a grid at that level too; a single one always does."""
-    places = [axis.origin | axis.size for axis in (facts.x, facts.y) if axis.tiles > 1]
-    return not any(place & ((1 << level) - 1) for place in places)
-
-
-def _even(facts: Codestream, level: int) -> bool:
-    """Whether every tile begins at multiples of 2^level."""
-    starts = (axis.start | (axis.origin | axis.size if axis.tiles > 1 else 0) for axis in (facts.x, facts.y))
-    return not any(start & ((1 << level) - 1) for start in starts)
-
-
 def _prefixes(
     facts: Codestream, parts: Ranges, heads: Sequence[Head] | None, styles: Mapping[int, Style], most: int
-) -> Levels:
-    """Where resolutions come first: the bytes up to the last packet needed, as far as that is known; else all."""
+) -> tuple[Levels, bool]:
+    """Where resolutions come first: the bytes up to the last packet needed, as far as that is known; else all.
+
+    And whether these are whole tile-parts.
+    """
     counts = None if heads is None else _counted(facts, parts, heads, styles)
     if counts is not None and heads is not None:
         lengths = [_up_to(heads, parts, counts, facts.style.levels, level) for level in range(most + 1)]
@@ -131,7 +78,8 @@ def _prefixes(
     whole[[tile for tile, one in styles.items() if not one.resolutions_first]] = True
     lengths = [np.where(whole[parts.tile], parts.length, length) for length in lengths]
     lengths[0] = parts.length
-    return Levels(tuple(Ranges(parts.tile, parts.part, parts.offset, n).merged() for n in lengths), parts)
+    found = Levels(tuple(Ranges(parts.tile, parts.part, parts.offset, n).merged() for n in lengths), parts)
+    return found, all(bool(((n == 0) | (n == parts.length)).all()) for n in lengths)
 
 
 def _counted(
@@ -200,70 +148,3 @@ def _shares(bounds: Bounds, one: Style, levels: int) -> list[NDArray[np.int64]]:
     else:
         ways = [single, sites // components, sites, sites * one.layers]
     return [np.cumsum(way) for way in ways]
-
-
-def _apart(facts: Codestream, parts: Ranges, heads: Sequence[Head], most: int) -> Levels | None:
-    """In any other order: the packets of a level one by one, behind a start of a tile-part of their own."""
-    while most and not aligned(facts, most):
-        most -= 1
-    one = facts.style
-    totals = [count(facts.bounds(tile), one.codings) * one.layers for tile in range(facts.tiles)]
-    sizes = [head.sizes if head.sizes is not None else np.zeros(0, np.int64) for head in heads]
-    listed = np.bincount(parts.tile, [len(size) for size in sizes])
-    if not most or sum(totals) > LARGEST_PACKETS or not np.array_equal(listed, totals):
-        return None
-    # Where each packet lies: behind those before it in its tile-part.
-    offset = np.concatenate(
-        [at + head.length + np.cumsum(n) - n for at, head, n in zip(parts.offset, heads, sizes, strict=True)]
-    )
-    length = np.concatenate(sizes)
-    tile = np.repeat(np.arange(facts.tiles), totals)
-    finest = np.array([len(coding.precincts) for coding in one.codings])
-    packets = [_packets(facts, number) for number in range(facts.tiles)]
-    depth = np.concatenate([finest[found.component] - 1 - found.resolution for found in packets])
-    if len(depth) != len(length):
-        return None
-    ranges, starts = [parts.merged()], [tuple[bytes, ...]()]
-    for level in range(1, most + 1):
-        if not _even(facts, level) and not all(_same(facts, n, found, level) for n, found in enumerate(packets)):
-            break
-        kept = depth >= level
-        found = Ranges(tile[kept], tile[kept], offset[kept], length[kept]).merged()
-        if len(found.tile) > LARGEST_ROWS or int(found.part.max()) >= LARGEST_PARTS:
-            break
-        held = np.bincount(found.tile, found.length, facts.tiles).astype(np.int64)
-        ranges.append(found)
-        starts.append(tuple(_start(number, size) for number, size in enumerate(held.tolist())))
-    return Levels(tuple(ranges), parts, tuple(starts))
-
-
-def _packets(facts: Codestream, tile: int) -> Packets:
-    one = facts.style
-    return ordered(facts.bounds(tile), one.codings, one.layers, one.progression, one.changes)
-
-
-def _same(facts: Codestream, tile: int, packets: Packets, level: int) -> bool:
-    """Whether the packets of a level keep their order where nothing else is there.
-
-    Precincts are met where they begin, and those that an odd edge of a tile cuts at that edge: at a lower resolution
-    two places may become one, and two packets change places.
-    """
-    one = facts.style
-    left, top, right, bottom = (-(-place >> level) for place in facts.bounds(tile))
-    codings = [replace(coding, precincts=coding.precincts[:-level]) for coding in one.codings]
-    fewer = ordered((left, top, right, bottom), codings, one.layers, one.progression, one.changes)
-    finest = np.array([len(coding.precincts) for coding in one.codings])
-    kept = packets.resolution < finest[packets.component] - level
-    return all(
-        np.array_equal(column[kept], other)
-        for column, other in (
-            (packets.layer, fewer.layer),
-            (packets.resolution, fewer.resolution),
-            (packets.component, fewer.component),
-            (packets.precinct, fewer.precinct),
-        )
-    )
-
-
-def _start(tile: int, length: int) -> bytes:
-    return struct.pack(">HHHIBB", SOT, 10, tile, 14 + length, 0, 1) + SOD

@@ -14,9 +14,10 @@ from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Need
 from periplus.scan.blocks import Blocks
-from periplus.scan.j2klevels import Levels, Ranges, levels, offered, ranks
+from periplus.scan.j2klevels import levels, offered
 from periplus.scan.j2kmarkers import Codestream, main_header
 from periplus.scan.j2kpackets import head, heads
+from periplus.scan.j2kranges import Levels, Ranges, ranks
 
 SOT_BYTES = 14
 """The start of a tile-part: its SOT segment and the marker after it."""

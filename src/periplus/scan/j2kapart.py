@@ -1,0 +1,135 @@
+"""Packets of JPEG 2000 tiles one by one: the ranges of those that a level needs, in whatever order they lie."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.codestream.packets import Packets, count, ordered
+from periplus.codestream.segments import SOT
+from periplus.scan.j2kmarkers import Codestream
+from periplus.scan.j2kpackets import Head
+from periplus.scan.j2kranges import Levels, Ranges
+
+LARGEST_PACKETS = 1 << 21
+LARGEST_ROWS = 1 << 20
+"""Byte ranges of one level: more of them make an index that is larger than what it saves."""
+LARGEST_PARTS = 65_535
+SOD = b"\xff\x93"
+
+
+def apart(facts: Codestream, parts: Ranges, heads: Sequence[Head], most: int) -> Levels | None:
+    """The packets of up to `most` levels, behind a start of a tile-part of their own; None where there are none."""
+    while most and not aligned(facts, most):
+        most -= 1
+    one = facts.style
+    sizes = [head.sizes if head.sizes is not None else np.zeros(0, np.int64) for head in heads]
+    if not most or sum(map(len, sizes)) > LARGEST_PACKETS:
+        return None
+    totals = [count(facts.bounds(tile), one.codings) * one.layers for tile in range(facts.tiles)]
+    if not np.array_equal(np.bincount(parts.tile, [len(size) for size in sizes]), totals):
+        return None
+    # Where each packet lies: behind those before it in its tile-part.
+    offset = np.concatenate(
+        [at + head.length + np.cumsum(n) - n for at, head, n in zip(parts.offset, heads, sizes, strict=True)]
+    )
+    length = np.concatenate(sizes)
+    tile = np.repeat(np.arange(facts.tiles), totals)
+    depth, steady = _depths(facts, most)
+    if len(depth) != len(length):
+        return None
+    ranges, starts = [parts.merged()], [tuple[bytes, ...]()]
+    for level in range(1, steady + 1):
+        kept = depth >= level
+        found = Ranges(tile[kept], tile[kept], offset[kept], length[kept]).merged()
+        if len(found.tile) > LARGEST_ROWS or int(found.part.max()) >= LARGEST_PARTS:
+            break
+        held = np.bincount(found.tile, found.length, facts.tiles).astype(np.int64)
+        ranges.append(found)
+        starts.append(tuple(_start(number, size) for number, size in enumerate(held.tolist())))
+    return Levels(tuple(ranges), parts, tuple(starts))
+
+
+def aligned(facts: Codestream, level: int) -> bool:
+    """Whether tiles begin at multiples of 2^level, and so make a grid at that level too; a single one always does."""
+    places = [axis.origin | axis.size for axis in (facts.x, facts.y) if axis.tiles > 1]
+    return not any(place & ((1 << level) - 1) for place in places)
+
+
+def even(facts: Codestream, level: int) -> bool:
+    """Whether every tile begins at multiples of 2^level."""
+    starts = (axis.start | (axis.origin | axis.size if axis.tiles > 1 else 0) for axis in (facts.x, facts.y))
+    return not any(start & ((1 << level) - 1) for start in starts)
+
+
+def _depths(facts: Codestream, most: int) -> tuple[NDArray[np.int64], int]:
+    """How many levels below the finest of its component each packet lies, tile by tile in their order.
+
+    And up to which level packets keep that order where nothing else is there.
+    """
+    one, steady = facts.style, most
+    finest = np.array([len(coding.precincts) for coding in one.codings])
+    known: dict[tuple[int, ...], NDArray[np.int64]] = {}
+    unit, found = _unit(facts), []
+    for tile in range(facts.tiles):
+        left, top, right, bottom = bounds = facts.bounds(tile)
+        # Tiles of one size that lie alike among the precincts have the same packets.
+        like = right - left, bottom - top, left % unit, top % unit, left == 0, top == 0
+        if like not in known:
+            if one.resolutions_first and one.even:
+                sites = [count(bounds, one.codings, r) * one.layers for r in range(one.levels + 1)]
+                known[like] = np.repeat(np.arange(one.levels, -1, -1), sites)
+            else:
+                packets = ordered(bounds, one.codings, one.layers, one.progression, one.changes)
+                known[like] = finest[packets.component] - 1 - packets.resolution
+                while steady and not even(facts, steady) and not _same(facts, tile, packets, steady):
+                    steady -= 1
+        found.append(known[like])
+    return np.concatenate(found), steady
+
+
+def _unit(facts: Codestream) -> int:
+    """Tiles whose places differ by a multiple of this lie alike among the precincts.
+
+    A precinct that is larger than the image divides nothing; only whether a tile begins with it counts.
+    """
+    unit = 1
+    for coding in facts.style.codings:
+        for resolution, sizes in enumerate(coding.precincts):
+            shift = len(coding.precincts) - 1 - resolution
+            for step, size, end in zip(coding.steps, sizes, (facts.x.stop, facts.y.stop), strict=True):
+                whole = step << (shift + size)
+                # All are powers of 2 times a step, and steps are 1 or 2: the largest is a multiple of the others.
+                unit = max(unit, whole if whole < end else step << shift)
+    return unit
+
+
+def _same(facts: Codestream, tile: int, packets: Packets, level: int) -> bool:
+    """Whether the packets of a level keep their order where nothing else is there.
+
+    Precincts are met where they begin, and those that an odd edge of a tile cuts at that edge: at a lower resolution
+    two places may become one, and two packets change places.
+    """
+    one = facts.style
+    left, top, right, bottom = (-(-place >> level) for place in facts.bounds(tile))
+    codings = [replace(coding, precincts=coding.precincts[:-level]) for coding in one.codings]
+    fewer = ordered((left, top, right, bottom), codings, one.layers, one.progression, one.changes)
+    finest = np.array([len(coding.precincts) for coding in one.codings])
+    kept = packets.resolution < finest[packets.component] - level
+    return all(
+        np.array_equal(column[kept], other)
+        for column, other in (
+            (packets.layer, fewer.layer),
+            (packets.resolution, fewer.resolution),
+            (packets.component, fewer.component),
+            (packets.precinct, fewer.precinct),
+        )
+    )
+
+
+def _start(tile: int, length: int) -> bytes:
+    return struct.pack(">HHHIBB", SOT, 10, tile, 14 + length, 0, 1) + SOD
