@@ -60,7 +60,7 @@ def describe_array(array: IndexArray) -> dict[str, Any]:
         "crs": None if place is None else place.crs,
         "transform": None if place is None or place.transform is None else list(place.transform),
         "bbox": array.bbox,
-        "encodings": [words(pipeline) for pipeline in array.array.encodings],
+        "encodings": list(dict.fromkeys(words(pipeline) for pipeline in array.array.encodings)),
         "attributes": plain(array.attributes),
     }
 
