@@ -6,6 +6,7 @@ import asyncio
 import base64
 import os
 from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
 from typing import Any
 
 try:
@@ -85,6 +86,10 @@ class MultiReferenceFileSystem(Listing, ReferenceFileSystem):  # type: ignore[mi
         self._default = default if isinstance(default, str) else default[0]
         self.fss = _Systems(self.fss, dict(remote_options or {}), self.asynchronous)
         self._reached: dict[str, str] = {}
+        if find_spec("zarr") is not None:
+            from periplus.zarr.codecs import register
+
+            register()  # osml-imagery-io offers codecs of the same names
 
     # --- where a key leads ------------------------------------------------------------------------------------------
 
