@@ -33,7 +33,8 @@ def describe(index: Index, url: str) -> dict[str, Any]:
     return {
         "index": redact(url),
         "rows": index.table.rows,
-        "arrangement": dict(catalog.arrangement),
+        # What a mosaic remembers of every file is for growing it, and long.
+        "arrangement": {name: said for name, said in catalog.arrangement.items() if name != "members"},
         "arrays": arrays,
         "bbox": boxes(arrays),
         "coordinates": {name: describe_coordinate(c) for name, c in catalog.coordinates.items()},
