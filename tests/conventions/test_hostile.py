@@ -108,3 +108,20 @@ def test_a_reader_looks_each_node_up_once(store):
     for n in range(20):
         reader.array(store.nodes[f"/a{n}"])
     assert len(asked) == len(set(asked))
+
+
+def test_documents_as_deep_as_parsers_allow_are_read(store, codes):
+    deep = {"uom": {}}
+    for _ in range(900):
+        deep = {"uom": [deep], "ref": deep, "node": deep, "axes": deep, "layout": [deep], "type": deep}
+    keys = "spatial:transform_type spatial:registration spatial:dimensions proj:projjson cs ref uom geolocation"
+    for n in range(2):
+        store.array(f"/a{n}", ("y", "x"), (4, 5), "spatial proj cs ref uom geolocation multiscales dimensions")
+        store.nodes[f"/a{n}"].attributes.update(dict.fromkeys(keys.split(), deep))
+        store.nodes[f"/a{n}"].attributes["dimensions:axes"] = {"y": {"coords": deep}}
+    reader = Reader(lookup=store.nodes.get)
+    for n in range(2):
+        assert {"spatial.dimensions-malformed", "uom.malformed"} <= set(codes(reader.array(store.nodes[f"/a{n}"])))
+    store.group("/g", "multiscales proj")
+    store.nodes["/g"].attributes.update({"multiscales": deep, "proj:projjson": deep})
+    assert store.read("/g").crs is None

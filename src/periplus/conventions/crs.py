@@ -11,7 +11,7 @@ from typing import Any
 from periplus.conventions.meaning import CrsText
 from periplus.conventions.node import Node
 from periplus.conventions.proj import describe_crs, same_crs
-from periplus.conventions.reading import Reading, mapping
+from periplus.conventions.reading import Reading, mapping, same
 from periplus.errors import FormatError
 
 FORMS = ("proj:wkt2", "proj:code", "proj:projjson")
@@ -46,7 +46,7 @@ def _shared(reading: Reading, node: Node) -> CrsText | None:
     """The CRS of a node; many say the same, and comparing what they say is cheaper than asking PROJ again."""
     said = {key: value for key, value in node.attributes.items() if key.startswith("proj:")}
     last: tuple[Any, CrsText | None] = reading.memo.get("crs", ({}, None))
-    if last[1] is not None and said == last[0]:
+    if last[1] is not None and same(said, last[0]):
         return replace(last[1], origin=node.path)
     crs = read_crs(reading, node.attributes, node.path)
     if not reading.notes:
@@ -97,7 +97,7 @@ def _text(reading: Reading, form: str, value: Any, path: str, where: str) -> str
             reading.note("proj.projjson-text", "info", where, "PROJJSON is given as text", "write an object", path=path)
             return value
         if mapping(value) is not None:
-            return json.dumps(value, default=str)
+            return _dumped(reading, value, path, where)
         reading.note("proj.malformed", "error", where, "proj:projjson is an object", path=path)
         return None
     if isinstance(value, int) and not isinstance(value, bool) and form == "proj:code":
@@ -112,6 +112,14 @@ def _text(reading: Reading, form: str, value: Any, path: str, where: str) -> str
     if form == "proj:wkt2" and _WKT1.match(value):
         reading.note("proj.wkt1", "info", where, "proj:wkt2 holds the older WKT1", "write WKT2:2019", path=path)
     return value.strip()
+
+
+def _dumped(reading: Reading, value: Any, path: str, where: str) -> str | None:
+    try:
+        return json.dumps(value, default=str)
+    except (RecursionError, ValueError):
+        reading.note("proj.malformed", "error", where, "proj:projjson is too deep for any CRS", path=path)
+        return None
 
 
 def _understood(reading: Reading, form: str, text: str, path: str, prefix: str) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 from periplus.conventions.meaning import Coord, Explicit, External, Regular
 from periplus.conventions.names import Names
 from periplus.conventions.node import Node
-from periplus.conventions.reading import Reading, mapping, number, texts
+from periplus.conventions.reading import Reading, mapping, number, shown, texts
 from periplus.conventions.ref import resolve
 from periplus.conventions.times import duration, instant
 from periplus.conventions.values import MOST_ITEMS, term_dims
@@ -116,7 +116,7 @@ def _coord(reading: Reading, entry: _Entry, names: Names, source: Node) -> Coord
         values, more = _interval(reading, descriptor, entry, count)
         words |= more
     else:
-        reading.note("dimensions.type", "warning", entry.where, f"the type {str(kind)[:80]!r} is not known")
+        reading.note("dimensions.type", "warning", entry.where, f"the type {shown(kind)} is not known")
         return None
     if values is None:
         return None

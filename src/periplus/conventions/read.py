@@ -18,7 +18,7 @@ from periplus.conventions.names import Names
 from periplus.conventions.node import Lookup, Node, Stores
 from periplus.conventions.place import axis_words, place_of
 from periplus.conventions.reading import Reading, numbers, texts, whole
-from periplus.conventions.ref import follow
+from periplus.conventions.ref import follow, unwrapped
 from periplus.conventions.spatial import check_bbox, coords_of, properties, read_transform
 from periplus.conventions.uom import array_units
 from periplus.errors import FormatError
@@ -146,7 +146,13 @@ def _own_reference(reading: Reading) -> list[Link]:
         reading.note("ref.cycle", "error", "ref", "the node refers to itself")
         return []
     path = target.reference.path
-    return [Link(attribute="ref", word=str(node.attributes["ref"]), path=path, name=target.node.name)]
+    return [Link(attribute="ref", word=_word(node.attributes["ref"]), path=path, name=target.node.name)]
+
+
+def _word(value: Any) -> str:
+    """What a reference says of the node, as written."""
+    found = unwrapped(value)[0] or {}
+    return str(found.get("node", ""))
 
 
 def _needs_none(reading: Reading) -> bool:

@@ -57,7 +57,7 @@ class Reading:
         if key not in self.memo:
             raw = node.attributes.get(KEY)
             # Most nodes of a store declare the same; only what is without findings is the same for all.
-            if raw is None or raw != self.memo.get("declared", ((), ()))[0]:
+            if raw is None or not same(raw, self.memo.get("declared", ((), ()))[0]):
                 entries, notes = declared(node.attributes, node.path)
                 self.memo[key] = (names(entries), notes)
                 if raw is not None and not notes:
@@ -89,6 +89,25 @@ class Reading:
             path=node.path,
         )
         return not self.strict
+
+
+def shown(value: Any) -> str:
+    """A value as a message may quote it: never long, and never as deep as a hostile document is."""
+    if isinstance(value, str):
+        return repr(value[:80])
+    if value is None or isinstance(value, bool | float):
+        return repr(value)
+    if isinstance(value, int):
+        return repr(value) if abs(value) < 10**20 else "a huge number"
+    return f"a {type(value).__name__}"
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two JSON values are equal; those too deep to be compared are not."""
+    try:
+        return bool(one == other)
+    except RecursionError:
+        return False
 
 
 def mapping(value: Any) -> Mapping[str, Any] | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from periplus.conventions.meaning import Affine, Coord, Grid, Regular, edges
 from periplus.conventions.node import Node
-from periplus.conventions.reading import Reading, numbers, texts, whole
+from periplus.conventions.reading import Reading, numbers, shown, texts, whole
 from periplus.model import BBox, Transform
 
 TOLERANCE = 1e-5
@@ -60,7 +60,7 @@ def grid_of(reading: Reading, given: Mapping[str, Any], own: bool, inherited: Ma
         return None
     kind = given.get("spatial:transform_type", "affine")
     if kind != "affine":
-        message = f"the transform type {str(kind)[:80]!r} is not known; there are no coordinates"
+        message = f"the transform type {shown(kind)} is not known; there are no coordinates"
         reading.note("spatial.transform-type", "warning", "spatial:transform_type", message)
         return None
     y, x = (node.dims.index(dim) for dim in dims)
@@ -69,7 +69,7 @@ def grid_of(reading: Reading, given: Mapping[str, Any], own: bool, inherited: Ma
         return None
     registration = given.get("spatial:registration", "pixel")
     if registration not in ("pixel", "node"):
-        message = f"the registration {str(registration)[:80]!r} is neither pixel nor node; pixel is taken"
+        message = f"the registration {shown(registration)} is neither pixel nor node; pixel is taken"
         reading.note("spatial.registration", "warning", "spatial:registration", message)
         registration = "pixel"
     bbox = numbers(given["spatial:bbox"], 4) if "spatial:bbox" in given else None

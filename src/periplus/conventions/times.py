@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from periplus.conventions.reading import Reading, mapping
+from periplus.conventions.reading import Reading, mapping, shown
 
 _UNITS = {
     "ns": "nanoseconds",
@@ -64,14 +64,14 @@ def time_attributes(reading: Reading, value: Any, where: str) -> dict[str, Any]:
     known = CALENDARS.get(calendar.lower()) if isinstance(calendar, str) else None
     if known is not None:
         return {"units": units, "calendar": known}
-    shown = str(calendar)[:80]
-    if shown.lower() in ("utc", "tai"):
+    name = calendar[:80] if isinstance(calendar, str) else shown(calendar)
+    if name.lower() in ("utc", "tai"):
         # TAI has no leap seconds, so plain arithmetic is exact; UTC's are not in any calendar that decoders know.
-        message = f"the calendar {shown!r} is read as proleptic_gregorian, without leap seconds"
+        message = f"the calendar {name!r} is read as proleptic_gregorian, without leap seconds"
         reading.note("cs.calendar", "warning", where, message)
         return {"units": units, "calendar": "proleptic_gregorian"}
-    reading.note("cs.calendar", "warning", where, f"the calendar {shown!r} is not known; times stay numbers")
-    return {"units": unit.strip(), "epoch": epoch.strip(), "calendar_name": shown}
+    reading.note("cs.calendar", "warning", where, f"the calendar {name!r} is not known; times stay numbers")
+    return {"units": unit.strip(), "epoch": epoch.strip(), "calendar_name": name}
 
 
 def duration(text: str) -> tuple[int, float] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from periplus.conventions.reading import Reading, mapping
+from periplus.conventions.reading import Reading, mapping, shown
 
 
 def unit_text(reading: Reading, value: Any, where: str) -> str | None:
@@ -15,8 +15,11 @@ def unit_text(reading: Reading, value: Any, where: str) -> str | None:
     if found is None:
         reading.note("uom.malformed", "error", where, "a unit is a text or an object with `ucum`")
         return None
-    if "uom" in found and "ucum" not in found:
-        return unit_text(reading, found["uom"], f"{where}.uom")
+    if "ucum" not in found and (inner := mapping(found.get("uom"))) is not None:
+        found = inner
+    if not found.keys() & {"ucum", "unit"}:
+        reading.note("uom.malformed", "error", where, "a unit is an object with `ucum`")
+        return None
     ucum = found.get("ucum", found)
     if "ucum" not in found:
         reading.note("uom.unwrapped", "warning", where, "`ucum` is missing", 'write {"ucum": {"unit": …}}')
@@ -42,7 +45,7 @@ def array_units(reading: Reading) -> dict[str, str]:
     own = node.attributes.get("units")
     if own is not None:
         if own != unit:
-            reading.note("uom.units", "info", "units", f"units {str(own)[:80]!r} stay beside uom's {unit[:80]!r}")
+            reading.note("uom.units", "info", "units", f"units {shown(own)} stay beside uom's {unit[:80]!r}")
         return {}
     added = {"units": unit}
     about = (mapping(node.attributes["uom"]) or {}).get("description")
