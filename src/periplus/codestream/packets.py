@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -63,20 +64,20 @@ def extent(start: int, stop: int, step: int, shift: int) -> tuple[int, int]:
 def count(bounds: Bounds, codings: Sequence[Coding], resolution: int | None = None) -> int:
     """Precincts of a tile, in all components; of one resolution where that is given."""
     total = 0
-    for coding in codings:
+    for coding, alike in Counter(codings).items():
         for number, _ in enumerate(coding.precincts):
             if resolution is None or number == resolution:
                 wide, high = grid(bounds, coding, number)
-                total += wide * high
+                total += wide * high * alike
     return total
 
 
 def blocks(bounds: Bounds, codings: Sequence[Coding]) -> int:
     """Code-blocks of a tile in all components, and a few more: those at edges are counted twice."""
     total = 0
-    for coding in codings:
+    for coding, alike in Counter(codings).items():
         for resolution, sizes in enumerate(coding.precincts):
-            number, down = (3, 1) if resolution else (1, 0)
+            number, down = (3 * alike, 1) if resolution else (alike, 0)
             for axis in (0, 1):
                 shift = len(coding.precincts) - 1 - resolution
                 start, stop = extent(bounds[axis], bounds[axis + 2], coding.steps[axis], shift)

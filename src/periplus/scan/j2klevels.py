@@ -15,6 +15,8 @@ from periplus.scan.j2kmarkers import Codestream
 from periplus.scan.j2kpackets import Head
 from periplus.scan.j2kranges import Levels, Ranges
 
+LARGEST_WORK = 1 << 20
+"""Resolutions of components of tiles that are counted; each takes a microsecond."""
 SMALLEST_SIDE = 32
 """A resolution whose longer side is shorter than this is not offered: the one before it is small enough."""
 
@@ -30,6 +32,8 @@ def levels(
                 told[tile] = told.get(tile, ()) + head.own
         own = told
     plain = Levels((parts.merged(),), parts)
+    if facts.components * len(own) > LARGEST_WORK:
+        return plain
     if facts.packed or any(marker == PPT for segments in own.values() for marker, _ in segments):
         return plain
     try:
@@ -42,12 +46,26 @@ def levels(
         facts.at(most)
     except FormatError:
         return plain
+    heads = None if _laborious(facts) else heads
     packets = apart(facts, parts, heads, most) if most and heads is not None and not own else None
     if most and facts.style.resolutions_first:
         prefixes, whole = _prefixes(facts, parts, heads, styles, most)
         # Where a prefix ends within a tile-part, packets behind a start of their own are read by others too.
         return prefixes if whole or packets is None or len(packets) < len(prefixes) else packets
     return packets or plain
+
+
+def divided(facts: Codestream, parts: Ranges) -> bool:
+    """Whether the number of tile-parts alone says which of them hold which resolution."""
+    if not facts.style.resolutions_first or not facts.style.levels:
+        return False
+    needed = _divided(facts, parts, {})
+    return bool((needed[-1] < needed[0]).all())
+
+
+def _laborious(facts: Codestream) -> bool:
+    """Whether there is more to count than levels are worth."""
+    return facts.tiles * facts.components * (facts.style.levels + 1) > LARGEST_WORK
 
 
 def offered(facts: Codestream) -> int:
@@ -125,7 +143,7 @@ def _divided(facts: Codestream, parts: Ranges, styles: Mapping[int, Style]) -> N
     """
     number = np.bincount(parts.tile)
     everything = np.broadcast_to(number, (facts.style.levels + 1, facts.tiles))
-    if int(number.min()) <= facts.style.levels:
+    if int(number.min()) <= facts.style.levels or _laborious(facts):
         return everything
     shares = [
         _shares(facts.bounds(tile), styles.get(tile, facts.style), facts.style.levels) for tile in range(facts.tiles)

@@ -14,7 +14,7 @@ from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Need
 from periplus.scan.blocks import Blocks
-from periplus.scan.j2klevels import levels, offered
+from periplus.scan.j2klevels import divided, levels, offered
 from periplus.scan.j2kmarkers import Codestream, main_header
 from periplus.scan.j2kpackets import head, heads
 from periplus.scan.j2kranges import Levels, Ranges, ranks
@@ -26,6 +26,8 @@ SMALL_BYTES = 1_024
 RECENT, TOGETHER = 4, 32
 AHEAD_BYTES = 32_768
 """At most so much, and no more than a 512th of the codestream, is read at once for the starts of tile-parts."""
+LARGEST_LISTED = 4_096
+"""Tile-parts whose lists of packets are asked for where a table says already how long they are."""
 LARGEST_HEADERS = 4_096
 """Headers of tile-parts that are looked into, where they hold more than they must."""
 
@@ -54,6 +56,9 @@ def scan_codestream(
     if present != facts.tiles:
         raise FormatError(f"the codestream holds {present} of its {facts.tiles} tiles", offset=offset)
     parts = Ranges(tile, ranks(tile), start[order], size[order])
+    if ahead and listed is not None and (len(tile) > LARGEST_LISTED or divided(facts, parts)):
+        # A table spared the way from one to the next: going it for the sake of packets must be worth it.
+        ahead = 0
     found = (yield from heads(blocks, facts, parts.offset, parts.length, ahead)) if ahead else None
     own = {} if found is not None or not wanted else (yield from _own(blocks, odd, end))
     return facts, levels(facts, parts, found, own)
