@@ -69,7 +69,7 @@ def test_what_gdal_compresses_reads_as_gdal_reads_it(coding, bands, read_all, tm
         np.testing.assert_array_equal(found, wanted)
 
 
-@pytest.mark.parametrize(("kind", "bits"), [("u8", 8), ("u16", 16), ("u12", 12)])
+@pytest.mark.parametrize(("kind", "bits"), [("u8", 8), ("u16", 16), ("u12", 12), ("u4", 4)])
 @pytest.mark.parametrize("coding", ["C5", "M5"])
 def test_lossless_jpeg_gives_its_values(kind, bits, coding, read_all):
     values = nitfs.values_of(kind, 2)

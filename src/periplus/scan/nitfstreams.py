@@ -68,7 +68,7 @@ def jpeg_pipeline(image: Layout, colours: str, *, lossless: bool, tables: str | 
     `tables` are those that streams without any mean, in base64.
     """
     bands = image.samples
-    if image.kind != "INT" or image.bits not in (8, 12, 16):
+    if image.kind != "INT" or image.bits not in (range(2, 17) if lossless else (8, 12, 16)):
         raise FormatError(f"JPEG of pixels of type {image.kind!r} with {image.bits} bits is not known")
     if lossless and bands > 1:
         raise FormatError(f"lossless JPEG of {bands} bands in one stream is not read")
