@@ -274,3 +274,12 @@ def test_the_box_of_a_group_is_compared_with_its_grid_or_its_pyramid(store, code
     store.array("/p/0/b", ("y", "x"), (4, 5))
     assert codes(store.read("/p")) == code
     assert codes(store.read("/p/0/b")) == []
+
+
+def test_the_footprint_of_a_group_is_no_grid_of_its_arrays(store, codes):
+    store.group("/", "spatial", spatial__bbox=[0, 0, 100, 100])
+    store.array("/a", ("y", "x"), (4, 5))
+    assert (store.read("/a").grid, codes(store.read("/a"), all=True)) == (None, [])
+    store.group("/", "spatial", spatial__bbox=[0, 0, 100, 100], spatial__dimensions=["y", "x"])
+    assert store.read("/a").grid.transform == (20, 0, 0, 0, -25, 100)
+    assert codes(store.read("/a")) == ["spatial.transform-from-bbox"]

@@ -235,3 +235,8 @@ def test_levels_of_any_name_are_a_pyramid_if_they_are_named():
     with pytest.raises(FormatError, match="r40m"):
         write_conventions([fine], pyramids={"p": ["r10m", "r40m"]})
     assert "multiscales" not in str(write_conventions(layers((8, 8)), pyramids={}).attributes)
+
+
+def test_what_is_written_may_be_changed_without_changing_what_is_written_next():
+    proj_attributes("EPSG:32633")["proj:projjson"]["base_crs"]["name"] = "changed"
+    assert proj_attributes("EPSG:32633")["proj:projjson"]["base_crs"]["name"] == "WGS 84"

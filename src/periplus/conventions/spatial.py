@@ -55,6 +55,8 @@ def grid_of(reading: Reading, given: Mapping[str, Any], own: bool, inherited: Ma
     None without a finding where an inherited grid simply does not concern the array.
     """
     node = reading.node
+    if "spatial:bbox" in inherited and not given.keys() & {"spatial:transform", "spatial:dimensions"}:
+        return None  # a mere footprint of a group is not yet the grid of all that lies in it
     dims = _dims(reading, given, own)
     if dims is None:
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -116,7 +117,7 @@ def proj_attributes(crs: str) -> dict[str, Any]:
     """The `proj:` attributes of a CRS text: wkt2, projjson, and the code where it is exactly that one."""
     described = describe_crs(crs)
     code = {} if described.code is None else {"proj:code": described.code}
-    return {**code, "proj:wkt2": described.wkt2, "proj:projjson": dict(described.projjson)}
+    return {**code, "proj:wkt2": described.wkt2, "proj:projjson": deepcopy(described.projjson)}
 
 
 def grid_mapping_attributes(crs: str | None, transform: Transform | None = None) -> dict[str, Any]:
