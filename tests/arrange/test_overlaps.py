@@ -120,12 +120,27 @@ def test_files_stored_in_different_ways_stand_together(tmp_path: Path) -> None:
     profiles: list[dict[str, Any]] = [
         {},
         {"compress": "none", "tiled": False, "blockysize": 7},
-        {"compress": "lzw", "predictor": 2, "blockxsize": 64, "blockysize": 16},
+        {"compress": "lzw", "predictor": 2, "blockxsize": 64, "blockysize": 16, "interleave": "band"},
         {"compress": "zstd", "interleave": "pixel", "blockxsize": 128, "blockysize": 128},
     ]
     paths = [tile(tmp_path / f"{n}.tif", 20 * n, 31 * n, (80, 81), **p) for n, p in enumerate(profiles)]
     with periplus.index(paths, arrange="mosaic", duplicates="last") as index:
         windows(index, merged(paths, "last")[0])
+
+
+@pytest.mark.parametrize("usual", ["band", "pixel"])
+def test_bands_together_and_apart_stand_side_by_side(tmp_path: Path, usual: str) -> None:
+    ways = [usual, "band", "pixel", usual]
+    paths = [
+        tile(tmp_path / f"{n}.tif", 64 * (n // 2), 64 * (n % 2), bands=3, interleave=way) for n, way in enumerate(ways)
+    ]
+    periplus.index(paths[:3], to=tmp_path / "m.parquet", arrange="mosaic").close()
+    with periplus.index(paths, to=tmp_path / "m.parquet", arrange="mosaic") as index:
+        assert index.summary is not None
+        assert index.summary.reused == 3
+        assert index["0/data"].chunks == (3 if usual == "pixel" else 1, 32, 32)
+        windows(index, merged(paths)[0])
+        np.testing.assert_array_equal(index["0/data"][1, 20:100, 20:100], merged(paths)[0][1, 20:100, 20:100])
 
 
 def test_chunks_of_files_on_one_lattice_are_followed(tmp_path: Path) -> None:

@@ -67,6 +67,8 @@ class Aligned:
 
 def aligned(plain: Array, members: Mapping[int, Array], boxes: Mapping[int, Box], *, packed: bool) -> Aligned | None:
     """The files side by side, `plain` being the array but for its chunks; None where chunks must be cut or hidden."""
+    if len({array.chunks[:-2] for array in members.values()}) > 1:
+        return None  # some files keep bands together that others keep apart
     cuts = Cuts(), Cuts()
     for i, array in members.items():
         corner = boxes[i].top, boxes[i].left

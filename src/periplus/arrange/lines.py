@@ -34,14 +34,18 @@ def lines(edges: Iterable[NDArray[np.int64]], usual: int) -> tuple[NDArray[np.in
     """
     distinct = np.unique(np.concatenate(list(edges)))
     first, end = int(distinct[0]), int(distinct[-1])
-    count = -(-(end - first) // usual)
-    regular = np.append(first + np.arange(count, dtype=np.int64) * usual, end)
-    if len(distinct) - 1 > MANY * count:
-        return regular, True
+    plain = first + regular(end - first, usual)
+    if len(distinct) > MANY * (len(plain) - 1) + 1:
+        return plain, True
     gaps = np.flatnonzero(np.diff(distinct) > usual)
     more = [np.arange(distinct[k] + usual, distinct[k + 1], usual) for k in gaps.tolist()]
     found = np.sort(np.concatenate([distinct, *more])) if more else distinct
-    return found, np.array_equal(found, regular)
+    return found, np.array_equal(found, plain)
+
+
+def regular(extent: int, size: int) -> NDArray[np.int64]:
+    """Starts of chunks of one size, and the end of the last."""
+    return np.append(np.arange(0, extent, size, dtype=np.int64), extent)
 
 
 def segments(starts: NDArray[np.int64], grid: NDArray[np.int64]) -> Segments:

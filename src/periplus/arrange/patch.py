@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ from periplus.arrange.layer import LARGEST_ENCODING
 from periplus.arrange.lines import Segments, segments
 from periplus.arrange.packing import packing_of, pipeline_key, unpack_codec
 from periplus.errors import LimitError
-from periplus.model import Array, Pipeline, Refs
+from periplus.model import Array, Pipeline, Refs, Shape
 
 CROP, PIECE = "periplus.crop", "periplus.piece"
 
@@ -42,11 +42,10 @@ class Book:
 class Canvas(NamedTuple):
     """The chunks of the mosaic."""
 
-    rows: NDArray[np.int64]
-    """Starts of chunks along y, and the end of the last."""
-    columns: NDArray[np.int64]
-    regular: tuple[bool, bool]
-    usual: tuple[int, int]
+    lines: tuple[NDArray[np.int64], ...]
+    """Along each dimension the starts of chunks, and the end of the last."""
+    regular: tuple[bool, ...]
+    usual: Shape
     """Size of chunks along regular dimensions."""
     clear: int | float | None
     """Value of pixels that show what lies beneath; None where all pixels cover."""
@@ -71,9 +70,10 @@ class Side(NamedTuple):
 class Patch:
     """A file on the canvas."""
 
-    sides: tuple[Side, Side]
+    sides: tuple[Side, ...]
+    """Along each dimension."""
     codes: NDArray[np.int32]
-    """(pipeline of the file, kind of row, kind of column, 3): number of the pipeline as a piece, as a piece beside its
+    """(pipeline of the file, kind along each dimension, 3): number of the pipeline as a piece, as a piece beside its
     like, and by itself (-1 where the piece does not fill its chunk)."""
 
 
@@ -85,43 +85,36 @@ class Patches:
         self.canvas = canvas
         self._codes: dict[Any, NDArray[np.int32]] = {}
 
-    def of(self, array: Array, row: int, column: int, *, layered: bool) -> Patch:
+    def of(self, array: Array, corner: Sequence[int], *, layered: bool) -> Patch:
         """The patch of a file; `layered` says that a piece of another file may have the same encoding as one of its."""
         canvas = self.canvas
-        sides = (
-            _side(array, array.ndim - 2, row, canvas.rows, canvas.regular[0], canvas.usual[0]),
-            _side(array, array.ndim - 1, column, canvas.columns, canvas.regular[1], canvas.usual[1]),
+        sides = tuple(
+            _side(array, d, corner[d], canvas.lines[d], canvas.regular[d], canvas.usual[d]) for d in range(array.ndim)
         )
-        packing = str(packing_of(array))
-        key = (tuple(map(pipeline_key, array.encodings)), sides[0].kinds, sides[1].kinds, packing, layered)
+        said = tuple(map(pipeline_key, array.encodings)), str(packing_of(array)), layered
+        key = (*said, *(side.kinds for side in sides))
         if key not in self._codes:
             self._codes[key] = self._numbered(array, sides, layered)
         return Patch(sides, self._codes[key])
 
-    def _numbered(self, array: Array, sides: tuple[Side, Side], layered: bool) -> NDArray[np.int32]:
-        shape = len(array.encodings), len(sides[0].kinds), len(sides[1].kinds), 3
-        codes = np.full(shape, -1, np.int32)
-        lead = list(array.chunks[:-2])
-        for n, y, x in np.ndindex(*shape[:3]):
-            pipeline = array.encodings[n]
+    def _numbered(self, array: Array, sides: tuple[Side, ...], layered: bool) -> NDArray[np.int32]:
+        shape = len(array.encodings), *(len(side.kinds) for side in sides)
+        codes = np.full((*shape, 3), -1, np.int32)
+        for place in np.ndindex(*shape):
+            pipeline = array.encodings[place[0]]
             if self.canvas.packed:
                 pipeline = (unpack_codec(array.dtype, packing_of(array)), *pipeline)
-            both = sides[0].kinds[y], sides[1].kinds[x]
-            first, at, size, stored, chunk, fills = ([kind[k] for kind in both] for k in range(6))
-            settings: dict[str, Any] = {
-                "shape": [*lead, *stored],
-                "from": [*(0 for _ in lead), *first],
-                "at": [*(0 for _ in lead), *at],
-                "size": [*lead, *size],
-            }
+            along = [side.kinds[k] for side, k in zip(sides, place[1:], strict=True)]
+            first, at, size, stored, chunk, fills = ([kind[k] for kind in along] for k in range(6))
+            settings: dict[str, Any] = {"shape": stored, "from": first, "at": at, "size": size}
             if self.canvas.clear is not None:
                 settings["clear"] = self.canvas.clear
             if layered:
-                codes[n, y, x, 1] = self.book.number((_codec(PIECE, {**settings, "layer": 1}), *pipeline))
-            codes[n, y, x, 0] = self.book.number((_codec(PIECE, settings), *pipeline))
+                codes[(*place, 1)] = self.book.number((_codec(PIECE, {**settings, "layer": 1}), *pipeline))
+            codes[(*place, 0)] = self.book.number((_codec(PIECE, settings), *pipeline))
             if all(fills) and all(a >= b for a, b in zip(stored, chunk, strict=True)):
-                head = () if stored == chunk else (_codec(CROP, {"shape": [*lead, *stored]}),)
-                codes[n, y, x, 2] = self.book.number((*head, *pipeline))
+                head = () if stored == chunk else (_codec(CROP, {"shape": stored}),)
+                codes[(*place, 2)] = self.book.number((*head, *pipeline))
         return codes
 
 
@@ -156,14 +149,10 @@ def _side(array: Array, dim: int, start: int, grid: NDArray[np.int64], regular: 
 class Rows(NamedTuple):
     """References of files cut into pieces, as columns."""
 
-    lead: NDArray[np.int64]
-    """(ndim - 2, n): chunk positions before y and x."""
     cell: NDArray[np.int64]
-    """(2, n): chunk of the mosaic."""
-    place: NDArray[np.int64]
-    """(4, n): top, left, bottom and right of the piece in that chunk."""
+    """(ndim, n): chunk of the mosaic."""
     number: NDArray[np.int64]
-    """(2, n): which segments of its file the piece is."""
+    """(ndim, n): which segments of its file the piece is."""
     codes: NDArray[np.int32]
     """(3, n), as in Patch."""
     source: NDArray[np.int64]
@@ -171,25 +160,24 @@ class Rows(NamedTuple):
 
 
 def cut(patch: Patch, refs: Refs, slab: tuple[int, int]) -> Rows:
-    """References cut at the chunks of the mosaic, of those whose row is within the slab."""
-    y, x = patch.sides
-    source: NDArray[np.int64] = np.arange(len(refs))
-    cy, cx = refs.chunk[-2].astype(np.int64), refs.chunk[-1].astype(np.int64)
-    wide = x.parts[cx]
-    pieces = y.parts[cy] * wide
-    local = np.arange(int(pieces.sum())) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-    source = np.repeat(source, pieces)
-    iy = y.begin[cy[source]] + local // wide[source]
-    ix = x.begin[cx[source]] + local % wide[source]
-    inside = (y.segments.cell[iy] >= slab[0]) & (y.segments.cell[iy] < slab[1])
-    source, iy, ix = source[inside], iy[inside], ix[inside]
+    """References cut at the chunks of the mosaic, of those whose row of chunks is within the slab."""
+    chunk = refs.chunk.astype(np.int64)
+    parts = [side.parts[chunk[d]] for d, side in enumerate(patch.sides)]
+    pieces: NDArray[np.int64] = np.prod(parts, axis=0)
+    rest = np.arange(int(pieces.sum())) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    source = np.repeat(np.arange(len(refs)), pieces)
+    number = np.empty((len(parts), len(source)), np.int64)
+    for d in reversed(range(len(parts))):
+        rest, number[d] = np.divmod(rest, parts[d][source])
+        number[d] += patch.sides[d].begin[chunk[d][source]]
+    rows = patch.sides[-2].segments.cell[number[-2]]
+    inside = (rows >= slab[0]) & (rows < slab[1])
+    source, number = source[inside], number[:, inside]
     encoding = np.zeros(len(source), np.intp) if refs.encoding is None else refs.encoding[source].astype(np.intp)
-    top, left = y.segments.at[iy], x.segments.at[ix]
+    kinds = [side.kind[k] for side, k in zip(patch.sides, number, strict=True)]
     return Rows(
-        lead=refs.chunk[:-2, source].astype(np.int64),
-        cell=np.stack([y.segments.cell[iy], x.segments.cell[ix]]),
-        place=np.stack([top, left, top + y.segments.size[iy], left + x.segments.size[ix]]),
-        number=np.stack([iy, ix]),
-        codes=patch.codes[encoding, y.kind[iy], x.kind[ix]].T,
+        cell=np.stack([side.segments.cell[k] for side, k in zip(patch.sides, number, strict=True)]),
+        number=number,
+        codes=patch.codes[(encoding, *kinds)].T,
         source=source,
     )

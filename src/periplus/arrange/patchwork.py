@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -32,7 +33,7 @@ class Patchwork:
     def blocks(self, lookup: Lookup, which: Mapping[int, int]) -> Iterator[tuple[str, Refs]]:
         """References of all files; `which` is the number of the array in each entry."""
         numbers = np.array(sorted(self.patches, key=self.order.__getitem__), np.int64)
-        cells = [self.patches[i].sides[0].segments.cell for i in numbers.tolist()]
+        cells = [self.patches[i].sides[-2].segments.cell for i in numbers.tolist()]
         low, high = np.array([c[0] for c in cells]), np.array([c[-1] for c in cells])
         for slab in self._slabs():
             pieces = []
@@ -46,9 +47,7 @@ class Patchwork:
     def _slabs(self) -> Iterator[tuple[int, int]]:
         """Rows of chunks, so many at a time that their pieces are no more than fit."""
         rows = self.array.grid[-2]
-        count = sum(
-            len(p.sides[0].segments.chunk) * len(p.sides[1].segments.chunk) for p in self.patches.values()
-        ) * int(np.prod(self.array.grid[:-2], dtype=np.int64))
+        count = sum(math.prod(len(side.segments.chunk) for side in patch.sides) for patch in self.patches.values())
         each = max(1, ROWS * rows // max(count, 1))
         for start in range(0, rows, each):
             yield start, min(start + each, rows)
@@ -64,9 +63,9 @@ def _laid(pieces: list[tuple[int, Refs, Rows]]) -> Refs | None:
     part = np.concatenate(
         [np.zeros(len(r.source), np.int64) if refs.part is None else refs.part[r.source] for _, refs, r in pieces]
     )
-    order = np.lexsort((part, rows.number[1], rows.number[0], owner, rows.cell[1], rows.cell[0], *rows.lead[::-1]))
+    order = np.lexsort((part, *rows.number[::-1], owner, *rows.cell[::-1]))
     # New chunks begin where the position changes, new pieces where the file or its segment does as well.
-    group = _changes(np.concatenate([rows.lead, rows.cell])[:, order])
+    group = _changes(rows.cell[:, order])
     piece = group | _changes(np.concatenate([owner[None], rows.number])[:, order])
     begins = np.flatnonzero(piece)
     chunk = np.cumsum(group) - 1
@@ -75,9 +74,8 @@ def _laid(pieces: list[tuple[int, Refs, Rows]]) -> Refs | None:
     number = np.arange(len(order)) - np.repeat(start, np.diff(np.append(start, len(order))))
     if int(number.max()) >= PARTS:
         raise LimitError(f"a chunk of the mosaic would be made of more than {PARTS} byte ranges")
-    position = np.concatenate([rows.lead, rows.cell])[:, order].astype(np.int32)
     return Refs(
-        chunk=position,
+        chunk=rows.cell[:, order].astype(np.int32),
         offset=np.concatenate([refs.offset[r.source] for _, refs, r in pieces])[order],
         length=np.concatenate([refs.length[r.source] for _, refs, r in pieces])[order],
         file=np.concatenate([owners(refs, i)[r.source] for i, refs, r in pieces])[order],

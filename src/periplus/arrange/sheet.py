@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from periplus.arrange.aligned import Aligned, aligned
 from periplus.arrange.entry import Entry, Lookup, short_names
 from periplus.arrange.layer import common, hides_holes, is_mask
-from periplus.arrange.lines import lines
+from periplus.arrange.lines import lines, regular
 from periplus.arrange.overlap import Box, first_overlap, painting, shared
 from periplus.arrange.packing import packing_of, physical, physical_dtype
 from periplus.arrange.patch import Canvas, Patches
@@ -96,8 +96,8 @@ def sheet(
         for i, (row, column) in pixels.items()
     }
     extent = max(box.bottom for box in boxes.values()), max(box.right for box in boxes.values())
-    usual = Counter(array.chunks[-2:] for array in members.values()).most_common(1)[0][0]
-    along = [n / each for n, each in zip(extent, usual, strict=True)]
+    usual = Counter(array.chunks for array in members.values()).most_common(1)[0][0]
+    along = [n / each for n, each in zip(extent, usual[-2:], strict=True)]
     if max(along) > LONGEST or along[0] * along[1] > MOST_CHUNKS:
         raise ConflictError(
             f"the files lie so far apart that {name} would have {along[0]:,.0f} x {along[1]:,.0f} chunks"
@@ -149,28 +149,28 @@ def _patchwork(
     clear = _clear(plain, members, packed=packed) if rule.endswith("valid") else None
     if clear is None and rule.endswith("valid"):
         raise ConflictError(f"duplicates={rule!r} needs a nodata value, and {plain.name} of these files has none")
-    last = plain.ndim - 2, plain.ndim - 1
-    rows, even = lines((members[i].starts(last[0]) + box.top for i, box in boxes.items()), usual[0])
-    columns, straight = lines((members[i].starts(last[1]) + box.left for i, box in boxes.items()), usual[1])
-    canvas = Canvas(rows, columns, (even, straight), (usual[0], usual[1]), clear, packed)
+    corners = {i: (*(0 for _ in plain.shape[:-2]), box.top, box.left) for i, box in boxes.items()}
+    found = [
+        lines((members[i].starts(d) + corner[d] for i, corner in corners.items()), usual[d]) for d in range(plain.ndim)
+    ]
+    # Bands are never cut unevenly: what a file stores together is decoded together anyway.
+    found[:-2] = [(regular(n, size), True) for n, size in zip(plain.shape[:-2], usual[:-2], strict=True)]
+    canvas = Canvas(tuple(each for each, _ in found), tuple(even for _, even in found), usual, clear, packed)
     patches = Patches(plain.name, canvas)
-    phases = {i: (box.top % usual[0], box.left % usual[1]) for i, box in boxes.items()}
+    phases = {i: tuple(n % size for n, size in zip(corner, usual, strict=True)) for i, corner in corners.items()}
     # Pieces of files of other phases differ, where all chunks are of one size.
-    plain_chunks = all(array.chunks[-2:] == usual and array.edges is None for array in members.values())
-    often = Counter(phases.values()) if even and straight and plain_chunks else None
+    alike = all(array.chunks == usual and array.edges is None for array in members.values())
+    often = Counter(phases.values()) if all(canvas.regular) and alike else None
     laid = {
-        i: patches.of(members[i], box.top, box.left, layered=layered and (often is None or often[phases[i]] > 1))
-        for i, box in boxes.items()
+        i: patches.of(members[i], corner, layered=layered and (often is None or often[phases[i]] > 1))
+        for i, corner in corners.items()
     }
-    sizes = [None if even else np.diff(rows), None if straight else np.diff(columns)]
+    sizes = [None if even else np.diff(each) for each, even in found]
     array = replace(
         plain,
-        chunks=(
-            *plain.chunks[:-2],
-            *(n if size is None else int(size.max()) for n, size in zip(usual, sizes, strict=True)),
-        ),
+        chunks=tuple(n if size is None else int(size.max()) for n, size in zip(usual, sizes, strict=True)),
         encodings=tuple(patches.book.pipelines),
-        edges=None if even and straight else (*(None for _ in plain.shape[:-2]), *map(_listed, sizes)),
+        edges=None if all(canvas.regular) else tuple(map(_listed, sizes)),
     )
     return Patchwork(array, laid, painting({i: rank[i] for i in boxes}, rule))
 

@@ -27,7 +27,6 @@ def unlike(array: Array, like: Array) -> str | None:
     for noun, ours, theirs in (
         ("dimensions", _listed(array.dims), _listed(like.dims)),
         ("bands", array.shape[:-2], like.shape[:-2]),
-        ("bands in a chunk", array.chunks[:-2], like.chunks[:-2]),
         ("type", array.dtype, like.dtype),
     ):
         if ours != theirs:

@@ -49,7 +49,11 @@ def undo_mosaic(index: Index, members: Members, wanted: Collection[int]) -> tupl
         ordered = block.take(order)
         owners = file[order]
         starts = np.flatnonzero(np.diff(owners, prepend=-2))
-        undone = _Undoing(catalog.arrays[name])
+        try:
+            undone = _Undoing(catalog.arrays[name])
+        except (KeyError, TypeError, ValueError):  # settings that are none of ours: no file comes back
+            keep[:] = False
+            break
         for start, stop in pairwise([*starts.tolist(), len(owners)]):
             owner, local = int(owners[start]), members.names[name]
             array = next((a for a in members.arrays(owner, shared) if a.name == local), None)
@@ -91,9 +95,9 @@ class _Undoing:
 
     def __init__(self, array: Array) -> None:
         self._array = array
-        self._starts = array.starts(array.ndim - 2), array.starts(array.ndim - 1)
-        shifts = [_shift(pipeline) for pipeline in array.encodings]
-        self._shift = np.array(shifts, np.int64).reshape(-1, 2)
+        self._starts = [array.starts(d) for d in range(array.ndim)]
+        shifts = [_shift(pipeline, array.ndim) for pipeline in array.encodings]
+        self._shift = np.array(shifts, np.int64).reshape(-1, array.ndim)
         self._plain = [_stripped(pipeline) for pipeline in array.encodings]
         self._codes: dict[tuple[str, ...], NDArray[np.int64]] = {}
 
@@ -104,8 +108,9 @@ class _Undoing:
             return None
         code = np.zeros(len(rows), np.intp) if rows.encoding is None else rows.encoding.astype(np.intp)
         places = []
-        for k, dim in enumerate((array.ndim - 2, array.ndim - 1)):
-            pixel = self._starts[k][rows.chunk[dim]] + self._shift[code, k] - corner[k]
+        begin = (*(0 for _ in array.shape[:-2]), *corner)
+        for dim in range(array.ndim):
+            pixel = self._starts[dim][rows.chunk[dim]] + self._shift[code, dim] - begin[dim]
             chunk = np.searchsorted(array.starts(dim), pixel, side="right") - 1
             if len(chunk) and not 0 <= chunk.min() <= chunk.max() < array.grid[dim]:
                 return None
@@ -114,7 +119,7 @@ class _Undoing:
         if (own < 0).any():
             return None
         return Refs(
-            chunk=np.stack([*rows.chunk[:-2], *places]).astype(np.int32),
+            chunk=np.stack(places).astype(np.int32),
             offset=rows.offset,
             length=rows.length,
             part=_parts(rows, code),
@@ -130,15 +135,15 @@ class _Undoing:
         return self._codes[keys]
 
 
-def _shift(pipeline: Pipeline) -> tuple[int, int]:
-    """From the start of the mosaic's chunk to that of the stored one."""
+def _shift(pipeline: Pipeline, rank: int) -> list[int]:
+    """From the start of the mosaic's chunk to that of the stored one, along each dimension."""
     for codec in pipeline:
         settings = codec.get("configuration") or {}
         if codec["name"] == PIECE:
-            return settings["at"][-2] - settings["from"][-2], settings["at"][-1] - settings["from"][-1]
+            return [at - first for at, first in zip(settings["at"], settings["from"], strict=True)]
         if "trim_top" in settings:
-            return -settings["trim_top"], -settings["trim_left"]
-    return 0, 0
+            return [*[0] * (rank - 2), -settings["trim_top"], -settings["trim_left"]]
+    return [0] * rank
 
 
 def _stripped(pipeline: Pipeline) -> str:
