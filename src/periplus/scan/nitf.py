@@ -1,4 +1,4 @@
-"""NITF 2.1, 2.0 and NSIF 1.0: every image segment, its blocks where they lie, masks, extensions and corners."""
+"""NITF 2.1, 2.0 and NSIF 1.0: every image segment, its blocks where they lie, masks, extensions, corners and R-sets."""
 
 from __future__ import annotations
 
