@@ -1,11 +1,13 @@
 """Other stores in the engine `xgroup`: references reach only where policy lets them, and indexes are stores too."""
 
+import base64
 import warnings
 
+import fsspec
 import numpy as np
 import pytest
 import xarray as xr
-from zarr.storage import MemoryStore
+from zarr.storage import FsspecStore, MemoryStore
 
 import periplus
 from periplus.engine.xgroup import XGroupStoreWarning
@@ -160,3 +162,14 @@ def test_an_index_opens_as_any_store(archive, tmp_path):
     np.testing.assert_array_equal(by_url.x, xr.open_dataset(index, engine="periplus", level=1).x)
     tree = xr.open_datatree(index, engine="xgroup")
     assert {"/0", "/1", "/2"} <= set(tree.groups)
+
+
+def test_a_store_of_byte_references_opens_and_reaches_nothing_else(tmp_path):
+    other = write_hierarchy(tmp_path / "other.zarr", DAYS)
+    stored = write_hierarchy(MemoryStore(), series(str(other)), consolidated=True)
+    texts = {key: base64.b64encode(value.to_bytes()).decode() for key, value in stored._store_dict.items()}
+    references = {key: f"base64:{text}" for key, text in texts.items()}
+    files = fsspec.filesystem("reference", fo=references, asynchronous=True)
+    store = FsspecStore(files, read_only=True, path="")
+    refused(store, "policy forbids it")
+    assert opened(store, cross_store=[str(other)]).time.values[-1] == LAST

@@ -106,9 +106,9 @@ class CrossStores:
     """Other stores that references lead to, opened once each, if policy allows."""
 
     def __init__(self, base: str | None, *, allowed: CrossStore = None, storage_options: Options = None) -> None:
-        self.base = base
+        self.base = _addressed(base)
         self.options = {_folder(prefix): dict(value or {}) for prefix, value in (storage_options or {}).items()}
-        self.policy = _policy(base, allowed, storage_options or {})
+        self.policy = _policy(self.base, allowed, storage_options or {})
         self._open: dict[str, Hierarchy | PeriplusError] = {}
         self._fetch: Fetch | None = None
 
@@ -148,7 +148,7 @@ class CrossStores:
     def _absolute(self, uri: str) -> str:
         if self.base is not None:
             return resolve(self.base, uri)
-        if "://" not in uri:
+        if "://" not in uri and not uri.startswith("/"):
             raise DeniedError("a relative address needs a store that has one", url=uri)
         return canonical(uri)
 
@@ -179,6 +179,14 @@ def _policy(base: str | None, allowed: CrossStore, options: Mapping[str, Any]) -
     if base is None:
         return Policy(tuple(dict.fromkeys(entries)))
     return Policy.beside(_lying(base), allow=entries)
+
+
+def _addressed(base: str | None) -> str | None:
+    """The address of a store if it is one that policy can compare; chained and exotic ones have no neighbours."""
+    try:
+        return None if base is None else canonical(base)
+    except DeniedError:
+        return None
 
 
 def _lying(base: str) -> str:
