@@ -7,6 +7,7 @@ import xarray as xr
 
 import zarr
 from periplus.engine.publish import write_conventions
+from periplus.errors import DeniedError, FormatError, MissingError
 
 # rioxarray multiplies affines with `*`, which affine 3.1 frowns upon; consolidated metadata are no part of Zarr 3.
 pytestmark = [
@@ -166,3 +167,16 @@ def test_lazy_labels_are_dropped_and_come_back_from_the_transform(tmp_path, tran
 def test_labels_are_kept_or_dropped_as_told():
     assert {"x", "y"} <= set(write_conventions(dataset(), crs=CRS).coords)
     assert {"x", "y"}.isdisjoint(write_conventions(dataset(), crs=CRS, labels=False).coords)
+
+
+def test_what_cannot_be_written_to_is_refused_with_our_errors(tmp_path):
+    with pytest.raises(MissingError):
+        write_conventions(tmp_path / "none.zarr", crs=CRS)
+    zarr.create_array(tmp_path / "array.zarr", shape=(3,), dtype="i4")
+    with pytest.raises(FormatError):
+        write_conventions(str(tmp_path / "array.zarr"), crs=CRS)
+    zarr.open_group(tmp_path / "a.zarr", mode="w")
+    with pytest.raises(DeniedError):
+        write_conventions(zarr.open_group(tmp_path / "a.zarr", mode="r"), crs=CRS)
+    with pytest.raises(FormatError):
+        write_conventions(dataset(), crs="nowhere")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -18,7 +19,7 @@ from periplus.conventions.node import ROOT, Node, join, parent
 from periplus.conventions.read import Reader
 from periplus.conventions.write import Layer, Written, merged, size
 from periplus.engine.labels import LazyIndex
-from periplus.errors import FormatError
+from periplus.errors import DeniedError, FormatError, MissingError
 from periplus.model import Georeference, Transform
 
 
@@ -49,6 +50,8 @@ def write_conventions(
     if isinstance(target, xr.DataTree):
         return _on_tree(target, given, spatial_dims, resampling, cf, labels)
     group = target if isinstance(target, zarr.Group) else _opened(target, storage_options)
+    if group.read_only:
+        raise DeniedError("the Zarr group was opened to be read only")
     return _into_zarr(group, given, registration, spatial_dims, resampling, cf, consolidate)
 
 
@@ -127,7 +130,15 @@ def _laid(dataset: xr.Dataset, written: Written, group: str) -> xr.Dataset:
 
 def _opened(target: Any, storage_options: Mapping[str, Any] | None) -> zarr.Group:
     options = None if storage_options is None else dict(storage_options)
-    return zarr.open_group(target, mode="r+", storage_options=options)
+    where = str(target) if isinstance(target, str | os.PathLike) else None
+    try:
+        return zarr.open_group(target, mode="r+", storage_options=options)
+    except FileNotFoundError as error:
+        raise MissingError("there is no Zarr group", url=where) from error
+    except PermissionError as error:
+        raise DeniedError("the Zarr group may not be written to", url=where) from error
+    except ValueError as error:
+        raise FormatError(f"no Zarr group that can be written to: {error}", url=where) from error
 
 
 def _into_zarr(
