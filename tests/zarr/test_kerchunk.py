@@ -157,6 +157,14 @@ def test_a_tree_of_datasets_shows_every_level(archive, form):
         assert "32633" in tree["0"]["spatial_ref"].attrs["crs_wkt"]
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_our_engine_opens_the_references(archive, form):
+    place, truth = written(archive, "cog.tif", form)
+    tree = xr.open_datatree(place, engine="periplus", mask_and_scale=False)
+    for array, values in truth.items():
+        assert np.array_equal(tree[array].values, values)
+
+
 @pytest.mark.parametrize("form", ["json-2", "json-3"])
 def test_a_tree_over_stock_fsspec_shows_every_level(archive, form):
     place, truth = written(archive, "cog.tif", form)

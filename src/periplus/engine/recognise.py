@@ -12,6 +12,9 @@ FOOTER_KEY = b"array_references"
 DATABASES = (".duckdb", ".ddb")
 INDEXES = ("", ".parquet", ".parq", ".pq", *DATABASES)
 """Endings that remote indexes have; a dataset is a folder and needs none."""
+REFERENCES = (b'"refs"', b'.zgroup"', b'.zarray"', b'zarr.json"')
+"""What kerchunk references in JSON hold early on, and STAC items do not."""
+HEAD = 64 << 10
 LARGEST_FOOTER = 64 << 20
 """Bytes of a Parquet footer we look through."""
 
@@ -27,6 +30,8 @@ def holds_index(url: str | bytes) -> bool | None:
     if path.suffix.lower() in DATABASES:
         return None
     try:
+        if path.suffix.lower() == ".json" or (path / ".zmetadata").is_file():
+            return _has_references(path)
         return _has_key(path / "files.parquet" if path.is_dir() else path)
     except OSError:
         # Unreadable or absent: whoever opens it says so better than a guess can.
@@ -44,3 +49,12 @@ def _has_key(path: Path) -> bool:
             return False
         file.seek(end - length)
         return FOOTER_KEY in file.read(length)
+
+
+def _has_references(path: Path) -> bool:
+    """Whether a JSON file, or a folder that is no Zarr store, holds kerchunk references."""
+    if path.is_dir():
+        return b'"record_size"' in (path / ".zmetadata").read_bytes()[:LARGEST_FOOTER]
+    with path.open("rb") as file:
+        head = file.read(HEAD)
+    return any(mark in head for mark in REFERENCES)

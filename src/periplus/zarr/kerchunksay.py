@@ -18,7 +18,7 @@ from periplus.zarr.v2codecs import IMAGERY, UnsayableError, block, interleaved, 
 DIMENSIONS = "_ARRAY_DIMENSIONS"
 MISREAD = frozenset({
     "byte_order", "fill_order", "ycbcr_subsampling", "ycbcr_coefficients", "reference_black_white",
-    "t4_options", "t6_options",
+    "t4_options", "t6_options", "header", "margin", "num_records",
 })  # fmt: skip
 """Settings of ours that osml-imagery-io passes over in silence (measured for byte_order): a codec that has one is
 written under a name that only we know, so that nobody gets other pixels."""
