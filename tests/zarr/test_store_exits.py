@@ -54,7 +54,7 @@ def sparse(folder):
 
 def strips(folder):
     path = folder / "a.tif"
-    path.write_bytes(tiffs.written(tiffs.picture("strips", "u2"), tiled=False, big=True, compression="zlib"))
+    path.write_bytes(tiffs.written(tiffs.picture("strips", "u2"), tiled=False, compression="zlib"))
     return path
 
 
@@ -79,7 +79,7 @@ def cell(folder):
 
 ARCHIVES = {
     "deflate": lambda folder: tif(folder, compress="deflate"),
-    "zstd, big endian": lambda folder: tif(folder, compress="zstd", endianness="BIG"),
+    "zstd, big endian": lambda folder: tif(folder, compress="zstd", endianness="BIG", interleave="band"),
     "planar lzw": lambda folder: tif(folder, compress="lzw", predictor=2, interleave="band"),
     "sparse": sparse,
     "strips": strips,

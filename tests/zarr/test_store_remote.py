@@ -1,6 +1,7 @@
 """The store over HTTP: nothing but chunks is asked for, neighbours in one request, and every failure is one of ours."""
 
 import asyncio
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,10 +11,13 @@ from zarr.core.sync import _collect_aiterator, sync
 
 import periplus
 import zarr
-from periplus.errors import DecodeError, DeniedError, FetchError, MissingError, StaleError
+from periplus.errors import DecodeError, DeniedError, FetchError, FormatError, MissingError, StaleError
 from periplus.fetch import Fetch
+from periplus.model import Array, Catalog, Refs
+from periplus.table import memory_table
 from periplus.testing import tiffs
 from periplus.testing.faults import Fault
+from periplus.testing.indexes import RAW, files_of
 from periplus.testing.servers import RangeServer
 from periplus.zarr.store import IndexStore
 
@@ -149,6 +153,67 @@ def test_bytes_that_do_not_decode_name_the_chunk_and_the_place(tmp_path):
         array[0, 64:128]
     assert caught.value.url == str(path)
     assert caught.value.offset == refs.offset[7]
+
+
+def test_plain_chunks_of_another_length_are_refused(tmp_path):
+    path = tmp_path / "a.bin"
+    path.write_bytes(bytes(100))
+    array = Array(name="a", dims=("x",), shape=(20,), chunks=(10,), dtype=np.dtype("u2"),
+                  encodings=(({"name": "bytes", "configuration": {"endian": "big"}},),))  # fmt: skip
+    refs = Refs(chunk=np.array([[0, 1]], np.int32), offset=np.array([0, 40]), length=np.array([20, 19]))
+    files = files_of([str(path)], size=100)
+    files = replace(files, etag=[None], last_modified=np.array(["NaT"], "M8[us]"))
+    store = IndexStore(memory_table(Catalog(arrays={"a": array}), {"a": refs}, files), Fetch())
+    found = zarr.open_array(store, path="a", mode="r")
+    assert not found[:10].any()
+    with pytest.raises(DecodeError, match=r"chunk \(1,\) of a has 19 bytes where its shape takes 20") as caught:
+        found[10:]
+    assert (caught.value.url, caught.value.offset) == (str(path), 40)
+
+
+@pytest.mark.parametrize(
+    "codecs",
+    [
+        [{"name": "transpose", "configuration": {"order": [7]}}, *RAW],
+        [*RAW, *RAW],
+        [{"name": "zstd"}],
+        [{"name": "bytes", "configuration": {"endian": "middle"}}],
+        [*RAW, {"name": "made.up"}],
+        [{"name": "periplus.unpack", "configuration": {"dtype": "object"}}, *RAW],
+    ],
+)
+def test_an_array_said_wrongly_fails_alone_and_when_it_is_read(codecs, tmp_path):
+    path = tmp_path / "a.bin"
+    path.write_bytes(bytes(100))
+    good = Array(name="good", dims=("x",), shape=(10,), chunks=(10,), dtype=np.dtype("u2"), encodings=(RAW,))
+    arrays = {"good": good, "bad": replace(good, name="bad", encodings=(tuple(codecs),))}
+    refs = Refs(chunk=np.zeros((1, 1), np.int32), offset=np.array([0]), length=np.array([20]))
+    files = replace(files_of([str(path)], size=100), etag=[None], last_modified=np.array(["NaT"], "M8[us]"))
+    store = IndexStore(memory_table(Catalog(arrays=arrays), dict.fromkeys(arrays, refs), files), Fetch(), codecs="all")
+    group = zarr.open_group(store, mode="r")
+    assert not group["good"][...].any()
+    assert store.layout.leaves["bad"].why
+    with pytest.raises(FormatError):
+        group["bad"][...]
+
+
+def test_settings_of_effort_are_said_as_zarr_allows(tmp_path):
+    odd = ({"name": "zstd", "configuration": {"level": "hard", "checksum": 3}},)
+    array = Array(name="a", dims=("x",), shape=(10,), chunks=(10,), dtype=np.dtype("u2"), encodings=((*RAW, *odd),))
+    store = IndexStore(memory_table(Catalog(arrays={"a": array}), {}, files_of([])), Fetch())
+    assert not zarr.open_array(store, path="a", mode="r")[...].any()
+
+
+def test_a_grid_far_larger_than_its_rows_is_listed_at_once():
+    array = Array(name="a", dims=("y", "x"), shape=(1 << 40, 1 << 40), chunks=(1, 1), dtype=np.dtype("u1"),
+                  encodings=(({"name": "bytes"},),))  # fmt: skip
+    chunk = np.array([[5, 5, 7], [2**31 - 1, 2**31 - 1, 3]], np.int32)
+    refs = Refs(chunk=chunk, offset=np.arange(3), length=np.array([1, 0, 1]), part=np.array([0, 1, 0], np.uint16))
+    store = IndexStore(memory_table(Catalog(arrays={"a": array}), {"a": refs}, files_of(["s3://b/a"])), Fetch())
+    keys = sync(_collect_aiterator(store.list()))
+    assert sorted(keys) == ["a/c/5/2147483647", "a/c/7/3", "a/zarr.json", "zarr.json"]
+    assert sync(_collect_aiterator(store.list_dir("a/c"))) == ("5", "7")
+    assert sync(_collect_aiterator(store.list_dir("a/c/7"))) == ("3",)
 
 
 def test_a_local_file_that_changed_or_went_is_told_so(tmp_path):

@@ -15,9 +15,10 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from periplus.decode import CODECS, piece, unpack
+from periplus.decode import CODECS, piece, prepare, unpack
 from periplus.decode.pipeline import IMAGES
-from periplus.errors import FormatError
+from periplus.errors import PeriplusError
+from periplus.limits import Limits
 from periplus.model import Array, Pipeline
 
 Kind: TypeAlias = Literal["standard", "imagery", "ours", "decoded"]
@@ -25,6 +26,14 @@ KINDS: tuple[Kind, ...] = ("standard", "imagery", "ours", "decoded")
 """From what everybody reads to what nobody can say."""
 IMAGERY = "https://awslabs.github.io/osml-imagery-io/codecs/"
 OURS = "periplus."
+LEVELS = {
+    "zstd": (0, 22),
+    "gzip": (0, 9),
+    "numcodecs.zlib": (0, 9),
+    "numcodecs.gzip": (0, 9),
+    "numcodecs.zstd": (0, 22),
+}
+"""Compressors whose only setting is how hard they tried, and what may be said of that."""
 _TELLS = ("level", "acceleration", "checksum")
 """Settings that matter to whoever compresses, and to nobody who decompresses."""
 
@@ -60,8 +69,10 @@ def express(array: Array) -> Expression:
     if any(name.startswith(OURS) for name in names):
         kind = "ours"
     try:
+        # One array that is said wrongly would keep Zarr from opening all others; it must fail when it is read.
+        prepare(array.encodings[0], chunks=array.chunks, dtype=array.dtype, limits=Limits())
         return Expression(kind, _listed(array.encodings[0], array.dtype))
-    except FormatError as error:
+    except PeriplusError as error:
         return Expression("decoded", plain(array.dtype), error.message)
 
 
@@ -96,8 +107,24 @@ def _listed(pipeline: Pipeline, dtype: np.dtype[Any]) -> tuple[Mapping[str, Any]
             listed += plain(dtype)
         elif name == unpack.NAME:
             dtype = unpack.stored_dtype(configuration)
-        listed.append({"name": name, **({"configuration": jsonable(configuration)} if configuration else {})})
+        listed.append(_strict(name, jsonable(configuration)))
     return tuple(listed)
+
+
+def _strict(name: str, settings: dict[str, Any]) -> Mapping[str, Any]:
+    """A codec as zarr-python takes it, which checks even what only matters to whoever compresses."""
+    name = {"zlib": "numcodecs.zlib"}.get(name, name)
+    if name in LEVELS:
+        low, high = LEVELS[name]
+        level = settings.get("level")
+        settings = {"level": level if type(level) is int and low <= level <= high else low}
+        if name == "zstd":
+            settings["checksum"] = False
+    elif name == "bytes":
+        settings = {key: settings[key] for key in ("endian",) if settings.get(key) is not None}
+    elif name == "transpose":
+        settings = {"order": settings["order"]}
+    return {"name": name, **({"configuration": settings} if settings else {})}
 
 
 def jsonable(value: Any) -> Any:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from itertools import product
 
-from periplus.model import Array, Shape
-from periplus.zarr.lookup import Lookup, block_shape
+from periplus.model import Shape
+from periplus.zarr.lookup import Lookup
 from periplus.zarr.metadata import Layout, Leaf
 
 DOCUMENT = "zarr.json"
@@ -99,16 +99,5 @@ def _present(leaf: Leaf, lookup: Lookup, begun: Shape) -> Iterator[Shape]:
     if leaf.array is None or leaf.array.edges is not None:
         yield from product(*[(b,) for b in begun], *(range(n) for n in grid[len(begun) :]))
         return
-    for corner in _corners(leaf.array, begun):
-        found = lookup.block(leaf.array, corner).present()
-        for position in found.T.tolist():
-            if tuple(position[: len(begun)]) == begun:
-                yield tuple(position)
-
-
-def _corners(array: Array, begun: Shape) -> Iterator[Shape]:
-    """One position in every block that may hold such positions."""
-    shape = block_shape(array)
-    yield from product(
-        *[(b,) for b in begun], *(range(0, n, s) for n, s in zip(array.grid[len(begun) :], shape[len(begun) :]))
-    )
+    for found in lookup.present(leaf.array, begun):
+        yield from map(tuple, found.T.tolist())

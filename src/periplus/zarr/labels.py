@@ -25,6 +25,8 @@ CHUNK = 1 << 16
 """Labels in one chunk: half a mebibyte."""
 MOST_BANDS = 1 << 20
 """Bands beyond which they are not numbered."""
+MOST_LABELS = 1 << 24
+"""Pixels beyond which an axis has no labels: xarray would hold them all in memory as soon as it opens them."""
 Compute = Callable[[int, int], NDArray[Any]]
 """Labels [start, stop) along the first dimension."""
 
@@ -184,7 +186,12 @@ def _axes(array: Array, axes: Mapping[str, Mapping[str, str]], sizes: Mapping[st
         dim, count = array.dims[spot], array.shape[spot]
         origin = step * 0.5 + corner  # grouped as affine libraries do, so that labels are bit for bit theirs
         reach = max(abs(origin), abs(origin + count * step))
-        if not math.isfinite(reach) or abs(step) <= 4 * np.spacing(reach) or sizes.get(dim) != count:
+        if (
+            count > MOST_LABELS
+            or not math.isfinite(reach)
+            or abs(step) <= 4 * np.spacing(reach)
+            or sizes.get(dim) != count
+        ):
             return {}
         found[dim] = Labels(
             dims=(dim,),

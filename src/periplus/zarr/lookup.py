@@ -10,7 +10,9 @@ import math
 import os
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 BLOCK_CHUNKS = 1 << 16
 """Chunks of one block at most: about what a row group of an index holds."""
+FEW_BLOCKS = 64
+"""Blocks that are looked through one by one, whatever they hold."""
 KEPT_BYTES = 96 << 20
 """Blocks that are kept, of all arrays together: three million rows."""
 
@@ -116,10 +120,13 @@ class Lookup:
 
     def _key(self, array: Array, position: Shape) -> tuple[str, Shape]:
         """The block that holds a position: its array and its first position."""
+        return array.name, tuple([p - p % n for p, n in zip(position, self._shape(array))])
+
+    def _shape(self, array: Array) -> Shape:
         shape = self._shapes.get(array.name)
         if shape is None:
             shape = self._shapes[array.name] = block_shape(array)
-        return array.name, tuple([p - p % n for p, n in zip(position, shape)])
+        return shape
 
     def known(self, array: Array, position: Shape) -> tuple[bool, Chunk | None]:
         """(whether it is known without reading the index, the chunk or None where it has no row)."""
@@ -134,6 +141,22 @@ class Lookup:
         """The rows of the chunk at a position of the grid. May read the index."""
         block = self._around(array, position)
         return block.refs.take(slice(*block.rows(position)))
+
+    def present(self, array: Array, begun: Shape = ()) -> Iterator[NDArray[np.int32]]:
+        """(ndim, n): positions that have a row, those that begin so, in C order; some at a time. May read the index."""
+        low = (*begun, *(0,) * (array.ndim - len(begun)))
+        high = (*(b + 1 for b in begun), *array.grid[len(begun) :])
+        steps = [range(a - a % n, b, n) for a, b, n in zip(low, high, self._shape(array))]
+        if math.prod(map(len, steps)) > max(FEW_BLOCKS, self._table.rows // BLOCK_CHUNKS):
+            # Mostly nothing: a grid may be far larger than the index has rows, and one question finds them all.
+            chunk = self._table.refs(array.name, list(zip(low, high, strict=True))).chunk
+            new = np.ones(chunk.shape[1], bool)
+            new[1:] = (chunk[:, 1:] != chunk[:, :-1]).any(axis=0)
+            yield chunk[:, new]
+            return
+        for corner in product(*steps):
+            found = self.block(array, corner).present()
+            yield found[:, (found[: len(begun)] == np.array(begun, np.int32)[:, None]).all(axis=0)]
 
     def _around(self, array: Array, position: Shape) -> Block:
         try:

@@ -46,6 +46,15 @@ class Leaf:
     """Labels only: the bytes of the chunk at a position."""
 
     @cached_property
+    def exact(self) -> int | None:
+        """Bytes that a stored chunk must have; None where it is compressed, or not handed out as it is stored."""
+        if not self.raw or any(codec["name"] not in ("transpose", "bytes") for codec in self.document["codecs"]):
+            return None
+        chunks = self.document["chunk_grid"]["configuration"]["chunk_shape"]
+        size: int = math.prod(chunks) * np.dtype(self.document["data_type"]).itemsize
+        return size
+
+    @cached_property
     def grid(self) -> tuple[int, ...]:
         """Chunks along each dimension, as the metadata say."""
         chunks = self.document["chunk_grid"]["configuration"]["chunk_shape"]

@@ -12,7 +12,7 @@ import numpy as np
 from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
 from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 
-from periplus.errors import redact
+from periplus.errors import DecodeError, redact
 from periplus.limits import Limits
 from periplus.zarr.chunks import Bytes, Chunks, Range
 from periplus.zarr.codecs import register
@@ -124,6 +124,13 @@ class IndexStore(Store):
         chunk = await self._chunks.find(leaf.array, position)
         if chunk is None:
             return None
+        if leaf.exact is not None and chunk.length != leaf.exact:
+            spot = next((part for part in chunk.parts if part.data is None), None)
+            raise DecodeError(
+                f"chunk {position} of {leaf.path} has {chunk.length} bytes where its shape takes {leaf.exact}",
+                url=None if spot is None else self.table.files.path[spot.file],
+                offset=None if spot is None else spot.offset,
+            )
         return await self._chunks.stored(chunk, None if byte_range is None else _range(byte_range, chunk.length))
 
     def _document(self, key: str) -> bytes | None:
