@@ -205,7 +205,7 @@ def _fits(labels: Coordinate, arrays: Mapping[str, Array]) -> bool:
 
 def _groups(found: Nodes) -> dict[str, Mapping[str, Any]]:
     """Attributes of groups, without those that the arrays' own places and levels say again."""
-    kept = {}
+    kept: dict[str, Mapping[str, Any]] = {}
     for path, attributes in found.groups.items():
         said = {
             key: value

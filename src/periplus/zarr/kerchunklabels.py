@@ -19,15 +19,16 @@ from periplus.table.values import INT64
 MOST_BYTES = 64 * MIB
 """Labels that are kept in memory; longer ones stay arrays."""
 SINCE = re.compile(r"(\w+) since (\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d:\d\d(?:\.0*)?)?)?(?: ?UTC|Z|\+00:00)?")
-CODES = {
-    "days": "D",
-    "hours": "h",
-    "minutes": "m",
-    "seconds": "s",
-    "milliseconds": "ms",
-    "microseconds": "us",
-    "nanoseconds": "ns",
+NANOSECONDS = {
+    "days": 86_400 * 10**9,
+    "hours": 3600 * 10**9,
+    "minutes": 60 * 10**9,
+    "seconds": 10**9,
+    "milliseconds": 10**6,
+    "microseconds": 10**3,
+    "nanoseconds": 1,
 }
+"""Of the units in which CF counts times."""
 PLAIN_CALENDARS = ("standard", "gregorian", "proleptic_gregorian")
 
 
@@ -61,11 +62,13 @@ def named(name: str, dims: tuple[str, ...], values: NDArray[Any], attributes: Ma
     found = SINCE.fullmatch(str(kept.get("units", "")).strip())
     if (
         found is not None
-        and found[1].lower() in CODES
+        and found[1].lower() in NANOSECONDS
         and values.dtype.kind in "iu"
         and kept.get("calendar", "standard") in PLAIN_CALENDARS
     ):
-        times = _times(values, kept.get("_FillValue"), CODES[found[1].lower()], f"{found[2]}T{found[3] or '00:00:00'}")
+        times = _times(
+            values, kept.get("_FillValue"), NANOSECONDS[found[1].lower()], f"{found[2]}T{found[3] or '00:00:00'}"
+        )
         if times is not None:
             return Coordinate(
                 name=name.rpartition("/")[2],
@@ -76,11 +79,10 @@ def named(name: str, dims: tuple[str, ...], values: NDArray[Any], attributes: Ma
     return Coordinate(name=name.rpartition("/")[2], dims=dims, values=values, attributes=kept)
 
 
-def _times(values: NDArray[Any], missing: Any, code: str, epoch: str) -> NDArray[Any] | None:
+def _times(values: NDArray[Any], missing: Any, scale: int, epoch: str) -> NDArray[Any] | None:
     """The moments; None where microseconds cannot count them."""
     numbers = values.astype(np.int64)
     nothing = numbers == (missing if type(missing) is int else -INT64 - 1)
-    scale = int(np.timedelta64(1, code).astype("m8[ns]").astype(np.int64))
     if scale < 1000:
         return None if (numbers % 1000).any() else np.datetime64(epoch, "us") + (numbers // 1000).astype("m8[us]")
     factor = scale // 1000

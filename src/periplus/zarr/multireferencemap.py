@@ -28,9 +28,10 @@ class RecordMapping(MutableMapping[str, Reference]):
 
     def __init__(self, load: Load, fill: Callable[[str, str], str], *, cache_size: int = 128) -> None:
         said = parse(load(".zmetadata"))
-        documents, self.record_size = said.get("metadata"), said.get("record_size")
-        if not isinstance(documents, Mapping) or type(self.record_size) is not int or self.record_size < 1:
+        documents, record_size = said.get("metadata"), said.get("record_size")
+        if not isinstance(documents, Mapping) or type(record_size) is not int or record_size < 1:
             raise FormatError(".zmetadata: metadata and record_size are wanted; this may be a Zarr store")
+        self.record_size: int = record_size
         self._held: dict[str, Reference | None] = {key: json.dumps(doc).encode() for key, doc in documents.items()}
         if any(key.rpartition("/")[2] == ".zgroup" or key.endswith(".zarray") for key in documents):
             whole = {"zarr_consolidated_format": 1, "metadata": documents}
