@@ -369,3 +369,10 @@ def test_a_shared_crs_that_is_none_is_told_at_its_group(store, codes, shared):
     assert codes(store.read("/")) == ["cs.malformed"]
     store.group("/", "cs", crs={"a": {"axes": {}}})
     assert codes(store.read("/")) == []
+
+
+def test_words_that_are_missing_or_too_many_are_mild(store, codes):
+    bare = {"values": {"regular": [0, 1]}}
+    assert codes(axes(store, {"lat": {"coordinates": [bare]}}), all=True) == ["cs.unit-missing", "cs.direction-missing"]
+    texts = {"unit": "1", "values": {"explicit": ["a", "b", "c"]}}
+    assert codes(axes(store, {"lat": {"coordinates": [texts]}}), all=True) == ["cs.unit-text"]

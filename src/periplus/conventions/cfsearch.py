@@ -8,7 +8,7 @@ from periplus.conventions.node import ROOT, Node, ancestors, join, parent
 from periplus.conventions.reading import Reading
 from periplus.errors import FormatError
 
-MOST_NODES = 20_000
+MOST_NODES = 5_000
 """Visited by a lateral search, of one store, once."""
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from periplus.conventions.crs import read_crs
 from periplus.conventions.geolocation import located
-from periplus.conventions.meaning import Coord, CrsText, External, Regular, Role
+from periplus.conventions.meaning import Coord, CrsText, Explicit, External, Regular, Role
 from periplus.conventions.names import Names
 from periplus.conventions.node import Node
 from periplus.conventions.reading import Reading, mapping
@@ -204,6 +204,7 @@ def _read_coordinate(scope: _Scope, axis: _Axis, found: Mapping[str, Any], where
         return False
     values, target = described
     attributes = {**axis.words, **_words(reading, found, axis, where), **(mapping(found.get("attributes")) or {})}
+    _check_words(reading, found, axis, values, where)
     said = found.get("name") if isinstance(found.get("name"), str) else None
     role: Role = "scalar" if dim is None else "axis" if first else "auxiliary"
     if role == "axis":
@@ -252,6 +253,21 @@ def _words(reading: Reading, found: Mapping[str, Any], axis: _Axis, where: str) 
     elif direction is not None:
         reading.note("cs.direction", "warning", f"{where}.direction", "a direction is a text")
     return words
+
+
+def _check_words(
+    reading: Reading, found: Mapping[str, Any], axis: _Axis, values: Regular | Explicit | External, where: str
+) -> None:
+    """Mild findings about words that numbers must have, and texts must not."""
+    texts = isinstance(values, Explicit) and bool(values.items) and isinstance(values.items[0], str)
+    if isinstance(values, External) or "time" in found:
+        return
+    if texts and "unit" in found:
+        reading.note("cs.unit-text", "info", f"{where}.unit", "texts have no unit")
+    if not texts and "unit" not in found:
+        reading.note("cs.unit-missing", "info", where, "numbers have no unit", "write `unit`")
+    if not texts and found.get("direction") is None and axis.direction is None:
+        reading.note("cs.direction-missing", "info", where, "numbers have no direction", "write `direction`")
 
 
 def _terms(scope: _Scope, axis: _Axis, value: Any, where: str) -> dict[str, Any]:
