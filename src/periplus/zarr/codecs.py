@@ -24,6 +24,8 @@ from periplus.decode.settings import known
 from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Shape
+from periplus.zarr import filters
+from periplus.zarr.filters import ANY
 
 if TYPE_CHECKING:
     from zarr.core.array_spec import ArraySpec
@@ -77,14 +79,14 @@ class _Image(_Configured, BytesBytesCodec):
 
     def _check(self) -> None:
         if self.name in EXTENTS and "codecs" not in self.configuration:
-            self._decoder(*extent(self.name, self.configuration))
+            self._decoder(*extent(self.name, self.configuration), ANY)
 
-    def _decoder(self, shape: Shape, dtype: np.dtype[Any]) -> pipeline.Decoder:
+    def _decoder(self, shape: Shape, dtype: np.dtype[Any], limits: Limits) -> pipeline.Decoder:
         codecs = ({"name": self.name, "configuration": self.configuration},)
-        return prepare(codecs, chunks=shape, dtype=dtype, limits=Limits())
+        return prepare(codecs, chunks=shape, dtype=dtype, limits=limits)
 
     def _decode_sync(self, chunk_data: Buffer, chunk_spec: ArraySpec) -> Buffer:
-        decode = self._decoder(chunk_spec.shape, chunk_spec.dtype.to_native_dtype())
+        decode = self._decoder(chunk_spec.shape, chunk_spec.dtype.to_native_dtype(), Limits())
         fill = 0 if chunk_spec.fill_value is None else chunk_spec.fill_value
         values = decode.whole(chunk_data.as_numpy_array().data, fill=fill)
         little = values.astype(values.dtype.newbyteorder("<"), copy=False)
@@ -192,7 +194,6 @@ def register() -> None:
     Entry points make the codecs known without this; but osml-imagery-io offers the same URIs, and among equals
     zarr-python takes any, with a warning. Cheap to call again.
     """
-    from periplus.zarr import filters
     from zarr import config
 
     chosen = {name: fully_qualified_name(each) for name, each in CODECS.items()}

@@ -19,6 +19,9 @@ from periplus.decode import dted, jbp, jpeg2000, jpegblock, pipeline, png, prepa
 from periplus.decode.extent import extent
 from periplus.limits import Limits
 
+ANY = Limits(chunk_bytes=1 << 62)
+"""Arrays with giant chunks may be opened, for the sake of those beside them; their chunks are refused when read."""
+
 
 class _Filter(Codec):  # type: ignore[misc]
     """One whole block, strip, tile or file."""
@@ -27,7 +30,7 @@ class _Filter(Codec):  # type: ignore[misc]
 
     def __init__(self, **configuration: Any) -> None:
         self.configuration = configuration
-        _ = self._decoder
+        self._prepared(ANY)
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
@@ -38,11 +41,14 @@ class _Filter(Codec):  # type: ignore[misc]
         """The entry in `.zarray`."""
         return {"id": self.codec_id, **self.configuration}
 
-    @cached_property
-    def _decoder(self) -> pipeline.Decoder:
+    def _prepared(self, limits: Limits) -> pipeline.Decoder:
         shape, dtype = extent(self.codec_id, self.configuration)
         codecs = ({"name": self.codec_id, "configuration": self.configuration},)
-        return prepare(codecs, chunks=shape, dtype=dtype, limits=Limits())
+        return prepare(codecs, chunks=shape, dtype=dtype, limits=limits)
+
+    @cached_property
+    def _decoder(self) -> pipeline.Decoder:
+        return self._prepared(Limits())
 
     def decode(self, buf: Any, out: Any = None) -> Any:
         """The chunk as an array; into `out` where it is given."""
