@@ -348,3 +348,17 @@ def test_inline_bytes_and_parts_pass_through(make: SimpleNamespace) -> None:
     assert refs.file.tolist() == [0, -1, 1]
     assert refs.part.tolist() == [0, 0, 1]
     assert refs.data == [None, b"xy", None]
+
+
+def test_one_crs_may_have_other_words(make: SimpleNamespace) -> None:
+    from pyproj import CRS
+
+    place = make.image().georeference
+    entries = [
+        make.entry(f"/d/{n}.tif", make.image(georeference=replace(place, crs=crs)), day=n + 1)
+        for n, crs in enumerate(("EPSG:32633", CRS("EPSG:32633").to_wkt()))
+    ]
+    assert arrange(entries, make.lookup(entries)).kind == "stack"
+    entries.append(make.entry("/d/2.tif", make.image(georeference=replace(place, crs="EPSG:32634")), day=3))
+    with pytest.raises(ConflictError, match="has the CRS EPSG:32634, not EPSG:32633"):
+        arrange(entries, make.lookup(entries), kind="stack")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from periplus.conventions.proj import same_crs
+from periplus.errors import FormatError
 from periplus.model import Array, Georeference, Shape, Transform
 
 TOLERANCE = 1e-6
@@ -66,7 +68,7 @@ def _regular(array: Array) -> tuple[tuple[int, ...] | None, ...] | None:
 
 def _place_difference(a: Georeference | None, b: Georeference | None, size: Shape) -> str | None:
     a, b = a or Georeference(), b or Georeference()
-    if a.crs != b.crs:
+    if not one_crs(a.crs, b.crs):
         return f"has the CRS {_brief(a.crs)}, not {_brief(b.crs)}"
     if (a.transform is None) != (b.transform is None):
         return "has " + ("no transform" if a.transform is None else "a transform")
@@ -79,6 +81,16 @@ def _place_difference(a: Georeference | None, b: Georeference | None, size: Shap
     if (dict(a.rpc) if a.rpc else None) != (dict(b.rpc) if b.rpc else None):
         return "has other rational polynomial coefficients"
     return None
+
+
+def one_crs(one: str | None, other: str | None) -> bool:
+    """Whether two texts are one CRS, in whatever words."""
+    if one == other or one is None or other is None:
+        return one == other
+    try:
+        return same_crs(one, other)
+    except FormatError:
+        return False  # nobody knows what it is
 
 
 def same_place(a: Transform, b: Transform, size: Shape) -> bool:

@@ -6,10 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from periplus.arrange.fit import one_crs
 from periplus.arrange.layer import is_mask
 from periplus.arrange.packing import Packing, packing_of, physical_dtype
-from periplus.conventions.proj import same_crs
-from periplus.errors import FormatError
 from periplus.model import Array, Georeference, Transform
 
 SIZE = 1e-6
@@ -57,7 +56,7 @@ def spot(array: Array, like: Array) -> tuple[int, int] | str:
         return "it does not say where it lies"
     if b is None:
         return "it says where it lies, and others do not"
-    if not _alike(ours.crs, theirs.crs):
+    if not one_crs(ours.crs, theirs.crs):
         return f"it has the CRS {_brief(ours.crs)}, not {_brief(theirs.crs)}"
     if ours.registration != theirs.registration:
         return f"it has registration {ours.registration}, not {theirs.registration}"
@@ -76,16 +75,6 @@ def spot(array: Array, like: Array) -> tuple[int, int] | str:
         if not off <= PHASE:
             return f"its pixels lie {off:.3g} of a pixel off the grid of the others"
     return place
-
-
-def _alike(one: str | None, other: str | None) -> bool:
-    """Whether two texts are one CRS, in whatever words."""
-    if one == other or one is None or other is None:
-        return one == other
-    try:
-        return same_crs(one, other)
-    except FormatError:
-        return False  # nobody knows what it is
 
 
 def shifted(like: Transform, row: int, column: int) -> Transform:
