@@ -209,6 +209,13 @@ def test_groups_and_trees_have_the_same_datasets():
     xr.testing.assert_identical(below.to_dataset(), groups["/g"])
 
 
+def test_odd_names_of_groups_are_kept():
+    names = [".hidden", "a.b", "with space", "v1.", "ß", "..x"]
+    store = write_hierarchy(MemoryStore(), {f"{name}/a": grid() for name in names})
+    tree = xr.open_datatree(store, engine="xgroup")
+    assert set(tree.groups) == {"/", *(f"/{name}" for name in names)}
+
+
 def test_missing_stores_and_groups_say_so(tmp_path):
     with pytest.raises(FileNotFoundError, match="no Zarr group"):
         opened(tmp_path / "none.zarr")
@@ -340,3 +347,33 @@ def test_a_store_that_was_given_open_stays_open(tmp_path):
         assert dataset.x[0].item() == 500005.0
     assert opened(store).a.values[0, 1] == 1
     store.close()
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("decode_coords", [True, False, "all"])
+def test_a_plain_cf_group_is_what_stock_xarray_makes_of_it(zarr_format, decode_coords):
+    place = {"dims": ("y", "x"), "shape": (3, 4), "dtype": "float64"}
+    clock = {"units": "hours since 2020-01-01 12:00", "calendar": "standard", "standard_name": "time"}
+    said = {"coordinates": "lat lon", "ancillary_variables": "quality", "grid_mapping": "crs", "_FillValue": 3}
+    nodes = {
+        "/": {"Conventions": "CF-1.10", "title": "plain"},
+        "v": Stored(dims=("t", "y", "x"), shape=(2, 3, 4), dtype="int16", attributes={**said, "scale_factor": 0.5}),
+        "quality": Stored(dims=("t", "y", "x"), shape=(2, 3, 4), dtype="uint8", attributes={"flag_values": [0, 1]}),
+        "lat": Stored(**place, attributes={"units": "degrees_north"}),
+        "lon": Stored(**place, attributes={"units": "degrees_east"}),
+        "crs": Stored(dims=(), values=np.array(0), attributes={"grid_mapping_name": "latitude_longitude"}),
+        "t": Stored(dims=("t",), values=np.array([0, 6]), attributes=clock),
+        "length": Stored(dims=("t",), values=np.array([1.0, 2.0]), attributes={"units": "days"}),
+    }
+    store = write_hierarchy(MemoryStore(), nodes, zarr_format=zarr_format)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ours = xr.open_dataset(store, engine="xgroup", decode_coords=decode_coords)
+        theirs = stock(store, decode_coords=decode_coords)
+    related = {"lat", "lon", "crs"}  # what attributes name is a coordinate here, whatever is decoded
+    xr.testing.assert_identical(
+        ours.reset_coords(related & set(ours.coords)), theirs.reset_coords(related & set(theirs.coords))
+    )
+    assert set(ours.coords) == {"t", *related}
+    for name in theirs.variables:
+        assert repr(dict(sorted(ours[name].encoding.items()))) == repr(dict(sorted(theirs[name].encoding.items())))

@@ -187,6 +187,12 @@ def test_without_a_pyramid_there_is_one_level():
         opened(store, level=1)
 
 
+def test_where_there_is_no_pyramid_the_error_says_where_there_are():
+    nodes = {f"scenes/a/{path.strip('/')}".rstrip("/"): node for path, node in PYRAMIDS["groups"].items()}
+    with pytest.raises(MissingError, match="group= /scenes/a does"):
+        opened(write_hierarchy(MemoryStore(), nodes), level=1)
+
+
 def test_variables_may_be_missing_at_levels():
     nodes = {**PYRAMIDS["groups"], "0/fine_only": level(0), "1/middle": level(1)}
     store = write_hierarchy(MemoryStore(), nodes)

@@ -45,7 +45,7 @@ def one_dataset(what: Any, wish: Wish, **options: Any) -> xr.Dataset:
             arrays = members(book, pyramid, level)
             attributes = _of_level(book, group, level)
         elif wish.level not in (None, 0):
-            raise MissingError(f"no level {wish.level!r}: {group} holds no pyramid")
+            raise MissingError(f"no level {wish.level!r}: {group} holds no pyramid{_elsewhere(book, group)}")
         made = assemble(book, arrays, attributes)
         dataset = crop(made.dataset, made.grids, wish, made.crs)
     except BaseException:
@@ -109,6 +109,12 @@ def _open(
     drop = frozenset([drop_variables] if isinstance(drop_variables, str) else drop_variables or ())
     how = Options(coords=coords, strict=strict, dequantize=dequantize, decoding=decoding or {}, drop=drop)
     return Book(hierarchy, cross, how), path
+
+
+def _elsewhere(book: Book, group: str) -> str:
+    """Where pyramids are, for the message that there is none here."""
+    found = [path for path in book.hierarchy.walk(group) if "multiscales" in book.hierarchy.attributes(path)]
+    return f"; group= {', '.join(found[:8])} does" if found else ""
 
 
 def _of_level(book: Book, group: str, level: Level) -> dict[str, Any]:

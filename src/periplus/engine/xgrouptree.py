@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import xarray as xr
 
 from periplus.conventions.meaning import Pyramid
-from periplus.conventions.node import ROOT, join, relative
+from periplus.conventions.node import ROOT, ancestors, join, relative
 from periplus.engine.xgroupbook import Book
 from periplus.engine.xgroupdataset import assemble
 from periplus.engine.xgrouplevels import home, members
@@ -24,7 +24,7 @@ def datasets(book: Book, root: str) -> dict[str, xr.Dataset]:
     groups = book.hierarchy.walk(root)
     book.hierarchy.prepare(path for group in groups for path in book.hierarchy.arrays(group))
     for path in groups:
-        place = ROOT + relative(path, root).strip(".")
+        place = ROOT if path == root else ROOT + relative(path, root)
         for name, arrays in _nodes(book, path).items():
             attributes = book.hierarchy.attributes(path) if name is None else {}
             made[place if name is None else join(place, name)] = assemble(book, arrays, attributes).dataset
@@ -42,7 +42,8 @@ def _nodes(book: Book, path: str) -> dict[str | None, dict[str, str]]:
     nodes: dict[str | None, dict[str, str]] = {None: {}}
     taken = set(book.hierarchy.children(path)) - {one.rpartition("/")[2] for one in _of_levels(pyramid)}
     for level in here:
-        name = level.asset.rpartition("/")[2].strip(".") or BASE
+        name = level.asset.rstrip("/").rpartition("/")[2]
+        name = BASE if name in ("", ".") else name
         while name in taken or name in nodes:
             name = f"{name}_level"
         nodes[name] = members(book, pyramid, level)
@@ -57,13 +58,16 @@ def _of_levels(pyramid: Pyramid) -> set[str]:
 
 def _aligned(made: dict[str, xr.Dataset]) -> dict[str, xr.Dataset]:
     """The same, with what a group cannot share with those below it in a node of its own beside them."""
+    apart: set[str] = set()
+    for place, dataset in made.items():
+        above = [up for up in ancestors(place) if up in made and up not in apart and made[up].variables]
+        apart |= {up for up in above if _conflict(made[up], dataset)}
     done: dict[str, xr.Dataset] = {}
     for place, dataset in made.items():
-        prefix = place.rstrip("/") + "/"
-        below = [one for other, one in made.items() if other.startswith(prefix) and other != place]
-        if not dataset.variables or not any(_conflict(dataset, one) for one in below):
+        if place not in apart:
             done[place] = dataset
             continue
+        prefix = place.rstrip("/") + "/"
         name = BASE
         while prefix + name in made or name in dataset.variables:
             name += "_"
