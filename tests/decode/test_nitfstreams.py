@@ -78,9 +78,20 @@ def test_lossless_jpeg_gives_its_values(kind, bits, coding, read_all):
         values=values, kind=kind, mode="S", streams=streams, coding=coding, masked=coding == "M5", absent=frozenset()
     )
     np.testing.assert_array_equal(read_all(nitfs.nitf(item))["0/data"], values)
-    several = nitfs.Picture(values=values, kind=kind, mode="P", streams=streams[:1], coding="C5")
-    with pytest.raises(FormatError, match="lossless JPEG of 2 bands"):
-        scan_bytes(nitfs.nitf(several), scanner=nitf)
+
+
+@pytest.mark.parametrize(("kind", "bits"), [("u8", 8), ("u12", 12), ("u16", 16)])
+@pytest.mark.parametrize("bands", [2, 3, 4])
+@pytest.mark.parametrize("labelled", [True, False])
+def test_lossless_jpeg_of_several_bands_keeps_them_as_they_are(kind, bits, bands, labelled, read_all):
+    values = nitfs.values_of(kind, bands)
+    pixels = np.ascontiguousarray(np.moveaxis(values, 0, -1))
+    stream = imagecodecs.jpeg8_encode(pixels, lossless=True, bitspersample=bits)
+    at = stream.find(b"\xff\xee")
+    if not labelled and at > 0:  # the label that says which colours they are; NITF has none
+        stream = stream[:at] + stream[at + 16 :]
+    item = nitfs.Picture(values=values, kind=kind, mode="P", streams=[stream], coding="C5")
+    np.testing.assert_array_equal(read_all(nitfs.nitf(item))["0/data"], values)
 
 
 @pytest.mark.parametrize("coding", ["C8", "M8"])

@@ -139,7 +139,6 @@ def nitf_files():
         "mask": nitfs.Picture(values=plain, masked=True),
         "no tables": nitfs.Picture(values=plain, streams=[bare], coding="C3", changes={"COMRAT": "03.1"}),
         "JPEG streams": nitfs.Picture(values=np.tile(plain, 2), block=(72, 90), **coded),
-        "lossless": nitfs.Picture(values=nitfs.values_of("u8", 2), mode="P", streams=[stream], coding="C5"),
         "fax": nitfs.Picture(values=bits, kind="b1", block=(24, 48), streams=[b"x"], coding="C1",
                              changes={"COMRAT": "1D  "}),
         "quantisation": nitfs.Picture(values=plain, streams=[b"x" * 9], coding="C4"),

@@ -70,8 +70,6 @@ def jpeg_pipeline(image: Layout, colours: str, *, lossless: bool, tables: str | 
     bands = image.samples
     if image.kind != "INT" or image.bits not in (range(2, 17) if lossless else (8, 12, 16)):
         raise FormatError(f"JPEG of pixels of type {image.kind!r} with {image.bits} bits is not known")
-    if lossless and bands > 1:
-        raise FormatError(f"lossless JPEG of {bands} bands in one stream is not read")
     configuration = {
         "bits_per_pixel": image.bits if lossless else min(image.bits, 12),
         "num_bands": bands,
