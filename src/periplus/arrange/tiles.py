@@ -181,7 +181,7 @@ def _hole(base: Sheet) -> str | None:
         where = f"{missing:,} of {whole:,} places" if missing else None
     else:
         seen = view(base.boxes, dict.fromkeys(base.boxes, 0))
-        where = None if seen is not None and not seen.holes else "some places"
+        where = "some places" if seen is not None and seen.holes else None
     return where and f"no file lies at {where} of {array.name}; without a nodata they read as 0"
 
 
