@@ -371,7 +371,7 @@ def open(
     from periplus.fetch import Fetch
     from periplus.policy import Policy
     from periplus.table import home_of
-    from periplus.zarr.kerchunk import open_index
+    from periplus.zarr.kerchunkopen import open_index
 
     limits = limits or Limits()
     allowed = (allow,) if isinstance(allow, str) else tuple(allow)

@@ -4,63 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from periplus.errors import FormatError, MissingError, PeriplusError
 from periplus.limits import Limits
 from periplus.model import Catalog, Coordinate, Refs
-from periplus.policy import Policy, canonical, is_local, resolve
+from periplus.policy import Policy, canonical, resolve
 from periplus.table.document import document_for
 from periplus.table.memory import MemoryRows
-from periplus.table.open import open_table
 from periplus.table.table import Table
 from periplus.zarr.kerchunkcatalog import Nodes, catalog_of, described, nodes
 from periplus.zarr.kerchunkcolumns import Urls, by_array, columns
 from periplus.zarr.kerchunklabels import labels_of, named, words
+from periplus.zarr.kerchunkopen import ZMETADATA, is_json
 from periplus.zarr.kerchunkrows import RecordRows, sizes_of
 from periplus.zarr.references import METADATA, Reference, expand, filler, parse
 
 if TYPE_CHECKING:
     from periplus.fetch import Fetch
-
-ZMETADATA = ".zmetadata"
-"""What a Parquet directory begins with."""
-
-
-def is_json(url: str) -> bool:
-    """Whether a URL is that of a JSON file, by its name."""
-    return url.partition("?")[0].lower().endswith(".json")
-
-
-def open_index(
-    url: str,
-    *,
-    fetch: Fetch,
-    limits: Limits | None = None,
-    allow: Iterable[str] = (),
-    trust: bool = False,
-    **options: Any,
-) -> Table:
-    """An index in any form of a file or folder: kerchunk by the name `.json` or by its `.zmetadata`, else our own."""
-    plain = canonical(url)
-    folder = plain if plain.endswith("/") else plain + "/"
-    if is_json(plain) or (is_local(plain) and Path(folder + ZMETADATA).is_file()):
-        return open_kerchunk(url, fetch=fetch, limits=limits, allow=allow, **options)
-    try:
-        return open_table(url, fetch=fetch, limits=limits, allow=allow, trust=trust, **options)
-    except MissingError:
-        if is_local(plain):
-            raise
-        try:
-            fetch.run(fetch.head(folder + ZMETADATA))
-        except PeriplusError:
-            there = False
-        else:
-            there = True
-        if not there:
-            raise
-    return open_kerchunk(url, fetch=fetch, limits=limits, allow=allow, **options)
 
 
 def open_kerchunk(

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from periplus.errors import FormatError, MissingError
 from periplus.model import Array
 from periplus.table.memory import joined
+from periplus.zarr.kerchunkopen import ZMETADATA
 from periplus.zarr.kerchunkrecords import MOST_ROWS, Record, write_record
 from periplus.zarr.kerchunkrows import RECORD
 from periplus.zarr.kerchunkslabs import Slab, slabs
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from periplus.fetch import Fetch
     from periplus.table.table import Table
     from periplus.zarr.kerchunkwrite import Said
-
-ZMETADATA = ".zmetadata"
 
 
 def write_parquet(url: str, table: Table, said: Said, urls: Sequence[str], *, fetch: Fetch, record_size: int) -> None:

@@ -13,7 +13,7 @@ from periplus.limits import Limits
 from periplus.model import Array
 from periplus.policy import canonical, folder_of, without_secrets
 from periplus.table.sinks import sink
-from periplus.zarr.kerchunk import is_json
+from periplus.zarr.kerchunkopen import is_json
 from periplus.zarr.kerchunksay import (
     consolidated,
     documents_of,
