@@ -185,12 +185,39 @@ def test_a_collection_is_a_tree_of_pyramids(tmp_path):
     np.testing.assert_array_equal(tree["b/0/data"], tiffs.picture("b", "u1", (1, 100, 90)))
 
 
-def test_the_store_copied_key_by_key_is_a_zarr_that_gdal_reads_where_it_can(archive, tmp_path):
-    store = periplus.index(archive / "scene_20210105.tif").store()
+@pytest.mark.parametrize("profile", ["spec", "gdal", "eopf"])
+def test_the_validator_finds_nothing_in_it(profile, archive):
+    assert periplus.validate(periplus.open(archive / "all.parquet"), profile=profile).findings == ()
+
+
+def copied(store, folder):
+    """Every value of a store as a file."""
     for key in sync(_collect_aiterator(store.list())):
-        path = tmp_path / key
+        path = folder / key
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(sync(store.get(key, default_buffer_prototype())).to_bytes())
+
+
+def test_stock_zarr_reads_a_copy_with_nothing_of_ours(archive, tmp_path):
+    image = tiffs.picture("deflate", "u2", (3, 150, 210))
+    (tmp_path / "a.tif").write_bytes(tiffs.gdal_written(image, compress="deflate", endianness="BIG", **TILES))
+    copied(periplus.index(tmp_path / "a.tif").store(), tmp_path / "deflate")
+    copied(periplus.index(archive / "scene_20210105.tif").store(), tmp_path / "zstd")
+    code = """
+import sys, warnings
+sys.modules["periplus"] = None
+warnings.simplefilter("ignore")
+import numpy as np, zarr
+for name in ("deflate", "zstd"):
+    np.save(sys.argv[1] + f"/{name}.npy", zarr.open_group(sys.argv[1] + f"/{name}", mode="r")["0/data"][...])
+"""
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, timeout=100)
+    np.testing.assert_array_equal(np.load(tmp_path / "deflate.npy"), image)
+    np.testing.assert_array_equal(np.load(tmp_path / "zstd.npy"), wanted(archive)[0])
+
+
+def test_the_store_copied_key_by_key_is_a_zarr_that_gdal_reads_where_it_can(archive, tmp_path):
+    copied(periplus.index(archive / "scene_20210105.tif").store(), tmp_path)
     np.testing.assert_array_equal(zarr.open_group(tmp_path, mode="r")["0/data"][...], wanted(archive)[0])
     try:
         with rasterio.open(f'ZARR:"{tmp_path}":/0/data') as file:
