@@ -127,3 +127,6 @@ def test_the_first_of_two_equal_cells_is_taken_on_request(tmp_path: Path) -> Non
         with periplus.index(paths, arrange="mosaic", duplicates=rule) as index, rasterio.open(paths[taken]) as cell:
             np.testing.assert_array_equal(index["0/data"][...], cell.read())
             assert index.files.status[1 - taken] == "error"
+        options = {"duplicates": rule, "order": "name"}
+        with periplus.index(paths[::-1], arrange="mosaic", **options) as index, rasterio.open(paths[taken]) as cell:
+            np.testing.assert_array_equal(index["0/data"][...], cell.read())
