@@ -3,12 +3,14 @@
 import pickle
 import warnings
 
+import fsspec
 import numcodecs
 import numpy as np
 import pytest
 from rasterio.errors import NotGeoreferencedWarning
 from rasterio.io import MemoryFile
 
+import periplus
 import zarr
 from periplus.decode.pipeline import IMAGES
 from periplus.errors import DecodeError, FormatError, LimitError
@@ -165,3 +167,19 @@ def test_a_store_means_the_same_to_whichever_library_is_taken(name, data, whose,
     np.testing.assert_array_equal(array[...], gdal(data))
     codec = array.metadata.codecs[-1] if version == 3 else array.metadata.filters[0]
     assert type(codec).__module__.startswith("periplus." if whose == "ours" else "aws.")
+
+
+def test_a_tile_larger_than_its_image_is_said_in_v2_only_with_its_shape(tmp_path):
+    data = bytearray(j2ks.made(j2ks.picture()))
+    data[24:32] = (1000).to_bytes(4, "big") + (900).to_bytes(4, "big")
+    path = tmp_path / "tile.j2k"
+    path.write_bytes(data)
+    with periplus.index(path) as index:
+        with pytest.raises(FormatError, match="smaller than a tile"):
+            index.write(tmp_path / "imagery.json", zarr_format=2)
+        index.write(tmp_path / "all.json", zarr_format=2, codecs="all")
+    fs = fsspec.filesystem(
+        "reference", fo=str(tmp_path / "all.json"), asynchronous=True, remote_options={"asynchronous": True}
+    )
+    group = zarr.open_group(zarr.storage.FsspecStore(fs, read_only=True, path=""), mode="r", zarr_format=2)
+    np.testing.assert_array_equal(group["0/data"][...], j2ks.picture())

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from periplus.decode import CODECS
-from periplus.decode.pipeline import IMAGES
+from periplus.decode.extent import EXTENTS, extent
+from periplus.decode.pipeline import IMAGES, LIST
 from periplus.decode.values import NAMES as ON_VALUES
 from periplus.errors import FormatError
 from periplus.model import Codec, Pipeline, Shape
@@ -149,6 +150,9 @@ class UnsayableError(FormatError):
 def v2_of(pipeline: Pipeline, *, chunks: Shape, dtype: np.dtype[Any]) -> dict[str, Any]:
     """`dtype`, `order`, `filters` and `compressor` of a pipeline, or UnsayableError."""
     if pipeline and is_image(pipeline[0]["name"]):
+        name, settings = pipeline[0]["name"], pipeline[0].get("configuration") or {}
+        if name in EXTENTS and name != LIST and extent(name, settings)[0] != tuple(chunks[-3:]):
+            raise UnsayableError("its codec is not told that its chunks are smaller than a tile")
         return _image(pipeline[0], dtype)
     order, rest = _order(pipeline, chunks)
     if order is None:
