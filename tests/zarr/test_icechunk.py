@@ -196,3 +196,25 @@ def test_repository_and_sources_in_a_bucket(s3, tmp_path):
         fetch.run(fetch.write(f"{s3.url}/ice/in/20210101.tif", tiffs.written(np.zeros((1, 40, 50), "u2"))))
     with pytest.raises(periplus.StaleError):
         periplus.open(target, storage_options=options)["0/data"][...]
+
+
+@pytest.mark.parametrize(
+    ("prefix", "options"),
+    [
+        ("file:///data/", {}),
+        ("https://example.com/scenes/", {}),
+        ("s3://bucket/scenes/", {"anon": True, "region": "eu-central-1"}),
+        ("gs://bucket/scenes/", {"anon": True}),
+        ("az://container/scenes/", {"account_name": "somebody", "account_key": "a2V5"}),
+    ],
+)
+def test_containers_and_storage_of_every_kind_of_place(prefix, options):
+    from periplus.zarr.icestorage import container_of, located, prefixes_of, storage_of
+
+    with Fetch(storage_options=options) as fetch:
+        container, _ = container_of(prefix, fetch)
+        assert container.url_prefix == prefix
+        if not prefix.startswith("https"):
+            assert storage_of(f"{prefix}a.icechunk".removeprefix("file://"), fetch) is not None
+    assert prefixes_of([f"{prefix}a/b.tif", f"{prefix}a/c/d.tif", f"{prefix}e.tif"]) == [prefix]
+    assert located(f"{prefix}e.tif") == f"{prefix}e.tif"

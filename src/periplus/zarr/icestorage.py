@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import icechunk
+from icechunk.storage import azure_store
 
 from periplus.errors import FormatError
 from periplus.policy import WEB, canonical, is_local, scheme_of
@@ -67,6 +68,7 @@ def container_of(prefix: str, fetch: Fetch) -> tuple[Any, Any]:
     if scheme in WEB:
         return icechunk.VirtualChunkContainer(prefix, icechunk.http_store()), None
     settings = fetch.settings(prefix)
+    store: Any
     if scheme == "s3":
         store = icechunk.s3_store(**_s3(settings), s3_compatible="endpoint" in settings, anonymous=_nobody(settings))
         return icechunk.VirtualChunkContainer(prefix, store), icechunk.s3_credentials(**_s3_keys(settings))
@@ -74,7 +76,7 @@ def container_of(prefix: str, fetch: Fetch) -> tuple[Any, Any]:
         store = icechunk.gcs_store(_texts(settings, "base_url"))
         return icechunk.VirtualChunkContainer(prefix, store), icechunk.gcs_credentials(**_gcs_keys(settings))
     if scheme in ("az", "abfs"):
-        store = icechunk.azure_store(account=_account(settings, prefix))
+        store = azure_store(account=_account(settings, prefix))
         return icechunk.VirtualChunkContainer(prefix, store), icechunk.azure_credentials(**_azure_keys(settings))
     raise FormatError(f"Icechunk cannot refer to {scheme or 'these'} URLs", url=prefix)
 
