@@ -67,6 +67,23 @@ def test_the_levels_of_a_codestream_are_its_overviews(version):
 
 
 @VERSIONS
+@pytest.mark.parametrize("progression", ["LRCP", "RPCL", "PCRL", "CPRL"])
+@pytest.mark.parametrize("level", [1, 2])
+def test_whole_tiles_are_decoded_at_any_level(progression, level, version):
+    data = j2ks.made(j2ks.picture(), PROGRESSION=progression, blockxsize=128, blockysize=64, RESOLUTIONS=4)
+    found = first(data)
+    (codec,) = found.array.encodings[0]
+    codec = {**codec, "configuration": {**codec["configuration"], "resolution_level": level}}
+    shape, chunks = ((3, *(n >> level for n in sizes[1:])) for sizes in (found.array.shape, found.array.chunks))
+    store = laid(shape, chunks, "u1", [codec], fragments(data, found), version)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotGeoreferencedWarning)
+        with MemoryFile(data) as memory, memory.open(OVERVIEW_LEVEL=level - 1) as image:
+            expected = image.read()
+    np.testing.assert_array_equal(zarr.open_array(store, mode="r", zarr_format=version)[...], expected)
+
+
+@VERSIONS
 @pytest.mark.parametrize("name", ["gray", "rgb", "rgb-420", "rgb-progressive"])
 def test_jpeg_is_near_that_of_pillow(name, version):
     data = pictures.jpegs()[name]()
