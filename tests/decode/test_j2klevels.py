@@ -111,6 +111,15 @@ def test_packets_of_a_level_and_no_others_are_referenced() -> None:
         assert items[level].refs.length.sum() == exact[level].refs.length.sum() - 4 * 14 * (3 - level)
 
 
+@pytest.mark.parametrize("order", ["LRCP", "RLCP", "RPCL"])
+def test_a_level_is_one_range_where_resolutions_come_first(order: str) -> None:
+    data = j2ks.made(j2ks.picture(3, "u1", 96, 128), PROGRESSION=order, PLT="YES", **SIZE)
+    for item in j2ks.found(data):
+        assert len(item.refs) == 4
+        assert item.refs.part is None
+        assert item.refs.data is None
+
+
 def test_tiles_that_do_not_divide_by_a_level_have_none_from_packets() -> None:
     data = j2ks.made(j2ks.picture(3, "u1", 96, 128), PROGRESSION="PCRL", PLT="YES", blockxsize=66, blockysize=66)
     assert len(j2ks.found(data)) == 2
@@ -120,7 +129,6 @@ def test_tiles_that_do_not_divide_by_a_level_have_none_from_packets() -> None:
     "options",
     [
         {"PROGRESSION": "PCRL", "PLT": "YES"},
-        {"PROGRESSION": "RPCL", "PLT": "YES"},
         {"PROGRESSION": "LRCP", "PLT": "YES", "QUALITY": "10,40,100"},
         {"PROGRESSION": "RPCL", "TILEPARTS": "RESOLUTIONS"},
     ],

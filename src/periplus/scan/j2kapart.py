@@ -80,14 +80,10 @@ def _depths(facts: Codestream, most: int) -> tuple[NDArray[np.int64], int]:
         # Tiles of one size that lie alike among the precincts have the same packets.
         like = right - left, bottom - top, left % unit, top % unit, left == 0, top == 0
         if like not in known:
-            if one.resolutions_first and one.even:
-                sites = [count(bounds, one.codings, r) * one.layers for r in range(one.levels + 1)]
-                known[like] = np.repeat(np.arange(one.levels, -1, -1), sites)
-            else:
-                packets = ordered(bounds, one.codings, one.layers, one.progression, one.changes)
-                known[like] = finest[packets.component] - 1 - packets.resolution
-                while steady and not even(facts, steady) and not _same(facts, tile, packets, steady):
-                    steady -= 1
+            packets = ordered(bounds, one.codings, one.layers, one.progression, one.changes)
+            known[like] = finest[packets.component] - 1 - packets.resolution
+            while steady and not even(facts, steady) and not _same(facts, tile, packets, steady):
+                steady -= 1
         found.append(known[like])
     return np.concatenate(found), steady
 

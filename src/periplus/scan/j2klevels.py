@@ -47,12 +47,12 @@ def levels(
     except FormatError:
         return plain
     heads = None if _laborious(facts) else heads
-    packets = apart(facts, parts, heads, most) if most and heads is not None and not own else None
     if most and facts.style.resolutions_first:
-        prefixes, whole = _prefixes(facts, parts, heads, styles, most)
-        # Where a prefix ends within a tile-part, packets behind a start of their own are read by others too.
-        return prefixes if whole or packets is None or len(packets) < len(prefixes) else packets
-    return packets or plain
+        # A prefix is one range where a tile is, which every kind of index can say.
+        return _prefixes(facts, parts, heads, styles, most)
+    if most and heads is not None and not own:
+        return apart(facts, parts, heads, most) or plain
+    return plain
 
 
 def divided(facts: Codestream, parts: Ranges) -> bool:
@@ -81,11 +81,8 @@ def offered(facts: Codestream) -> int:
 
 def _prefixes(
     facts: Codestream, parts: Ranges, heads: Sequence[Head] | None, styles: Mapping[int, Style], most: int
-) -> tuple[Levels, bool]:
-    """Where resolutions come first: the bytes up to the last packet needed, as far as that is known; else all.
-
-    And whether these are whole tile-parts.
-    """
+) -> Levels:
+    """Where resolutions come first: the bytes up to the last packet needed, as far as that is known; else all."""
     counts = None if heads is None else _counted(facts, parts, heads, styles)
     if counts is not None and heads is not None:
         lengths = [_up_to(heads, parts, counts, facts.style.levels, level) for level in range(most + 1)]
@@ -96,8 +93,7 @@ def _prefixes(
     whole[[tile for tile, one in styles.items() if not one.resolutions_first]] = True
     lengths = [np.where(whole[parts.tile], parts.length, length) for length in lengths]
     lengths[0] = parts.length
-    found = Levels(tuple(Ranges(parts.tile, parts.part, parts.offset, n).merged() for n in lengths), parts)
-    return found, all(bool(((n == 0) | (n == parts.length)).all()) for n in lengths)
+    return Levels(tuple(Ranges(parts.tile, parts.part, parts.offset, n).merged() for n in lengths), parts)
 
 
 def _counted(
