@@ -288,13 +288,22 @@ def _terms(scope: _Scope, axis: _Axis, value: Any, where: str) -> dict[str, Any]
     return {**words, **({"formula_terms": " ".join(written)} if written else {})}
 
 
+def _term_dims(axis: _Axis, node: Node, array: Node) -> tuple[str, ...] | None:
+    """Dimensions of a term: those of the axis it belongs to, if it is as long and names no dimension of the array."""
+    if node.kind != "array":
+        return None
+    if axis.dim is not None and node.shape == (axis.count,) and not set(node.dims) & set(array.dims):
+        return (axis.dim,)
+    return term_dims(node, array)
+
+
 def _term(scope: _Scope, axis: _Axis, term: str, raw: Any, where: str) -> Coord | None:
     reading, found = scope.reading, mapping(raw)
     if found is not None and not found.keys() & {"regular", "explicit"}:
         target = resolve(reading, raw, where, defined_in=scope.defined, array=True)
         if target is None:
             return None
-        dims = term_dims(target.node, reading.node) if target.node.kind == "array" else None
+        dims = _term_dims(axis, target.node, reading.node)
         if dims is None:
             message = f"{target.node.path} of shape {list(target.node.shape)} does not fit the array"
             reading.note("cs.term", "error", where, message)

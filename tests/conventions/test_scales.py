@@ -1,0 +1,133 @@
+"""multiscales: scales against transforms, layouts with single faults, chains that begin apart."""
+
+import pytest
+
+UTM = [10.0, 0.0, 500000.0, 0.0, -10.0, 5000000.0]
+
+
+def grown(factor):
+    return [UTM[0] * factor, 0.0, UTM[2], 0.0, UTM[4] * factor, UTM[5]]
+
+
+def levels(store, *items, sizes=(16, 8, 4), **attributes):
+    store.group(
+        "/", "multiscales spatial", multiscales={"layout": list(items)}, spatial__dimensions=["y", "x"], **attributes
+    )
+    for n, item in enumerate(items):
+        if isinstance(item.get("asset"), str):
+            store.array(f"/{item['asset']}/b", ("y", "x"), (sizes[n], sizes[n]))
+    return store.read("/")
+
+
+def level(name, source=None, **more):
+    derived = {} if source is None else {"derived_from": source}
+    return {"asset": name, **derived, **more}
+
+
+def scale(*values, **more):
+    return {"transform": {"scale": list(values), **more}}
+
+
+def test_a_scale_that_counts_from_the_base_is_told_by_the_transforms(store, codes):
+    meaning = levels(
+        store,
+        level("0", **{"spatial:transform": UTM}),
+        level("1", "0", **scale(2, 2), **{"spatial:transform": grown(2)}),
+        level("2", "1", **scale(4, 4), **{"spatial:transform": grown(4)}),
+    )
+    assert [one.factors[0] for one in meaning.pyramid.levels] == [1, 2, 4]
+    assert codes(meaning, all=True) == ["multiscales.scale-cumulative"]
+
+
+def test_a_scale_that_no_transform_gives_is_told(store, codes):
+    meaning = levels(
+        store,
+        level("0", **{"spatial:transform": UTM}),
+        level("1", "0", **scale(3, 3), **{"spatial:transform": grown(2)}),
+    )
+    assert meaning.pyramid.levels[1].factors == (2, 2)
+    assert codes(meaning) == ["multiscales.scale-mismatch"]
+
+
+def test_a_scale_that_is_the_ratio_of_sizes_is_right_as_gdal_writes_it(store, codes):
+    meaning = levels(
+        store,
+        level("0", **{"spatial:transform": UTM}),
+        level("1", "0", **scale(101 / 51, 101 / 51), **{"spatial:transform": grown(2)}),
+        sizes=(101, 51),
+    )
+    assert codes(meaning) == []
+
+
+def test_sources_that_are_no_levels_are_told(store, codes):
+    meaning = levels(store, level("0"), level("1", "nine", **scale(2, 2)), spatial__transform=UTM)
+    assert codes(meaning) == ["multiscales.derived-from"]
+    assert meaning.pyramid.levels[1].factors == (2, 2)
+
+
+def test_chains_that_begin_apart_are_compared_by_their_pixels(store, codes):
+    meaning = levels(
+        store,
+        level("0", **{"spatial:transform": UTM}),
+        level("other", **{"spatial:transform": grown(6)}),
+        level("half", "other", **scale(2, 2)),
+        sizes=(60, 10, 5),
+    )
+    assert [(one.asset, one.factors) for one in meaning.pyramid.levels] == [
+        ("0", (1, 1)),
+        ("other", (6, 6)),
+        ("half", (12, 12)),
+    ]
+    assert codes(meaning) == []
+
+
+def test_levels_nobody_can_measure_come_last_without_factors(store):
+    store.group("/", "multiscales", multiscales={"layout": [level("a"), level("b")]})
+    assert [one.factors for one in store.read("/").pyramid.levels] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("item", "code"),
+    [
+        (level("0"), "multiscales.repeated"),
+        (level("1", "0", transform=3), "multiscales.malformed"),
+        (level("1", "0", **scale("2", "2")), "multiscales.malformed"),
+        (level("1", "0", **scale(0, 0)), "multiscales.malformed"),
+        (level("1", "0", **scale(2, 2, translation="0")), "multiscales.malformed"),
+        (level("1", "0", **scale(2, 2), **{"spatial:shape": [8]}), "spatial.shape"),
+        (level("1", "0", **scale(2, 2), **{"spatial:transform": [1, 2]}), "spatial.transform"),
+        (level("1", 5, **scale(2, 2)), "multiscales.malformed"),
+    ],
+)
+def test_a_fault_of_one_item_leaves_the_pyramid(store, codes, item, code):
+    meaning = levels(store, level("0"), item, spatial__transform=UTM)
+    assert code in codes(meaning)
+    assert meaning.pyramid.levels[0].grid.transform == tuple(UTM)
+
+
+def test_assets_not_in_their_plainest_form_are_found(store, codes):
+    store.group("/", "multiscales", multiscales={"layout": [level("./0/"), level("a//b", "0", **scale(2, 2))]})
+    store.array("/0/x", ("y", "x"), (8, 8))
+    store.array("/a/b/x", ("y", "x"), (4, 4))
+    meaning = store.read("/")
+    assert [one.path for one in meaning.pyramid.levels] == ["/0", "/a/b"]
+    assert codes(meaning, all=True) == ["multiscales.asset-form", "multiscales.asset-form"]
+
+
+def test_the_method_of_a_level_stands_beside_that_of_all(store):
+    meaning = levels(store, level("0"), level("1", "0", **scale(2, 2), resampling_method="mode"))
+    assert [one.resampling for one in meaning.pyramid.levels] == [None, "mode"]
+
+
+def test_boxes_of_node_grids_by_their_edges_are_mild(store, codes):
+    store.array(
+        "/a",
+        ("y", "x"),
+        (4, 5),
+        "spatial",
+        spatial__dimensions=["y", "x"],
+        spatial__transform=UTM,
+        spatial__registration="node",
+        spatial__bbox=[499995.0, 4999965.0, 500045.0, 5000005.0],
+    )
+    assert codes(store.read("/a"), all=True) == ["spatial.bbox-edges"]
