@@ -2,9 +2,11 @@
 
 import asyncio
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from zarr.core.sync import _collect_aiterator, sync
 
 import zarr
 from periplus.errors import FormatError
@@ -216,6 +218,34 @@ def test_parts_and_inline_bytes_are_joined_in_order_and_cut_to_ranges(tmp_path):
         ):
             found = asyncio.run(store.get("a/c/0", default_buffer_prototype(), asked))
             assert found.to_bytes() == expected, asked
+
+
+def test_arrays_of_no_dimension_no_extent_and_odd_types_are_read(tmp_path):
+    path = tmp_path / "a.bin"
+    path.write_bytes(bytes(range(64)))
+    files = replace(files_of([str(path)], size=64), etag=[None], last_modified=np.array(["NaT"], "M8[us]"))
+    facts = {
+        "scalar": ((), (), (), "u4", RAW, None, [()], 4),
+        "empty": (("a", "b"), (0, 10), (1, 5), "u2", RAW, None, [], 0),
+        "complex": (("k",), (2,), (1,), "c8", RAW, 1 + 2j, [(1,)], 8),
+        "bool": (("q",), (4,), (2,), "bool", ({"name": "bytes"},), True, [(0,)], 2),
+    }
+    arrays, refs = {}, {}
+    for name, (dims, shape, chunks, dtype, codecs, fill, positions, length) in facts.items():
+        arrays[name] = Array(name=name, dims=dims, shape=shape, chunks=chunks, dtype=np.dtype(dtype), fill=fill,
+                             encodings=(codecs,))  # fmt: skip
+        count = len(positions)
+        chunk = np.array(positions, np.int32).reshape(count, len(dims)).T
+        refs[name] = Refs(chunk=chunk, offset=np.zeros(count, np.int64), length=np.full(count, length))
+    store = IndexStore(memory_table(Catalog(arrays=arrays), refs, files), Fetch())
+    group = zarr.open_group(store, mode="r")
+    assert group["scalar"][()] == 0x03020100
+    assert group["empty"][...].shape == (0, 10)
+    assert group["complex"][0] == 1 + 2j
+    assert group["complex"][1] == np.frombuffer(bytes(range(8)), "c8")[0]
+    assert group["bool"][...].tolist() == [False, True, True, True]
+    chunks = [key for key in sync(_collect_aiterator(store.list())) if not key.endswith("zarr.json")]
+    assert chunks == ["scalar/c", "complex/c/1", "bool/c/0"]
 
 
 def test_one_lost_file_fails_only_those_who_want_it(tmp_path):

@@ -70,7 +70,7 @@ def express(array: Array) -> Expression:
         kind = "ours"
     try:
         # One array that is said wrongly would keep Zarr from opening all others; it must fail when it is read.
-        prepare(array.encodings[0], chunks=array.chunks, dtype=array.dtype, limits=Limits())
+        prepare(array.encodings[0], chunks=array.chunks or (1,), dtype=array.dtype, limits=Limits())
         return Expression(kind, _listed(array.encodings[0], array.dtype))
     except PeriplusError as error:
         return Expression("decoded", plain(array.dtype), error.message)

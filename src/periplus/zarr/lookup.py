@@ -108,9 +108,6 @@ class Lookup:
 
     def __init__(self, table: Table) -> None:
         self._table = table
-        self._reset()
-
-    def _reset(self) -> None:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._loading: dict[tuple[str, Shape], threading.Lock] = {}
@@ -185,7 +182,8 @@ class Lookup:
 
     def _held(self, key: tuple[str, Shape]) -> Block | None:
         if self._pid != os.getpid():
-            self._reset()  # a forked child: another thread may have held the lock
+            # A forked child: another thread may have held a lock, and is not here to let go of it.
+            self._pid, self._lock, self._loading = os.getpid(), threading.Lock(), {}
         with self._lock:
             if key in self._blocks:
                 self._blocks.move_to_end(key)
