@@ -159,6 +159,22 @@ def read_of(tmp_path, kit, encodings, codes, **options):
         return kit.Shelf(Catalog(arrays={"a": array}), {"a": refs}, files, fetch).read("a", **options)
 
 
+@pytest.mark.parametrize("clear", [256, -1, 1 << 70, -(1 << 70), 1.5, float("inf"), float("nan"), 1, 0])
+@pytest.mark.parametrize("dtype", ["?", "u1", "<i2", "<u8", "<f4", "<c8"])
+def test_any_number_may_be_clear(tmp_path, kit, dtype, clear):
+    values = np.array([[0, 1], [1, 0]], dtype)
+    codec = {"name": "bytes"} if values.itemsize == 1 else BYTES
+    array = kit.raw_array((2, 2), (2, 2), dtype=dtype, fill=0)
+    array = replace(array, encodings=((piece([2, 2], [0, 0], [0, 0], [2, 2], clear=clear), codec),))
+    body, refs = laid_out(array, [(0, 0, 0, 0)], [values])
+    path = tmp_path / "stored.bin"
+    path.write_bytes(body)
+    with Fetch() as fetch:
+        files = kit.files_of([fetch.run(fetch.head(str(path)))])
+        found = kit.Shelf(Catalog(arrays={"a": array}), {"a": refs}, files, fetch).read("a")
+    np.testing.assert_array_equal(found, np.zeros((2, 2)) if clear == 1 else values)
+
+
 def test_parts_of_other_encodings_that_are_no_pieces_are_refused(tmp_path, kit):
     whole = piece([4, 4], [0, 0], [0, 0], [4, 4])
     for encodings in ([(BYTES,), (BYTES, BYTES)], [(BYTES,), (whole, BYTES)], [(whole, BYTES), (BYTES,)]):

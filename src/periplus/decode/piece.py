@@ -82,5 +82,8 @@ def piece_of(pipeline: Pipeline, chunks: Shape) -> Piece | None:
 
 
 def _equal(values: NDArray[Any], clear: float) -> NDArray[np.bool_]:
-    same: NDArray[np.bool_] = np.isnan(values) if math.isnan(clear) else np.equal(values, clear)
+    try:
+        same: NDArray[np.bool_] = np.isnan(values) if math.isnan(clear) else np.equal(values, clear)
+    except OverflowError:  # a number that no value of this type can be
+        same = np.zeros(values.shape, bool)
     return same
