@@ -69,7 +69,6 @@ def test_what_is_sound_is_read(folder):
         17,
         None,
         True,
-        "\ud800",
     ],
 )
 def test_references_that_are_none_are_refused_by_key(folder, reference):
@@ -153,6 +152,14 @@ def test_files_that_are_no_index_are_refused(tmp_path, text):
     (tmp_path / "refs.json").write_bytes(text.encode("latin1"))
     with pytest.raises(periplus.FormatError):
         periplus.open(tmp_path / "refs.json")
+
+
+@pytest.mark.parametrize("refs", [{"a/0.1": "\ud800"}, {"a/0.1": ["\ud800x", 0, 4]}, {"\udfff/.zgroup": {}}])
+def test_half_characters_are_refused(folder, refs):
+    path = index(folder, refs)
+    for opened in (periplus.open, lambda place: MultiReferenceFileSystem(str(place))):
+        with pytest.raises(periplus.FormatError, match="half a character"):
+            opened(path)
 
 
 # --- templates and gen ----------------------------------------------------------------------------------------------

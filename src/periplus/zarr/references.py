@@ -21,14 +21,19 @@ MOST_PARTS = 1 << 16
 PLACEHOLDER = re.compile(r"\{\{([A-Za-z_][A-Za-z0-9_]*)\}\}")
 CODE = re.compile(r"\{\{|\}\}|\{%|\{#")
 BASE64 = "base64:"
+SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def parse(text: bytes | str, *, url: str | None = None) -> dict[str, Any]:
     """The JSON text of an index; FormatError where it is none."""
     try:
         value = json.loads(text)
+        if SURROGATE.search(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")):
+            json.dumps(value, ensure_ascii=False).encode()  # a pair is a character, a single one is none
     except RecursionError:
         raise FormatError("the index is nested too deeply", url=url) from None
+    except UnicodeEncodeError:
+        raise FormatError("a text of the index holds half a character", url=url) from None
     except ValueError as error:  # also bad UTF-8 and integers of absurd length
         raise FormatError(f"the index is not JSON: {error}", url=url) from None
     if not isinstance(value, dict):
