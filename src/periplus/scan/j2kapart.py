@@ -82,8 +82,8 @@ def _depths(facts: Codestream, most: int) -> tuple[NDArray[np.int64], int]:
         if like not in known:
             packets = ordered(bounds, one.codings, one.layers, one.progression, one.changes)
             known[like] = finest[packets.component] - 1 - packets.resolution
-            while steady and not even(facts, steady) and not _same(facts, tile, packets, steady):
-                steady -= 1
+            odd = (level for level in range(1, steady + 1) if not even(facts, level))
+            steady = next((level - 1 for level in odd if not _same(facts, tile, packets, level)), steady)
         found.append(known[like])
     return np.concatenate(found), steady
 
