@@ -162,6 +162,15 @@ def test_labels_that_are_stored_are_those_taken():
     xr.testing.assert_identical(dataset.drop_vars("y"), stock(store))
 
 
+def test_lazy_labels_of_a_grid_come_before_stored_ones_if_asked_for():
+    nodes = {"a": grid(), "x": Stored(dims=("x",), values=UTM[2] + 10 * (np.arange(5) + 0.5)), "time": TIMES}
+    store = Counting(write_hierarchy(MemoryStore(), nodes))
+    dataset = opened(store, coords="lazy")
+    assert store.chunks == ["time/c/0"]
+    assert type(dataset.xindexes["x"]).__name__ == "AxisIndex"
+    xr.testing.assert_equal(dataset, opened(store))
+
+
 @pytest.mark.parametrize("how", ["path", "string", "store", "group", "mapping", "url"])
 def test_whatever_zarr_opens_is_opened(tmp_path, how):
     nodes = {"g/a": grid()}

@@ -158,6 +158,7 @@ def test_an_index_opens_as_any_store(archive, tmp_path):
     np.testing.assert_array_equal(ours.x, theirs.x)
     np.testing.assert_array_equal(ours.y, theirs.y)
     np.testing.assert_allclose(ours.data, theirs.data)
+    assert ours.x.encoding == {}  # computed from the grid, though the index has it as an array too
     by_url = opened(str(tmp_path / "i.parquet"), level=1)
     np.testing.assert_array_equal(by_url.x, xr.open_dataset(index, engine="periplus", level=1).x)
     tree = xr.open_datatree(index, engine="xgroup")

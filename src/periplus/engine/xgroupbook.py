@@ -51,6 +51,11 @@ class Book:
         self._meanings: dict[tuple[str | None, str], Meaning | None] = {}
         self._groups: dict[str, GroupMeaning | None] = {}
 
+    @property
+    def computes(self) -> bool:
+        """Whether labels that a grid gives are computed though they are stored too: always in an index of ours."""
+        return self.options.coords == "lazy" or (self.hierarchy.is_index and self.options.coords == "auto")
+
     def store(self, uri: str | None) -> Hierarchy:
         return self.hierarchy if uri is None else self.cross.hierarchy(uri)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import xarray as xr
@@ -13,6 +13,7 @@ from periplus.engine.xgroupbook import Book
 from periplus.engine.xgroupcoords import Made, grid_pair, make, renamed
 from periplus.engine.xgroupcrs import Mappings
 from periplus.engine.xgroupdecode import WORDS, decode, reworded
+from periplus.engine.xgroupdescribe import described, elsewhere, is_axis, named
 from periplus.engine.xgrouperrors import NO_PRINCIPAL
 from periplus.engine.xgroupnodes import UNREADABLE
 from periplus.engine.xgroupquantized import dequantized
@@ -77,6 +78,8 @@ class _Assembly:
             meaning = self.book.meaning(path)
             said[name] = Meaning(path=path) if meaning is None else meaning
             self.book.report.add(said[name].diagnostics)
+        if self.book.computes:
+            self._hide(stored, said)
         placed: dict[str, dict[str, str]] = {}
         for name in sorted(stored, key=lambda name: (*_rank(name, stored[name]), name)):
             placed[name] = self._place(name, stored[name], said[name])
@@ -90,15 +93,28 @@ class _Assembly:
         self._note_bare(said)
         return self._decoded(attributes)
 
+    def _hide(self, stored: dict[str, xr.Variable], said: Mapping[str, Meaning]) -> None:
+        """Leave out stored labels that a grid gives as well: those of the grid cost nothing to open."""
+        axes = [coord for meaning in said.values() for coord in meaning.coords if is_axis(coord)]
+        for coord in axes:
+            labels, values = stored.get(coord.name), coord.values
+            if labels is None or not isinstance(values, Regular):
+                continue
+            if labels.dims == coord.dims and labels.size == values.count:
+                del stored[coord.name]
+                path = self.arrays.pop(coord.name)
+                self.names.pop(path)
+                self.book.hierarchy.forget(path)
+
     def _decoded(self, attributes: Mapping[str, Any]) -> xr.Dataset:
         drop = self.book.options.drop
         raw = {name: variable for name, variable in self.raw.items() if name not in drop}
-        decoded, attrs, named = decode(self.book, raw, attributes, own=self.arrays, before=self.before)
+        decoded, attrs, coordinates = decode(self.book, raw, attributes, own=self.arrays, before=self.before)
         ready = {name: made for name, made in self.ready.items() if name not in drop}
         coords: dict[Hashable, Any] = {name: made.variable for name, made in ready.items()}
         data: dict[Hashable, Any] = {}
         for name, variable in decoded.items():
-            is_coord = name in named or name in self.coords or variable.dims == (name,)
+            is_coord = name in coordinates or name in self.coords or variable.dims == (name,)
             (coords if is_coord else data)[name] = variable
         indexes = {name: made.index for name, made in ready.items() if made.index is not None}
         return xr.Dataset(data, xr.Coordinates(coords, indexes), attrs)
@@ -107,7 +123,7 @@ class _Assembly:
 
     def _place(self, name: str, variable: xr.Variable, meaning: Meaning) -> dict[str, str]:
         """Put an array in; answers which of its dimensions are called what."""
-        axes = {coord.dims[0]: coord for coord in meaning.coords if _is_axis(coord)}
+        axes = {coord.dims[0]: coord for coord in meaning.coords if is_axis(coord)}
         given: dict[str, str] = {}
         for dim, size in zip(variable.dims, variable.shape, strict=True):
             given[str(dim)] = self._dim(name, str(dim), size, axes.get(str(dim)), meaning)
@@ -128,7 +144,7 @@ class _Assembly:
     def _dim(self, name: str, dim: str, size: int, axis: Coord | None, meaning: Meaning) -> str:
         """The name of a dimension, another one where arrays before it have other sizes or labels along it."""
         stored = dim in self.arrays and self.sizes.get(dim) == size and self.raw[dim].dims == (dim,)
-        description = None if axis is None or stored else _description(axis)
+        description = None if axis is None or stored else described(axis)
         told = self.labelled.get(dim)
         fits = self.sizes.setdefault(dim, size) == size
         agrees = description is None or told is None or told == description
@@ -183,19 +199,19 @@ class _Assembly:
                 if isinstance(coord.values, External):
                     self.book.used.add(coord.values.reference.path)
                 self._lay(own, coord)
-            if own == coord.name or not _is_axis(coord):
+            if own == coord.name or not is_axis(coord):
                 return own
         target = tuple(dims.get(dim, dim) for dim in coord.dims)
-        wanted = target[0] if _is_axis(coord) else coord.name
-        description = _description(coord)
+        wanted = target[0] if is_axis(coord) else coord.name
+        description = described(coord)
         if wanted in self.arrays and self._stored_axis(wanted, target):
             return wanted
         if self.origins.get(wanted) == description:
             return wanted
-        if not _is_axis(coord) and (same := self._same(description, target)) is not None:
+        if not is_axis(coord) and (same := self._same(description, target)) is not None:
             return same
         if wanted in self.raw or wanted in self.ready:
-            if _is_axis(coord):
+            if is_axis(coord):
                 return None
             wanted = f"{name}_{coord.name}"
             if wanted in self.raw or wanted in self.ready:
@@ -223,7 +239,7 @@ class _Assembly:
     def _made(self, path: str, coord: Coord, dims: tuple[str, ...], name: str) -> Made | None:
         where = f"{coord.convention} ({coord.name})" if coord.convention else coord.name
         try:
-            given = coord if coord.name == name else _called(coord, name)
+            given = coord if coord.name == name else named(coord, name)
             made = make(given, dims, self.book.variable, lazy=self.book.options.lazy)
         except (PeriplusError, *UNREADABLE) as error:
             reason = error.message if isinstance(error, PeriplusError) else str(error)[:300]
@@ -271,7 +287,7 @@ class _Assembly:
         for coord in meaning.coords:
             if coord.role not in FOLLOWED:
                 continue
-            away = coord if reference.uri is None else _elsewhere(coord, reference.uri)
+            away = coord if reference.uri is None else elsewhere(coord, reference.uri)
             final = self._attach_one(name, reference.path, away, dims, seen | {mark})
             if final is not None and final != coord.name:
                 called[coord.name] = final
@@ -287,7 +303,7 @@ class _Assembly:
             return done
         x, y = pair["x"], pair["y"]
         target = (dims.get(y.dims[0], y.dims[0]), dims.get(y.dims[1], y.dims[1]))
-        description = (_description(x), target)
+        description = (described(x), target)
         names = (x.name, y.name)
         if self.origins.get(names[0]) == description:
             return done
@@ -367,26 +383,3 @@ class _Assembly:
 def _rank(name: str, variable: xr.Variable) -> tuple[bool, int]:
     """Stored labels first, then larger arrays: dimensions keep their names for the finest of them."""
     return variable.dims != (name,), -variable.size
-
-
-def _is_axis(coord: Coord) -> bool:
-    return coord.role == "axis" and len(coord.dims) == 1 and coord.name == coord.dims[0]
-
-
-def _description(coord: Coord) -> Any:
-    values = coord.values
-    if isinstance(values, External):
-        return ("path", values.reference.uri, values.reference.path)
-    return values
-
-
-def _called(coord: Coord, name: str) -> Coord:
-    return replace(coord, name=name)
-
-
-def _elsewhere(coord: Coord, uri: str) -> Coord:
-    """What a node of another store refers to lies in that store."""
-    values = coord.values
-    if not isinstance(values, External) or values.reference.uri is not None:
-        return coord
-    return replace(coord, values=replace(values, reference=replace(values.reference, uri=uri)))

@@ -18,6 +18,7 @@ from zarr.storage import StorePath
 import zarr
 from periplus.conventions.node import ROOT, Node, join, parent
 from periplus.engine.xgrouponce import Batch, is_small, kept
+from periplus.zarr.store import IndexStore
 
 Metadata: TypeAlias = Any
 """Of an array or a group, version 2 or 3, as zarr-python has it."""
@@ -83,6 +84,8 @@ class Hierarchy:
         self._variables: dict[str, xr.Variable] = {}
         self._readers: dict[str, _Members] = {}
         self._batches = {"times": Batch(), "others": Batch()}
+        self.is_index = isinstance(root.store, IndexStore)
+        """Whether its labels are computed from the grids of an index, as ours would be."""
         self.unreadable: dict[str, str] = {}
         """Paths of nodes whose metadata cannot be understood, and why."""
         self._complete = root.metadata.consolidated_metadata is not None
@@ -228,6 +231,11 @@ class Hierarchy:
                 with contextlib.suppress(*UNREADABLE):  # whoever opens it says what is wrong
                     self.variable(path)
 
+    def forget(self, path: str) -> None:
+        """Do not read labels along with others: nobody will want them."""
+        for batch in self._batches.values():
+            batch.waiting.pop(path, None)
+
     def _read(self, path: str) -> xr.Variable:
         metadata = self._known(path)
         name = path.rpartition("/")[2]
@@ -244,7 +252,7 @@ class Hierarchy:
             return variable
         # Decoding looks into times at once; other labels wait for their indexes, if such are made at all.
         is_time = " since " in str(variable.attrs.get("units", ""))
-        return kept(variable, self._batches["times" if is_time else "others"])
+        return kept(variable, self._batches["times" if is_time else "others"], path)
 
     def _reader(self, group: str, zarr_format: int) -> _Members:
         if group not in self._readers:

@@ -23,13 +23,13 @@ class Batch:
     """Labels of one opening that will all be wanted once the first is: by decoding, or by making indexes."""
 
     def __init__(self) -> None:
-        self.waiting: list[Once] = []
+        self.waiting: dict[str, Once] = {}
         self.lock = threading.Lock()
 
     def load(self) -> None:
         """Read all that wait."""
         with self.lock:
-            found, self.waiting = self.waiting, []
+            found, self.waiting = list(self.waiting.values()), {}
         if len(found) > 1:
             with ThreadPoolExecutor(min(AT_ONCE, len(found))) as pool:
                 # One that cannot be read says so to whoever asks for it, not to those who ask for another.
@@ -43,11 +43,11 @@ class Once(BackendArray):
     kept: Any
     """Its values, None until they are read."""
 
-    def __init__(self, inner: xr.Variable, batch: Batch | None = None) -> None:
-        self.inner, self.batch, self.kept = inner, batch, None
+    def __init__(self, inner: xr.Variable, batch: Batch, path: str) -> None:
+        self.inner, self.kept = inner, None
+        self.batch: Batch | None = batch
         self.shape, self.dtype = inner.shape, inner.dtype
-        if batch is not None:
-            batch.waiting.append(self)
+        batch.waiting[path] = self
 
     def __getstate__(self) -> dict[str, Any]:
         return {"inner": self.inner, "kept": self.kept, "shape": self.shape, "dtype": self.dtype}
@@ -78,9 +78,9 @@ class Once(BackendArray):
         return np.array(self.kept[key], self.dtype)  # a copy: what one user writes into is not what another reads
 
 
-def kept(variable: xr.Variable, batch: Batch | None) -> xr.Variable:
-    """The variable, read at most once."""
-    data = LazilyIndexedArray(Once(variable, batch))
+def kept(variable: xr.Variable, batch: Batch, path: str) -> xr.Variable:
+    """The variable, read at most once; `path` is what the batch knows it by."""
+    data = LazilyIndexedArray(Once(variable, batch, path))
     return xr.Variable(variable.dims, data, dict(variable.attrs), dict(variable.encoding))
 
 
