@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 import rasterio
+from affine import Affine
+from rasterio.merge import merge
 from rasterio.windows import Window
 
 import periplus
@@ -12,6 +14,8 @@ from periplus.zarr.metadata import CODECS
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning"),
+    # rasterio multiplies affines with `*`, which affine 3.1 frowns upon.
+    pytest.mark.filterwarnings("ignore:Use `@` matmul:PendingDeprecationWarning"),
     # What zarr-python says of every deflate stream: its v3 name is that of numcodecs.
     pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3 specification"),
 ]
@@ -161,6 +165,27 @@ def test_a_mosaic_of_elevation_cells_reads_as_gdal_reads_its_cells(tmp_path):
     with rasterio.open(paths[0]) as west, rasterio.open(paths[1]) as east:
         wanted = np.concatenate([west.read()[:, :, :-1], east.read()], axis=2)
     np.testing.assert_array_equal(tree["0/data"][...], wanted)
+
+
+def test_a_mosaic_of_images_that_overlap_reads_as_rasterio_merges_them(tmp_path):
+    paths = []
+    for n, (row, column) in enumerate(((0, 0), (37, 50), (70, 11))):
+        image = tiffs.picture(f"overlap {n}", "u2", (2, 90, 100))
+        image[:, :15, :20] = 0
+        where = {
+            "crs": "EPSG:32633",
+            "transform": Affine(10, 0, 5e5 + 10 * column, 0, -10, 5e6 - 10 * row),
+            "nodata": 0,
+        }
+        paths.append(tmp_path / f"{n}.tif")
+        paths[-1].write_bytes(
+            tiffs.gdal_written(image, tiled=True, blockxsize=32, blockysize=32, compress="deflate", **where)
+        )
+    index = periplus.index(paths, arrange="mosaic", duplicates="first-valid")
+    store = index.store()
+    assert not store.layout.leaves["0/data"].raw
+    wanted, _ = merge([str(path) for path in paths], nodata=0, method="first")
+    np.testing.assert_array_equal(zarr.open_group(store, mode="r")["0/data"][...], wanted)
 
 
 def test_files_of_a_stack_may_be_encoded_differently(tmp_path):
