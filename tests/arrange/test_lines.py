@@ -1,0 +1,82 @@
+"""Lines, segments and boxes against a brute look at every pixel."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from periplus.arrange.lines import MANY, lines, segments
+from periplus.arrange.overlap import Box, first_overlap, shared, view
+
+FILES = st.lists(
+    st.tuples(st.integers(0, 60), st.lists(st.integers(1, 9), min_size=1, max_size=6)), min_size=1, max_size=6
+)
+BOXES = st.lists(
+    st.builds(
+        lambda top, left, high, wide: Box(top, left, top + high, left + wide),
+        st.integers(0, 30),
+        st.integers(0, 30),
+        st.integers(1, 20),
+        st.integers(1, 20),
+    ),
+    min_size=1,
+    max_size=7,
+)
+
+
+@given(FILES, st.integers(1, 12))
+def test_segments_cover_every_pixel_of_a_file_once(files: list[tuple[int, list[int]]], usual: int) -> None:
+    starts = [first + np.cumsum([0, *sizes]).astype(np.int64) for first, sizes in files]
+    grid, regular = lines(starts, usual)
+    sizes = np.diff(grid)
+    assert grid[0] == min(each[0] for each in starts)
+    assert grid[-1] == max(each[-1] for each in starts)
+    assert (sizes > 0).all()
+    if regular:
+        assert (sizes[:-1] == usual).all()
+        assert sizes[-1] <= usual
+    else:
+        assert len(sizes) <= (MANY + 1) * -(-int(grid[-1] - grid[0]) // usual)
+    for each in starts:
+        found = segments(each, grid)
+        pixels = []
+        for chunk, cell, first, at, size in zip(*(column.tolist() for column in found), strict=True):
+            begin = int(each[chunk]) + first
+            assert begin == int(grid[cell]) + at
+            assert begin + size <= min(int(each[chunk + 1]), int(grid[cell + 1]))
+            pixels += range(begin, begin + size)
+        assert pixels == list(range(int(each[0]), int(each[-1])))
+        assert (np.diff(found.chunk) >= 0).all()
+
+
+def pixels(box: Box) -> set[tuple[int, int]]:
+    return {(y, x) for y in range(box.top, box.bottom) for x in range(box.left, box.right)}
+
+
+@given(BOXES)
+@settings(deadline=None)
+def test_overlaps_are_those_of_pixels(boxes: list[Box]) -> None:
+    named = dict(enumerate(boxes))
+    pair = first_overlap(named)
+    any_two = any(pixels(a) & pixels(b) for i, a in named.items() for b in boxes[:i])
+    assert (pair is not None) == any_two
+    if pair is not None:
+        assert pixels(shared(named[pair[0]], named[pair[1]])) == pixels(named[pair[0]]) & pixels(named[pair[1]])
+        assert pair[0] > pair[1]
+
+
+@given(BOXES, st.randoms(use_true_random=False))
+@settings(deadline=None)
+def test_hidden_files_are_those_of_which_no_pixel_is_seen(boxes: list[Box], random: np.random.Generator) -> None:
+    named = dict(enumerate(boxes))
+    order = list(named)
+    random.shuffle(order)
+    rank = {i: n for n, i in enumerate(order)}
+    seen: dict[tuple[int, int], int] = {}
+    for i in order:
+        seen |= dict.fromkeys(pixels(named[i]), i)
+    found = view(named, rank)
+    assert found is not None
+    assert sorted(found.hidden) == sorted(set(named) - set(seen.values()))
+    top, left = min(box.top for box in boxes), min(box.left for box in boxes)
+    area = (max(box.bottom for box in boxes) - top) * (max(box.right for box in boxes) - left)
+    assert found.holes == (len(seen) < area)
