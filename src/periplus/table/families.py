@@ -5,7 +5,7 @@ from __future__ import annotations
 import marshal
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from periplus.model import Array, Catalog
@@ -35,6 +35,12 @@ class Groups(Mapping[str, Array]):
     families: Sequence[Family]
     members: Mapping[str, Member]
     """By path of the group."""
+    _count: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        sizes = [len(family) for family in self.families]
+        count = len(self.plain) + sum(sizes[member.family] for member in self.members.values())
+        object.__setattr__(self, "_count", count)
 
     def __getitem__(self, name: str) -> Array:
         if name in self.plain:
@@ -55,8 +61,7 @@ class Groups(Mapping[str, Array]):
                 yield f"{group}/{rest}"
 
     def __len__(self) -> int:
-        sizes = [len(family) for family in self.families]
-        return len(self.plain) + sum(sizes[member.family] for member in self.members.values())
+        return self._count
 
     def place(self, name: str) -> tuple[Member, str] | None:
         """The group an array is in, and its name there."""
