@@ -28,7 +28,12 @@ def run(folder: Path) -> Section:
     names = [path.name for path in series(folder, 200)]
     with RangeServer(folder) as server:
         warm = f"{server.url}/first.tif"  # imports and first use stay outside the clock
-        for window in (periplus_window, rasterio_window, lambda url: virtualizarr_window(server.url, url)):
+        for window in (
+            periplus_window,
+            store_window,
+            rasterio_window,
+            lambda url: virtualizarr_window(server.url, url),
+        ):
             window(warm)
         server.latency = LATENCY
 
@@ -44,8 +49,12 @@ def run(folder: Path) -> Section:
         url = f"{server.url}/{cog.name}"
         ours = measured("window", "periplus", lambda: periplus_window(url))
         theirs = measured("window", "rasterio", lambda: rasterio_window(url))
+        store = measured("window", "periplus store + zarr", lambda: store_window(url))
+        wide = measured("window", "periplus store + zarr, 64 at once", lambda: store_window(url, 64))
         zarrs = measured("window", "virtualizarr + zarr", lambda: virtualizarr_window(server.url, url))
         assert np.array_equal(ours, theirs)
+        assert np.array_equal(ours, store)
+        assert np.array_equal(ours, wide)
         assert np.array_equal(np.asarray(ours)[0], zarrs)
         urls = [f"{server.url}/{name}" for name in names]
         measured("index 200 COGs", "periplus", lambda: periplus_index(urls))
@@ -60,6 +69,14 @@ def periplus_window(url: str) -> np.ndarray:
         return index["0/data"][:, ROWS, COLUMNS]
 
 
+def store_window(url: str, concurrency: int = 10) -> np.ndarray:
+    import periplus
+    import zarr
+
+    with periplus.index(url) as index, zarr.config.set({"async.concurrency": concurrency}):
+        return zarr.open_array(index.store(), path="0/data", mode="r")[:, ROWS, COLUMNS]
+
+
 def rasterio_window(url: str) -> np.ndarray:
     import rasterio
     from rasterio.windows import Window
@@ -69,10 +86,11 @@ def rasterio_window(url: str) -> np.ndarray:
 
 
 def virtualizarr_window(base: str, url: str) -> np.ndarray:
-    import zarr
     from obspec_utils.registry import ObjectStoreRegistry
     from obstore.store import HTTPStore
     from virtual_tiff import VirtualTIFF
+
+    import zarr
 
     registry = ObjectStoreRegistry({base: HTTPStore.from_url(base, client_options={"allow_http": True})})
     store = VirtualTIFF(ifd=0)(url, registry)
