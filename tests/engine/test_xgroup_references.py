@@ -422,6 +422,17 @@ def test_units_of_measurement_are_plain_text():
     assert dataset.v.attrs["units"] == "W/m2"
 
 
+def test_what_is_not_declared_is_used_only_if_asked_for():
+    attributes = {key: value for key, value in spatial().items() if key != "zarr_conventions"}
+    store = write_hierarchy(MemoryStore(), {"v": Stored(dims=("y", "x"), shape=(2, 2), attributes=attributes)})
+    strict, caught = loudly(store)
+    assert not strict.coords
+    assert any("without declaration" in str(one.message) for one in caught)
+    lenient, caught = loudly(store, strict=False)
+    assert lenient.x[0].item() == 500005.0
+    assert any("used all the same" in str(one.message) for one in caught)
+
+
 def test_handlers_of_other_packages_are_asked():
     from periplus.conventions.handlers import register, unregister
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import xarray as xr
 
+from periplus.conventions.diagnostic import Diagnostic
 from periplus.conventions.meaning import Affine, Coord, CrsText, External, Grid, Meaning, Regular
 from periplus.engine.xgroupbook import Book
-from periplus.engine.xgroupcoords import Made, grid_pair, make, renamed
+from periplus.engine.xgroupcoords import Made, grid_pair, is_time, make, renamed
 from periplus.engine.xgroupcrs import Mappings
 from periplus.engine.xgroupdecode import WORDS, decode, reworded
 from periplus.engine.xgroupdescribe import described, elsewhere, is_axis, named
@@ -245,6 +246,11 @@ class _Assembly:
             reason = error.message if isinstance(error, PeriplusError) else str(error)[:300]
             self.book.report.broken(path, where, reason)
             return None
+        if made.index is not None and is_time(coord.attributes):
+            text = (
+                f"{made.variable.size} times are too many to decode; {name} stays numbers, {coord.attributes['units']}"
+            )
+            self.book.report.add([Diagnostic("cs.time-long", "warning", path, where, text)])
         for dim, size in made.variable.sizes.items():
             if self.sizes.get(str(dim), size) != size:
                 if dim in coord.dims and coord.role in ("term", "ancillary"):
