@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
@@ -204,6 +205,7 @@ def register() -> None:
         config.set({"codecs": {**present, **chosen}})
     for name in CODECS:
         # Loads all that offer the name: osml-imagery-io puts its own into numcodecs when it is first imported, which
-        # must not come after us.
-        get_codec_class(name)
+        # must not come after us. That one of them cannot be imported is zarr-python's to say, when it is asked for.
+        with suppress(ImportError):
+            get_codec_class(name)
     filters.register()
