@@ -97,7 +97,9 @@ def _read(data: bytes, key: str, limits: Limits, columns: list[str] | None) -> p
         limits.check(f"{key}: the number of rows", about.num_rows, MOST_ROWS)
         groups = [about.row_group(i) for i in range(about.num_row_groups)]
         limits.check(f"{key}: its size in memory", sum(g.total_byte_size for g in groups), limits.memory_bytes)
-        return file.read(columns=None if columns is None else [name for name in columns if name in names])
+        table = file.read(columns=None if columns is None else [name for name in columns if name in names])
+        table.validate(full=True)  # also that no row has a string beyond the last
+        return table
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         if isinstance(error, FormatError) or hasattr(error, "kind"):
             raise
