@@ -241,6 +241,7 @@ def test_a_group_below_a_root_without_metadata_is_opened(tmp_path):
     path = write_hierarchy(tmp_path / "s.zarr", {"g/a": grid()})
     (path / "zarr.json").unlink()
     assert opened(path, group="g").x[0].item() == 500005.0
+    assert opened(zarr.open_group(path, path="g", mode="r")).x[0].item() == 500005.0
 
 
 def test_arrays_without_names_of_dimensions_get_some():

@@ -70,6 +70,13 @@ def test_local_stores_elsewhere_are_reached_only_if_allowed(tmp_path):
     refused(store, "policy forbids it", cross_store=[str(tmp_path / "sec")])
 
 
+def test_the_environment_allows_prefixes_too(tmp_path, monkeypatch):
+    other = write_hierarchy(tmp_path / "secret" / "other.zarr", DAYS)
+    monkeypatch.setenv("PERIPLUS_ALLOW", str(other))
+    assert opened(write_hierarchy(tmp_path / "this.zarr", series(str(other)))).time.values[-1] == LAST
+    assert opened(write_hierarchy(MemoryStore(), series(str(other)))).time.values[-1] == LAST
+
+
 def test_none_is_reached_where_none_shall_be(tmp_path):
     write_hierarchy(tmp_path / "other.zarr", DAYS)
     store = write_hierarchy(tmp_path / "this.zarr", series("other.zarr"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
@@ -17,7 +18,7 @@ from periplus.engine.xgroupnodes import UNREADABLE, Hierarchy
 from periplus.engine.xgroupremote import FetchStore
 from periplus.errors import DeniedError, FetchError, FormatError, PeriplusError, redact
 from periplus.fetch import Fetch
-from periplus.policy import Policy, canonical, is_local, resolve
+from periplus.policy import ALLOW_VARIABLE, Policy, canonical, is_local, resolve
 
 CrossStore: TypeAlias = "bool | str | Iterable[str] | Policy | None"
 Options: TypeAlias = "Mapping[str, Any] | None"
@@ -35,12 +36,12 @@ def open_hierarchy(
 ) -> tuple[Hierarchy, str]:
     """The hierarchy of whatever zarr-python opens, or of an index; and the absolute path of the group meant in it."""
     store, url, inside = _store(what, storage_options)
-    options = storage_options if isinstance(store, str) else None
-    root = _root(store, consolidated=consolidated, zarr_format=zarr_format, storage_options=options, group=group)
     try:
         path = join(join(ROOT, inside), (group or "").strip("/"))
     except FormatError as error:
         raise XGroupPathError(f"group: {error.message}") from None
+    options = storage_options if isinstance(store, str) else None
+    root = _root(store, path, consolidated=consolidated, zarr_format=zarr_format, storage_options=options)
     hierarchy = Hierarchy(root, url=url, fill_as_mask=fill_as_mask, owned=isinstance(what, str | os.PathLike))
     if hierarchy.is_group(path):
         return hierarchy, path
@@ -80,24 +81,21 @@ def _url(store: Any) -> str | None:
     if isinstance(store, zarr.storage.LocalStore):
         return str(store.root)
     if isinstance(store, zarr.storage.FsspecStore):
-        return str(store.fs.unstrip_protocol(store.path))
+        with contextlib.suppress(*UNREADABLE):
+            return str(store.fs.unstrip_protocol(store.path))
     return None
 
 
-def _root(store: Any, *, group: str | None, consolidated: bool | None, **options: Any) -> zarr.Group:
+def _root(store: Any, path: str, *, consolidated: bool | None, **options: Any) -> zarr.Group:
     try:
         return zarr.open_group(store, mode="r", use_consolidated=consolidated, **options)
     except FileNotFoundError as error:
         # Some writers leave the root without metadata; groups below may still be there.
-        if group and group.strip("/"):
-            try:
-                found = zarr.open_group(store, mode="r", path=group.strip("/"), use_consolidated=False, **options)
-            except FileNotFoundError:
-                pass
-            else:
-                metadata = GroupMetadata(zarr_format=found.metadata.zarr_format)
-                place = zarr.storage.StorePath(found.store, "")
-                return zarr.Group(zarr.AsyncGroup(metadata=metadata, store_path=place))
+        with contextlib.suppress(FileNotFoundError):
+            found = zarr.open_group(store, mode="r", path=path.strip("/"), use_consolidated=False, **options)
+            metadata = GroupMetadata(zarr_format=found.metadata.zarr_format)
+            place = zarr.storage.StorePath(found.store, "")
+            return zarr.Group(zarr.AsyncGroup(metadata=metadata, store_path=place))
         shown = redact(store) if isinstance(store, str) else str(store)
         raise FileNotFoundError(f"no Zarr group at {shown}") from error
 
@@ -177,7 +175,8 @@ def _policy(base: str | None, allowed: CrossStore, options: Mapping[str, Any]) -
     named += [str(prefix) for prefix in options]
     entries = [form for entry in named for form in _forms(entry)]
     if base is None:
-        return Policy(tuple(dict.fromkeys(entries)))
+        allowed_by_all = [form for entry in os.environ.get(ALLOW_VARIABLE, "").split() for form in _forms(entry)]
+        return Policy(tuple(dict.fromkeys([*entries, *allowed_by_all])))
     return Policy.beside(_lying(base), allow=entries)
 
 
