@@ -140,6 +140,9 @@ def test_a_store_on_a_web_server_is_read_from_what_is_consolidated(pyramid):
         assert report.arrays == 3
         asked = {request.path for request in server.log}
         assert asked <= {"/zarr.json", "/.zmetadata"}
+        assert periplus.validate(server.url, deep=True).findings == ()
+        zarr.open_group(pyramid)["2/data"][...] = 5000
+        assert codes(periplus.validate(server.url, deep=True), "error") == {"deep.disagree"}
     bare = make_pyramid(pyramid.parent / "bare.zarr", consolidate=False)
     with RangeServer(bare) as server, pytest.raises(periplus.FormatError, match="neither be listed"):
         periplus.validate(server.url)

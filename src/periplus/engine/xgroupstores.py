@@ -15,10 +15,10 @@ from periplus.conventions.node import ROOT, Lookup, join
 from periplus.engine.recognise import DATABASES, holds_index
 from periplus.engine.xgrouperrors import XGroupPathError, XGroupReferenceError
 from periplus.engine.xgroupnodes import UNREADABLE, Hierarchy
-from periplus.engine.xgroupremote import FetchStore
 from periplus.errors import DeniedError, FetchError, FormatError, PeriplusError, redact
 from periplus.fetch import Fetch
 from periplus.policy import ALLOW_VARIABLE, Policy, canonical, is_local, resolve
+from periplus.zarr.fetchstore import FetchStore
 
 CrossStore: TypeAlias = "bool | str | Iterable[str] | Policy | None"
 Options: TypeAlias = "Mapping[str, Any] | None"

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
+from periplus.conventions.diagnostic import Diagnostic
 from periplus.errors import FormatError
 from periplus.policy import canonical, is_local
 from periplus.validation.checks import Understood, understand_all, weighed
 from periplus.validation.documents import Hierarchy, of_documents, read_hierarchy
 from periplus.validation.profiles import PROFILES
 from periplus.validation.repair import changes, repaired, write_changes
-from periplus.validation.report import Report, counted, ordered
+from periplus.validation.report import Repair, Report, counted, ordered
 
 if TYPE_CHECKING:
     from periplus.facade import Index
@@ -56,7 +57,9 @@ def validate(
                 raise FormatError("only a Zarr store named by its path or URL can be repaired", url=url)
             write_changes(url, changes(hierarchy, after), fetch)
             understood = understand_all(read_hierarchy(url, fetch))
-        return _report(understood, profile, repairs, fixed=fix and not dry_run, deep=deep, opener=opener, url=url)
+        return _report(
+            understood, profile, repairs, fixed=fix and not dry_run, deep=deep, opener=opener, url=url, fetch=fetch
+        )
 
 
 def _opened(store: Any, url: str | None, fetch: Fetch) -> tuple[Hierarchy, Any]:
@@ -87,14 +90,22 @@ def _plain(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _report(
-    understood: Understood, profile: str, repairs: Any, *, fixed: bool, deep: bool, opener: Any, url: str | None
+    understood: Understood,
+    profile: str,
+    repairs: tuple[Repair, ...],
+    *,
+    fixed: bool,
+    deep: bool,
+    opener: Any,
+    url: str | None,
+    fetch: Fetch,
 ) -> Report:
     rules = PROFILES[profile]
     findings = weighed(understood.findings, rules.severities)
     for check in rules.checks:
         findings += check(understood)
     if deep:
-        findings += _deep(understood, opener, url)
+        findings += _deep(understood, opener, url, fetch)
     return Report(
         url=url,
         profile=profile,
@@ -107,12 +118,13 @@ def _report(
     )
 
 
-def _deep(understood: Understood, opener: Any, url: str | None) -> Any:
+def _deep(understood: Understood, opener: Any, url: str | None, fetch: Fetch) -> list[Diagnostic]:
     import zarr
     from periplus.validation.deep import look
+    from periplus.zarr.fetchstore import FetchStore
 
-    if opener is None and url is not None and not is_local(url):
-        raise FormatError("a deep look needs a local store or an index", url=url)
-    what = opener if opener is not None else url
+    what = opener
+    if opener is None and url is not None:
+        what = url if is_local(url) else FetchStore(url, fetch)
     root = what if isinstance(what, zarr.Group) else zarr.open_group(what, mode="r", use_consolidated=False)
     return list(look(understood, root))
