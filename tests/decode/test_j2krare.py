@@ -125,3 +125,28 @@ def test_components_of_several_depths(reversible: str, order: str) -> None:
             exact = reversible == "YES"
             assert j2ks.alike(mine[:1], j2ks.pillow(one, level).astype(np.uint16), exact=exact)
             assert j2ks.alike(mine[1:], j2ks.pillow(other, level).astype(np.uint16), exact=exact)
+
+
+@pytest.mark.parametrize("progression", [1, 2, 3])
+def test_more_tile_parts_than_can_be_numbered(progression: int) -> None:
+    plain = j2ks.made(j2ks.picture(3, "u1", 96, 128), PRECINCTS="{16,16},{16,16}", QUALITY="10,40,100")
+    data = j2kforge.forged(plain, progression=progression, cuts=300)
+    assert len(j2ks.split(data)[1]) == 300
+    items = j2ks.found(data)
+    for level in range(3):
+        expected = j2ks.pillow(plain, level)
+        assert np.array_equal(j2ks.whole(data, level), expected)
+        if level < len(items):
+            assert np.array_equal(j2ks.read(data, items[level]), expected)
+    assert len(items) == (1 if progression == 3 else 3)
+
+
+@pytest.mark.parametrize("progression", [2, 3])
+def test_tile_parts_without_packets(progression: int) -> None:
+    plain = j2ks.made(j2ks.picture(1, "u1", 96, 128), RESOLUTIONS=3)
+    data = j2kforge.forged(plain, progression=progression, packets=PLT, cuts=8)
+    assert min(len(part.data) for part in j2ks.split(data)[1]) < 20
+    items = j2ks.found(data)
+    assert len(items) == 3
+    for item in items:
+        assert np.array_equal(j2ks.read(data, item), j2ks.pillow(plain, item.array.level))

@@ -22,6 +22,7 @@ all the packets of its level never looks at them; one that lacks some would else
 SMALL_BLOCKS, BLOCKS_A_BYTE = 1 << 18, 64
 """Code-blocks that a tile may have, however few its bytes are, and more of them by the byte. Each costs a decoder some
 200 bytes and a microsecond before it is known to hold nothing."""
+LARGEST_PARTS = 255
 Part: TypeAlias = tuple[int, int, list[tuple[int, int, int]]]
 """Start and end of a tile-part, and marker, start and end of the segments in its header."""
 
@@ -39,7 +40,7 @@ def parts_of(data: memoryview, *, cut: bool) -> tuple[int, list[Part]]:
         if end - position < 14:
             raise DecodeError("a tile-part of the codestream is cut off")
         marker, size, number, length, part, count = struct.unpack_from(">HHHIBB", data, position)
-        if marker != SOT or size != 10 or part != len(parts) or (tile >= 0 and number != tile):
+        if marker != SOT or size != 10 or part != len(parts) % 256 or (tile >= 0 and number != tile):
             raise DecodeError("the tile-parts are not those of one tile, in order")
         whole = length or end - position
         if length == 0 and bytes(data[end - 2 : end]) == EOC:
@@ -85,6 +86,8 @@ def codestream(header: Header, tile: int, bounds: Bounds, data: memoryview, part
     ]
     everything = [segment for segments in own for segment in segments]
     _weigh(header, everything, bounds, len(data))
+    if len(parts) > LARGEST_PARTS and not any(marker == PPT for marker, _ in everything):
+        parts, own, data = _joined(parts, everything, data)
     if not header.level:
         pieces: list[bytes | memoryview] = [header.written(bounds)]
         for number, (start, stop, _) in enumerate(parts):
@@ -120,6 +123,16 @@ def _weigh(header: Header, own: list[Segment], bounds: Bounds, size: int) -> Non
 def _start(length: int, number: int, count: int) -> bytes:
     """The SOT segment of a tile-part of so many further bytes."""
     return struct.pack(">HHHIBB", SOT, 10, 0, 12 + length, number, count)
+
+
+def _joined(
+    parts: list[Part], own: list[Segment], data: memoryview
+) -> tuple[list[Part], list[list[Segment]], memoryview]:
+    """More tile-parts than can be numbered as one."""
+    lead = written(own)
+    bodies = [data[segments[-1][2] if segments else start + 12 : stop][2:] for start, stop, segments in parts]
+    whole = memoryview(b"".join([bytes(12), lead, SOD, *bodies]))
+    return [(0, len(whole), _segments(whole, 12, len(whole)))], [own], whole
 
 
 def of_components(

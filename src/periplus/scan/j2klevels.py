@@ -125,8 +125,9 @@ def _up_to(
         before = before if parts.tile[row] == tile else 0
         tile = int(parts.tile[row])
         sizes = head.sizes if head.sizes is not None else np.zeros(0, np.int64)
-        wanted = min(max(int(counts[tile, finest - level]) - before, 0), len(sizes))
-        lengths[row] = head.length + int(sizes[:wanted].sum()) if wanted else 0
+        missing = max(int(counts[tile, finest - level]) - before, 0)
+        # A tile-part without packets counts too, where others follow.
+        lengths[row] = head.length + int(sizes[: min(missing, len(sizes))].sum()) if missing else 0
         before += len(sizes)
     return lengths
 

@@ -124,7 +124,9 @@ def forged(
             lists += bytes([len(lengths)]) + lengths if packets == PLM else b""
             tables += len(headers).to_bytes(4, "big") + headers
             data = written(segments) + b"\xff\x93" + b"".join(pieces)
-            bodies.append(struct.pack(">HHHIBB", 0xFF90, 10, tile, 12 + len(data), number, cuts) + data)
+            bodies.append(
+                struct.pack(">HHHIBB", 0xFF90, 10, tile, 12 + len(data), number % 256, cuts if cuts < 256 else 0) + data
+            )
     if packets == PLM:
         main.append((PLM, bytes([0]) + lists))
     if heads == PPM:

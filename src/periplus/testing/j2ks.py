@@ -141,7 +141,7 @@ def whole(data: bytes, level: int) -> NDArray[Any]:
         shape = (header.count, bounds[3] - bounds[1], bounds[2] - bounds[0])
         own = {**settings[tile if len(settings) > 1 else 0], "resolution_level": level}
         decoder = prepare(({"name": name, "configuration": own},), chunks=shape, dtype=array.dtype, limits=Limits())
-        mine = sorted((part for part in parts if part.tile == tile), key=lambda part: part.part)
+        mine = [part for part in parts if part.tile == tile]
         box = slice(bounds[1] - top, bounds[3] - top), slice(bounds[0] - left, bounds[2] - left)
         out[:, *box] = decoder(b"".join(part.data for part in mine), valid=shape)
     return out
