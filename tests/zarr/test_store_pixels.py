@@ -135,6 +135,21 @@ def test_nitf_gives_the_values_it_was_made_of(name, tmp_path):
     np.testing.assert_array_equal(tree["0/data"][...], nitfs.holed(item, item.pad or 0))
 
 
+@pytest.mark.parametrize("codecs", CODECS)
+@pytest.mark.parametrize("driver", ["NITF", "GTiff"])
+@pytest.mark.parametrize("height", [1300, 1301], ids=["even", "odd"])
+def test_rows_cut_from_one_large_block_end_with_the_image(height, driver, codecs, tmp_path):
+    path = tmp_path / "a"
+    image = tiffs.picture("large", "u2", (1, height, 997))
+    with rasterio.open(path, "w", driver=driver, count=1, height=height, width=997, dtype="uint16") as file:
+        file.write(image)
+    index = periplus.index(path)
+    assert index["0/data"].array.grid == (1, 5, 1)
+    store = index.store(codecs=codecs)
+    assert store.layout.leaves["0/data"].kind == ("standard" if height == 1300 else "imagery")
+    np.testing.assert_array_equal(zarr.open_group(store, mode="r")["0/data"][...], image)
+
+
 def test_interleaved_tiles_of_jpeg_2000_are_joined_and_have_levels(tmp_path):
     values = j2ks.picture(3, "u1", 300, 260)
     options = {

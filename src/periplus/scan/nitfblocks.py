@@ -113,7 +113,9 @@ def plan(image: Layout) -> tuple[int, bool]:
     unit = 8 // math.gcd(8, row_bits)
     wanted = min(max(1, BAND_BYTES * 8 // (row_bits * unit)) * unit, image.height)
     if image.down == 1:
-        rows = wanted
+        # Somewhat fewer rows where all chunks are then whole, as Zarr has them.
+        even = (n for n in range(wanted, wanted // 2, -1) if image.rows % n == 0 and n % unit == 0)
+        rows = next(even, wanted)
     else:
         rows = next((n for n in range(wanted, 0, -1) if image.height % n == 0 and n % unit == 0), image.height)
     return rows, apart and rows < image.height
@@ -156,7 +158,9 @@ def locate(
 def pipeline(image: Layout, rows: int, apart: bool) -> Pipeline:
     """Standard codecs where samples are whole bytes, always saying the byte order; else the jbp-block codec."""
     bands = 1 if apart or image.apart else image.bands
-    if not image.whole:
+    # A lone block that is cut to rows ends with the image, and the codecs of Zarr itself know whole chunks only.
+    last = image.rows % rows if image.down == 1 and rows < image.height else 0
+    if last or not image.whole:
         configuration = {
             "num_bands": bands,
             "block_height": rows,
@@ -165,6 +169,8 @@ def pipeline(image: Layout, rows: int, apart: bool) -> Pipeline:
             "imode": "B" if bands == 1 else image.mode,
             "pvtype": image.kind,
         }
+        if last:
+            configuration["last_rows"] = last
         return ({"name": JBP_BLOCK, "configuration": configuration},)
     codecs: list[Codec] = []
     if bands > 1 and image.mode in ORDERS:
