@@ -211,6 +211,23 @@ def test_what_an_index_says_comes_back(archive, form):
 
 
 @pytest.mark.parametrize("form", FORMS)
+def test_ground_control_points_come_back(tmp_path, form):
+    places = ((0, 0, 10, 50, 3), (0, 60, 11, 50, 2), (50, 0, 10, 49, 1))
+    points = [rasterio.control.GroundControlPoint(*place) for place in places]
+    options = {"driver": "GTiff", "count": 1, "height": 50, "width": 60, "dtype": "uint8"}
+    with rasterio.open(tmp_path / "points.tif", "w", **options) as target:
+        target.gcps = points, rasterio.crs.CRS.from_epsg(4326)
+        target.write(np.ones((1, 50, 60), np.uint8))
+    index = periplus.index(tmp_path / "points.tif")
+    target, given = FORMS[form]
+    index.write(tmp_path / target, **given)
+    back = periplus.open(tmp_path / target)
+    assert list(back) == ["0/data"]
+    assert len(back["0/data"].georeference.gcps) == 3
+    assert back["0/data"].georeference == index["0/data"].georeference
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_times_of_a_stack_come_back(tmp_path, form):
     for day in (1, 2, 3):
         image = tiffs.picture(str(day), np.uint16, (1, 64, 64))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import base64
+import json
 import math
 import struct
 from collections.abc import Mapping
 from typing import Any
 
-from periplus.model import Array, Georeference, Transform
+from periplus.model import Array, Georeference, GroundControlPoint, Transform
 
 NOT_KEPT = ("zarr_conventions", "grid_mapping", "coordinates")
 PACKING = {"band_nodata": "_FillValue", "band_scales": "scale_factor", "band_offsets": "add_offset"}
@@ -28,18 +29,21 @@ def located(
         a, b, c, d, e, f = transform  # said for samples, kept for pixel corners
         transform = (a, b, c - (a + b) / 2, d, e, f - (d + e) / 2)
     if not _lies_on(array, attributes):
-        crs, transform = None, None
+        crs, transform = _crs(own), None  # what a group says is of its images
+    points: tuple[GroundControlPoint, ...] = ()
+    rpc: dict[str, Any] | None = None
     if mapping is not None:
         said = mapping[1]
         crs = crs or next((said[key] for key in ("crs_wkt", "spatial_ref") if isinstance(said.get(key), str)), None)
         transform = transform or _gdal(said.get("GeoTransform"))
+        points, rpc = _control_points(said.get("gcps")), _rpc(said.get("rpc"))
     kept = _unpacked(own, array)
-    if crs is None and transform is None:
+    if crs is None and transform is None and not points and rpc is None:
         return None, kept
     for name in list(kept):
         if name.startswith(("spatial:", "proj:")) or name in NOT_KEPT:
             del kept[name]
-    return Georeference(crs=crs, transform=transform, registration=registration), kept
+    return Georeference(crs=crs, transform=transform, registration=registration, gcps=points, rpc=rpc), kept
 
 
 def _lies_on(array: Array, attributes: Mapping[str, Any]) -> bool:
@@ -72,6 +76,33 @@ def _gdal(value: Any) -> Transform | None:
     except (AttributeError, ValueError):
         return None
     return _numbers([a, b, c, d, e, f])
+
+
+def _control_points(value: Any) -> tuple[GroundControlPoint, ...]:
+    """Points as the GeoJSON text that rioxarray keeps in a grid mapping; none where it is something else."""
+    try:
+        features = json.loads(value)["features"]
+        found = [(item["properties"], item["geometry"]["coordinates"]) for item in features]
+        return tuple(
+            GroundControlPoint(
+                column=float(about["col"]),
+                row=float(about["row"]),
+                x=float(place[0]),
+                y=float(place[1]),
+                z=float(place[2]) if len(place) > 2 else 0.0,
+            )
+            for about, place in found
+        )
+    except (TypeError, ValueError, KeyError, IndexError, RecursionError):
+        return ()
+
+
+def _rpc(value: Any) -> dict[str, Any] | None:
+    try:
+        said = json.loads(value)
+    except (TypeError, ValueError, RecursionError):
+        return None
+    return said if isinstance(said, dict) and said else None
 
 
 def _unpacked(attributes: dict[str, Any], array: Array) -> dict[str, Any]:

@@ -37,6 +37,8 @@ class Record:
     offsets: NDArray[np.int64] | None = None
     sizes: NDArray[np.int64] | None = None
     """Byte ranges of these rows, one after the other."""
+    starts: NDArray[np.int64] | None = None
+    """Where among them those of a row begin; known of records that were read."""
 
     def __len__(self) -> int:
         return len(self.path)
@@ -68,6 +70,7 @@ def read_record(data: bytes, *, key: str, limits: Limits) -> Record:
         counts=counts if several.any() else None,
         offsets=offsets,
         sizes=sizes,
+        starts=np.cumsum(counts) - counts,
     )
 
 

@@ -265,10 +265,11 @@ def _spread(plain: Refs, record: Record, rows: NDArray[np.intp], key: str) -> Re
     assert record.counts is not None
     assert record.offsets is not None
     assert record.sizes is not None
+    assert record.starts is not None
     held = record.counts[rows]
     if held.size and int(held.max()) > MOST_PARTS:
         raise LimitError(f"{key}: {int(held.max())} byte ranges of one chunk, over the limit of {MOST_PARTS}")
-    starts = (np.cumsum(record.counts) - record.counts)[rows]
+    starts = record.starts[rows]
     counts = np.maximum(held, 1)
     part = part_numbers(counts)
     source = np.repeat(np.arange(len(rows)), counts)

@@ -155,16 +155,18 @@ class MultiReferenceFileSystem(Listing, ReferenceFileSystem):  # type: ignore[mi
             return pieces[0]
         return self.cat_file(path, start, end), None, None
 
+    async def _found(self, path: str) -> Reference:
+        """The reference of a key; a record file that must be read for it is read in a thread, and no loop waits."""
+        if isinstance(self.references, RecordMapping) and not self.references.at_hand(path):
+            return await asyncio.to_thread(self._reference, path)
+        return self._reference(path)
+
     # --- bytes ------------------------------------------------------------------------------------------------------
 
     async def _cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:  # noqa: ARG002
         """All byte ranges of a key at once, joined in order."""
         path = self._strip_protocol(path)
-        if isinstance(self.references, RecordMapping) and not self.references.at_hand(path):
-            found = await asyncio.to_thread(self._reference, path)
-        else:
-            found = self._reference(path)
-        pieces = self._cut(found, path, start, end)
+        pieces = self._cut(await self._found(path), path, start, end)
         if isinstance(pieces, bytes):
             return pieces
         try:
@@ -213,7 +215,7 @@ class MultiReferenceFileSystem(Listing, ReferenceFileSystem):  # type: ignore[mi
         found: list[Any] = []
         for key in keys:
             try:
-                found.append(await asyncio.to_thread(self._pieces, key))
+                found.append(self._cut(await self._found(key), key, None, None))
             except (OSError, PeriplusError) as error:
                 if strict:
                     raise
@@ -233,7 +235,9 @@ class MultiReferenceFileSystem(Listing, ReferenceFileSystem):  # type: ignore[mi
         for (_, members), data in zip(spans, read_spans, strict=True):
             for member, begin, stop in members:
                 parts[member] = data if isinstance(data, Exception) or begin is None else data[begin:stop]
-        answers = {i: [parts[n] for n, (k, _) in enumerate(wanted) if k == i] for i in {i for i, _ in wanted}}
+        answers: dict[int, list[Any]] = {}
+        for n, (i, _) in enumerate(wanted):
+            answers.setdefault(i, []).append(parts[n])
         for i, held in answers.items():
             pieces = found[i]
             broken = next((part for part in held if isinstance(part, Exception)), None)

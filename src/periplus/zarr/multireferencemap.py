@@ -102,17 +102,15 @@ class RecordMapping(MutableMapping[str, Reference]):
         if record.path[row] < 0:
             return None
         url = self._fill(record.paths[int(record.path[row])], key)
-        if record.counts is not None and record.counts[row] and record.offsets is not None and record.sizes is not None:
-            start = int(record.counts[:row].sum())
-            ranges = [
-                [int(o), int(n)]
-                for o, n in zip(
-                    *(column[start : start + int(record.counts[row])] for column in (record.offsets, record.sizes))
-                )
-            ]
-            for offset, length in ranges:
+        if record.counts is not None and record.counts[row]:
+            assert record.starts is not None
+            assert record.offsets is not None
+            assert record.sizes is not None
+            start, stop = int(record.starts[row]), int(record.starts[row] + record.counts[row])
+            held = [[int(n) for n in pair] for pair in zip(record.offsets[start:stop], record.sizes[start:stop])]
+            for offset, length in held:
                 span(key, offset, length)
-            return [url, ranges]
+            return [url, held]
         offset, length = int(record.offset[row]), int(record.size[row])
         span(key, offset, length)
         return [url, offset, length] if offset or length else [url]
