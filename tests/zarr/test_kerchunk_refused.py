@@ -330,6 +330,17 @@ def test_rows_past_the_grid_are_refused(folder):
         periplus.open(parquet(folder, longer, record_size=8))["a"][:]
 
 
+@pytest.mark.parametrize("name", ["../a", "/etc", "a/../../b", "a//b"])
+def test_record_files_lie_in_their_directory(folder, name):
+    place = parquet(folder, SOUND)
+    documents = {"metadata": {f"{name}/.zarray": ARRAY}, "record_size": 4}
+    (place / ".zmetadata").write_text(json.dumps(documents))
+    with pytest.raises(periplus.FormatError, match="cannot be the name"):
+        periplus.open(place)
+    with pytest.raises(periplus.FormatError, match="cannot be the name"):
+        MultiReferenceFileSystem(str(place))
+
+
 def test_bytes_that_are_no_parquet_are_refused(folder):
     place = parquet(folder, SOUND)
     (place / "a/refs.0.parq").write_bytes(b"PAR1" + bytes(50) + b"PAR1")

@@ -14,6 +14,7 @@ import numpy as np
 
 from periplus.errors import FormatError
 from periplus.limits import Limits
+from periplus.zarr.kerchunkcatalog import checked_name
 from periplus.zarr.kerchunkcolumns import NUMBERS
 from periplus.zarr.kerchunkrecords import Record, read_record
 from periplus.zarr.references import METADATA, Reference, parse, span
@@ -37,7 +38,9 @@ class RecordMapping(MutableMapping[str, Reference]):
             whole = {"zarr_consolidated_format": 1, "metadata": documents}
             self._held.setdefault(".zmetadata", json.dumps(whole).encode())
         paths = {key: _array(key, document) for key, document in documents.items()}
-        self._grids = {path: _Grid(key, documents[key]) for key, path in paths.items() if path is not None}
+        # Names become paths of record files, and must not lead out of the directory.
+        named = {key: checked_name(path) if path else path for key, path in paths.items() if path is not None}
+        self._grids = {path: _Grid(key, documents[key]) for key, path in named.items()}
         self._load, self._fill = load, fill
         self._records: OrderedDict[tuple[str, int], Record] = OrderedDict()
         self._most, self._limits, self._lock = cache_size, Limits(), threading.Lock()
