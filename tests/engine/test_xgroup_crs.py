@@ -147,3 +147,28 @@ def test_xproj_is_not_needed(monkeypatch):
         xgroupcrs.crs_index.cache_clear()
     assert dataset.rio.crs == WORLD
     assert "spatial_ref" not in dataset.xindexes
+
+
+@pytest.mark.parametrize("registration", ["pixel", "node"])
+def test_a_box_moves_the_transform_that_attributes_say(registration):
+    attributes = {**spatial((10, 0, 500, 0, -10, 800), ("y", "x"), "proj"), **forms(UTM33)["code"]}
+    attributes |= {"spatial:registration": registration, "spatial:shape": [8, 9]}
+    store = write_hierarchy(MemoryStore(), {"a": image(attributes, (8, 9)), "b": image(attributes, (8, 9))})
+    whole, part = opened(store), opened(store, bbox=(521, 741, 549, 769))
+    by_hand = whole.sel(x=part.x, y=part.y)
+    assert part.a.rio.transform() == by_hand.a.rio.transform(recalc=True)
+    assert part.a.rio.bounds() == by_hand.a.rio.bounds(recalc=True)
+    assert part.a.attrs["spatial:shape"] == list(part.a.shape)
+    assert part.b.attrs == part.a.attrs
+    assert whole.a.attrs["spatial:transform"] == [10, 0, 500, 0, -10, 800]
+    again = write_hierarchy(MemoryStore(), {"a": image(dict(part.a.attrs), part.a.shape)})
+    np.testing.assert_array_equal(opened(again).x, part.x)
+
+
+def test_a_box_moves_the_transform_of_the_group_too():
+    group = {**spatial((10, 0, 500, 0, -10, 800), ("y", "x"), "proj"), **forms(UTM33)["code"], "spatial:shape": [8, 9]}
+    store = write_hierarchy(MemoryStore(), {"/": group, "a": image({}, (8, 9))})
+    part = opened(store, bbox=(521, 741, 549, 769))
+    assert part.attrs["spatial:transform"] == [10, 0, 520, 0, -10, 770]
+    assert part.attrs["spatial:shape"] == [3, 3]
+    assert tuple(part.rio.transform())[:6] == (10, 0, 520, 0, -10, 770)

@@ -79,7 +79,7 @@ class Book:
         if path not in self._groups:
             node = self.hierarchy.lookup(path)
             found = None
-            if node is not None and node.kind == "group":
+            if node is not None and node.kind == "group" and node.attributes:
                 found = self._reader(None).group(node)
                 self.report.add(found.diagnostics)
             self._groups[path] = found

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import xarray as xr
 
-from periplus.conventions.meaning import CrsText, Grid, Level, Pyramid
+from periplus.conventions.cf import geotransform
+from periplus.conventions.meaning import CrsText, Grid, Level, Pyramid, edges
 from periplus.conventions.node import parent
 from periplus.conventions.proj import reproject_bbox
 from periplus.engine.xgroupbook import Book
@@ -138,8 +139,8 @@ def _span(places: Sequence[float], size: int) -> slice:
     return slice(start, max(start, stop))
 
 
-def crop(dataset: xr.Dataset, grids: Any, wish: Wish, crs: CrsText | None) -> xr.Dataset:
-    """The part of a Dataset that the box covers, on each of its grids."""
+def crop(dataset: xr.Dataset, grids: Mapping[tuple[str, str], Grid], wish: Wish, crs: CrsText | None) -> xr.Dataset:
+    """The part of a Dataset that the box covers, on each of its grids; what attributes say of the grid moves along."""
     if wish.bbox is None:
         return dataset
     if not grids:
@@ -151,7 +152,38 @@ def crop(dataset: xr.Dataset, grids: Any, wish: Wish, crs: CrsText | None) -> xr
     if any(part.start == part.stop for part in parts.values()):
         reach = ", ".join(str(grid.bbox) for grid in grids.values())
         raise MissingError(f"nothing lies within {box}; the arrays reach {reach}")
-    return dataset.isel({dim: part for dim, part in parts.items() if dim in dataset.dims})
+    part = dataset.isel({dim: part for dim, part in parts.items() if dim in dataset.dims})
+    for (y, x), grid in grids.items():
+        moved = _moved(grid, parts[y], parts[x])
+        if len(grids) == 1:
+            part.attrs = _replaced(part.attrs, moved)
+        for variable in part.data_vars.values():
+            if y in variable.dims and x in variable.dims:
+                mapping = variable.encoding.get("grid_mapping", variable.attrs.get("grid_mapping"))
+                variable.attrs = _replaced(variable.attrs, moved)
+                if mapping in part.coords:
+                    part[mapping].attrs = _replaced(part[mapping].attrs, moved)
+    return part
+
+
+def _moved(grid: Grid, rows: slice, columns: slice) -> Grid:
+    a, b, c, d, e, f = grid.transform
+    row, column = rows.start, columns.start
+    transform = (a, b, c + a * column + b * row, d, e, f + d * column + e * row)
+    return replace(grid, transform=transform, shape=(rows.stop - rows.start, columns.stop - columns.start))
+
+
+def _replaced(attributes: Mapping[Any, Any], grid: Grid) -> dict[Any, Any]:
+    """Attributes that spoke of the whole grid, now of the part."""
+    height, width = grid.shape
+    nodes = edges(grid.centre, (height - 1, width - 1))
+    said = {
+        "GeoTransform": geotransform(grid.corner),
+        "spatial:transform": list(grid.transform),
+        "spatial:shape": [height, width],
+        "spatial:bbox": list(grid.bbox if grid.registration == "pixel" else nodes),
+    }
+    return {key: said.get(key, value) for key, value in attributes.items()}
 
 
 # --- which arrays ---------------------------------------------------------------------------------------------------
