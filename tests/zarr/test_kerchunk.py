@@ -396,3 +396,17 @@ def test_fsspec_knows_the_protocol(archive):
     assert json.loads(mapper[".zgroup"]) == {"zarr_format": 2}
     group = zarr.open_group(FsspecStore.from_mapper(mapper, read_only=True), mode="r")
     assert np.array_equal(group["0/data"][:], truth["0/data"])
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("nodata", [0, 7, None])
+def test_nodata_survives_also_where_it_is_zero(form, nodata, tmp_path):
+    image = tiffs.picture("nodata", np.uint16, (1, 64, 64)) | 1
+    image[:, :8, :8] = nodata or 0
+    (tmp_path / "a.tif").write_bytes(tiffs.gdal_written(image, tiled=True, blockxsize=64, blockysize=64, nodata=nodata))
+    name, options = FORMS[form]
+    periplus.index(tmp_path / "a.tif").write(tmp_path / name, **options)
+    assert periplus.open(tmp_path / name)["0/data"].attributes.get("_FillValue") == nodata
+    store = MultiReferenceFileSystem(str(tmp_path / name)).get_mapper("0")
+    opened = xr.open_dataset(store, engine="zarr", consolidated=False)["data"]
+    assert int(np.isnan(opened.values.astype(float)).sum()) == (0 if nodata is None else 64)

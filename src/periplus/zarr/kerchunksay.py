@@ -93,7 +93,8 @@ def v2_array(leaf: Leaf, array: Array, pipeline: Pipeline, codecs: Codecs) -> di
     attributes = {key: value for key, value in leaf.document["attributes"].items() if key != "_FillValue"}
     fill, nodata = array.fill or 0, array.attributes.get("_FillValue")
     same = isinstance(nodata, int | float | np.generic) and (fill == nodata or (fill != fill and nodata != nodata))
-    if "_FillValue" in leaf.document["attributes"] and not same:
+    if "_FillValue" in leaf.document["attributes"] and not (same and fill):
+        # Zero is what Zarr v2 has by default, and so says nothing of nodata by itself.
         attributes["_FillValue"] = jsonable(nodata)
     return {
         ".zarray": {
