@@ -67,7 +67,7 @@ def test_what_fails_leaves_no_thread_and_no_connection(archive, tmp_path):
             with pytest.raises(periplus.PeriplusError) as caught:
                 use(url)
             failures.append(caught)  # whoever keeps an error keeps no connection with it
-    assert threading.active_count() == before
+    assert threading.active_count() <= before
     assert archive.open_connections == 0
     assert len(failures) == 30
 

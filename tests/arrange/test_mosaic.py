@@ -1,5 +1,7 @@
 """Cells laid side by side read as the stitched whole, each shared post once; what does not fit is named."""
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,15 @@ from periplus.testing.pictures import png
 POSTS = 13
 SPACING = 36_000 // (POSTS - 1)
 """Tenths of seconds between posts of a cell of one degree."""
+
+
+@pytest.fixture(autouse=True)
+def closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every index that a test makes is closed after it, so that no thread of it is left."""
+    with contextlib.ExitStack() as stack:
+        made = periplus.index
+        monkeypatch.setattr(periplus, "index", lambda *given, **more: stack.enter_context(made(*given, **more)))
+        yield
 
 
 def cells(

@@ -285,13 +285,9 @@ def test_a_file_under_several_others_is_left_out(tmp_path: Path) -> None:
         assert list(index.files.status) == ["ok"] * 3
 
 
-def test_zarr_and_xarray_read_a_patchwork(tmp_path: Path) -> None:
+def test_xarray_reads_a_patchwork(tmp_path: Path) -> None:
     xarray = pytest.importorskip("xarray")
     paths = [tile(tmp_path / f"{n}.tif", 11 * n, 50 * n, nodata=None) for n in range(3)]
     periplus.index(paths, to=tmp_path / "m.parquet", arrange="mosaic", duplicates="first").close()
-    expected = painted(paths, "first", nodata=0)
-    with xarray.open_dataset(tmp_path / "m.parquet", engine="periplus", chunks={}) as found:
-        np.testing.assert_array_equal(found.data.values, expected)
-    zarr = pytest.importorskip("zarr")
-    with periplus.open(tmp_path / "m.parquet") as index:
-        np.testing.assert_array_equal(zarr.open_group(index.store(), mode="r")["0/data"][...], expected)
+    with xarray.open_dataset(tmp_path / "m.parquet", engine="periplus") as found:
+        np.testing.assert_array_equal(found.data.values, painted(paths, "first", nodata=0))

@@ -148,11 +148,12 @@ def test_a_chunk_that_does_not_decode_says_where_it_lies(raw_shelf, workers):
     bad = 7
     refs.length[bad] -= 3
     shelf.table = type(shelf)(shelf.table.catalog, {"a": refs}, shelf.table.files).table
+    before = threading.active_count()  # other tests, and libraries they use, may have left threads
     with pytest.raises(DecodeError) as caught:
         shelf.read("a", workers=workers)
     assert caught.value.url == str(shelf.path)
     assert caught.value.offset == refs.offset[bad]
-    assert threading.active_count() < 10
+    assert threading.active_count() <= before
 
 
 def test_an_index_may_not_reach_outside_its_policy(raw_shelf, tmp_path):
@@ -197,7 +198,7 @@ def test_an_error_in_progress_cancels_the_read(raw_shelf):
     before = threading.active_count()
     with pytest.raises(KeyboardInterrupt):
         shelf.read("a", progress=progress, workers=4)
-    assert threading.active_count() == before
+    assert threading.active_count() <= before
 
 
 @pytest.mark.parametrize("drop", [[], [5], list(range(1, 9))])
