@@ -1,8 +1,11 @@
 """The engine `xgroup` on whole stores: what stock xarray gives, plus the coordinates that conventions give."""
 
 import pickle
+import subprocess
+import sys
 import tracemalloc
 import warnings
+from importlib.metadata import PackageNotFoundError
 
 import numpy as np
 import pytest
@@ -387,3 +390,19 @@ def test_a_plain_cf_group_is_what_stock_xarray_makes_of_it(zarr_format, decode_c
     assert set(ours.coords) == {"t", *related}
     for name in theirs.variables:
         assert repr(dict(sorted(ours[name].encoding.items()))) == repr(dict(sorted(theirs[name].encoding.items())))
+
+
+def test_listing_engines_does_not_load_zarr():
+    code = "import sys, periplus.engine.xgroup; sys.exit('zarr' in sys.modules or 'periplus.facade' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+
+
+def test_a_package_that_is_missing_is_named(monkeypatch):
+    from periplus.engine import xgroup
+
+    def missing(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(xgroup, "version", missing)
+    with pytest.raises(ImportError, match=r'needs xarray.*pip install "periplus\[xgroup\]"'):
+        require()

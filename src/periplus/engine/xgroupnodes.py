@@ -90,21 +90,21 @@ class Hierarchy:
         """Paths of nodes whose metadata cannot be understood, and why."""
         self._complete = root.metadata.consolidated_metadata is not None
         if self._complete:
-            self._consolidated(ROOT, root.metadata)
+            self._consolidated(root.metadata)
 
     # --- metadata ---------------------------------------------------------------------------------------------------
 
-    def _consolidated(self, path: str, metadata: Metadata) -> None:
-        inside = metadata.consolidated_metadata.metadata
-        self._children[path] = tuple(sorted(inside))
-        for name, child in inside.items():
-            below = join(path, name)
-            self._metadata[below] = child
-            if isinstance(child, GroupMetadata):
-                if child.consolidated_metadata is None:
-                    self._children[below] = ()
-                else:
-                    self._consolidated(below, child)
+    def _consolidated(self, root: Metadata) -> None:
+        waiting = [(ROOT, root)]
+        while waiting:
+            path, metadata = waiting.pop()
+            inside = {} if metadata.consolidated_metadata is None else metadata.consolidated_metadata.metadata
+            self._children[path] = tuple(sorted(inside))
+            for name, child in inside.items():
+                below = join(path, name)
+                self._metadata[below] = child
+                if isinstance(child, GroupMetadata):
+                    waiting.append((below, child))
 
     def metadata(self, path: str) -> Metadata | None:
         """The metadata of a node, None where there is none."""
