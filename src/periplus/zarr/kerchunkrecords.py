@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from periplus.errors import FormatError
 from periplus.limits import Limits
+from periplus.table.buffers import blobs, numbers, strings, to_numpy, to_valid
 
 MOST_ROWS = 1 << 26
 """Rows of one record file; kerchunk writes 10,000 to 100,000."""
@@ -116,7 +116,7 @@ def _strings(table: pa.Table, name: str, key: str) -> tuple[list[str], NDArray[n
     column = table.column(name).combine_chunks()
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if pa.types.is_null(column.type) or pa.types.is_floating(column.type):  # nothing but nulls, as some write them
-        if column.null_count != len(column) and not bool(pc.all(pc.is_nan(column)).as_py()):
+        if column.null_count != len(column) and not all(item != item for item in column.drop_null().to_pylist()):
             raise FormatError(f"{key}: the column {name!r} holds numbers")
         return [], np.full(len(column), -1, np.int32)
     if not pa.types.is_dictionary(column.type):
@@ -124,7 +124,7 @@ def _strings(table: pa.Table, name: str, key: str) -> tuple[list[str], NDArray[n
     kind = column.type.value_type
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind)):
         raise FormatError(f"{key}: the column {name!r} holds {kind}")
-    rows = column.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32)
+    rows = to_numpy(column.indices, null=-1).astype(np.int32)
     values = column.dictionary.to_pylist()
     if any(value is None for value in values):
         raise FormatError(f"{key}: the column {name!r} holds nothing among its strings")
@@ -138,12 +138,16 @@ def _integers(table: pa.Table, name: str, key: str) -> NDArray[np.int64]:
     if not pa.types.is_integer(column.type):
         raise FormatError(f"{key}: the column {name!r} holds {column.type}")
     try:
-        values: NDArray[np.int64] = pc.fill_null(column.cast(pa.int64()), 0).to_numpy()
+        values: NDArray[np.int64] = to_numpy(_as_int64(column), null=0)
     except pa.ArrowInvalid:
         raise FormatError(f"{key}: a number of the column {name!r} overflows") from None
     if len(values) and int(values.min()) < 0:
         raise FormatError(f"{key}: row {int(np.argmin(values))} has a negative {name}")
     return values
+
+
+def _as_int64(column: Any) -> Any:
+    return column if column.type == pa.int64() else column.cast(pa.int64())
 
 
 def _bytes(table: pa.Table, key: str) -> list[bytes | None] | None:
@@ -171,8 +175,9 @@ def _lists(table: pa.Table, key: str) -> tuple[NDArray[np.int64], NDArray[np.int
         flat = column.flatten()
         if not pa.types.is_integer(flat.type) or flat.null_count:
             raise FormatError(f"{key}: the column {name!r} is no list of numbers")
-        counts = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)
-        values = flat.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        lengths = np.diff(to_numpy(column.offsets).astype(np.int64))
+        counts = np.where(to_valid(column), lengths, 0)
+        values = to_numpy(_as_int64(flat))
         if len(values) and int(values.min()) < 0:
             raise FormatError(f"{key}: a number of the column {name!r} is negative")
         found.append((counts, values))
@@ -189,22 +194,20 @@ def write_record(record: Record) -> bytes:
     """A record file as kerchunk and fsspec read it; columns for several byte ranges only where rows have them."""
     several = None if record.counts is None else record.counts > 0
     single = record.path if several is None else np.where(several, np.int32(-1), record.path)
-    strings = pa.array(record.paths, pa.string())
+    known = strings(record.paths)
     fields = {
-        "path": _dictionary(single, strings),
-        "offset": pa.array(record.offset),
-        "size": pa.array(record.size),
-        "raw": pa.array(record.raw if record.raw is not None else [None] * 0, pa.binary())
-        if record.raw is not None
-        else pa.nulls(len(record), pa.binary()),
+        "path": _dictionary(single, known),
+        "offset": numbers(record.offset),
+        "size": numbers(record.size),
+        "raw": pa.nulls(len(record), pa.binary()) if record.raw is None else blobs(record.raw),
     }
     if several is not None and record.counts is not None:
-        fields["range_path"] = _dictionary(np.where(several, record.path, np.int32(-1)), strings)
+        fields["range_path"] = _dictionary(np.where(several, record.path, np.int32(-1)), known)
         ends = np.concatenate([[0], np.cumsum(record.counts)]).astype(np.int32)
         for name, values in (("offsets", record.offsets), ("sizes", record.sizes)):
             # A null, not an empty list, where a chunk is one range.
-            starts = pa.array(ends, mask=np.append(~several, False))
-            fields[name] = pa.ListArray.from_arrays(starts, pa.array(values, pa.int64()))
+            starts = numbers(ends, valid=np.append(several, True))
+            fields[name] = pa.ListArray.from_arrays(starts, numbers(np.asarray(values, np.int64)))
     whole = {"offset", "size"}
     schema = pa.schema([pa.field(name, column.type, nullable=name not in whole) for name, column in fields.items()])
     target = io.BytesIO()
@@ -221,4 +224,4 @@ def write_record(record: Record) -> bytes:
 
 
 def _dictionary(rows: NDArray[np.int32], strings: pa.Array) -> pa.DictionaryArray:
-    return pa.DictionaryArray.from_arrays(pa.array(rows, pa.int32(), mask=rows < 0), strings)
+    return pa.DictionaryArray.from_arrays(numbers(rows.astype(np.int32), valid=rows >= 0), strings)
