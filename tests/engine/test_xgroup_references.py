@@ -360,6 +360,32 @@ def test_references_in_a_circle_end():
     assert dataset.v.size == 3
 
 
+def test_an_array_that_refers_to_itself_stays_data():
+    itself = {"geodetic": {"x": {"node": "../v"}, "y": {"node": "../v"}}}
+    attributes = {**spatial((1, 0, 0, 0, -1, 0), ("y", "x"), "geolocation", "ref"), "geolocation": itself}
+    nodes = {"v": Stored(dims=("y", "x"), shape=(3, 4), attributes=attributes), "w": series(times("../w"))}
+    dataset, _ = loudly(write_hierarchy(MemoryStore(), nodes))
+    assert set(dataset.data_vars) == {"v", "w"}
+    assert dataset.w.values.tolist() == [0, 1, 2]
+
+
+def test_labels_that_describe_themselves_are_decoded():
+    time = Stored(dims=("time",), values=np.array([0.0, 2.0, 8.0]), attributes=times("../time"))
+    dataset = quietly(write_hierarchy(MemoryStore(), {"time": time}))
+    np.testing.assert_array_equal(dataset.time, JANUARY)
+
+
+def test_a_dimension_called_bnds_is_no_trouble():
+    lat = axis("lat", {"regular": [0, 1]}, abbreviation="Y", unit="m", boundaries={"regular": [-0.5, 0.5]})
+    attributes = cs(lat, {"axes": {"bnds": {}}})
+    store = write_hierarchy(MemoryStore(), {"v": Stored(dims=("lat", "bnds"), shape=(3, 5), attributes=attributes)})
+    dataset = quietly(store)
+    bounds = dataset[dataset.lat.attrs["bounds"]]
+    assert bounds.values.tolist() == [[-0.5, 0.5], [0.5, 1.5], [1.5, 2.5]]
+    assert bounds.dims[1] != "bnds"
+    assert dataset.bnds.size == 5
+
+
 def test_bounds_in_a_circle_end():
     nodes = {
         "/": {"Conventions": "CF-1.11"},

@@ -195,8 +195,9 @@ class _Assembly:
         """Add one coordinate; answers the name it got, None where it could not be added."""
         own = self._own(coord)
         if own is not None:
-            if not self._stays_data(own, coord):
-                self.coords.add(own)
+            itself = own == name != coord.name
+            if not itself and not self._stays_data(own, coord):
+                self.coords |= {own} - {name}
                 if isinstance(coord.values, External):
                     self.book.used.add(coord.values.reference.path)
                 self._lay(own, coord)
@@ -253,8 +254,9 @@ class _Assembly:
             self.book.report.add([Diagnostic("cs.time-long", "warning", path, where, text)])
         for dim, size in made.variable.sizes.items():
             if self.sizes.get(str(dim), size) != size:
-                if dim in coord.dims and coord.role in ("term", "ancillary"):
-                    continue
+                vertices = coord.role == "bounds" and dim == made.variable.dims[-1]
+                if vertices or (dim in coord.dims and coord.role in ("term", "ancillary")):
+                    continue  # it gets a dimension of its own
                 reason = f"it has {size} values along {dim}, not {self.sizes[str(dim)]}"
                 self.book.report.broken(path, where, reason)
                 return None
