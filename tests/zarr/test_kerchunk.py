@@ -2,6 +2,8 @@
 
 import json
 import pickle
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 
@@ -349,6 +351,24 @@ def test_codecs_are_those_that_readers_have(archive, tmp_path):
     assert (array["compressor"]["id"], array["filters"], array["dtype"]) == ("zstd", None, "<i2")
     with pytest.raises(periplus.FormatError, match="0/data: it takes codecs that are not those of stock Zarr"):
         archive["cog.tif"][1].write(tmp_path / "refs.json", codecs="standard")
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_stock_tools_read_deflate_and_zstd_with_nothing_of_ours(archive, tmp_path, zarr_format):
+    """In a process that cannot import periplus, nor the imagery peer."""
+    place, truth = written(archive, "plain.tif", f"json-{zarr_format}", codecs="standard")
+    script = f"""
+import sys, warnings
+sys.modules["periplus"] = sys.modules["aws"] = None
+warnings.simplefilter("ignore")
+import numpy as np, zarr
+from fsspec.implementations.reference import ReferenceFileSystem
+fs = ReferenceFileSystem({str(place)!r}, asynchronous=True)
+group = zarr.open_group(zarr.storage.FsspecStore(fs, read_only=True, path=""), mode="r")
+np.save({str(tmp_path / "found.npy")!r}, group["0/data"][:])
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=100)
+    assert np.array_equal(np.load(tmp_path / "found.npy"), truth["0/data"])
 
 
 def test_what_imagery_tools_misread_is_not_written_in_their_words(archive, tmp_path):

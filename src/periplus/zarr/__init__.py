@@ -5,7 +5,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-_HOMES = {"IndexStore": "store", "documents": "metadata", "layout": "metadata"}
+_HOMES = {
+    "IndexStore": "store",
+    "MultiReferenceFileSystem": "multireference",
+    "documents": "metadata",
+    "layout": "metadata",
+    "open_kerchunk": "kerchunk",
+    "write_kerchunk": "kerchunkwrite",
+}
 
 
 def __getattr__(name: str) -> Any:
