@@ -1,5 +1,6 @@
 """Rare JPEG 2000 files: images that begin anywhere, regions of interest, all block styles, high throughput, deep."""
 
+import struct
 import zlib
 from pathlib import Path
 
@@ -155,3 +156,18 @@ def test_tile_parts_without_packets(progression: int) -> None:
     assert len(items) == 3
     for item in items:
         assert np.array_equal(j2ks.read(data, item), j2ks.pillow(plain, item.array.level))
+
+
+@pytest.mark.parametrize("order", ["RPCL", "PCRL"])
+@pytest.mark.parametrize("step", [(2, 2), (3, 1)])
+def test_components_that_are_all_subsampled_alike(order: str, step: tuple[int, int]) -> None:
+    values = j2ks.picture(3, "u1", 96, 128)
+    plain = j2ks.made(values, PROGRESSION=order, PLT="YES", blockxsize=64, blockysize=64)
+    data = bytearray(plain)
+    grid = struct.unpack_from(">8I", data, 8)
+    struct.pack_into(">8I", data, 8, *(place * step[n % 2] for n, place in enumerate(grid)))
+    data[42:51] = bytes([7, *step]) * 3
+    items = j2ks.found(bytes(data))
+    assert len(items) == 3
+    for item in items:
+        assert np.array_equal(j2ks.read(bytes(data), item), j2ks.pillow(plain, item.array.level))

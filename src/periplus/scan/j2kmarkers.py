@@ -197,6 +197,7 @@ def _facts(segments: list[tuple[int, bytes]], first: int) -> Codestream:
     bits, signed = (max(depths) & 0x7F) + 1, bool(parts[0][0] & 0x80)
     if bits > LARGEST_BITS:
         raise FormatError(f"components of {bits} bits are more than the decoder can do")
+    x, y, steps = _halved(x, y, steps)
     _check_steps(steps, x, y)
     found = dict(reversed(segments))
     if COD not in found or QCD not in found:
@@ -219,7 +220,7 @@ def _facts(segments: list[tuple[int, bytes]], first: int) -> Codestream:
         bits=bits,
         signed=signed,
         steps=steps,
-        depths=segments[0][1][36 : 36 + 3 * count],
+        depths=b"".join(bytes([depth, *step]) for (depth, _, _), step in zip(parts, steps, strict=True)),
         style=coding,
         capabilities=capabilities,
         segments=tuple(kept),
@@ -229,6 +230,18 @@ def _facts(segments: list[tuple[int, bytes]], first: int) -> Codestream:
         packets=_listed([data for marker, data in segments if marker == PLM]),
         comments=tuple(d[2:].decode("latin-1") for m, d in segments if m == COM and d[:2] == b"\x00\x01")[:16],
     )
+
+
+def _halved(x: Axis, y: Axis, steps: tuple[tuple[int, int], ...]) -> tuple[Axis, Axis, tuple[tuple[int, int], ...]]:
+    """The grid of the components, where all of them have the same steps and the tiles begin at whole ones."""
+    if len(set(steps)) > 1 or steps[0] == (1, 1):
+        return x, y, steps
+    axes = []
+    for axis, step in zip((x, y), steps[0], strict=True):
+        if axis.start % step or axis.origin % step or (axis.size % step and axis.tiles > 1):
+            return x, y, steps
+        axes.append(Axis(axis.start // step, -(-axis.stop // step), -(-axis.size // step), axis.origin // step))
+    return axes[0], axes[1], ((1, 1),) * len(steps)
 
 
 def _check_steps(steps: tuple[tuple[int, int], ...], x: Axis, y: Axis) -> None:
