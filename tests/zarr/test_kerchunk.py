@@ -402,6 +402,16 @@ def test_the_command_line_converts_both_ways(archive, tmp_path):
     assert np.array_equal(periplus.open(path.parent / "back.parquet")["0/data"][:], truth["0/data"])
 
 
+def test_the_command_line_fills_templates(archive, tmp_path, capsys):
+    from periplus.cli.app import run
+
+    path, index, _ = archive["cog.tif"]
+    index.write(tmp_path / "refs", form="kerchunk", portable=True)
+    assert run(["check", str(tmp_path / "refs")]) == 2
+    assert "no template 'base'" in capsys.readouterr().err
+    assert run(["check", str(tmp_path / "refs"), "--template", f"base={path.parent}/"]) == 0
+
+
 def test_gdal_reads_the_references(archive):
     if tuple(map(int, rasterio.__gdal_version__.split(".")[:2])) < (3, 11):
         pytest.skip(f"GDAL {rasterio.__gdal_version__} does not read kerchunk references; 3.11 does")

@@ -20,6 +20,7 @@ WORDS = {
     "trust=True": "--trust",
     "array=": "--array",
     "leave_out=True": "--leave-out",
+    "template_overrides": "--template",
     "pattern=": "--pattern ",
     "coordinate=": "--coordinate ",
     "arrange=": "--arrange ",

@@ -120,10 +120,26 @@ def access(command: Command) -> Command:
             metavar="PREFIX",
             help="Let the index reach sources under this prefix too, not only those in its own folder. Repeatable.",
         ),
+        click.option(
+            "--template",
+            multiple=True,
+            type=Pair(),
+            expose_value=False,
+            callback=_keep_templates,
+            help="What a template of kerchunk references stands for, for example base=s3://bucket/. Repeatable.",
+        ),
         storage_option,
     ):
         command = option(command)
     return command
+
+
+TEMPLATES = "periplus.templates"
+
+
+def _keep_templates(ctx: click.Context, param: click.Parameter, value: Sequence[tuple[str, str]]) -> None:  # noqa: ARG001
+    """Only `open_index` needs them, so verbs need not pass them on."""
+    ctx.meta[TEMPLATES] = dict(value)
 
 
 storage_option = click.option(
@@ -139,7 +155,9 @@ def open_index(url: str, *, allow: Sequence[str], trust: bool, storage_options: 
     """The index at `url`, opened as the shared options say."""
     import periplus
 
-    return periplus.open(url, allow=tuple(allow), trust=trust, storage_options=settings(storage_options))
+    templates = click.get_current_context().meta.get(TEMPLATES)
+    more = {"template_overrides": templates} if templates else {}
+    return periplus.open(url, allow=tuple(allow), trust=trust, storage_options=settings(storage_options), **more)
 
 
 def settings(pairs: Sequence[tuple[str, str]]) -> dict[str, Any] | None:
