@@ -52,27 +52,25 @@ class _Bits:
 class _Tree:
     """A tag tree: the smallest value of every four neighbours is told only once."""
 
-    __slots__ = ("_low", "_paths", "_value")
+    __slots__ = ("_low", "_sizes", "_value", "_wide")
 
     def __init__(self, wide: int, high: int) -> None:
-        starts, sizes, total = [], [(wide, high)], 0
-        while True:
-            starts.append(total)
-            total += sizes[-1][0] * sizes[-1][1]
-            if sizes[-1] == (1, 1):
+        self._wide, total = wide, 0
+        # First node and width of every floor, with how many halvings lead to it; the top one first.
+        self._sizes: list[tuple[int, int, int]] = []
+        for floor in range(max(wide, high).bit_length() + 1):
+            self._sizes.insert(0, (total, -(-wide >> floor), floor))
+            total += -(-wide >> floor) * -(-high >> floor)
+            if self._sizes[0][1] == -(-high >> floor) == 1:
                 break
-            sizes.append(((sizes[-1][0] + 1) // 2, (sizes[-1][1] + 1) // 2))
         self._low, self._value = [0] * total, [UNKNOWN] * total
-        self._paths = [
-            [start + (y >> n) * size[0] + (x >> n) for n, (start, size) in enumerate(zip(starts, sizes))][::-1]
-            for y in range(high)
-            for x in range(wide)
-        ]
 
     def below(self, bits: _Bits, leaf: int, threshold: int) -> bool:
         """Whether the value of a leaf is below the threshold."""
         low = value = 0
-        for node in self._paths[leaf]:
+        y, x = divmod(leaf, self._wide)
+        for start, wide, floor in self._sizes:
+            node = start + (y >> floor) * wide + (x >> floor)
             low = max(low, self._low[node])
             value = self._value[node]
             while low < threshold and low < value:
