@@ -316,6 +316,30 @@ def test_a_folder_of_something_else_is_not_written_over(archive, tmp_path):
     assert (tmp_path / "photos/one.jpg").read_bytes() == b"..."
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_references_go_from_form_to_form(archive, form):
+    """Byte ranges of chunks that have several, through kerchunk, our own table and kerchunk again."""
+    place, truth = written(archive, "parts.j2k", form)
+    table = periplus.open(place).write(place.with_suffix(".own.parquet"))
+    for name, (target, given) in FORMS.items():
+        again = table.write(place.with_name(f"again-{name}-{target}"), **given)
+        assert np.array_equal(again["0/data"][:], truth["0/data"])
+        found, first = again.table.refs("0/data"), archive["parts.j2k"][1].table.refs("0/data")
+        assert np.array_equal(found.offset, first.offset)
+        assert np.array_equal(found.part, first.part)
+
+
+def test_an_index_that_may_not_reach_its_sources_is_not_converted(archive, tmp_path):
+    _, index, _ = archive["cog.tif"]
+    index.write(tmp_path / "refs.json")
+    restricted = periplus.open(tmp_path / "refs.json")
+    for target, options in FORMS.values():
+        with pytest.raises(periplus.DeniedError):
+            restricted.write(tmp_path / f"again-{target}", **options)
+    assert not (tmp_path / "again-refs.json").exists()
+    assert not (tmp_path / "again-refs.kerchunk/.zmetadata").exists()
+
+
 def test_missing_chunks_read_as_fill(tmp_path):
     case = next(tiffs.case(name) for name in tiffs.names() if "sparse" in name)
     (tmp_path / "sparse.tif").write_bytes(case.data)
