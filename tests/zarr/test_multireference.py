@@ -138,6 +138,17 @@ def test_folders_are_listed_with_and_without_a_slash(index):
         fs.ls("b")
 
 
+def test_the_rest_of_fsspec_works_over_it(index, tmp_path):
+    fs = MultiReferenceFileSystem(index)
+    assert sorted(fs.glob("a/[0-9]")) == list(CHUNKS)
+    assert [(root, sorted(files)) for root, _, files in fs.walk("a")] == [("a", [".zarray", "0", "1", "2", "3"])]
+    fs.get("a", str(tmp_path / "copy"), recursive=True)
+    assert (tmp_path / "copy/3").read_bytes() == CHUNKS["a/3"]
+    mapper = fs.get_mapper("a")
+    assert mapper["3"] == CHUNKS["a/3"]
+    assert "4" not in mapper
+
+
 def test_what_is_not_there_is_not_found(index):
     fs = MultiReferenceFileSystem(index)
     for key in ("a/4", "a/9", "a/x", "a/0.0", "b", "a/-1", "a/01"):
