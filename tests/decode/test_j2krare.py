@@ -171,3 +171,25 @@ def test_components_that_are_all_subsampled_alike(order: str, step: tuple[int, i
     assert len(items) == 3
     for item in items:
         assert np.array_equal(j2ks.read(bytes(data), item), j2ks.pillow(plain, item.array.level))
+
+
+@pytest.mark.parametrize("order", ["LRCP", "RPCL", "PCRL", "CPRL"])
+@pytest.mark.parametrize("step", [(2, 2), (4, 1), (1, 2)])
+def test_components_at_different_steps_are_spread(order: str, step: tuple[int, int]) -> None:
+    values = j2ks.picture(2, "u1", 128, 256)
+    options = {"PROGRESSION": order, "RESOLUTIONS": 3}
+    one = j2ks.made(values[:1], blockxsize=128, blockysize=64, **options)
+    fewer = values[1:, :: step[1], :: step[0]]
+    other = j2ks.made(
+        fewer, blockxsize=128 // step[0], blockysize=64 // step[1], PRECINCTS="{32,32},{16,16}", **options
+    )
+    data = j2kforge.joined(one, other, step)
+    for stream in (data, j2kforge.forged(data, packets=PLT)):
+        items = j2ks.found(stream)
+        assert len(items) == (3 if order in ("LRCP", "RPCL") or stream is not data else 1)
+        for level in range(3):
+            spread = j2ks.pillow(other, level).repeat(step[1], axis=1).repeat(step[0], axis=2)
+            expected = np.concatenate([j2ks.pillow(one, level), spread])
+            assert np.array_equal(j2ks.whole(stream, level), expected)
+            if level < len(items):
+                assert np.array_equal(j2ks.read(stream, items[level]), expected)

@@ -106,7 +106,6 @@ def codestreams():
     yield "out of order", header + b"".join(part.data for part in (*parts, parts[0])) + b"\xff\xd9", {}
     yield "signed", changed(tiled, 45, 0x87), {}
     yield "38 bits", changed(tiled, 42, 37, 1, 1, 37, 1, 1, 37), {}
-    yield "4:2:0", changed(tiled, 46, 3), {}
     yield "whole steps", changed(half, 24, 0, 0, 0, 127), {}
     yield "one bit", changed(lossy, 45, 0), {}
     yield "together", changed(changed(lossy, 45, 3), style + 8, 1), {}

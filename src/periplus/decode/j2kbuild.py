@@ -138,7 +138,7 @@ def _joined(
 def of_components(
     header: Header, chosen: Sequence[int], tile: int, bounds: Bounds, data: memoryview, parts: list[Part]
 ) -> bytes:
-    """A codestream of some components of the tile only."""
+    """A codestream of some components of the tile only, all of one depth and with the same steps."""
     own = _own(data, parts)
     _weigh(header, own, bounds, len(data))
     whole = header.bounds(tile)
@@ -182,6 +182,9 @@ def _sorted_out(
         raise DecodeError("the changes of packet order leave packets out")
     if chosen is not None:
         packets = [packet for packet in packets if packet[0][2] in chosen]
+        across, down = header.steps[chosen[0]]
+        left, top, right, bottom = smaller
+        smaller = -(-left // across), -(-top // down), -(-right // across), -(-bottom // down)
         header, own = header.only(chosen, own)
     lead = written(header.cut(own, plain=True)) + SOD
     length = len(lead) + sum(len(head) + len(rest) for _, head, rest in packets)

@@ -69,6 +69,17 @@ class Header:
         return [(depth & 0x7F) + 1 for depth in self.components[::3]]
 
     @property
+    def steps(self) -> list[tuple[int, int]]:
+        """Horizontal and vertical subsampling of every component."""
+        return list(zip(self.components[1::3], self.components[2::3], strict=True))
+
+    @property
+    def chroma(self) -> bool:
+        """Whether two of three components are colours at half the resolution, which native decoders spread."""
+        one, *others = self.steps
+        return len(others) == 2 and one == (1, 1) and others[0] == others[1] and others[0] in ((2, 1), (2, 2))
+
+    @property
     def signed(self) -> bool:
         return bool(self.components[0] & 0x80)
 
@@ -125,7 +136,7 @@ class Header:
         return b"\xff\x4f" + written([(SIZ, size + components), *self.cut(self.segments, plain=plain)])
 
     def only(self, chosen: Sequence[int], own: Iterable[Segment]) -> tuple[Header, list[Segment]]:
-        """The header of some of the components, and a tile's own segments for them; numbered anew."""
+        """The header of some of the components on their own grid, and a tile's own segments; numbered anew."""
         colours = list(chosen[:3]) == [0, 1, 2]
         wide, fewer = width_of(self.count), width_of(len(chosen))
 
@@ -142,7 +153,7 @@ class Header:
                     found.append((marker, data))
             return found
 
-        parts = b"".join(self.components[3 * number : 3 * number + 3] for number in chosen)
+        parts = b"".join(self.components[3 * number : 3 * number + 1] + b"\1\1" for number in chosen)
         return replace(self, components=parts, segments=tuple(kept(self.segments))), kept(own)
 
     def cut(self, segments: Iterable[Segment], *, plain: bool = False) -> list[Segment]:

@@ -46,6 +46,7 @@ def jpeg2000(
     limits.check("the memory that a tile takes while it is decoded", size, limits.memory_bytes)
     decode = native("jpeg2k_decode")
     mixed = len(set(header.depths)) > 1
+    spread = len(set(header.steps)) > 1 and not header.chroma
     lossless = whole(header.segments, header.count)
     lead = (None,) * (len(chunks) - 3)
 
@@ -59,7 +60,8 @@ def jpeg2000(
         if not (valid[-2] <= rows <= chunks[-2] and valid[-1] <= columns <= chunks[-1]):
             raise DecodeError(f"tile {tile} is {columns} x {rows}, its chunk {chunks[-1]} x {chunks[-2]}")
         shape = (header.count, rows, columns)
-        if mixed and (not lossless or any(marker in (COD, COC) for *_, segments in parts for marker, _, _ in segments)):
+        own = mixed and any(marker in (COD, COC) for *_, segments in parts for marker, _, _ in segments)
+        if spread or own or (mixed and not lossless):
             values = _groups(header, tile, bounds, view, parts)
             return values[lead] if lead else values
         made = codestream(header, tile, bounds, view, parts)
@@ -74,18 +76,24 @@ def jpeg2000(
 
 
 def _groups(header: Header, tile: int, bounds: Bounds, data: memoryview, parts: list[Part]) -> NDArray[Any]:
-    """Components of each depth decoded apart, since the native decoder takes but one depth at a time."""
+    """Components of each depth and step decoded apart, since the native decoder takes but one at a time."""
     shape = bounds[3] - bounds[1], bounds[2] - bounds[0]
+    kinds = list(zip(header.depths, header.steps, strict=True))
     joint = [style[4] for marker, style in header.segments if marker == COD]
     joint += [data[first + 8] for *_, segments in parts for marker, first, _ in segments if marker == COD]
-    if len(set(header.depths[:3])) > 1 and any(joint):
-        raise DecodeError("a tile coded in a way of its own has colours of different depth")
+    if len(set(kinds[:3])) > 1 and any(joint):
+        raise DecodeError("colours of different depth or steps are coded together")
     values = scratch_array(SLOT, (header.count, *shape), header.dtype)
     decode = native("jpeg2k_decode")
-    for depth in sorted(set(header.depths)):
-        chosen = [number for number, bits in enumerate(header.depths) if bits == depth]
+    for kind in sorted(set(kinds)):
+        across, down = kind[1]
+        if bounds[0] % across or bounds[1] % down:
+            raise DecodeError("subsampled components in a tile that does not begin at whole steps")
+        chosen = [number for number, other in enumerate(kinds) if other == kind]
         made = of_components(header, chosen, tile, bounds, data, parts)
-        values[chosen] = np.asarray(decode(made, planar=True, numthreads=1)).reshape(len(chosen), *shape)
+        size = -(-shape[0] // down), -(-shape[1] // across)
+        found = np.asarray(decode(made, planar=True, numthreads=1)).reshape(len(chosen), *size)
+        values[chosen] = found.repeat(down, axis=1).repeat(across, axis=2)[:, : shape[0], : shape[1]]
     return values
 
 

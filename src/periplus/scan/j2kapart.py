@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Sequence
 from dataclasses import replace
@@ -60,10 +61,18 @@ def aligned(facts: Codestream, level: int) -> bool:
     return not any(place & ((1 << level) - 1) for place in places)
 
 
+def at_multiples(facts: Codestream, across: int, down: int) -> bool:
+    """Whether every tile begins at multiples of these."""
+    for axis, unit in ((facts.x, across), (facts.y, down)):
+        places = [axis.start, axis.origin, axis.size] if axis.tiles > 1 else [axis.start]
+        if any(place % unit for place in places):
+            return False
+    return True
+
+
 def even(facts: Codestream, level: int) -> bool:
     """Whether every tile begins at multiples of 2^level."""
-    starts = (axis.start | (axis.origin | axis.size if axis.tiles > 1 else 0) for axis in (facts.x, facts.y))
-    return not any(start & ((1 << level) - 1) for start in starts)
+    return at_multiples(facts, 1 << level, 1 << level)
 
 
 def _depths(facts: Codestream, most: int) -> tuple[NDArray[np.int64], int]:
@@ -99,8 +108,7 @@ def _unit(facts: Codestream) -> int:
             shift = len(coding.precincts) - 1 - resolution
             for step, size, end in zip(coding.steps, sizes, (facts.x.stop, facts.y.stop), strict=True):
                 whole = step << (shift + size)
-                # All are powers of 2 times a step, and steps are 1 or 2: the largest is a multiple of the others.
-                unit = max(unit, whole if whole < end else step << shift)
+                unit = math.lcm(unit, whole if whole < end else step << shift)
     return unit
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from periplus.codestream.packets import LRCP, RLCP, Bounds, count
 from periplus.codestream.segments import PPT, Segment, Style, style
 from periplus.errors import FormatError
-from periplus.scan.j2kapart import apart, even
+from periplus.scan.j2kapart import apart, at_multiples
 from periplus.scan.j2kmarkers import Codestream
 from periplus.scan.j2kpackets import Head
 from periplus.scan.j2kranges import Levels, Ranges
@@ -70,10 +71,11 @@ def _laborious(facts: Codestream) -> bool:
 
 def offered(facts: Codestream) -> int:
     """Lower resolutions in which every tile has a pixel, and the image is not tiny."""
-    steps = max(step for pair in facts.steps for step in pair)
+    steps = [math.lcm(*along) for along in zip(*facts.steps, strict=True)]
     for level in range(1, facts.style.levels + 1):
         sizes = facts.y.edges(level), facts.x.edges(level)
-        uneven = steps > 1 and not even(facts, level + 1)
+        # Tiles that begin at whole steps now must do so at that level too.
+        uneven = steps != [1, 1] and not at_multiples(facts, steps[0] << level, steps[1] << level)
         if uneven or any(0 in size for size in sizes) or max(map(sum, sizes)) < SMALLEST_SIDE:
             return level - 1
     return facts.style.levels

@@ -245,16 +245,14 @@ def _halved(x: Axis, y: Axis, steps: tuple[tuple[int, int], ...]) -> tuple[Axis,
 
 
 def _check_steps(steps: tuple[tuple[int, int], ...], x: Axis, y: Axis) -> None:
-    """Of subsampled components only two of three: decoders take these for chroma, and give red, green and blue.
+    """Subsampled components are spread tile by tile, which is right only where tiles begin at whole steps.
 
-    They are spread tile by tile, which is right only where tiles begin at whole steps.
+    Two of three at half the resolution are chroma: decoders give red, green and blue, in a single tile from anywhere.
     """
-    if set(steps) == {(1, 1)}:
-        return
-    if len(steps) != 3 or steps[0] != (1, 1) or steps[1] != steps[2] or steps[1] not in ((2, 1), (2, 2)):
-        raise FormatError("subsampled components are read only as 4:2:2 and 4:2:0")
-    for axis, step in zip((x, y), steps[1], strict=True):
-        if axis.tiles > 1 and any(place % step for place in (axis.start, axis.origin, axis.size)):
+    chroma = len(steps) == 3 and steps[0] == (1, 1) and steps[1] == steps[2] and steps[1] in ((2, 1), (2, 2))
+    for axis, along in zip((x, y), zip(*steps, strict=True), strict=True):
+        places = [axis.start, axis.origin, axis.size] if axis.tiles > 1 else [0 if chroma else axis.start]
+        if any(place % step for place in places for step in along):
             raise FormatError("subsampled components in tiles that do not begin at whole steps are not read")
 
 

@@ -134,13 +134,17 @@ def forged(
     return _sized(header, main) + b"".join(bodies) + b"\xff\xd9"
 
 
-def joined(one: bytes, other: bytes) -> bytes:
-    """Two codestreams of one component each as one of two, the second coded in its own way (COC, QCC)."""
+def joined(one: bytes, other: bytes, steps: tuple[int, int] = (1, 1)) -> bytes:
+    """Two codestreams of one component each as one of two, the second coded in its own way (COC, QCC).
+
+    With `steps` the second is that much smaller, tile by tile.
+    """
     header, tiles, _ = apart(one)
     second, more, _ = apart(other)
-    coding, steps = (next(data for marker, data in second.segments if marker == kind) for kind in (COD, QCD))
-    segments = [*header.segments, (COC, b"\x01" + coding[:1] + coding[5:]), (QCC, b"\x01" + steps)]
-    both = Header(header.grid, header.capabilities, header.components + second.components, tuple(segments), 0)
+    coding, sizes = (next(data for marker, data in second.segments if marker == kind) for kind in (COD, QCD))
+    segments = [*header.segments, (COC, b"\x01" + coding[:1] + coding[5:]), (QCC, b"\x01" + sizes)]
+    components = header.components + second.components[:1] + bytes(steps)
+    both = Header(header.grid, header.capabilities, components, tuple(segments), 0)
     body = b""
     for tile, found in tiles.items():
         found |= {(layer, r, 1, p): packet for (layer, r, _, p), packet in more[tile].items()}
