@@ -283,7 +283,7 @@ def test_an_interrupted_run_is_completed_by_the_next(
     assert (to.read_bytes() if to.exists() else None) == old, "the previous index, or none"
     read.clear()
     table, summary = index_into(glob, fetch=fetch, to=to, pattern=PATTERN)
-    assert 0 < len(read) < 28
+    assert len(read) < 28  # none, where the interrupt was answered only when all were read
     assert summary.reused == 28 - len(read)
     assert content(table) == fresh(fetch, glob, pattern=PATTERN)
     assert not journal.exists()
