@@ -148,3 +148,20 @@ def test_a_stream_of_other_shape_or_depth_than_its_tile_is_refused(decoder):
         if number not in (7,):
             with pytest.raises(DecodeError):
                 decoder(tiles.tiff_tile(grey, number), grey.shape, "u1")(encode(tiles.chunky(deep)), valid=grey.shape)
+
+
+@pytest.mark.parametrize("where", ["image", "tile"])
+def test_tiny_precincts_of_a_jpeg_2000_tile_in_tiff_are_refused_before_it_is_decoded(where):
+    from periplus.decode import headers
+
+    size = struct.pack(">HHHIIIIIIIIHBBB", 0xFF51, 41, 0, 4096, 4096, 0, 0, 4096, 4096, 0, 0, 1, 7, 1, 1)
+    sane = struct.pack(">HHBBHBBBBBB", 0xFF52, 12, 0, 2, 1, 0, 5, 4, 4, 0, 1)
+    tiny = struct.pack(">HHBBHBBBBBBB", 0xFF52, 13, 1, 2, 1, 0, 0, 4, 4, 0, 1, 0)
+    body = (tiny if where == "tile" else b"") + b"\xff\x93" + bytes(500)
+    part = struct.pack(">HHHIBB", 0xFF90, 10, 0, 12 + len(body), 0, 1) + body
+    stream = b"\xff\x4f" + size + (sane if where == "tile" else tiny) + part + b"\xff\xd9"
+    with pytest.raises(DecodeError, match="more pieces than its"):
+        headers.jpeg2000(memoryview(stream))
+    right = stream.replace(tiny, sane)
+    if where == "image":
+        assert headers.jpeg2000(memoryview(right)).width == 4096

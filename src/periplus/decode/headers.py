@@ -11,6 +11,8 @@ from periplus.errors import DecodeError
 LARGEST_SCANS = 100
 """Scans of a progressive JPEG; each costs a pass over the whole image, and real ones have about ten."""
 LARGEST_TILES = 65_535
+SMALL_BLOCKS, BLOCKS_A_BYTE = 1 << 18, 64
+"""Code-blocks of a JPEG 2000 image that are never too many, and how many more there may be for each byte."""
 LARGEST_LAYERS = 1_024
 """Quality layers of a JPEG 2000 tile; real ones have a few dozen at most, and each costs a pass over all packets."""
 LARGEST_MARKERS = 4_096
@@ -79,11 +81,12 @@ def jpeg2000(data: memoryview) -> Header:
     tiles = -(-(right - tile_left) // tile_width) * -(-(bottom - tile_top) // tile_height)
     if tiles > LARGEST_TILES:
         raise DecodeError(f"the JPEG 2000 codestream declares {tiles} tiles")
-    _codestream(data, start + 4 + length, tiles)
+    area = (min(tile_width, right - left), min(tile_height, bottom - top), samples, tiles)
+    _codestream(data, start + 4 + length, tiles, area)
     return Header(right - left, bottom - top, samples, bits.pop())
 
 
-def _codestream(data: memoryview, position: int, tiles: int) -> None:
+def _codestream(data: memoryview, position: int, tiles: int, area: tuple[int, int, int, int]) -> None:
     """Walk the markers: sane coding styles, and every tile-part whole and of a tile that exists."""
     end = len(data)
     seen: set[int] = set()
@@ -95,11 +98,13 @@ def _codestream(data: memoryview, position: int, tiles: int) -> None:
             layers = int.from_bytes(data[position + 6 : position + 8], "big")
             if layers > LARGEST_LAYERS:
                 raise DecodeError(f"the JPEG 2000 codestream declares {layers} quality layers")
+            _weigh(bytes(data[position + 4 : position + 2 + length]), area, end)
         if marker == 0xFF90:
             tile, part = struct.unpack_from(">HI", data, position + 4)
             if tile >= tiles or (part and part < 14) or position + part > end:
                 raise DecodeError("the JPEG 2000 codestream is cut off, or has a tile-part of no tile")
             seen.add(tile)
+            _tile_style(data, position + 12, area)
             if part == 0:
                 break
             position += part
@@ -109,6 +114,34 @@ def _codestream(data: memoryview, position: int, tiles: int) -> None:
         position += 2 + length
     if len(seen) != tiles:
         raise DecodeError(f"the JPEG 2000 codestream holds {len(seen)} of {tiles} tiles")
+
+
+def _tile_style(data: memoryview, position: int, area: tuple[int, int, int, int]) -> None:
+    """A coding style of a tile's own, weighed as that of the image is."""
+    while position + 4 <= len(data):
+        marker, length = struct.unpack_from(">HH", data, position)
+        if marker == 0xFF93 or length < 2:
+            return
+        if marker == 0xFF52:
+            _weigh(bytes(data[position + 4 : position + 2 + length]), (*area[:3], 1), len(data))
+        position += 2 + length
+
+
+def _weigh(style: bytes, area: tuple[int, int, int, int], size: int) -> None:
+    """Refuse a coding style that cuts tiles into more pieces than the bytes could fill: each costs a decoder memory."""
+    width, height, samples, tiles = area
+    if len(style) < 10 or style[5] > 32:
+        raise DecodeError("the JPEG 2000 codestream has a broken coding style")
+    levels, wide, high = style[5], (style[6] & 15) + 2, (style[7] & 15) + 2
+    precincts = blocks = 0
+    for resolution in range(levels + 1):
+        sizes = style[10 + resolution] if style[0] & 1 and len(style) > 10 + resolution else 0xFF
+        columns, rows = (-(-side >> (levels - resolution)) for side in (width, height))
+        across, down = sizes & 15, sizes >> 4
+        precincts += -(-columns >> across) * -(-rows >> down)
+        blocks += ((columns >> min(wide, across)) + 2) * ((rows >> min(high, down)) + 2)
+    if precincts * samples * tiles > size or blocks * samples * tiles > max(SMALL_BLOCKS, BLOCKS_A_BYTE * size):
+        raise DecodeError(f"the JPEG 2000 codestream is cut into more pieces than its {size} bytes could fill")
 
 
 def _box(data: memoryview, wanted: bytes) -> int:
