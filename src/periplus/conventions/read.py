@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from periplus.conventions.alike import is_common, likeness, said_of
 from periplus.conventions.cflinks import read_cf
 from periplus.conventions.crs import crs_of
 from periplus.conventions.cs import check_shared, read_cs
@@ -41,7 +42,16 @@ class Reader:
         if len(node.dims) != len(reading.node.dims):
             message = f"{len(node.dims)} names for {len(node.shape)} dimensions; they are ignored"
             reading.note("node.dimension-names", "error", "dimension_names", message)
-        return _array(reading)
+            return _array(reading)
+        key = likeness(reading)
+        if key is None:
+            return _array(reading)
+        if key in self.memo:
+            return said_of(self.memo[key], node)
+        meaning = _array(reading)
+        if is_common(meaning):
+            self.memo[key] = meaning
+        return meaning
 
     def group(self, node: Node) -> GroupMeaning:
         """What the conventions say of a group itself."""

@@ -57,6 +57,8 @@ class _Assembly:
         """What each name stands for, to tell whether another means the same."""
         self.labelled: dict[str, Any] = {}
         """What labels each dimension, as the first array that has labels says it."""
+        self.attached: set[Any] = set()
+        """Coordinates that an array has brought, and others like it need not bring again."""
         self.sizes: dict[str, int] = {}
         self.coords: set[str] = set()
         self.before: dict[str, Mapping[Any, Any]] = {}
@@ -170,6 +172,9 @@ class _Assembly:
 
     def _attach(self, name: str, meaning: Meaning, dims: Mapping[str, str]) -> None:
         """Give an array the coordinates that its conventions describe."""
+        mark = (id(meaning.coords), tuple(dims.items()))
+        if mark in self.attached:
+            return
         called: dict[str, str] = {}
         new: list[str] = [name]
         done: set[str] = set()
@@ -185,6 +190,8 @@ class _Assembly:
             if final is not None and final != coord.name:
                 called[coord.name] = final
                 new.append(final)
+        if not called and all(isinstance(one.values, Regular) and one.name in self.ready for one in meaning.coords):
+            self.attached.add(mark)
         for one in new if called else ():
             variable = self.ready[one].variable if one in self.ready else self.raw[one]
             variable.attrs = reworded(variable.attrs, called)
