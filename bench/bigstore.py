@@ -90,12 +90,12 @@ def write(target: Path) -> None:
 def measure(target: str) -> dict[str, float]:
     import pyarrow.parquet
     import pyproj
+    import zarr
 
     import periplus
     import periplus.fetch
     import periplus.table.open
     import periplus.zarr.store
-    import zarr
 
     del pyarrow, pyproj
     t, b, y, x = POSITION

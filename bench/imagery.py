@@ -128,11 +128,10 @@ def open_rasterio(path: str) -> Reader:
 
 def open_osml(path: str, folder: Path) -> Reader:
     """Its index as JSON, its filesystem, its codecs."""
+    import zarr
     from aws.osml.io import zarr_codecs
     from aws.osml.io.multi_reference_fs import MultiReferenceFileSystem
     from aws.osml.io.virtualizarr_parsers import OversightMLParser, write_tile_index
-
-    import zarr
 
     index = folder / (Path(path).name + ".osml.json")
     with warnings.catch_warnings():

@@ -122,8 +122,8 @@ def open_store(index: Any) -> Reader:
 
 def open_kerchunk(index: Any, target: Path) -> Reader:
     import fsspec
-
     import zarr
+
     from periplus.zarr.codecs import register
 
     register()
@@ -134,7 +134,6 @@ def open_kerchunk(index: Any, target: Path) -> Reader:
 
 def open_icechunk(index: Any, target: Path) -> Reader:
     import icechunk
-
     import zarr
 
     index.write(target)

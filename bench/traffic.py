@@ -70,8 +70,9 @@ def periplus_window(url: str) -> np.ndarray:
 
 
 def store_window(url: str, concurrency: int = 10) -> np.ndarray:
-    import periplus
     import zarr
+
+    import periplus
 
     with periplus.index(url) as index, zarr.config.set({"async.concurrency": concurrency}):
         return zarr.open_array(index.store(), path="0/data", mode="r")[:, ROWS, COLUMNS]
@@ -86,11 +87,10 @@ def rasterio_window(url: str) -> np.ndarray:
 
 
 def virtualizarr_window(base: str, url: str) -> np.ndarray:
+    import zarr
     from obspec_utils.registry import ObjectStoreRegistry
     from obstore.store import HTTPStore
     from virtual_tiff import VirtualTIFF
-
-    import zarr
 
     registry = ObjectStoreRegistry({base: HTTPStore.from_url(base, client_options={"allow_http": True})})
     store = VirtualTIFF(ifd=0)(url, registry)

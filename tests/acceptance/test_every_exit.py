@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import rasterio
 import xarray as xr
+import zarr
 from affine import Affine
 from fsspec.implementations.reference import ReferenceFileSystem
 from obspec_utils.registry import ObjectStoreRegistry
@@ -13,7 +14,6 @@ from obstore.store import LocalStore
 from zarr.storage import FsspecStore
 
 import periplus
-import zarr
 from periplus.testing import j2ks, tiffs
 from periplus.virtualizarr import Parser
 from periplus.zarr.codecs import register

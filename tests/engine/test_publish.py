@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import rioxarray  # noqa: F401 - gives Datasets their `rio`
 import xarray as xr
-
 import zarr
+
 from periplus.engine.publish import write_conventions
 from periplus.errors import DeniedError, FormatError, MissingError
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import rasterio
 import xarray as xr
+import zarr
 from zarr.storage import LocalStore, MemoryStore, ZipStore
 
-import zarr
 from periplus.engine.xgroup import XGroupBackend, XGroupReferenceError, require
 from periplus.testing.hierarchies import UTM, Counting, Stored, declare_huge, spatial, write_hierarchy
 

@@ -4,8 +4,8 @@ import json
 
 import numpy as np
 import pytest
-
 import zarr
+
 from periplus.conventions.identity import metadata
 from periplus.testing.fixtures import s3, server
 

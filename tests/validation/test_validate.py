@@ -5,9 +5,9 @@ import shutil
 
 import numpy as np
 import pytest
+import zarr
 
 import periplus
-import zarr
 from periplus.conventions.identity import CONVENTIONS
 from periplus.testing import tiffs
 from periplus.testing.servers import RangeServer

@@ -7,11 +7,11 @@ import imagecodecs
 import numpy as np
 import pytest
 import tifffile
+import zarr
 from PIL import Image
 from rasterio.errors import NotGeoreferencedWarning
 from rasterio.io import MemoryFile
 
-import zarr
 from periplus.decode.pipeline import IMAGES
 from periplus.errors import DecodeError
 from periplus.model import Found

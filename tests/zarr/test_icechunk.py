@@ -6,9 +6,9 @@ import icechunk
 import numpy as np
 import pytest
 import rasterio
+import zarr
 
 import periplus
-import zarr
 from periplus.fetch import Fetch
 from periplus.testing import j2ks, tiffs
 

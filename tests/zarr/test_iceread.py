@@ -5,9 +5,9 @@ import json
 import icechunk
 import numpy as np
 import pytest
+import zarr
 
 import periplus
-import zarr
 from periplus.errors import PeriplusError
 from periplus.limits import Limits
 from periplus.testing import mutate, tiffs

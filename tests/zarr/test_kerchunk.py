@@ -13,12 +13,12 @@ import pytest
 import rasterio
 import rasterio.shutil
 import xarray as xr
+import zarr
 from affine import Affine
 from fsspec.implementations.reference import LazyReferenceMapper, ReferenceFileSystem
 from zarr.storage import FsspecStore
 
 import periplus
-import zarr
 from periplus.testing import j2ks, nitfs, tiffs
 from periplus.zarr.multireference import MultiReferenceFileSystem
 

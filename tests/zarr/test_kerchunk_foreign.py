@@ -6,10 +6,10 @@ import warnings
 import numpy as np
 import pytest
 import tifffile
+import zarr
 from zarr.storage import FsspecStore
 
 import periplus
-import zarr
 from periplus.testing import tiffs
 from periplus.zarr.multireference import MultiReferenceFileSystem
 

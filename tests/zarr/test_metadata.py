@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import zarr
 from zarr.core.metadata.v3 import ArrayV3Metadata
 
-import zarr
 from periplus.conventions.node import Node, tree
 from periplus.conventions.read import understand
 from periplus.errors import FormatError

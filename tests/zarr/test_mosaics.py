@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import zarr
 
 import periplus
-import zarr
 from periplus.testing import dteds
 from periplus.testing.scenes import merged, tile
 

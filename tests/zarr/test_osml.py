@@ -9,11 +9,11 @@ import pytest
 import rasterio
 import rasterio.shutil
 import xarray as xr
+import zarr
 from affine import Affine
 from zarr.storage import FsspecStore
 
 import periplus
-import zarr
 from periplus.testing import dteds, j2ks, nitfs, tiffs
 from periplus.zarr.osml import MultiReferenceFileSystem, Parser, write_tile_index
 

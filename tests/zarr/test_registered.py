@@ -7,11 +7,11 @@ import fsspec
 import numcodecs
 import numpy as np
 import pytest
+import zarr
 from rasterio.errors import NotGeoreferencedWarning
 from rasterio.io import MemoryFile
 
 import periplus
-import zarr
 from periplus.decode.pipeline import IMAGES
 from periplus.errors import DecodeError, FormatError, LimitError
 from periplus.limits import GIB

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import rasterio
 import xarray as xr
+import zarr
 from affine import Affine
 from fsspec.implementations.reference import ReferenceFileSystem
 from zarr.storage import FsspecStore
 
 import periplus
-import zarr
 from periplus.errors import FormatError
 from periplus.testing import dteds, j2ks, tiffs
 from periplus.virtualizarr import manifest_store

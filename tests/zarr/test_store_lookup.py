@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import zarr
 from zarr.core.sync import _collect_aiterator, sync
 
-import zarr
 from periplus.errors import FormatError
 from periplus.fetch import Fetch
 from periplus.model import Array, Catalog, Files, Refs, chunk_positions

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 import rasterio
+import zarr
 from affine import Affine
 from rasterio.merge import merge
 from rasterio.windows import Window
 
 import periplus
-import zarr
 from periplus.testing import dteds, j2ks, nitfs, tiffs
 from periplus.zarr.metadata import CODECS
 

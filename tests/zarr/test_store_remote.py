@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import xarray as xr
+import zarr
 from zarr.core.buffer import default_buffer_prototype
 from zarr.core.sync import _collect_aiterator, sync
 
 import periplus
-import zarr
 from periplus.errors import DecodeError, DeniedError, FetchError, FormatError, MissingError, StaleError
 from periplus.fetch import Fetch
 from periplus.model import Array, Catalog, Refs

@@ -11,13 +11,13 @@ import pytest
 import rasterio
 import rioxarray  # noqa: F401 - adds `.rio`
 import xarray as xr
+import zarr
 from affine import Affine
 from rasterio.errors import RasterioError
 from zarr.core.buffer import default_buffer_prototype
 from zarr.core.sync import _collect_aiterator, sync
 
 import periplus
-import zarr
 from periplus.testing import tiffs
 
 pytestmark = [

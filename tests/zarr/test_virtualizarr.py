@@ -8,13 +8,13 @@ import obstore
 import pytest
 import rasterio
 import xarray as xr
+import zarr
 from obspec_utils.registry import ObjectStoreRegistry
 from obstore.store import HTTPStore, LocalStore, MemoryStore
 from virtualizarr import open_virtual_dataset, open_virtual_datatree, open_virtual_mfdataset
 from virtualizarr.parsers.typing import Parser as Protocol
 
 import periplus
-import zarr
 from periplus.testing import dteds, j2ks, nitfs, tiffs
 from periplus.testing.servers import RangeServer
 from periplus.virtualizarr import Parser, manifest_store

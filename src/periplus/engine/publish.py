@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-
 import zarr
+
 from periplus.conventions import publish, scales
 from periplus.conventions.layers import layer_of, layers_of, transform_of
 from periplus.conventions.meaning import Pyramid

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import zarr
 from zarr.storage import WrapperStore
 
-import zarr
 from periplus.conventions.identity import KEY, metadata
 
 UTM = (10.0, 0.0, 500000.0, 0.0, -10.0, 5000000.0)

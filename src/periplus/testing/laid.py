@@ -21,8 +21,8 @@ Cells = Mapping[tuple[int, ...], bytes]
 def registered() -> Iterator[None]:
     """Our codecs taken for all names we know, and afterwards those that were before."""
     import numcodecs
-
     import zarr
+
     from periplus.zarr import codecs
 
     before, known = dict(zarr.config.get("codecs")), dict(numcodecs.registry.codec_registry)

@@ -120,6 +120,7 @@ def _report(
 
 def _deep(understood: Understood, opener: Any, url: str | None, fetch: Fetch) -> list[Diagnostic]:
     import zarr
+
     from periplus.validation.deep import look
     from periplus.zarr.fetchstore import FetchStore
 
