@@ -1,6 +1,5 @@
 """NITF images in JPEG and JPEG 2000, masked or not, give what independent decoders see in their streams."""
 
-import base64
 import io
 
 import imagecodecs
@@ -178,78 +177,12 @@ def test_a_downsampled_jpeg_is_smaller_than_its_image_and_alone():
         scan_bytes(nitfs.nitf(item), scanner=nitf)
 
 
-ZIGZAG = sorted(range(64), key=lambda n: (n // 8 + n % 8, n // 8 if (n // 8 + n % 8) % 2 else -(n // 8)))
-BASIS = np.array([[np.cos((2 * x + 1) * u * np.pi / 16) / (2 if u else 8**0.5) for x in range(8)] for u in range(8)])
-
-
-def bare_stream(quality, size=1):
-    """A stream without tables whose 64 blocks have one coefficient each, at the place of the block, of that size."""
-    plain = imagecodecs.jpeg8_encode(np.zeros((64, 64), np.uint8), 50)
-    at = plain.index(b"\xff\xdb")
-    steps = np.zeros(64)
-    steps[ZIGZAG] = list(plain[at + 5 : at + 69])
-    values = np.empty((64, 64))
-    for n in range(64):
-        one = np.zeros(64)
-        one[n] = size * steps[n]
-        y, x = n // 8 * 8, n % 8 * 8
-        values[y : y + 8, x : x + 8] = 128 + BASIS.T @ one.reshape(8, 8) @ BASIS
-    data = imagecodecs.jpeg8_encode(np.rint(values).astype(np.uint8), 50)
+def bare_stream(quality):
+    """A stream without tables, that names them by a quality."""
+    data = imagecodecs.jpeg8_encode(np.zeros((64, 64), np.uint8), 50)
     at = data.index(b"\xff\xdb")
     label = b"\xff\xe6\0\x19NITF\0\2\0B\0\1\0\1\0\x08\0\1" + bytes([quality]) + b"\0\x08\1\1\0\0"
     return b"\xff\xd8" + label + data[at + 69 :]
-
-
-def steps_of(values):
-    """How large each coefficient came out, by its place in a block."""
-    found = []
-    for n in range(64):
-        y, x = n // 8 * 8, n % 8 * 8
-        block = values[y : y + 8, x : x + 8].astype(float) - 128
-        found.append((BASIS @ block @ BASIS.T).ravel()[n])
-    return np.array(found)
-
-
-@pytest.mark.parametrize(("quality", "size"), [(1, 1), (2, 1), (3, 4), (4, 4), (5, 4)])
-def test_streams_without_tables_mean_those_of_their_quality(quality, size, read_all, tmp_path):
-    item = nitfs.Picture(
-        values=np.zeros((1, 64, 64), np.uint8), streams=[bare_stream(quality, size)], coding="C3",
-        changes={"COMRAT": f"00.{quality}"},
-    )  # fmt: skip
-    path = tmp_path / "a.ntf"
-    path.write_bytes(nitfs.nitf(item))
-    ours = steps_of(read_all(path.read_bytes())["0/data"][0])
-    with rasterio.open(path) as file:
-        theirs = steps_of(file.read(1))
-    # GDAL has the numbers of the standard, which are in zigzag order, and takes them row by row.
-    np.testing.assert_allclose(ours[ZIGZAG], theirs, atol=6)
-    np.testing.assert_allclose(ours.reshape(8, 8), ours.reshape(8, 8).T, atol=4)
-
-
-@pytest.mark.parametrize("quality", [1, 2, 3, 4, 5])
-def test_the_numbers_of_the_tables_are_those_of_gdal(quality, tmp_path):
-    rng = np.random.default_rng(quality)
-    path = tmp_path / "a.ntf"
-    compared = 0
-    for _ in range(12):
-        noise = np.clip(128 + rng.normal(0, 20, (64, 64)), 0, 255).astype(np.uint8)
-        plain = imagecodecs.jpeg8_encode(noise, 50)
-        at = plain.index(b"\xff\xdb")
-        bare = bare_stream(quality)[:29] + plain[at + 69 :]
-        item = nitfs.Picture(values=noise[None], streams=[bare], coding="C3", changes={"COMRAT": f"00.{quality}"})
-        path.write_bytes(nitfs.nitf(item))
-        (array,) = (step.array for step in scan_bytes(path.read_bytes()) if isinstance(step, Found))
-        table = base64.b64decode(array.encodings[0][0]["configuration"]["jpeg_tables"])[7:71]
-        rows = bytes(table[n] for n in ZIGZAG)  # as if the table were stored row by row
-        ours = imagecodecs.jpeg8_decode(plain[: at + 5] + rows + plain[at + 69 :])
-        with rasterio.open(path) as file:
-            theirs = file.read(1)
-        # Decoders differ in what becomes of blocks that leave the range of bytes.
-        inside = ((ours > 3) & (ours < 252) & (theirs > 3) & (theirs < 252)).reshape(8, 8, 8, 8).all((1, 3))
-        where = np.kron(inside, np.ones((8, 8), bool)).astype(bool)
-        np.testing.assert_array_equal(ours[where], theirs[where])
-        compared += int(inside.sum())
-    assert compared > 20
 
 
 def test_streams_with_tables_use_them_whatever_the_rate_says(read_all):
@@ -261,11 +194,11 @@ def test_streams_with_tables_use_them_whatever_the_rate_says(read_all):
     assert "jpeg_tables" not in array.encodings[0][0]["configuration"]
 
 
-def test_streams_without_tables_of_an_unknown_kind_are_refused():
-    item = nitfs.Picture(
-        values=np.zeros((1, 64, 64), np.uint8), streams=[bare_stream(1)], coding="C3", changes={"COMRAT": "03.1"}
-    )
-    with pytest.raises(FormatError, match=r"have no tables, and those of rate 03\.1"):
+@pytest.mark.parametrize("rate", ["00.1", "00.5", "03.1"])
+def test_streams_without_tables_are_refused(rate):
+    streams = [bare_stream(int(rate[-1]))]
+    item = nitfs.Picture(values=np.zeros((1, 64, 64), np.uint8), streams=streams, coding="C3", changes={"COMRAT": rate})
+    with pytest.raises(FormatError, match=f"have no tables, .* rate {rate}"):
         scan_bytes(nitfs.nitf(item), scanner=nitf)
 
 

@@ -19,7 +19,7 @@ from periplus.scan.nitffields import Subheader
 from periplus.scan.nitfgeo import georeference
 from periplus.scan.nitfmask import Mask, pad_value, read_mask
 from periplus.scan.nitfstreams import codestream, fax_pipeline, frame_size, jpeg_pipeline, stream_refs
-from periplus.scan.nitftables import default_tables
+from periplus.scan.nitftables import check_tables
 from periplus.scan.nitfvq import CODEC as VQ
 from periplus.scan.nitfvq import TRANSPARENT, covered, locations, vq_refs
 from periplus.scan.tres import described
@@ -61,12 +61,7 @@ def _streams(
         codecs = jpeg_pipeline(image, facts.fields["IREP"], lossless=coding in ("C5", "M5"))
         refs = yield from stream_refs(image, *place, mask, limits)
         if len(refs) and coding in ("C3", "M3"):
-            tables = yield from default_tables(
-                blocks, int(refs.offset[0]), place[1], rate, bands=image.samples, bits=image.bits
-            )
-            codecs = (
-                codecs if tables is None else jpeg_pipeline(image, facts.fields["IREP"], lossless=False, tables=tables)
-            )
+            yield from check_tables(blocks, int(refs.offset[0]), place[1], rate)
     array = _array(prefix, image, facts, (image.samples, image.height, image.width), codecs, mask, limits)
     return [Found(array, refs)]
 

@@ -1,10 +1,8 @@
-"""The quantisation tables of MIL-STD-188-198A, for JPEG streams in NITF that name one by its quality and have none."""
+"""JPEG streams in NITF that have no tables of their own, but name those of MIL-STD-188-198A by a quality."""
 
 from __future__ import annotations
 
-import base64
 import re
-import struct
 from collections.abc import Generator, Iterator
 from typing import Any
 
@@ -18,49 +16,21 @@ NAMED = re.compile(r"(\d\d)\.([1-5])", re.ASCII)
 HEAD_BYTES = 4_096
 """Enough to hold the markers before the first scan of a stream."""
 TABLES, SCAN = 0xDB, 0xDA
-QUALITIES = {
-    1: bytes.fromhex(
-        "084848484848484848484e4a4c4a4e5951545451596a5d5e635e5d6a816f6c74"
-        "746c6f81878088918880879ba0b1b1a09bc1d5e4d5c1ffffffffffffffffffff"
-    ),
-    2: bytes.fromhex(
-        "0824242424242424242427252625272d292a2a292d352f2f322f2f354138363b"
-        "3b363841444045494540444e515959514e626c736c6282909082b2beb2f3f3ff"
-    ),
-    3: bytes.fromhex(
-        "080a0a0a0a0a0a0a0a0a0b0a0b0a0b0d0b0c0c0b0d0f0d0d0e0d0d0f12100f10"
-        "100f1012131213151312131617191917161b1e201e1b2428282432353244445b"
-    ),
-    4: bytes.fromhex(
-        "0807070707070707070708070807080908080808090b09090a09090b0d0b0b0c"
-        "0c0b0b0d0e0d0e0f0e0d0e10101212101014161716141a1d1d1a242624313141"
-    ),
-    5: bytes.fromhex(
-        "0404040404040404040404040404040505050505050605050605050607060606"
-        "060606070807080808070809090a0a09090b0c0d0c0b0e10100e1415141b1b24"
-    ),
-}
-"""For images of kind 00 by quality: bytes in the zigzag order in which a stream would have them."""
 
 
-def default_tables(
-    blocks: Blocks, start: int, end: int, rate: str, bands: int, bits: int
-) -> Generator[Need, Any, str | None]:
-    """Tables for streams such as the one at `start`, in base64; None where they have tables of their own.
+def check_tables(blocks: Blocks, start: int, end: int, rate: str) -> Generator[Need, Any, None]:
+    """Refuse streams such as the one at `start` where they have no tables of their own.
 
-    A rate that names no quality is one of streams that have them, so nothing is read.
+    The standard's tables are known to us only through other readers, which take its numbers row by row, where the
+    numbers themselves look like a list in zigzag order: whichever is right, the other gives wrong pixels. A rate that
+    names no quality is one of streams that have tables, so nothing is read.
     """
-    named = NAMED.fullmatch(rate)
-    if named is None:
-        return None
+    if NAMED.fullmatch(rate) is None:
+        return
     length = min(HEAD_BYTES, end - start)
     yield from blocks.hold("the JPEG stream", start, length)
-    if _has_tables(held(blocks, start, length)):
-        return None
-    if named[1] != "00" or bands > 1 or bits != 8:
-        raise FormatError(f"the JPEG streams have no tables, and those of rate {rate} for {bands} bands are not known")
-    table = struct.pack(">HHB", 0xFF00 | TABLES, 67, 0) + QUALITIES[int(named[2])]
-    return base64.b64encode(b"\xff\xd8" + table + b"\xff\xd9").decode()
+    if not _has_tables(held(blocks, start, length)):
+        raise FormatError(f"the JPEG streams have no tables, and it is not certain which are meant by rate {rate}")
 
 
 def _has_tables(head: bytes) -> bool:
