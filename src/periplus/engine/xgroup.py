@@ -168,8 +168,10 @@ class XGroupBackend(BackendEntrypoint):
 
     def open_datatree(self, filename_or_obj: Any, **arguments: Any) -> xr.DataTree:
         """The groups of `open_groups_as_dict` as a tree; every node has its own coordinates."""
+        from periplus.engine.xgrouptree import grown
+
         groups = self.open_groups_as_dict(filename_or_obj, **arguments)
-        tree = xr.DataTree.from_dict(groups)
+        tree = grown(groups)
         tree.set_close(groups["/"].close)
         return tree
 

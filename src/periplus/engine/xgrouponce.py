@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import xarray as xr
 from xarray.backends import BackendArray
 from xarray.core.indexing import ExplicitIndexer, IndexingSupport, LazilyIndexedArray, explicit_indexing_adapter
+from zarr.core.sync import sync
 
 LARGEST = 1 << 20
 """Bytes of labels that are kept; longer ones are read as any array is."""
@@ -31,10 +31,17 @@ class Batch:
         with self.lock:
             found, self.waiting = list(self.waiting.values()), {}
         if len(found) > 1:
-            with ThreadPoolExecutor(min(AT_ONCE, len(found))) as pool:
-                # One that cannot be read says so to whoever asks for it, not to those who ask for another.
-                for _ in pool.map(Once.attempt, found):
-                    pass
+            sync(_attempted(found))
+
+
+async def _attempted(found: list[Once]) -> None:
+    places = asyncio.Semaphore(AT_ONCE)
+
+    async def attempted(one: Once) -> None:
+        async with places:
+            await one.attempt()
+
+    await asyncio.gather(*map(attempted, found))
 
 
 class Once(BackendArray):
@@ -55,10 +62,11 @@ class Once(BackendArray):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, batch=None)
 
-    def attempt(self) -> None:
+    async def attempt(self) -> None:
         """Read it now if that is possible."""
         with contextlib.suppress(Exception):  # whoever asks for it by name reads it again, and hears what is wrong
-            self.kept = self._read()
+            whole = await self.inner.copy(deep=False).load_async()
+            self.kept = np.asarray(whole.values, self.dtype)
 
     def _read(self) -> Any:
         return np.asarray(self.inner.values, self.dtype)

@@ -31,6 +31,20 @@ def datasets(book: Book, root: str) -> dict[str, xr.Dataset]:
     return _aligned(made)
 
 
+def grown(groups: Mapping[str, xr.Dataset]) -> xr.DataTree:
+    """The tree of `DataTree.from_dict`, which copies every node once more."""
+    nodes = {place: xr.DataTree(dataset) for place, dataset in groups.items()}
+    below: dict[str, dict[str, xr.DataTree]] = {}
+    for place, node in nodes.items():
+        if place != ROOT:
+            above, _, name = place.rpartition("/")
+            below.setdefault(above or ROOT, {})[name] = node
+    # From the root down: what a group has like those around it is left to them, so these must be in their places.
+    for above in sorted(below, key=lambda path: 0 if path == ROOT else path.count("/")):
+        nodes[above].children = below[above]
+    return nodes[ROOT]
+
+
 def _nodes(book: Book, path: str) -> dict[str | None, dict[str, str]]:
     """Arrays of a group, those of levels apart: under None what stays in the group itself."""
     arrays = {one.rpartition("/")[2]: one for one in book.hierarchy.arrays(path)}
