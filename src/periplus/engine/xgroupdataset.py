@@ -16,6 +16,7 @@ from periplus.engine.xgroupcrs import Mappings
 from periplus.engine.xgroupdecode import WORDS, decode, reworded
 from periplus.engine.xgroupdescribe import described, elsewhere, is_axis, named
 from periplus.engine.xgrouperrors import NO_PRINCIPAL
+from periplus.engine.xgroupjoin import joined
 from periplus.engine.xgroupnodes import UNREADABLE
 from periplus.engine.xgroupquantized import dequantized
 from periplus.errors import PeriplusError
@@ -39,8 +40,7 @@ def assemble(book: Book, arrays: Mapping[str, str], attributes: Mapping[str, Any
     """The Dataset of some arrays, given as names to paths; no chunk is read."""
     wanted = {name: path for name, path in arrays.items() if name not in book.options.drop}
     made = _Assembly(book, wanted)
-    dataset = made.dataset(attributes)
-    return Assembled(dataset, made.grids, made.crs)
+    return Assembled(made.dataset(attributes), made.grids, made.crs)
 
 
 class _Assembly:
@@ -119,8 +119,8 @@ class _Assembly:
         for name, variable in decoded.items():
             is_coord = name in coordinates or name in self.coords or variable.dims == (name,)
             (coords if is_coord else data)[name] = variable
-        indexes = {name: made.index for name, made in ready.items() if made.index is not None}
-        return xr.Dataset(data, xr.Coordinates(coords, indexes), attrs)
+        indexes: dict[Hashable, Any] = {name: made.index for name, made in ready.items() if made.index is not None}
+        return joined(data, coords, indexes, attrs)
 
     # --- arrays of the group ----------------------------------------------------------------------------------------
 
