@@ -31,7 +31,8 @@ class Batch:
         with self.lock:
             found, self.waiting = list(self.waiting.values()), {}
         if len(found) > 1:
-            sync(_attempted(found))
+            with contextlib.suppress(TimeoutError):  # zarr-python's is for one read, and here are many
+                sync(_attempted(found))
 
 
 async def _attempted(found: list[Once]) -> None:
