@@ -295,7 +295,7 @@ def test_processes_of_a_dask_cluster_read_for_themselves(archive, stack, tmp_pat
     dataset = xr.open_dataset(tmp_path / "index.parquet", engine="periplus", chunks={}, allow=allow)
     expected = float(dataset.data.mean().compute(scheduler="sync"))
     with (
-        distributed.LocalCluster(n_workers=1, threads_per_worker=2, processes=True, dashboard_address=None) as cluster,
+        distributed.LocalCluster(n_workers=1, threads_per_worker=2, processes=True, dashboard_address=":0") as cluster,
         distributed.Client(cluster) as client,
     ):
         assert float(client.compute(dataset.data.mean()).result(timeout=60)) == pytest.approx(expected)

@@ -24,11 +24,14 @@ def joined(
     # A name of a dimension is for its labels only.
     fit = fit and all(name not in sizes for name in data)
     fit = fit and all(name not in sizes or variable.dims == (name,) for name, variable in coords.items())
-    if not fit:
+    # Not a public name of xarray: where it is gone, the ordinary way takes a little longer.
+    construct = getattr(xr.Dataset, "_construct_direct", None)
+    if not fit or construct is None:
         return xr.Dataset(data, xr.Coordinates(coords, indexes), attributes)
     variables = dict(data)
     for name, variable in coords.items():
         variables[name] = variable if name in indexes else variable.to_base_variable()
-    return xr.Dataset._construct_direct(
+    made: xr.Dataset = construct(
         variables, set(coords), dims=sizes, attrs=dict(attributes) or None, indexes=dict(indexes)
     )
+    return made

@@ -10,12 +10,12 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import xarray as xr
+import zarr
 from xarray.backends import ZarrStore
 from zarr.core.group import GroupMetadata
 from zarr.core.sync import sync
 from zarr.storage import StorePath
 
-import zarr
 from periplus.conventions.node import ROOT, Node, join, parent
 from periplus.engine.xgrouponce import Batch, is_small, kept
 from periplus.zarr.store import IndexStore

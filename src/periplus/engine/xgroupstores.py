@@ -7,9 +7,9 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
+import zarr
 from zarr.core.group import GroupMetadata
 
-import zarr
 from periplus import facade
 from periplus.conventions.node import ROOT, Lookup, join
 from periplus.engine.recognise import DATABASES, holds_index

@@ -1,0 +1,38 @@
+"""Arrays that conventions cannot tell apart share what is said of them, which is what a reading of each alone says."""
+
+from dataclasses import replace
+
+import pytest
+
+from periplus.conventions.identity import metadata
+from periplus.conventions.node import Node, tree
+from periplus.conventions.read import Reader, understand
+
+PLACE = {
+    "zarr_conventions": [metadata("spatial"), metadata("proj")],
+    "spatial:dimensions": ["y", "x"],
+    "spatial:transform": [10, 0, 500000, 0, -10, 5000000],
+    "proj:code": "EPSG:32633",
+}
+CASES = {
+    "alike": [{"units": "K"}, {"units": "m", "long_name": "height"}, {}],
+    "other places": [{}, {**PLACE, "spatial:transform": [20, 0, 0, 0, -20, 0]}, {"spatial:transform": [1, 2]}],
+    "references": [{"coordinates": "b"}, {"grid_mapping": "a"}, {"bounds": "none"}],
+    "plain attributes": [{"note": "one"}, {"note": "two"}, {"note": ["a", "list"]}],
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("group", [PLACE, {}, {**PLACE, "spatial:bbox": [0, 0, 1, 1]}])
+def test_reading_many_is_reading_each(case, group):
+    arrays = {
+        f"/{name}": Node(
+            path=f"/{name}", kind="array", attributes=attributes, dims=("y", "x"), shape=(4, 5), dtype="f4"
+        )
+        for name, attributes in zip("abc", CASES[case], strict=True)
+    }
+    arrays["/d"] = replace(arrays["/a"], path="/d", shape=(5, 4))
+    nodes = {"/": Node(path="/", kind="group", attributes=group, members=tuple("abcd")), **arrays}
+    reader = Reader(lookup=tree(nodes))
+    for path, node in arrays.items():
+        assert reader.array(node) == understand(node, tree(nodes)), path
