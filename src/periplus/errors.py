@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from urllib.parse import urlsplit, urlunsplit
 
 _SAFE_QUERY = re.compile(r"^(versionId|partNumber|generation|snapshot)$", re.IGNORECASE)
@@ -107,3 +109,35 @@ class ConflictError(PeriplusError, OSError):
     """Another writer came first, or files do not fit into one array."""
 
     kind = "conflict"
+
+
+EXTRAS = {
+    "xarray": "xarray",
+    "dask": "xarray",
+    "zarr": "zarr",
+    "numcodecs": "zarr",
+    "fsspec": "kerchunk",
+    "virtualizarr": "virtualizarr",
+    "obspec_utils": "virtualizarr",
+    "icechunk": "icechunk",
+}
+"""Libraries that only some faces need, and the extra of ours that installs each."""
+
+
+def advice(error: ModuleNotFoundError) -> str | None:
+    """What to install for a face whose library is not there; None where that is not the matter."""
+    library = (error.name or "").partition(".")[0]
+    extra = EXTRAS.get(library)
+    return None if extra is None else f"this needs {library}: pip install 'periplus[{extra}]'"
+
+
+@contextmanager
+def guided() -> Iterator[None]:
+    """Say what to install where a face is used whose library is not there."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        said = advice(error)
+        if said is None:
+            raise
+        raise ModuleNotFoundError(said, name=error.name) from error

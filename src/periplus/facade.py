@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from periplus.errors import MissingError
+from periplus.errors import MissingError, guided
 from periplus.limits import Limits
 from periplus.model import Array, BBox, Files, Georeference, Shape
 
@@ -258,7 +258,8 @@ class Index:
         from periplus.table import copy_table
 
         if form == "icechunk" or (form is None and is_icechunk(target)):
-            from periplus.zarr.icewrite import write_icechunk
+            with guided():
+                from periplus.zarr.icewrite import write_icechunk
 
             self.written = write_icechunk(self.table, self.fetch, fspath(target), limits=self.limits, **options)
             return self
@@ -289,7 +290,8 @@ class Index:
         Chunks are handed out as they lie in the files where `codecs` can say how: those of stock Zarr (`standard`),
         also the five of imagery tools (`imagery`), also ours (`all`), or none. All others are decoded here.
         """
-        from periplus.zarr.store import IndexStore
+        with guided():
+            from periplus.zarr.store import IndexStore
 
         return IndexStore(self.table, self.fetch, limits=self.limits, codecs=codecs)
 

@@ -13,6 +13,7 @@ import click
 
 from periplus import PeriplusError, __version__
 from periplus.cli.secrets import scrub
+from periplus.errors import advice
 
 VERBS = ("index", "info", "query", "read", "check", "convert", "validate")
 WORDS = {
@@ -99,6 +100,8 @@ def sentence(error: Exception) -> str:
     """`kind: message` of any exception."""
     if isinstance(error, PeriplusError):
         return f"{error.kind}: {worded(str(error))}"
+    if isinstance(error, ModuleNotFoundError) and (said := advice(error)):
+        return f"error: {said}"
     if isinstance(error, MemoryError):
         return "limit: not enough memory for this; ask for less, or for a coarser resolution"
     if isinstance(error, OSError) and error.strerror:

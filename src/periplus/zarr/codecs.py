@@ -58,8 +58,8 @@ class _Configured:
         return {"name": self.name} | ({"configuration": self.configuration} if self.configuration else {})
 
     def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> NoReturn:
-        """Nobody knows."""
-        raise NotImplementedError
+        """Nobody knows: these codecs only decode."""
+        raise NotImplementedError(f"the codec {self.name} only decodes: its encoded size is not known")
 
     async def _encode_single(self, chunk_data: Any, chunk_spec: ArraySpec) -> NoReturn:
         raise NotImplementedError(f"the codec {self.name} only decodes: periplus indexes files and writes none")
