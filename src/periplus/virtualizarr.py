@@ -19,6 +19,7 @@ from periplus.limits import Limits
 from periplus.model import Refs
 from periplus.policy import is_local
 from periplus.zarr.codecs import register
+from periplus.zarr.express import single_ranges
 from periplus.zarr.metadata import Codecs, Layout, Leaf
 from periplus.zarr.store import IndexStore
 
@@ -192,13 +193,7 @@ def _array(store: IndexStore, leaf: Leaf) -> ManifestArray:
 
 def _ranges(store: IndexStore, leaf: Leaf, refs: Refs, paths: Any, offsets: Any, lengths: Any) -> None:
     """One byte range a chunk; chunks of several, and those the index itself holds, only the store can read."""
-    single = refs.length > 0
-    if refs.file is not None:
-        single &= refs.file >= 0
-    if refs.part is not None and len(refs):
-        repeated = (refs.chunk[:, 1:] == refs.chunk[:, :-1]).all(axis=0)
-        single[1:] &= ~repeated
-        single[:-1] &= ~repeated
+    single = single_ranges(refs)
     place = tuple(refs.chunk[:, single])
     urls = np.array([f"file://{url}" if is_local(url) else url for url in store.table.files.path], paths.dtype)
     numbers = np.zeros(len(refs), np.int32) if refs.file is None else refs.file

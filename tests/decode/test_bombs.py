@@ -160,7 +160,7 @@ def test_tiny_precincts_of_a_jpeg_2000_tile_in_tiff_are_refused_before_it_is_dec
     body = (tiny if where == "tile" else b"") + b"\xff\x93" + bytes(500)
     part = struct.pack(">HHHIBB", 0xFF90, 10, 0, 12 + len(body), 0, 1) + body
     stream = b"\xff\x4f" + size + (sane if where == "tile" else tiny) + part + b"\xff\xd9"
-    with pytest.raises(DecodeError, match="more pieces than its"):
+    with pytest.raises(DecodeError, match=r"packets or more|code-blocks in"):
         headers.jpeg2000(memoryview(stream))
     right = stream.replace(tiny, sane)
     if where == "image":

@@ -6,15 +6,14 @@ import re
 import struct
 from dataclasses import dataclass
 
+from periplus.codestream.packets import Coding, blocks, count
+from periplus.decode.j2kbuild import check_weight
+from periplus.decode.j2kheader import LARGEST_LAYERS
 from periplus.errors import DecodeError
 
 LARGEST_SCANS = 100
 """Scans of a progressive JPEG; each costs a pass over the whole image, and real ones have about ten."""
 LARGEST_TILES = 65_535
-SMALL_BLOCKS, BLOCKS_A_BYTE = 1 << 18, 64
-"""Code-blocks of a JPEG 2000 image that are never too many, and how many more there may be for each byte."""
-LARGEST_LAYERS = 1_024
-"""Quality layers of a JPEG 2000 tile; real ones have a few dozen at most, and each costs a pass over all packets."""
 LARGEST_MARKERS = 4_096
 """Markers before the frame header of a JPEG; real ones have a few dozen at most."""
 SCAN = re.compile(rb"\xff\xda")
@@ -132,16 +131,18 @@ def _weigh(style: bytes, area: tuple[int, int, int, int], size: int) -> None:
     width, height, samples, tiles = area
     if len(style) < 10 or style[5] > 32:
         raise DecodeError("the JPEG 2000 codestream has a broken coding style")
-    levels, wide, high = style[5], (style[6] & 15) + 2, (style[7] & 15) + 2
-    precincts = blocks = 0
-    for resolution in range(levels + 1):
-        sizes = style[10 + resolution] if style[0] & 1 and len(style) > 10 + resolution else 0xFF
-        columns, rows = (-(-side >> (levels - resolution)) for side in (width, height))
-        across, down = sizes & 15, sizes >> 4
-        precincts += -(-columns >> across) * -(-rows >> down)
-        blocks += ((columns >> min(wide, across)) + 2) * ((rows >> min(high, down)) + 2)
-    if precincts * samples * tiles > size or blocks * samples * tiles > max(SMALL_BLOCKS, BLOCKS_A_BYTE * size):
-        raise DecodeError(f"the JPEG 2000 codestream is cut into more pieces than its {size} bytes could fill")
+    levels = style[5] + 1
+    sizes = style[10 : 10 + levels] if style[0] & 1 else b"\xff" * levels
+    if len(sizes) != levels:
+        raise DecodeError("the JPEG 2000 codestream has a broken coding style")
+    coding = Coding(
+        steps=(1, 1),
+        precincts=tuple((one & 15, one >> 4) for one in sizes),
+        blocks=((style[6] & 15) + 2, (style[7] & 15) + 2, 0),
+    )
+    codings = [coding] * samples
+    bounds = (0, 0, width, height)
+    check_weight(count(bounds, codings) * tiles, blocks(bounds, codings) * tiles, size)
 
 
 def _box(data: memoryview, wanted: bytes) -> int:

@@ -111,9 +111,12 @@ def codestream(header: Header, tile: int, bounds: Bounds, data: memoryview, part
 
 
 def _weigh(header: Header, own: list[Segment], bounds: Bounds, size: int) -> None:
-    """Refuse what would have a native decoder take memory and time out of all proportion to the bytes there are."""
     precincts, blocks = header.weight(own, bounds)
-    size += sum(len(data) for _, data in header.segments)
+    check_weight(precincts, blocks, size + sum(len(data) for _, data in header.segments))
+
+
+def check_weight(precincts: int, blocks: int, size: int) -> None:
+    """Refuse what would have a native decoder take memory and time out of all proportion to the bytes there are."""
     if precincts > size:
         raise DecodeError(f"the tile has {precincts} packets or more, and {size} bytes to hold them")
     if blocks > max(SMALL_BLOCKS, BLOCKS_A_BYTE * size):

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from periplus.decode import CODECS, piece, prepare, unpack
 from periplus.decode.pipeline import IMAGES
 from periplus.errors import PeriplusError
 from periplus.limits import Limits
-from periplus.model import Array, Pipeline
+from periplus.model import Array, Pipeline, Refs
 
 Kind: TypeAlias = Literal["standard", "imagery", "ours", "decoded"]
 KINDS: tuple[Kind, ...] = ("standard", "imagery", "ours", "decoded")
@@ -74,6 +75,18 @@ def express(array: Array) -> Expression:
         return Expression(kind, _listed(array.encodings[0], array.dtype))
     except PeriplusError as error:
         return Expression("decoded", plain(array.dtype), error.message)
+
+
+def single_ranges(refs: Refs) -> NDArray[np.bool_]:
+    """Which rows are a whole chunk in a file, of at least one byte; the rows of a chunk follow each other."""
+    single = refs.length > 0
+    if refs.file is not None:
+        single &= refs.file >= 0
+    if refs.part is not None and len(refs):
+        same = (refs.chunk[:, 1:] == refs.chunk[:, :-1]).all(axis=0)
+        single[1:] &= ~same
+        single[:-1] &= ~same
+    return single
 
 
 def plain(dtype: np.dtype[Any]) -> tuple[Mapping[str, Any], ...]:

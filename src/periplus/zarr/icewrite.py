@@ -18,6 +18,7 @@ from zarr.core.buffer import Buffer, default_buffer_prototype
 from periplus.errors import ConflictError, FetchError, redact
 from periplus.model import Files, Refs
 from periplus.policy import Policy
+from periplus.zarr.express import single_ranges
 from periplus.zarr.icestorage import container_of, located, prefixes_of, storage_of
 from periplus.zarr.metadata import Codecs, Layout, Leaf
 from periplus.zarr.store import IndexStore
@@ -204,7 +205,7 @@ class _Writer:
         for low in range(first[0], grid[0], step):
             window = [(low, min(low + step, grid[0])), *zip(first[1:], grid[1:], strict=True)]
             refs = self.table.refs(leaf.array.name, window)
-            single = _single(refs)
+            single = single_ranges(refs)
             specs = self._specs(refs.take(single))
             if specs:
                 refused = self.store.set_virtual_refs(leaf.path, specs, validate_containers=True)
@@ -310,18 +311,6 @@ def _beginning(leaf: Leaf, old: Mapping[str, Any], target: str) -> tuple[int, ..
     elif first:
         first[0] = leaf.grid[0]
     return tuple(first)
-
-
-def _single(refs: Refs) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Rows that are a whole chunk in a file, of at least one byte."""
-    single = refs.length > 0
-    if refs.file is not None:
-        single &= refs.file >= 0
-    if refs.part is not None and len(refs):
-        same = (refs.chunk[:, 1:] == refs.chunk[:, :-1]).all(axis=0)
-        single[1:] &= ~same
-        single[:-1] &= ~same
-    return single
 
 
 @contextmanager
