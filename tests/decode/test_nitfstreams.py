@@ -12,7 +12,7 @@ from PIL import Image
 
 from periplus.errors import FormatError, LimitError
 from periplus.model import Found
-from periplus.scan import nitf, nitfstreams
+from periplus.scan import nitf, nitfstreams, nitftables
 from periplus.scan.drive import scan_bytes
 from periplus.testing import nitfs
 
@@ -177,12 +177,27 @@ def test_a_downsampled_jpeg_is_smaller_than_its_image_and_alone():
         scan_bytes(nitfs.nitf(item), scanner=nitf)
 
 
-def bare_stream(quality):
-    """A stream without tables, that names them by a quality."""
-    data = imagecodecs.jpeg8_encode(np.zeros((64, 64), np.uint8), 50)
+STEPS = {
+    1: "8 72*9 78 74 76 74 78 89 81 84 84 81 89 106 93 94 99 94 93 106 129 111 108 116 116 108 111 129 135 128 136 145"
+    " 136 128 135 155 160 177 177 160 155 193 213 228 213 193 255*10",
+    3: "8 10*9 11 10 11 10 11 13 11 12 12 11 13 15 13 13 14 13 13 15 18 16 15 16 16 15 16 18 19 18 19 21 19 18 19 22 23"
+    " 25 25 23 22 27 30 32 30 27 36 40 40 36 50 53 50 68 68 91",
+}
+"""What the tables of the JITC's own streams of these qualities hold, in a stream's order; 72*9 is nine times 72."""
+
+
+def steps(quality):
+    runs = (text.partition("*") for text in STEPS[quality].split())
+    return bytes(value for number, _, times in runs for value in [int(number)] * int(times or 1))
+
+
+def bare_stream(quality, values=None):
+    """A stream with the tables of a quality, and the same without them, naming it."""
+    data = imagecodecs.jpeg8_encode(np.zeros((64, 64), np.uint8) if values is None else values, 50)
     at = data.index(b"\xff\xdb")
     label = b"\xff\xe6\0\x19NITF\0\2\0B\0\1\0\1\0\x08\0\1" + bytes([quality]) + b"\0\x08\1\1\0\0"
-    return b"\xff\xd8" + label + data[at + 69 :]
+    whole = data[: at + 5] + steps(quality) + data[at + 69 :] if quality in STEPS else data
+    return whole, b"\xff\xd8" + label + data[at + 69 :]
 
 
 def test_streams_with_tables_use_them_whatever_the_rate_says(read_all):
@@ -194,10 +209,32 @@ def test_streams_with_tables_use_them_whatever_the_rate_says(read_all):
     assert "jpeg_tables" not in array.encodings[0][0]["configuration"]
 
 
-@pytest.mark.parametrize("rate", ["00.1", "00.5", "03.1"])
-def test_streams_without_tables_are_refused(rate):
-    streams = [bare_stream(int(rate[-1]))]
-    item = nitfs.Picture(values=np.zeros((1, 64, 64), np.uint8), streams=streams, coding="C3", changes={"COMRAT": rate})
+@pytest.mark.parametrize("quality", sorted(STEPS))
+def test_streams_without_tables_mean_those_of_their_quality(quality, read_all):
+    values = nitfs.values_of("u8", 1)
+    pairs = [bare_stream(quality, values[0, y : y + 36]) for y in (0, 36)]
+    seen = np.concatenate([imagecodecs.jpeg8_decode(whole) for whole, _ in pairs])[None]
+    streams = [bare for _, bare in pairs]
+    item = nitfs.Picture(values=seen, block=(36, 90), streams=streams, coding="C3", changes={"COMRAT": f"00.{quality}"})
+    np.testing.assert_array_equal(read_all(nitfs.nitf(item))["0/data"], seen)
+
+
+def test_all_tables_are_one_list_made_finer():
+    lists = [list(bytes.fromhex(nitftables.GENERAL[quality])) for quality in "12345"]
+    coarse = lists[0]
+    assert coarse == list(steps(1))
+    assert lists[2] == list(steps(3))
+    for fine in lists[1:]:
+        pairs = [(a, b) for a, b in zip(coarse[1:], fine[1:], strict=True) if a < 255]
+        assert all(abs(a * fine[1] / 72 - b) <= 2 for a, b in pairs)
+
+
+@pytest.mark.parametrize(("rate", "bands", "kind"), [("03.1", 1, "u8"), ("00.1", 3, "u8"), ("00.1", 1, "u12")])
+def test_streams_whose_tables_nobody_knows_are_refused(rate, bands, kind):
+    values = nitfs.values_of(kind, bands, (64, 64))
+    item = nitfs.Picture(
+        values=values, kind=kind, mode="P", streams=[bare_stream(1)[1]], coding="C3", changes={"COMRAT": rate}
+    )
     with pytest.raises(FormatError, match=f"have no tables, .* rate {rate}"):
         scan_bytes(nitfs.nitf(item), scanner=nitf)
 

@@ -136,7 +136,7 @@ def nitf_files():
         "65 bits": nitfs.Picture(values=plain, changes={"NBPP": "65"}),
         "do not fit": nitfs.Picture(values=plain, changes={"NBPP": "16"}),
         "mask": nitfs.Picture(values=plain, masked=True),
-        "no tables": nitfs.Picture(values=plain, streams=[bare], coding="C3", changes={"COMRAT": "00.1"}),
+        "no tables": nitfs.Picture(values=plain, streams=[bare], coding="C3", changes={"COMRAT": "01.1"}),
         "JPEG streams": nitfs.Picture(values=np.tile(plain, 2), block=(72, 90), **coded),
         "fax": nitfs.Picture(values=bits, kind="b1", block=(24, 48), streams=[b"x"], coding="C1",
                              changes={"COMRAT": "1D  "}),

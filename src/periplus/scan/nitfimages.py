@@ -19,7 +19,7 @@ from periplus.scan.nitffields import Subheader
 from periplus.scan.nitfgeo import georeference
 from periplus.scan.nitfmask import Mask, pad_value, read_mask
 from periplus.scan.nitfstreams import codestream, fax_pipeline, frame_size, jpeg_pipeline, stream_refs
-from periplus.scan.nitftables import check_tables
+from periplus.scan.nitftables import shared_tables
 from periplus.scan.nitfvq import CODEC as VQ
 from periplus.scan.nitfvq import TRANSPARENT, covered, locations, vq_refs
 from periplus.scan.tres import described
@@ -58,10 +58,12 @@ def _streams(
         codecs = fax_pipeline(image, rate, located=image.blocks == 1 or mask.offsets is not None)
         refs = yield from stream_refs(image, *place, mask, limits)
     else:
-        codecs = jpeg_pipeline(image, facts.fields["IREP"], lossless=coding in ("C5", "M5"))
         refs = yield from stream_refs(image, *place, mask, limits)
+        tables = None
         if len(refs) and coding in ("C3", "M3"):
-            yield from check_tables(blocks, int(refs.offset[0]), place[1], rate)
+            first, sizes = int(refs.offset[0]), {"bands": image.samples, "bits": image.bits}
+            tables = yield from shared_tables(blocks, first, place[1], rate, **sizes)
+        codecs = jpeg_pipeline(image, facts.fields["IREP"], lossless=coding in ("C5", "M5"), tables=tables)
     array = _array(prefix, image, facts, (image.samples, image.height, image.width), codecs, mask, limits)
     return [Found(array, refs)]
 

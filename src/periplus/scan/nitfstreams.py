@@ -62,8 +62,11 @@ def fax_pipeline(image: Layout, rate: str, *, located: bool) -> Pipeline:
     return ({"name": TIFF_TILE, "configuration": configuration},)
 
 
-def jpeg_pipeline(image: Layout, colours: str, *, lossless: bool) -> Pipeline:
-    """The codec of one stream; all its bands are in it whichever way its scans interleave them."""
+def jpeg_pipeline(image: Layout, colours: str, *, lossless: bool, tables: str | None = None) -> Pipeline:
+    """The codec of one stream; all its bands are in it whichever way its scans interleave them.
+
+    `tables` are those that streams lack, as base64.
+    """
     bands = image.samples
     if image.kind != "INT" or image.bits not in (range(2, 17) if lossless else (8, 12, 16)):
         raise FormatError(f"JPEG of pixels of type {image.kind!r} with {image.bits} bits is not known")
@@ -75,6 +78,8 @@ def jpeg_pipeline(image: Layout, colours: str, *, lossless: bool) -> Pipeline:
         "imode": "P" if bands > 1 else "B",
         "color_space": "MONO" if bands == 1 else "YCbCr601" if colours == "YCbCr601" else "RGB",
     }
+    if tables is not None:
+        configuration["jpeg_tables"] = tables
     return ({"name": JPEG, "configuration": configuration},)
 
 
