@@ -70,6 +70,21 @@ def test_fields_of_headers_and_subheaders_are_attributes(version):
     assert found[0].array.attributes["comments"] == ["a comment"]
 
 
+@pytest.mark.parametrize(
+    ("stated", "taken"),
+    [
+        (("20080127051745",), "2008-01-27T05:17:45"),
+        (("20080127------",), "2008-01-27T00:00:00"),
+        (("--------------", "19991231235959"), "1999-12-31T23:59:59"),
+        (("--------------",), "2002-12-16T15:16:29"),  # of the file
+    ],
+)
+def test_the_time_of_a_file_is_when_its_image_was_taken(stated, taken):
+    pictures = [Picture(values=VALUES, changes={"IDATIM": text}) for text in stated]
+    about, _ = found_in(nitfs.nitf(*pictures))
+    assert about.datetime.isoformat() == f"{taken}+00:00"
+
+
 def test_look_up_tables_become_the_colormap_gdal_has(tmp_path):
     luts = [bytes(range(256)), bytes(range(255, -1, -1)), bytes(256)]
     path = tmp_path / "a.ntf"

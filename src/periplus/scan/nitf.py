@@ -37,7 +37,8 @@ LISTED = frozenset({"NM", "C4", "M4"})
 UNKNOWN = 9_999_999_999
 """The length of an image that was written before its end was known."""
 MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
-_CLOCK = r"(?P<hour>\d\d)(?P<minute>\d\d)(?P<second>\d\d)"
+_CLOCK = r"(?P<hour>\d\d|--)(?P<minute>\d\d|--)(?P<second>\d\d|--)"
+"""Hyphens stand for what is not known."""
 TIME = re.compile(r"(?P<year>\d{4})(?P<month>\d\d)(?P<day>\d\d)" + _CLOCK, re.ASCII)
 OLD_TIME = re.compile(rf"(?P<day>\d\d){_CLOCK}Z(?P<month>{'|'.join(MONTHS)})(?P<year>\d\d)", re.ASCII)
 
@@ -59,7 +60,7 @@ def scan(source: Source, limits: Limits) -> Steps:
         raise error.at(url=source.url) from None
     if not found:
         raise FormatError(refusals[0] if refusals else "the file holds no image", url=source.url, offset=0)
-    yield _about(head, refusals)
+    yield _about(head, found, refusals)
     yield from found
 
 
@@ -145,17 +146,21 @@ def _place(blocks: Blocks, segment: Segment, *, lone: bool, listed_blocks: bool)
     return start, start + segment.data
 
 
-def _about(head: Header, refusals: list[str]) -> About:
+def _about(head: Header, found: Sequence[Found], refusals: list[str]) -> About:
     attributes: dict[str, Any] = {"nitf": head.fields}
     if head.tres:
         attributes["tres"] = described(head.tres)
     if refusals:
         attributes["refused"] = refusals
-    return About(datetime=_moment(head.fields["FDT"], head.fields["FVER"]), attributes=attributes)
+    # When the first dated image was taken; the date of the file is only when it was written.
+    said = (one.array.attributes["nitf"] for one in found if "nitf" in one.array.attributes)
+    dates = [*(fields["IDATIM"] for fields in said), head.fields["FDT"]]
+    moments = (_moment(text, head.fields["FVER"]) for text in dates)
+    return About(datetime=next(filter(None, moments), None), attributes=attributes)
 
 
 def _moment(text: str, version: str) -> datetime | None:
-    """CCYYMMDDhhmmss, or DDhhmmssZMONYY in NITF 2.0; None where it is neither."""
+    """CCYYMMDDhhmmss, or DDhhmmssZMONYY in NITF 2.0, with 0 for an hour that is not known; None where it is neither."""
     found = (OLD_TIME if version == "02.00" else TIME).fullmatch(text)
     if found is None:
         return None
@@ -163,7 +168,8 @@ def _moment(text: str, version: str) -> datetime | None:
     month = MONTHS.index(parts["month"]) + 1 if parts["month"] in MONTHS else int(parts["month"])
     # Two digits of a year are of the century in which NITF 2.0 was written, or of the one after.
     year = int(parts["year"]) + (0 if len(parts["year"]) == 4 else 1900 if int(parts["year"]) >= 70 else 2000)
-    day, hour, minute, second = (int(parts[name]) for name in ("day", "hour", "minute", "second"))
+    names = ("day", "hour", "minute", "second")
+    day, hour, minute, second = (int(parts[name].replace("--", "0")) for name in names)
     try:
         return datetime(year, month, day, hour, minute, second, tzinfo=UTC)
     except ValueError:
