@@ -239,6 +239,18 @@ def test_streams_whose_tables_nobody_knows_are_refused(rate, bands, kind):
         scan_bytes(nitfs.nitf(item), scanner=nitf)
 
 
+@pytest.mark.parametrize("coding", ["C3", "M3", "I1"])
+@pytest.mark.parametrize("block", [(0, 0), (32, 48)])
+def test_what_fills_the_space_before_a_stream_is_passed_over(coding, block, read_all):
+    """As any marker may, the first one may have bytes of ones before it."""
+    streams, seen = jpegs(nitfs.values_of("u8", 1), block if block[0] and coding != "I1" else (72, 90))
+    item = nitfs.Picture(
+        values=seen, block=block if coding != "I1" else (0, 0), streams=[b"\xff" * 6 + stream for stream in streams],
+        coding=coding, masked=coding == "M3", changes={"COMRAT": "00.3"},
+    )  # fmt: skip
+    np.testing.assert_array_equal(read_all(nitfs.nitf(item))["0/data"], seen)
+
+
 @pytest.mark.parametrize("window", [40, 41, 64, 1000])
 @pytest.mark.parametrize("padding", [b"", b"\0\0\0", b"\xff" * 5])
 def test_streams_are_found_whichever_windows_they_lie_in(window, padding, read_all, monkeypatch):

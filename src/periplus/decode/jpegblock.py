@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -27,6 +28,7 @@ KEYS = frozenset({
 INKS = ("CMYK", "YCCK")
 LARGEST_UNIT = 32
 """Rows that are coded together at most."""
+FILLED = re.compile(rb"\xff+(?=\xff\xd8)")
 JPEG = 7
 """TIFF's number of this compression."""
 
@@ -76,7 +78,9 @@ def jpeg_block(
         if band is not None:
             data, above = band.whole(data, rows)
         elif want is not None:
-            data, rows = upper(stream(data), range(rows)[want[-2]], rows)
+            data, rows = upper(begun(stream(data)), range(rows)[want[-2]], rows)
+        else:
+            data = begun(stream(data))
         values = picture(data, above + rows, valid[-1])
         if band is not None:
             values = values[above : above + rows]
@@ -85,6 +89,12 @@ def jpeg_block(
         return values.transpose(2, 0, 1)[lead]
 
     return run
+
+
+def begun(data: memoryview) -> memoryview:
+    """The stream without the bytes of ones that may fill the space before its first marker, as before any other."""
+    found = FILLED.match(data)
+    return data[found.end() :] if found else data
 
 
 def upper(data: memoryview, seen: range, rows: int) -> tuple[Buffer, int]:

@@ -22,7 +22,8 @@ JPEG = "https://awslabs.github.io/osml-imagery-io/codecs/jpeg"
 TIFF_TILE = "https://awslabs.github.io/osml-imagery-io/codecs/tiff-tile"
 GROUP3, TWO_DIMENSIONS, FILLED = 3, 1, 4
 """TIFF's number of the compression, and its options; there may be zeros before the end of any line."""
-START = re.compile(rb"\xff\xd8\xff")
+START = re.compile(rb"\xff*(?=\xff\xd8\xff)")
+"""The start of a stream, and what may fill the space before it."""
 WINDOW = 4 << 20
 """Bytes looked at a time for the starts of streams."""
 OVERLAP = 32
@@ -116,8 +117,8 @@ def _starts(start: int, end: int, wanted: int, limits: Limits) -> Generator[Need
     tail = b""
     for at in range(start, end, WINDOW):
         data = tail + bytes((yield Need(at, min(WINDOW, end - at), sparse=True, passing=True)))
-        if at == start and START.match(data):
-            found.add(0)
+        if at == start and (match := START.match(data)):
+            found.add(match.end())
         first = at - start - len(tail)
         found.update(first + match.end() for match in BETWEEN.finditer(data))
         if len(found) > wanted:

@@ -70,7 +70,7 @@ def _has_tables(head: bytes) -> bool:
 
 def markers(head: bytes) -> Iterator[tuple[int, int]]:
     """The markers of a JPEG stream up to its first scan, and where they are, as far as its first bytes go."""
-    at = 2
+    at = max(0, head.find(b"\xff\xd8")) + 2
     while at + 4 <= len(head) and head[at] == 0xFF:
         if head[at + 1] == 0xFF:  # any number of these may stand before a marker
             at += 1
