@@ -3,6 +3,7 @@
 import io
 import struct
 import time
+import zlib
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from PIL.PngImagePlugin import PngInfo
 from rasterio.io import MemoryFile
 
 import periplus
-from periplus.decode import prepare
+from periplus.decode import png, prepare
 from periplus.errors import DecodeError, FormatError, LimitError, PeriplusError
 from periplus.limits import MIB, Limits
 from periplus.model import About, Array, Found
@@ -180,6 +181,40 @@ def test_a_file_is_read_through_the_index(tmp_path: Path) -> None:
     path = tmp_path / "picture"
     path.write_bytes(made(16, 2, 3))
     np.testing.assert_array_equal(periplus.index(path)["0/data"][:, 3:9, 10:20], stored(16, 3)[:, 3:9, 10:20])
+
+
+@pytest.mark.parametrize("together", [1, 700])
+@pytest.mark.parametrize(("bits", "colour", "bands"), KINDS)
+def test_rows_that_are_undone_a_few_at_a_time_are_as_in_the_whole(
+    bits: int, colour: int, bands: int, together: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(png, "TOGETHER", together)
+    data, expected = made(bits, colour, bands), stored(bits, bands)
+    np.testing.assert_array_equal(values(data), expected)
+    array = found(data)
+    decode = prepare(array.encodings[0], chunks=array.chunks, dtype=array.dtype, limits=Limits())
+    # Every fifth row is filtered by nothing, the next by what is left of it, the others by the row above.
+    for rows in (
+        slice(0, 1),
+        slice(4, 7),
+        slice(5, 9),
+        slice(8, 9),
+        slice(13, 44, 7),
+        slice(44, 45),
+        slice(30, 20, -3),
+    ):
+        seen = decode(data, valid=array.shape, want=(slice(None), rows, slice(None)))
+        np.testing.assert_array_equal(seen[:, rows], expected[:, rows])
+
+
+def test_pixels_without_their_last_check_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(png, "TOGETHER", 1)
+    data = made(8, 2, 3, pieces=1)
+    start = data.index(b"IDAT")
+    body = data[start + 4 : start + 4 + int.from_bytes(data[start - 4 : start], "big")]
+    assert zlib.adler32(zlib.decompress(body)) == int.from_bytes(body[-4:], "big")
+    cut = data[: start - 4] + pictures.png_chunk(b"IDAT", body[:-4]) + pictures.png_chunk(b"IEND", b"")
+    np.testing.assert_array_equal(values(cut), stored(8, 3))
 
 
 @pytest.mark.parametrize("interlaced", [False, True])

@@ -48,7 +48,7 @@ IMAGES: dict[str, Callable[..., Callable[[Buffer, Shape], NDArray[Any]]]] = {
     LIST: _as_one,
 }
 """Codecs of whole image blocks, array to bytes, each alone in its list."""
-PARTIAL = frozenset({dted.NAME, jpegblock.NAME})
+PARTIAL = frozenset({dted.NAME, jpegblock.NAME, png.NAME})
 """Those that decode less where less is wanted."""
 CODECS = frozenset({crop.NAME, unpack.NAME, *IMAGES, *standard.NAMES, *values.NAMES})
 """Names of all codecs known; others are never looked up anywhere."""

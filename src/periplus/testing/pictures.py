@@ -100,7 +100,7 @@ def _rows(values: NDArray[Any], bits: int) -> bytes:
     if not height or not width:
         return b""
     if bits >= 8:
-        rows = np.moveaxis(values, 0, -1).astype(f">u{bits // 8}").reshape(height, -1).view(np.uint8)
+        rows = np.moveaxis(values, 0, -1).astype(f">u{bits // 8}", order="C").reshape(height, -1).view(np.uint8)
     else:
         spread = values[0, :, :, None] >> np.arange(bits - 1, -1, -1, dtype=values.dtype) & 1
         rows = np.packbits(spread.astype(np.uint8).reshape(height, -1), axis=1)
