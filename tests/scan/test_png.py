@@ -183,6 +183,14 @@ def test_a_file_is_read_through_the_index(tmp_path: Path) -> None:
     np.testing.assert_array_equal(periplus.index(path)["0/data"][:, 3:9, 10:20], stored(16, 3)[:, 3:9, 10:20])
 
 
+@pytest.mark.parametrize("interlaced", [False, True])
+def test_a_picture_that_lacks_rows_is_refused(interlaced: bool) -> None:
+    half = pictures.png(stored(8, 1, 20, 30), bits=8, colour=0, interlaced=interlaced)
+    head = pictures.png(stored(8, 1, 40, 30), bits=8, colour=0, interlaced=interlaced)[:33]
+    with pytest.raises(DecodeError, match=r"of 12(40|75) bytes"):
+        values(head + half[33:])
+
+
 @pytest.mark.parametrize("together", [1, 700])
 @pytest.mark.parametrize(("bits", "colour", "bands"), KINDS)
 def test_rows_that_are_undone_a_few_at_a_time_are_as_in_the_whole(

@@ -63,12 +63,15 @@ def png(
 
     def run(data: Buffer, valid: Shape, want: tuple[slice, ...] | None = None) -> NDArray[Any]:  # noqa: ARG001 - whole
         interlaced, packed = _parts(stream(data), (width, height, bits), bands)
+        need = sum(size for _, size in passes) if interlaced else whole
+        raw = inflate(packed, need)[:need]
+        if len(raw) < need:
+            raise DecodeError(f"the PNG file decodes to {len(raw)} of {need} bytes")
         out = scratch_array(0, (height, width, bands), dtype)
         if not interlaced:
             seen = range(height) if want is None else range(height)[want[-2]]
-            undo(inflate(packed, whole)[:whole], out, min(seen, default=0), max(seen, default=-1) + 1)
+            undo(raw, out, min(seen, default=0), max(seen, default=-1) + 1)
         else:
-            raw = inflate(packed, sum(size for _, size in passes))
             start = 0
             for each, size in passes:
                 if size:
