@@ -23,16 +23,20 @@ HOLE = 2
 
 
 @lru_cache
-def quantised() -> tuple[bytes, np.ndarray, dict[int, tuple[int, int]]]:
-    """Data of an image of 2 x 2 blocks of which one is absent, its values, and where the parts of the data lie."""
+def quantised(*, whole: bool = False, idle: bool = False) -> tuple[bytes, np.ndarray, dict[int, tuple[int, int]]]:
+    """Data of an image of 2 x 2 blocks of which one is absent, its values, and where the parts of the data lie.
+
+    A `whole` image has all its blocks, and no mask; or one that is `idle`, which lists nothing.
+    """
     rng = np.random.default_rng(4)
     books = rng.integers(0, 216, (4, 4096, 4), dtype=np.uint8)
     codes = rng.integers(0, 4096, (SIDE * SIDE, 64, 64))
     values = np.full((1, SIDE * BLOCK, SIDE * BLOCK), 216, np.uint8)
     blocks, table = [], []
     for number in range(SIDE * SIDE):
-        table.append(ABSENT if number == HOLE else 6144 * len(blocks))
-        if number == HOLE:
+        hole = number == HOLE and not whole
+        table.append(ABSENT if hole else 6144 * len(blocks))
+        if hole:
             continue
         y, x = divmod(number, SIDE)
         pixel = np.arange(BLOCK)
@@ -40,30 +44,34 @@ def quantised() -> tuple[bytes, np.ndarray, dict[int, tuple[int, int]]]:
         values[0, y * BLOCK : (y + 1) * BLOCK, x * BLOCK : (x + 1) * BLOCK] = tile
         bits = "".join(format(code, "012b") for code in codes[number].ravel())
         blocks.append(int(bits, 2).to_bytes(6144, "big"))
-    mask = struct.pack(">HHHB4I", 4, 0, 8, 216, *table)
+    mask = struct.pack(">HHHB4I", 0 if idle else 4, 0, 8, 216, *table)
     sizes = struct.pack(">IIB", 64, 64, 12)
     kinds = struct.pack(">HHH", 1, 4, 0)
     lookup = struct.pack(">IH", 6, 14)
     lookup += b"".join(struct.pack(">HIHHI", n + 1, 4096, 4, 8, 62 + 16384 * n) for n in range(4)) + books.tobytes()
     parts = {138: mask, 137: sizes, 131: kinds, 132: lookup, 140: b"".join(blocks)}
-    places, at = {}, 4
+    if whole and not idle:
+        del parts[138]
+    # The mask of a raster product has no place for where the blocks start: its table of locations tells.
+    places, at = {}, 0 if whole else 4
     for number, part in parts.items():
         places[number] = (at, len(part))
         at += len(part)
-    return struct.pack(">I", places[140][0]) + b"".join(parts.values()), values, places
+    return (b"" if whole else struct.pack(">I", places[140][0])) + b"".join(parts.values()), values, places
 
 
-def picture(data: bytes, values: np.ndarray, table: bytes = b"") -> nitfs.Picture:
+def picture(data: bytes, values: np.ndarray, table: bytes = b"", coding: str = "M4") -> nitfs.Picture:
     return nitfs.Picture(
-        values=values, block=(BLOCK, BLOCK), streams=[data], coding="M4", luts=[bytes(range(216))] * 3,
+        values=values, block=(BLOCK, BLOCK), streams=[data], coding=coding, luts=[bytes(range(216))] * 3,
         tres=nitfs.tre("RPFIMG", table) if table else b"", icords="G",
         igeolo="400000N0100000E400000N0120000E390000N0120000E390000N0100000E",
     )  # fmt: skip
 
 
-def frame(*outer: float) -> tuple[bytes, np.ndarray]:
+def frame(*outer: float, whole: bool = False, idle: bool = False) -> tuple[bytes, np.ndarray]:
     """The image with a table of locations and its outer corners, as frames of charts have them."""
-    data, values, places = quantised()
+    data, values, places = quantised(whole=whole, idle=idle)
+    coding = "C4" if whole else "M4"
     corners = struct.pack(">12d", *(outer or (40, 10, 39, 10, 40, 12, 39, 12)), 0, 0, 0, 0)
     count = len(places) + 1
 
@@ -73,8 +81,9 @@ def frame(*outer: float) -> tuple[bytes, np.ndarray]:
         rows = b"".join(struct.pack(">HII", number, length, at) for number, (at, length) in sorted(records.items()))
         return struct.pack(">HIHHI", 14 + len(rows), 14, count, 10, len(data)) + rows + corners
 
-    once = nitfs.nitf(picture(data, values, table(0, 0)))
-    return nitfs.nitf(picture(data, values, table(len(once) - len(data), once.index(b"RPFIMG") + 11))), values
+    once = nitfs.nitf(picture(data, values, table(0, 0), coding))
+    places_in = table(len(once) - len(data), once.index(b"RPFIMG") + 11)
+    return nitfs.nitf(picture(data, values, places_in, coding)), values
 
 
 def assembled(data: bytes) -> tuple[np.ndarray, object]:
@@ -98,8 +107,17 @@ def test_codes_give_the_pixels_they_stand_for():
     assert array.fill == 216
 
 
-def test_a_frame_of_a_chart_is_what_gdal_reads(tmp_path):
-    data, values = frame()
+def test_codes_without_a_mask_follow_the_code_books():
+    data, values, _ = quantised(whole=True)
+    found, _ = assembled(nitfs.nitf(picture(data, values, coding="C4")))
+    np.testing.assert_array_equal(found, values)
+    with pytest.raises(FormatError, match="do not fill what follows the code books"):
+        scan_bytes(nitfs.nitf(picture(data + b"\0", values, coding="C4")), scanner=nitf)
+
+
+@pytest.mark.parametrize(("whole", "idle"), [(False, False), (True, False), (True, True)])
+def test_a_frame_of_a_chart_is_what_gdal_reads(whole, idle, tmp_path):
+    data, values = frame(whole=whole, idle=idle)
     found, array = assembled(data)
     np.testing.assert_array_equal(found, values)
     path = tmp_path / "a.ntf"

@@ -17,11 +17,11 @@ from periplus.scan.j2kparts import scan_codestream
 from periplus.scan.nitfblocks import Layout, layout, locate, pipeline, plan
 from periplus.scan.nitffields import Subheader
 from periplus.scan.nitfgeo import georeference
-from periplus.scan.nitfmask import Mask, pad_value, read_mask
+from periplus.scan.nitfmask import Mask, pad_value, read_mask, read_tables
 from periplus.scan.nitfstreams import codestream, fax_pipeline, frame_size, jpeg_pipeline, stream_refs
 from periplus.scan.nitftables import shared_tables
 from periplus.scan.nitfvq import CODEC as VQ
-from periplus.scan.nitfvq import TRANSPARENT, covered, locations, vq_refs
+from periplus.scan.nitfvq import MASKED, TRANSPARENT, covered, locations, vq_refs
 from periplus.scan.tres import described
 
 Place = tuple[int, int]
@@ -122,7 +122,9 @@ def _quantised(
     image = layout(facts, limits)
     known = locations(facts.tres)
     mask = Mask()
-    if known or facts.fields["IC"] == "M4":
+    if MASKED in known:
+        mask = yield from read_tables(blocks, known[MASKED][0], image.blocks, sparing=True)
+    elif facts.fields["IC"] == "M4":
         mask = yield from read_mask(blocks, place[0], place[1] - place[0], image.blocks, more=True)
     refs = yield from vq_refs(blocks, image, known, place, mask, place[0] + mask.used)
     if mask.pad is None and facts.bands[0].luts and len(facts.bands[0].luts[0]) == TRANSPARENT:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,8 @@ from periplus.model import Need, Scalar
 from periplus.scan.blocks import Blocks
 from periplus.scan.cursor import Cursor
 
-HEAD_BYTES = 10
+HEAD_BYTES, WHERE_BYTES = 10, 4
+"""Bytes of a mask before its tables, and of these the ones that say where the blocks start."""
 ABSENT = 0xFFFFFFFF
 """What a mask has for a block that is not stored."""
 
@@ -35,20 +36,32 @@ def read_mask(
 ) -> Generator[Need, Any, Mask]:
     """The mask of an image of `number` blocks whose data are `length` bytes from `start`; `more` may lie behind it."""
     yield from blocks.hold("the mask", start, HEAD_BYTES)
-    cursor = Cursor(held(blocks, start, HEAD_BYTES), order=">", base=start, url=blocks.url)
-    size, block_record, pad_record, pad_bits = cursor.unpack("IHHH")
+    size = int.from_bytes(held(blocks, start, WHERE_BYTES), "big")
+    mask = yield from read_tables(blocks, start + WHERE_BYTES, number, sparing=more)
+    used = WHERE_BYTES + mask.used
+    if used > length or not (more or used <= size <= length):
+        raise FormatError(f"the mask of {size} bytes does not hold its {used} bytes in {length}", offset=start)
+    return replace(mask, length=size, used=used)
+
+
+def read_tables(blocks: Blocks, start: int, number: int, *, sparing: bool = False) -> Generator[Need, Any, Mask]:
+    """What follows the length of a mask: the pad pixel, and the offsets of `number` blocks.
+
+    Where `sparing`, as raster products are, tables of pad pixels are there only where there is a value for them.
+    """
+    yield from blocks.hold("the mask", start, HEAD_BYTES - WHERE_BYTES)
+    cursor = Cursor(held(blocks, start, HEAD_BYTES - WHERE_BYTES), order=">", base=start, url=blocks.url)
+    block_record, pad_record, pad_bits = cursor.unpack("HHH")
     if block_record not in (0, 4) or pad_record not in (0, 4):
         raise FormatError(f"the mask has records of {block_record} and {pad_record} bytes", offset=start)
     pad_bytes = -(-pad_bits // 8)
     table = number * block_record
-    # Tables of pad pixels are there only where there is a value for them.
-    used = HEAD_BYTES + pad_bytes + table + (number * pad_record if pad_bits or not more else 0)
-    if used > length or not (more or used <= size <= length):
-        raise FormatError(f"the mask of {size} bytes does not hold its {used} bytes in {length}", offset=start)
-    yield from blocks.hold("the mask", start, HEAD_BYTES + pad_bytes + table)
-    rest = held(blocks, start + HEAD_BYTES, pad_bytes + table)
+    after = start + HEAD_BYTES - WHERE_BYTES
+    yield from blocks.hold("the mask", after, pad_bytes + table)
+    rest = held(blocks, after, pad_bytes + table)
     offsets = np.frombuffer(rest, ">u4", number, pad_bytes).astype(np.int64) if table else None
-    return Mask(size, offsets, rest[:pad_bytes] if pad_bits else None, used)
+    used = after - start + pad_bytes + table + (number * pad_record if pad_bits or not sparing else 0)
+    return Mask(0, offsets, rest[:pad_bytes] if pad_bits else None, used)
 
 
 def pad_value(dtype: np.dtype[Any], bits: int, stored: bytes | None) -> Scalar | None:

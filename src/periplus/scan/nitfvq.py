@@ -18,7 +18,7 @@ from periplus.scan.nitfmask import ABSENT, Mask, held
 from periplus.scan.tres import Tre
 
 CODEC = "periplus.vq"
-COVERAGE, LOOKUP, SPATIAL = 130, 132, 140
+COVERAGE, LOOKUP, MASKED, SPATIAL = 130, 132, 138, 140
 """Numbers of the parts of a frame in its table of locations."""
 BOOKS, CODES, KERNEL = 4, 4096, 4
 BOOK_BYTES = BOOKS * CODES * KERNEL
@@ -48,17 +48,21 @@ def vq_refs(
     """Two ranges a block: the code books, which all share, and its own codes; `after` is where the mask ends."""
     if image.bands != 1 or image.bits != 8 or image.width % KERNEL or image.height % KERNEL or image.kind != "INT":
         raise FormatError("vector quantisation of anything but one band of 8 bits in blocks of fours is not known")
-    start, _ = known.get(SPATIAL, (place[0] + mask.length, 0))
     size = -(-(image.height // KERNEL) * (image.width // KERNEL) * 12 // 8)
     grid = (1, -(-image.rows // image.height), -(-image.columns // image.width))
     positions = chunk_positions(grid)
     number = positions[1].astype(np.int64) * image.across + positions[2]
     offsets = number * size if mask.offsets is None else mask.offsets[number]
     stored = offsets != ABSENT
+    books = (yield from _books(blocks, known, after)) if stored.any() else 0
+    # Where nothing says where blocks start, they are all there, and fill what follows the code books.
+    follow = place[0] + mask.length if mask.length else books + BOOK_BYTES
+    if SPATIAL not in known and not mask.length and follow + image.blocks * size != place[1]:
+        raise FormatError(f"{image.blocks} blocks of {size} bytes do not fill what follows the code books")
+    start, _ = known.get(SPATIAL, (follow, 0))
     offsets, positions = start + offsets[stored], positions[:, stored]
     if len(offsets) and (offsets.max() + size > place[1] or start < place[0]):
         raise FormatError("a block lies outside the data of the image")
-    books = (yield from _books(blocks, known, after)) if len(offsets) else 0
     return Refs(
         chunk=np.repeat(positions, 2, axis=1),
         offset=np.stack([np.full_like(offsets, books), offsets], axis=1).ravel(),
