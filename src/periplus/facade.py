@@ -79,10 +79,15 @@ class IndexArray:
 
     @property
     def bbox(self) -> BBox | None:
-        """(xmin, ymin, xmax, ymax) at pixel edges, in the CRS; None where the array has no transform."""
-        from periplus.table.footprint import bounds
+        """(xmin, ymin, xmax, ymax) at pixel edges, in the CRS; None where the array has no place.
 
-        return bounds(self.array)
+        Without a transform it is the box around the control points, or, in longitude and latitude, the ground that
+        the polynomials (`georeference.rpc`) were made for.
+        """
+        from periplus.table.footprint import around
+
+        found = around(self.array)
+        return None if found is None else found[0]
 
     def read(self, key: Any = ..., *, progress: Progress | None = None) -> np.ndarray[Any, Any]:
         """The selected values, raw as stored; `key` is any basic NumPy index."""
@@ -220,10 +225,13 @@ class Index:
         """The references of a selection as an Arrow table.
 
         `window` counts chunks; `bbox` is in `crs` (default: the images' own, if they share one); `footprints` adds the
-        box of every chunk, in the CRS of its image.
+        box of every chunk, in the CRS of its image. Of an image that only control points or polynomials place, a box
+        selects all chunks or none. Nothing is fetched, so this tells of sources that may not be read, too.
         """
-        from periplus.conventions.proj import reproject_bbox
+        from periplus.conventions.proj import describe_crs, reproject_bbox
 
+        if crs is not None:
+            describe_crs(crs)  # refused here, where it is known whose it is
         return self.table.select(
             array=array,
             level=level,

@@ -1,11 +1,13 @@
 """A box selects among arrays of several CRSs by place, not by the bare numbers."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from periplus.conventions.proj import reproject_bbox
-from periplus.errors import FormatError
-from periplus.model import Array, Catalog, Georeference
+from periplus.errors import FormatError, MissingError, PeriplusError
+from periplus.model import Array, Catalog, Georeference, GroundControlPoint
 from periplus.table import memory_table
 from periplus.testing.indexes import dense_refs, files_of
 
@@ -21,6 +23,10 @@ def scene(name, crs, *, transform=(10.0, 0.0, 300_000.0, 0.0, -10.0, 5_200_000.0
         name=f"{name}/0/data", dims=("bands", "y", "x"), shape=shape, chunks=(1, 250, 250),
         dtype=np.dtype("u1"), encodings=(({"name": "bytes"},),), georeference=place,
     )  # fmt: skip
+
+
+def placed_by(name, **place):
+    return replace(scene(name, None), georeference=Georeference(**place))
 
 
 def table_of(*arrays):
@@ -73,7 +79,7 @@ def test_boxes_that_cannot_be_cut_are_refused_not_taken_for_empty(zones, box):
 
 
 def test_a_crs_that_is_none_is_refused(zones):
-    with pytest.raises(FormatError, match="no authority code"):
+    with pytest.raises(PeriplusError, match="no authority code"):
         zones.select(bbox=ENTRANCE, crs="rubbish", reproject=reproject_bbox)
 
 
@@ -83,3 +89,63 @@ def test_an_array_asked_for_by_name_must_have_a_place(zones):
     with pytest.raises(FormatError, match="'local/0/data' has no CRS"):
         zones.select(array="local/0/data", bbox=ENTRANCE, crs="EPSG:4326", reproject=reproject_bbox)
     assert zones.select(array="local/0/data", bbox=ENTRANCE).num_rows == 1
+
+
+MOON = "IAU_2015:30100"
+
+
+def test_what_lies_on_another_world_or_nowhere_is_passed_over(zones):
+    scenes = [zones.array("33/0/data"), scene("moon", MOON), scene("rubbish", 'PROJCS["broken"')]
+    box = reproject_bbox(ENTRANCE, "EPSG:32633", "EPSG:4326")
+    rows = table_of(*scenes).select(bbox=box, crs="EPSG:4326", reproject=reproject_bbox)
+    assert names(rows) == ["33"]
+    for left in ("moon", "rubbish"):
+        with pytest.raises(MissingError, match="no way from EPSG:4326"):
+            table_of(*scenes).select(array=f"{left}/0/data", bbox=box, crs="EPSG:4326", reproject=reproject_bbox)
+    with pytest.raises(MissingError, match="no way from EPSG:4326"):
+        table_of(*scenes[1:]).select(bbox=box, crs="EPSG:4326", reproject=reproject_bbox)
+
+
+def corner_points(crs, shift=0.0):
+    """Four corners that no affine meets."""
+    ground = ((12.0, 48.0), (12.6, 48.1), (12.5, 47.5), (12.1, 47.6))
+    spots = ((0.5, 0.5), (999.5, 0.5), (999.5, 999.5), (0.5, 999.5))
+    pairs = zip(spots, ground, strict=True)
+    points = (GroundControlPoint(column=c, row=r, x=x + shift, y=y) for (c, r), (x, y) in pairs)
+    return {"crs": crs, "gcps": tuple(points)}
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        corner_points("EPSG:4326"),
+        {"rpc": {"long_off": 12.3, "long_scale": 0.3, "lat_off": 47.8, "lat_scale": 0.3}},
+    ],
+)
+@pytest.mark.parametrize("crs", ["EPSG:4326", "EPSG:32633"])
+def test_an_image_without_a_transform_is_found_by_its_points_or_polynomials(place, crs):
+    table = table_of(placed_by("tilted", **place), scene("33", "EPSG:32633"))
+    for box, found in [((12.2, 47.7, 12.3, 47.8), ["tilted"]), ((13.2, 47.7, 13.3, 47.8), [])]:
+        asked = reproject_bbox(box, "EPSG:4326", crs)
+        rows = table.select(bbox=asked, crs=crs, reproject=reproject_bbox)
+        assert names(rows) == found
+        assert rows.num_rows == 16 * len(found)  # all of its chunks: where each lies is not known
+
+
+def test_points_in_the_middle_of_an_image_tell_of_its_corners():
+    points = [
+        GroundControlPoint(column=c, row=r, x=10 + c / 100, y=50 - r / 100) for c in (400, 600) for r in (400, 600)
+    ]
+    table = table_of(placed_by("inner", crs="EPSG:4326", gcps=tuple(points)))
+    assert table.select(bbox=(19.5, 40.5, 19.6, 40.6)).num_rows == 16
+    assert table.select(bbox=(20.5, 40.5, 20.6, 40.6)).num_rows == 0
+
+
+def test_the_grid_in_sql_has_the_box_of_an_image_without_a_transform():
+    table = table_of(placed_by("tilted", **corner_points("EPSG:4326")), scene("33", "EPSG:32633"))
+    rows = {row["array"]: row for row in table.sql("select * from grid").to_pylist()}
+    assert rows["tilted/0/data"]["a"] is None
+    assert rows["33/0/data"]["a"] == 10.0
+    tilted = [rows["tilted/0/data"][name] for name in ("crs", "xmin", "ymin", "xmax", "ymax")]
+    assert tilted[0] == "EPSG:4326"
+    np.testing.assert_allclose(tilted[1:], [12.0, 47.5, 12.6, 48.1], atol=0.08)

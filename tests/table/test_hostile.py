@@ -198,8 +198,10 @@ def test_a_lying_index_is_refused_before_anything_is_fetched(case, tmp_path, fet
     if error is None:
         assert len(open_table(url, fetch=fetch).refs(NAME)) == 24
         return
-    uses = [lambda t: t.refs(NAME), lambda t: t.select(), lambda t: list(t.blocks())]
-    for use in uses[:2] if case in SORTED else uses:
+    uses = [lambda t: t.refs(NAME)]
+    uses += [] if error is DeniedError else [lambda t: t.select()]  # which only tells what is written there
+    uses += [] if case in SORTED else [lambda t: list(t.blocks())]
+    for use in uses:
         if case in ("unknown array", "array null") and use(open_table(url, fetch=fetch)) is not None:
             break  # rows of no array are simply nobody's
         with pytest.raises(error) as failure:

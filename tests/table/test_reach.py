@@ -31,8 +31,7 @@ def test_sources_beside_the_index_are_reached_and_others_are_not(tmp_path, fetch
     for step in (1, 2):
         with pytest.raises(DeniedError, match="may not reach"):
             table.refs("0/data", [(step, step + 1), (0, 1), (0, 1), (0, 1)])
-    with pytest.raises(DeniedError):
-        table.select(array="0/data")
+    assert table.select(array="0/data").num_rows == 72  # who only looks may see where they are
     allowed = open_table(table.url, fetch=fetch, allow=[str(tmp_path), "s3://other/"])
     assert len(allowed.refs("0/data")) == 72
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from periplus.conventions.cf import geotransform
-from periplus.errors import FormatError
+from periplus.errors import FormatError, MissingError
 from periplus.model import BBox, Transform
 
 if TYPE_CHECKING:
@@ -86,12 +86,17 @@ def crs_from_cf(attributes: Mapping[str, Any]) -> str | None:
 def reproject_bbox(bbox: BBox, from_crs: str, to_crs: str) -> BBox:
     """The smallest upright box in `to_crs` around a box in `from_crs`; x before y in both, edges densified.
 
-    FormatError where part of the box has no place in `to_crs`, or where the result would cross the antimeridian.
+    FormatError where part of the box has no place in `to_crs`, or where the result would cross the antimeridian;
+    MissingError where no way leads to `to_crs`, which may be of another planet, or nothing that PROJ understands.
     A geographic box may itself cross it, with xmin greater than xmax as in GeoJSON.
     """
     source = _crs(from_crs)
     xmin, ymin, xmax, ymax = _checked(bbox, wraps=source.is_geographic)
-    if source == _crs(to_crs) and xmin <= xmax:
+    try:
+        target = _crs(to_crs)
+    except FormatError as error:
+        raise MissingError(f"no way from {_short(from_crs)}: {error.message}") from error
+    if source == target and xmin <= xmax:
         return xmin, ymin, xmax, ymax
     transformer = _transformer(from_crs, to_crs)
     left, bottom, right, top = transformer.transform_bounds(xmin, ymin, xmax, ymax, densify_pts=_LATTICE)
@@ -163,7 +168,7 @@ def _transformer(from_crs: str, to_crs: str) -> Transformer:
     try:
         return _pyproj().Transformer.from_crs(_crs(from_crs), _crs(to_crs), always_xy=True)  # type: ignore[no-any-return]
     except ProjError as error:
-        raise FormatError(f"no way from {_short(from_crs)} to {_short(to_crs)}") from error
+        raise MissingError(f"no way from {_short(from_crs)} to {_short(to_crs)}") from error
 
 
 @lru_cache(maxsize=1)

@@ -5,71 +5,75 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
-from periplus.errors import FormatError
+import numpy as np
+
+from periplus.errors import FormatError, MissingError
 from periplus.model import Array, BBox
-from periplus.table.footprint import affine, bounds
+from periplus.table.footprint import affine, around, meets
 
 Reproject: TypeAlias = Callable[[BBox, str, str], BBox]
-"""(box, from CRS, to CRS) -> box; FormatError where it has no place there."""
+"""(box, from CRS, to CRS) -> box; FormatError where it has no place there, MissingError where no way leads there."""
 
 
 def own_boxes(
     arrays: Sequence[Array], bbox: BBox, crs: str | None, reproject: Reproject | None, *, strict: bool
-) -> list[tuple[Array, BBox]]:
-    """The arrays that may meet the box, each with the box in its own CRS.
+) -> list[tuple[Array, BBox | None]]:
+    """The arrays that may meet the box, each with the box in its own CRS; None for one without a transform.
 
     Without `crs` the box is in the CRS of the arrays, so they must share one. Arrays of which a box says nothing
-    (no transform, or no CRS although the box has one) are left out, or with `strict` refused.
+    (no place, no CRS although the box has one, a CRS of another world) are left out, or with `strict` refused.
     """
-    kept = [one for one in arrays if affine(one) is not None and (crs is None or _crs(one) is not None)]
+    kept = [(one, *place) for one in arrays if (place := around(one)) and (crs is None or place[1] is not None)]
     if arrays and (not kept or (strict and len(kept) != len(arrays))):
-        first = next(one for one in arrays if not any(one is other for other in kept))
-        lacks = "transform" if affine(first) is None else "CRS"
+        placed = {one.name for one, *_ in kept}
+        first = next(one for one in arrays if one.name not in placed)
+        lacks = "transform" if around(first) is None else "CRS"
         raise FormatError(f"array {first.name!r} has no {lacks}, so a bbox says nothing of it")
-    if crs is None:
-        if len(found := dict.fromkeys(_crs(one) for one in kept)) > 1:
-            raise FormatError(
-                f"these arrays lie in {len(found)} CRSs ({_some(found)}): say by crs= which the bbox is in"
-            )
-        return [(one, bbox) for one in kept]
-    boxes: dict[str, BBox | None] = {}
-    placed = []
-    for one in kept:
-        to = _crs(one) or crs
-        if to not in boxes:
-            boxes[to] = _moved(bbox, crs, to, reproject)
-        box = boxes[to] or _near(one, bbox, crs, to, reproject)
-        if box is not None:
-            placed.append((one, box))
-    return placed
+    if crs is None and len(found := dict.fromkeys(own for *_, own in kept)) > 1:
+        raise FormatError(f"these arrays lie in {len(found)} CRSs ({_some(found)}): say by crs= which the bbox is in")
+    boxes: dict[str | None, BBox | MissingError | None] = {}
+    answer: list[tuple[Array, BBox | None]] = []
+    for one, whole, own in kept:
+        if own not in boxes:
+            boxes[own] = _moved(bbox, crs, own, reproject)
+        box = boxes[own]
+        if isinstance(box, MissingError):
+            continue
+        if box is None and reproject is not None:
+            box = _near(whole, bbox, str(crs), str(own), reproject)
+        if box is None:
+            continue
+        if affine(one) is not None:
+            answer.append((one, box))
+        elif meets(np.array([whole], float).T, box).all():
+            answer.append((one, None))
+    lost = [error for error in boxes.values() if isinstance(error, MissingError)]
+    if lost and (strict or len(lost) == len(boxes)):
+        raise lost[0]
+    return answer
 
 
-def _moved(bbox: BBox, crs: str, to: str, reproject: Reproject | None) -> BBox | None:
-    """The box in another CRS; None where it is too large to have a place there."""
-    if crs == to:
+def _moved(bbox: BBox, crs: str | None, to: str | None, reproject: Reproject | None) -> BBox | MissingError | None:
+    """The box in another CRS; None where it is too large to have a place there, an error where no way leads there."""
+    if crs is None or to is None or crs == to:
         return bbox
     if reproject is None:
         raise TypeError("a bbox in another CRS needs a way to reproject it")
     try:
         return reproject(bbox, crs, to)
+    except MissingError as error:
+        return error
     except FormatError:
         if bbox[0] > bbox[2] or bbox[1] > bbox[3]:
             raise  # turned around, or across the antimeridian: no part of it can be cut out
         return None
 
 
-def _near(array: Array, bbox: BBox, crs: str, to: str, reproject: Reproject | None) -> BBox | None:
-    """The part of a large box around the array, in the CRS of the array; None where the array lies elsewhere."""
-    around = bounds(array)
-    if reproject is None or around is None:
-        return None
-    (left, bottom, right, top), (xmin, ymin, xmax, ymax) = reproject(around, to, crs), bbox
+def _near(whole: BBox, bbox: BBox, crs: str, to: str, reproject: Reproject) -> BBox | None:
+    """The part of a large box around an array's own, in the CRS of the array; None where the array lies elsewhere."""
+    (left, bottom, right, top), (xmin, ymin, xmax, ymax) = reproject(whole, to, crs), bbox
     part = max(left, xmin), max(bottom, ymin), min(right, xmax), min(top, ymax)
     return None if part[0] > part[2] or part[1] > part[3] else reproject(part, crs, to)
-
-
-def _crs(array: Array) -> str | None:
-    return None if array.georeference is None else array.georeference.crs
 
 
 def _some(names: Iterable[str | None]) -> str:

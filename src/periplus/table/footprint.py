@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from periplus.errors import FormatError
-from periplus.model import Array, BBox, Transform
+from periplus.model import Array, BBox, GroundControlPoint, Transform
 
+WORLD = "EPSG:4326"
 NEARLY = 1e-6
 """Pixels: an edge this near to a pixel's edge is meant to lie on it."""
 
@@ -42,6 +44,48 @@ def bounds(array: Array) -> BBox | None:
     if transform is None or axes is None:
         return None
     return corners(transform, 0, 0, array.shape[axes[1]], array.shape[axes[0]])
+
+
+def around(array: Array) -> tuple[BBox, str | None] | None:
+    """A box that the array lies in, and the CRS of it; None where nothing is known of its place.
+
+    The box is exact where there is a transform. Otherwise it is around the control points and where they show the
+    corners to be, or the ground that the polynomials were made for.
+    """
+    place, axes = array.georeference, spatial_axes(array)
+    if place is None or axes is None:
+        return None
+    crs = place.crs
+    if place.transform is not None:
+        box = bounds(array)
+    elif place.gcps:
+        box = _among(place.gcps, array.shape[axes[1]], array.shape[axes[0]])
+    else:
+        box, crs = _ground(place.rpc), WORLD
+    return None if box is None or not all(map(math.isfinite, box)) else (box, crs)
+
+
+def _among(points: Sequence[GroundControlPoint], width: int, height: int) -> BBox | None:
+    """The box around control points and the corners of the image, as the affine puts them that fits the points best."""
+    spots = np.array([(point.column, point.row, 1.0) for point in points])
+    ground = np.array([(point.x, point.y) for point in points])
+    if not np.isfinite(spots).all() or not np.isfinite(ground).all():
+        return None
+    ends = np.array([(column, row, 1.0) for column in (0, width) for row in (0, height)])
+    # Counted from the middle of the points, so that points on one line say nothing of what lies beside it.
+    origin = ground.mean(axis=0)
+    seen = np.vstack([ground, ends @ np.linalg.lstsq(spots, ground - origin, rcond=None)[0] + origin])
+    (xmin, ymin), (xmax, ymax) = seen.min(axis=0).tolist(), seen.max(axis=0).tolist()
+    return xmin, ymin, xmax, ymax
+
+
+def _ground(rpc: Mapping[str, Any] | None) -> BBox | None:
+    """Longitudes and latitudes that rational polynomials are scaled to."""
+    try:
+        x, y, across, along = (float((rpc or {})[key]) for key in ("long_off", "lat_off", "long_scale", "lat_scale"))
+    except (KeyError, TypeError, ValueError):
+        return None
+    return x - abs(across), y - abs(along), x + abs(across), y + abs(along)
 
 
 def pixel_window(transform: Transform, bbox: BBox) -> tuple[tuple[int, int], tuple[int, int]]:

@@ -47,7 +47,7 @@ def select(
     chosen = _chosen(table, array, level)
     asked: list[tuple[Array, BBox | None]] = [(one, None) for one in chosen]
     if bbox is not None:
-        asked = [*own_boxes(chosen, bbox, crs, reproject, strict=array is not None)]
+        asked = own_boxes(chosen, bbox, crs, reproject, strict=array is not None)
         chosen = [one for one, _ in asked]
     found = []
     for one, box in asked:
@@ -86,7 +86,7 @@ def _rows(table: Table, array: Array, window: Window | None, bbox: BBox | None, 
         around = [(0, count) for count in array.grid]
         around[axis] = (int(hits[0]), int(hits[-1]) + 1) if hits.size else (0, 0)
         box = _common(array, box, around)
-    refs = table.refs(array.name, box)
+    refs = table.listed(array.name, box)
     keep = np.ones(len(refs), bool)
     if wanted is not None:
         keep &= wanted[1][refs.chunk[wanted[0]]]

@@ -20,7 +20,7 @@ from periplus.table.buffers import numbers, strings
 from periplus.table.columns import Columns
 from periplus.table.document import Document
 from periplus.table.duck import duckdb
-from periplus.table.footprint import affine, bounds, spatial_axes
+from periplus.table.footprint import affine, around, spatial_axes
 from periplus.table.schema import EXTRAS, Layout, chunks_to_arrow, files_to_arrow
 
 if TYPE_CHECKING:
@@ -197,16 +197,21 @@ def lists(kind: pa.DataType, values: Sequence[Sequence[Any]]) -> pa.Array:
 
 
 def grid_view(arrays: Sequence[Array]) -> pa.Table:
-    """One row for each georeferenced array: its affine, size, chunk size (null where chunks vary) and box."""
-    placed = [array for array in arrays if affine(array) is not None]
+    """One row for each georeferenced array: its affine, size, chunk size (null where chunks vary) and box.
+
+    The affine is null where only control points or polynomials place an array.
+    """
+    found = [(array, where) for array in arrays if (where := around(array)) is not None]
+    placed = [array for array, _ in found]
     axes = [spatial_axes(array) or (0, 0) for array in placed]
-    transforms = np.array([affine(array) for array in placed], np.float64).reshape(-1, 6)
-    boxes = np.array([bounds(array) for array in placed], np.float64).reshape(-1, 4)
+    exact = np.array([affine(array) is not None for array in placed], bool)
+    transforms = np.array([affine(array) or (0.0,) * 6 for array in placed], np.float64).reshape(-1, 6)
+    boxes = np.array([box for _, (box, _) in found], np.float64).reshape(-1, 4)
     columns: dict[str, pa.Array] = {
         "array": strings([array.name for array in placed]),
         "level": numbers(np.array([array.level for array in placed], np.uint8)),
-        **{name: numbers(transforms[:, i]) for i, name in enumerate("abcdef")},
-        "crs": strings([array.georeference.crs if array.georeference else None for array in placed]),
+        **{name: numbers(transforms[:, i], valid=exact) for i, name in enumerate("abcdef")},
+        "crs": strings([crs for _, (_, crs) in found]),
         "row_dim": strings([array.dims[row] for array, (row, _) in zip(placed, axes, strict=True)]),
         "column_dim": strings([array.dims[column] for array, (_, column) in zip(placed, axes, strict=True)]),
     }
