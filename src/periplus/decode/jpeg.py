@@ -34,7 +34,8 @@ def jpeg(tile: Tile, slot: int, *, told: bool = False) -> Picture:
 
     def run(data: Buffer, rows: int, columns: int) -> NDArray[Any]:
         view = stream(data)
-        shape = checked(headers.jpeg(view), tile, rows, columns)
+        header = headers.jpeg(view)
+        shape = checked(header, tile, rows, columns)
         out = scratch_array(slot, shape, tile.dtype)
 
         def once(encoded: Buffer, into: NDArray[Any]) -> NDArray[Any]:
@@ -44,23 +45,31 @@ def jpeg(tile: Tile, slot: int, *, told: bool = False) -> Picture:
         values = once(data, out)
         if not END.search(view[-TAIL:]):
             _complete(bytes(view), values[:rows], once, np.empty(shape, tile.dtype))
+        elif np.all(values[rows - 1, columns - 1] == 1 << header.bits - 1):
+            # What libjpeg shows where blocks are missing; an end may have been put behind what was left.
+            _complete(bytes(view), values[:rows], once, np.empty(shape, tile.dtype), ended=True)
         return values
 
     return run
 
 
-def _complete(data: bytes, values: NDArray[Any], once: Any, again: NDArray[Any]) -> None:
-    """DecodeError where a stream without end marker lacks pixels too.
+def _complete(data: bytes, values: NDArray[Any], once: Any, again: NDArray[Any], *, ended: bool = False) -> None:
+    """DecodeError where a stream without end marker, or one that is said to have `ended`, lacks pixels.
 
     libjpeg invents what is missing and only warns, which does not reach us; but what is missing would be read from
     bytes that follow, so a single scan of all samples is whole if what follows makes no difference.
     """
     scans = [found.start() for found in headers.SCAN.finditer(data)]
-    if scans and END.search(data, scans[-1]):
+    end = END.search(data, scans[-1]) if scans else None
+    if end is not None and not ended:
         return
     single = len(scans) == 1 and data[scans[0] + 4 : scans[0] + 5] == bytes(values.shape[2:])
     if not single or PROGRESSIVE.search(data, 0, scans[0]):
+        if ended:
+            return
         raise DecodeError("the JPEG stream has no end")
+    if end is not None:
+        data = data[: end.start()]
     # After a byte of ones a zero is stuffed; anything else would be a marker.
     stuffed = b"\0" if data.endswith(b"\xff") else b""
     for pad in PADS:

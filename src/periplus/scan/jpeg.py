@@ -21,10 +21,12 @@ CODEC = "https://awslabs.github.io/osml-imagery-io/codecs/jpeg"
 HEAD_BYTES = 16_384
 AHEAD_BYTES = 4_096
 FRAMES = {0xC0: "baseline", 0xC1: "extended", 0xC2: "progressive", 0xC3: "lossless", 0xC9: "arithmetic",
-          0xCA: "progressive arithmetic", 0xCB: "lossless arithmetic"}  # fmt: skip
+          0xCA: "progressive arithmetic"}  # fmt: skip
 """Frame headers that a decoder can start from."""
-LOSSLESS = frozenset({0xC3, 0xCB})
-HIERARCHICAL = frozenset({0xC5, 0xC6, 0xC7, 0xCD, 0xCE, 0xCF, 0xDE})
+LOSSLESS = 0xC3
+UNREAD = {**dict.fromkeys((0xC5, 0xC6, 0xC7, 0xCD, 0xCE, 0xCF, 0xDE), "a hierarchical JPEG"),
+          0xCB: "a lossless JPEG in arithmetic coding", 0xF7: "JPEG-LS"}  # fmt: skip
+"""Frame headers of what no decoder here can do."""
 ALONE = frozenset({0x01, *range(0xD0, 0xD9)})
 """Markers without a length."""
 EXIF, ADOBE, COMMENT, JFIF = 0xE1, 0xEE, 0xFE, 0xE0
@@ -76,7 +78,7 @@ class _Markers:
     @property
     def inks(self) -> bool:
         """Whether the picture is in cyan, magenta, yellow and black, for print; four lossless bands are just data."""
-        return len(self.components) == 4 and self.bits == 8 and self.frame not in LOSSLESS
+        return len(self.components) == 4 and self.bits == 8 and self.frame != LOSSLESS
 
 
 def sniff(head: bytes) -> bool:
@@ -116,8 +118,8 @@ def _walk(blocks: Blocks, limits: Limits) -> Generator[Need, Any, _Markers]:
         if marker in ALONE:
             position += 2
             continue
-        if marker in HIERARCHICAL:
-            raise FormatError("a hierarchical JPEG is not supported", offset=position)
+        if marker in UNREAD:
+            raise FormatError(f"{UNREAD[marker]} is not supported", offset=position)
         if marker == 0xD9:
             raise FormatError("the JPEG file ends before its image", offset=position)
         yield from blocks.hold("a marker", position + 2, 2)

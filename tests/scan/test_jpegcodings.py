@@ -1,0 +1,111 @@
+"""JPEG in arithmetic coding, which our encoders do not write: tiny streams of libjpeg's own tools, kept as they are."""
+
+import base64
+import io
+
+import imagecodecs
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+from periplus.decode import prepare
+from periplus.errors import DecodeError, FormatError
+from periplus.limits import Limits
+from periplus.model import Array, Found
+from periplus.scan import jpegbands
+from periplus.scan.drive import scan_bytes
+from periplus.testing.pictures import pillow_jpeg
+
+STREAMS = {
+    "gray": """
+        /9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAA0JCgsKCA0LCgsODg0PEyAVExISEyccHhcgLikxMC4pLSwzOko+MzZGNywtQFdBRkxOUlNS
+        Mj5aYVpQYEpRUk//yQALCAANABMBAREA/8wABgAQEAX/2gAIAQEAAD8A0ldyU5NqqZLvDlF6ZLd+Fzy1Ps3meRZgXaWu0e8Mr3y/7A0w
+        hID/2Q==""",
+    "colours": """
+        /9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAA0JCgsKCA0LCgsODg0PEyAVExISEyccHhcgLikxMC4pLSwzOko+MzZGNywtQFdBRkxOUlNS
+        Mj5aYVpQYEpRUk//2wBDAQ4ODhMREyYVFSZPNS01T09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09P
+        T0//yQARCAANABMDASIAAhEBAxEB/8wACgAQEAUBEBEF/9oADAMBAAIRAxEAPwDSV3JTk2qpku8OUXpkt34W5iBAqgfzixMRo/G+Jwv2
+        SMWJ8SXIvytn+Hlb90OKbzkwWwvO1kl5XKjZ34D/2Q==""",
+    "progressive": """
+        /9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAA0JCgsKCA0LCgsODg0PEyAVExISEyccHhcgLikxMC4pLSwzOko+MzZGNywtQFdBRkxOUlNS
+        Mj5aYVpQYEpRUk//2wBDAQ4ODhMREyYVFSZPNS01T09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09P
+        T0//ygARCAANABMDASEAAhEBAxEB/8wABgAQARD/2gAMAwEAAhADEAAAAdG6j9vVSA+kIw8zMkVamP/MAAQQBf/aAAgBAQABBQJDXEHZ
+        4Kb4KKbZRv/MAAQRBf/aAAgBAwEBPwGOsWq9b1D/zAAEEQX/2gAIAQIBAT8BE5AGMl8Ek4xYcP/MAAQQBf/aAAgBAQAGPwLgaP/MAAQQ
+        Bf/aAAgBAQABPyGNKE4EOP/aAAwDAQACAAMAAAAQjzT/zAAEEQX/2gAIAQMBAT8Qf5jGvMD/zAAEEQX/2gAIAQIBAT8Q2p4iGf/MAAQQ
+        Bf/aAAgBAQABPxCr0QGMTP0X17PA/9k=""",
+    "restarts": """
+        /9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAA0JCgsKCA0LCgsODg0PEyAVExISEyccHhcgLikxMC4pLSwzOko+MzZGNywtQFdBRkxOUlNS
+        Mj5aYVpQYEpRUk//2wBDAQ4ODhMREyYVFSZPNS01T09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09PT09P
+        T0//yQARCAANABMDAREAAhEBAxEB/8wACgAQEAUBEBEF/90ABAAB/9oADAMBAAIRAxEAPwDSV3JTk2qpku8PW0X4KRKOa3eLgP/Q/wBA
+        kXv9oK+VvuGPeyCpnVe1tv/R0dYEUBC2ZuQ9IZIYRf5ySWo4gP/S0hfCXt1RWGBgoTTBW1fg+x+w+eWA/9P/AGRvKBMcrkhebOOkRg2c
+        2avw/9TRDGM1PJeTyKhE9PsJ0uWD9paI/9k=""",
+}
+"""`cjpeg -arithmetic -quality 60` of `view()`: gray, at 4:2:0, `-progressive` at 4:2:2, `-restart 1B` at 4:4:4."""
+
+
+def view() -> NDArray[np.float64]:
+    y, x = np.mgrid[:13, :19]
+    return np.clip(np.stack([128 + 90 * np.sin(x / 3 + k) + 40 * np.cos(y / 2 - k) for k in range(3)]), 0, 255)
+
+
+def stream(name: str) -> bytes:
+    return base64.b64decode("".join(STREAMS[name].split()))
+
+
+def found(data: bytes) -> Array:
+    (step,) = (step for step in scan_bytes(data) if isinstance(step, Found))
+    assert len(step.refs) == 1
+    return step.array
+
+
+def values(data: bytes, rows: slice = slice(None)) -> NDArray[np.uint8]:
+    array = found(data)
+    decode = prepare(array.encodings[0], chunks=array.chunks, dtype=array.dtype, limits=Limits())
+    return decode(data, valid=array.shape, want=(slice(None), rows, slice(None)))[:, rows].copy()
+
+
+@pytest.mark.parametrize("name", list(STREAMS))
+def test_pixels_are_those_of_pillow_and_near_the_picture(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Restarts between units of arithmetic coding are no places to cut at.
+    monkeypatch.setattr(jpegbands, "LARGE", 1)
+    monkeypatch.setattr(jpegbands, "ROWS", 8)
+    data = stream(name)
+    seen = values(data)
+    expected = np.asarray(Image.open(io.BytesIO(data)))
+    np.testing.assert_array_equal(seen, expected[None] if name == "gray" else np.moveaxis(expected, -1, 0))
+    picture = np.tensordot([[0.299, 0.587, 0.114]], view(), 1) if name == "gray" else view()
+    assert np.abs(seen - picture).mean() < (4 if name in ("gray", "restarts") else 20)
+    np.testing.assert_array_equal(values(data, slice(3, 9, 2)), seen[:, 3:9:2])
+    kind = "progressive arithmetic" if name == "progressive" else "arithmetic"
+    assert found(data).attributes["coding"] == kind
+
+
+def test_a_stream_that_lacks_its_end_and_more_is_refused() -> None:
+    data = stream("gray")
+    np.testing.assert_array_equal(values(data[:-2]), values(data))
+    with pytest.raises(DecodeError, match="cut off"):
+        values(data[:-20])
+
+
+@pytest.mark.parametrize("part", [0.3, 0.6, 0.9])
+@pytest.mark.parametrize("bands", [1, 3, 4])
+def test_a_stream_that_was_cut_and_ended_is_refused(bands: int, part: float) -> None:
+    data = pillow_jpeg(bands)
+    start = data.index(b"\xff\xda")
+    with pytest.raises(DecodeError, match="cut off"):
+        values(data[: start + 20 + int((len(data) - start - 20) * part)].rstrip(b"\xff") + b"\xff\xd9")
+
+
+@pytest.mark.parametrize("ending", [b"", b"\xff" * 3, b"later" * 30])
+def test_a_picture_that_is_gray_itself_is_read(ending: bytes) -> None:
+    data = imagecodecs.jpeg8_encode(np.full((20, 30), 128, np.uint8))
+    np.testing.assert_array_equal(values(data + ending), np.full((1, 20, 30), 128))
+
+
+def test_codings_that_nobody_here_decodes_are_refused_by_name() -> None:
+    lossless = imagecodecs.jpeg8_encode(np.arange(99, dtype=np.uint8).reshape(9, 11), lossless=True)
+    with pytest.raises(FormatError, match="a lossless JPEG in arithmetic coding is not supported"):
+        found(lossless.replace(b"\xff\xc3", b"\xff\xcb"))
+    with pytest.raises(FormatError, match="JPEG-LS is not supported"):
+        found(imagecodecs.jpegls_encode(np.arange(99, dtype=np.uint8).reshape(9, 11)))
