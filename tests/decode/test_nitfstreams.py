@@ -318,3 +318,12 @@ def fax(bits, options):
         assert page.tags["T4Options"].value & 1 == options
         assert len(page.dataoffsets) == 1
         return target.getvalue()[page.dataoffsets[0] :][: page.databytecounts[0]]
+
+
+def test_bands_that_are_no_whole_bytes_may_be_in_a_codestream(read_all):
+    values = nitfs.values_of("u12", 3, (33, 35))
+    stream = imagecodecs.jpeg2k_encode(
+        np.ascontiguousarray(np.moveaxis(values, 0, -1)), level=0, codecformat="j2k", bitspersample=12
+    )
+    item = nitfs.Picture(values=values, kind="u12", streams=[stream], coding="C8")
+    np.testing.assert_array_equal(read_all(nitfs.nitf(item))["0/data"], values)

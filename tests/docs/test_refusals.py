@@ -104,9 +104,10 @@ def codestreams():
     yield "5 of its 6", header + b"".join(part.data for part in parts[:5]) + b"\xff\xd9", {}
     yield "runs past", tiled[: len(tiled) // 2], {}
     yield "out of order", header + b"".join(part.data for part in (*parts, parts[0])) + b"\xff\xd9", {}
-    yield "signed", changed(tiled, 45, 0x87), {}
+    joint = changed(tiled, tiled.index(b"\xff\x52") + 8, 1)
+    yield "without a sign", changed(joint, 45, 0x87), {}
     yield "38 bits", changed(tiled, 42, 37, 1, 1, 37, 1, 1, 37), {}
-    yield "whole steps", changed(half, 24, 0, 0, 0, 127), {}
+    yield "whole steps", changed(half, 16, 0, 0, 0, 1), {}
     yield "one bit", changed(lossy, 45, 0), {}
     yield "together", changed(changed(lossy, 45, 3), style + 8, 1), {}
     yield "fragments", boxes, {}
@@ -135,6 +136,7 @@ def nitf_files():
         "do not cover": nitfs.Picture(values=plain, changes={"NCOLS": "00000091"}),
         "65 bits": nitfs.Picture(values=plain, changes={"NBPP": "65"}),
         "do not fit": nitfs.Picture(values=plain, changes={"NBPP": "16"}),
+        "whole bytes": nitfs.Picture(values=nitfs.values_of("u1", 2, (77, 85)), kind="u1"),
         "mask": nitfs.Picture(values=plain, masked=True),
         "no tables": nitfs.Picture(values=plain, streams=[bare], coding="C3", changes={"COMRAT": "01.1"}),
         "JPEG streams": nitfs.Picture(values=np.tile(plain, 2), block=(72, 90), **coded),

@@ -86,8 +86,6 @@ def layout(head: Subheader, limits: Limits) -> Layout:
         raise FormatError(f"{across} x {down} blocks of {width} x {height} pixels do not cover {columns} x {rows}")
     bits, kind = fields["NBPP"], fields["PVTYPE"]
     found = Layout(len(head.bands), rows, columns, mode, down, across, height, width, bits, kind, dtype_of(kind, bits))
-    if mode == "B" and found.bands > 1 and height * width * bits % 8:
-        raise FormatError(f"bands of {height * width} samples of {bits} bits are no whole bytes")
     limits.check("the number of blocks", found.blocks, limits.chunks)
     return found
 
@@ -125,7 +123,9 @@ def locate(
     image: Layout, rows: int, apart: bool, *, start: int, end: int, mask: Offsets | None, limits: Limits
 ) -> Refs:
     """The byte range of every chunk of `rows` rows; `start` and `end` are of the data without the mask."""
-    size = image.block_bytes
+    size, band = image.block_bytes, image.height * image.width
+    if image.mode == "B" and image.bands > 1 and band * image.bits % 8:
+        raise FormatError(f"bands of {band} samples of {image.bits} bits are no whole bytes")
     if mask is None and start + image.blocks * size > end:
         raise FormatError(f"{image.blocks} blocks of {size} bytes do not fit in the {end - start} bytes of the image")
     planes = image.bands if apart or image.apart else 1
