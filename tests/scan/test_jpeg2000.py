@@ -190,7 +190,7 @@ def test_what_we_do_not_read_is_named() -> None:
     with pytest.raises(FormatError, match="colours of different depth"):
         scanned(bytes(data))
     data[42 + 3] = 0x87
-    with pytest.raises(FormatError, match="signed and unsigned"):
+    with pytest.raises(FormatError, match="with and without a sign, or of different steps, are coded together"):
         scanned(bytes(data))
     data = bytearray(j2ks.layout("tiled"))
     with pytest.raises(FormatError, match="past the end"):

@@ -14,6 +14,8 @@ SOC, SIZ, SOT, SOD, EOC = 0xFF4F, 0xFF51, 0xFF90, 0xFF93, 0xFFD9
 COD, COC, QCD, QCC, RGN, POC, PPM, PPT, PLM, PLT, TLM, CRG, COM = (
     0xFF52, 0xFF53, 0xFF5C, 0xFF5D, 0xFF5E, 0xFF5F, 0xFF60, 0xFF61, 0xFF57, 0xFF58, 0xFF55, 0xFF63, 0xFF64,
 )  # fmt: skip
+BARE = range(0xFF30, 0xFF40)
+"""Markers that nothing follows: kept for extensions, and passed over."""
 PRECINCTS, SOP, EPH = 0x01, 0x02, 0x04
 """Bits of a coding style: precinct sizes follow; packets may begin with a marker, their headers end with one."""
 LARGEST_LEVELS = 32
@@ -56,6 +58,9 @@ def read(raw: bytes, position: int) -> list[Segment]:
     """Every segment from a position to the end; FormatError where one is broken."""
     found = []
     while position < len(raw):
+        if int.from_bytes(raw[position : position + 2], "big") in BARE:
+            position += 2
+            continue
         if position + 4 > len(raw):
             raise FormatError("the main header of the codestream is cut off")
         marker, length = struct.unpack_from(">HH", raw, position)
@@ -109,6 +114,14 @@ def style(steps: Sequence[tuple[int, int]], main: Iterable[Segment], tile: Itera
         codings=tuple(Coding(step, codings.get(n, usual), blocks.get(n, usual_blocks)) for n, step in enumerate(steps)),
         changes=tuple(changes),
     )
+
+
+def needed(depths: Iterable[int]) -> tuple[bool, int]:
+    """Whether values need a sign, and how many bits: of components whose size segment has these depths."""
+    kinds = set(depths)
+    signed = any(depth & 0x80 for depth in kinds)
+    # A sign beside unsigned values takes a bit of its own.
+    return signed, max((depth & 0x7F) + 1 + (signed and not depth & 0x80) for depth in kinds)
 
 
 def width_of(components: int) -> int:

@@ -27,12 +27,13 @@ Part: TypeAlias = tuple[int, int, list[tuple[int, int, int]]]
 """Start and end of a tile-part, and marker, start and end of the segments in its header."""
 
 
-def parts_of(data: memoryview, *, cut: bool) -> tuple[int, list[Part]]:
-    """The tile these tile-parts are of, and where each lies; DecodeError unless they are in order, and whole.
+def parts_of(data: memoryview, *, cut: bool, several: bool = False) -> dict[int, list[Part]]:
+    """By the tile they are of, where tile-parts lie; DecodeError unless those of each are in order, and whole.
 
-    Where the tile may be `cut`, its last tile-parts may be missing or end early.
+    Where the tile may be `cut`, its last tile-parts may be missing or end early. There is one, unless `several` may be.
     """
     position, end, tile, most = 0, len(data), -1, 0
+    found: dict[int, list[Part]] = {}
     parts: list[Part] = []
     while position < end:
         if bytes(data[position : position + 2]) == EOC and end - position == 2 and parts:
@@ -40,7 +41,11 @@ def parts_of(data: memoryview, *, cut: bool) -> tuple[int, list[Part]]:
         if end - position < 14:
             raise DecodeError("a tile-part of the codestream is cut off")
         marker, size, number, length, part, count = struct.unpack_from(">HHHIBB", data, position)
-        if marker != SOT or size != 10 or part != len(parts) % 256 or (tile >= 0 and number != tile):
+        if number != tile and (several or not found) and number not in found:
+            _check_number(parts, most)
+            found[number] = parts = []
+            tile, most = number, 0
+        if marker != SOT or size != 10 or part != len(parts) % 256 or number != tile:
             raise DecodeError("the tile-parts are not those of one tile, in order")
         whole = length or end - position
         if length == 0 and bytes(data[end - 2 : end]) == EOC:
@@ -49,15 +54,19 @@ def parts_of(data: memoryview, *, cut: bool) -> tuple[int, list[Part]]:
             whole = length = min(whole, end - position)
         if whole < 14 or position + whole > end:
             raise DecodeError("a tile-part of the codestream is cut off")
-        tile = number
         parts.append((position, position + whole, _segments(data, position + 12, position + whole)))
         position += length or end - position
         most = max(most, count)
     if not parts:
         raise DecodeError("there is no tile-part")
-    if len(parts) < most and not cut:
+    if not cut:
+        _check_number(parts, most)
+    return found
+
+
+def _check_number(parts: list[Part], most: int) -> None:
+    if len(parts) < most:
         raise DecodeError(f"the tile has {most} tile-parts, and {len(parts)} of them are here")
-    return tile, parts
 
 
 def _segments(data: memoryview, position: int, end: int) -> list[tuple[int, int, int]]:
@@ -149,6 +158,13 @@ def of_components(
     return _sorted_out(header, header.style(own), (whole, bounds), data, parts, own, chosen)
 
 
+def stepped(bounds: Bounds, steps: tuple[int, int]) -> Bounds:
+    """Of the values of a component with these steps."""
+    left, top, right, bottom = bounds
+    across, down = steps
+    return -(-left // across), -(-top // down), -(-right // across), -(-bottom // down)
+
+
 def _own(data: memoryview, parts: list[Part]) -> list[Segment]:
     return [
         (marker, bytes(data[first + 4 : last]))
@@ -185,9 +201,7 @@ def _sorted_out(
         raise DecodeError("the changes of packet order leave packets out")
     if chosen is not None:
         packets = [packet for packet in packets if packet[0][2] in chosen]
-        across, down = header.steps[chosen[0]]
-        left, top, right, bottom = smaller
-        smaller = -(-left // across), -(-top // down), -(-right // across), -(-bottom // down)
+        smaller = stepped(smaller, header.steps[chosen[0]])
         header, own = header.only(chosen, own)
     lead = written(header.cut(own, plain=True)) + SOD
     length = len(lead) + sum(len(head) + len(rest) for _, head, rest in packets)

@@ -30,6 +30,7 @@ from periplus.codestream.segments import (
     TLM,
     Segment,
     Style,
+    needed,
     read,
     reduced,
     reversible,
@@ -74,19 +75,36 @@ class Header:
         return list(zip(self.components[1::3], self.components[2::3], strict=True))
 
     @property
+    def kinds(self) -> list[tuple[int, int, int]]:
+        """Of every component its depth with its sign, and its steps, as its size segment has them."""
+        return list(zip(self.components[::3], self.components[1::3], self.components[2::3], strict=True))
+
+    @property
     def chroma(self) -> bool:
         """Whether two of three components are colours at half the resolution, which native decoders spread."""
         one, *others = self.steps
-        return len(others) == 2 and one == (1, 1) and others[0] == others[1] and others[0] in ((2, 1), (2, 2))
+        alike = len(others) == 2 and others[0] == others[1] and len(set(self.components[::3])) == 1
+        return alike and one == (1, 1) and others[0] in ((2, 1), (2, 2))
+
+    @property
+    def step(self) -> tuple[int, int]:
+        """What every component has, where values are those of all of them; else those of the reference grid."""
+        return self.steps[0] if len(set(self.steps)) == 1 else (1, 1)
+
+    @property
+    def single(self) -> bool:
+        """Whether the image is one tile."""
+        right, bottom, _, _, width, height, first_left, first_top = self.grid
+        return right - first_left <= width and bottom - first_top <= height
 
     @property
     def signed(self) -> bool:
-        return bool(self.components[0] & 0x80)
+        return needed(self.components[::3])[0]
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        bits = max(self.depths)
-        return np.dtype(("i" if self.signed else "u") + ("1" if bits <= 8 else "2" if bits <= 16 else "4"))
+        signed, bits = needed(self.components[::3])
+        return np.dtype(("i" if signed else "u") + ("1" if bits <= 8 else "2" if bits <= 16 else "4"))
 
     @property
     def packed(self) -> bytes | None:
@@ -196,8 +214,8 @@ def _header(raw: bytes, level: int) -> Header:
         raise FormatError("the codestream declares an empty image or first tile")
     if len(components) != 3 * count or not 0 < count <= 16_384 or 0 in components[1::3] or 0 in components[2::3]:
         raise FormatError("the codestream declares broken components")
-    if len({depth & 0x80 for depth in components[::3]}) != 1 or (max(components[::3]) & 0x7F) >= LARGEST_BITS:
-        raise FormatError("the codestream has signed and unsigned components, or too deep ones")
+    if max(depth & 0x7F for depth in components[::3]) >= LARGEST_BITS:
+        raise FormatError("the codestream has components that are too deep")
     kept = tuple(segment for segment in segments[1:] if segment[0] not in NOT_KEPT)
     styles = [data for marker, data in kept if marker == COD]
     if len(styles) != 1 or not any(marker == QCD for marker, _ in kept):

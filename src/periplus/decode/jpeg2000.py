@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from periplus.codestream.packets import Bounds
 from periplus.codestream.segments import COC, COD
-from periplus.decode.j2kbuild import Part, codestream, of_components, parts_of
+from periplus.decode.j2kbuild import Part, codestream, of_components, parts_of, stepped
 from periplus.decode.j2kheader import Header, header_of, whole
 from periplus.decode.native import native
 from periplus.decode.scratch import Buffer, scratch_array, stream
@@ -45,24 +45,25 @@ def jpeg2000(
     size = math.prod(chunks) * (NATIVE_BYTES + dtype.itemsize)
     limits.check("the memory that a tile takes while it is decoded", size, limits.memory_bytes)
     decode = native("jpeg2k_decode")
-    mixed = len(set(header.depths)) > 1
-    spread = len(set(header.steps)) > 1 and not header.chroma
+    mixed = len(set(header.components[::3])) > 1
+    signs = len({depth & 0x80 for depth in header.components[::3]}) > 1
+    spread = any(step != (1, 1) for step in header.steps)
     lossless = whole(header.segments, header.count)
     lead = (None,) * (len(chunks) - 3)
 
     def run(data: Buffer, valid: Shape) -> NDArray[Any]:
         view = stream(data)
-        tile, parts = parts_of(view, cut=header.level > 0)
-        bounds = header.bounds(tile, header.level)
-        if bounds is None:
-            raise DecodeError(f"the codestream has no tile {tile} at this level")
-        columns, rows = bounds[2] - bounds[0], bounds[3] - bounds[1]
+        tiles = parts_of(view, cut=header.level > 0, several=spread and header.step == (1, 1))
+        bounds = _bounds(header, list(tiles))
+        shape = _shape(header, bounds)
+        columns, rows = shape[2], shape[1]
         if not (valid[-2] <= rows <= chunks[-2] and valid[-1] <= columns <= chunks[-1]):
-            raise DecodeError(f"tile {tile} is {columns} x {rows}, its chunk {chunks[-1]} x {chunks[-2]}")
-        shape = (header.count, rows, columns)
+            raise DecodeError(f"tile {min(tiles)} is {columns} x {rows}, its chunk {chunks[-1]} x {chunks[-2]}")
+        [(tile, parts), *others] = tiles.items()
         own = mixed and any(marker in (COD, COC) for *_, segments in parts for marker, _, _ in segments)
-        if spread or own or (mixed and not lossless):
-            values = _groups(header, tile, bounds, view, parts)
+        apart = spread and not (header.chroma and (header.single or not (bounds[0] | bounds[1]) % 2))
+        if others or apart or signs or own or (mixed and not lossless):
+            values = _groups(header, tiles, bounds, view)
             return values[lead] if lead else values
         made = codestream(header, tile, bounds, view, parts)
         out = scratch_array(SLOT, shape if header.count > 1 else shape[1:], dtype)
@@ -75,26 +76,75 @@ def jpeg2000(
     return run
 
 
-def _groups(header: Header, tile: int, bounds: Bounds, data: memoryview, parts: list[Part]) -> NDArray[Any]:
+def _bounds(header: Header, tiles: list[int]) -> Bounds:
+    """Of the rectangle that some tiles make; DecodeError where they make none."""
+    found = []
+    for tile in tiles:
+        bounds = header.bounds(tile, header.level)
+        if bounds is None:
+            raise DecodeError(f"the codestream has no tile {tile} at this level")
+        found.append(bounds)
+    left, top, right, bottom = zip(*found, strict=True)
+    joined = min(left), min(top), max(right), max(bottom)
+    if sum((x1 - x0) * (y1 - y0) for x0, y0, x1, y1 in found) != (joined[2] - joined[0]) * (joined[3] - joined[1]):
+        raise DecodeError(f"the {len(tiles)} tiles of a chunk make no rectangle")
+    return joined
+
+
+def _shape(header: Header, bounds: Bounds) -> tuple[int, int, int]:
+    left, top, right, bottom = stepped(bounds, header.step)
+    return header.count, bottom - top, right - left
+
+
+def _groups(header: Header, tiles: Mapping[int, list[Part]], bounds: Bounds, data: memoryview) -> NDArray[Any]:
     """Components of each depth and step decoded apart, since the native decoder takes but one at a time."""
-    shape = bounds[3] - bounds[1], bounds[2] - bounds[0]
-    kinds = list(zip(header.depths, header.steps, strict=True))
+    kinds = header.kinds
     joint = [style[4] for marker, style in header.segments if marker == COD]
-    joint += [data[first + 8] for *_, segments in parts for marker, first, _ in segments if marker == COD]
+    joint += [
+        data[first + 8] for parts in tiles.values() for *_, segments in parts for m, first, _ in segments if m == COD
+    ]
     if len(set(kinds[:3])) > 1 and any(joint):
         raise DecodeError("colours of different depth or steps are coded together")
-    values = scratch_array(SLOT, (header.count, *shape), header.dtype)
-    decode = native("jpeg2k_decode")
+    shape = _shape(header, bounds)
+    values = scratch_array(SLOT, shape, header.dtype)
     for kind in sorted(set(kinds)):
-        across, down = kind[1]
+        steps = kind[1:]
+        across, down = (1, 1) if steps == header.step else steps
         if bounds[0] % across or bounds[1] % down:
             raise DecodeError("subsampled components in a tile that does not begin at whole steps")
         chosen = [number for number, other in enumerate(kinds) if other == kind]
-        made = of_components(header, chosen, tile, bounds, data, parts)
-        size = -(-shape[0] // down), -(-shape[1] // across)
-        found = np.asarray(decode(made, planar=True, numthreads=1)).reshape(len(chosen), *size)
-        values[chosen] = found.repeat(down, axis=1).repeat(across, axis=2)[:, : shape[0], : shape[1]]
-    return values
+        found = _planes(header, chosen, tiles, bounds, data)
+        values[chosen] = found.repeat(down, axis=1).repeat(across, axis=2)[:, : shape[1], : shape[2]]
+    return coloured(values, header.depths[0]) if header.chroma else values
+
+
+def _planes(
+    header: Header, chosen: list[int], tiles: Mapping[int, list[Part]], bounds: Bounds, data: memoryview
+) -> NDArray[Any]:
+    """The values of components of one kind in some tiles, each in its place."""
+    steps = header.steps[chosen[0]]
+    left, top, right, bottom = stepped(bounds, steps)
+    decode, found = native("jpeg2k_decode"), np.empty((len(chosen), bottom - top, right - left), header.dtype)
+    for tile, parts in tiles.items():
+        own = header.bounds(tile, header.level)
+        assert own is not None
+        x0, y0, x1, y1 = stepped(own, steps)
+        if x0 == x1 or y0 == y1:
+            continue
+        made = of_components(header, chosen, tile, own, data, parts)
+        values = np.asarray(decode(made, planar=True, numthreads=1)).reshape(len(chosen), y1 - y0, x1 - x0)
+        found[:, y0 - top : y1 - top, x0 - left : x1 - left] = values
+    return found
+
+
+def coloured(values: NDArray[Any], bits: int) -> NDArray[Any]:
+    """Luma and chroma of all pixels as red, green and blue, in the way of OpenJPEG."""
+    y, cb, cr = values.astype(np.int64)
+    cb, cr = cb - (1 << (bits - 1)), cr - (1 << (bits - 1))
+    red = y + (1.402 * cr).astype(np.int64)
+    green = y - (0.344 * cb + 0.714 * cr).astype(np.int64)
+    blue = y + (1.772 * cb).astype(np.int64)
+    return np.stack([red, green, blue]).clip(0, (1 << bits) - 1).astype(values.dtype)
 
 
 def _deepened(values: NDArray[Any], header: Header) -> None:

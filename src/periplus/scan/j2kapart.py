@@ -71,8 +71,8 @@ def at_multiples(facts: Codestream, across: int, down: int) -> bool:
 
 
 def even(facts: Codestream, level: int) -> bool:
-    """Whether every tile begins at multiples of 2^level."""
-    return at_multiples(facts, 1 << level, 1 << level)
+    """Whether every tile begins at multiples of 2^level of the components' values."""
+    return at_multiples(facts, facts.x.step << level, facts.y.step << level)
 
 
 def _depths(facts: Codestream, most: int) -> tuple[NDArray[np.int64], int]:

@@ -16,12 +16,13 @@ from periplus.limits import Limits
 from periplus.model import Array, Georeference, Pipeline, Refs, Scalar, Shape
 from periplus.scan.geotiff import reduced
 from periplus.scan.j2kmarkers import Codestream
-from periplus.scan.j2kranges import Levels
+from periplus.scan.j2kranges import Levels, ranks
 
 CODEC = "https://awslabs.github.io/osml-imagery-io/codecs/jpeg2000"
 LARGEST_PACKED = 4_096
 """Tiles whose packet headers lie in the main header: each has a codec of its own, which travels in the index."""
 PPM_BYTES = 65_532
+LARGEST_PARTS = 65_535
 
 
 def pipelines(facts: Codestream, found: Levels, level: int = 0) -> tuple[Pipeline, ...]:
@@ -32,7 +33,7 @@ def pipelines(facts: Codestream, found: Levels, level: int = 0) -> tuple[Pipelin
     if not facts.packed:
         return (_pipeline(facts.header, level),)
     ranges = found.parts
-    if facts.tiles > LARGEST_PACKED or len(facts.packed) != len(ranges.tile):
+    if facts.joined or facts.tiles > LARGEST_PACKED or len(facts.packed) != len(ranges.tile):
         raise FormatError("packet headers in the main header (PPM) are of too many tiles, or not of all tile-parts")
     own: list[list[bytes]] = [[] for _ in range(facts.tiles)]
     for row, packets in zip(np.argsort(ranges.offset), facts.packed, strict=True):
@@ -77,6 +78,17 @@ def references(facts: Codestream, found: Levels, level: int = 0) -> Refs:
         length = np.concatenate([np.array(sizes, np.int64), length])[order]
         data = [inline[row] if row < len(inline) else None for row in order.tolist()]
     rows, columns = np.divmod(tile, facts.x.tiles)
+    if facts.joined:
+        rows, columns = (
+            np.searchsorted(axis.firsts, place, "right") - 1 for axis, place in ((facts.y, rows), (facts.x, columns))
+        )
+        chunk = rows * facts.x.tiles + columns
+        order = np.argsort(chunk, kind="stable")
+        order = order[facts.holds(tile)[order]]
+        rows, columns, offset, length = rows[order], columns[order], offset[order], length[order]
+        part = ranks(chunk[order])
+        if int(part.max()) > LARGEST_PARTS:
+            raise FormatError("tiles that do not begin at whole steps of subsampled components are too many")
     return Refs(
         chunk=np.stack([np.zeros_like(rows), rows, columns]).astype(np.int32),
         offset=offset,
@@ -126,7 +138,8 @@ def _grown(where: Georeference | None, facts: Codestream, level: int) -> Georefe
         return where
     size = 1 << level
     larger = reduced(where, size, size, 1, 1)
-    shift_x, shift_y = ((-(-axis.start // size)) * size - axis.start for axis in (facts.x, facts.y))
+    begins = [-(-axis.start // axis.step) for axis in (facts.x, facts.y)]
+    shift_x, shift_y = (-(-begin // size) * size - begin for begin in begins)
     if larger is None or larger.transform is None or (shift_x, shift_y) == (0, 0):
         return larger
     a, b, c, d, e, f = where.transform or (1.0, 0.0, 0.0, 0.0, 1.0, 0.0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -71,11 +70,12 @@ def _laborious(facts: Codestream) -> bool:
 
 def offered(facts: Codestream) -> int:
     """Lower resolutions in which every tile has a pixel, and the image is not tiny."""
-    steps = [math.lcm(*along) for along in zip(*facts.steps, strict=True)]
+    if facts.joined:
+        return 0
     for level in range(1, facts.style.levels + 1):
         sizes = facts.y.edges(level), facts.x.edges(level)
         # Tiles that begin at whole steps now must do so at that level too.
-        uneven = steps != [1, 1] and not at_multiples(facts, steps[0] << level, steps[1] << level)
+        uneven = len(set(facts.steps)) > 1 and not at_multiples(facts, facts.x.whole << level, facts.y.whole << level)
         if uneven or any(0 in size for size in sizes) or max(map(sum, sizes)) < SMALLEST_SIDE:
             return level - 1
     return facts.style.levels

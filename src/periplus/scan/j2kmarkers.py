@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus.codestream.segments import (
+    BARE,
     COC,
     COD,
     COM,
@@ -29,6 +31,7 @@ from periplus.codestream.segments import (
     Segment,
     Style,
     fewer_changes,
+    needed,
     reduced,
     reversible,
     style,
@@ -60,6 +63,10 @@ class Axis:
     stop: int
     size: int
     origin: int
+    step: int = 1
+    """Of the values of all components, where they have the same one, and tiles begin between two values."""
+    whole: int = 1
+    """Chunks begin at multiples of this, where tiles do not: components have steps of their own."""
 
     @property
     def tiles(self) -> int:
@@ -70,10 +77,18 @@ class Axis:
         first = self.origin + tile * self.size
         return max(self.start, first), min(self.stop, first + self.size)
 
+    @property
+    def firsts(self) -> list[int]:
+        """The first tile of every chunk; tiles without a value are in none."""
+        if self.step > 1:
+            places = [[-(-place // self.step) for place in self.bounds(n)] for n in range(self.tiles)]
+            return [n for n, (start, stop) in enumerate(places) if start < stop]
+        return [n for n in range(self.tiles) if n == 0 or (self.origin + n * self.size) % self.whole == 0]
+
     def edges(self, level: int = 0) -> tuple[int, ...]:
-        """Pixels of every tile at a reduction by 2^level."""
-        bounds = [max(self.start, self.origin + n * self.size) for n in range(self.tiles)]
-        places = [(bound + (1 << level) - 1) >> level for bound in (*bounds, self.stop)]
+        """Pixels of every chunk at a reduction by 2^level."""
+        bounds = [max(self.start, self.origin + n * self.size) for n in self.firsts]
+        places = [-(-bound // (self.step << level)) for bound in (*bounds, self.stop)]
         return tuple(after - before for before, after in pairwise(places))
 
 
@@ -86,7 +101,9 @@ class Codestream:
     components: int
     bits: int
     """Of the deepest component."""
+    """And one more where unsigned ones are as deep, and others have a sign."""
     signed: bool
+    """Whether any component is."""
     steps: tuple[tuple[int, int], ...]
     """Horizontal and vertical subsampling of every component."""
     depths: bytes
@@ -116,6 +133,11 @@ class Codestream:
         return self.x.tiles * self.y.tiles
 
     @property
+    def joined(self) -> bool:
+        """Whether chunks hold several tiles, or tiles are in none."""
+        return any(len(axis.firsts) < axis.tiles for axis in (self.x, self.y))
+
+    @property
     def header(self) -> bytes:
         """The main header without what a decoder of one tile does not want."""
         return self.at(0)
@@ -140,6 +162,14 @@ class Codestream:
         (left, right), (top, bottom) = self.x.bounds(column), self.y.bounds(row)
         return left, top, right, bottom
 
+    def holds(self, tile: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether tiles hold a value: where all components are subsampled alike, narrow ones may not."""
+        held = np.ones(len(tile), bool)
+        for axis, place in zip((self.y, self.x), np.divmod(tile, self.x.tiles), strict=True):
+            if axis.step > 1:
+                held &= np.isin(place, axis.firsts)
+        return held
+
 
 def main_header(blocks: Blocks, offset: int, end: int | None, limits: Limits) -> Generator[Need, Any, Codestream]:
     """Walk the segments from SOC to the first SOT."""
@@ -147,13 +177,17 @@ def main_header(blocks: Blocks, offset: int, end: int | None, limits: Limits) ->
     if _bytes(blocks, offset, 4) != b"\xff\x4f\xff\x51":
         raise FormatError("the codestream does not begin with its markers", offset=offset)
     segments: list[tuple[int, bytes]] = []
-    position, weight = offset + 2, 0
+    position, bare = offset + 2, 0
     while True:
         yield from blocks.hold("a marker of the codestream", position, 4, ahead=AHEAD_BYTES)
         lead = _bytes(blocks, position, 4)
         marker, length = int.from_bytes(lead[:2], "big"), int.from_bytes(lead[2:], "big")
         if marker == SOT:
             break
+        if marker in BARE:
+            limits.check("the number of markers in a main header", bare, limits.tags, offset=position)
+            position, bare = position + 2, bare + 1
+            continue
         if marker < 0xFF4F or marker in (SOC, SOD, EOC) or length < 2:
             raise FormatError(f"the main header of the codestream is broken by {marker:04X}", offset=position)
         if end is not None and position + 2 + length > end:
@@ -162,7 +196,7 @@ def main_header(blocks: Blocks, offset: int, end: int | None, limits: Limits) ->
         yield from blocks.hold("a marker of the codestream", position, 2 + length, ahead=AHEAD_BYTES)
         blocks.look("a marker of the codestream", position, 2 + length)
         segments.append((marker, _bytes(blocks, position + 4, length - 2)))
-        position, weight = position + 2 + length, weight + length
+        position += 2 + length
     try:
         return _facts(segments, position)
     except FormatError as error:
@@ -192,19 +226,21 @@ def _facts(segments: list[tuple[int, bytes]], first: int) -> Codestream:
     if any(not dx or not dy for dx, dy in steps):
         raise FormatError("a component of the codestream has no subsampling step")
     depths = {depth for depth, _, _ in parts}
-    if len({depth & 0x80 for depth in depths}) > 1:
-        raise FormatError("signed and unsigned components in one codestream are not read")
-    bits, signed = (max(depths) & 0x7F) + 1, bool(parts[0][0] & 0x80)
-    if bits > LARGEST_BITS:
-        raise FormatError(f"components of {bits} bits are more than the decoder can do")
+    signed, bits = needed(depths)
+    if (deepest := max(depth & 0x7F for depth in depths) + 1) > LARGEST_BITS:
+        raise FormatError(f"components of {deepest} bits are more than the decoder can do")
     x, y, steps = _halved(x, y, steps)
-    _check_steps(steps, x, y)
+    x, y = _whole(steps, x, y)
+    if not x.firsts or not y.firsts:
+        raise FormatError("the codestream holds no value of its components")
     found = dict(reversed(segments))
     if COD not in found or QCD not in found:
         raise FormatError("the codestream has no coding style or no quantisation")
     coding = style(steps, [(marker, data) for marker, data in segments if marker in (COD, COC, POC)])
     if coding.layers > LARGEST_LAYERS:
         raise FormatError("the coding style of the codestream is none we know")
+    if found[COD][4] and len({(depth & 0x80, *step) for (depth, _, _), step in zip(parts[:3], steps[:3])}) > 1:
+        raise FormatError("colours with and without a sign, or of different steps, are coded together")
     if not all(reversible(*segment, count) for segment in segments if segment[0] in (COD, COC)):
         if len({depth for depth, _, _ in parts[:3]}) > 1 and found[COD][4]:
             raise FormatError("colours of different depth are coded together, with loss")
@@ -233,27 +269,36 @@ def _facts(segments: list[tuple[int, bytes]], first: int) -> Codestream:
 
 
 def _halved(x: Axis, y: Axis, steps: tuple[tuple[int, int], ...]) -> tuple[Axis, Axis, tuple[tuple[int, int], ...]]:
-    """The grid of the components, where all of them have the same steps and the tiles begin at whole ones."""
+    """The grid of the components, where all of them have the same steps.
+
+    Tiles that begin between two values keep their places and steps: the order of packets is told by them.
+    """
     if len(set(steps)) > 1 or steps[0] == (1, 1):
         return x, y, steps
     axes = []
     for axis, step in zip((x, y), steps[0], strict=True):
         if axis.start % step or axis.origin % step or (axis.size % step and axis.tiles > 1):
-            return x, y, steps
+            across, down = steps[0]
+            return replace(x, step=across), replace(y, step=down), steps
         axes.append(Axis(axis.start // step, -(-axis.stop // step), -(-axis.size // step), axis.origin // step))
     return axes[0], axes[1], ((1, 1),) * len(steps)
 
 
-def _check_steps(steps: tuple[tuple[int, int], ...], x: Axis, y: Axis) -> None:
-    """Subsampled components are spread tile by tile, which is right only where tiles begin at whole steps.
+def _whole(steps: tuple[tuple[int, int], ...], x: Axis, y: Axis) -> tuple[Axis, Axis]:
+    """Components with steps of their own are spread chunk by chunk, which is right where those begin at whole steps.
 
     Two of three at half the resolution are chroma: decoders give red, green and blue, in a single tile from anywhere.
     """
+    if len(set(steps)) == 1:
+        return x, y
     chroma = len(steps) == 3 and steps[0] == (1, 1) and steps[1] == steps[2] and steps[1] in ((2, 1), (2, 2))
+    found = []
     for axis, along in zip((x, y), zip(*steps, strict=True), strict=True):
-        places = [axis.start, axis.origin, axis.size] if axis.tiles > 1 else [0 if chroma else axis.start]
-        if any(place % step for place in places for step in along):
-            raise FormatError("subsampled components in tiles that do not begin at whole steps are not read")
+        unit = math.lcm(*along)
+        if axis.start % unit and not (chroma and x.tiles * y.tiles == 1):
+            raise FormatError("subsampled components in an image that does not begin at whole steps are not read")
+        found.append(replace(axis, whole=unit))
+    return found[0], found[1]
 
 
 def _packed(tables: list[bytes]) -> tuple[bytes, ...]:

@@ -52,9 +52,9 @@ def scan_codestream(
     tile, start, size, odd = listed or (yield from _hop(blocks, facts, end, limits, ahead))
     order = np.argsort(tile, kind="stable")
     tile = tile[order]
-    present = len(np.unique(tile))
-    if present != facts.tiles:
-        raise FormatError(f"the codestream holds {present} of its {facts.tiles} tiles", offset=offset)
+    present = np.unique(tile)
+    if len(present) != facts.tiles and facts.holds(np.setdiff1d(np.arange(facts.tiles), present)).any():
+        raise FormatError(f"the codestream holds {len(present)} of its {facts.tiles} tiles", offset=offset)
     parts = Ranges(tile, ranks(tile), start[order], size[order])
     if ahead and listed is not None and (len(tile) > LARGEST_LISTED or divided(facts, parts)):
         # A table spared the way from one to the next: going it for the sake of packets must be worth it.
