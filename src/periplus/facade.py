@@ -81,8 +81,7 @@ class IndexArray:
     def bbox(self) -> BBox | None:
         """(xmin, ymin, xmax, ymax) at pixel edges, in the CRS; None where the array has no place.
 
-        Without a transform it is the box around the control points, or, in longitude and latitude, the ground that
-        the polynomials (`georeference.rpc`) were made for.
+        Without a transform it is around the control points, or, in degrees, the ground that the RPCs are made for.
         """
         from periplus.table.footprint import around
 
@@ -225,10 +224,9 @@ class Index:
         """The references of a selection as an Arrow table.
 
         `window` counts chunks; `bbox` is in `crs` (default: the images' own, if they share one); `footprints` adds the
-        box of every chunk, in the CRS of its image. Of an image that only control points or polynomials place, a box
-        selects all chunks or none. Nothing is fetched, so this tells of sources that may not be read, too.
+        box of every chunk, in the CRS of its image. An image that only control points or RPCs place is selected whole.
         """
-        from periplus.conventions.proj import describe_crs, reproject_bbox
+        from periplus.conventions.proj import describe_crs, reproject_bbox, reproject_part
 
         if crs is not None:
             describe_crs(crs)  # refused here, where it is known whose it is
@@ -241,6 +239,7 @@ class Index:
             time=time,
             footprints=footprints,
             reproject=reproject_bbox,
+            partly=reproject_part,
         )
 
     def sql(self, query: str, parameters: Sequence[Any] = ()) -> pa.Table:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from periplus.conventions.proj import reproject_bbox
+from periplus.conventions.proj import reproject_bbox, reproject_part
 from periplus.errors import FormatError, MissingError, PeriplusError
 from periplus.model import Array, Catalog, Georeference, GroundControlPoint
 from periplus.table import memory_table
@@ -149,3 +149,23 @@ def test_the_grid_in_sql_has_the_box_of_an_image_without_a_transform():
     tilted = [rows["tilted/0/data"][name] for name in ("crs", "xmin", "ymin", "xmax", "ymax")]
     assert tilted[0] == "EPSG:4326"
     np.testing.assert_allclose(tilted[1:], [12.0, 47.5, 12.6, 48.1], atol=0.08)
+
+
+DISC = "+proj=geos +h=35785831 +lon_0=0 +datum=WGS84 +sweep=y"
+"""The Earth as a weather satellite over the Atlantic sees it: the corners of its pictures are sky."""
+
+
+@pytest.mark.parametrize(
+    ("box", "found"),
+    [
+        ((-180, -90, 180, 90), ["33", "disc"]),
+        ((70, 3, 98, 6), ["disc"]),  # part of it is behind the horizon
+        ((0, 0, 5, 5), ["disc"]),
+        ((150, 0, 160, 5), []),
+    ],
+)
+def test_a_picture_with_sky_in_it_does_not_stand_in_the_way(box, found):
+    disc = scene("disc", DISC, transform=(11_000.0, 0.0, -5_500_000.0, 0.0, -11_000.0, 5_500_000.0))
+    table = table_of(scene("33", "EPSG:32633"), disc)
+    rows = table.select(bbox=box, crs="EPSG:4326", reproject=reproject_bbox, partly=reproject_part)
+    assert names(rows) == found

@@ -111,6 +111,23 @@ def reproject_bbox(bbox: BBox, from_crs: str, to_crs: str) -> BBox:
     return min(left, float(x.min())), min(bottom, float(y.min())), max(right, float(x.max())), max(top, float(y.max()))
 
 
+def reproject_part(bbox: BBox, from_crs: str, to_crs: str) -> BBox:
+    """A box in `to_crs` around whatever part of a box in `from_crs` has a place there, give or take a little.
+
+    MissingError where none has. Of a picture of the whole Earth's disc this is the ground that is seen.
+    """
+    xmin, ymin, xmax, ymax = _checked(bbox, wraps=False)
+    xs, ys = np.meshgrid(np.linspace(xmin, xmax, _LATTICE), np.linspace(ymin, ymax, _LATTICE))
+    x, y = _transformer(from_crs, to_crs).transform(xs.ravel(), ys.ravel())
+    seen = np.isfinite(x) & np.isfinite(y)
+    if not seen.any():
+        raise MissingError(f"nothing of the box {bbox} in {_short(from_crs)} has a place in {_short(to_crs)}")
+    left, bottom, right, top = (float(v) for v in (x[seen].min(), y[seen].min(), x[seen].max(), y[seen].max()))
+    # The edge lies between two of the points.
+    across, along = (right - left) / (_LATTICE - 1), (top - bottom) / (_LATTICE - 1)
+    return left - across, bottom - along, right + across, top + along
+
+
 def grid_mapping(text: str | None, transform: Transform | None) -> dict[str, Any]:
     """Attributes of a CF grid mapping variable, with the additions by which rioxarray and GDAL find CRS and transform.
 

@@ -16,12 +16,19 @@ Reproject: TypeAlias = Callable[[BBox, str, str], BBox]
 
 
 def own_boxes(
-    arrays: Sequence[Array], bbox: BBox, crs: str | None, reproject: Reproject | None, *, strict: bool
+    arrays: Sequence[Array],
+    bbox: BBox,
+    crs: str | None,
+    reproject: Reproject | None,
+    partly: Reproject | None = None,
+    *,
+    strict: bool,
 ) -> list[tuple[Array, BBox | None]]:
     """The arrays that may meet the box, each with the box in its own CRS; None for one without a transform.
 
     Without `crs` the box is in the CRS of the arrays, so they must share one. Arrays of which a box says nothing
     (no place, no CRS although the box has one, a CRS of another world) are left out, or with `strict` refused.
+    `partly` reprojects as much of a box as has a place.
     """
     kept = [(one, *place) for one in arrays if (place := around(one)) and (crs is None or place[1] is not None)]
     if arrays and (not kept or (strict and len(kept) != len(arrays))):
@@ -40,7 +47,7 @@ def own_boxes(
         if isinstance(box, MissingError):
             continue
         if box is None and reproject is not None:
-            box = _near(whole, bbox, str(crs), str(own), reproject)
+            box = _near(whole, bbox, str(crs), str(own), reproject, partly or reproject)
         if box is None:
             continue
         if affine(one) is not None:
@@ -69,11 +76,25 @@ def _moved(bbox: BBox, crs: str | None, to: str | None, reproject: Reproject | N
         return None
 
 
-def _near(whole: BBox, bbox: BBox, crs: str, to: str, reproject: Reproject) -> BBox | None:
-    """The part of a large box around an array's own, in the CRS of the array; None where the array lies elsewhere."""
-    (left, bottom, right, top), (xmin, ymin, xmax, ymax) = reproject(whole, to, crs), bbox
-    part = max(left, xmin), max(bottom, ymin), min(right, xmax), min(top, ymax)
-    return None if part[0] > part[2] or part[1] > part[3] else reproject(part, crs, to)
+def _near(whole: BBox, bbox: BBox, crs: str, to: str, reproject: Reproject, partly: Reproject) -> BBox | None:
+    """The part of a large box around an array's own, in the CRS of the array; None where the array lies elsewhere.
+
+    Where that cannot be cut out, but the array may meet the box, it is all of the array.
+    """
+    try:
+        if (part := _common(reproject(whole, to, crs), bbox)) is None:
+            return None
+        return reproject(part, crs, to)
+    except FormatError:
+        try:
+            return None if _common(partly(whole, to, crs), bbox) is None else whole
+        except MissingError:
+            return None
+
+
+def _common(one: BBox, other: BBox) -> BBox | None:
+    xmin, ymin, xmax, ymax = (*map(max, one[:2], other[:2]), *map(min, one[2:], other[2:]))
+    return None if xmin > xmax or ymin > ymax else (xmin, ymin, xmax, ymax)
 
 
 def _some(names: Iterable[str | None]) -> str:
