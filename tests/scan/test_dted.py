@@ -56,7 +56,9 @@ def gdal(tmp_path: Path) -> Any:
         {"latitude_first": True},
         {"datum": "WGS72"},
         {"interval": (600, 300)},
-        {"checksums": False},
+        {"checksums": 0xFFFFFFFF},
+        {"checksums": 0},
+        {"checksums": 169},
     ],
 )
 def test_heights_and_place_are_those_of_gdal(options: dict[str, Any], gdal: Any) -> None:
@@ -117,6 +119,39 @@ def test_every_post_is_the_one_its_bytes_say(posts: int, lines: int) -> None:
             at = 3428 + line * (12 + 2 * posts) + 8 + 2 * post
             assert found[0, posts - 1 - post, line] == int.from_bytes(data[at : at + 2], "big")
     np.testing.assert_array_equal(found, numbers)
+
+
+def test_rows_of_a_cell_of_even_height_are_in_order(tmp_path: Path, gdal: Any) -> None:
+    """Bytes by hand, from the south: 1, 2, -3, null in the western line, 5, -6, 7, 8 in the eastern one."""
+    head = dteds.cell(np.zeros((1, 4, 2), np.int16))[:3428]
+    west = bytes.fromhex("aa000000 00000000 0001 0002 8003 ffff 0000032e")
+    east = bytes.fromhex("aa000001 00010000 0005 8006 0007 0008 00000146")
+    expected = np.array([[[dteds.NULL, 8], [-3, 7], [2, -6], [1, 5]]], np.int16)
+    path = tmp_path / "even.dt1"
+    path.write_bytes(head + west + east)
+    np.testing.assert_array_equal(values(path.read_bytes()), expected)
+    with gdal(path.read_bytes()) as cell:
+        theirs = cell.read()
+    # GDAL (3.10) exchanges the two rows in the middle; nothing else may differ.
+    assert any(np.array_equal(theirs, expected[:, order]) for order in ([0, 2, 1, 3], [0, 1, 2, 3]))
+    osml = pytest.importorskip("aws.osml.io", reason="osml-imagery-io is not installed")
+    np.testing.assert_array_equal(osml.imread(str(path)), expected)
+
+
+ZONES = {0: 1, 49: 1, 50: 2, 69: 2, 70: 3, 75: 4, 80: 6, 89: 6, -1: 1, -50: 1, -51: 2, -71: 3, -76: 4, -81: 6, -90: 6}
+"""How much further apart lines are than posts, by the southern edge of cells."""
+
+
+@pytest.mark.parametrize(("south", "spread"), ZONES.items())
+def test_cells_of_every_zone_lie_where_gdal_has_them(south: int, spread: int, gdal: Any) -> None:
+    heights = dteds.heights("zone", 121, 120 // spread + 1)
+    for west in (-180, -1, 0, 179):
+        data = dteds.cell(heights, west=west, south=south, interval=(300 * spread, 300))
+        place = found(data).array.georeference
+        assert place is not None
+        with gdal(data) as cell:
+            np.testing.assert_array_equal(values(data), cell.read())
+            np.testing.assert_allclose(place.transform, cell.transform[:6], rtol=0, atol=1e-12)
 
 
 def test_twos_complement_is_taken_for_what_it_is(gdal: Any) -> None:

@@ -98,8 +98,8 @@ def _sound(rows: Octets, first: int) -> None:
         raise DecodeError(f"record {first + int(np.argmin(begun))} of the cell does not begin with its sentinel")
     said = np.ascontiguousarray(rows[:, -TAIL:]).view(">u4")[:, 0]
     sums = np.add.reduce(rows[:, :-TAIL], axis=1, dtype=np.uint32)
-    # Some producers write checksums that no sum of bytes can reach: they say nothing of the record.
-    wrong = (said != sums) & (said <= 0xFF * (rows.shape[1] - TAIL))
+    # Some producers write checksums that no sum can be, such as 0 or all ones: they say nothing of the record.
+    wrong = (said != sums) & (said >= SENTINEL) & (said <= 0xFF * (rows.shape[1] - TAIL))
     if wrong.any():
         raise DecodeError(f"record {first + int(np.argmax(wrong))} of the cell fails its checksum")
 

@@ -29,11 +29,14 @@ def cell(
     datum: str = "WGS84",
     stored: tuple[int, ...] | None = None,
     complement: bool = False,
-    checksums: bool = True,
+    checksums: int | None = None,
     labels: bytes = b"",
     latitude_first: bool = False,
 ) -> bytes:
-    """A cell of (1, y, x) heights; intervals in tenths of seconds, `stored` the lines that are written at all."""
+    """A cell of (1, y, x) heights; intervals in tenths of seconds, `stored` the lines that are written at all.
+
+    `checksums` are what all records have for theirs, where that is not their sum.
+    """
     _, posts, lines = values.shape
     x = f"{abs(west):03d}0000{'W' if west < 0 else 'E'}"
     y = f"{abs(south):03d}0000{'S' if south < 0 else 'N'}"
@@ -68,11 +71,11 @@ def gdal_cell(values: NDArray[Any], *, west: int = -80, south: int = 43) -> byte
         return bytes(target.read())
 
 
-def _record(posts: NDArray[np.int16], line: int, complement: bool, checksum: bool) -> bytes:
+def _record(posts: NDArray[np.int16], line: int, complement: bool, checksum: int | None) -> bytes:
     wide = posts.astype(np.int32)
     coded = wide & 0xFFFF if complement else np.where(wide < 0, 0x8000 | -wide, wide)
     body = b"\xaa" + line.to_bytes(3, "big") + line.to_bytes(2, "big") + b"\0\0" + coded.astype(">u2").tobytes()
-    return body + (sum(body) if checksum else 0xFFFFFFFF).to_bytes(4, "big")
+    return body + (sum(body) if checksum is None else checksum).to_bytes(4, "big")
 
 
 def _placed(size: int, texts: dict[int, str]) -> bytes:
