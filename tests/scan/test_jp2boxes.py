@@ -116,3 +116,15 @@ def test_broken_boxes_are_refused_or_passed_over() -> None:
         j2ks.found(HEADER + struct.pack(">I4sQ", 1, b"free", 1 << 60) + box(b"jp2c", stream))
     for inner in (box(b"cdef", b"\0\x05"), box(b"pclr", b"\0"), b"\0\0\0\x01abcd", box(b"pclr", b"\xff\xff\x03\7\7\7")):
         assert j2ks.found(HEADER + described(1, inner) + box(b"jp2c", stream))[0].array.attributes == {}
+
+
+def test_what_is_broken_behind_the_pixels_does_not_harm_them() -> None:
+    values, stream = codestream()
+    data = HEADER + described(1) + box(b"jp2c", stream)
+    for rest in (struct.pack(">I4s", 9_999, b"dstr") + bytes(20), struct.pack(">I4s", 3, b"junk"), b"\0\0"):
+        with MemoryFile(data + rest) as memory, memory.open() as raster:
+            assert np.array_equal(raster.read(), values)
+        assert np.array_equal(j2ks.read(data + rest, j2ks.found(data + rest)[0]), values)
+    # It may have said where the pixels lie.
+    with pytest.raises(FormatError, match="past the end of the file"):
+        j2ks.found(data + struct.pack(">I4s", 9_999, b"uuid") + bytes(20))

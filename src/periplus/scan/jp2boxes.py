@@ -56,7 +56,13 @@ def walk(blocks: Blocks, limits: Limits) -> Generator[Need, Any, Boxes]:
             except FormatError:
                 break
         yield from blocks.hold("a box", position, 8, ahead=AHEAD_BYTES)
-        kind, start, stop = yield from _box(blocks, position)
+        try:
+            kind, start, stop = yield from _box(blocks, position)
+        except FormatError:
+            if not codestreams or _bytes(blocks, position + 4, 4) in WANTED:
+                raise
+            # What follows the pixels is broken, and nothing that would be read.
+            break
         if kind == b"jp2c":
             codestreams.append((start, None if stop is None else stop - start))
         elif kind in WANTED and stop is not None and stop - start <= WANTED[kind]:
