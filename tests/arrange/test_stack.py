@@ -277,6 +277,8 @@ def test_auto_says_why_files_that_look_like_a_stack_are_none(make: SimpleNamespa
     entries = [make.entry("/d/1.tif", make.image(), day=1), make.entry("/d/2.tif", make.image(size=32), day=2)]
     (why,) = arrange(entries, make.lookup(entries)).warnings
     assert why.startswith("not stacked: 2.tif differs from 1.tif: 0/data has shape")
+    mixed = [make.entry("/d/0.dt0", make.image(size=48)), *entries]
+    assert arrange(mixed, make.lookup(mixed)).warnings == (why,)  # no advice to date what would not fit either
     named = [make.entry(f"/d/2021010{k}.tif", make.image()) for k in (1, 2)]
     (hint,) = arrange(named, make.lookup(named)).warnings
     assert hint.endswith("pattern='{time:%Y%m%d}'")

@@ -68,9 +68,9 @@ def _shared_axis(
     known = axis.way != "order" or coordinate == "order"
     if known and skip_misfits:
         return axis, None
-    if axis.misfits:
-        return None, next(iter(axis.misfits.values()))
     why = first_misfit(entries, axis)
+    if axis.misfits:  # a coordinate for them would not help files that differ
+        return None, why or next(iter(axis.misfits.values()))
     if not known:
         hint = None if why is not None else suggested([entries[i].source.url for i in good])
         return None, hint and f"no file says its time, but the names seem to: pattern={hint!r}"
