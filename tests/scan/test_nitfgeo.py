@@ -24,6 +24,11 @@ def where(data):
     return found.array.georeference
 
 
+def attributes(data):
+    (found,) = (step for step in scan_bytes(data) if isinstance(step, Found))
+    return found.array.attributes
+
+
 def file_of(tres=b"", *, file=b"", extensions=(), **options):
     return nitfs.nitf(Picture(values=VALUES, tres=tres, **options), tres=file, extensions=extensions)
 
@@ -94,6 +99,9 @@ def test_geolob_gives_a_grid_in_degrees(tmp_path):
         ("AC", ("10", "40", "50", "45")),
         ("PG", ("30", "71")),
         ("PG", ("30", "-71")),
+        *((code, ("10", "40")) for code in ("AK", "AL", "BF", "CS", "GN", "LI", "OD", "PC")),
+        *((code, ("10",)) for code in ("ED", "EF", "MP", "RX", "SA", "VA")),
+        ("KA", ("10", "40", "50", "45")),
     ],
 )
 def test_maplob_gives_a_grid_in_a_projection(tmp_path, code, parameters):
@@ -114,6 +122,7 @@ def test_maplob_gives_a_grid_in_a_projection(tmp_path, code, parameters):
     [
         (MAPLOB, geopsb()),
         (MAPLOB, geopsb() + prjpsb("ZZ", "1")),
+        (MAPLOB, geopsb() + prjpsb("MC", "10", "40")),
         (MAPLOB, geopsb() + prjpsb("TC", "15")),
         (MAPLOB, geopsb() + prjpsb("TC", "15", "x", "0")),
         (MAPLOB, geopsb("EUR") + prjpsb("TC", "15", "0.9996", "0")),
@@ -127,6 +136,22 @@ def test_maplob_gives_a_grid_in_a_projection(tmp_path, code, parameters):
 def test_a_grid_that_is_not_plain_is_not_believed(image, file):
     assert where(file_of(image, file=file)) is None
     assert where(file_of(image, file=file, icords="G", igeolo=IGEOLO)).transform is not None
+    assert "the grid is" in attributes(file_of(image, file=file))["grid_unread"]
+
+
+def test_a_projection_is_told_whether_it_is_read_or_not():
+    told = attributes(file_of(MAPLOB + prjpsb("MC", "10", "40")))
+    assert told["grid_unread"] == "the grid is in projection 'MC', whose parameters are not certain"
+    fields = told["tres"][1]["fields"]
+    assert [fields[name] for name in ("PRN", "PCO", "PRJ1", "PRJ2", "XOR")] == [
+        "projection",
+        "MC",
+        "10",
+        "40",
+        "500000",
+    ]
+    assert "grid_unread" not in attributes(file_of(GEOLOB))
+    assert "grid_unread" not in attributes(file_of(icords="G", igeolo=IGEOLO))
 
 
 def test_corners_of_commercial_scenes():

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 
 from periplus.errors import FormatError
 from periplus.model import Georeference
-from periplus.scan.cursor import Cursor
 from periplus.scan.tres import Tre, first
 
 Corner = tuple[float, float]
@@ -25,19 +24,33 @@ SPHERE = (
     'GEOGCS["ARC sphere",DATUM["unknown",SPHEROID["ARC sphere",6378137,0]],PRIMEM["Greenwich",0],'
     'UNIT["degree",0.0174532925199433]]'
 )
+_CONIC = ("standard_parallel_1", "standard_parallel_2")
 METHODS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "TC": ("Transverse_Mercator", ("central_meridian", "scale_factor", "latitude_of_origin")),
-    "LE": (
-        "Lambert_Conformal_Conic_2SP",
-        ("central_meridian", "standard_parallel_1", "standard_parallel_2", "latitude_of_origin"),
-    ),
-    "AC": (
-        "Albers_Conic_Equal_Area",
-        ("longitude_of_center", "standard_parallel_1", "standard_parallel_2", "latitude_of_center"),
-    ),
+    "AC": ("Albers_Conic_Equal_Area", ("longitude_of_center", *_CONIC, "latitude_of_center")),
+    "AK": ("Lambert_Azimuthal_Equal_Area", ("longitude_of_center", "latitude_of_center")),
+    "AL": ("Azimuthal_Equidistant", ("longitude_of_center", "latitude_of_center")),
+    "BF": ("Bonne", ("central_meridian", "standard_parallel_1")),
+    "CS": ("Cassini_Soldner", ("central_meridian", "latitude_of_origin")),
+    "ED": ("Eckert_VI", ("central_meridian",)),
+    "EF": ("Eckert_IV", ("central_meridian",)),
+    "GN": ("Gnomonic", ("central_meridian", "latitude_of_origin")),
+    "KA": ("Equidistant_Conic", ("longitude_of_center", *_CONIC, "latitude_of_center")),
+    "LE": ("Lambert_Conformal_Conic_2SP", ("central_meridian", *_CONIC, "latitude_of_origin")),
+    "LI": ("Cylindrical_Equal_Area", ("central_meridian", "standard_parallel_1")),
+    "MP": ("Mollweide", ("central_meridian",)),
+    "OD": ("Orthographic", ("central_meridian", "latitude_of_origin")),
+    "PC": ("Polyconic", ("central_meridian", "latitude_of_origin")),
     "PG": ("Polar_Stereographic", ("central_meridian", "latitude_of_origin")),
+    "RX": ("Robinson", ("longitude_of_center",)),
+    "SA": ("Sinusoidal", ("longitude_of_center",)),
+    "TC": ("Transverse_Mercator", ("central_meridian", "scale_factor", "latitude_of_origin")),
+    "VA": ("VanDerGrinten", ("central_meridian",)),
 }
-"""Projections by their code, and what their parameters mean in turn; others are not believed."""
+"""Projections by their code, and what their parameters mean in turn; others are not believed.
+
+Readers differ in what the parameters of Mercator (MC), Miller (MH), equidistant cylindrical (CP), oblique Mercator (HX)
+and New Zealand's grid (NT) mean, or take more of them than there are.
+"""
 
 
 def grid(image: Sequence[Tre], file: Sequence[Tre]) -> Georeference | None:
@@ -103,17 +116,28 @@ def polar(places: Sequence[Corner]) -> tuple[str, list[Corner]] | None:
     return crs, found
 
 
+def unread(image: Sequence[Tre], file: Sequence[Tre]) -> str | None:
+    """Why the grid that an image is said to have is not told; None where there is none, or it is."""
+    if not any(tre.tag in ("GEOLOB", "MAPLOB") for tre in image) or grid(image, file) is not None:
+        return None
+    datum = first(file, "GEOPSB") or first(image, "GEOPSB")
+    if datum is not None and datum["DCD"] != WORLD:
+        return f"the grid is of datum {datum['DCD']!r}"
+    told = first([*file, *image], "PRJPSB")
+    if told is not None and told["PCO"] not in METHODS:
+        return f"the grid is in projection {told['PCO']!r}, whose parameters are not certain"
+    return "the grid is not told in full"
+
+
 def _projection(tres: Iterable[Tre]) -> str | None:
     """The projected CRS of PRJPSB."""
-    tre = next((tre for tre in tres if tre.tag == "PRJPSB"), None)
-    if tre is None:
+    told = first(tres, "PRJPSB")
+    if told is None or told["PCO"] not in METHODS:
         return None
-    cursor = Cursor(tre.data)
-    cursor.take(80)
-    method, names = METHODS.get(cursor.text(2), ("", ()))
-    values = [_number(cursor.text(15)) for _ in range(cursor.digits(1))]
-    origin = _number(cursor.text(15)), _number(cursor.text(15))
-    return _wkt(GEODETIC, method, dict(zip(names, values, strict=True)), origin) if method else None
+    method, names = METHODS[told["PCO"]]
+    values = [_number(told[name]) for name in told if name.startswith("PRJ")]
+    origin = _number(told["XOR"]), _number(told["YOR"])
+    return _wkt(GEODETIC, method, dict(zip(names, values, strict=True)), origin)
 
 
 def _wkt(base: str, method: str, parameters: dict[str, float], origin: Corner) -> str:

@@ -17,6 +17,7 @@ from periplus.scan.j2kparts import scan_codestream
 from periplus.scan.nitfblocks import Layout, layout, locate, pipeline, plan
 from periplus.scan.nitffields import Subheader
 from periplus.scan.nitfgeo import georeference
+from periplus.scan.nitfgrid import unread
 from periplus.scan.nitfmask import Mask, pad_value, read_mask, read_tables
 from periplus.scan.nitfstreams import codestream, fax_pipeline, frame_size, jpeg_pipeline, stream_refs
 from periplus.scan.nitftables import shared_tables
@@ -182,6 +183,8 @@ def _attributes(facts: Subheader, pad: Scalar | None) -> dict[str, Any]:
         found["comments"] = list(facts.comments)
     if facts.tres:
         found["tres"] = described(facts.tres)
+    if (why := unread(facts.tres, facts.file_tres)) is not None:
+        found["grid_unread"] = why
     names = [band.fields["IREPBAND"] or band.fields["ISUBCAT"] for band in facts.bands]
     if any(names):
         found["band_names"] = names

@@ -123,12 +123,19 @@ def described(tres: Iterable[Tre]) -> list[dict[str, Any]]:
 
 def fields_of(tre: Tre) -> dict[str, str] | None:
     """The texts of an extension whose layout is plain; None for others, and where it is too short."""
-    layout = PLAIN.get(tre.tag, ())
+    layout = _projected(tre.data) if tre.tag == "PRJPSB" else PLAIN.get(tre.tag, ())
     if not layout or sum(width for _, width in layout) > len(tre.data):
         return None
     cursor = Cursor(tre.data)
     texts = [(name, cursor.text(width)) for name, width in layout]
     return {name: text for name, text in texts if name}
+
+
+def _projected(data: bytes) -> Sequence[tuple[str, int]]:
+    """The layout of PRJPSB, which has as many parameters as it says."""
+    count = int(data[82:83]) if data[82:83].isdigit() else 0
+    each = [(f"PRJ{number}", 15) for number in range(1, count + 1)]
+    return (("PRN", 80), ("PCO", 2), ("NUM_PRJ", 1), *each, ("XOR", 15), ("YOR", 15))
 
 
 def first(tres: Iterable[Tre], tag: str) -> dict[str, str] | None:
