@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from periplus.errors import redact
 
@@ -29,7 +31,7 @@ def describe(index: Index, url: str) -> dict[str, Any]:
     """Arrays, places, times, files and failures of an index."""
     files, catalog = index.files, index.table.catalog
     arrays = [describe_array(array) for array in index.arrays.values()]
-    failed = [row for row, status in enumerate(files.status) if status != "ok"]
+    failed = failures(index)
     return {
         "index": redact(url),
         "rows": index.table.rows,
@@ -38,18 +40,29 @@ def describe(index: Index, url: str) -> dict[str, Any]:
         "arrays": arrays,
         "bbox": boxes(arrays),
         "coordinates": {name: describe_coordinate(c) for name, c in catalog.coordinates.items()},
+        "groups": {name: plain(said) for name, said in catalog.attributes.items()},
         "files": {
             "count": len(files),
             "bytes": int(files.size[files.size > 0].sum()),
+            "formats": dict(Counter(name for name in files.format if name).most_common()),
+            "taken": describe_values(np.asarray(files.datetime)),
             "failed": len(failed),
-            "errors": [{"path": redact(files.path[row]), "error": files.error[row]} for row in failed],
+            "errors": failed,
         },
     }
 
 
+def failures(index: Index) -> list[dict[str, Any]]:
+    """Every file that could not be indexed, and why."""
+    rows = zip(index.files.path, index.files.status, index.files.error, strict=True)
+    return [{"path": redact(path), "error": error} for path, status, error in rows if status != "ok"]
+
+
 def describe_array(array: IndexArray) -> dict[str, Any]:
     """One array, with its place on the Earth and its encodings in words."""
-    place = array.georeference
+    from periplus.table.footprint import around
+
+    place, found = array.georeference, around(array.array)
     return {
         "name": array.name,
         "dims": list(array.dims),
@@ -58,9 +71,11 @@ def describe_array(array: IndexArray) -> dict[str, Any]:
         "dtype": array.dtype.name,
         "level": array.level,
         "nodata": plain(array.attributes.get("_FillValue")),
-        "crs": None if place is None else place.crs,
+        "crs": found[1] if found is not None else None if place is None else place.crs,
         "transform": None if place is None or place.transform is None else list(place.transform),
-        "bbox": array.bbox,
+        "bbox": None if found is None else list(found[0]),
+        "gcps": [] if place is None else [[p.column, p.row, p.x, p.y, p.z] for p in place.gcps],
+        "rpc": None if place is None else plain(place.rpc),
         "encodings": list(dict.fromkeys(words(pipeline) for pipeline in array.array.encodings)),
         "attributes": plain(array.attributes),
     }
@@ -68,7 +83,11 @@ def describe_array(array: IndexArray) -> dict[str, Any]:
 
 def describe_coordinate(coordinate: Coordinate) -> dict[str, Any]:
     """How many values a coordinate has, the least and the greatest; those that are not known left out."""
-    values = coordinate.values
+    return {**describe_values(coordinate.values), "count": int(coordinate.values.size)}
+
+
+def describe_values(values: NDArray[Any]) -> dict[str, Any]:
+    """How many values are known, the least and the greatest of them."""
     if values.dtype.kind in "mM":
         values = values[~np.isnat(values)]
     elif values.dtype.kind == "f":
@@ -78,7 +97,7 @@ def describe_coordinate(coordinate: Coordinate) -> dict[str, Any]:
         # NumPy finds no least text; Python does.
         ends = [f(values.tolist()) for f in (min, max)] if values.dtype.kind in "OSUT" else [values.min(), values.max()]
     first, last = (plain(end) for end in ends or (None, None))
-    return {"count": int(coordinate.values.size), "first": first, "last": last}
+    return {"count": int(values.size), "first": first, "last": last}
 
 
 def boxes(arrays: list[dict[str, Any]]) -> list[dict[str, Any]]:

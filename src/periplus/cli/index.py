@@ -16,7 +16,10 @@ from periplus.cli.text import clean
 from periplus.errors import redact
 
 if TYPE_CHECKING:
-    from periplus.harvest import Summary
+    from periplus import Index
+
+
+FAILED = "select path, error from files where error is not null"
 
 
 @click.command("index")
@@ -128,21 +131,25 @@ def command(
             **given,
         )
     with index:
-        assert index.summary is not None
-        return summarise(index.summary, output, quiet=quiet, as_json=as_json)
+        return summarise(index, output, quiet=quiet, as_json=as_json)
 
 
-def summarise(summary: Summary, output: str | None, *, quiet: bool, as_json: bool) -> int:
+def summarise(index: Index, output: str | None, *, quiet: bool, as_json: bool) -> int:
     """Say what was indexed and what failed; returns the exit code."""
     from periplus.cli.app import worded
+    from periplus.cli.describe import failures
 
+    summary = index.summary
+    assert summary is not None
     if as_json:
         facts = {**asdict(summary), "index": None if output is None else redact(output)}
-        facts["errors"] = [{"path": redact(url), "error": error} for url, error in summary.errors]
+        facts["errors"] = failures(index)
         click.echo(json.dumps(facts, indent=2))
     elif not quiet:
         lines = worded(scrub(str(summary))).splitlines()
         if output is not None:
             lines[0] = f"{redact(output)}: {lines[0]}"
+            if summary.failed > len(summary.errors):
+                lines.append(f'to see them all: periplus query {redact(output)} --sql "{FAILED}"')
         click.echo("\n".join(clean(line) for line in lines), err=True)
     return int(summary.failed > 0)

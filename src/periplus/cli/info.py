@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
 
 SHOWN = 20
 """Arrays and failures listed before the rest is only counted."""
+PLACES = 4
+"""Of as many CRSs the boxes are listed."""
+WIDTH = 100
+LONGEST = 1000
+"""Characters of one attribute."""
 NEVER_SCANNED = (".parquet", ".geoparquet", ".duckdb", ".json", ".txt", "/")
 """Indexes, and lists of files: scanning all that a list names would be no answer to `info`."""
 
@@ -65,24 +71,54 @@ def readable(found: dict[str, Any]) -> str:
     files, arrays = found["files"], found["arrays"]
     rows = [("index", found["index"]), ("references", f"{found['rows']:,}")]
     rows.append(("files", f"{files['count']:,}, {size(files['bytes'])}" + failed(files["failed"])))
+    rows.append(("formats", ", ".join(f"{name} {number:,}" for name, number in files["formats"].items()) or "none"))
     if kind := found["arrangement"].get("kind"):
         along = found["arrangement"].get("dim")
         rows.append(("arranged", f"{kind} along {along}" if along else str(kind)))
-    for box in found["bbox"]:
+    for box in found["bbox"][:PLACES]:
         rows.append(("crs", short(box["crs"] or "not known")))
         rows.append(("bbox", ", ".join(f"{edge:.10g}" for edge in box["bbox"])))
+    if (more := len(found["bbox"]) - PLACES) > 0:
+        rows.append(("", f"… and boxes in {count(more, 'other CRS')} (--json shows all)"))
+    if (taken := files["taken"])["count"] and not found["coordinates"]:
+        span = taken["first"] if taken["first"] == taken["last"] else f"{taken['first']} to {taken['last']}"
+        rows.append(("taken", f"{span}, {count(taken['count'], 'file')} with a date"))
     for name, values in found["coordinates"].items():
         rows.append((name, f"{values['first']} to {values['last']}, {count(values['count'], 'value')}"))
     lines = [f"{name:<11} {printable(str(value))}" for name, value in rows]
     lines += ["", table(("array", "dims", "shape", "dtype", "chunks", "nodata", "encoding"), map(row, arrays[:SHOWN]))]
     if len(arrays) > SHOWN:
         lines.append(f"… {len(arrays) - SHOWN:,} more arrays (--json shows all)")
+    if files["count"] == 1 and arrays:
+        lines += attributes(found)
     if files["errors"]:
         lines += ["", "failed files"]
         lines += [f"  {printable(each['path'])}: {printable(str(each['error']))}" for each in files["errors"][:SHOWN]]
         if files["failed"] > SHOWN:
             lines.append(f"  … {files['failed'] - SHOWN:,} more (--json shows all)")
     return "\n".join(lines)
+
+
+def attributes(found: dict[str, Any]) -> list[str]:
+    """What a file says of itself and of its first image."""
+    first = found["arrays"][0]
+    lines = []
+    for name, said in (("file", found["groups"].get("", {})), (first["name"], first["attributes"])):
+        if said:
+            lines += ["", name]
+        for key, value in said.items():
+            words = printable(told(value))
+            more = "…" if len(words) > LONGEST else ""
+            label = f"  {printable(key):<11} "
+            lines += textwrap.wrap(label + words[:LONGEST] + more, WIDTH, subsequent_indent=" " * 14)
+    return lines
+
+
+def told(value: Any) -> str:
+    """An attribute in words; what is left empty in a file is left out."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {told(each)}" for key, each in value.items() if each not in ("", None, [], {}))
+    return "; ".join(map(told, value)) if isinstance(value, list) else str(value)
 
 
 def row(array: dict[str, Any]) -> tuple[Any, ...]:

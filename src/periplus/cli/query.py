@@ -30,6 +30,7 @@ SHOWN = 40
 @click.option("--time", type=Time(), help="Only this moment, or this span; .. is an open end.")
 @click.option("--window", type=Window(), help="Only these chunk positions, along the last dimensions of --array.")
 @click.option("--footprints", is_flag=True, help="Add the box of every chunk.")
+@click.option("--files", is_flag=True, help="One row for each file, not for each chunk: its format, time and size.")
 @click.option("--limit", type=click.IntRange(min=1), help=f"At most so many rows (a table shows {SHOWN} by default).")
 @click.option(
     "--format",
@@ -42,6 +43,7 @@ SHOWN = 40
 def command(
     url: str,
     sql: str | None,
+    files: bool,
     limit: int | None,
     form: str | None,
     output: str,
@@ -54,10 +56,11 @@ def command(
 
     \b
     periplus query archive.parquet --level 0 --bbox 500000,4190000,502000,4192000
+    periplus query archive.parquet --bbox 14,47,15,48 --crs EPSG:4326 --time 2021-07 --files
     periplus query archive.parquet --sql "select path, sum(length) from chunks group by 1" --format csv
     """
     from periplus.cli.output import opened
-    from periplus.cli.rows import write
+    from periplus.cli.rows import by_file, write
 
     suffix = output.rpartition(".")[2].lower()
     form = form or (suffix if suffix in FORMATS else "table")
@@ -65,11 +68,13 @@ def command(
         raise click.UsageError("Parquet is not for a terminal: name a file with -o.")
     with open_index(url, allow=allow, trust=trust, storage_options=storage_options) as index:
         if sql is not None:
-            if given := [name for name, value in selection.items() if value is not None and value is not False]:
+            asked = {**selection, "files": files}
+            if given := [name for name, value in asked.items() if value is not None and value is not False]:
                 raise click.UsageError(f"--sql stands alone: say {', '.join('--' + n for n in given)} in the query.")
             rows = index.sql(sql)
         else:
             rows = index.select(**{**selection, "window": full_window(index, selection)})
+            rows = by_file(rows, index.files) if files else rows
     total = rows.num_rows
     most = limit or (SHOWN if form == "table" else total)
     with opened(output) as file:

@@ -12,6 +12,8 @@ from periplus.cli.text import table
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from periplus.model import Files
+
 _BLOCK = 65_536
 """Rows turned into Python objects at a time."""
 
@@ -31,6 +33,27 @@ def write(rows: pa.Table, file: BinaryIO, form: str) -> None:
     else:
         body = [[_short(value) for value in row.values()] for row in rows.to_pylist()]
         file.write((table(rows.column_names, body) + "\n").encode())
+
+
+def by_file(rows: pa.Table, files: Files) -> pa.Table:
+    """One row for each file that references are of: what it is, how many they are and how many bytes they name."""
+    import pyarrow as pa
+
+    lengths = rows.select(["path", "length"]).unify_dictionaries().group_by("path")
+    found = lengths.aggregate([("length", "count"), ("length", "sum")]).to_pylist()
+    known = {path: number for number, path in enumerate(files.path)}
+    sums = sorted((known[row["path"]], row["length_count"], row["length_sum"]) for row in found if row["path"] in known)
+    numbers = [number for number, *_ in sums]
+    return pa.table(
+        {
+            "path": [files.path[number] for number in numbers],
+            "format": [files.format[number] for number in numbers],
+            "datetime": pa.array(files.datetime[numbers], pa.timestamp("us", "UTC")),
+            "size": files.size[numbers],
+            "references": [count for _, count, _ in sums],
+            "bytes": [total for *_, total in sums],
+        }
+    )
 
 
 def _write_json(rows: pa.Table, file: BinaryIO) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -33,12 +34,13 @@ def with_companions(laid: Arrangement, entries: Sequence[Entry]) -> Arrangement:
     rows = {url: number for number, url in enumerate(files.path)}
     sources: dict[str, Source] = {}
     formats: dict[str, str] = {}
+    taken: dict[str, datetime | None] = {}
     pairs = []
     for entry in entries:
         for number, source in enumerate(entry.companions, 1):
             sources[source.url] = source
             if number in entry.homes:
-                formats[source.url] = entry.format
+                formats[source.url], taken[source.url] = entry.format, entry.datetime
             pairs.append([ids[source.url], rows[entry.source.url]])
     added = [sources[url] for url in ids]
     arrangement = {**laid.catalog.arrangement, KEY: pairs}
@@ -50,7 +52,7 @@ def with_companions(laid: Arrangement, entries: Sequence[Entry]) -> Arrangement:
             size=np.append(files.size, np.array([-1 if s.size is None else s.size for s in added], np.int64)),
             etag=[*files.etag, *(source.etag for source in added)],
             last_modified=np.append(files.last_modified, [instant(source.last_modified) for source in added]),
-            datetime=np.append(files.datetime, [instant(None)] * len(added)),
+            datetime=np.append(files.datetime, [instant(taken.get(url)) for url in ids]),
             format=[*files.format, *(formats.get(url, SIDECAR) for url in ids)],
             status=[*files.status, *["ok"] * len(added)],
             error=[*files.error, *[None] * len(added)],

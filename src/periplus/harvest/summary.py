@@ -32,13 +32,14 @@ class Summary:
 
     def __str__(self) -> str:
         parts = [f"{self.ok:,} of {self.files:,} files indexed ({amount(self.bytes)}), {self.rows:,} references"]
-        parts += [f"{count:,} {what}" for count, what in ((self.reused, "reused"), (self.skipped, "skipped")) if count]
+        others = ((self.reused, "reused"), (self.skipped, "skipped (no format we read, or not asked for)"))
+        parts += [f"{count:,} {what}" for count, what in others if count]
         lines = [", ".join(parts) + f", in {self.seconds:.1f} s"]
         if self.failed:
             lines.append(f"{self.failed:,} failed:")
             lines += [f"  {redact(url)}: {error}" for url, error in self.errors]
             if self.failed > len(self.errors):
-                lines.append(f"  … and {self.failed - len(self.errors):,} more")
+                lines.append(f"  … and {self.failed - len(self.errors):,} more, in the table of files")
         lines += [f"note: {warning}" for warning in self.warnings]
         # A path may hold what no terminal takes.
         return "\n".join(lines).encode("utf-8", "backslashreplace").decode()
