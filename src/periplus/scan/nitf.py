@@ -26,6 +26,7 @@ from periplus.scan.nitffields import (
 from periplus.scan.nitfimages import CODINGS, Place
 from periplus.scan.nitfmask import held
 from periplus.scan.nitfrsets import levels
+from periplus.scan.nitfsegments import segments
 from periplus.scan.tres import Tre, described, listed
 
 NAME = "nitf"
@@ -51,7 +52,9 @@ def sniff(head: bytes) -> bool:
 def scan(source: Source, limits: Limits) -> Steps:
     """Arrays of every image segment, levels of theirs in files beside this one, and what the file says of itself."""
     try:
-        head, found, refusals = yield from _contents(source, limits)
+        blocks = Blocks(source, limits)
+        head, found, refusals = yield from _contents(blocks, limits)
+        others = (yield from segments(blocks, head, head.version)) if found else []
         if found:
             more, refused = yield from levels(source, found, limits, _pictures)
             found += more
@@ -60,21 +63,20 @@ def scan(source: Source, limits: Limits) -> Steps:
         raise error.at(url=source.url) from None
     if not found:
         raise FormatError(refusals[0] if refusals else "the file holds no image", url=source.url, offset=0)
-    yield _about(head, found, refusals)
+    yield _about(head, found, others, refusals)
     yield from found
 
 
 def _pictures(source: Source, limits: Limits) -> Generator[Need, Any, list[Found]]:
     """The arrays of another file."""
-    _, found, refusals = yield from _contents(source, limits)
+    _, found, refusals = yield from _contents(Blocks(source, limits), limits)
     if refusals or not found:
         raise FormatError(refusals[0] if refusals else "the file holds no image")
     return found
 
 
-def _contents(source: Source, limits: Limits) -> Generator[Need, Any, tuple[Header, list[Found], list[str]]]:
+def _contents(blocks: Blocks, limits: Limits) -> Generator[Need, Any, tuple[Header, list[Found], list[str]]]:
     """The header, arrays of the segments we read, and why we do not read the others."""
-    blocks = Blocks(source, limits)
     yield from blocks.hold("the header", 0, PREFIX_BYTES - 20, ahead=HEAD_BYTES - PREFIX_BYTES)
     version, length = header_length(_cursor(blocks, 0, min(PREFIX_BYTES, blocks.size or PREFIX_BYTES)))
     yield from blocks.hold("the header", 0, length)
@@ -146,8 +148,10 @@ def _place(blocks: Blocks, segment: Segment, *, lone: bool, listed_blocks: bool)
     return start, start + segment.data
 
 
-def _about(head: Header, found: Sequence[Found], refusals: list[str]) -> About:
+def _about(head: Header, found: Sequence[Found], others: list[dict[str, Any]], refusals: list[str]) -> About:
     attributes: dict[str, Any] = {"nitf": head.fields}
+    if others:
+        attributes["segments"] = others
     if head.tres:
         attributes["tres"] = described(head.tres)
     if refusals:

@@ -44,6 +44,10 @@ SEGMENTS = {
     "2.0": (("NUMI", 6, 10), ("NUMS", 4, 6), ("NUML", 4, 3), ("NUMT", 4, 5), ("NUMDES", 4, 9), ("NUMRES", 4, 7)),
 }
 """Counts of segments, with the widths of the lengths of each one's subheader and data."""
+KINDS = {
+    "NUMS": "graphic", "NUML": "label", "NUMT": "text", "NUMDES": "data extension", "NUMRES": "reserved extension"
+}  # fmt: skip
+"""What segments without images are, by the name of their count."""
 MOST_BANDS = 99_999
 PREFIX_BYTES = 400
 """Holds the length of the header, with and without the event of a downgrade."""
@@ -66,13 +70,19 @@ class Segment:
 class Header:
     """The header of a file."""
 
+    version: str
     fields: Fields
     images: tuple[Segment, ...]
-    extensions: tuple[Segment, ...]
-    """Data extension segments."""
+    others: tuple[tuple[str, Segment], ...]
+    """Segments that hold no image, and what they are."""
     tres: tuple[Tre, ...]
     overflows: tuple[int, ...] = ()
     """Numbers, from 1, of the data extension segments that have more of them."""
+
+    @property
+    def extensions(self) -> tuple[Segment, ...]:
+        """Data extension segments."""
+        return tuple(segment for kind, segment in self.others if kind == KINDS["NUMDES"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,33 +124,36 @@ def header_length(cursor: Cursor) -> tuple[str, int]:
 def header(cursor: Cursor, version: str) -> Header:
     """Every field of the header, and where the image segments lie."""
     magic = cursor.at(0).take(9).decode("ascii")
-    fields: Fields = {"FHDR": magic[:4], "FVER": magic[4:], **_texts(cursor, _FILE_START)}
+    fields: Fields = {"FHDR": magic[:4], "FVER": magic[4:], **texts(cursor, _FILE_START)}
     fields |= _security(cursor, version, "FS")
-    fields |= _texts(cursor, _FILE_COPIES)
+    fields |= texts(cursor, _FILE_COPIES)
     if version == "2.1":
         fields["FBKGC"] = cursor.take(3).hex()
-    fields |= _texts(cursor, _ORIGINATOR[version])
+    fields |= texts(cursor, _ORIGINATOR[version])
     cursor.take(12)
     start = cursor.digits(6)
-    kept: dict[str, list[Segment]] = {"NUMI": [], "NUMDES": []}
+    images: list[Segment] = []
+    others: list[tuple[str, Segment]] = []
     for name, head_width, data_width in SEGMENTS[version]:
         count = cursor.digits(3)
         fields[name] = count
         for _ in range(count if head_width else 0):
             segment = Segment(start, cursor.digits(head_width), cursor.digits(data_width))
             start += segment.head + segment.data
-            if name in kept:
-                kept[name].append(segment)
+            if name == "NUMI":
+                images.append(segment)
+            else:
+                others.append((KINDS[name], segment))
     tres, overflows = _extensions(cursor, "UDHD", "XHD")
-    return Header(fields, tuple(kept["NUMI"]), tuple(kept["NUMDES"]), tres, overflows)
+    return Header(version, fields, tuple(images), tuple(others), tres, overflows)
 
 
 def subheader(cursor: Cursor, version: str, limits: Limits) -> Subheader:
     """Every field of an image's subheader."""
     if cursor.at(0).take(2) != b"IM":
         raise FormatError("an image subheader does not begin with IM", offset=cursor.base)
-    fields = _texts(cursor, _IMAGE_START[version]) | _security(cursor, version, "IS")
-    fields |= _texts(cursor, _IMAGE_SHAPE)
+    fields = texts(cursor, _IMAGE_START[version]) | _security(cursor, version, "IS")
+    fields |= texts(cursor, _IMAGE_SHAPE)
     located = fields["ICORDS"] not in (("", "N") if version == "2.0" else ("",))
     corners = cursor.take(60).decode("ascii", "replace") if located else None
     if corners is not None:
@@ -154,7 +167,7 @@ def subheader(cursor: Cursor, version: str, limits: Limits) -> Subheader:
         count = cursor.digits(5)
     limits.check("the number of bands", count, MOST_BANDS)
     bands = tuple(_band(cursor) for _ in range(count))
-    fields |= _texts(cursor, _IMAGE_END)
+    fields |= texts(cursor, _IMAGE_END)
     fields["NBANDS"] = count
     tres, overflows = _extensions(cursor, "UDID", "IXSHD")
     return Subheader(version, fields, comments, corners, bands, tres, overflows)
@@ -174,20 +187,28 @@ def _extensions(cursor: Cursor, *names: str) -> tuple[tuple[Tre, ...], tuple[int
 
 
 def _band(cursor: Cursor) -> Band:
-    fields = _texts(cursor, _BAND)
+    fields = texts(cursor, _BAND)
     number = cursor.digits(1)
     length = cursor.digits(5) if number else 0
     return Band(fields, tuple(cursor.take(length) for _ in range(number)))
 
 
+def classified(cursor: Cursor, version: str) -> str:
+    """The classification of a segment, whose other fields of security are passed over."""
+    found = cursor.text(1)
+    _security(cursor, version, "")
+    return found
+
+
 def _security(cursor: Cursor, version: str, prefix: str) -> Fields:
     if version == "2.1":
-        return _texts(cursor, _SECURITY_21, prefix)
-    fields = _texts(cursor, _SECURITY_20, prefix)
+        return texts(cursor, _SECURITY_21, prefix)
+    fields = texts(cursor, _SECURITY_20, prefix)
     if fields[f"{prefix}DWNG"] == EVENT:
         fields[f"{prefix}DEVT"] = cursor.text(40)
     return fields
 
 
-def _texts(cursor: Cursor, table: Table, prefix: str = "") -> Fields:
+def texts(cursor: Cursor, table: Table, prefix: str = "") -> Fields:
+    """The fields of a table, by name."""
     return {prefix + name: cursor.digits(width) if name in NUMBERS else cursor.text(width) for name, width in table}

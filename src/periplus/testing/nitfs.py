@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -71,8 +71,21 @@ def tre(tag: str, data: bytes) -> bytes:
     return tag.ljust(6).encode() + f"{len(data):05}".encode() + data
 
 
-def nitf(*pictures: Picture, version: str = "NITF02.10", tres: bytes = b"", extensions: Sequence[bytes] = ()) -> bytes:
-    """A file of these image segments; `extensions` are tagged records in segments of their own."""
+WIDTHS = {"NUMS": (4, 6), "NUML": (4, 3), "NUMT": (4, 5), "NUMDES": (4, 9), "NUMRES": (4, 7)}
+"""Digits of the lengths of a segment's subheader and data, by the name of their count."""
+
+
+def nitf(
+    *pictures: Picture,
+    version: str = "NITF02.10",
+    tres: bytes = b"",
+    extensions: Sequence[bytes] = (),
+    others: Mapping[str, Sequence[tuple[bytes, bytes]]] | None = None,
+) -> bytes:
+    """A file of these image segments; `extensions` are tagged records in segments of their own.
+
+    `others` are subheaders and data of further segments, by the name of their count.
+    """
     old = version == "NITF02.00"
     bodies = [_data(item) for item in pictures]
     heads = [_subheader(item, old=old) for item in pictures]
@@ -83,9 +96,14 @@ def nitf(*pictures: Picture, version: str = "NITF02.10", tres: bytes = b"", exte
         b"someone".ljust(27) + b"+1 555".ljust(18) if old else b"\1\2\3" + b"someone".ljust(24) + b"+1 555".ljust(18)
     )
     area = f"{len(tres) + 3:05}000".encode() + tres if tres else b"00000"
-    more = [_extension(each, old=old) for each in extensions]
-    extended = f"{len(more):03}" + "".join(f"{len(head):04}{len(body):09}" for head, body in more)
-    tail = f"{len(pictures):03}{lengths}{'000' * 3}{extended}000".encode() + area + b"00000"
+    all_others: dict[str, Sequence[tuple[bytes, bytes]]] = {**dict.fromkeys(WIDTHS, ()), **(others or {})}
+    all_others["NUMDES"] = [*(_extension(each, old=old) for each in extensions), *all_others["NUMDES"]]
+    counts = ""
+    for name, (head_digits, data_digits) in WIDTHS.items():
+        sizes = (f"{len(head):0{head_digits}}{len(body):0{data_digits}}" for head, body in all_others[name])
+        counts += f"{len(all_others[name]):03}" + "".join(sizes)
+    more = [pair for name in WIDTHS for pair in all_others[name]]
+    tail = f"{len(pictures):03}{lengths}{counts}".encode() + area + b"00000"
     head = len(start) + 18 + len(tail)
     parts = [part for pair in [*zip(heads, bodies, strict=True), *more] for part in pair]
     size = head + sum(map(len, parts))

@@ -1,0 +1,60 @@
+"""Segments of NITF that hold no image: graphics, labels, texts and extensions, listed to show what is there."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from periplus.errors import FormatError
+from periplus.model import Need
+from periplus.scan.blocks import Blocks
+from periplus.scan.cursor import Cursor
+from periplus.scan.nitffields import Header, Segment, Table, classified, texts
+from periplus.scan.nitfmask import held
+
+HEAD_BYTES = 360
+"""Enough of a subheader for what is told of it."""
+GAP_BYTES = 65_536
+MOST_LOOKED_AT = 32
+"""Segments whose subheaders are looked at; others are listed by their size alone."""
+_TAGGED: tuple[Table, Table] = ((("type", 25), ("version", 2)), ())
+_DRAWN: tuple[Table, Table] = ((("id", 10), ("name", 20)), (("", 1), ("type", 1)))
+SHAPES: dict[tuple[str, str], tuple[bytes, tuple[Table, Table]]] = {
+    ("2.1", "graphic"): (b"SY", _DRAWN),
+    ("2.0", "graphic"): (b"SY", _DRAWN),
+    ("2.0", "label"): (b"LA", ((("id", 10),), ())),
+    ("2.1", "text"): (b"TE", ((("id", 7), ("", 17), ("name", 80)), (("", 1), ("type", 3)))),
+    ("2.0", "text"): (b"TE", ((("id", 10), ("", 14), ("name", 80)), (("", 1), ("type", 3)))),
+    **{(version, "data extension"): (b"DE", _TAGGED) for version in ("2.1", "2.0")},
+    **{(version, "reserved extension"): (b"RE", _TAGGED) for version in ("2.1", "2.0")},
+}
+"""How a subheader begins, and its fields before and after those of security; those without a name are not told."""
+
+
+def segments(blocks: Blocks, head: Header, version: str) -> Generator[Need, Any, list[dict[str, Any]]]:
+    """What every segment without an image is, where its data lie, and how many bytes they have."""
+    seen = [(kind, segment) for kind, segment in head.others if segment.head][:MOST_LOOKED_AT]
+    ranges = [("a subheader", segment.start, min(segment.head, HEAD_BYTES)) for _, segment in seen]
+    inside = [place for place in ranges if blocks.size is not None and place[1] + place[2] <= blocks.size]
+    yield from blocks.hold_all(inside, gap=GAP_BYTES)
+    return [_described(blocks, kind, segment, version) for kind, segment in head.others]
+
+
+def _described(blocks: Blocks, kind: str, segment: Segment, version: str) -> dict[str, Any]:
+    found: dict[str, Any] = {"kind": kind, "offset": segment.start + segment.head, "length": segment.data}
+    length = min(segment.head, HEAD_BYTES)
+    shape = SHAPES.get((version, kind))
+    if shape is None or blocks.locate(segment.start, length) is None:
+        return found
+    magic, (before, after) = shape
+    cursor = Cursor(held(blocks, segment.start, length), base=segment.start, url=blocks.url)
+    try:
+        if cursor.take(2) != magic:
+            return found
+        fields = texts(cursor, before)
+        fields["classification"] = classified(cursor, version)
+        fields |= texts(cursor, after)
+    except FormatError:
+        # A subheader that is cut off is nobody's business but its own; the images are not less for it.
+        return found
+    return {**{name: text for name, text in fields.items() if text}, **found}
