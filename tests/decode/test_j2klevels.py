@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import rasterio
 
-from periplus.testing import j2ks
+from periplus.codestream.segments import PLT
+from periplus.testing import j2kforge, j2ks
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 ORDERS = ["LRCP", "RLCP", "RPCL", "PCRL", "CPRL"]
@@ -146,3 +147,16 @@ def test_levels_are_read_by_the_other_implementation_of_the_codec(options: dict[
         found = theirs.decode_jpeg2000(raw, header, settings["resolution_level"])
         expected = j2ks.pillow(data, item.array.level)[:, side : 2 * side, 2 * side : 3 * side]
         assert np.array_equal(np.asarray(found).reshape(expected.shape), expected)
+
+
+def test_a_level_may_have_fewer_bytes_than_the_tile_has_packets() -> None:
+    values = np.zeros((1, 256, 256), np.uint8)
+    options = {"PROGRESSION": "RPCL", "RESOLUTIONS": 3, "PRECINCTS": "{16,16},{128,128}"}
+    other = j2ks.made(values, **{**options, "PRECINCTS": "{32,32},{128,128}"})
+    data = j2kforge.forged(j2kforge.joined(j2ks.made(values, **options), other), packets=PLT)
+    items = j2ks.found(data)
+    assert len(items) == 3
+    for item in items:
+        assert not j2ks.read(data, item).any()
+    # Every packet is one byte that says it is empty.
+    assert items[0].refs.length.sum() - items[2].refs.length.sum() > 256

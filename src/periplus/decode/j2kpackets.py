@@ -11,6 +11,8 @@ from periplus.errors import DecodeError
 
 LARGEST_BLOCKS = 1 << 20
 """Code-blocks of one tile; real ones have a few thousand, and hostile headers would have them cost no bytes at all."""
+SMALL_PACKETS = 1 << 17
+"""Packets that a tile may have, however few bytes are there: a lower resolution comes without those of the finest."""
 LARGEST_PLANES = 82
 """Bit planes that a code-block can lack; more of them are no header of a packet."""
 TERMINATED, BYPASSED, FAST = 0x04, 0x01, 0x40
@@ -109,12 +111,15 @@ def told_apart(
     `data` is what follows the headers of the tile's parts, joined; `heads` the packet headers where they lie apart.
     Headers are without the markers that may stand around them.
     """
-    total = count(bounds, style.codings) * style.layers
-    if total > len(data if heads is None else heads):
+    total, size = count(bounds, style.codings) * style.layers, len(data if heads is None else heads)
+    # Those of the finest levels need not be there.
+    if total > (max(size, SMALL_PACKETS) if levels else size):
         raise DecodeError(f"the tile has {total} packets, more than its bytes can hold")
     packets = ordered(bounds, style.codings, style.layers, style.progression, style.changes)
     kept = [resolution < len(style.codings[c].precincts) - levels for resolution, c in _pairs(packets)]
     last = max((n for n, keep in enumerate(kept) if keep), default=-1)
+    if last >= size:
+        raise DecodeError(f"the tile has {last + 1} packets, more than its bytes can hold")
     known: dict[tuple[int, int, int], list[_Band]] = {}
     bits, position, room = _Bits(data if heads is None else heads), 0, LARGEST_BLOCKS
     columns = (packets.layer, packets.resolution, packets.component, packets.precinct)
