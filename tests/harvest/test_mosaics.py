@@ -180,6 +180,18 @@ def test_files_of_different_nodata_are_laid_again(server: RangeServer, tmp_path:
     same_as_new(server, names[:1], tmp_path / "m.parquet", **options)
 
 
+@pytest.mark.parametrize("nodata", [None, -9999.0, float("nan")])
+def test_floats_are_laid_beside_those_an_index_remembers(
+    server: RangeServer, tmp_path: Path, nodata: float | None
+) -> None:
+    spots = [(0, 0), (70, 0), (0, 66)]
+    names = scenes(server, tmp_path / "in", spots, dtype=np.float32, nodata=nodata)
+    target = tmp_path / "m.parquet"
+    run(server, names[:2], target, duplicates="first")
+    assert run(server, names, target, duplicates="first")[0] == names[2:]
+    same_as_new(server, names, target, duplicates="first")
+
+
 def test_chunks_in_several_parts_come_back_whole(server: RangeServer, tmp_path: Path) -> None:
     import rasterio
     from affine import Affine

@@ -101,7 +101,8 @@ def _plain(value: Any) -> Any:
         return [_plain(value.real), _plain(value.imag)]
     if isinstance(value, float) and math.isnan(value):
         return "NaN"
-    return value
+    # 0 and 0.0 are one number; which of them a file says, and an index after it, differs.
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def pipeline_key(pipeline: Pipeline) -> str:
