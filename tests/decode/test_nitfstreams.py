@@ -1,6 +1,7 @@
 """NITF images in JPEG and JPEG 2000, masked or not, give what independent decoders see in their streams."""
 
 import io
+import struct
 
 import imagecodecs
 import numpy as np
@@ -12,7 +13,7 @@ from PIL import Image
 
 from periplus.errors import FormatError, LimitError
 from periplus.model import Found
-from periplus.scan import nitf, nitfstreams, nitftables
+from periplus.scan import nitf, nitffax, nitfstreams, nitftables
 from periplus.scan.drive import scan_bytes
 from periplus.testing import nitfs
 
@@ -300,11 +301,41 @@ def test_fax_in_several_blocks_is_found_by_its_mask(rate, options, read_all):
         pad=1, changes={"COMRAT": rate},
     )  # fmt: skip
     np.testing.assert_array_equal(read_all(nitfs.nitf(item))["0/data"], nitfs.holed(item, 1))
-    plain = nitfs.Picture(
-        values=values, kind="b1", block=(24, 48), streams=strips, coding="C1", changes={"COMRAT": rate}
+
+
+@pytest.mark.parametrize(("rate", "options"), [("1D  ", 0), ("2DS ", 1)])
+@pytest.mark.parametrize("window", [17, 40, 1 << 20])
+@pytest.mark.parametrize("masked", [False, True])
+def test_fax_in_several_blocks_is_found_by_its_ends(rate, options, window, masked, read_all, monkeypatch):
+    monkeypatch.setattr(nitffax, "WINDOW", window)
+    values = nitfs.values_of("b1", 1, (70, 90))
+    padded = np.pad(values, ((0, 0), (0, 2), (0, 6)))
+    blocks = [padded[0, y : y + 24, x : x + 48] for y in range(0, 72, 24) for x in range(0, 96, 48)]
+    strips = [ended(fax(block, options), options) for block in blocks]
+    head = struct.pack(">IHHH", 10, 0, 0, 0) if masked else b""
+    item = nitfs.Picture(
+        values=values, kind="b1", block=(24, 48), streams=[head, *strips], coding="M1" if masked else "C1",
+        changes={"COMRAT": rate},
+    )  # fmt: skip
+    np.testing.assert_array_equal(read_all(nitfs.nitf(item))["0/data"], values)
+
+
+@pytest.mark.parametrize("missing", [0, 5])
+def test_fax_without_its_ends_is_refused(missing):
+    values = nitfs.values_of("b1", 1, (72, 96))
+    blocks = [values[0, y : y + 24, x : x + 48] for y in range(0, 72, 24) for x in range(0, 96, 48)]
+    strips = [fax(block, 0) if number == missing else ended(fax(block, 0), 0) for number, block in enumerate(blocks)]
+    item = nitfs.Picture(
+        values=values, kind="b1", block=(24, 48), streams=strips, coding="C1", changes={"COMRAT": "1D  "}
     )
-    with pytest.raises(FormatError, match="fax of 1 bands of 1 bits in 6 blocks"):
-        scan_bytes(nitfs.nitf(plain), scanner=nitf)
+    with pytest.raises(FormatError, match="6 blocks, but 5 ends of fax pictures"):
+        scan_bytes(nitfs.nitf(item), scanner=nitf)
+
+
+def ended(strip, options):
+    """A strip and what a picture ends with, as files of the JITC have it; zeros may stand before the end of a line."""
+    bits = ("0" * 11 + "1" + "1" * options) * 6
+    return strip + int(bits.ljust(-(-len(bits) // 8) * 8, "0"), 2).to_bytes(-(-len(bits) // 8), "big")
 
 
 def fax(bits, options):

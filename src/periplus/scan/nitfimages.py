@@ -15,11 +15,12 @@ from periplus.scan.geotiff import reduced
 from periplus.scan.j2karray import arrays
 from periplus.scan.j2kparts import scan_codestream
 from periplus.scan.nitfblocks import Layout, layout, locate, pipeline, plan
+from periplus.scan.nitffax import fax_pipeline, fax_starts
 from periplus.scan.nitffields import Subheader
 from periplus.scan.nitfgeo import georeference
 from periplus.scan.nitfgrid import unread
 from periplus.scan.nitfmask import Mask, pad_value, read_mask, read_tables
-from periplus.scan.nitfstreams import codestream, fax_pipeline, frame_size, jpeg_pipeline, stream_refs
+from periplus.scan.nitfstreams import codestream, frame_size, jpeg_pipeline, stream_refs
 from periplus.scan.nitftables import shared_tables
 from periplus.scan.nitfvq import CODEC as VQ
 from periplus.scan.nitfvq import MASKED, TRANSPARENT, covered, locations, vq_refs
@@ -56,8 +57,8 @@ def _streams(
     coding, rate = facts.fields["IC"], facts.fields["COMRAT"]
     mask = yield from _mask(blocks, place, facts, image.blocks)
     if coding in ("C1", "M1"):
-        codecs = fax_pipeline(image, rate, located=image.blocks == 1 or mask.offsets is not None)
-        refs = yield from stream_refs(image, *place, mask, limits)
+        codecs = fax_pipeline(image, rate)
+        refs = yield from stream_refs(image, *place, mask, limits, look=fax_starts(rate))
     else:
         refs = yield from stream_refs(image, *place, mask, limits)
         tables = None

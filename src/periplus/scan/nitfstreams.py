@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any
 
 import numpy as np
@@ -19,9 +19,6 @@ from periplus.scan.nitfmask import ABSENT, Mask, held
 from periplus.scan.nitftables import HEAD_BYTES, markers
 
 JPEG = "https://awslabs.github.io/osml-imagery-io/codecs/jpeg"
-TIFF_TILE = "https://awslabs.github.io/osml-imagery-io/codecs/tiff-tile"
-GROUP3, TWO_DIMENSIONS, FILLED = 3, 1, 4
-"""TIFF's number of the compression, and its options; there may be zeros before the end of any line."""
 START = re.compile(rb"\xff*(?=\xff\xd8\xff)")
 """The start of a stream, and what may fill the space before it."""
 WINDOW = 4 << 20
@@ -35,32 +32,6 @@ BETWEEN = re.compile(rb"\xff\xd9[\0\xff]{0,16}?(?=\xff\xd8\xff)")
 FRAMES = range(0xC0, 0xC4)
 MOST_BOXES = 256
 RAW = b"\xff\x4f\xff\x51"
-
-
-def fax_pipeline(image: Layout, rate: str, *, located: bool) -> Pipeline:
-    """The codec of a bi-level block: Group 3 fax, of one dimension or two, as TIFF has it too.
-
-    `located` says that one knows where blocks start: nothing in a stream of fax tells that another follows.
-    """
-    dimensions = {"1": 0, "2": TWO_DIMENSIONS}.get(rate[:1])
-    if image.bits != 1 or image.bands != 1 or not located or dimensions is None:
-        raise FormatError(
-            f"fax of {image.bands} bands of {image.bits} bits in {image.blocks} blocks, at rate {rate!r}, is not read"
-        )
-    configuration = {
-        "compression": GROUP3,
-        "bits_per_sample": 1,
-        "samples_per_pixel": 1,
-        "photometric": 0,
-        "planar_config": 1,
-        "predictor": 1,
-        "tile_width": image.width,
-        "tile_height": image.height,
-        "sample_format": 1,
-        "jpeg_tables": None,
-        "t4_options": dimensions | FILLED,
-    }
-    return ({"name": TIFF_TILE, "configuration": configuration},)
 
 
 def jpeg_pipeline(image: Layout, colours: str, *, lossless: bool, tables: str | None = None) -> Pipeline:
@@ -84,7 +55,13 @@ def jpeg_pipeline(image: Layout, colours: str, *, lossless: bool, tables: str | 
     return ({"name": JPEG, "configuration": configuration},)
 
 
-def stream_refs(image: Layout, start: int, end: int, mask: Mask, limits: Limits) -> Generator[Need, Any, Refs]:
+Look = Callable[[int, int, int, Limits], Generator[Need, Any, NDArray[np.int64]]]
+"""(start, end, number, limits) of the streams of blocks -> where they start, counted from the first."""
+
+
+def stream_refs(
+    image: Layout, start: int, end: int, mask: Mask, limits: Limits, *, look: Look | None = None
+) -> Generator[Need, Any, Refs]:
     """The stream of every block: all of the data where there is one, by the mask, else by a look at all of the data."""
     start += mask.length
     if mask.offsets is not None:
@@ -94,7 +71,7 @@ def stream_refs(image: Layout, start: int, end: int, mask: Mask, limits: Limits)
     elif image.blocks == 1:
         offsets = np.zeros(1, np.int64)
     else:
-        offsets = yield from _starts(start, end, image.blocks, limits)
+        offsets = yield from (look or _starts)(start, end, image.blocks, limits)
     stored = offsets != ABSENT
     # A stream ends where the next one in the file starts.
     ordered = np.append(np.unique(offsets[stored]), end - start)
