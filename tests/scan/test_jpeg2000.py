@@ -159,6 +159,29 @@ def test_gmljp2_of_a_geographic_system_has_latitude_first() -> None:
     assert where.transform == tuple(transform)[:6]
 
 
+@pytest.mark.parametrize(
+    ("crs", "transform", "told"),
+    [
+        ("EPSG:32633", (0, 10, 500_000, 10, 0, 4_100_000), True),
+        ("EPSG:32633", (10, 0, 500_000, 0, 10, 4_100_000), True),
+        ("EPSG:32633", (10, 3, 500_000, 2, -10, 4_100_000), True),
+        ("EPSG:2056", (10, 3, 500_000, 2, -10, 4_100_000), True),
+        ("EPSG:3035", (10, 0, 500_000, 0, -10, 4_100_000), True),
+        ("EPSG:3035", (10, 3, 500_000, 2, -10, 4_100_000), True),
+        ("EPSG:3035", (0, 10, 500_000, 10, 0, 4_100_000), False),
+        ("EPSG:2056", (10, 0, 500_000, 0, 10, 4_100_000), False),
+    ],
+)
+def test_gmljp2_of_turned_grids_is_that_of_gdal_or_none(crs: str, transform: tuple[float, ...], told: bool) -> None:
+    values = j2ks.picture(1, "u1", 40, 40)
+    data = j2ks.made(values, CODEC="JP2", crs=crs, transform=rasterio.Affine(*transform), GeoJP2="NO")
+    where = scanned(data)[0][0].array.georeference
+    assert (where is not None) == told
+    if where is not None:
+        with MemoryFile(data) as memory, memory.open() as raster:
+            assert where.transform == pytest.approx(tuple(raster.transform)[:6], abs=1e-9)
+
+
 @pytest.mark.parametrize(("side", "tile"), [(2**31 - 1, None), (2**31 - 1, 1024), (2**32 - 1, None), (300_000, None)])
 def test_giants_are_refused_at_once(side: int, tile: int | None) -> None:
     data = j2ks.giant(side, tile)

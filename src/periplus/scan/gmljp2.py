@@ -11,6 +11,9 @@ from periplus.scan.geodetic import register
 ROOT_LABEL = "gml.root-instance"
 EPSG = re.compile(r"(?:urn:ogc:def:crs:EPSG:[0-9.]*:|http://www\.opengis\.net/def/crs/EPSG/0/|EPSG:)([0-9]{4,6})\Z")
 
+EASTING_FIRST = (range(32601, 32661), range(32701, 32761), range(25828, 25839), range(26901, 26924), (3857,))
+"""Systems that are sure to have x first: UTM on WGS 84, ETRS89 and NAD83, and the web's."""
+
 
 def georeference(labels: tuple[tuple[str, bytes], ...]) -> Georeference | None:
     """Where the first rectified grid says the pixels lie; None where it does not say, or not plainly."""
@@ -50,18 +53,33 @@ def _placed(
     code: int, place: tuple[float, float], right: tuple[float, float], down: tuple[float, float]
 ) -> Georeference | None:
     """The grid with x before y, whichever comes first in the CRS; its place is the centre of the first pixel."""
-    swapped = right[0] == 0 and down[1] == 0
+    swapped = _swapped(code, right, down)
+    if swapped is None:
+        return None
     if swapped:
         place, right, down = place[::-1], right[::-1], down[::-1]
-    elif code in register().systems:
-        # A geographic system has latitude first, and writers disagree on what that means for a grid with x first.
-        return None
     a, d = right
     b, e = down
     if a * e - b * d == 0:
         return None
     corner = place[0] - (a + b) / 2, place[1] - (d + e) / 2
     return Georeference(crs=f"EPSG:{code}", transform=(a, b, corner[0], d, e, corner[1]))
+
+
+def _swapped(code: int, right: tuple[float, float], down: tuple[float, float]) -> bool | None:
+    """Whether y comes before x in the CRS, as far as the grid itself tells; None where it does not.
+
+    Columns go to the right and rows down: whoever takes one axis for the other sees the image in a mirror.
+    """
+    straight, turned = right[1] == 0 == down[0], right[0] == 0 == down[1]
+    if code in register().systems:
+        # A geographic system has latitude first, and writers disagree on what that means for a grid with x first.
+        return True if turned else None
+    if any(code in codes for codes in EASTING_FIRST):
+        return False
+    mirrored = right[0] * down[1] - right[1] * down[0] > 0
+    # A grid along the axes may as well be one whose rows go up.
+    return None if (straight and mirrored) or (turned and not mirrored) else mirrored
 
 
 def _name(tag: object) -> str:
