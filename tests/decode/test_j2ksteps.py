@@ -17,10 +17,12 @@ REFERENCE = {
     "steps-alike-rpcl": (0x626B2927, 0x62B86469),
     "steps-apart": (0x411CAA76,),
     "steps-chroma": (0x9A99895E,),
+    "steps-signed": (0x6829D1C7,),
 }
 """What `opj_decompress -r` gave of files that OpenJPEG's own encoder made, level by level.
 
-Of `apart` each component alone, its values repeated from where they lie on the reference grid.
+Of `apart` and `signed` each component alone, its values repeated from where they lie on the reference grid: chroma has
+no sign.
 """
 
 

@@ -83,7 +83,7 @@ class Header:
     def chroma(self) -> bool:
         """Whether two of three components are colours at half the resolution, which native decoders spread."""
         one, *others = self.steps
-        alike = len(others) == 2 and others[0] == others[1] and len(set(self.components[::3])) == 1
+        alike = len(others) == 2 and others[0] == others[1] and len(set(self.components[::3])) == 1 and not self.signed
         return alike and one == (1, 1) and others[0] in ((2, 1), (2, 2))
 
     @property

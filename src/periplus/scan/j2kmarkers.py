@@ -230,7 +230,7 @@ def _facts(segments: list[tuple[int, bytes]], first: int) -> Codestream:
     if (deepest := max(depth & 0x7F for depth in depths) + 1) > LARGEST_BITS:
         raise FormatError(f"components of {deepest} bits are more than the decoder can do")
     x, y, steps = _halved(x, y, steps)
-    x, y = _whole(steps, x, y)
+    x, y = _whole(steps, x, y, coloured=len(depths) == 1 and not signed)
     if not x.firsts or not y.firsts:
         raise FormatError("the codestream holds no value of its components")
     found = dict(reversed(segments))
@@ -284,14 +284,15 @@ def _halved(x: Axis, y: Axis, steps: tuple[tuple[int, int], ...]) -> tuple[Axis,
     return axes[0], axes[1], ((1, 1),) * len(steps)
 
 
-def _whole(steps: tuple[tuple[int, int], ...], x: Axis, y: Axis) -> tuple[Axis, Axis]:
+def _whole(steps: tuple[tuple[int, int], ...], x: Axis, y: Axis, *, coloured: bool) -> tuple[Axis, Axis]:
     """Components with steps of their own are spread chunk by chunk, which is right where those begin at whole steps.
 
     Two of three at half the resolution are chroma: decoders give red, green and blue, in a single tile from anywhere.
     """
     if len(set(steps)) == 1:
         return x, y
-    chroma = len(steps) == 3 and steps[0] == (1, 1) and steps[1] == steps[2] and steps[1] in ((2, 1), (2, 2))
+    one, *others = steps
+    chroma = coloured and one == (1, 1) and others in ([(2, 1)] * 2, [(2, 2)] * 2)
     found = []
     for axis, along in zip((x, y), zip(*steps, strict=True), strict=True):
         unit = math.lcm(*along)
