@@ -86,6 +86,8 @@ def test_pictures_and_cells_that_do_not_hold_together(tmp_path):
         changed(picture, frame + 5, 0, 0),
         picture[: len(picture) * 2 // 3],
         changed(still, still.index(b"IDAT") + 4, 0),
+        pictures.png(np.zeros((1, 9, 9), np.uint8), bits=8, colour=3, chunks=[(b"PLTE", bytes(7))]),
+        pictures.png(np.zeros((1, 9, 1_000_001), np.uint8), bits=8, colour=0),
     ):
         kind, message = refusal(tmp_path, data)
         assert documented(kind, message), f"{kind}: {message}"
@@ -103,6 +105,7 @@ def codestreams():
     half = changed(tiled, 45, 7, 2, 2, 7, 2, 2)
     yield "5 of its 6", header + b"".join(part.data for part in parts[:5]) + b"\xff\xd9", {}
     yield "runs past", tiled[: len(tiled) // 2], {}
+    yield "does not have", header + bytes.fromhex("ff5e0005030000") + tiled[len(header) :], {}
     yield "out of order", header + b"".join(part.data for part in (*parts, parts[0])) + b"\xff\xd9", {}
     joint = changed(tiled, tiled.index(b"\xff\x52") + 8, 1)
     yield "without a sign", changed(joint, 45, 0x87), {}

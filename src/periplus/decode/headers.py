@@ -16,6 +16,8 @@ LARGEST_SCANS = 100
 LARGEST_TILES = 65_535
 LARGEST_MARKERS = 4_096
 """Markers before the frame header of a JPEG; real ones have a few dozen at most."""
+ROOM = {0xC0: (8, 2), 0xC1: (8, 2), 0xC2: (8, 1), 0xC3: (1, 1)}
+"""By the kind of a JPEG with Huffman codes: pixels along the side of what is coded at once, and its fewest bits."""
 SCAN = re.compile(rb"\xff\xda")
 MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd8\xff]")
 """One that has a length, or ends the stream."""
@@ -38,6 +40,24 @@ def jpeg(data: memoryview) -> Header:
     if data[position + 1] in (0xC2, 0xC6, 0xCA, 0xCE) and len(SCAN.findall(data)) > LARGEST_SCANS:
         raise DecodeError(f"the JPEG stream has more than {LARGEST_SCANS} scans")
     return Header(width, height, samples, bits)
+
+
+def jpeg_room(data: memoryview, rows: int) -> None:
+    """DecodeError where the first `rows` of a JPEG stream take more bits than it has: libjpeg would invent them all.
+
+    A Huffman code has at least one bit; a block has two of them, a block of a first progressive scan and a sample
+    without loss one. Arithmetic coding may do with less.
+    """
+    frame = jpeg_frame(data)
+    side, bits = ROOM.get(data[frame + 1], (0, 0))
+    width = int.from_bytes(data[frame + 7 : frame + 9], "big")
+    factors = [divmod(both, 16) for both in data[frame + 11 : frame + 10 + 3 * data[frame + 9] : 3]]
+    if not bits or not all(0 < across <= 4 and 0 < down <= 4 for across, down in factors):
+        return
+    widest, highest = (max(each) for each in zip(*factors, strict=True))
+    units = sum(-(-width * across // (widest * side)) * -(-rows * down // (highest * side)) for across, down in factors)
+    if 8 * (len(data) - frame) < bits * units:
+        raise DecodeError(f"the JPEG stream is cut off: {len(data)} bytes do not hold {width} x {rows} pixels")
 
 
 def jpeg_frame(data: memoryview) -> int:

@@ -36,6 +36,7 @@ def jpeg(tile: Tile, slot: int, *, told: bool = False) -> Picture:
         view = stream(data)
         header = headers.jpeg(view)
         shape = checked(header, tile, rows, columns)
+        headers.jpeg_room(view, rows)
         out = scratch_array(slot, shape, tile.dtype)
 
         def once(encoded: Buffer, into: NDArray[Any]) -> NDArray[Any]:

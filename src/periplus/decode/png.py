@@ -21,6 +21,8 @@ from periplus.model import Shape
 NAME = "periplus.png"
 MAGIC = b"\x89PNG\r\n\x1a\n"
 LARGEST = 1 << 31
+LARGEST_SIDE = 1_000_000
+"""Columns, and rows of less than a byte a value, that libpng takes."""
 STORED_BYTES = 65_535
 """Of a block that deflate stores as it is."""
 SLACK = 64 * 1024
@@ -51,6 +53,8 @@ def png(
         raise FormatError(f"png codec: {bands} bands of {bits} bits do not exist")
     if len(chunks) < 3 or any(n != 1 for n in chunks[:-3]) or tuple(chunks[-3:]) != (bands, height, width):
         raise FormatError(f"a PNG of {bands} bands of {width} x {height} pixels does not fill chunks of {chunks}")
+    if width > LARGEST_SIDE or (bits < 8 and height > LARGEST_SIDE):
+        raise FormatError(f"a PNG of {width} x {height} pixels is larger than its decoder takes")
     if dtype != np.dtype(np.uint16 if bits == 16 else np.uint8):
         raise FormatError(f"a PNG of {bits} bits does not fill an array of {dtype}")
     limits.check("the bytes of a chunk", bands * height * width * dtype.itemsize, limits.chunk_bytes)

@@ -22,7 +22,9 @@ from periplus.codestream.segments import (
     PLM,
     POC,
     PPM,
+    QCC,
     QCD,
+    RGN,
     SIZ,
     SOC,
     SOD,
@@ -35,6 +37,7 @@ from periplus.codestream.segments import (
     reduced,
     reversible,
     style,
+    width_of,
     written,
 )
 from periplus.errors import FormatError
@@ -236,6 +239,9 @@ def _facts(segments: list[tuple[int, bytes]], first: int) -> Codestream:
     found = dict(reversed(segments))
     if COD not in found or QCD not in found:
         raise FormatError("the codestream has no coding style or no quantisation")
+    wide = width_of(count)
+    if any(int.from_bytes(data[:wide], "big") >= count for marker, data in segments if marker in (COC, QCC, RGN)):
+        raise FormatError("the codestream tells of a component that it does not have")
     coding = style(steps, [(marker, data) for marker, data in segments if marker in (COD, COC, POC)])
     if coding.layers > LARGEST_LAYERS:
         raise FormatError("the coding style of the codestream is none we know")

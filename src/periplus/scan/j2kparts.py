@@ -84,7 +84,7 @@ def _listed(blocks: Blocks, facts: Codestream, end: int) -> Generator[Need, Any,
         return None
     tile, size = facts.lengths
     total = int(size.sum())
-    if not len(tile) or size.min() < SOT_BYTES or tile.max() >= facts.tiles or not 0 <= end - facts.first - total <= 2:
+    if not len(tile) or size.min() < SOT_BYTES or tile.max() >= facts.tiles or not 1 <= end - facts.first - total <= 2:
         return None
     start = facts.first + np.concatenate([[0], np.cumsum(size)[:-1]])
     odd: dict[int, int] = {}
@@ -112,7 +112,7 @@ def _hop(
     size: list[int] = []
     seen: dict[int, int] = {}
     odd: dict[int, int] = {}
-    position, ahead = facts.first, head
+    position, ahead, open_ended = facts.first, head, False
     while end is None or position + 2 < end:
         yield from blocks.hold("a tile-part", position, 2, ahead=SOT_BYTES - 2 + ahead, sparse=True)
         end = blocks.size if end is None else end
@@ -128,7 +128,7 @@ def _hop(
         if length == 0:
             if end is None:
                 raise FormatError("a last tile-part without a length, in a file of unknown size", offset=position)
-            length = end - position
+            length, open_ended = end - position, True
         if length < SOT_BYTES or (end is not None and position + length > end):
             raise FormatError("a tile-part runs past the end of the codestream", offset=position)
         limits.check("the number of tile-parts", len(tile) + 1, min(limits.chunks, 255 * 65_535), offset=position)
@@ -144,7 +144,20 @@ def _hop(
             ahead = max(
                 head, min(TOGETHER * recent // RECENT, AHEAD_BYTES if end is None else (end - facts.first) >> 9)
             )
+    if size and position == end and not open_ended:
+        yield from _closed(blocks, end)
     return np.array(tile, np.int64), np.array(start, np.int64), np.array(size, np.int64), odd
+
+
+def _closed(blocks: Blocks, end: int) -> Generator[Need, Any, None]:
+    """FormatError where the mark of a codestream's end lies inside of its last tile-part: bytes before it are missing.
+
+    Coded data never hold a marker. A codestream that lacks only its mark is whole.
+    """
+    yield from blocks.hold("the end of the codestream", end - 2, 2, sparse=True)
+    place = blocks.locate(end - 2, 2)
+    if place is not None and place[0][place[1] : place[1] + 2] == EOC.to_bytes(2, "big"):
+        raise FormatError("a tile-part runs past the end of the codestream", offset=end - 2)
 
 
 def _start(blocks: Blocks, position: int) -> tuple[int, int, int, int, int]:

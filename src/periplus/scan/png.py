@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -71,9 +72,17 @@ def _walk(blocks: Blocks, limits: Limits) -> Generator[Need, Any, _Picture]:
             break
         if kind == b"IEND" or length >= LARGEST:
             raise FormatError("the PNG file ends before its image", offset=position)
+        if kind == b"IHDR":
+            raise FormatError("the PNG file has a second header", offset=position)
         if kind in TELLING and length <= SHORT:
             yield from blocks.hold("a chunk", position + 8, length + 4)
-            _told(picture, kind, held(blocks, position + 8, length))
+            body, check = held(blocks, position + 8, length), held(blocks, position + 8 + length, 4)
+            sound = zlib.crc32(body, zlib.crc32(kind)) == int.from_bytes(check, "big")
+            if kind == b"PLTE" and picture.colour == PALETTE and not (sound and length % 3 == 0 and length):
+                raise FormatError("the palette of the PNG file is damaged", offset=position)
+            # Others only tell something of the pixels; they are as good without it.
+            if sound:
+                _told(picture, kind, body)
         position += 12 + length
     if picture.colour == PALETTE and "colormap" not in picture.attributes:
         raise FormatError("the PNG file has no palette", offset=position)
