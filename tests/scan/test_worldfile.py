@@ -70,6 +70,13 @@ def test_a_world_file_gives_the_transform_gdal_has(picture, tmp_path, name, worl
     assert found.array.attributes["georeferenced_by"] == [world]
 
 
+def test_a_decimal_comma_is_what_gdal_takes_it_for(picture, tmp_path):
+    text = "10,5\n0,25\n-0,5\n-10,5\n500005,25\n4999995,75\n"
+    found, _ = scanned(picture("a.png", files={"a.pgw": text}), "a.png", {"a.pgw": text})
+    with rasterio.open(tmp_path / "a.png") as file:
+        assert found.array.georeference.transform == tuple(file.transform)[:6]
+
+
 @pytest.mark.parametrize(("name", "world"), [("a.jp2", "a.j2w"), ("a.j2k", "a.jkw"), ("a.jp2", "a.wld")])
 def test_every_level_of_a_codestream_is_placed_by_its_world_file(name, world):
     values = np.arange(64 * 64, dtype=np.uint16).reshape(64, 64)

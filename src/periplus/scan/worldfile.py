@@ -88,10 +88,11 @@ def world_names(url: str) -> tuple[str, ...]:
 
 def world(text: str) -> Transform:
     """The transform of pixel corners; the six numbers of a world file are of the first pixel's centre."""
-    words = text.split()
-    if len(words) < 6 or not all(NUMBER.fullmatch(word) for word in words[:6]):
+    # Some programs write the decimal comma of their country; GDAL reads it too.
+    words = [word.replace(",", ".") for word in text.split()[:6]]
+    if len(words) < 6 or not all(NUMBER.fullmatch(word) for word in words):
         raise FormatError("it does not hold the six numbers of a world file")
-    a, d, b, e, x, y = (float(re.sub("[dD]", "e", word)) for word in words[:6])
+    a, d, b, e, x, y = (float(re.sub("[dD]", "e", word)) for word in words)
     return _sound((a, b, x - (a + b) / 2, d, e, y - (d + e) / 2))
 
 
