@@ -122,6 +122,48 @@ def test_an_index_with_r_sets_takes_more_files(folder: Path, form: str) -> None:
     assert len(index.files) == 5
 
 
+@pytest.mark.parametrize("arrange", ["collect", "stack"])
+@pytest.mark.parametrize("form", ["x.parquet", "x/"])
+def test_files_with_r_sets_are_not_read_again_when_others_are_added(
+    server: RangeServer, files: dict[str, bytes], fetch: Fetch, tmp_path: Path, arrange: str, form: str
+) -> None:
+    for letter in "abc":
+        server.files.update({name.replace("a", letter, 1): data for name, data in files.items()})
+    a, b, c = (f"{server.url}/{letter}.ntf" for letter in "abc")
+    target = str(tmp_path / form)
+    options: dict[str, Any] = {"arrange": arrange, "fetch": fetch}
+    options |= {"coordinate": "order"} if arrange == "stack" else {}
+    index_into([a, b], to=target, **options)
+    server.log.clear()
+    table, summary = index_into([a, b, c], to=target, refresh="never", **options)
+    assert summary.reused == 2
+    assert set(asked(server)) == {"c.ntf", "c.ntf.r1", "c.ntf.r2", "c.ntf.r3"}
+    fresh, _ = index_into([a, b, c], **options)
+    assert [table.files.path, table.files.etag, table.files.format] == [
+        fresh.files.path, fresh.files.etag, fresh.files.format
+    ]  # fmt: skip
+    assert table.catalog.arrangement["beside"] == fresh.catalog.arrangement["beside"]
+    assert list(table.catalog.arrays) == list(fresh.catalog.arrays)
+    for name in fresh.catalog.arrays:
+        ours, theirs = table.refs(name), fresh.refs(name)
+        for column in ("chunk", "offset", "length", "file"):
+            np.testing.assert_array_equal(getattr(ours, column), getattr(theirs, column))
+
+
+def test_files_that_share_an_r_set_are_read_again(tmp_path: Path, fetch: Fetch) -> None:
+    for name, step in {"x": 1, "x.r0": 1, "x.r1": 2, "y.ntf": 1}.items():
+        (tmp_path / name).write_bytes(file_of(step))
+    urls, target = [str(tmp_path / name) for name in ("x", "x.r0")], str(tmp_path / "i.parquet")
+    index_into(urls, to=target, fetch=fetch, arrange="collect")
+    table, summary = index_into([*urls, str(tmp_path / "y.ntf")], to=target, fetch=fetch, arrange="collect")
+    assert summary.reused == 0
+    fresh, _ = index_into([*urls, str(tmp_path / "y.ntf")], fetch=fetch, arrange="collect")
+    assert table.files.path == fresh.files.path
+    assert [table.refs(name).file.tolist() for name in table.catalog.arrays] == [
+        fresh.refs(name).file.tolist() for name in fresh.catalog.arrays
+    ]  # fmt: skip
+
+
 def test_files_with_r_sets_are_stacked(folder: Path, files: dict[str, bytes]) -> None:
     for name, data in files.items():
         (folder / name.replace("a", "b")).write_bytes(data)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from periplus.arrange.invert import Origin, is_stack, origins, undo, unstacked
 from periplus.errors import MissingError
 from periplus.fetch import Fetch
-from periplus.harvest.companions import listed
+from periplus.harvest.companions import SIDECAR, listed
 from periplus.harvest.members import Members, members_of
 from periplus.harvest.part import Fact, Part, Piece, places
 from periplus.harvest.spill import Spill
@@ -71,28 +71,35 @@ class Rows:
     codes: dict[tuple[int, str], set[int]] = field(default_factory=dict)
     prefixes: dict[int, set[str]] = field(default_factory=dict)
     """Group or series of each file."""
+    homes: dict[tuple[int, str], set[int]] = field(default_factory=dict)
+    """Files that hold rows of each file and array, where some are companions."""
 
 
 def undo_index(index: Index, wanted: Collection[int], folder: str) -> tuple[Part, list[Fact], dict[int, int]]:
     """The wanted files as if they had just been scanned: a part, what is known of them, and the slot of each.
 
     The rows of the index stream by once, into files of `folder`, from where they are mapped. A file of which the index
-    holds no row, or inline bytes, or which has companions, cannot be told apart this way: it has no slot and must be
-    read again.
+    holds no row, or inline bytes, or which shares pixels of a companion, cannot be told apart this way: it has no slot
+    and must be read again.
     """
     if index.members is not None:
         return undo_mosaic(index, index.members, wanted)
     catalog, names = index.table.catalog, index.origins or {}
     stacked = is_stack(catalog)
+    owners = _owners(index)
     keep = np.zeros(len(index.files), bool)
-    keep[[number for number in wanted if number not in index.companions]] = True
+    keep[[number for number in wanted if all(owners[each] >= 0 for each in index.companions.get(number, ()))]] = True
     rows = Rows()
     with Spill(Path(folder)) as spill:
         for name, block in index.table.blocks():
-            file = np.zeros(len(block), np.int32) if block.file is None else block.file
+            stored = np.zeros(len(block), np.int32) if block.file is None else block.file
+            file = np.where(stored >= 0, owners[np.maximum(stored, 0)], -1)
             if block.data is not None:
                 keep[file[file >= 0]] = False  # the other rows of a chunk that is partly inline
             chosen = (file >= 0) & keep[np.maximum(file, 0)]
+            for home in np.unique(stored[chosen]).tolist() if index.companions else ():
+                rows.homes.setdefault((int(owners[home]), name), set()).add(home)
+            block = replace(block, file=file) if index.companions else block
             found = undo(block if chosen.all() else block.take(chosen), stacked=stacked)
             first = spill.add(found.refs)
             for k, owner in enumerate(found.files.tolist()):
@@ -112,6 +119,26 @@ def undo_index(index: Index, wanted: Collection[int], folder: str) -> tuple[Part
         arrays=arrays, columns={**columns, **places(arrays, groups)}, codes=codes if stacked else None, maps=maps
     )
     return part, facts, slots
+
+
+def _owners(index: Index) -> NDArray[np.int32]:
+    """The file that every file's rows belong to; -1 for a companion with pixels that several files share."""
+    found = np.arange(len(index.files), dtype=np.int32)
+    for owner, companions in index.companions.items():
+        for number in companions:
+            shared = found[number] != number and index.files.format[number] != SIDECAR
+            found[number] = -1 if shared else owner
+    return found
+
+
+def _homes(index: Index, rows: Rows, owner: int, names: Sequence[str]) -> tuple[int, ...] | None:
+    """For every array the companion that holds its rows, counted from 1; None where it is not one file that does."""
+    number = {owner: 0} | {each: n for n, each in enumerate(index.companions.get(owner, ()), 1)}
+    homes = [rows.homes.get((owner, name), {owner}) for name in names]
+    if any(len(each) > 1 for each in homes):
+        return None
+    found = tuple(number[home] for each in homes for home in each)
+    return found if any(found) else ()
 
 
 def _files(
@@ -137,6 +164,9 @@ def _files(
         if not keep[owner] or len(prefixes) != 1:
             continue
         (prefix,) = prefixes
+        homes = _homes(index, rows, owner, inside[prefix])
+        if homes is None:
+            continue
         used = tuple(tuple(sorted(rows.codes.get((owner, name), {0}))) for name in inside[prefix])
         slots[owner] = len(facts)
         codes.append(used)
@@ -149,6 +179,8 @@ def _files(
                 format=files.format[owner],
                 datetime=None if by_name else moment(files.datetime[owner]),
                 attributes=catalog.attributes.get(prefix, {}),
+                companions=tuple(files.source(number) for number in index.companions.get(owner, ())),
+                homes=homes,
                 prefix=prefix,
             )
         )
