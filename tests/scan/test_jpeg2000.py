@@ -159,6 +159,19 @@ def test_gmljp2_of_a_geographic_system_has_latitude_first() -> None:
     assert where.transform == tuple(transform)[:6]
 
 
+def test_gmljp2_with_zeros_in_it() -> None:
+    transform = rasterio.Affine(60, 0, 440_720, 0, -60, 3_751_320)
+    data = j2ks.made(j2ks.picture(), CODEC="JP2", crs="EPSG:26711", transform=transform, GeoJP2="NO")
+    at = data.index(b"<gml:FeatureCollection") + len("<gml:FeatureCollection")
+    assert data[at : at + 1] in (b"\n", b" ")
+    data = data[:at] + b"\0" + data[at + 1 :]
+    where = scanned(data)[0][0].array.georeference
+    assert where is not None
+    with MemoryFile(data) as memory, memory.open() as raster:
+        assert where.transform == tuple(raster.transform)[:6]
+        assert raster.crs == where.crs
+
+
 @pytest.mark.parametrize(
     ("crs", "transform", "told"),
     [

@@ -30,7 +30,8 @@ def _grid(text: bytes) -> Georeference | None:
     from defusedxml.common import DefusedXmlException
 
     try:
-        root = ElementTree.fromstring(text.rstrip(b"\0"))
+        # Some writers leave zeros between words, too.
+        root = ElementTree.fromstring(text.replace(b"\0", b" ").strip())
     except (ParseError, DefusedXmlException, ValueError, LookupError):
         # It only tells where the pixels lie; they are as good without it.
         return None
