@@ -103,6 +103,16 @@ def test_a_picture_that_is_gray_itself_is_read(ending: bytes) -> None:
     np.testing.assert_array_equal(values(data + ending), np.full((1, 20, 30), 128))
 
 
+@pytest.mark.parametrize("others", [0, 2])
+def test_of_several_pictures_the_first_is_read_and_all_are_counted(others: int) -> None:
+    shades = [Image.fromarray(np.full((9, 12), 60 * n, np.uint8)) for n in range(1, others + 2)]
+    target = io.BytesIO()
+    shades[0].save(target, "MPO", save_all=True, append_images=shades[1:], icc_profile=bytes(9000))
+    seen = values(target.getvalue())
+    np.testing.assert_array_equal(seen, np.asarray(Image.open(target))[None])
+    assert found(target.getvalue()).attributes.get("pictures") == (others + 1 if others else None)
+
+
 def test_codings_that_nobody_here_decodes_are_refused_by_name() -> None:
     lossless = imagecodecs.jpeg8_encode(np.arange(99, dtype=np.uint8).reshape(9, 11), lossless=True)
     with pytest.raises(FormatError, match="a lossless JPEG in arithmetic coding is not supported"):

@@ -10,7 +10,7 @@ from typing import Any
 SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 7: 1, 9: 4, 10: 8}
 EXIF_IFD, GPS_IFD = 0x8769, 0x8825
 WORDS = {0x010E: "description", 0x010F: "make", 0x0110: "model", 0x0131: "software", 0x013B: "artist"}
-ORIENTATION, CHANGED, TAKEN = 0x0112, 0x0132, 0x9003
+ORIENTATION, CHANGED, TAKEN, PICTURES = 0x0112, 0x0132, 0x9003, 0xB001
 MOST_ENTRIES = 512
 MOST_VALUE = 4096
 """Bytes of a value worth keeping; notes of makers are larger."""
@@ -37,6 +37,15 @@ def facts(data: bytes) -> tuple[dict[str, Any], datetime | None]:
     if position := _position(where):
         found["gps"] = position
     return found, _moment(stamp)
+
+
+def pictures(data: bytes) -> int | None:
+    """How many pictures a file says that it holds one after another, in the index of multi-picture files."""
+    order = {b"II*\0": "<", b"MM\0*": ">"}.get(data[:4])
+    if order is None or len(data) < 8:
+        return None
+    number = _fields(data, struct.unpack_from(order + "I", data, 4)[0], order).get(PICTURES)
+    return number if isinstance(number, int) else None
 
 
 def _fields(data: bytes, start: int, order: str) -> dict[int, Any]:

@@ -29,7 +29,7 @@ UNREAD = {**dict.fromkeys((0xC5, 0xC6, 0xC7, 0xCD, 0xCE, 0xCF, 0xDE), "a hierarc
 """Frame headers of what no decoder here can do."""
 ALONE = frozenset({0x01, *range(0xD0, 0xD9)})
 """Markers without a length."""
-EXIF, ADOBE, COMMENT, JFIF = 0xE1, 0xEE, 0xFE, 0xE0
+EXIF, SEVERAL, ADOBE, COMMENT, JFIF = 0xE1, 0xE2, 0xEE, 0xFE, 0xE0
 HUFFMAN, QUANTISATION, INTERVAL, SCAN = 0xC4, 0xDB, 0xDD, 0xDA
 DECODED = frozenset({*FRAMES, HUFFMAN, QUANTISATION, INTERVAL, SCAN, ADOBE, JFIF})
 """Markers that decide how a scan is decoded."""
@@ -126,7 +126,11 @@ def _walk(blocks: Blocks, limits: Limits) -> Generator[Need, Any, _Markers]:
         (length,) = struct.unpack(">H", held(blocks, position + 2, 2))
         if length < 2:
             raise FormatError("a marker has no length", offset=position)
-        if marker in DECODED or marker in (EXIF, COMMENT):
+        if marker == SEVERAL and length >= 6:
+            # Colour profiles are here too, and may be large.
+            yield from blocks.hold("a marker", position + 4, 4)
+        several = marker == SEVERAL and length >= 6 and held(blocks, position + 4, 4) == b"MPF\0"
+        if several or marker in DECODED or marker in (EXIF, COMMENT):
             yield from blocks.hold("a marker", position + 4, length - 2)
             body = held(blocks, position + 4, length - 2)
             _told(found, marker, body, position)
@@ -160,6 +164,8 @@ def _told(found: _Markers, marker: int, body: bytes, offset: int) -> None:
         told, moment = exif.facts(body[6:])
         found.attributes = {**told, **found.attributes}
         found.moment = found.moment or moment
+    elif marker == SEVERAL and (number := exif.pictures(body[4:])) is not None:
+        found.attributes["pictures"] = number
     elif marker == ADOBE and body[:5] == b"Adobe" and len(body) >= 12:
         found.adobe = body[11]
     elif marker == COMMENT and (text := body[:SHORT].decode("utf-8", "replace").strip("\0 \r\n\t")):
