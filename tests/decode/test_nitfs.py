@@ -7,7 +7,7 @@ import pytest
 import rasterio
 from rasterio.errors import RasterioError
 
-from periplus.scan import nitf
+from periplus.scan import nitf, nitfblocks
 from periplus.scan.drive import scan_bytes
 from periplus.testing import nitfs
 
@@ -104,3 +104,24 @@ def test_all_image_segments_are_read(read_all):
     assert list(found) == ["0/data", "images/1/0/data", "images/2/0/data"]
     for values, item in zip(found.values(), items, strict=True):
         np.testing.assert_array_equal(values, item.values)
+
+
+@pytest.mark.parametrize(("kind", "block"), [("u1", (0, 0)), ("b1", (5, 7)), ("u12", (0, 0)), ("i11", (5, 7))])
+@pytest.mark.parametrize("masked", [False, True])
+def test_bands_in_sequence_start_at_whole_bytes(kind, block, masked, read_all, tmp_path):
+    values = nitfs.values_of(kind, 3, (19, 35))
+    item = nitfs.Picture(values=values, kind=kind, block=block, masked=masked)
+    data = nitfs.nitf(item)
+    np.testing.assert_array_equal(read_all(data)["0/data"], values)
+    if (kind, masked) == ("u1", False):
+        path = tmp_path / "a.ntf"
+        path.write_bytes(data)
+        with rasterio.open(path) as file:
+            np.testing.assert_array_equal(file.read(), values)
+
+
+def test_large_bands_in_sequence_start_at_whole_bytes(read_all, monkeypatch):
+    monkeypatch.setattr(nitfblocks, "BAND_BYTES", 64)
+    values = nitfs.values_of("u12", 2, (37, 35))
+    data = nitfs.nitf(nitfs.Picture(values=values, kind="u12"))
+    np.testing.assert_array_equal(read_all(data)["0/data"], values)

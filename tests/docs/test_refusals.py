@@ -141,7 +141,6 @@ def nitf_files():
         "do not cover": nitfs.Picture(values=plain, changes={"NCOLS": "00000091"}),
         "65 bits": nitfs.Picture(values=plain, changes={"NBPP": "65"}),
         "do not fit": nitfs.Picture(values=plain, changes={"NBPP": "16"}),
-        "whole bytes": nitfs.Picture(values=nitfs.values_of("u1", 2, (77, 85)), kind="u1"),
         "mask": nitfs.Picture(values=plain, masked=True),
         "no tables": nitfs.Picture(values=plain, streams=[bare], coding="C3", changes={"COMRAT": "01.1"}),
         "JPEG streams": nitfs.Picture(values=np.tile(plain, 2), block=(72, 90), **coded),

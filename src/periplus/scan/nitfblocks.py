@@ -61,7 +61,19 @@ class Layout:
         return self.bits == self.dtype.itemsize * 8
 
     @property
+    def band_bytes(self) -> int:
+        """Bytes of one band of a block whose bands follow each other: each starts at a whole byte."""
+        return -(-self.height * self.width * self.bits // 8)
+
+    @property
+    def ragged(self) -> bool:
+        """Whether there are bits to spare between the bands of a block."""
+        return self.mode == "B" and self.bands > 1 and self.height * self.width * self.bits % 8 != 0
+
+    @property
     def block_bytes(self) -> int:
+        if self.mode == "B":
+            return self.samples * self.band_bytes
         return -(-self.samples * self.height * self.width * self.bits // 8)
 
     @property
@@ -101,10 +113,13 @@ def dtype_of(kind: str, bits: int) -> np.dtype[Any]:
 
 
 def plan(image: Layout) -> tuple[int, bool]:
-    """Rows of a chunk, and whether its bands are taken apart: whole blocks, or bands of rows of large ones."""
+    """Rows of a chunk, and whether its bands are taken apart: whole blocks, or bands of rows of large ones.
+
+    Bands with bits to spare between them are taken apart, too.
+    """
     lone = image.down == image.across == 1
     if image.block_bytes <= (BAND_BYTES if lone else LARGE_BYTES):
-        return image.height, False
+        return image.height, image.ragged
     apart = image.mode in ("B", "S") and image.bands > 1
     row_bits = image.width * image.bits * (1 if image.mode in ("B", "S") else image.bands)
     # Rows that are no whole bytes are cut where a number of them is.
@@ -116,16 +131,14 @@ def plan(image: Layout) -> tuple[int, bool]:
         rows = next(even, wanted)
     else:
         rows = next((n for n in range(wanted, 0, -1) if image.height % n == 0 and n % unit == 0), image.height)
-    return rows, apart and rows < image.height
+    return rows, apart and (rows < image.height or image.ragged)
 
 
 def locate(
     image: Layout, rows: int, apart: bool, *, start: int, end: int, mask: Offsets | None, limits: Limits
 ) -> Refs:
     """The byte range of every chunk of `rows` rows; `start` and `end` are of the data without the mask."""
-    size, band = image.block_bytes, image.height * image.width
-    if image.mode == "B" and image.bands > 1 and band * image.bits % 8:
-        raise FormatError(f"bands of {band} samples of {image.bits} bits are no whole bytes")
+    size = image.block_bytes
     if mask is None and start + image.blocks * size > end:
         raise FormatError(f"{image.blocks} blocks of {size} bytes do not fit in the {end - start} bytes of the image")
     planes = image.bands if apart or image.apart else 1
@@ -136,12 +149,11 @@ def locate(
     held = np.minimum(rows, image.height - inside)
     if image.down == 1 and rows < image.height:
         held = np.minimum(held, image.rows - line * rows)
-    plane_bits = image.height * image.width * image.bits
     row_bits = image.width * image.bits * (1 if apart or image.apart else image.samples)
     number = block[:, None] * image.across + np.arange(across, dtype=np.int64)
     numbers = np.arange(planes, dtype=np.int64)[:, None, None] * (image.down * image.across * image.apart) + number
     base = numbers * size if mask is None else mask[numbers]
-    shift = np.arange(planes, dtype=np.int64)[:, None, None] * (plane_bits // 8 if apart and not image.apart else 0)
+    shift = np.arange(planes, dtype=np.int64)[:, None, None] * (image.band_bytes if apart and not image.apart else 0)
     offset = (start + base + shift + (inside * row_bits // 8)[:, None]).ravel()
     lines = held if rows < image.height else np.full(down, image.height, np.int64)
     each = -(-(lines * row_bits) // 8)

@@ -180,10 +180,15 @@ def blocks_of(item: Picture) -> Sequence[bytes]:
     turn = {"B": (0, 1, 2), "S": (0, 1, 2), "P": (1, 2, 0), "R": (1, 0, 2)}[item.mode]
     groups = [padded[band : band + 1] for band in range(bands)] if item.mode == "S" else [padded]
     return [
-        _packed(group[:, y * rows : (y + 1) * rows, x * columns : (x + 1) * columns].transpose(turn), item.kind)
+        _block_of(group[:, y * rows : (y + 1) * rows, x * columns : (x + 1) * columns].transpose(turn), item)
         for group in groups
         for y, x in itertools.product(range(down), range(across))
     ]
+
+
+def _block_of(values: NDArray[Any], item: Picture) -> bytes:
+    """Bands that follow each other start at whole bytes."""
+    return b"".join(_packed(part, item.kind) for part in (values if item.mode == "B" else [values]))
 
 
 def _packed(values: NDArray[Any], kind: str) -> bytes:
