@@ -39,3 +39,11 @@ def test_options_of_a_place_hold_there_only() -> None:
     assert options_for("s3://bucket/deep/x", options) == {"region": "c"}
     assert options_for("s3://bucket/deeper", options) == {"region": "b"}
     assert options_for("s3://buckets/x", options) == {"region": "a"}
+
+
+@pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT", "AWS_ENDPOINT_URL_S3"])
+def test_an_endpoint_of_the_environment_may_be_plain_http(monkeypatch, variable):
+    monkeypatch.setenv(variable, "http://127.0.0.1:9000")
+    assert store_config("s3", {}) == ({}, {"allow_http": True})
+    assert store_config("s3", {"endpoint": "https://other"})[1] == {}
+    assert store_config("gs", {}) == ({}, {})

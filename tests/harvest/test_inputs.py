@@ -72,6 +72,7 @@ def test_a_file_a_glob_and_a_folder(fetch: Fetch, tree: Path) -> None:
     assert expanded(fetch, tree) == folder
     assert all(i.optional for i in expanded(fetch, tree / "*"))
     assert not any(i.optional for i in expanded(fetch, tree / "*.tif"))
+    assert all(i.optional for i in expanded(fetch, tree / "a*"))  # whatever kind they are
 
 
 def test_an_absent_file_is_still_an_input_and_an_absent_folder_an_error(fetch: Fetch, tree: Path) -> None:

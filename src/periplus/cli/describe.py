@@ -101,10 +101,10 @@ def describe_values(values: NDArray[Any]) -> dict[str, Any]:
 
 
 def boxes(arrays: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The box around all arrays that share a CRS, for each CRS."""
+    """The box around all images that share a CRS, for each CRS; pixels of coarser levels may reach beyond an image."""
     around: dict[str | None, BBox] = {}
     for array in arrays:
-        if (box := array["bbox"]) is not None:
+        if (box := array["bbox"]) is not None and array["level"] == 0:
             before = around.get(array["crs"], box)
             least, most = map(min, zip(before, box, strict=True)), map(max, zip(before, box, strict=True))
             around[array["crs"]] = (*list(least)[:2], *list(most)[2:])

@@ -30,6 +30,8 @@ _RENAMED: dict[str, dict[str, str]] = {
 }
 _ANONYMOUS = ("anon", "anonymous", "no_sign_request", "skip_signature", "unsigned")
 _TRUTHS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+"""Variables in which the library finds the endpoint of S3 for itself."""
 _WEB_ONLY = ("headers", "query")
 # Where the store's library looks for credentials, apart from the machine's own metadata service.
 _KEYS = {
@@ -84,6 +86,8 @@ def store_config(scheme: str, options: Options) -> tuple[dict[str, Any], dict[st
         else:
             config[_RENAMED[kind].get(name, name)] = value
     endpoint = next((str(v) for k, v in config.items() if "endpoint" in k or k == "base_url"), "")
+    if kind == "s3" and not endpoint:
+        endpoint = next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), "")
     if scheme_of(endpoint) == "http":
         client.setdefault("allow_http", True)
     return config, client
@@ -120,5 +124,5 @@ def wants_region(config: Mapping[str, Any]) -> bool:
     return not (
         any(key in config for key in known)
         or any("endpoint" in key for key in config)
-        or any(name in os.environ for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT", "AWS_ENDPOINT_URL"))
+        or any(name in os.environ for name in ("AWS_REGION", "AWS_DEFAULT_REGION", *_ENDPOINTS))
     )

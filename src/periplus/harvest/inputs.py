@@ -34,7 +34,7 @@ class Input:
     source: Source | None = None
     """Facts from a listing."""
     optional: bool = False
-    """From a whole folder: passed over when it is no format we know."""
+    """From a whole folder, or by a glob with an open end: passed over when it is no format we know."""
     error: PeriplusError | None = None
     """Why there is no file to read: an item of a catalogue without what was asked for."""
 
@@ -95,6 +95,7 @@ async def _found(url: str, fetch: Fetch, assets: stac.Assets, notes: Notes, *, l
     last = url.rstrip("/").rpartition("/")[2]
     async for source in fetch.find(url):
         whole_folder = last in ("*", "**") if glob else source.url != itself
+        any_kind = whole_folder or (glob and last.endswith("*"))
         if glob and lists and not whole_folder and _suffix(source.url) in _LISTS:
             try:
                 async for item in _listed(source.url, fetch, assets, notes):
@@ -102,7 +103,7 @@ async def _found(url: str, fetch: Fetch, assets: stac.Assets, notes: Notes, *, l
             except FormatError as error:  # one document of many
                 yield Input(url=source.url, error=error)
         else:
-            yield Input(url=source.url, source=source, optional=whole_folder)
+            yield Input(url=source.url, source=source, optional=any_kind)
 
 
 async def _listed(url: str, fetch: Fetch, assets: stac.Assets, notes: Notes) -> AsyncIterator[Input]:
