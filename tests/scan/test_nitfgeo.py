@@ -49,14 +49,47 @@ def prjpsb(code, *parameters):
     return tre("PRJPSB", f"{'projection':80}{code:2}{len(parameters)}{text}{'500000':15}{'1000':15}".encode())
 
 
-def check(data, path):
+def check(data, path, within=1e-12):
     """GDAL has the same grid."""
     path.write_bytes(data)
     found = where(data)
     with rasterio.open(path) as file:
-        np.testing.assert_allclose(found.transform, tuple(file.transform)[:6], rtol=1e-12)
+        np.testing.assert_allclose(found.transform, tuple(file.transform)[:6], rtol=within)
         assert rasterio.crs.CRS.from_user_input(found.crs) == file.crs
     return found
+
+
+def test_geocentric_latitudes_become_those_of_maps(tmp_path):
+    picture = Picture(values=VALUES, icords="C", igeolo=IGEOLO)
+    found = check(nitfs.nitf(picture, version="NITF02.00"), tmp_path / "a.ntf", 1e-10)
+    plain = where(nitfs.nitf(Picture(values=VALUES, icords="G", igeolo=IGEOLO), version="NITF02.00"))
+    assert 0.19 < found.transform[5] - plain.transform[5] < 0.2
+    poles = "900000N0200400E900000N0200700E411700N0200700E411700N0200400E"
+    data = nitfs.nitf(Picture(values=VALUES, icords="C", igeolo=poles), version="NITF02.00")
+    check(data, tmp_path / "a.ntf", 1e-10)
+
+
+@pytest.mark.parametrize(
+    ("igeolo", "x"),
+    [
+        ("100000N1790000E100000N1790000W090000N1790000W090000N1790000E", (179, 181, 181, 179)),
+        ("100000N1800000W100000N1790000W090000N1790000W090000N1800000W", (-180, -179, -179, -180)),
+        ("100000N1790000E090000N1790000E090000N1790000W100000N1790000W", (179, 179, -179, -179)),
+        ("103000N1790000E100000N1790000W090000N1790000W093000N1790000E", (179, 181, 181, 179)),
+        ("100000N1790000W090000N1790000W090000N1790000E100000N1790000E", (181, 181, 179, 179)),
+        ("103000N1790000E100000N1790000W090000N1783000W093000N1790000E", (179, 181, 181.5, 179)),
+        ("900000N1793000W900000N1793000E900000S1793000E900000S1793000W", (-179.5, 179.5, 179.5, -179.5)),
+    ],
+)
+def test_an_image_across_the_180th_meridian_goes_on_to_the_east(igeolo, x):
+    """GDAL (3.10) has it go back around the world, but for the image that is the world, and those that do not cross."""
+    found = where(file_of(icords="G", igeolo=igeolo))
+    if found.gcps:
+        assert tuple(point.x for point in found.gcps) == x
+        return
+    a, b, c, *_ = found.transform
+    places = [a * column + b * row + c for column, row in ((0.5, 0.5), (89.5, 0.5), (89.5, 71.5), (0.5, 71.5))]
+    np.testing.assert_allclose(places, x, atol=1e-9)
 
 
 PLACES = ("+41.316806+020.116736", "+41.283472+020.116736", "+41.283472+020.066736", "+41.316806+020.066736")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from typing import Any
@@ -28,6 +29,8 @@ BANDS = dict(
 )
 """Northing at which each band of latitude starts, in units of 100 km."""
 WORLD = "EPSG:4326"
+FLATTENING = 1 / 298.257223563
+"""Of the World Geodetic System of 1984."""
 POLAR_LATITUDE = 75.0
 """Degrees beyond which an image may be drawn in the plane of a polar zone, as the zones begin at 80."""
 TOLERANCE = 0.25
@@ -51,8 +54,26 @@ def georeference(head: Subheader) -> Georeference | None:
         crs, found = WORLD, predicted(head.tres)
     if found is None:
         return None if coefficients is None else Georeference(rpc=coefficients)
+    if crs == WORLD:
+        found = joined(found)
     places = ((0.5, 0.5), (columns - 0.5, 0.5), (columns - 0.5, rows - 0.5), (0.5, rows - 0.5))
     return placed(crs, places, found, coefficients)
+
+
+def joined(corners: list[Corner]) -> list[Corner]:
+    """Corners in degrees, those beyond the 180th meridian counted on eastwards where an image crosses it.
+
+    As they are written they are then more than half the world apart, and the image is seen from below.
+    """
+    onward = [(x + 360 if x < 0 else x, y) for x, y in corners]
+    wide = max(x for x, _ in corners) - min(x for x, _ in corners) > 180
+    return onward if wide and _turn(corners) > 0 > _turn(onward) else corners
+
+
+def _turn(corners: list[Corner]) -> float:
+    """Twice the area within corners; negative where they run clockwise, as those of an image seen from above do."""
+    pairs = zip(corners, [*corners[1:], corners[0]], strict=True)
+    return sum(x * up - right * y for (x, y), (right, up) in pairs)
 
 
 def chipped(coefficients: dict[str, Any] | None, chip: dict[str, str] | None) -> dict[str, Any] | None:
@@ -111,6 +132,8 @@ def _corners(head: Subheader) -> tuple[str | None, list[Corner] | None]:
     system = head.fields["ICORDS"]
     if system in ("G", "C"):
         found = [_degrees(text) for text in texts]
+        if system == "C":
+            found = [corner and (corner[0], _geodetic(corner[1])) for corner in found]
         crs = "EPSG:4326"
     elif system == "D":
         found = [(float(m[2]), float(m[1])) if (m := DECIMAL.fullmatch(text)) else None for text in texts]
@@ -133,6 +156,13 @@ def _degrees(text: str) -> Corner | None:
         return None
     values = [int(found[n]) + int(found[n + 1]) / 60 + int(found[n + 2]) / 3600 for n in (1, 5)]
     return (-values[1] if found[8] == "W" else values[1]), (-values[0] if found[4] == "S" else values[0])
+
+
+def _geodetic(latitude: float) -> float:
+    """The latitude of a place that is so many degrees from the equator, seen from the centre of the Earth."""
+    if abs(latitude) >= 90:
+        return latitude
+    return math.degrees(math.atan(math.tan(math.radians(latitude)) / (1 - FLATTENING) ** 2))
 
 
 def _zone(number: str, north: bool) -> str | None:
