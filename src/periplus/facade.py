@@ -226,7 +226,7 @@ class Index:
         `window` counts chunks; `bbox` is in `crs` (default: the images' own, if they share one); `footprints` adds the
         box of every chunk, in the CRS of its image. An image that only control points or RPCs place is selected whole.
         """
-        from periplus.conventions.proj import describe_crs, reproject_bbox, reproject_part
+        from periplus.conventions.proj import describe_crs, reproject_bbox
 
         if crs is not None:
             describe_crs(crs)  # refused here, where it is known whose it is
@@ -239,7 +239,6 @@ class Index:
             time=time,
             footprints=footprints,
             reproject=reproject_bbox,
-            partly=reproject_part,
         )
 
     def sql(self, query: str, parameters: Sequence[Any] = ()) -> pa.Table:

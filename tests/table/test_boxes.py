@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from periplus.conventions.proj import reproject_bbox, reproject_part
+from periplus.conventions.proj import reproject_bbox
 from periplus.errors import FormatError, MissingError, PeriplusError
 from periplus.model import Array, Catalog, Georeference, GroundControlPoint
 from periplus.table import memory_table
@@ -167,5 +167,5 @@ DISC = "+proj=geos +h=35785831 +lon_0=0 +datum=WGS84 +sweep=y"
 def test_a_picture_with_sky_in_it_does_not_stand_in_the_way(box, found):
     disc = scene("disc", DISC, transform=(11_000.0, 0.0, -5_500_000.0, 0.0, -11_000.0, 5_500_000.0))
     table = table_of(scene("33", "EPSG:32633"), disc)
-    rows = table.select(bbox=box, crs="EPSG:4326", reproject=reproject_bbox, partly=reproject_part)
+    rows = table.select(bbox=box, crs="EPSG:4326", reproject=reproject_bbox)
     assert names(rows) == found

@@ -83,13 +83,16 @@ def crs_from_cf(attributes: Mapping[str, Any]) -> str | None:
         raise FormatError(f"the grid mapping {_short(name)!r} is not understood") from error
 
 
-def reproject_bbox(bbox: BBox, from_crs: str, to_crs: str) -> BBox:
+def reproject_bbox(bbox: BBox, from_crs: str, to_crs: str, *, partly: bool = False) -> BBox:
     """The smallest upright box in `to_crs` around a box in `from_crs`; x before y in both, edges densified.
 
     FormatError where part of the box has no place in `to_crs`, or where the result would cross the antimeridian;
     MissingError where no way leads to `to_crs`, which may be of another planet, or nothing that PROJ understands.
-    A geographic box may itself cross it, with xmin greater than xmax as in GeoJSON.
+    A geographic box may itself cross it, with xmin greater than xmax as in GeoJSON. With `partly` it is, give or take a
+    little, the box around what has a place: of a picture of the whole Earth's disc the ground that is seen.
     """
+    if partly:
+        return _part(bbox, from_crs, to_crs)
     source = _crs(from_crs)
     xmin, ymin, xmax, ymax = _checked(bbox, wraps=source.is_geographic)
     try:
@@ -111,11 +114,8 @@ def reproject_bbox(bbox: BBox, from_crs: str, to_crs: str) -> BBox:
     return min(left, float(x.min())), min(bottom, float(y.min())), max(right, float(x.max())), max(top, float(y.max()))
 
 
-def reproject_part(bbox: BBox, from_crs: str, to_crs: str) -> BBox:
-    """A box in `to_crs` around whatever part of a box in `from_crs` has a place there, give or take a little.
-
-    MissingError where none has. Of a picture of the whole Earth's disc this is the ground that is seen.
-    """
+def _part(bbox: BBox, from_crs: str, to_crs: str) -> BBox:
+    """A box around those points of a lattice that have a place in `to_crs`; MissingError where none has."""
     xmin, ymin, xmax, ymax = _checked(bbox, wraps=False)
     xs, ys = np.meshgrid(np.linspace(xmin, xmax, _LATTICE), np.linspace(ymin, ymax, _LATTICE))
     x, y = _transformer(from_crs, to_crs).transform(xs.ravel(), ys.ravel())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -11,8 +11,15 @@ from periplus.errors import FormatError, MissingError
 from periplus.model import Array, BBox
 from periplus.table.footprint import affine, around, meets
 
-Reproject: TypeAlias = Callable[[BBox, str, str], BBox]
-"""(box, from CRS, to CRS) -> box; FormatError where it has no place there, MissingError where no way leads there."""
+
+class Reproject(Protocol):
+    """Brings a box from one CRS to another."""
+
+    def __call__(self, bbox: BBox, from_crs: str, to_crs: str, *, partly: bool = False) -> BBox:
+        """FormatError where it has no place there, MissingError where no way leads there.
+
+        With `partly` the box is around the part that has a place.
+        """
 
 
 def own_boxes(
@@ -20,7 +27,6 @@ def own_boxes(
     bbox: BBox,
     crs: str | None,
     reproject: Reproject | None,
-    partly: Reproject | None = None,
     *,
     strict: bool,
 ) -> list[tuple[Array, BBox | None]]:
@@ -28,7 +34,6 @@ def own_boxes(
 
     Without `crs` the box is in the CRS of the arrays, so they must share one. Arrays of which a box says nothing
     (no place, no CRS although the box has one, a CRS of another world) are left out, or with `strict` refused.
-    `partly` reprojects as much of a box as has a place.
     """
     kept = [(one, *place) for one in arrays if (place := around(one)) and (crs is None or place[1] is not None)]
     if arrays and (not kept or (strict and len(kept) != len(arrays))):
@@ -47,7 +52,7 @@ def own_boxes(
         if isinstance(box, MissingError):
             continue
         if box is None and reproject is not None:
-            box = _near(whole, bbox, str(crs), str(own), reproject, partly or reproject)
+            box = _near(whole, bbox, str(crs), str(own), reproject)
         if box is None:
             continue
         if affine(one) is not None:
@@ -76,7 +81,7 @@ def _moved(bbox: BBox, crs: str | None, to: str | None, reproject: Reproject | N
         return None
 
 
-def _near(whole: BBox, bbox: BBox, crs: str, to: str, reproject: Reproject, partly: Reproject) -> BBox | None:
+def _near(whole: BBox, bbox: BBox, crs: str, to: str, reproject: Reproject) -> BBox | None:
     """The part of a large box around an array's own, in the CRS of the array; None where the array lies elsewhere.
 
     Where that cannot be cut out, but the array may meet the box, it is all of the array.
@@ -87,7 +92,7 @@ def _near(whole: BBox, bbox: BBox, crs: str, to: str, reproject: Reproject, part
         return reproject(part, crs, to)
     except FormatError:
         try:
-            return None if _common(partly(whole, to, crs), bbox) is None else whole
+            return None if _common(reproject(whole, to, crs, partly=True), bbox) is None else whole
         except MissingError:
             return None
 

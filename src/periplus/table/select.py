@@ -36,20 +36,18 @@ def select(
     time: Any = None,
     footprints: bool = False,
     reproject: Reproject | None = None,
-    partly: Reproject | None = None,
 ) -> pa.Table:
     """Rows of the arrays that are asked for (all of them, unless named), each with its source as an absolute URL.
 
     `window` gives half-open ranges of chunk positions, for every dimension or by name; `bbox` is (xmin, ymin, xmax,
     ymax) in `crs`, by default the one CRS that the arrays share; `time` is one moment (a string may name a whole day,
     month or year), a pair, or a slice. Without a time dimension the files' own times count. `footprints` adds each
-    chunk's box, in the CRS of its array. `reproject` brings a box from one CRS to another, `partly` what of it has a
-    place there.
+    chunk's box, in the CRS of its array. `reproject` brings a box from one CRS to another.
     """
     chosen = _chosen(table, array, level)
     asked: list[tuple[Array, BBox | None]] = [(one, None) for one in chosen]
     if bbox is not None:
-        asked = own_boxes(chosen, bbox, crs, reproject, partly, strict=array is not None)
+        asked = own_boxes(chosen, bbox, crs, reproject, strict=array is not None)
         chosen = [one for one, _ in asked]
     found = []
     for one, box in asked:
