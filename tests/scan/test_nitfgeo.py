@@ -69,6 +69,20 @@ def test_geocentric_latitudes_become_those_of_maps(tmp_path):
     check(data, tmp_path / "a.ntf", 1e-10)
 
 
+@pytest.mark.parametrize("igeolo", [IGEOLO, "411900N0200400E411950N0200705E411730N0200715E411700N0200400E"])
+def test_lower_corners_in_the_wrong_order_are_put_right(igeolo, tmp_path):
+    wrong = igeolo[:30] + igeolo[45:] + igeolo[30:45]
+    right, found = (where(file_of(icords="G", igeolo=text)) for text in (igeolo, wrong))
+    assert found == right
+    path = tmp_path / "a.ntf"
+    path.write_bytes(file_of(icords="G", igeolo=wrong))
+    with rasterio.open(path) as file:
+        if found.gcps:
+            assert [(point.x, point.y) for point in file.gcps[0]] == [(point.x, point.y) for point in found.gcps]
+        else:
+            np.testing.assert_allclose(found.transform, tuple(file.transform)[:6], rtol=1e-12)
+
+
 @pytest.mark.parametrize(
     ("igeolo", "x"),
     [

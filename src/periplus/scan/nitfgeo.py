@@ -147,7 +147,19 @@ def _corners(head: Subheader) -> tuple[str | None, list[Corner] | None]:
     else:
         return None, None
     corners = [corner for corner in found if corner is not None]
-    return (crs, corners) if len(corners) == 4 else (None, None)
+    return (crs, untied(corners)) if len(corners) == 4 else (None, None)
+
+
+def untied(corners: list[Corner]) -> list[Corner]:
+    """Corners clockwise, as they should be: some files have the lower ones from left to right, so that sides cross."""
+    first, second, third, fourth = corners
+
+    def beside(start: Corner, end: Corner, place: Corner) -> float:
+        return (end[0] - start[0]) * (place[1] - start[1]) - (end[1] - start[1]) * (place[0] - start[0])
+
+    apart = beside(first, fourth, second) * beside(first, fourth, third) < 0
+    crossed = apart and beside(second, third, first) * beside(second, third, fourth) < 0
+    return [first, second, fourth, third] if crossed else corners
 
 
 def _degrees(text: str) -> Corner | None:
