@@ -16,7 +16,8 @@ from periplus.scan.siblings import beside, name_of
 AUXILIARY, PROJECTION, WORLD = ".aux.xml", ".prj", ".wld"
 MOST_BYTES = 65_536
 """Of a file that tells where a picture lies; larger ones are something else."""
-NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eEdD][+-]?\d+)?", re.ASCII)
+NUMBER = re.compile(r"[+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eEdD][+-]?\d++)?", re.ASCII)
+"""Digits once taken are not given back: tried in every way, a long row of them would take minutes."""
 WKT = re.compile(r"(?:PROJCS|GEOGCS|COMPD_CS|PROJCRS|GEOGCRS|GEODCRS|COMPOUNDCRS|BOUNDCRS)\s*\[.*\]", re.DOTALL)
 AUTHORITY = re.compile(r'(?:AUTHORITY\["EPSG"\s*,\s*"(\d{4,6})"\]|ID\["EPSG"\s*,\s*(\d{4,6})\])\s*\]\s*\Z')
 
@@ -114,7 +115,7 @@ def auxiliary(text: str) -> tuple[str | None, Transform | None]:
         return wkt(root.findtext("SRS") or ""), None
     if len(numbers) != 6 or not all(NUMBER.fullmatch(word) for word in numbers):
         raise FormatError("it does not hold the six numbers of a transform")
-    x, a, b, y, d, e = map(float, numbers)
+    x, a, b, y, d, e = map(_number, numbers)
     return wkt(root.findtext("SRS") or ""), _sound((a, b, x, d, e, y))
 
 
@@ -125,6 +126,11 @@ def wkt(text: str) -> str | None:
         return None
     code = AUTHORITY.search(plain)
     return f"EPSG:{code[1] or code[2]}" if code else plain
+
+
+def _number(text: str) -> float:
+    """One that NUMBER found; Fortran writes exponents with a D."""
+    return float(re.sub("[dD]", "e", text))
 
 
 def _sound(found: Transform) -> Transform:
