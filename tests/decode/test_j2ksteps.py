@@ -71,6 +71,30 @@ def test_an_image_must_begin_at_whole_steps() -> None:
         j2ks.found(bytes(data))
 
 
+def test_components_of_too_many_kinds() -> None:
+    header, parts = j2ks.split(j2ks.made(j2ks.picture(1, "u1", 64, 64)))
+    size = struct.pack(">HHH8IH", 0xFF51, 38 + 3 * 65, 0, 64, 64, 0, 0, 64, 64, 0, 0, 65)
+    many = b"\xff\x4f" + size + b"".join(bytes([7, n, 1]) for n in range(1, 66)) + header[45:]
+    data = many + parts[0].data + b"\xff\xd9"
+    with pytest.raises(DecodeError, match="components of 65 kinds"):
+        j2ks.read(data, j2ks.found(data)[0])
+
+
+def test_the_tiles_of_a_chunk_are_weighed_together() -> None:
+    header, _ = j2ks.split(j2ks.made(np.full((1, 64, 64), 128, np.uint8), RESOLUTIONS=1))
+    rest = bytearray(header[45:])
+    style = rest.index(b"\xff\x52") + 4
+    rest[style + 6 : style + 8] = b"\0\0"
+    # Each tile has some 200,000 code-blocks of 4 x 4, which is as many as one may have in a few bytes.
+    size = struct.pack(">HHH8IH", 0xFF51, 44, 0, 3_200, 3_200, 0, 0, 1_599, 1_600, 0, 0, 2)
+    tiles = [struct.pack(">HHHIBBH", 0xFF90, 10, n, 16, 0, 1, 0xFF93) + b"\0\0" for n in range(6)]
+    data = b"\xff\x4f" + size + b"\x07\x01\x01\x07\x02\x02" + bytes(rest) + b"".join(tiles) + b"\xff\xd9"
+    item = j2ks.found(data)[0]
+    assert item.array.chunks == (2, 1_600, 3_198)
+    with pytest.raises(DecodeError, match="code-blocks in"):
+        j2ks.read(data, item)
+
+
 def test_tiles_without_a_value_are_in_no_chunk() -> None:
     values = j2ks.picture(1, "u1", 96, 64)
     header, parts = j2ks.split(j2ks.made(values, blockxsize=64, blockysize=32))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -25,6 +25,8 @@ SMALL_BLOCKS, BLOCKS_A_BYTE = 1 << 18, 64
 LARGEST_PARTS = 255
 Part: TypeAlias = tuple[int, int, list[tuple[int, int, int]]]
 """Start and end of a tile-part, and marker, start and end of the segments in its header."""
+Packet: TypeAlias = tuple[tuple[int, int, int, int], memoryview, memoryview]
+"""Layer, resolution, component and precinct of a packet, its header and its body."""
 
 
 def parts_of(data: memoryview, *, cut: bool, several: bool = False) -> dict[int, list[Part]]:
@@ -89,12 +91,9 @@ def _segments(data: memoryview, position: int, end: int) -> list[tuple[int, int,
 
 def codestream(header: Header, tile: int, bounds: Bounds, data: memoryview, parts: list[Part]) -> bytes:
     """A codestream of one tile: number 0, its tile-parts counted anew, a coding of its own cut to the level."""
-    own = [
-        [(marker, bytes(data[first + 4 : last])) for marker, first, last in segments if marker not in INDEXES]
-        for *_, segments in parts
-    ]
+    own = _own(data, parts)
     everything = [segment for segments in own for segment in segments]
-    _weigh(header, everything, bounds, len(data))
+    weigh(header, {tile: parts}, data)
     if len(parts) > LARGEST_PARTS and not any(marker == PPT for marker, _ in everything):
         parts, own, data = _joined(parts, everything, data)
     if not header.level:
@@ -108,7 +107,7 @@ def codestream(header: Header, tile: int, bounds: Bounds, data: memoryview, part
     if packed or not style.resolutions_first or (style.progression == RPCL and not style.even):
         whole = header.bounds(tile)
         assert whole is not None
-        return _sorted_out(header, style, (whole, bounds), data, parts, everything)
+        return _assembled(header, bounds, _told(header, style, (whole, bounds), data, parts), everything)
     pieces = [header.written(bounds)]
     for number, ((start, stop, segments), mine) in enumerate(zip(parts, own, strict=True)):
         body = segments[-1][2] if segments else start + 12
@@ -117,11 +116,6 @@ def codestream(header: Header, tile: int, bounds: Bounds, data: memoryview, part
         length = len(lead) + stop - body + len(end)
         pieces += [_start(length, number, len(parts)), lead, data[body:stop], end]
     return b"".join([*pieces, EOC])
-
-
-def _weigh(header: Header, own: list[Segment], bounds: Bounds, size: int) -> None:
-    precincts, blocks = header.weight(own, bounds)
-    check_weight(precincts, blocks, size + sum(len(data) for _, data in header.segments))
 
 
 def check_weight(precincts: int, blocks: int, size: int) -> None:
@@ -148,14 +142,33 @@ def _joined(
 
 
 def of_components(
-    header: Header, chosen: Sequence[int], tile: int, bounds: Bounds, data: memoryview, parts: list[Part]
-) -> bytes:
-    """A codestream of some components of the tile only, all of one depth and with the same steps."""
-    own = _own(data, parts)
-    _weigh(header, own, bounds, len(data))
+    header: Header, kinds: Sequence[Sequence[int]], tile: int, bounds: Bounds, data: memoryview, parts: list[Part]
+) -> Iterator[bytes]:
+    """Codestreams of some components of the tile each, those of one all of one depth and with the same steps.
+
+    Components that have no value in the tile are left out.
+    """
+    own = [segment for segments in _own(data, parts) for segment in segments]
     whole = header.bounds(tile)
     assert whole is not None
-    return _sorted_out(header, header.style(own), (whole, bounds), data, parts, own, chosen)
+    packets = _told(header, header.style(own), (whole, bounds), data, parts)
+    for chosen in kinds:
+        left, top, right, bottom = smaller = stepped(bounds, header.steps[chosen[0]])
+        if left < right and top < bottom:
+            mine = set(chosen)
+            fewer, spoken = header.only(chosen, own)
+            yield _assembled(fewer, smaller, [packet for packet in packets if packet[0][2] in mine], spoken)
+
+
+def weigh(header: Header, tiles: Mapping[int, list[Part]], data: memoryview) -> None:
+    """Refuse tiles that are together out of all proportion to their bytes."""
+    weights = []
+    for tile, parts in tiles.items():
+        bounds = header.bounds(tile, header.level)
+        assert bounds is not None
+        weights.append(header.weight([segment for segments in _own(data, parts) for segment in segments], bounds))
+    precincts, blocks = (sum(column) for column in zip(*weights, strict=True))
+    check_weight(precincts, blocks, len(data) + sum(len(segment) for _, segment in header.segments))
 
 
 def stepped(bounds: Bounds, steps: tuple[int, int]) -> Bounds:
@@ -165,25 +178,18 @@ def stepped(bounds: Bounds, steps: tuple[int, int]) -> Bounds:
     return -(-left // across), -(-top // down), -(-right // across), -(-bottom // down)
 
 
-def _own(data: memoryview, parts: list[Part]) -> list[Segment]:
+def _own(data: memoryview, parts: list[Part]) -> list[list[Segment]]:
+    """What each tile-part says of the coding."""
     return [
-        (marker, bytes(data[first + 4 : last]))
+        [(marker, bytes(data[first + 4 : last])) for marker, first, last in segments if marker not in INDEXES]
         for *_, segments in parts
-        for marker, first, last in segments
-        if marker not in INDEXES
     ]
 
 
-def _sorted_out(
-    header: Header,
-    style: Style,
-    bounds: tuple[Bounds, Bounds],
-    data: memoryview,
-    parts: list[Part],
-    own: list[Segment],
-    chosen: Sequence[int] | None = None,
-) -> bytes:
-    """A codestream of the packets of the lower resolutions, whatever order they were in; layer by layer in this one."""
+def _told(
+    header: Header, style: Style, bounds: tuple[Bounds, Bounds], data: memoryview, parts: list[Part]
+) -> list[Packet]:
+    """The packets of the lower resolutions, layer by layer, whatever order they were in."""
     whole, smaller = bounds
     bodies = [data[segments[-1][2] if segments else start + 12 : stop][2:] for start, stop, segments in parts]
     heads = header.packed
@@ -199,13 +205,14 @@ def _sorted_out(
     kept = [replace(c, precincts=c.precincts[: len(c.precincts) - header.level]) for c in style.codings]
     if len(packets) != style.layers * count(smaller, kept):
         raise DecodeError("the changes of packet order leave packets out")
-    if chosen is not None:
-        packets = [packet for packet in packets if packet[0][2] in chosen]
-        smaller = stepped(smaller, header.steps[chosen[0]])
-        header, own = header.only(chosen, own)
+    return packets
+
+
+def _assembled(header: Header, bounds: Bounds, packets: list[Packet], own: list[Segment]) -> bytes:
+    """A codestream of one tile-part of these packets."""
     lead = written(header.cut(own, plain=True)) + SOD
     length = len(lead) + sum(len(head) + len(rest) for _, head, rest in packets)
-    pieces: list[bytes | memoryview] = [header.written(smaller, plain=True), _start(length, 0, 1), lead]
+    pieces: list[bytes | memoryview] = [header.written(bounds, plain=True), _start(length, 0, 1), lead]
     for _, head, rest in packets:
         pieces += [head, rest]
     return b"".join([*pieces, EOC])

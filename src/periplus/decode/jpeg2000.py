@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from periplus.codestream.packets import Bounds
 from periplus.codestream.segments import COC, COD
-from periplus.decode.j2kbuild import Part, codestream, of_components, parts_of, stepped
+from periplus.decode.j2kbuild import Part, codestream, of_components, parts_of, stepped, weigh
 from periplus.decode.j2kheader import Header, header_of, whole
 from periplus.decode.native import native
 from periplus.decode.scratch import Buffer, scratch_array, stream
@@ -26,6 +26,10 @@ KEYS = {"main_header", "resolution_level"}
 NATIVE_BYTES = 4
 """What the native decoder keeps for every value of a tile, whatever its depth."""
 SLOT = 0
+LARGEST_KINDS = 64
+"""Depths and steps that components may have, each of which is decoded apart; images have two or three."""
+ROWS = 64
+"""Rows whose colours are reckoned at once."""
 Run: TypeAlias = Callable[[Buffer, Shape], NDArray[Any]]
 
 
@@ -105,35 +109,43 @@ def _groups(header: Header, tiles: Mapping[int, list[Part]], bounds: Bounds, dat
     ]
     if len(set(kinds[:3])) > 1 and any(joint):
         raise DecodeError("colours of different depth or steps are coded together")
+    if len(set(kinds)) > LARGEST_KINDS:
+        raise DecodeError(f"components of {len(set(kinds))} kinds are more than images have")
+    weigh(header, tiles, data)
     shape = _shape(header, bounds)
     values = scratch_array(SLOT, shape, header.dtype)
-    for kind in sorted(set(kinds)):
-        steps = kind[1:]
+    chosen = [[number for number, other in enumerate(kinds) if other == kind] for kind in sorted(set(kinds))]
+    for numbers, found in zip(chosen, _planes(header, chosen, tiles, bounds, data), strict=True):
+        steps = header.steps[numbers[0]]
         across, down = (1, 1) if steps == header.step else steps
         if bounds[0] % across or bounds[1] % down:
             raise DecodeError("subsampled components in a tile that does not begin at whole steps")
-        chosen = [number for number, other in enumerate(kinds) if other == kind]
-        found = _planes(header, chosen, tiles, bounds, data)
-        values[chosen] = found.repeat(down, axis=1).repeat(across, axis=2)[:, : shape[1], : shape[2]]
-    return coloured(values, header.depths[0]) if header.chroma else values
+        values[numbers] = found.repeat(down, axis=1).repeat(across, axis=2)[:, : shape[1], : shape[2]]
+    if header.chroma:
+        for row in range(0, shape[1], ROWS):
+            values[:, row : row + ROWS] = coloured(values[:, row : row + ROWS], header.depths[0])
+    return values
 
 
 def _planes(
-    header: Header, chosen: list[int], tiles: Mapping[int, list[Part]], bounds: Bounds, data: memoryview
-) -> NDArray[Any]:
-    """The values of components of one kind in some tiles, each in its place."""
-    steps = header.steps[chosen[0]]
-    left, top, right, bottom = stepped(bounds, steps)
-    decode, found = native("jpeg2k_decode"), np.empty((len(chosen), bottom - top, right - left), header.dtype)
+    header: Header, chosen: list[list[int]], tiles: Mapping[int, list[Part]], bounds: Bounds, data: memoryview
+) -> list[NDArray[Any]]:
+    """The values of components of each kind in some tiles, every tile in its place."""
+    decode, found = native("jpeg2k_decode"), []
+    for numbers in chosen:
+        left, top, right, bottom = stepped(bounds, header.steps[numbers[0]])
+        found.append(np.empty((len(numbers), bottom - top, right - left), header.dtype))
     for tile, parts in tiles.items():
         own = header.bounds(tile, header.level)
         assert own is not None
-        x0, y0, x1, y1 = stepped(own, steps)
-        if x0 == x1 or y0 == y1:
-            continue
         made = of_components(header, chosen, tile, own, data, parts)
-        values = np.asarray(decode(made, planar=True, numthreads=1)).reshape(len(chosen), y1 - y0, x1 - x0)
-        found[:, y0 - top : y1 - top, x0 - left : x1 - left] = values
+        for numbers, planes in zip(chosen, found, strict=True):
+            left, top, _, _ = stepped(bounds, header.steps[numbers[0]])
+            x0, y0, x1, y1 = stepped(own, header.steps[numbers[0]])
+            if x0 < x1 and y0 < y1:
+                one = next(made)
+                values = np.asarray(decode(one, planar=True, numthreads=1)).reshape(len(numbers), y1 - y0, x1 - x0)
+                planes[:, y0 - top : y1 - top, x0 - left : x1 - left] = values
     return found
 
 
