@@ -113,6 +113,13 @@ def test_of_several_pictures_the_first_is_read_and_all_are_counted(others: int) 
     assert found(target.getvalue()).attributes.get("pictures") == (others + 1 if others else None)
 
 
+@pytest.mark.parametrize("progressive", [False, True])
+@pytest.mark.parametrize("trailer", [b"film" * 40 + b"\xff\xda\0\x08\1" * 200, bytes(999), b"\xff\xd9" + bytes(99)])
+def test_what_a_camera_appends_is_passed_over(trailer: bytes, progressive: bool) -> None:
+    data = pillow_jpeg(3, progressive=progressive)
+    np.testing.assert_array_equal(values(data + trailer), values(data))
+
+
 def test_codings_that_nobody_here_decodes_are_refused_by_name() -> None:
     lossless = imagecodecs.jpeg8_encode(np.arange(99, dtype=np.uint8).reshape(9, 11), lossless=True)
     with pytest.raises(FormatError, match="a lossless JPEG in arithmetic coding is not supported"):

@@ -18,6 +18,7 @@ LARGEST_MARKERS = 4_096
 """Markers before the frame header of a JPEG; real ones have a few dozen at most."""
 ROOM = {0xC0: (8, 2), 0xC1: (8, 2), 0xC2: (8, 1), 0xC3: (1, 1)}
 """By the kind of a JPEG with Huffman codes: pixels along the side of what is coded at once, and its fewest bits."""
+PROGRESSIVE = frozenset({0xC2, 0xC6, 0xCA, 0xCE})
 SCAN = re.compile(rb"\xff\xda")
 MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd8\xff]")
 """One that has a length, or ends the stream."""
@@ -37,7 +38,7 @@ def jpeg(data: memoryview) -> Header:
     """What the frame header of a JPEG stream says; tables may be missing from it."""
     position = jpeg_frame(data)
     bits, height, width, samples = struct.unpack_from(">BHHB", data, position + 4)
-    if data[position + 1] in (0xC2, 0xC6, 0xCA, 0xCE) and len(SCAN.findall(data)) > LARGEST_SCANS:
+    if data[position + 1] in PROGRESSIVE and len(jpeg_scans(data, position)[0]) > LARGEST_SCANS:
         raise DecodeError(f"the JPEG stream has more than {LARGEST_SCANS} scans")
     return Header(width, height, samples, bits)
 
@@ -78,6 +79,23 @@ def jpeg_frame(data: memoryview) -> int:
             return position
         position += 2 + int.from_bytes(data[position + 2 : position + 4], "big")
     raise DecodeError("the JPEG stream has no frame header")
+
+
+def jpeg_scans(data: memoryview | bytes, frame: int) -> tuple[list[int], int | None]:
+    """Where the scans of a JPEG stream begin, and where its end marker is, if it has one.
+
+    What follows the end is no part of it: cameras append previews and films. No more scans are looked for than may be.
+    """
+    found: list[int] = []
+    position = frame
+    while len(found) <= LARGEST_SCANS and (following := MARKER.search(data, position)) is not None:
+        position = following.start()
+        if data[position + 1] == 0xD9:
+            return found, position
+        if data[position + 1] == 0xDA:
+            found.append(position)
+        position += 2 + int.from_bytes(data[position + 2 : position + 4], "big")
+    return found, None
 
 
 def jpeg2000(data: memoryview) -> Header:

@@ -15,7 +15,6 @@ from periplus.decode.scratch import Buffer, scratch_array, stream
 from periplus.decode.tile import YCBCR, Tile
 from periplus.errors import DecodeError
 
-PROGRESSIVE = re.compile(rb"\xff[\xc2\xc6\xca\xce]")
 END = re.compile(rb"\xff\xd9")
 TAIL = 64
 """Bytes at the end of a stream where its end marker is looked for first."""
@@ -60,17 +59,16 @@ def _complete(data: bytes, values: NDArray[Any], once: Any, again: NDArray[Any],
     libjpeg invents what is missing and only warns, which does not reach us; but what is missing would be read from
     bytes that follow, so a single scan of all samples is whole if what follows makes no difference.
     """
-    scans = [found.start() for found in headers.SCAN.finditer(data)]
-    end = END.search(data, scans[-1]) if scans else None
+    frame = headers.jpeg_frame(memoryview(data))
+    scans, end = headers.jpeg_scans(data, frame)
     if end is not None and not ended:
         return
     single = len(scans) == 1 and data[scans[0] + 4 : scans[0] + 5] == bytes(values.shape[2:])
-    if not single or PROGRESSIVE.search(data, 0, scans[0]):
+    if not single or data[frame + 1] in headers.PROGRESSIVE:
         if ended:
             return
         raise DecodeError("the JPEG stream has no end")
-    if end is not None:
-        data = data[: end.start()]
+    data = data[:end]
     # After a byte of ones a zero is stuffed; anything else would be a marker.
     stuffed = b"\0" if data.endswith(b"\xff") else b""
     for pad in PADS:
