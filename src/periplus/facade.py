@@ -190,7 +190,7 @@ class Index:
 
         `bbox` is (xmin, ymin, xmax, ymax) in `crs` (default: the image's own), `resolution` in units of the image's
         CRS, `max_size` the longest side in pixels (every n-th pixel is taken where no level is that small); `time` one
-        moment, a pair or a slice; `bands` positions or names.
+        moment, a pair or a slice; `bands` positions or names. The image is `array`, or the only one of place and time.
         """
         from periplus.conventions.proj import reproject_bbox
         from periplus.read import read_raster

@@ -90,3 +90,17 @@ def test_info_tells_formats_times_places_and_what_a_file_says_of_itself(mixed, f
     image = whole["arrays"][0]
     assert (image["transform"], len(image["gcps"]), image["crs"]) == (None, 4, "EPSG:4326")
     np.testing.assert_allclose(image["bbox"], [12.225, 47.869, 12.256, 47.9], atol=0.003)
+
+
+def test_the_only_image_of_a_place_and_time_is_read_without_its_name(mixed, found, periplus, tmp_path):
+    where = ("--allow", mixed, "--bbox", "12.5,47.5,12.6,47.6", "--crs", "EPSG:4326", "-o", tmp_path / "a.npy")
+    assert periplus("read", found, *where).code == 0
+    heights = dteds.heights("h", 121, 121)
+    rows, columns = slice(48, 61), slice(60, 73)  # posts stand for what lies half a step around them
+    np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), heights[:, rows, columns])
+    several = periplus("read", found, *where[:2], "--bbox", "12.23,47.88,12.24,47.89", *where[4:]).err
+    assert several.startswith("periplus: missing: 2 of the 3 images are of that place and time; name one by --array: ")
+    assert sorted(several.split("--array: ")[1].strip().split(", ")) == ["n47e012/data", "tilted/data"]
+    assert periplus("read", found, *where, "--time", "1990").err.startswith("periplus: missing: none of the ")
+    assert periplus("read", found, "--allow", mixed, "--time", "2008", "-o", tmp_path / "b.npy").code == 0
+    assert np.load(tmp_path / "b.npy").shape == (1, 400, 600)

@@ -37,7 +37,9 @@ class Stretch(Param):
 @click.command("read")
 @click.argument("url", metavar="INDEX")
 @click.option(
-    "--array", metavar="NAME", help="An image (data, or a group) or a level of it (1/data).  [default: the only image]"
+    "--array",
+    metavar="NAME",
+    help="An image (data, or a group) or a level of it (1/data).  [default: the only one, or of that place and time]",
 )
 @click.option("--bbox", type=BBox(), help="The box to read, in --crs.  [default: everything]")
 @click.option("--crs", help="CRS of --bbox, for example EPSG:4326.  [default: that of the image]")

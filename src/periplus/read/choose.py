@@ -16,17 +16,18 @@ from periplus.table.moments import time_coordinate, within
 Bands = int | str | Sequence[int | str]
 
 
+def images(catalog: Catalog) -> list[str]:
+    """The names of all images: what has rows and columns, and is no mask."""
+    pyramids = catalog.pyramids().items()
+    return [name for name, levels in pyramids if name.rpartition("/")[2] != "mask" and levels[0].ndim >= 2]
+
+
 def pick(catalog: Catalog, name: str | None) -> tuple[list[Array], Array]:
     """The levels of an image by its name (`data`, `a/data`, its group `a`), and the level named or the finest."""
     pyramids = catalog.pyramids()
     if name is None:
-        images = [key for key, levels in pyramids.items() if key.rpartition("/")[2] != "mask" and levels[0].ndim >= 2]
-        if "data" not in images and len(images) != 1:
-            raise MissingError(
-                f"this index has {len(images) or 'no'} images"
-                + (f"; name one by array=: {_some(images)}" if images else "")
-            )
-        name = "data" if "data" in images else images[0]
+        found = images(catalog)
+        name = "data" if "data" in found else only(found, f"this index has {len(found) or 'no'} images")
     for asked in (name, f"{name.strip('/')}/data"):  # a group stands for the image in it
         if asked in catalog.arrays:
             image = catalog.arrays[asked]
@@ -34,6 +35,13 @@ def pick(catalog: Catalog, name: str | None) -> tuple[list[Array], Array]:
         if asked in pyramids:
             return pyramids[asked], pyramids[asked][0]
     raise MissingError(f"no image or array {name!r}; this index has {_some(list(pyramids))}")
+
+
+def only(names: list[str], among: str) -> str:
+    """The one image of these; MissingError, with the names, where they are more or none."""
+    if len(names) != 1:
+        raise MissingError(among + (f"; name one by array=: {_some(names)}" if names else ""))
+    return names[0]
 
 
 def _some(names: list[str]) -> str:

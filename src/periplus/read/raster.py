@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Array, BBox, Transform
-from periplus.read.choose import Bands, band_key, nodata_of, pick, time_key
+from periplus.read.choose import Bands, band_key, images, nodata_of, only, pick, time_key
 from periplus.read.plan import select_outer
 from periplus.read.reader import Progress, read_array
 from periplus.read.window import axes, checked, crs_of, level_for, shifted, transform_of, window_in
+from periplus.table.boxes import Reproject
 from periplus.table.footprint import corners
+from periplus.table.moments import time_coordinate
 
 if TYPE_CHECKING:
     from periplus.fetch import Fetch
     from periplus.table import Table
-
-Reproject = Callable[[BBox, str, str], BBox]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -105,13 +105,18 @@ def read_raster(
     """A window of an image: every pixel the bbox touches, at the level the resolution asks for.
 
     `array` is an image (`data`, `scene/data`, or its group `scene`) or one of its levels (`0/data`); by default `data`,
-    or the only image.
+    or the only image, or the only one that lies in the box and is of the time.
     The level is the coarsest whose pixels are no larger than `resolution` (in units of the image's CRS; one number or
     (x, y)), then, with `max_size`, the finest whose window has no longer side than that; where even the coarsest level
     is too large, every n-th pixel of it is taken. With neither, it is the level named, or the finest.
     `bbox` is in `crs`, by default the image's own; pixels are never warped. `time` is one moment or period, a pair or a
     slice. `bands` counts from 0 or names; a single band drops the dimension.
     """
+    several = images(table.catalog) if array is None else []
+    if len(several) > 1 and "data" not in several and (bbox is not None or time is not None):
+        array = _image_at(table, several, bbox, crs, time, reproject_bbox)
+        if time_coordinate(table.catalog, pick(table.catalog, array)[1]) is None:
+            time = None  # that of its file, by which it was found
     levels, image = pick(table.catalog, array)
     box = _own_bbox(levels, bbox, crs, reproject_bbox)
     if resolution is not None or max_size is not None:
@@ -157,6 +162,22 @@ def read_raster(
         bands=names,
         attributes=image.attributes,
     )
+
+
+def _image_at(
+    table: Table,
+    names: list[str],
+    bbox: Sequence[float] | None,
+    crs: str | None,
+    time: Any,
+    reproject: Reproject | None,
+) -> str:
+    """The only one of these images that is there and then."""
+    box = None if bbox is None else checked(bbox)
+    rows = table.select(level=0, bbox=box, crs=crs, time=time, reproject=reproject)
+    met = {table.array(name).pyramid for name in rows.column("array").unique().to_pylist()}
+    found = [name for name in names if name in met]
+    return only(found, f"{len(found) or 'none'} of the {len(names):,} images are of that place and time")
 
 
 def _own_bbox(
