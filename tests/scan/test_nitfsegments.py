@@ -1,13 +1,16 @@
 """Segments of NITF without an image are listed: what they are and how large, whether their data are there or not."""
 
+import numpy as np
 import pytest
+import rasterio
 
 from periplus.limits import Limits
-from periplus.model import About, Need, Source
+from periplus.model import About, Found, Need, Source
 from periplus.scan import nitf
 from periplus.scan.drive import scan_bytes
 from periplus.testing import nitfs
 
+pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 PICTURE = nitfs.Picture(values=nitfs.values_of("u8", 1))
 SECURITY = " " * 166
 GRAPHIC = f"SY{'G1':10}{'a line':20}U{SECURITY}0C{'':13}".encode()
@@ -21,6 +24,12 @@ OLD_SECURITY = f"{'':160}999998{'an event':40}"
 
 def told(data):
     return next(step.attributes for step in scan_bytes(data, scanner=nitf) if isinstance(step, About))
+
+
+def pixels(data):
+    (found,) = (step for step in scan_bytes(data, scanner=nitf) if isinstance(step, Found))
+    (offset,), (length,) = found.refs.offset.tolist(), found.refs.length.tolist()
+    return data[offset : offset + length]
 
 
 def modern(document=DOCUMENT):
@@ -89,3 +98,33 @@ def test_what_lies_far_apart_costs_few_requests():
     assert sum(need.length for need in asked) < 40_000
     types = [each.get("type") for each in step.attributes["segments"]]
     assert types == ["XML_DATA_CONTENT"] * 32 + [None] * 8
+
+
+def streamed(values, *, lengths=True, mark="0eca14bf"):
+    """A file whose header was written before the lengths were known, and a last segment that has the header anew."""
+    size = int(nitfs.nitf(nitfs.Picture(values=values))[354:360]) + 13
+    subheader = f"DE{'STREAMING_FILE_HEADER':25}01U{SECURITY}0000".encode()
+    told = f"{size:07}".encode()
+    start, end = told + bytes.fromhex("0a6e1d97"), bytes.fromhex(mark) + told
+    body = start + b" " * size + end
+    data = nitfs.nitf(nitfs.Picture(values=values), others={"NUMDES": [(subheader, body)]})
+    head = data[:size]
+    image = f"{values.size:010}".encode()
+    first = head.replace(image, b"9" * 10 if lengths else image, 1).replace(f"{len(data):012}".encode(), b"9" * 12, 1)
+    return first + data[size : -len(body)] + start + head + end
+
+
+def test_a_header_that_was_written_first_is_read_at_the_end(tmp_path):
+    values = nitfs.values_of("u8", 1)
+    data = streamed(values)
+    assert pixels(data) == values.tobytes()
+    assert [each["type"] for each in told(data)["segments"]] == ["STREAMING_FILE_HEADER"]
+    path = tmp_path / "a.ntf"
+    path.write_bytes(data)
+    with rasterio.open(path) as file:
+        np.testing.assert_array_equal(file.read(), values)
+
+
+def test_a_header_that_needs_no_other_is_read_as_it_is():
+    values = nitfs.values_of("u8", 1)
+    assert pixels(streamed(values, lengths=False, mark="00000000")) == values.tobytes()

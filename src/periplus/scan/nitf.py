@@ -26,7 +26,7 @@ from periplus.scan.nitffields import (
 from periplus.scan.nitfimages import CODINGS, Place
 from periplus.scan.nitfmask import held
 from periplus.scan.nitfrsets import levels
-from periplus.scan.nitfsegments import segments
+from periplus.scan.nitfsegments import final_header, segments
 from periplus.scan.tres import Tre, described, listed
 
 NAME = "nitf"
@@ -80,7 +80,8 @@ def _contents(blocks: Blocks, limits: Limits) -> Generator[Need, Any, tuple[Head
     yield from blocks.hold("the header", 0, PREFIX_BYTES - 20, ahead=HEAD_BYTES - PREFIX_BYTES)
     version, length = header_length(_cursor(blocks, 0, min(PREFIX_BYTES, blocks.size or PREFIX_BYTES)))
     yield from blocks.hold("the header", 0, length)
-    head = header(_cursor(blocks, 0, length), version)
+    bare = yield from final_header(blocks, held(blocks, 0, length))
+    head = header(Cursor(bare, url=blocks.url), version)
     limits.check("the number of images", len(head.images), limits.images)
     more = yield from _overflowed(blocks, head, version, head.overflows)
     head = replace(head, tres=(*head.tres, *more)) if more else head

@@ -1,4 +1,4 @@
-"""Segments of NITF that hold no image: graphics, labels, texts and extensions, listed to show what is there."""
+"""Segments of NITF without an image: graphics, labels, texts and extensions, listed; one may hold the header anew."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ from periplus.scan.nitfmask import held
 HEAD_BYTES = 360
 """Enough of a subheader for what is told of it."""
 GAP_BYTES = 65_536
+UNKNOWN = b"9" * 12
+"""The length of a file that is not known when its header is written."""
+MARKS = (bytes.fromhex("0a6e1d97"), bytes.fromhex("0eca14bf"))
+"""What stands before and after a header at the end of a file, each with the length of the header."""
+MARK_BYTES = 11
 MOST_LOOKED_AT = 32
 """Segments whose subheaders are looked at; others are listed by their size alone."""
 _TAGGED: tuple[Table, Table] = ((("type", 25), ("version", 2)), ())
@@ -29,6 +34,24 @@ SHAPES: dict[tuple[str, str], tuple[bytes, tuple[Table, Table]]] = {
     **{(version, "reserved extension"): (b"RE", _TAGGED) for version in ("2.1", "2.0")},
 }
 """How a subheader begins, and its fields before and after those of security; those without a name are not told."""
+
+
+def final_header(blocks: Blocks, first: bytes) -> Generator[Need, Any, bytes]:
+    """The header of a file that was written before its length was known: the last extension has it anew, if any."""
+    length = len(first)
+    last = (blocks.size or 0) - MARK_BYTES
+    start = last - length
+    told = f"{length:07}".encode()
+    # The length of the file stands before that of the header.
+    if first.find(UNKNOWN + told[1:]) < 0 or start - MARK_BYTES < length:
+        return first
+    yield from blocks.hold("the header at the end", last, MARK_BYTES, sparse=True)
+    if held(blocks, last, MARK_BYTES) != MARKS[1] + told:
+        return first
+    yield from blocks.hold("the header at the end", start - MARK_BYTES, length + MARK_BYTES, sparse=True)
+    found = held(blocks, start - MARK_BYTES, length + MARK_BYTES)
+    whole = found.startswith(told + MARKS[0] + first[:9])
+    return found[MARK_BYTES:] if whole else first
 
 
 def segments(blocks: Blocks, head: Header, version: str) -> Generator[Need, Any, list[dict[str, Any]]]:
