@@ -69,11 +69,11 @@ def _slab(array: Array, refs: Refs) -> Slab:
     rows = np.flatnonzero(begins)
     slab = Slab(refs, np.append(rows, len(refs)), place[rows])
     if len(slab) < len(refs):
-        _check(array, slab)
+        _check(slab)
     return slab
 
 
-def _check(array: Array, slab: Slab) -> None:
+def _check(slab: Slab) -> None:
     """Several byte ranges of one chunk have one URL, and none is inline."""
     refs, first = slab.refs, slab.first[:-1]
     several = np.repeat(slab.counts > 1, slab.counts)
@@ -84,6 +84,4 @@ def _check(array: Array, slab: Slab) -> None:
         wrong |= several & np.fromiter((item is not None for item in refs.data), bool, len(refs))
     if wrong.any():
         where = tuple(int(n) for n in refs.chunk[:, int(np.flatnonzero(wrong)[0])])
-        raise UnsayableError(
-            f"array {array.name!r}: chunk {where} is made of parts of several files or of inline parts"
-        )
+        raise UnsayableError(f"its chunk {where} is made of parts of several files, or of parts that the index holds")
