@@ -151,15 +151,23 @@ def _corners(head: Subheader) -> tuple[str | None, list[Corner] | None]:
 
 
 def untied(corners: list[Corner]) -> list[Corner]:
-    """Corners clockwise, as they should be: some files have the lower ones from left to right, so that sides cross."""
+    """Corners clockwise, as they should be: in some files they are in another order, so that the sides cross.
+
+    They are put right, as GDAL does it, where every quarter of the image has one of them.
+    """
     first, second, third, fourth = corners
 
     def beside(start: Corner, end: Corner, place: Corner) -> float:
         return (end[0] - start[0]) * (place[1] - start[1]) - (end[1] - start[1]) * (place[0] - start[0])
 
     apart = beside(first, fourth, second) * beside(first, fourth, third) < 0
-    crossed = apart and beside(second, third, first) * beside(second, third, fourth) < 0
-    return [first, second, fourth, third] if crossed else corners
+    if not apart or beside(second, third, first) * beside(second, third, fourth) >= 0:
+        return corners
+    x, y = ((min(values) + max(values)) / 2 for values in zip(*corners, strict=True))
+    quarters = {(place[0] > x, place[1] > y): place for place in corners}
+    if len(quarters) < 4:
+        return corners
+    return [quarters[east, north] for east, north in ((False, True), (True, True), (True, False), (False, False))]
 
 
 def _degrees(text: str) -> Corner | None:
