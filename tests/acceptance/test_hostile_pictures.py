@@ -195,6 +195,37 @@ def test_what_a_native_decoder_would_only_complain_about_is_never_printed(tmp_pa
     assert capfd.readouterr() == ("", "")
 
 
+def test_a_png_in_a_tiff_is_checked_before_libpng_sees_it(capfd):
+    from periplus.decode import prepare
+
+    sample = tiles.sample("png")
+    decode = prepare(sample.codecs, chunks=sample.chunks, dtype=sample.values.dtype, limits=Limits())
+    parts = chunks_of(sample.data)
+    body = b"".join(content for kind, content in parts if kind == b"IDAT")
+    loose = [*parts[:1], (b"gAMA", b""), (b"gAMA", b"\0\0\0\0\0"), (b"iCCP", b"x"), (b"IDAT", body), (b"IEND", b"")]
+    np.testing.assert_array_equal(decode(pictures_of(loose), valid=sample.chunks), sample.values)
+    longer = zlib.compress(zlib.decompress(body) + bytes(999))
+    np.testing.assert_array_equal(
+        decode(pictures_of([*parts[:1], (b"IDAT", longer), (b"IEND", b"")]), valid=sample.chunks), sample.values
+    )
+    for wrong in (body[:-6], body[: len(body) // 2], b"", b"\0" + body[1:], zlib.compress(zlib.decompress(body)[:-1])):
+        with pytest.raises(DecodeError):
+            decode(pictures_of([*parts[:1], (b"IDAT", wrong), (b"IEND", b"")]), valid=sample.chunks)
+    at = sample.data.index(b"IDAT") + 40
+    with pytest.raises(DecodeError, match="fails its check"):
+        decode(sample.data[:at] + b"\xff\0\xff" + sample.data[at + 3 :], valid=sample.chunks)
+    assert capfd.readouterr() == ("", "")
+
+
+def chunks_of(data: bytes) -> list[tuple[bytes, bytes]]:
+    found, at = [], 8
+    while at < len(data):
+        (length,) = struct.unpack_from(">I", data, at)
+        found.append((data[at + 4 : at + 8], data[at + 8 : at + 8 + length]))
+        at += 12 + length
+    return found
+
+
 def test_the_chunks_of_a_png_must_hold_together():
     rows = zlib.compress(bytes(8 * 10))
     head, palette = struct.pack(">IIBBBBB", 9, 8, 8, 3, 0, 0, 0), (b"PLTE", bytes(range(30)))

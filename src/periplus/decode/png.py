@@ -90,6 +90,18 @@ def png(
     return run
 
 
+def bare(view: memoryview, width: int, height: int, bits: int, bands: int) -> Octets:
+    """The same picture as a file of nothing but its header and its rows, which libpng has nothing to say about."""
+    interlaced, packed = _parts(view, (width, height, bits), bands)
+    sizes = [_size(each, width, height) for each in PASSES] if interlaced else [(width, height)]
+    need = sum(_bytes(*size, bands * bits) for size in sizes)
+    raw = deflate(need + SLACK, 1)(packed, need)[:need]
+    if len(raw) < need:
+        raise DecodeError(f"the PNG file decodes to {len(raw)} of {need} bytes")
+    head = struct.pack(">IIBBBBB", width, height, bits, COLOURS[bands], 0, 0, interlaced)
+    return _file(_chunk(b"IHDR", head), raw, native("deflate_encode"))
+
+
 def _undo(bands: int, bits: int) -> Callable[[Octets, NDArray[Any], int, int], None]:
     """What undoes the filters of rows, from one row up to another; those above may be left out, and are written over.
 
