@@ -115,6 +115,8 @@ def codestreams():
     yield "whole steps", changed(half, 16, 0, 0, 0, 1), {}
     yield "one bit", changed(lossy, 45, 0), {}
     yield "together", changed(changed(lossy, 45, 3), style + 8, 1), {}
+    yield "part 2", changed(tiled, tiled.index(b"\xff\x52") + 9, 0x82), {}
+    yield "wavelets", changed(tiled, tiled.index(b"\xff\x52") + 13, 2), {}
     yield "fragments", boxes, {}
     yield "packets", bytes(tiny), {}
     yield "while it is decoded", tiled, {"memory_bytes": 128 * 128 * 3}

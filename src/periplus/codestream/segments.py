@@ -19,6 +19,8 @@ BARE = range(0xFF30, 0xFF40)
 PRECINCTS, SOP, EPH = 0x01, 0x02, 0x04
 """Bits of a coding style: precinct sizes follow; packets may begin with a marker, their headers end with one."""
 LARGEST_LEVELS = 32
+EXTENDED = 0x80
+"""In place of the number of levels: another segment describes them."""
 
 Segment: TypeAlias = tuple[int, bytes]
 """Marker, and what follows its length."""
@@ -131,7 +133,11 @@ def width_of(components: int) -> int:
 
 def _precincts(data: bytes, at: int, listed: bool) -> tuple[tuple[int, int], ...]:
     """Width and height of precincts as powers of 2, by resolution; `at` is the place of the number of levels."""
-    if len(data) < at + 5 or data[at] > LARGEST_LEVELS:
+    if len(data) < at + 5:
+        raise FormatError("the coding style of the codestream is broken")
+    if data[at] & EXTENDED or data[at + 4] > 1:
+        raise FormatError("decompositions and wavelets of part 2 of JPEG 2000 are not read")
+    if data[at] > LARGEST_LEVELS:
         raise FormatError("the coding style of the codestream is broken")
     levels = data[at]
     if not listed:
