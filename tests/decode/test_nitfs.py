@@ -7,6 +7,7 @@ import pytest
 import rasterio
 from rasterio.errors import RasterioError
 
+from periplus.errors import FormatError
 from periplus.scan import nitf, nitfblocks
 from periplus.scan.drive import scan_bytes
 from periplus.testing import nitfs
@@ -125,3 +126,14 @@ def test_large_bands_in_sequence_start_at_whole_bytes(read_all, monkeypatch):
     values = nitfs.values_of("u12", 2, (37, 35))
     data = nitfs.nitf(nitfs.Picture(values=values, kind="u12"))
     np.testing.assert_array_equal(read_all(data)["0/data"], values)
+
+
+@pytest.mark.parametrize("mode", ["B", "P", "S"])
+def test_masked_blocks_that_overlap_are_refused(mode):
+    """Blocks cut at the edge of the image, as some writers have them: read as whole ones they would show others."""
+    values = nitfs.values_of("u8", 3)
+    item = nitfs.Picture(values=values, mode=mode, block=(32, 48), masked=True)
+    streams = list(nitfs.blocks_of(item))
+    streams[1] = streams[1][:-96]
+    with pytest.raises(FormatError, match="blocks that overlap"):
+        scan_bytes(nitfs.nitf(replace(item, streams=streams)), scanner=nitf)

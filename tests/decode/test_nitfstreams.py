@@ -358,3 +358,25 @@ def test_bands_that_are_no_whole_bytes_may_be_in_a_codestream(read_all):
     )
     item = nitfs.Picture(values=values, kind="u12", streams=[stream], coding="C8")
     np.testing.assert_array_equal(read_all(nitfs.nitf(item))["0/data"], values)
+
+
+@pytest.mark.parametrize(("kind", "bands"), [("u8", 1), ("u8", 3), ("u16", 2), ("u12", 3), ("i16", 1)])
+@pytest.mark.parametrize("cut", [False, True])
+def test_masked_blocks_may_have_codestreams_of_their_own(kind, bands, cut, read_all):
+    """As osml-imagery-io writes them, those at the edges cut or not."""
+    values = nitfs.values_of(kind, bands)
+    whole = np.pad(values, ((0, 0), (0, 24), (0, 6)))[:, :96, :96]
+    seen = values if cut else whole
+    parts = [seen[:, y : y + 32, x : x + 48] for y in range(0, 72, 32) for x in range(0, 90, 48)]
+    bits = nitfs.KINDS[kind][1]
+    streams = [
+        imagecodecs.jpeg2k_encode(
+            np.ascontiguousarray(np.moveaxis(part, 0, -1)).squeeze(), level=0, codecformat="j2k", bitspersample=bits
+        )
+        for part in parts
+    ]
+    item = nitfs.Picture(
+        values=values, kind=kind, block=(32, 48), streams=streams, coding="M8", masked=True, absent=frozenset({0, 3}),
+        pad=9,
+    )  # fmt: skip
+    np.testing.assert_array_equal(read_all(nitfs.nitf(item))["0/data"], nitfs.holed(item, 9))

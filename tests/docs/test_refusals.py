@@ -143,6 +143,7 @@ def nitf_files():
         "do not cover": nitfs.Picture(values=plain, changes={"NCOLS": "00000091"}),
         "65 bits": nitfs.Picture(values=plain, changes={"NBPP": "65"}),
         "do not fit": nitfs.Picture(values=plain, changes={"NBPP": "16"}),
+        "overlap": nitfs.Picture(values=plain, block=(36, 90), masked=True, streams=[b"x" * 3000, b"x" * 3240]),
         "mask": nitfs.Picture(values=plain, masked=True),
         "no tables": nitfs.Picture(values=plain, streams=[bare], coding="C3", changes={"COMRAT": "01.1"}),
         "JPEG streams": nitfs.Picture(values=np.tile(plain, 2), block=(72, 90), **coded),

@@ -14,9 +14,8 @@ from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Need, Pipeline
 from periplus.scan.nitfblocks import Layout
-from periplus.scan.nitfstreams import MOST_STREAMED, Look
+from periplus.scan.nitfstreams import MOST_STREAMED, TIFF_TILE, Look
 
-TIFF_TILE = "https://awslabs.github.io/osml-imagery-io/codecs/tiff-tile"
 GROUP3, TWO_DIMENSIONS, FILLED = 3, 1, 4
 """TIFF's number of the compression, and its options; there may be zeros before the end of any line."""
 WINDOW = 1 << 20

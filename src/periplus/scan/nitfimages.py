@@ -20,7 +20,14 @@ from periplus.scan.nitffields import Subheader
 from periplus.scan.nitfgeo import georeference
 from periplus.scan.nitfgrid import unread
 from periplus.scan.nitfmask import Mask, pad_value, read_mask, read_tables
-from periplus.scan.nitfstreams import codestream, frame_size, jpeg_pipeline, stream_refs
+from periplus.scan.nitfstreams import (
+    codestream,
+    codestream_pipeline,
+    frame_size,
+    jpeg_pipeline,
+    separate,
+    stream_refs,
+)
 from periplus.scan.nitftables import shared_tables
 from periplus.scan.nitfvq import CODEC as VQ
 from periplus.scan.nitfvq import MASKED, TRANSPARENT, covered, locations, vq_refs
@@ -95,6 +102,10 @@ def _jpeg2000(
     """C8, M8, CD and MD: one codestream, a tile a block; its resolutions are levels."""
     image = layout(facts, limits)
     mask = yield from _mask(blocks, place, facts, image.blocks)
+    if (yield from separate(blocks, image, *place, mask)):
+        refs = yield from stream_refs(image, *place, mask, limits)
+        codecs, chunks = codestream_pipeline(image), (image.samples, image.height, image.width)
+        return [Found(_array(prefix, image, facts, chunks, codecs, mask, limits), refs)]
     offset, length = yield from codestream(blocks, place[0] + mask.length, place[1])
     stream, ranges = yield from scan_codestream(blocks, offset, length, limits)
     pad = pad_value(stream.dtype, min(image.bits, stream.dtype.itemsize * 8), mask.pad)

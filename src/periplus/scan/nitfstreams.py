@@ -32,6 +32,12 @@ BETWEEN = re.compile(rb"\xff\xd9[\0\xff]{0,16}?(?=\xff\xd8\xff)")
 FRAMES = range(0xC0, 0xC4)
 MOST_BOXES = 256
 RAW = b"\xff\x4f\xff\x51"
+SIZE_BYTES = 24
+"""The start of a codestream, with the size of its image."""
+TIFF_TILE = "https://awslabs.github.io/osml-imagery-io/codecs/tiff-tile"
+JPEG_2000 = 34712
+"""TIFF's number of the compression."""
+MOST_BITS = 16
 
 
 def jpeg_pipeline(image: Layout, colours: str, *, lossless: bool, tables: str | None = None) -> Pipeline:
@@ -117,6 +123,41 @@ def frame_size(blocks: Blocks, start: int, end: int) -> Generator[Need, Any, tup
             rows, columns = struct.unpack_from(">HH", data, at + 5)
             return rows, columns
     raise FormatError("the JPEG stream does not say how large it is", offset=start)
+
+
+def separate(blocks: Blocks, image: Layout, start: int, end: int, mask: Mask) -> Generator[Need, Any, bool]:
+    """Whether every block that a mask lists has a codestream of its own, as osml-imagery-io writes them.
+
+    The standard has one for all of the image, and the mask point to its tiles.
+    """
+    stored = [] if mask.offsets is None else mask.offsets[mask.offsets != ABSENT]
+    place = start + mask.length + int(min(stored, default=0))
+    if image.blocks == 1 or not len(stored) or place + SIZE_BYTES > end:
+        return False
+    yield from blocks.hold("a codestream", place, SIZE_BYTES)
+    head = held(blocks, place, SIZE_BYTES)
+    right, bottom, left, top = struct.unpack_from(">4I", head, 8)
+    within = right - left <= image.width and bottom - top <= image.height
+    return head.startswith(RAW) and within and (bottom - top, right - left) != (image.rows, image.columns)
+
+
+def codestream_pipeline(image: Layout) -> Pipeline:
+    """The codec of a block that is a codestream of its own, as TIFF has it too."""
+    if image.kind not in ("INT", "SI") or image.bits > MOST_BITS:
+        raise FormatError(f"JPEG 2000 of pixels of type {image.kind!r} with {image.bits} bits is not known")
+    configuration = {
+        "compression": JPEG_2000,
+        "bits_per_sample": image.dtype.itemsize * 8,
+        "samples_per_pixel": image.samples,
+        "photometric": 1,
+        "planar_config": 1,
+        "predictor": 1,
+        "tile_width": image.width,
+        "tile_height": image.height,
+        "sample_format": 2 if image.kind == "SI" else 1,
+        "jpeg_tables": None,
+    }
+    return ({"name": TIFF_TILE, "configuration": configuration},)
 
 
 def codestream(blocks: Blocks, start: int, end: int) -> Generator[Need, Any, tuple[int, int]]:
