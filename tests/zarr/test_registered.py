@@ -1,5 +1,6 @@
 """Codecs are registered, refuse what they do not know, travel, and mean the same as those of osml-imagery-io."""
 
+import base64
 import pickle
 import warnings
 
@@ -81,10 +82,13 @@ def test_chunks_over_the_budget_are_refused_before_anything_is_decoded(version):
     side = 1 << 16
     codec = tiles.tiff_tile(tiles.rgb(1), 8, tile_width=side, tile_height=side)
     assert side * side > GIB
-    store = laid((1, side, side), (1, side, side), "u1", [codec], {(0, 0, 0): b"x"}, version)
-    array = zarr.open_array(store, zarr_format=version)
-    with pytest.raises(LimitError):
-        array[0, 0, 0]
+    header = base64.b64encode(j2ks.split(j2ks.giant(side))[0]).decode()
+    image = {"name": BASE + "jpeg2000", "configuration": {"main_header": header, "resolution_level": 0}}
+    for each in (codec, image):
+        store = laid((1, side, side), (1, side, side), "u1", [each], {(0, 0, 0): b"x"}, version)
+        array = zarr.open_array(store, zarr_format=version)
+        with pytest.raises(LimitError):
+            array[0, 0, 0]
 
 
 @VERSIONS

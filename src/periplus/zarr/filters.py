@@ -19,7 +19,7 @@ from periplus.decode import dted, jbp, jpeg2000, jpegblock, pipeline, png, prepa
 from periplus.decode.extent import extent
 from periplus.limits import Limits
 
-ANY = Limits(chunk_bytes=1 << 62)
+ANY = Limits(chunk_bytes=1 << 62, memory_bytes=1 << 62)
 """Arrays with giant chunks may be opened, for the sake of those beside them; their chunks are refused when read."""
 
 
