@@ -2,10 +2,13 @@
 
 import base64
 import io
+from pathlib import Path
 
 import imagecodecs
 import numpy as np
 import pytest
+import rasterio
+import rasterio.shutil
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -118,6 +121,23 @@ def test_of_several_pictures_the_first_is_read_and_all_are_counted(others: int) 
 def test_what_a_camera_appends_is_passed_over(trailer: bytes, progressive: bool) -> None:
     data = pillow_jpeg(3, progressive=progressive)
     np.testing.assert_array_equal(values(data + trailer), values(data))
+
+
+@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
+def test_a_mask_that_gdal_appended_changes_no_pixel(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    size = {"count": 1, "width": 90, "height": 70, "dtype": "uint8"}
+    with rasterio.Env(GDAL_TIFF_INTERNAL_MASK=True):
+        with rasterio.open(tmp_path / "a.tif", "w", driver="GTiff", **size) as image:
+            image.write(np.tile(np.arange(90, dtype=np.uint8), (1, 70, 1)))
+            image.write_mask(rng.random((70, 90)) < 0.5)
+        rasterio.shutil.copy(tmp_path / "a.tif", tmp_path / "a.jpg", driver="JPEG")
+    data = (tmp_path / "a.jpg").read_bytes()
+    end = int.from_bytes(data[-4:], "little")
+    assert data[end - 2 : end] == b"\xff\xd9"
+    assert end < len(data) - 300
+    with rasterio.open(tmp_path / "a.jpg") as image:
+        np.testing.assert_array_equal(values(data), image.read())
 
 
 def test_codings_that_nobody_here_decodes_are_refused_by_name() -> None:
