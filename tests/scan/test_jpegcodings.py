@@ -46,6 +46,11 @@ STREAMS = {
 }
 """`cjpeg -arithmetic -quality 60` of `view()`: gray, at 4:2:0, `-progressive` at 4:2:2, `-restart 1B` at 4:4:4."""
 
+FLAT = """
+        /9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAA0JCgsKCA0LCgsODg0PEyAVExISEyccHhcgLikxMC4pLSwzOko+MzZGNywtQFdBRkxOUlNS
+        Mj5aYVpQYEpRUk//yQALCAAYAAsBAREA/8wABgAQEAX/2gAIAQEAAD8A/wBIMZxAbV0BRoXl5RsA7OH/2Q=="""
+"""Eight rows of something, and gray below."""
+
 
 def view() -> NDArray[np.float64]:
     y, x = np.mgrid[:13, :19]
@@ -87,8 +92,15 @@ def test_pixels_are_those_of_pillow_and_near_the_picture(name: str, monkeypatch:
 def test_a_stream_that_lacks_its_end_and_more_is_refused() -> None:
     data = stream("gray")
     np.testing.assert_array_equal(values(data[:-2]), values(data))
-    with pytest.raises(DecodeError, match="cut off"):
+    with pytest.raises(DecodeError, match="has no end"):
         values(data[:-20])
+
+
+def test_zeros_that_arithmetic_coding_leaves_out_are_not_missed() -> None:
+    data = base64.b64decode("".join(FLAT.split()))
+    expected = np.asarray(Image.open(io.BytesIO(data)))
+    assert np.all(expected[8:] == 128)
+    np.testing.assert_array_equal(values(data), expected[None])
 
 
 @pytest.mark.parametrize("part", [0.3, 0.6, 0.9])

@@ -16,6 +16,8 @@ from periplus.decode.tile import YCBCR, Tile
 from periplus.errors import DecodeError
 
 END = re.compile(rb"\xff\xd9")
+ARITHMETIC = 0xC9
+"""The first of the frame headers of arithmetic coding, which are the last ones."""
 TAIL = 64
 """Bytes at the end of a stream where its end marker is looked for first."""
 PADS = (b"\x55\xaa\x5a" * 40, b"\xff\x00" * 60)
@@ -64,7 +66,9 @@ def _complete(data: bytes, values: NDArray[Any], once: Any, again: NDArray[Any],
     if end is not None and not ended:
         return
     single = len(scans) == 1 and data[scans[0] + 4 : scans[0] + 5] == bytes(values.shape[2:])
-    if not single or data[frame + 1] in headers.PROGRESSIVE:
+    # Arithmetic coding leaves out zeros at its end, which whatever follows would take the place of.
+    arithmetic = data[frame + 1] >= ARITHMETIC
+    if not single or data[frame + 1] in headers.PROGRESSIVE or (ended and arithmetic):
         if ended:
             return
         raise DecodeError("the JPEG stream has no end")
@@ -73,7 +77,7 @@ def _complete(data: bytes, values: NDArray[Any], once: Any, again: NDArray[Any],
     stuffed = b"\0" if data.endswith(b"\xff") else b""
     for pad in PADS:
         if not np.array_equal(once(data + stuffed + pad + b"\xff\xd9", again)[: len(values)], values):
-            raise DecodeError("the JPEG stream is cut off")
+            raise DecodeError(f"the JPEG stream {'has no end' if arithmetic else 'is cut off'}")
 
 
 def _colours(tile: Tile) -> tuple[str, str]:
