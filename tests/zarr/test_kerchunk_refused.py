@@ -129,6 +129,8 @@ def test_codecs_that_are_not_known_are_refused_by_key(folder, codec):
         {"dimension_separator": "-"},
         {"fill_value": "many"},
         {"fill_value": 700},
+        {"fill_value": float("inf")},
+        {"fill_value": 1e300},
         {"zarr_format": 9},
         {"filters": [{"id": "zlib"}, {"id": "delta", "dtype": "|u1"}]},
         {"filters": [{"id": "fixedscaleoffset", "scale": 1, "offset": 0, "dtype": "<f4", "astype": "object"}]},
@@ -137,6 +139,12 @@ def test_codecs_that_are_not_known_are_refused_by_key(folder, codec):
 def test_arrays_that_are_none_are_refused_by_key(folder, change):
     with pytest.raises(PeriplusError, match=r"a/\.zarray: "):
         periplus.open(index(folder, array=change))
+
+
+def test_a_fill_value_that_is_no_number_is_none(folder):
+    opened = periplus.open(index(folder, array={"fill_value": float("nan")}))
+    assert opened["a"][:2, :2].tolist() == [[0, 1], [2, 3]]
+    assert opened["a"].array.fill is None
 
 
 @pytest.mark.parametrize("name", ["../a", "a//b", "a/../b", "b\\c", "a\x00"])

@@ -140,9 +140,9 @@ def _type(value: Any) -> tuple[np.dtype[Any], np.dtype[Any], dict[str, Any]]:
 def _fill(value: Any, dtype: np.dtype[Any]) -> Scalar | None:
     if dtype.kind == "b" and value in (0, 1):
         return bool(value)
-    if dtype.kind in "iu" and type(value) in (float, bool) and value == int(value):
+    if dtype.kind in "iu" and type(value) in (float, bool) and math.isfinite(value) and value == int(value):
         value = int(value)
-    if dtype.kind in "iu" and value in ("", "NaN", "NaT"):
+    if dtype.kind in "iu" and (value in ("", "NaN", "NaT") or value != value):
         return None  # what a float, a string or a time would have said
     return read_scalar(value, dtype, "fill_value")
 
