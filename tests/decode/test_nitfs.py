@@ -7,6 +7,7 @@ import pytest
 import rasterio
 from rasterio.errors import RasterioError
 
+import periplus
 from periplus.errors import FormatError
 from periplus.scan import nitf, nitfblocks
 from periplus.scan.drive import scan_bytes
@@ -137,3 +138,38 @@ def test_masked_blocks_that_overlap_are_refused(mode):
     streams[1] = streams[1][:-96]
     with pytest.raises(FormatError, match="blocks that overlap"):
         scan_bytes(nitfs.nitf(replace(item, streams=streams)), scanner=nitf)
+
+
+def squeezed(mode, kind, pad=None):
+    """An image whose blocks are cut where it ends, and its values."""
+    values = nitfs.values_of(kind, 3, (70, 90))
+    turn = {"B": (0, 1, 2), "S": (0, 1, 2), "P": (1, 2, 0), "R": (1, 0, 2)}[mode]
+    groups = [values[band : band + 1] for band in range(3)] if mode == "S" else [values]
+    parts = [group[:, y : y + 32, x : x + 48] for group in groups for y in (0, 32, 64) for x in (0, 48)]
+    streams = [
+        np.ascontiguousarray(part.transpose(turn)).astype(part.dtype.newbyteorder(">")).tobytes() for part in parts
+    ]
+    absent = frozenset({0, 3, 7}) if mode == "S" else frozenset({0, 3})
+    return nitfs.Picture(
+        values=values, kind=kind, mode=mode, block=(32, 48), streams=streams, masked=True, absent=absent, pad=pad
+    )
+
+
+@pytest.mark.parametrize("mode", ["B", "P", "R", "S"])
+@pytest.mark.parametrize("kind", ["u8", "u16", "f32"])
+def test_masked_blocks_may_be_cut_where_the_image_ends(mode, kind, tmp_path):
+    item = squeezed(mode, kind, 7 if kind != "f32" else None)
+    path = tmp_path / "a.ntf"
+    path.write_bytes(nitfs.nitf(item))
+    wanted = nitfs.holed(item, fill_of(item))
+    with periplus.index(path) as index:
+        np.testing.assert_array_equal(index["0/data"][...], wanted)
+        np.testing.assert_array_equal(index["0/data"][1:, 30:67, 40:], wanted[1:, 30:67, 40:])
+
+
+def test_masked_blocks_that_are_cut_are_what_osml_reads(tmp_path):
+    osml = pytest.importorskip("aws.osml.io")
+    item = squeezed("B", "u8")
+    path = tmp_path / "a.ntf"
+    path.write_bytes(nitfs.nitf(item))
+    np.testing.assert_array_equal(osml.imread(str(path)), nitfs.holed(item, 0))

@@ -170,6 +170,34 @@ def locate(
     return refs
 
 
+Edges = tuple[tuple[int, ...] | None, ...]
+
+
+def squeezed(image: Layout, *, start: int, end: int, mask: Offsets | None) -> tuple[Refs, Edges] | None:
+    """Blocks that are cut where the image ends, though the standard fills them, and the sizes of chunks.
+
+    osml-imagery-io (0.2.2) writes them so. None where blocks of the mask, as such, do not fill the data exactly: no
+    file of whole blocks does, if one of them goes beyond the image.
+    """
+    heights = np.minimum(image.height, image.rows - np.arange(image.down, dtype=np.int64) * image.height)
+    widths = np.minimum(image.width, image.columns - np.arange(image.across, dtype=np.int64) * image.width)
+    if mask is None or not image.whole or min(heights.min(), widths.min()) < 1:
+        return None
+    sizes = np.broadcast_to(heights[:, None] * widths, (image.planes, image.down, image.across)).ravel()
+    sizes = sizes * image.samples * image.dtype.itemsize
+    stored = mask != ABSENT
+    order = np.argsort(mask[stored], kind="stable")
+    offsets, lengths = mask[stored][order], sizes[stored][order]
+    wanted = np.cumsum(lengths) - lengths
+    if not len(offsets) or lengths.min() == image.block_bytes or not np.array_equal(offsets, wanted):
+        return None
+    if start + int(lengths.sum()) != end:
+        return None
+    grid = (image.planes, image.down, image.across)
+    refs = Refs(chunk=chunk_positions(grid), offset=start + mask, length=sizes).take(stored)
+    return refs, (None, tuple(heights.tolist()), tuple(widths.tolist()))
+
+
 def pipeline(image: Layout, rows: int, apart: bool) -> Pipeline:
     """Standard codecs where samples are whole bytes, always saying the byte order; else the jbp-block codec."""
     bands = 1 if apart or image.apart else image.bands

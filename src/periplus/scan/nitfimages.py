@@ -14,7 +14,7 @@ from periplus.scan.blocks import Blocks
 from periplus.scan.geotiff import reduced
 from periplus.scan.j2karray import arrays
 from periplus.scan.j2kparts import scan_codestream
-from periplus.scan.nitfblocks import Layout, layout, locate, pipeline, plan
+from periplus.scan.nitfblocks import Layout, layout, locate, pipeline, plan, squeezed
 from periplus.scan.nitffax import fax_pipeline, fax_starts
 from periplus.scan.nitffields import Subheader
 from periplus.scan.nitfgeo import georeference
@@ -48,8 +48,12 @@ def _plain(
 ) -> Generator[Need, Any, list[Found]]:
     """NC and NM: pixels as they are."""
     image = layout(facts, limits)
-    rows, apart = plan(image)
     mask = yield from _mask(blocks, place, facts, image.blocks)
+    if (found := squeezed(image, start=place[0] + mask.length, end=place[1], mask=mask.offsets)) is not None:
+        refs, edges = found
+        chunks, codecs = (image.samples, image.height, image.width), pipeline(image, image.height, False)
+        return [Found(replace(_array(prefix, image, facts, chunks, codecs, mask, limits), edges=edges), refs)]
+    rows, apart = plan(image)
     refs = locate(image, rows, apart, start=place[0] + mask.length, end=place[1], mask=mask.offsets, limits=limits)
     bands = 1 if apart or image.apart else image.bands
     array = _array(prefix, image, facts, (bands, rows, image.width), pipeline(image, rows, apart), mask, limits)
