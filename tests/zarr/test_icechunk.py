@@ -218,3 +218,16 @@ def test_containers_and_storage_of_every_kind_of_place(prefix, options):
             assert storage_of(f"{prefix}a.icechunk".removeprefix("file://"), fetch) is not None
     assert prefixes_of([f"{prefix}a/b.tif", f"{prefix}a/c/d.tif", f"{prefix}e.tif"]) == [prefix]
     assert located(f"{prefix}e.tif") == f"{prefix}e.tif"
+
+
+def test_a_codestream_that_is_too_large_does_not_keep_others_from_being_committed(tmp_path):
+    values = j2ks.picture(1, "u1", 64, 64)
+    (tmp_path / "a.j2k").write_bytes(j2ks.made(values))
+    (tmp_path / "b.j2k").write_bytes(j2ks.giant(1 << 15))
+    index = periplus.index([tmp_path / "a.j2k", tmp_path / "b.j2k"])
+    report = written(tmp_path / "r.icechunk", index)
+    assert report.native == 0
+    tree = group(tmp_path / "r.icechunk", report.prefixes)
+    assert np.array_equal(tree["a/0/data"][...], values)
+    with pytest.raises(periplus.LimitError):
+        tree["b/0/data"][0, 0, 0]

@@ -60,9 +60,8 @@ def failures(index: Index) -> list[dict[str, Any]]:
 
 def describe_array(array: IndexArray) -> dict[str, Any]:
     """One array, with its place on the Earth and its encodings in words."""
-    from periplus.table.footprint import around
-
-    place, found = array.georeference, around(array.array)
+    place, box = array.georeference, array.bbox
+    by_rpc = place is not None and place.transform is None and not place.gcps
     return {
         "name": array.name,
         "dims": list(array.dims),
@@ -71,9 +70,9 @@ def describe_array(array: IndexArray) -> dict[str, Any]:
         "dtype": array.dtype.name,
         "level": array.level,
         "nodata": plain(array.attributes.get("_FillValue")),
-        "crs": found[1] if found is not None else None if place is None else place.crs,
+        "crs": None if place is None else "EPSG:4326" if by_rpc and box is not None else place.crs,
         "transform": None if place is None or place.transform is None else list(place.transform),
-        "bbox": None if found is None else list(found[0]),
+        "bbox": None if box is None else list(box),
         "gcps": [] if place is None else [[p.column, p.row, p.x, p.y, p.z] for p in place.gcps],
         "rpc": None if place is None else plain(place.rpc),
         "encodings": list(dict.fromkeys(words(pipeline) for pipeline in array.array.encodings)),

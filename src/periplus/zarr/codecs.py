@@ -26,7 +26,7 @@ from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Shape
 from periplus.zarr import filters
-from periplus.zarr.filters import ANY
+from periplus.zarr.express import ANY
 
 if TYPE_CHECKING:
     from zarr.core.array_spec import ArraySpec

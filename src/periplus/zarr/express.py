@@ -25,6 +25,8 @@ from periplus.model import Array, Pipeline, Refs
 Kind: TypeAlias = Literal["standard", "imagery", "ours", "decoded"]
 KINDS: tuple[Kind, ...] = ("standard", "imagery", "ours", "decoded")
 """From what everybody reads to what nobody can say."""
+ANY = Limits(chunk_bytes=1 << 62, memory_bytes=1 << 62)
+"""Arrays with giant chunks may be opened, for the sake of those beside them; their chunks are refused when read."""
 IMAGERY = "https://awslabs.github.io/osml-imagery-io/codecs/"
 OURS = "periplus."
 LEVELS = {
@@ -71,7 +73,8 @@ def express(array: Array) -> Expression:
         kind = "ours"
     try:
         # One array that is said wrongly would keep Zarr from opening all others; it must fail when it is read.
-        prepare(array.encodings[0], chunks=array.chunks or (1,), dtype=array.dtype, limits=Limits())
+        limits = Limits() if kind == "standard" else ANY  # codecs of ours and of imagery keep the limits themselves
+        prepare(array.encodings[0], chunks=array.chunks or (1,), dtype=array.dtype, limits=limits)
         return Expression(kind, _listed(array.encodings[0], array.dtype))
     except PeriplusError as error:
         return Expression("decoded", plain(array.dtype), error.message)
