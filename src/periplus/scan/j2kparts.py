@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,9 +33,12 @@ LARGEST_HEADERS = 4_096
 
 
 def scan_codestream(
-    blocks: Blocks, offset: int, length: int | None, limits: Limits
+    blocks: Blocks, offset: int, length: int | None, limits: Limits, *, absent: Sequence[int] = ()
 ) -> Generator[Need, Any, tuple[Codestream, Levels]]:
-    """Facts and byte ranges of the codestream at a place in a file; a length of None means to the file's end."""
+    """Facts and byte ranges of the codestream at a place in a file; a length of None means to the file's end.
+
+    `absent` are tiles that it may lack.
+    """
     end = blocks.size if length is None else offset + length
     if end is not None:
         blocks.check("the codestream", offset, end - offset)
@@ -53,7 +56,8 @@ def scan_codestream(
     order = np.argsort(tile, kind="stable")
     tile = tile[order]
     present = np.unique(tile)
-    if len(present) != facts.tiles and facts.holds(np.setdiff1d(np.arange(facts.tiles), present)).any():
+    known = np.union1d(present, np.array(absent, np.int64))
+    if len(present) != facts.tiles and facts.holds(np.setdiff1d(np.arange(facts.tiles), known)).any():
         raise FormatError(f"the codestream holds {len(present)} of its {facts.tiles} tiles", offset=offset)
     parts = Ranges(tile, ranks(tile), start[order], size[order])
     if ahead and listed is not None and (len(tile) > LARGEST_LISTED or divided(facts, parts)):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from periplus.errors import FormatError
 from periplus.limits import Limits
-from periplus.model import Array, Found, Need, Pipeline, Scalar, Shape
+from periplus.model import Array, Found, Need, Pipeline, Refs, Scalar, Shape
 from periplus.scan.blocks import Blocks
 from periplus.scan.geotiff import reduced
 from periplus.scan.j2karray import arrays
@@ -19,7 +21,7 @@ from periplus.scan.nitffax import fax_pipeline, fax_starts
 from periplus.scan.nitffields import Subheader
 from periplus.scan.nitfgeo import georeference
 from periplus.scan.nitfgrid import unread
-from periplus.scan.nitfmask import Mask, pad_value, read_mask, read_tables
+from periplus.scan.nitfmask import ABSENT, Mask, pad_value, read_mask, read_tables
 from periplus.scan.nitfstreams import (
     codestream,
     codestream_pipeline,
@@ -111,7 +113,8 @@ def _jpeg2000(
         codecs, chunks = codestream_pipeline(image), (image.samples, image.height, image.width)
         return [Found(_array(prefix, image, facts, chunks, codecs, mask, limits), refs)]
     offset, length = yield from codestream(blocks, place[0] + mask.length, place[1])
-    stream, ranges = yield from scan_codestream(blocks, offset, length, limits)
+    absent = [] if mask.offsets is None else np.flatnonzero(mask.offsets == ABSENT).tolist()
+    stream, ranges = yield from scan_codestream(blocks, offset, length, limits, absent=absent)
     pad = pad_value(stream.dtype, min(image.bits, stream.dtype.itemsize * 8), mask.pad)
     made = arrays(
         stream,
@@ -122,7 +125,7 @@ def _jpeg2000(
         attributes=_attributes(facts, pad),
         georeference=georeference(facts),
     )
-    found = [Found(array, refs) for array, refs in made]
+    found = [Found(array, _stored(refs, image, array, absent)) for array, refs in made]
     shape = found[0].array.shape
     if shape != (image.bands, image.rows, image.columns):
         raise FormatError(
@@ -130,6 +133,14 @@ def _jpeg2000(
             f" {shape[2]} x {shape[1]}"
         )
     return found
+
+
+def _stored(refs: Refs, image: Layout, array: Array, absent: Sequence[int]) -> Refs:
+    """References without those of tiles that a mask says are not there, which may be in the codestream, and empty."""
+    if not absent or array.grid[-2:] != (image.down, image.across):
+        return refs
+    number = refs.chunk[-2].astype(np.int64) * image.across + refs.chunk[-1]
+    return refs.take(~np.isin(number, absent))
 
 
 def _quantised(
