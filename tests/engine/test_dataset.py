@@ -279,6 +279,14 @@ def test_arrays_at_the_root_are_one_dataset():
     assert dataset.sst.dims == ("lat", "lon")
 
 
+def test_a_dataset_has_what_its_file_and_image_say():
+    said = {"": {"title": "all", "note": "whole"}, "1": {"note": "half"}, "images/1": {"kind": "cloud"}}
+    index = index_of(*PYRAMID, attributes=said)
+    assert xr.open_dataset(index, engine="periplus", level=1).attrs == {"title": "all", "note": "half"}
+    further = xr.open_dataset(index, engine="periplus", group="images/1")
+    assert further.attrs == {"title": "all", "note": "whole", "kind": "cloud"}
+
+
 def test_a_tree_has_a_node_a_level_and_siblings_do_not_clash():
     index = index_of(*PYRAMID, attributes={"": {"title": "all"}, "1": {"note": "half"}})
     tree = xr.open_datatree(index, engine="periplus")

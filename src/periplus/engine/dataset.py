@@ -49,8 +49,14 @@ class Options:
 
 
 def open_group(index: Index, group: str, options: Options) -> xr.Dataset:
-    """The arrays of one group; no chunk is read."""
-    return _dataset(index, group, _by_group(index.table.catalog).get(group, []), options)
+    """The arrays of one group, with what the groups around it (the image, the file) say; no chunk is read."""
+    catalog = index.table.catalog
+    dataset = _dataset(index, group, _by_group(catalog).get(group, []), options)
+    around = group
+    while around:
+        around = parent(around)
+        dataset.attrs = {**safe(catalog.attributes.get(around, {})), **dataset.attrs}
+    return dataset
 
 
 def open_groups(index: Index, root: str, options: Options) -> dict[str, xr.Dataset]:
