@@ -14,8 +14,10 @@ import periplus
 from periplus.errors import DecodeError, FormatError, LimitError, PeriplusError
 from periplus.limits import GIB, Limits
 from periplus.testing import dteds, j2ks, nitfs, pictures, tiles
+from periplus.testing.handmade import LONG, SHORT, image_tags, tiff
 
 FRAME = re.compile(rb"\xff[\xc0-\xc3]\0")
+FAX = ("ccittrle_decode", "ccittfax3_decode", "ccittfax4_decode")
 SOUND = np.arange(72, dtype=np.uint8).reshape(1, 8, 9)
 
 
@@ -53,6 +55,12 @@ def cell(lines: int, posts: int) -> bytes:
     return data[:47] + f"{lines:04d}{posts:04d}".encode() + data[55:]
 
 
+def fax(compression: int) -> bytes:
+    strip = b"\x26\xa1" * 50
+    sizes = {"t278": (LONG, [30_000]), "t279": (LONG, [len(strip)])}
+    return tiff(image_tags(30_000, 30_000, t259=compression, t258=(SHORT, [1]), **sizes), data=strip)
+
+
 GIANTS: dict[str, Callable[[], bytes]] = {
     "JPEG": lambda: jpeg(65_500, 65_500),
     "JPEG within the limits": lambda: jpeg(30_000, 30_000),
@@ -77,6 +85,9 @@ GIANTS: dict[str, Callable[[], bytes]] = {
     "JPEG 2000 in NITF": lambda: nitf("C8", codestream(99_999_999, 99_999_999), 99_999_999),
     "plain NITF": lambda: nitf("NC", bytes(99), 99_999_999),
     "DTED": lambda: cell(9_999, 9_999),
+    "Group 4 fax": lambda: fax(4),
+    "Group 3 fax": lambda: fax(3),
+    "run lengths of a fax": lambda: fax(2),
 }
 """Files of a few hundred bytes to a few thousand, for hundreds of megabytes and more."""
 
@@ -88,7 +99,7 @@ def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
     called: list[str] = []
     pipeline._prepared.cache_clear()
-    for name in ("jpeg8_decode", "jpeg2k_decode", "png_decode", "webp_decode", "jpegxl_decode", "lerc_decode"):
+    for name in ("jpeg8_decode", "jpeg2k_decode", "png_decode", "webp_decode", "jpegxl_decode", "lerc_decode", *FAX):
         monkeypatch.setattr(imagecodecs, name, lambda *_, name=name, **__: called.append(name))
     yield called
     pipeline._prepared.cache_clear()
@@ -120,6 +131,15 @@ def test_a_header_that_promises_a_giant_is_refused_without_a_decoder(name, tmp_p
     assert kinds
     assert set(kinds) <= {"limit", "decode", "format"}
     assert silent == []
+
+
+@pytest.mark.parametrize("name", ["JPEG", "PNG", "JPEG 2000", "JPEG in NITF", "plain NITF", "DTED"])
+@pytest.mark.parametrize("target", ["index.parquet", "index", "index.json"])
+def test_nothing_is_left_of_an_index_of_what_is_refused(name, target, tmp_path):
+    (tmp_path / "giant").write_bytes(GIANTS[name]())
+    with pytest.raises(PeriplusError):
+        periplus.index(tmp_path / "giant", to=tmp_path / target)
+    assert [path.name for path in tmp_path.iterdir()] == ["giant"]
 
 
 @pytest.mark.parametrize(
