@@ -73,6 +73,13 @@ def test_a_file_a_glob_and_a_folder(fetch: Fetch, tree: Path) -> None:
     assert all(i.optional for i in expanded(fetch, tree / "*"))
     assert not any(i.optional for i in expanded(fetch, tree / "*.tif"))
     assert all(i.optional for i in expanded(fetch, tree / "a*"))  # whatever kind they are
+    for name in ("a.tif.aux.xml", "a.PRJ", "a.jgw", "a.raw"):
+        (tree / name).write_bytes(b"x")
+    spelt = expanded(fetch, *sorted(tree.glob("a.*")))
+    assert [i.optional for i in spelt if i.url.endswith((".tif", ".raw"))] == [False, False]
+    assert [i.optional for i in spelt if i.url.endswith((".xml", ".PRJ", ".jgw"))] == [True] * 3
+    (remote,) = expanded(fetch, "http://example.com/a.tif.aux.xml")
+    assert remote.optional
 
 
 def test_an_absent_file_is_still_an_input_and_an_absent_folder_an_error(fetch: Fetch, tree: Path) -> None:

@@ -19,6 +19,8 @@ from periplus.policy import WEB, canonical, is_local, scheme_of
 LIST_BYTES = 512 << 20
 """Largest text list or STAC document that is read."""
 _GLOB = re.compile(r"[*?\[]")
+_SIDECAR = re.compile(r"\.(aux\.xml|prj|wld|tfw|tiff?w|jgw|jpe?gw|pgw|pngw|j2w|jp2w)$", re.IGNORECASE)
+"""Files that lie beside images and tell of them; a shell that spells out a glob names them too."""
 _LISTS = (".txt", ".json", ".geojson", ".parquet", ".geoparquet")
 
 
@@ -34,7 +36,7 @@ class Input:
     source: Source | None = None
     """Facts from a listing."""
     optional: bool = False
-    """From a whole folder, or by a glob with an open end: passed over when it is no format we know."""
+    """From a whole folder, by a glob with an open end, or a sidecar: passed over when it is no format we know."""
     error: PeriplusError | None = None
     """Why there is no file to read: an item of a catalogue without what was asked for."""
 
@@ -77,7 +79,7 @@ async def _expand_one(
             yield item
         return
     if not local and not glob and not url.endswith("/"):
-        yield Input(url=url)
+        yield Input(url=url, optional=_SIDECAR.search(url) is not None)
         return
     try:
         async for item in _found(url, fetch, assets, notes, lists=lists):
@@ -95,7 +97,7 @@ async def _found(url: str, fetch: Fetch, assets: stac.Assets, notes: Notes, *, l
     last = url.rstrip("/").rpartition("/")[2]
     async for source in fetch.find(url):
         whole_folder = last in ("*", "**") if glob else source.url != itself
-        any_kind = whole_folder or (glob and last.endswith("*"))
+        any_kind = whole_folder or (glob and last.endswith("*")) or _SIDECAR.search(source.url) is not None
         if glob and lists and not whole_folder and _suffix(source.url) in _LISTS:
             try:
                 async for item in _listed(source.url, fetch, assets, notes):
