@@ -146,7 +146,7 @@ class Index:
         self.written: Committed | None = None
         """What was last committed to Icechunk."""
         self.left_out: Mapping[str, str] = {}
-        """Arrays that writing kerchunk references did without, and why."""
+        """Arrays that writing kerchunk references or to Icechunk did without, and why."""
         self._token = uuid.uuid4().hex
 
     def __dask_tokenize__(self) -> tuple[str, str]:
@@ -255,10 +255,10 @@ class Index:
         """Write this index as `.parquet` (flat), `.duckdb`, or a folder (dataset), and return it opened from there.
 
         It may go anywhere, and still reaches only the sources it could reach before. `.icechunk` commits it to an
-        Icechunk repository; `written` then tells what was copied, and the options are `branch`, `message`, `codecs` and
-        `append`, which keeps what is there and adds what is new. `.json`, or `form="kerchunk"` with any name, writes
-        kerchunk references, JSON or a Parquet directory; options are those of `periplus.zarr.kerchunkwrite`:
-        `zarr_format`, `codecs`, `portable`, `leave_out`, `record_size`.
+        Icechunk repository; `written` then tells what was copied, and the options are `branch`, `message`, `codecs`,
+        `leave_out` and `append`, which keeps what is there and adds what is new. `.json`, or `form="kerchunk"` with any
+        name, writes kerchunk references, JSON or a Parquet directory; options are those of
+        `periplus.zarr.kerchunkwrite`: `zarr_format`, `codecs`, `portable`, `leave_out`, `record_size`.
         """
         from periplus.policy import Policy
         from periplus.table import copy_table
@@ -268,6 +268,7 @@ class Index:
                 from periplus.zarr.icewrite import write_icechunk
 
             self.written = write_icechunk(self.table, self.fetch, fspath(target), limits=self.limits, **options)
+            self.left_out = self.written.left_out
             return self
         anywhere = self.fetch.under(Policy.everything())
         if form == "kerchunk" or (form is None and fspath(target).lower().endswith(".json")):

@@ -1,6 +1,7 @@
 """An index committed to Icechunk: pixels through stock Icechunk and zarr, checksums, appending, and what is refused."""
 
 import os
+import struct
 
 import icechunk
 import numpy as np
@@ -231,3 +232,19 @@ def test_a_codestream_that_is_too_large_does_not_keep_others_from_being_committe
     assert np.array_equal(tree["a/0/data"][...], values)
     with pytest.raises(periplus.LimitError):
         tree["b/0/data"][0, 0, 0]
+
+
+def test_an_array_that_cannot_be_copied_is_left_out_where_that_is_asked_for(tmp_path):
+    image = np.arange(64, dtype="u1").reshape(1, 8, 8)
+    data = tiffs.written(image, compression="zlib", predictor=True)
+    (tmp_path / "a.tif").write_bytes(data)
+    entry = data.index(struct.pack("<HHI", 317, 3, 1))
+    (tmp_path / "b.tif").write_bytes(data[: entry + 8] + b"\xff" + data[entry + 9 :])  # a predictor nobody knows
+    index = periplus.index([tmp_path / "a.tif", tmp_path / "b.tif"])
+    with pytest.raises(periplus.FormatError, match=r"predictor 255 is not known.*leave_out"):
+        index.write(tmp_path / "r.icechunk")
+    report = written(tmp_path / "r.icechunk", index, leave_out=True)
+    assert set(report.left_out) == set(index.left_out) == {"b/0/data"}
+    tree = group(tmp_path / "r.icechunk", report.prefixes)
+    assert np.array_equal(tree["a/0/data"][...], image)
+    assert "data" not in tree["b/0"]

@@ -28,7 +28,11 @@ from periplus.errors import redact
     help="Kerchunk: codecs that readers have. Default: imagery.",
 )
 @click.option("--portable", is_flag=True, help="Kerchunk: write URLs as {{base}}name, to be filled in by readers.")
-@click.option("--leave-out", is_flag=True, help="Kerchunk: do without arrays that it cannot say.")
+@click.option(
+    "--leave-out",
+    is_flag=True,
+    help="Do without arrays that kerchunk cannot say, or that cannot be read where Icechunk copies.",
+)
 @click.option("--append", is_flag=True, help="Icechunk: keep what is there and add what is new.")
 @access
 def command(

@@ -15,7 +15,7 @@ import icechunk
 import numpy as np
 from zarr.core.buffer import Buffer, default_buffer_prototype
 
-from periplus.errors import ConflictError, FetchError, redact
+from periplus.errors import ConflictError, DecodeError, FetchError, FormatError, LimitError, redact
 from periplus.model import Files, Refs
 from periplus.policy import Policy
 from periplus.zarr.express import single_ranges
@@ -54,6 +54,8 @@ class Committed:
     """References without a checksum, as nothing is known of their source's age."""
     prefixes: tuple[str, ...] = ()
     """What a reader of the repository must authorise."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """Arrays that had to be copied and cannot be read, and why."""
 
     def __str__(self) -> str:
         lines = [
@@ -74,12 +76,14 @@ def write_icechunk(
     append: bool = False,
     message: str | None = None,
     codecs: Codecs = "all",
+    leave_out: bool = False,
 ) -> Committed:
     """Commit an index to a repository, made if there is none; all of it in one transaction.
 
     What was in the branch before is replaced, and stays in its history. With `append` it stays in place: the index must
     be what is there, longer along one dimension, and only what is new is written. `codecs` says which may be asked of
-    readers, as in `layout`; chunks that need others are copied, decoded.
+    readers, as in `layout`; chunks that need others are copied, decoded. With `leave_out` an array whose chunks would
+    have to be copied, but cannot be read, is left out; otherwise it is an error.
     """
     source = IndexStore(table, fetch, limits=limits, codecs=codecs)
     plan = source.layout
@@ -91,7 +95,7 @@ def write_icechunk(
         repository = _repository(storage, there, prefixes, plan, fetch)
         try:
             session = repository.writable_session(branch)
-            writer = _Writer(source, fetch, session.store, target)
+            writer = _Writer(source, fetch, session.store, target, leave_out)
             old = writer.documents() if append and there else {}
             if not old:
                 session.store.sync_clear()
@@ -111,6 +115,7 @@ def write_icechunk(
         copied=writer.copied,
         unchecked=writer.unchecked,
         prefixes=tuple(prefixes),
+        left_out=writer.left_out,
     )
 
 
@@ -151,11 +156,13 @@ def _splitting(plan: Layout) -> dict[Any, Any]:
 class _Writer:
     """One transaction: what is written so far is counted."""
 
-    def __init__(self, source: IndexStore, fetch: Fetch, store: Any, target: str) -> None:
+    def __init__(self, source: IndexStore, fetch: Fetch, store: Any, target: str, leave_out: bool) -> None:
         self.source, self.table, self.plan = source, source.table, source.layout
         self.fetch, self.store, self.target = fetch, store, target
         self.virtual = self.native = self.native_bytes = self.unchecked = 0
+        self.leave_out = leave_out
         self.copied: dict[str, str] = {}
+        self.left_out: dict[str, str] = {}
         self._locations: dict[int, tuple[str, str | None, datetime | None]] = {}
 
     def documents(self) -> dict[str, dict[str, Any]]:
@@ -180,14 +187,26 @@ class _Writer:
         self.fetch.run(self._metadata())
         for leaf in self.plan.leaves.values():
             first = begin.get(leaf.path, (0,) * len(leaf.grid))
-            if leaf.array is None:
-                self.fetch.run(self._copy(leaf, product(*(range(n) for n in leaf.grid)), counted=False))
-            elif leaf.raw:
-                self._refer(leaf, first)
-            else:
-                self.copied[leaf.path] = leaf.why or "it needs codecs that were not asked for"
-                window = [(low, high) for low, high in zip(first, leaf.grid, strict=True)]
-                self.fetch.run(self._copy(leaf, product(*(range(*one) for one in window))))
+            try:
+                self._chunks(leaf, first)
+            except (DecodeError, FormatError, LimitError) as error:
+                if not self.leave_out:
+                    error.message += " (leave_out=True does without the array)"
+                    raise
+                self.left_out[leaf.path] = error.message
+                self.copied.pop(leaf.path, None)
+                self.fetch.run(self.store.delete_dir(leaf.path))
+
+    def _chunks(self, leaf: Leaf, first: tuple[int, ...]) -> None:
+        """The chunks of one array, from the first that is new."""
+        if leaf.array is None:
+            self.fetch.run(self._copy(leaf, product(*(range(n) for n in leaf.grid)), counted=False))
+        elif leaf.raw:
+            self._refer(leaf, first)
+        else:
+            self.copied[leaf.path] = leaf.why or "it needs codecs that were not asked for"
+            window = [(low, high) for low, high in zip(first, leaf.grid, strict=True)]
+            self.fetch.run(self._copy(leaf, product(*(range(*one) for one in window))))
 
     async def _metadata(self) -> None:
         for path, document in self.plan.documents.items():
