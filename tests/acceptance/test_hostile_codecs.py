@@ -46,7 +46,7 @@ LIES = (
     True,
     [],
 )
-COUNT = 45
+COUNT = 24
 
 
 def restarted() -> bytes:

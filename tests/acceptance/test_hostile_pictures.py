@@ -255,6 +255,7 @@ def test_the_chunks_of_a_png_must_hold_together():
         ([sound[0], sound[0], *sound[1:]], "second header"),
         ([sound[0], (b"PLTE", bytes(31)), *sound[2:]], "palette"),
         ([sound[0], (b"PLTE", b""), *sound[2:]], "palette"),
+        ([*sound[:2], *sound[1:]], "palette"),
     ):
         with pytest.raises(FormatError, match=message):
             facts(pictures_of(wrong))

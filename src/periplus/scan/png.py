@@ -78,7 +78,8 @@ def _walk(blocks: Blocks, limits: Limits) -> Generator[Need, Any, _Picture]:
             yield from blocks.hold("a chunk", position + 8, length + 4)
             body, check = held(blocks, position + 8, length), held(blocks, position + 8 + length, 4)
             sound = zlib.crc32(body, zlib.crc32(kind)) == int.from_bytes(check, "big")
-            if kind == b"PLTE" and picture.colour == PALETTE and not (sound and length % 3 == 0 and length):
+            whole = sound and length and length % 3 == 0 and "colormap" not in picture.attributes
+            if kind == b"PLTE" and picture.colour == PALETTE and not whole:
                 raise FormatError("the palette of the PNG file is damaged", offset=position)
             # Others only tell something of the pixels; they are as good without it.
             if sound:
