@@ -102,8 +102,8 @@ def command(
 
     URL is a file, a glob, a folder, a text file of URLs, or STAC items (JSON or GeoParquet), on disk,
     over HTTP(S), or in S3, GCS or Azure. Files of other kinds in a folder are skipped. A file that cannot
-    be indexed becomes a row with its error, and the exit code is 1. Run again after an interruption, or when files were added: what is known is not
-    read again.
+    be indexed becomes a row with its error, and the exit code is 1. Run again after an interruption, or
+    when files were added: what is known is not read again.
 
     \b
     periplus index 'archive/*.tif' -o archive.parquet
