@@ -199,7 +199,7 @@ def test_threads_decode_different_chunks_at_once():
 
 
 def test_errors_keep_what_the_native_decoder_said():
-    sample = tiles.sample("webp")
+    sample = tiles.sample("zstd")
     with pytest.raises(DecodeError) as caught:
         prepare(sample.codecs, chunks=sample.chunks, dtype=sample.values.dtype, limits=Limits())(
             sample.data[:200], valid=sample.chunks
