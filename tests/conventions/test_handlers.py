@@ -83,6 +83,13 @@ def test_handlers_registered_by_hand_come_principal_first_and_can_be_taken_back(
     assert not set(made) & set(third_parties()[0])
 
 
+def test_a_class_that_was_registered_can_be_taken_back_by_itself():
+    before, _ = third_parties()
+    register(Service)
+    unregister(Service)
+    assert third_parties()[0] == before
+
+
 @pytest.mark.parametrize("wrong", [object(), type("X", (), {}), type("Y", (Good,), {"tier": "royal"})])
 def test_what_is_no_handler_is_refused(wrong):
     with pytest.raises(TypeError):

@@ -54,9 +54,9 @@ def register(handler: Any) -> Handler:
     return made
 
 
-def unregister(handler: Handler) -> None:
-    """Take back what `register` returned."""
-    _registered[:] = [one for one in _registered if one is not handler]
+def unregister(handler: Any) -> None:
+    """Take back what `register` returned, or was given."""
+    _registered[:] = [one for one in _registered if one is not handler and type(one) is not handler]
 
 
 def third_parties() -> tuple[tuple[Handler, ...], tuple[Diagnostic, ...]]:
