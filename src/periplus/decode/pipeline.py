@@ -139,7 +139,10 @@ def _prepared(codecs: str, chunks: Shape, dtype: np.dtype[Any], limits: Limits) 
         filtered: Callable[[Buffer, Shape], NDArray[Any]] = lambda data, valid: undo(stored_values(data, valid))  # noqa: E731
         return Decoder(codecs, chunks, native, limits, filtered, _short(rest, chunks))
     inner = _inner(stages, chunks, native, limits)
-    return Decoder(codecs, chunks, native, limits, inner, _short(stages, chunks), stages[0][0] in PARTIAL)
+    short = _short(stages, chunks)
+    if short is None and stages[0][0] == LIST:
+        short = prepare(tuple(stages[0][1]["codecs"]), chunks=chunks, dtype=native, limits=limits).short
+    return Decoder(codecs, chunks, native, limits, inner, short, stages[0][0] in PARTIAL)
 
 
 def _short(stages: list[standard.Stage], chunks: Shape) -> Shape | None:
