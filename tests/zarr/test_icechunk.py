@@ -169,6 +169,19 @@ def test_no_repository_is_made_where_none_can_be(tmp_path):
         written("https://example.com/a.icechunk", index)
 
 
+def test_web_addresses_that_icechunk_does_not_take_are_told(server, tmp_path):
+    values = tiffs.picture("port", "u2", (1, 40, 50))
+    server.files["a.tif"] = tiffs.written(values, compression="zstd")
+    server.files["b.j2k"] = j2ks.interleaved(j2ks.layout("parts-rpcl"))
+    with pytest.raises(periplus.FormatError, match="the port of a URL"):
+        written(tmp_path / "a.icechunk", periplus.index(f"{server.url}/a.tif"))
+    assert not [found for found in (tmp_path / "a.icechunk").rglob("*") if found.is_file()]
+    # What is copied refers to nothing.
+    report = written(tmp_path / "b.icechunk", periplus.index(f"{server.url}/b.j2k"), codecs="standard")
+    assert report.virtual == 0
+    np.testing.assert_array_equal(group(tmp_path / "b.icechunk")["0/data"][...], j2ks.picture())
+
+
 @pytest.mark.s3
 def test_repository_and_sources_in_a_bucket(s3, tmp_path):
     options = s3.storage_options

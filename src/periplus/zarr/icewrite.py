@@ -10,14 +10,15 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import product
 from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import urlsplit
 
 import icechunk
 import numpy as np
 from zarr.core.buffer import Buffer, default_buffer_prototype
 
-from periplus.errors import ConflictError, DecodeError, FetchError, FormatError, LimitError, redact
+from periplus.errors import ConflictError, DecodeError, FetchError, FormatError, LimitError, PeriplusError, redact
 from periplus.model import Files, Refs
-from periplus.policy import Policy
+from periplus.policy import WEB, Policy, scheme_of
 from periplus.zarr.express import single_ranges
 from periplus.zarr.icestorage import container_of, located, prefixes_of, storage_of
 from periplus.zarr.metadata import Codecs, Layout, Leaf
@@ -229,7 +230,8 @@ class _Writer:
             if specs:
                 refused = self.store.set_virtual_refs(leaf.path, specs, validate_containers=True)
                 if refused:
-                    raise ConflictError(f"Icechunk refused the reference of chunk {refused[0]} of {leaf.path}")
+                    where = next(spec.location for spec in specs if tuple(spec.index) == tuple(refused[0]))
+                    raise _refused(leaf.path, where)
                 self.virtual += len(specs)
             if not single.all():
                 self.copied[leaf.path] = "chunks of several byte ranges, or whose bytes the index itself holds"
@@ -330,6 +332,13 @@ def _beginning(leaf: Leaf, old: Mapping[str, Any], target: str) -> tuple[int, ..
     elif first:
         first[0] = leaf.grid[0]
     return tuple(first)
+
+
+def _refused(path: str, location: str) -> PeriplusError:
+    """Why Icechunk takes no reference to a place whose container it was given."""
+    if scheme_of(location) in WEB and urlsplit(location).port is not None:
+        return FormatError(f"Icechunk cannot refer to {path}: it passes over the port of a URL", url=location)
+    return ConflictError(f"Icechunk refused a reference of {path}", url=location)
 
 
 @contextmanager
