@@ -14,14 +14,15 @@ from periplus.scan.nitfmask import held
 
 HEAD_BYTES = 360
 """Enough of a subheader for what is told of it."""
-GAP_BYTES = 65_536
+GAP_BYTES = 262_144
+"""Between two subheaders that are asked for at once: less than another request would cost."""
+MOST_ASKED = 2
+"""Requests for subheaders; segments beyond are listed by their size alone."""
 UNKNOWN = b"9" * 12
 """The length of a file that is not known when its header is written."""
 MARKS = (bytes.fromhex("0a6e1d97"), bytes.fromhex("0eca14bf"))
 """What stands before and after a header at the end of a file, each with the length of the header."""
 MARK_BYTES = 11
-MOST_LOOKED_AT = 32
-"""Segments whose subheaders are looked at; others are listed by their size alone."""
 _TAGGED: tuple[Table, Table] = ((("type", 25), ("version", 2)), ())
 _DRAWN: tuple[Table, Table] = ((("id", 10), ("name", 20)), (("", 1), ("type", 1)))
 SHAPES: dict[tuple[str, str], tuple[bytes, tuple[Table, Table]]] = {
@@ -56,9 +57,14 @@ def final_header(blocks: Blocks, first: bytes) -> Generator[Need, Any, bytes]:
 
 def segments(blocks: Blocks, head: Header, version: str) -> Generator[Need, Any, list[dict[str, Any]]]:
     """What every segment without an image is, where its data lie, and how many bytes they have."""
-    seen = [(kind, segment) for kind, segment in head.others if segment.head][:MOST_LOOKED_AT]
-    ranges = [("a subheader", segment.start, min(segment.head, HEAD_BYTES)) for _, segment in seen]
-    inside = [place for place in ranges if blocks.size is not None and place[1] + place[2] <= blocks.size]
+    inside, asked, reach = [], 0, -GAP_BYTES - 1
+    for _, segment in head.others:
+        stop = segment.start + min(segment.head, HEAD_BYTES)
+        asked += segment.start > reach + GAP_BYTES
+        if asked > MOST_ASKED or blocks.size is None or stop > blocks.size:
+            break
+        inside.append(("a subheader", segment.start, stop - segment.start))
+        reach = stop
     yield from blocks.hold_all(inside, gap=GAP_BYTES)
     return [_described(blocks, kind, segment, version) for kind, segment in head.others]
 
