@@ -83,6 +83,11 @@ def test_lower_corners_in_the_wrong_order_are_put_right(igeolo, tmp_path):
             np.testing.assert_allclose(found.transform, tuple(file.transform)[:6], rtol=1e-12)
 
 
+def test_corners_across_the_180th_meridian_are_left_in_their_order():
+    wrong = "100000N1790000E100000N1790000W090000N1790000E090000N1790000W"
+    assert [point.x for point in where(file_of(icords="G", igeolo=wrong)).gcps] == [179, -179, 179, -179]
+
+
 @pytest.mark.parametrize(
     ("igeolo", "x"),
     [

@@ -66,8 +66,12 @@ def joined(corners: list[Corner]) -> list[Corner]:
     As they are written they are then more than half the world apart, and the image is seen from below.
     """
     onward = [(x + 360 if x < 0 else x, y) for x, y in corners]
-    wide = max(x for x, _ in corners) - min(x for x, _ in corners) > 180
-    return onward if wide and _turn(corners) > 0 > _turn(onward) else corners
+    return onward if _wide(corners) and _turn(corners) > 0 > _turn(onward) else corners
+
+
+def _wide(corners: list[Corner]) -> bool:
+    """Whether corners in degrees are more than half the world apart, as they are written."""
+    return max(x for x, _ in corners) - min(x for x, _ in corners) > 180
 
 
 def _turn(corners: list[Corner]) -> float:
@@ -134,10 +138,10 @@ def _corners(head: Subheader) -> tuple[str | None, list[Corner] | None]:
         found = [_degrees(text) for text in texts]
         if system == "C":
             found = [corner and (corner[0], _geodetic(corner[1])) for corner in found]
-        crs = "EPSG:4326"
+        crs = WORLD
     elif system == "D":
         found = [(float(m[2]), float(m[1])) if (m := DECIMAL.fullmatch(text)) else None for text in texts]
-        crs = "EPSG:4326"
+        crs = WORLD
     elif system in ("N", "S", "U"):
         places = [_grid(text) if system == "U" else _utm(text, system) for text in texts]
         # Corners in two zones have no coordinates in common.
@@ -147,7 +151,10 @@ def _corners(head: Subheader) -> tuple[str | None, list[Corner] | None]:
     else:
         return None, None
     corners = [corner for corner in found if corner is not None]
-    return (crs, untied(corners)) if len(corners) == 4 else (None, None)
+    if len(corners) < 4:
+        return None, None
+    # On which side of an image a corner beyond the 180th meridian lies is not told by its longitude as it is written.
+    return crs, corners if crs == WORLD and _wide(corners) else untied(corners)
 
 
 def untied(corners: list[Corner]) -> list[Corner]:
