@@ -245,3 +245,10 @@ def test_nodata_of_the_chosen_bands_is_kept(pyramid):
     assert shelf.raster(array="2/data", bands=[1, 0]).nodata == [2, 1]
     assert np.isnan(shelf.raster(array="2/data").nodata[2])
     assert shelf.raster(array="2/data", bands=1).nodata == 2
+
+
+def test_a_box_west_of_the_180th_meridian_meets_an_image_that_goes_on_to_the_east(pyramid):
+    shelf = pyramid((0.25, 0.0, 170.0, 0.0, -0.25, 10.0), crs="EPSG:4326")
+    raster = shelf.raster(bbox=(-178, 0, -177, 10), bands=0)
+    np.testing.assert_array_equal(raster.values, shelf.values["0/data"][:, 0, :40, 48:52])
+    assert raster.bbox == (182, 0, 183, 10)

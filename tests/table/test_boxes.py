@@ -169,3 +169,20 @@ def test_a_picture_with_sky_in_it_does_not_stand_in_the_way(box, found):
     table = table_of(scene("33", "EPSG:32633"), disc)
     rows = table.select(bbox=box, crs="EPSG:4326", reproject=reproject_bbox)
     assert names(rows) == found
+
+
+@pytest.mark.parametrize(
+    ("west", "box", "found"),
+    [
+        (179.5, (-180, 0, -179.7, 1), True),
+        (179.5, (179.6, 0, 179.8, 1), True),
+        (179.5, (-179.4, 0, -179, 1), False),
+        (179.5, (-180, -90, 180, 90), True),
+        (350.0, (-10, 0, -9.5, 1), True),
+        (-10.0, (350, 0, 350.5, 1), True),
+        (-180.0, (179, 0, 180, 1), False),
+    ],
+)
+def test_degrees_may_be_counted_from_another_turn_of_the_globe(west, box, found):
+    image = scene("a", "EPSG:4326", transform=(0.001, 0.0, west, 0.0, -0.001, 1.0))
+    assert names(table_of(image).select(bbox=box, crs="EPSG:4326")) == (["a"] if found else [])

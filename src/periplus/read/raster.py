@@ -17,7 +17,7 @@ from periplus.read.plan import select_outer
 from periplus.read.reader import Progress, read_array
 from periplus.read.window import axes, checked, crs_of, level_for, shifted, transform_of, window_in
 from periplus.table.boxes import Reproject
-from periplus.table.footprint import corners
+from periplus.table.footprint import WORLD, bounds, corners, turned
 from periplus.table.moments import time_coordinate
 
 if TYPE_CHECKING:
@@ -185,15 +185,17 @@ def _own_bbox(
 ) -> BBox | None:
     if bbox is None:
         return None
-    own = crs_of(levels, levels[0])
+    own, whole = crs_of(levels, levels[0]), bounds(levels[0])
     if crs is None or crs == own:
-        return checked(bbox)
-    if own is None:
+        box = checked(bbox)
+    elif own is None:
         raise FormatError(f"{levels[0].name} has no CRS, so a bbox in {crs} cannot be brought into it")
-    if reproject_bbox is None:
+    elif reproject_bbox is None:
         raise TypeError("a bbox in another CRS needs reproject_bbox")
-    xmin, ymin, xmax, ymax = (float(v) for v in bbox)
-    return checked(reproject_bbox((xmin, ymin, xmax, ymax), crs, own))
+    else:
+        xmin, ymin, xmax, ymax = (float(v) for v in bbox)
+        box = checked(reproject_bbox((xmin, ymin, xmax, ymax), crs, own))
+    return turned(box, whole) if own == WORLD and whole is not None else box
 
 
 def _resolution(resolution: float | tuple[float, float] | None) -> tuple[float, float] | None:

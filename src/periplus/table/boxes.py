@@ -9,7 +9,7 @@ import numpy as np
 
 from periplus.errors import FormatError, MissingError
 from periplus.model import Array, BBox
-from periplus.table.footprint import affine, around, meets
+from periplus.table.footprint import WORLD, affine, around, meets, turned
 
 
 class Reproject(Protocol):
@@ -55,6 +55,8 @@ def own_boxes(
             box = _near(whole, bbox, str(crs), str(own), reproject)
         if box is None:
             continue
+        if own == WORLD:
+            box = turned(box, whole)
         if affine(one) is not None:
             answer.append((one, box))
         elif meets(np.array([whole], float).T, box).all():

@@ -13,6 +13,7 @@ from periplus.errors import FormatError
 from periplus.model import Array, BBox, GroundControlPoint, Transform
 
 WORLD = "EPSG:4326"
+TURN = 360.0
 NEARLY = 1e-6
 """Pixels: an edge this near to a pixel's edge is meant to lie on it."""
 
@@ -86,6 +87,18 @@ def _ground(rpc: Mapping[str, Any] | None) -> BBox | None:
     except (KeyError, TypeError, ValueError):
         return None
     return x - abs(across), y - abs(along), x + abs(across), y + abs(along)
+
+
+def turned(bbox: BBox, whole: BBox) -> BBox:
+    """A box in degrees, counted as an array's own box is: that may go on beyond 180 degrees, or begin at 0.
+
+    A box around the whole globe takes in all of the array.
+    """
+    xmin, ymin, xmax, ymax = bbox
+    if xmax - xmin >= TURN:
+        return min(xmin, whole[0]), ymin, max(xmax, whole[2]), ymax
+    boxes = [(xmin + turn, ymin, xmax + turn, ymax) for turn in (0.0, TURN, -TURN)]
+    return next((box for box in boxes if meets(np.array([whole], float).T, box).all()), bbox)
 
 
 def pixel_window(transform: Transform, bbox: BBox) -> tuple[tuple[int, int], tuple[int, int]]:
