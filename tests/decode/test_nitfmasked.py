@@ -59,3 +59,12 @@ def test_a_codestream_that_lacks_a_tile_the_mask_has_is_refused(tmp_path):
     path.write_bytes(masked([b"" if number in (0, 1, 3) else tile for number, tile in enumerate(tiles)], head))
     with pytest.raises(FormatError, match="holds 3 of its 6 tiles"):
         periplus.index(path)
+
+
+def test_a_mask_of_other_blocks_than_the_tiles_is_refused(tmp_path):
+    stream = j2ks.made(VALUES, blockxsize=32, blockysize=32, RESOLUTIONS=1)
+    mask = struct.pack(">IHHHB", 11 + 4 * 6, 4, 0, 8, 9) + np.array([0, 0xFFFFFFFF, *[0] * 4], ">u4").tobytes()
+    path = tmp_path / "a.ntf"
+    path.write_bytes(nitfs.nitf(nitfs.Picture(values=VALUES, block=(32, 48), streams=[mask + stream], coding="M8")))
+    with pytest.raises(FormatError, match="mask is of other blocks"):
+        periplus.index(path)

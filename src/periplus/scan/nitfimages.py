@@ -115,6 +115,8 @@ def _jpeg2000(
     offset, length = yield from codestream(blocks, place[0] + mask.length, place[1])
     absent = [] if mask.offsets is None else np.flatnonzero(mask.offsets == ABSENT).tolist()
     stream, ranges = yield from scan_codestream(blocks, offset, length, limits, absent=absent)
+    if absent and (stream.y.tiles, stream.x.tiles) != (image.down, image.across):
+        raise FormatError("the mask is of other blocks than the tiles of the codestream")
     pad = pad_value(stream.dtype, min(image.bits, stream.dtype.itemsize * 8), mask.pad)
     made = arrays(
         stream,

@@ -130,9 +130,11 @@ def separate(blocks: Blocks, image: Layout, start: int, end: int, mask: Mask) ->
 
     The standard has one for all of the image, and the mask point to its tiles.
     """
-    stored = [] if mask.offsets is None else mask.offsets[mask.offsets != ABSENT]
-    place = start + mask.length + int(min(stored, default=0))
-    if image.blocks == 1 or not len(stored) or place + SIZE_BYTES > end:
+    if image.blocks == 1 or mask.offsets is None:
+        return False
+    # Of blocks that are not there the offset is the greatest that can be.
+    place = start + mask.length + int(mask.offsets.min())
+    if place + SIZE_BYTES > end:
         return False
     yield from blocks.hold("a codestream", place, SIZE_BYTES)
     head = held(blocks, place, SIZE_BYTES)
