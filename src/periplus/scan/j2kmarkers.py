@@ -103,8 +103,7 @@ class Codestream:
     y: Axis
     components: int
     bits: int
-    """Of the deepest component."""
-    """And one more where unsigned ones are as deep, and others have a sign."""
+    """Of the deepest component, and one more where it is unsigned and others have a sign."""
     signed: bool
     """Whether any component is."""
     steps: tuple[tuple[int, int], ...]
