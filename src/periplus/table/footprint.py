@@ -97,8 +97,11 @@ def turned(bbox: BBox, whole: BBox) -> BBox:
     xmin, ymin, xmax, ymax = bbox
     if xmax - xmin >= TURN:
         return min(xmin, whole[0]), ymin, max(xmax, whole[2]), ymax
-    boxes = [(xmin + turn, ymin, xmax + turn, ymax) for turn in (0.0, TURN, -TURN)]
-    return next((box for box in boxes if meets(np.array([whole], float).T, box).all()), bbox)
+    for turn in (0.0, TURN, -TURN):
+        left, right = xmin + turn, xmax + turn
+        if (left < whole[2] and right > whole[0]) or whole[0] <= left == right <= whole[2]:
+            return left, ymin, right, ymax
+    return bbox
 
 
 def pixel_window(transform: Transform, bbox: BBox) -> tuple[tuple[int, int], tuple[int, int]]:
