@@ -244,14 +244,9 @@ def _facts(segments: list[tuple[int, bytes]], first: int) -> Codestream:
     coding = style(steps, [(marker, data) for marker, data in segments if marker in (COD, COC, POC)])
     if coding.layers > LARGEST_LAYERS:
         raise FormatError("the coding style of the codestream is none we know")
-    if found[COD][4] and len({(depth & 0x80, *step) for (depth, _, _), step in zip(parts[:3], steps[:3])}) > 1:
-        raise FormatError("colours with and without a sign, or of different steps, are coded together")
-    if not all(reversible(*segment, count) for segment in segments if segment[0] in (COD, COC)):
-        if len({depth for depth, _, _ in parts[:3]}) > 1 and found[COD][4]:
-            raise FormatError("colours of different depth are coded together, with loss")
-        if min(depth & 0x7F for depth in depths) == 0 and len(depths) > 1:
-            # A mask that has lost bits is none: decoders give 1 or 255 where it was set, or something in between.
-            raise FormatError("a component of one bit beside deeper ones is read only where nothing of it is lost")
+    lossless = all(reversible(*segment, count) for segment in segments if segment[0] in (COD, COC))
+    kinds = [(depth, *step) for (depth, _, _), step in zip(parts, steps, strict=True)]
+    _check_kinds(kinds, lossless=lossless, together=bool(found[COD][4]))
     packed = _packed([data for marker, data in segments if marker == PPM])
     kept = [(marker, data) for marker, data in segments[1:] if marker not in NOT_KEPT]
     return Codestream(
@@ -261,7 +256,7 @@ def _facts(segments: list[tuple[int, bytes]], first: int) -> Codestream:
         bits=bits,
         signed=signed,
         steps=steps,
-        depths=b"".join(bytes([depth, *step]) for (depth, _, _), step in zip(parts, steps, strict=True)),
+        depths=b"".join(map(bytes, kinds)),
         style=coding,
         capabilities=capabilities,
         segments=tuple(kept),
@@ -271,6 +266,18 @@ def _facts(segments: list[tuple[int, bytes]], first: int) -> Codestream:
         packets=_listed([data for marker, data in segments if marker == PLM]),
         comments=tuple(d[2:].decode("latin-1") for m, d in segments if m == COM and d[:2] == b"\x00\x01")[:16],
     )
+
+
+def _check_kinds(kinds: list[tuple[int, int, int]], *, lossless: bool, together: bool) -> None:
+    """Refuse components whose depths and steps no decoder gives back as they were; `together` are colours coded."""
+    depths = {depth for depth, *_ in kinds}
+    if together and len({(depth & 0x80, *step) for depth, *step in kinds[:3]}) > 1:
+        raise FormatError("colours with and without a sign, or of different steps, are coded together")
+    if together and not lossless and len({depth for depth, *_ in kinds[:3]}) > 1:
+        raise FormatError("colours of different depth are coded together, with loss")
+    if not lossless and len(depths) > 1 and min(depth & 0x7F for depth in depths) == 0:
+        # A mask that has lost bits is none: decoders give 1 or 255 where it was set, or something in between.
+        raise FormatError("a component of one bit beside deeper ones is read only where nothing of it is lost")
 
 
 def _halved(x: Axis, y: Axis, steps: tuple[tuple[int, int], ...]) -> tuple[Axis, Axis, tuple[tuple[int, int], ...]]:
