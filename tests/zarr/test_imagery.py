@@ -1,5 +1,7 @@
 """Imagery through kerchunk references, where its chunks are unlike those of Zarr."""
 
+import base64
+import json
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +10,11 @@ import zarr
 from zarr.storage import FsspecStore
 
 import periplus
+from periplus.errors import FormatError
+from periplus.testing import nitfs
 from periplus.zarr.multireference import MultiReferenceFileSystem
 
+CORNERS = "411900N0200400E411900N0200700E411700N0200700E411700N0200400E"
 FILES = Path(__file__).parents[1] / "decode" / "files"
 
 
@@ -34,3 +39,46 @@ def test_chunks_of_several_tiles_end_where_the_image_ends(name, zarr_format, tmp
         index.write(tmp_path / "a.json", zarr_format=zarr_format, codecs="all")
         # Compared with another decoder where these files are read.
         np.testing.assert_array_equal(by_zarr(tmp_path / "a.json")["0/data"][...], array[...])
+
+
+@pytest.fixture
+def virtual(tmp_path):
+    """References that VirtualiZarr writes of a NITF file of one named band, and its values."""
+    virtualizarr = pytest.importorskip("virtualizarr")
+    registry = pytest.importorskip("obspec_utils.registry")
+    from obstore.store import LocalStore
+
+    from periplus.virtualizarr import Parser
+
+    values = nitfs.values_of("u8", 1)
+    path, target = tmp_path / "a.ntf", tmp_path / "a.json"
+    path.write_bytes(nitfs.nitf(nitfs.Picture(values=values, block=(32, 48), icords="G", igeolo=CORNERS)))
+    stores = registry.ObjectStoreRegistry({"file://": LocalStore()})
+    dataset = virtualizarr.open_virtual_dataset(path.as_uri(), registry=stores, parser=Parser())
+    dataset = dataset.assign_coords(bands=("bands", np.array(["r\u00f6t"])))
+    dataset.vz.to_kerchunk(str(target), format="json")
+    return target, values, periplus.index(path)["0/data"].georeference
+
+
+@pytest.mark.filterwarnings("ignore::zarr.errors.UnstableSpecificationWarning")
+def test_virtualizarr_of_an_image_with_a_place_and_named_bands(virtual):
+    target, values, place = virtual
+    refs = json.loads(target.read_text())["refs"]
+    assert "spatial_ref/" in refs  # a scalar's chunk, whose key has no number
+    assert json.loads(refs["bands/.zarray"])["dtype"] == "<U3"
+    with periplus.open(target) as index:
+        assert list(index) == ["data"]
+        np.testing.assert_array_equal(index["data"][...], values)
+        assert index["data"].georeference.transform == pytest.approx(place.transform)
+        assert index.table.catalog.coordinates["bands"].values.tolist() == ["r\u00f6t"]
+
+
+@pytest.mark.filterwarnings("ignore::zarr.errors.UnstableSpecificationWarning")
+@pytest.mark.parametrize(("data", "why"), [(b"\xff" * 12, "are no strings"), (b"r\0\0\0", "4 bytes where 1 strings")])
+def test_names_that_are_no_strings_are_refused(virtual, data, why):
+    target, _, _ = virtual
+    said = json.loads(target.read_text())
+    said["refs"]["bands/0"] = "base64:" + base64.b64encode(data).decode()
+    target.write_text(json.dumps(said))
+    with pytest.raises(FormatError, match=why):
+        periplus.open(target)

@@ -15,7 +15,7 @@ from periplus.table.memory import MemoryRows
 from periplus.table.table import Table
 from periplus.zarr.kerchunkcatalog import Nodes, catalog_of, described, nodes
 from periplus.zarr.kerchunkcolumns import Urls, by_array, columns
-from periplus.zarr.kerchunklabels import labels_of, named, words
+from periplus.zarr.kerchunklabels import is_wide, labels_of, named, wide, words
 from periplus.zarr.kerchunkopen import ZMETADATA, is_json
 from periplus.zarr.kerchunkrows import RecordRows, sizes_of
 from periplus.zarr.references import METADATA, Reference, expand, filler, parse
@@ -157,7 +157,11 @@ def _in_words(path: str, found: Nodes, first: Callable[[str], tuple[str, bytes |
     if dims != [leaf] or not isinstance(shape, list) or len(shape) != 1 or type(shape[0]) is not int:
         return None
     key, data = first(path)
-    return None if data is None else named(path, (leaf,), words(data, shape[0], key), {})
+    if data is None:
+        return None
+    kind = document.get("dtype")
+    said = wide(data, kind, shape[0], key) if is_wide(kind) else words(data, shape[0], key)
+    return named(path, (leaf,), said, {})
 
 
 def _first_chunk(references: Mapping[str, Reference], path: str) -> tuple[str, bytes | None]:

@@ -13,6 +13,7 @@ from periplus.limits import Limits
 from periplus.model import Array, Catalog, Coordinate, Georeference
 from periplus.table.values import shown, text
 from periplus.zarr.kerchunkarrays import Described, describe
+from periplus.zarr.kerchunklabels import is_wide
 from periplus.zarr.kerchunkplace import located
 
 ROOT_ARRAY = "data"
@@ -98,7 +99,8 @@ def _is_text(document: Any) -> bool:
     kind = document.get("data_type", document.get("dtype")) if isinstance(document, Mapping) else None
     filters = (document.get("filters") or [{}]) if isinstance(document, Mapping) else [{}]
     wordy = isinstance(filters, list) and isinstance(filters[0], Mapping) and filters[0].get("id") == "vlen-utf8"
-    return kind == "string" or (kind == "|O" and wordy)
+    bare = isinstance(document, Mapping) and not (document.get("filters") or document.get("compressor"))
+    return kind == "string" or (kind == "|O" and wordy) or (bare and is_wide(kind))
 
 
 def checked_name(name: str) -> str:

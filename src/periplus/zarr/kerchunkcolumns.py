@@ -76,6 +76,8 @@ def positions(one: Described, keys: Sequence[tuple[str, str]]) -> NDArray[np.int
             said = "0" if one.scalar and spelt == prefix else spelt.removeprefix(prefix + one.separator)
             if said == spelt and not (one.scalar and said == "0"):
                 raise FormatError(f"{key}: this is no chunk of {array.name!r}")
+        if one.scalar and not said:
+            said = "0"  # as VirtualiZarr has it
         if not NUMBERS.fullmatch(said):
             raise FormatError(f"{key}: this is no chunk of {array.name!r}")
         place = said.split(one.separator)
