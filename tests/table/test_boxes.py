@@ -132,6 +132,12 @@ def test_an_image_without_a_transform_is_found_by_its_points_or_polynomials(plac
         assert rows.num_rows == 16 * len(found)  # all of its chunks: where each lies is not known
 
 
+@pytest.mark.parametrize("box", [(12.3, 47.7, 12.2, 47.8), (12.2, 47.8, 12.3, 47.7), (float("nan"), 47, 13, 48)])
+def test_a_box_that_is_none_is_refused_by_an_image_without_a_transform_too(box):
+    with pytest.raises(FormatError, match="a bbox is"):
+        table_of(placed_by("tilted", **corner_points("EPSG:4326"))).select(bbox=box, crs="EPSG:4326")
+
+
 def test_points_in_the_middle_of_an_image_tell_of_its_corners():
     points = [
         GroundControlPoint(column=c, row=r, x=10 + c / 100, y=50 - r / 100) for c in (400, 600) for r in (400, 600)

@@ -9,7 +9,7 @@ import numpy as np
 
 from periplus.errors import FormatError, MissingError
 from periplus.model import Array, BBox
-from periplus.table.footprint import WORLD, affine, around, meets, turned
+from periplus.table.footprint import WORLD, affine, around, meets, turned, upright
 
 
 class Reproject(Protocol):
@@ -59,7 +59,7 @@ def own_boxes(
             box = turned(box, whole)
         if affine(one) is not None:
             answer.append((one, box))
-        elif meets(np.array([whole], float).T, box).all():
+        elif meets(np.array([whole], float).T, upright(box)).all():
             answer.append((one, None))
     lost = [error for error in boxes.values() if isinstance(error, MissingError)]
     if lost and (strict or len(lost) == len(boxes)):

@@ -104,11 +104,17 @@ def turned(bbox: BBox, whole: BBox) -> BBox:
     return bbox
 
 
-def pixel_window(transform: Transform, bbox: BBox) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Half-open ranges of rows and columns that meet a box, not cut to any image; a point meets one pixel."""
+def upright(bbox: BBox) -> BBox:
+    """The box as numbers; FormatError where it is none."""
     xmin, ymin, xmax, ymax = (float(v) for v in bbox)
     if not all(math.isfinite(v) for v in (xmin, ymin, xmax, ymax)) or xmin > xmax or ymin > ymax:
         raise FormatError(f"a bbox is (xmin, ymin, xmax, ymax) with xmin <= xmax and ymin <= ymax, not {tuple(bbox)}")
+    return xmin, ymin, xmax, ymax
+
+
+def pixel_window(transform: Transform, bbox: BBox) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Half-open ranges of rows and columns that meet a box, not cut to any image; a point meets one pixel."""
+    xmin, ymin, xmax, ymax = upright(bbox)
     a, b, c, d, e, f = transform
     scale = a * e - b * d
     if scale == 0 or not math.isfinite(scale):
