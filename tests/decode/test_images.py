@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tifffile
 
-from periplus.errors import DecodeError
+from periplus.errors import DecodeError, FormatError
 from periplus.testing import tiles
 from periplus.testing.tiffs import gdal_written, picture, seen_by_gdal
 
@@ -67,6 +67,17 @@ def test_photometric_decides_whether_ycbcr_becomes_rgb(decoder):
     assert np.abs(converted.astype(int) - rgb).mean() < 3 < np.abs(stored.astype(int) - rgb).mean()
 
 
+def test_a_jfif_header_tells_colours_where_the_photometric_tag_does_not(decoder, read_all):
+    """tifffile stores YCbCr then; GDAL, which writes no such header, the bands as they are."""
+    image = np.stack([tiles.rgb(1)[0], np.full_like(tiles.rgb(1)[0], 90), tiles.rgb(1)[0] // 2])
+    target = io.BytesIO()
+    tifffile.imwrite(target, tiles.chunky(image), photometric="minisblack", planarconfig="contig", compression="jpeg")
+    wanted = tifffile.imread(io.BytesIO(target.getvalue()))
+    np.testing.assert_array_equal(tiles.chunky(read_all(target.getvalue())["0/data"]), wanted)
+    data = gdal_written(image, compress="jpeg", interleave="pixel", photometric="minisblack")
+    np.testing.assert_array_equal(read_all(data)["0/data"], seen_by_gdal(data)["0/data"])
+
+
 def test_a_last_strip_may_be_a_shorter_or_a_full_image(decoder):
     grey = tiles.rgb(1)
     decode = decoder(tiles.tiff_tile(grey, 7), grey.shape, "u1")
@@ -91,6 +102,62 @@ def test_masked_lerc_floats_are_nan(decoder):
     stream = imagecodecs.lerc_encode(values[0], masks=valid)
     found = decoder(tiles.tiff_tile(values, 34887), values.shape, "f4")(stream, valid=values.shape)
     np.testing.assert_array_equal(found, np.where(valid, values, np.nan))
+
+
+@pytest.mark.parametrize("dtype", ["i2", "u4", "f4", "f8"])
+@pytest.mark.parametrize("interleave", ["pixel", "band"])
+@pytest.mark.parametrize("compress", ["lerc", "lerc_deflate", "lerc_zstd"])
+def test_lerc_of_big_endian_files_holds_values_with_their_bytes_turned_round(dtype, interleave, compress, read_all):
+    image = picture("lerc-big", dtype, (3, 40, 30))
+    data = gdal_written(image, compress=compress, endianness="big", interleave=interleave, blockysize=16)
+    found = read_all(data)["0/data"]
+    lost = np.isnan(found)  # numbers that are NaN with their bytes turned round, which libtiff does not store
+    assert lost.mean() < 0.01
+    np.testing.assert_array_equal(lost, seen_by_gdal(data)["0/data"] != image)
+    np.testing.assert_array_equal(found[~lost], image[~lost])
+
+
+@pytest.mark.parametrize("endianness", ["little", "big"])
+def test_bands_of_lerc_that_are_nan_in_different_places_lie_in_blobs_of_their_own(endianness, read_all):
+    image = picture("lerc-apart", "f4", (4, 33, 29))
+    image[0, :9] = image[1, :9] = image[2, 20:] = np.nan
+    data = gdal_written(image, compress="lerc", endianness=endianness, interleave="pixel", blockysize=12)
+    found = read_all(data)["0/data"]
+    lost = np.isnan(found) & ~np.isnan(image)
+    assert lost.any() == (endianness == "big")
+    np.testing.assert_array_equal(found[~lost], image[~lost])
+
+
+def test_lerc_blobs_that_are_not_as_many_as_the_bands_are_refused(decoder):
+    values = tiles.rgb(3, "f4")
+    masks = np.ones(values.shape, bool)
+    masks[0, :5] = masks[1, 7:9] = False
+    decode = decoder(tiles.tiff_tile(values, 34887), values.shape, "f4")
+    masks[2] = masks[1]  # stored once
+    blob = imagecodecs.lerc_encode(values, masks=masks, planar=True)
+    np.testing.assert_array_equal(decode(blob, valid=values.shape), np.where(masks, values, np.nan))
+    other = imagecodecs.lerc_encode(
+        np.ascontiguousarray(values[:2]), masks=np.ascontiguousarray(masks[:2]), planar=True
+    )
+    with pytest.raises(DecodeError, match="2 LERC blobs for 3 bands"):
+        decode(other, valid=values.shape)
+    with pytest.raises(DecodeError, match="differ"):
+        decode(other + imagecodecs.lerc_encode(values[2, :-1]), valid=values.shape)
+
+
+def test_a_lerc_blob_may_end_after_the_one_value_of_every_band(decoder):
+    values = np.arange(4, dtype="i1").reshape(4, 1, 1) + np.zeros((4, 3, 2), "i1")
+    for version in (4, 5, 6):
+        blob = imagecodecs.lerc_encode(tiles.chunky(values), version=version)
+        found = decoder(tiles.tiff_tile(values, 34887), values.shape, "i1")(blob, valid=values.shape)
+        np.testing.assert_array_equal(found, values)
+
+
+def test_deep_jpeg_xl_in_big_endian_files_is_refused(decoder):
+    values = tiles.rgb(1, "u2")
+    codec = tiles.tiff_tile(values, 50002, byte_order="big")
+    with pytest.raises(FormatError, match="either order"):
+        decoder(codec, values.shape, "u2")
 
 
 def test_the_alpha_of_lerc_is_its_mask(decoder):

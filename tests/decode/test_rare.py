@@ -6,7 +6,7 @@ import imagecodecs
 import numpy as np
 import pytest
 
-from periplus.errors import DecodeError
+from periplus.errors import DecodeError, FormatError
 from periplus.testing import tiles
 from periplus.testing.handmade import RATIONAL, SHORT, image_tags, tiff
 from periplus.testing.tiffs import seen_by_gdal
@@ -45,6 +45,21 @@ def test_ycbcr_without_jpeg_becomes_the_rgb_of_libtiff(subsampling, compression,
     if compression == 1:
         with pytest.raises(DecodeError):
             decode(data[:-1], valid=wanted.shape)
+
+
+@pytest.mark.parametrize("subsampling", [(1, 1), (2, 2)])
+def test_ycbcr_with_differences(subsampling, decoder):
+    image = np.random.default_rng(5).integers(0, 256, (6, 8, 3), "u1")
+    data = imagecodecs.lzw_encode(np.diff(image, axis=1, prepend=np.uint8(0)).tobytes())
+    colours = {"t258": (SHORT, [8, 8, 8]), "t262": (SHORT, [6]), "t277": (SHORT, [3]), "t530": (SHORT, [1, 1])}
+    tags = image_tags(8, 6, t259=(SHORT, [5]), t279=len(data), t317=(SHORT, [2]), **colours)
+    wanted = np.moveaxis(imagecodecs.tiff_decode(tiff(tags, data=data)), -1, 0)
+    codec = tiles.tiff_tile(wanted, 5, photometric=6, predictor=2, ycbcr_subsampling=list(subsampling))
+    if subsampling != (1, 1):
+        with pytest.raises(FormatError, match="predictor 2 on YCbCr"):
+            decoder(codec, wanted.shape, "u1")
+        return
+    np.testing.assert_array_equal(decoder(codec, wanted.shape, "u1")(data, valid=wanted.shape), wanted)
 
 
 def test_rows_of_nextstep(decoder):

@@ -55,6 +55,9 @@ def jpeg2000(tile: Tile, slot: int) -> Picture:
 
 def jpeg_xl(tile: Tile, slot: int) -> Picture:
     """JPEG XL, extra channels behind the colours."""
+    if tile.big and tile.bits > 8:
+        # libtiff turns the bytes of values round before it encodes them, Adobe does not; the stream does not tell.
+        raise FormatError(f"JPEG XL of {tile.bits} bits in a big-endian TIFF may have its bytes in either order")
     return _stream("jpegxl_decode", jpegxl, slot=slot, tile=tile, numthreads=1)
 
 

@@ -20,6 +20,9 @@ ARITHMETIC = 0xC9
 """The first of the frame headers of arithmetic coding, which are the last ones."""
 TAIL = 64
 """Bytes at the end of a stream where its end marker is looked for first."""
+APP0, JFIF = b"\xff\xe0", b"JFIF\0"
+GRAYS = (0, 1)
+"""Photometric interpretations without colour."""
 PADS = (b"\x55\xaa\x5a" * 40, b"\xff\x00" * 60)
 """Two different continuations, free of markers."""
 
@@ -32,6 +35,7 @@ def jpeg(tile: Tile, slot: int, *, told: bool = False) -> Picture:
     decode = native("jpeg8_decode")
     tables = tile.jpeg_tables
     stored, wanted = (None, None) if told else _colours(tile)
+    plain = not told and tile.samples == 3 and tile.photometric in GRAYS
 
     def run(data: Buffer, rows: int, columns: int) -> NDArray[Any]:
         view = stream(data)
@@ -39,9 +43,11 @@ def jpeg(tile: Tile, slot: int, *, told: bool = False) -> Picture:
         shape = checked(header, tile, rows, columns)
         headers.jpeg_room(view, rows)
         out = scratch_array(slot, shape, tile.dtype)
+        # libtiff writes none of JFIF's headers; whoever does has YCbCr in the stream if the tag speaks of no colours.
+        colours = "YCbCr" if plain and view[2:4] == APP0 and view[6:11] == JFIF else stored
 
         def once(encoded: Buffer, into: NDArray[Any]) -> NDArray[Any]:
-            found = decode(encoded, tables=tables, colorspace=stored, outcolorspace=wanted, out=into)
+            found = decode(encoded, tables=tables, colorspace=colours, outcolorspace=wanted, out=into)
             return np.asarray(found).reshape(*shape[:2], tile.samples)
 
         values = once(data, out)

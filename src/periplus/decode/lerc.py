@@ -39,14 +39,47 @@ def lerc(tile: Tile, slot: int) -> Picture:
         blob = inner(data, 0)
         blocks = _blocks(stream(blob))
         header = blocks.header
+        if header.samples == 1 < tile.samples and len(blocks.blob) < len(blob):
+            return _apart(blob, blocks, tile, checked(header, tile, rows, columns, 1)[:2], slot)
         masked = alpha and header.samples == tile.samples - 1
         samples = header.samples if masked else tile.samples
         shape = checked(header, tile, rows, columns, samples)
         blocks.check()
         values, mask = decode(blob, masks=True, out=scratch_array(slot, shape, tile.dtype))
-        return _unmasked(np.asarray(values).reshape(*shape[:2], samples), mask, tile, masked)
+        return _unmasked(_turned(values, tile).reshape(*shape[:2], samples), mask, tile, masked)
 
     return run
+
+
+def _apart(blob: Buffer, first: _Blocks, tile: Tile, size: tuple[int, ...], slot: int) -> NDArray[Any]:
+    """Bands in blobs of their own, one behind the other: so they are stored where NaN lie in some bands only."""
+    whole, blocks, mask = stream(blob), first, None
+    position = bands = 0
+    while True:
+        if blocks.header != first.header or blocks.kind != first.kind:
+            raise DecodeError("the LERC blobs of the bands of a tile differ in size or type")
+        mask = blocks.check(mask)
+        position, bands = position + len(blocks.blob), bands + 1
+        if position >= len(whole):
+            break
+        blocks = _blocks(whole[position:])
+    if bands != tile.samples:
+        raise DecodeError(f"the tile has {bands} LERC blobs for {tile.samples} bands")
+    decode = native("lerc_decode")
+    values, masks = decode(blob, masks=True, out=scratch_array(slot, (bands, *size), tile.dtype))
+    found = _turned(values, tile).reshape(bands, *size)
+    if tile.sample_format == FLOAT and masks is not None:
+        found[np.broadcast_to(np.asarray(masks).reshape(-1, *size) == 0, found.shape)] = np.nan
+    return found.transpose(1, 2, 0)
+
+
+def _turned(values: Any, tile: Tile) -> NDArray[Any]:
+    """Values of a big-endian file: libtiff turns their bytes round before it encodes them, as if it stored them.
+
+    Those that look like NaN then are lost. They are NaN here; libtiff gives NaN with its bytes turned round.
+    """
+    found = np.asarray(values)
+    return found.byteswap(inplace=True) if tile.big else found
 
 
 def _unmasked(values: NDArray[Any], mask: NDArray[Any] | None, tile: Tile, alpha: bool) -> NDArray[Any]:
@@ -106,22 +139,30 @@ class _Blocks:
     huffman: bool
     start: int
 
-    def check(self) -> None:
+    def check(self, before: NDArray[np.bool_] | None = None) -> NDArray[np.bool_] | None:
         """DecodeError where a block declares fewer values than it has valid pixels before any block was full.
+
+        A blob without mask has that of the band `before` it. Returns the mask; None where all pixels are valid.
 
         The library (4.0 to 4.2) trusts that number: a first block with too few makes it read where nothing was
         allocated. Once a full block has been unpacked its buffer is large enough for all others.
         """
-        if not self.valid or self.constant:
-            return
         blob, header, position = self.blob, self.header, self.start
         (packed,) = struct.unpack_from("<i", blob, position)
         if not 0 <= packed <= len(blob):
             raise DecodeError("the LERC blob has a broken mask")
-        mask = self._mask(position + 4, packed)
-        position += 4 + packed
+        mask = self._mask(position + 4, packed, before)
+        if self.valid and not self.constant:
+            self._look(position + 4 + packed, mask, min(self.block, header.height) * min(self.block, header.width))
+        return mask
+
+    def _look(self, position: int, mask: NDArray[np.bool_] | None, full: int) -> None:
+        blob, header = self.blob, self.header
         if self.version >= 4:
-            position += 2 * header.samples * SIZES[self.kind]
+            least, most = position + header.samples * SIZES[self.kind], position + 2 * header.samples * SIZES[self.kind]
+            if blob[position:least] == blob[least:most]:
+                return  # Every band has one value, and nothing follows.
+            position = most
         if blob[position]:
             return
         position += 1
@@ -129,7 +170,6 @@ class _Blocks:
             if blob[position]:
                 return
             position += 1
-        full = min(self.block, header.height) * min(self.block, header.width)
         known = 0
         for needed in self._needed(mask):
             position, values = self._skip(position, needed)
@@ -180,11 +220,15 @@ class _Blocks:
             raise DecodeError("the LERC blob has a block with an empty table")
         return position + 1 + -(-table * bits // 8) + -(-values * table.bit_length() // 8), values
 
-    def _mask(self, position: int, packed: int) -> NDArray[np.bool_] | None:
+    def _mask(self, position: int, packed: int, before: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
         """Valid pixels where not all are, from run lengths."""
         height, width = self.header.height, self.header.width
         if self.valid == height * width:
             return None
+        if not self.valid:
+            return np.zeros((height, width), bool)
+        if not packed and before is not None and np.count_nonzero(before) == self.valid:
+            return before
         wanted, stop = -(-height * width // 8), position + packed
         found = bytearray()
         while packed > 0 and position + 2 <= stop and len(found) < wanted:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from periplus.decode.samples import HORIZONTAL, NO_PREDICTOR, PREDICTED
 from periplus.decode.scratch import Octets
 from periplus.decode.tile import UINT, Tile
 from periplus.errors import FormatError
@@ -33,10 +34,15 @@ def to_rgb(tile: Tile) -> Callable[[Octets, int], NDArray[Any]]:
         raise FormatError(f"YCbCr of {tile.samples} samples of {tile.bits} bits is not supported")
     luma, red, green_cb, green_cr, blue = _tables(tile)
     across, down = tile.subsampling
+    predictor = tile.predictor if tile.compression in PREDICTED else NO_PREDICTOR
+    if predictor not in (NO_PREDICTOR, HORIZONTAL) or (predictor == HORIZONTAL and tile.subsampling != (1, 1)):
+        raise FormatError(f"predictor {predictor} on YCbCr with subsampling {across} x {down} is not supported")
 
     def run(raw: Octets, rows: int) -> NDArray[Any]:
         high = unit_rows(tile, rows)
         units = raw.reshape(high, -1, across * down + 2)
+        if predictor == HORIZONTAL:
+            units = np.add.accumulate(units, axis=1, dtype=np.uint8)
         y = luma[units[:, :, :-2].reshape(high, -1, down, across).transpose(0, 2, 1, 3).reshape(high * down, -1)]
         y = y[:rows, : tile.width]
 
