@@ -219,6 +219,24 @@ class TestKeys:
         crs = first(keyed((1024, 1), (3072, 32767), (3073, -1), text=text)).crs
         assert crs == wkt
 
+    def test_wkt_of_a_projection_goes_before_the_number_of_its_base(self) -> None:
+        wkt = CRS.from_epsg(3857).to_wkt("WKT1_ESRI")
+        keys = ((1024, 32767), (2048, 4326), (3073, -1), (3076, 9001))
+        assert first(keyed(*keys, text=f"ESRI PE String = {wkt}|".encode())).crs == wkt
+        assert georeferences(keyed((1024, 32767), (2048, 4326), (3076, 9001)))["0/data"] is None
+        assert first(keyed((1024, 32767), (2048, 4326))).crs == "EPSG:4326"
+
+    def test_geocentric_coordinates_on_the_datum_of_a_geographic_system_have_no_number(self) -> None:
+        assert georeferences(keyed((1024, 3), (2048, 4326), (3076, 9001)))["0/data"] is None
+
+    def test_the_projection_of_web_maps_by_its_code(self) -> None:
+        data = keyed((1024, 1), (2048, 4326), (3072, 32767), (3074, 3856))
+        assert first(data).crs == "EPSG:3857"
+        with warnings.catch_warnings(), MemoryFile(data) as memory:
+            warnings.simplefilter("ignore")
+            with memory.open() as theirs:
+                assert theirs.crs.to_epsg() == 3857
+
     def test_a_code_in_another_unit_is_no_code(self) -> None:
         assert first(keyed((1024, 1), (3072, 2838), (3076, 9001))).crs == "EPSG:2838"
         data = keyed((1024, 1), (3072, 2838), (3076, 9002))

@@ -199,6 +199,12 @@ class TestImages:
         items = found(handmade(image_tags(32, 32), small, large, data=bytes(1024)))
         assert [item.array.shape[1] for item in items.values()] == [32, 16, 4]
 
+    def test_sides_of_narrow_images_are_rounded_down(self) -> None:
+        """As GDAL's COG driver has them, whose overviews of five rows have two, then one."""
+        halves = (image_tags(*size, t254=1) for size in ((55, 2), (27, 1), (13, 1)))
+        items = found(handmade(image_tags(111, 5), *halves, data=bytes(1024)))
+        assert [item.array.level for item in items.values()] == [0, 1, 2, 3]
+
     def test_a_reduced_image_of_another_kind_is_its_own_image(self) -> None:
         odd = image_tags(8, 8, t254=1, t258=(SHORT, [16]), t279=128)
         larger = image_tags(40, 40, t254=1)

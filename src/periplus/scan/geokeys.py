@@ -18,6 +18,8 @@ ELLIPSOID, SEMI_MAJOR, SEMI_MINOR, INVERSE_FLATTENING, MERIDIAN_LONGITUDE, TO_WG
 PROJECTED, PROJECTED_CITATION, PROJECTION, TRANSFORM, LINEAR_UNIT, LINEAR_SIZE = 3072, 3073, 3074, 3075, 3076, 3077
 VERTICAL, VERTICAL_UNIT = 4096, 4099
 USER_DEFINED = 32767
+PSEUDO_MERCATOR = 3856
+"""The projection of Web maps, for which GeoTIFF has no method of its own."""
 
 LENGTHS = {
     9001: ("metre", 1.0), 9002: ("foot", 0.3048), 9003: ("US survey foot", 0.30480060960121924),
@@ -80,6 +82,10 @@ def _horizontal(keys: Mapping[int, Value]) -> str | None:
         esri = 37_000 <= _integer(keys, GEOGRAPHIC) < 38_000
         if model not in (2, 3) and number is None:
             return _spelled(keys, (CITATION, PROJECTED_CITATION, GEOGRAPHIC_CITATION))
+        if model not in (2, 3) and (LINEAR_UNIT in keys or PROJECTED_CITATION in keys):
+            return _spelled(keys, (CITATION, PROJECTED_CITATION))  # What has a length is projected from that system.
+        if model == 3 and number in register().systems:
+            return None  # Coordinates are geocentric, and their system has no number.
     if number is not None:
         return f"EPSG:{number}" if model in (2, 3) or _same_unit(keys, number) else None
     if esri:
@@ -88,6 +94,8 @@ def _horizontal(keys: Mapping[int, Value]) -> str | None:
         return text
     if model == 3:
         return None
+    if model == 1 and _integer(keys, PROJECTION) == PSEUDO_MERCATOR and _code(keys, GEOGRAPHIC) == 4326:
+        return "EPSG:3857" if _metres(keys) == 1 else None
     return _built(keys, projected=model != 2)
 
 

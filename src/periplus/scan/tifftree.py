@@ -90,4 +90,13 @@ def _overview(base: Image, image: Image) -> bool:
         return False
     scale = max(base.width / image.width, base.height / image.height)
     wide, high = base.width / scale, base.height / scale
-    return abs(image.width - wide) <= max(2, 0.02 * wide) and abs(image.height - high) <= max(2, 0.02 * high)
+    near = abs(image.width - wide) <= max(2, 0.02 * wide) and abs(image.height - high) <= max(2, 0.02 * high)
+    return near or _halved(base, image)
+
+
+def _halved(base: Image, image: Image) -> bool:
+    """Whether one scale, its results rounded up or down, gives both sides; of narrow images they are far apart."""
+    sides = ((base.width, image.width), (base.height, image.height))
+    least = max(whole / (part + 1) for whole, part in sides)
+    most = min(whole / (part - 1) if part > 1 else float("inf") for whole, part in sides)
+    return least < most
