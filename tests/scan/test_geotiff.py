@@ -229,6 +229,13 @@ class TestKeys:
     def test_geocentric_coordinates_on_the_datum_of_a_geographic_system_have_no_number(self) -> None:
         assert georeferences(keyed((1024, 3), (2048, 4326), (3076, 9001)))["0/data"] is None
 
+    def test_a_mercator_of_true_scale_at_a_parallel_has_no_other_scale(self) -> None:
+        keys = ((1024, 1), (2048, 4269), (3072, 32767), (3075, 7), (3076, 9001), (103078, 1), (103081, 1), (103092, 1))
+        crs = first(keyed(*keys, doubles=(47.667, 0.0, 1.0))).crs
+        wanted = CRS.from_user_input("+proj=merc +lat_ts=47.667 +datum=NAD83 +units=m")
+        way = Transformer.from_crs(CRS.from_user_input(crs), wanted, always_xy=True)
+        assert way.transform(-9_278_434.5, 4_143_530.2) == pytest.approx((-9_278_434.5, 4_143_530.2))
+
     def test_the_projection_of_web_maps_by_its_code(self) -> None:
         data = keyed((1024, 1), (2048, 4326), (3072, 32767), (3074, 3856))
         assert first(data).crs == "EPSG:3857"

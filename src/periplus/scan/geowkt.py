@@ -113,7 +113,8 @@ EQUAL_AREA = ("Lambert Cylindrical Equal Area", 9835, (PARALLEL_0, *MERIDIAN))
 def method(transform: int, keys: Keys) -> tuple[str, int | None, tuple[Parameter, ...]] | None:
     """The projection method of a ProjCoordTrans code; a few codes cover two methods and the parameters decide."""
     if transform == 7:
-        return MERCATOR_B if STANDARD_1 in keys and not any(k in keys for k in SCALES) else MERCATOR_A
+        # A scale beside the parallel is a default that some writers add; GDAL passes over it, too.
+        return MERCATOR_B if STANDARD_1 in keys else MERCATOR_A
     if transform == 15:
         latitude = next((keys[k] for k in LATS if k in keys), 90.0)
         polar = isinstance(latitude, int | float) and abs(abs(latitude) - 90.0) < 1e-9
