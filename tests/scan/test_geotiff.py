@@ -9,11 +9,13 @@ import pytest
 import rasterio
 from affine import Affine
 from pyproj import CRS, Transformer
+from pyproj.database import get_units_map
 from rasterio.control import GroundControlPoint
 from rasterio.io import MemoryFile
 from rasterio.rpc import RPC
 
 from periplus.model import Found, Georeference
+from periplus.scan import geokeys
 from periplus.scan.drive import scan_bytes
 from periplus.scan.geodetic import register
 from periplus.testing import tiffs
@@ -277,6 +279,16 @@ def test_transforms_that_are_no_transform_are_left_out() -> None:
     tie = (DOUBLE, [0.0, 0.0, 0.0, math.nan, 200.0, 0.0])
     data = tiff(image_tags(4, 4, t33550=(DOUBLE, [1.0, 1.0, 0.0]), t33922=tie), data=bytes(16))
     assert georeferences(data)["0/data"] is None
+
+
+@pytest.mark.parametrize(("category", "ours"), [("linear", geokeys.LENGTHS), ("angular", geokeys.ANGLES)])
+def test_units_agree_with_proj(category: str, ours: dict[int, tuple[str, float]]) -> None:
+    theirs = {unit.code: unit for unit in get_units_map("EPSG", category).values()}
+    for code, (_, factor) in ours.items():
+        if code != 9106:  # the gon was withdrawn
+            assert factor == pytest.approx(theirs[str(code)].conv_factor, rel=1e-13)
+    if category == "linear":
+        assert {int(code) for code in theirs} == set(ours)
 
 
 def test_the_register_agrees_with_proj() -> None:

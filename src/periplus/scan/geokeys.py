@@ -22,16 +22,36 @@ PSEUDO_MERCATOR = 3856
 """The projection of Web maps, for which GeoTIFF has no method of its own."""
 
 LENGTHS = {
-    9001: ("metre", 1.0), 9002: ("foot", 0.3048), 9003: ("US survey foot", 0.30480060960121924),
-    9005: ("Clarke's foot", 0.3047972654), 9014: ("fathom", 1.8288), 9030: ("nautical mile", 1852.0),
-    9036: ("kilometre", 1000.0), 9040: ("British yard (Sears 1922)", 0.9143984146160287),
-    9041: ("British foot (Sears 1922)", 0.3047994715386762), 9062: ("British chain (Sears 1922)", 20.116765121552632),
-    9084: ("Indian yard", 0.9143985307444408), 9094: ("Gold Coast foot", 0.3047997101815088), 9096: ("yard", 0.9144),
+    1025: ("millimetre", 0.001), 1033: ("centimetre", 0.01), 9001: ("metre", 1.0), 9002: ("foot", 0.3048),
+    9003: ("US survey foot", 0.30480060960121924), 9005: ("Clarke's foot", 0.3047972654), 9014: ("fathom", 1.8288),
+    9030: ("nautical mile", 1852.0), 9031: ("German legal metre", 1.0000135965),
+    9033: ("US survey chain", 20.1168402336805), 9034: ("US survey link", 0.201168402336805),
+    9035: ("US survey mile", 1609.34721869444), 9036: ("kilometre", 1000.0), 9037: ("Clarke's yard", 0.9143917962),
+    9038: ("Clarke's chain", 20.1166195164), 9039: ("Clarke's link", 0.201166195164),
+    9040: ("British yard (Sears 1922)", 0.9143984146160287), 9041: ("British foot (Sears 1922)", 0.3047994715386762),
+    9042: ("British chain (Sears 1922)", 20.1167651215526), 9043: ("British link (Sears 1922)", 0.201167651215526),
+    9050: ("British yard (Benoit 1895 A)", 0.9143992), 9051: ("British foot (Benoit 1895 A)", 0.304799733333333),
+    9052: ("British chain (Benoit 1895 A)", 20.1167824), 9053: ("British link (Benoit 1895 A)", 0.201167824),
+    9060: ("British yard (Benoit 1895 B)", 0.914399204289812),
+    9061: ("British foot (Benoit 1895 B)", 0.304799734763271),
+    9062: ("British chain (Benoit 1895 B)", 20.1167824943759),
+    9063: ("British link (Benoit 1895 B)", 0.201167824943759), 9070: ("British foot (1865)", 0.304800833333333),
+    9080: ("Indian foot", 0.304799510248147), 9081: ("Indian foot (1937)", 0.30479841),
+    9082: ("Indian foot (1962)", 0.3047996), 9083: ("Indian foot (1975)", 0.3047995),
+    9084: ("Indian yard", 0.9143985307444408), 9085: ("Indian yard (1937)", 0.91439523),
+    9086: ("Indian yard (1962)", 0.9143988), 9087: ("Indian yard (1975)", 0.9143985), 9093: ("Statute mile", 1609.344),
+    9094: ("Gold Coast foot", 0.3047997101815088), 9095: ("British foot (1936)", 0.3048007491), 9096: ("yard", 0.9144),
+    9097: ("chain", 20.1168), 9098: ("link", 0.201168), 9099: ("British yard (Sears 1922 truncated)", 0.914398),
+    9300: ("British foot (Sears 1922 truncated)", 0.304799333333333),
+    9301: ("British chain (Sears 1922 truncated)", 20.116756),
+    9302: ("British link (Sears 1922 truncated)", 0.20116756),
 }  # fmt: skip
 ANGLES = {
     9101: ("radian", 1.0), 9102: ("degree", geowkt.DEGREE), 9103: ("arc-minute", geowkt.DEGREE / 60),
     9104: ("arc-second", geowkt.DEGREE / 3600), 9105: ("grad", geowkt.DEGREE * 0.9),
-    9106: ("gon", geowkt.DEGREE * 0.9), 9122: ("degree", geowkt.DEGREE),
+    9106: ("gon", geowkt.DEGREE * 0.9), 9109: ("microradian", 1e-6), 9112: ("centesimal minute", geowkt.DEGREE * 0.009),
+    9113: ("centesimal second", geowkt.DEGREE * 0.00009), 9114: ("mil_6400", geowkt.DEGREE * 0.05625),
+    9122: ("degree", geowkt.DEGREE),
 }  # fmt: skip
 FEET = re.compile(r"^Units\s*=\s*(\w*(?:feet|foot)\w*)", re.IGNORECASE | re.MULTILINE)
 """The unit as ERDAS IMAGINE writes it into its citation."""
