@@ -64,6 +64,8 @@ def test_no_other_compression_is_said_to_be_refused():
         image(8, 8, t259=32773),
         image(t262=6, t277=3, t258=(SHORT, [8, 8, 8]), t284=2, t530=(SHORT, [2, 2]), t273=(SHORT, [8, 24, 40]),
               t279=(SHORT, [16, 16, 16])),
+        image(t262=6, t277=3, t258=(SHORT, [8, 8, 8]), t259=5, t317=2, t530=(SHORT, [2, 2]), t279=24),
+        tiff(image_tags(4, 4, t258=(SHORT, [16]), t259=50002), data=bytes(64), order=">"),
     ],
 )  # fmt: skip
 def test_files_that_do_not_hold_together(tmp_path, data):
