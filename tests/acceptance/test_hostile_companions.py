@@ -60,17 +60,12 @@ def read(tmp_path, data: bytes, name: str, bounded) -> periplus.Index:
         return periplus.index(tmp_path / name)
 
 
-@pytest.mark.parametrize("name", WORLDS)
-def test_a_hostile_world_file_places_nothing(name, tmp_path, bounded):
-    (tmp_path / "a.pgw").write_text(WORLDS[name])
-    with read(tmp_path, pictures.png(VALUES, bits=8, colour=0), "a.png", bounded) as index:
-        np.testing.assert_array_equal(index["0/data"][...], VALUES)
-        assert index["0/data"].array.georeference is None
-
-
-@pytest.mark.parametrize("name", AUXILIARIES)
-def test_hostile_metadata_of_gdal_place_nothing(name, tmp_path, bounded):
-    (tmp_path / "a.png.aux.xml").write_text(AUXILIARIES[name])
+@pytest.mark.parametrize(
+    ("companion", "texts", "name"),
+    [("a.pgw", WORLDS, name) for name in WORLDS] + [("a.png.aux.xml", AUXILIARIES, name) for name in AUXILIARIES],
+)
+def test_a_hostile_file_beside_a_picture_places_nothing(companion, texts, name, tmp_path, bounded):
+    (tmp_path / companion).write_text(texts[name])
     with read(tmp_path, pictures.png(VALUES, bits=8, colour=0), "a.png", bounded) as index:
         np.testing.assert_array_equal(index["0/data"][...], VALUES)
         assert index["0/data"].array.georeference is None

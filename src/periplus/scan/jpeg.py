@@ -1,4 +1,4 @@
-"""JPEG: one picture a file; its markers say its size and how it is coded, its pixels are one chunk."""
+"""JPEG: one picture a file; its markers say how it is coded, its pixels are one chunk, or bands where it can be cut."""
 
 from __future__ import annotations
 

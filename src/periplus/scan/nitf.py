@@ -54,7 +54,7 @@ def scan(source: Source, limits: Limits) -> Steps:
     try:
         blocks = Blocks(source, limits)
         head, found, refusals = yield from _contents(blocks, limits)
-        others = (yield from segments(blocks, head, head.version)) if found else []
+        others = (yield from segments(blocks, head)) if found else []
         if found:
             more, refused = yield from levels(source, found, limits, _pictures)
             found += more

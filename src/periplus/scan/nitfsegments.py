@@ -55,7 +55,7 @@ def final_header(blocks: Blocks, first: bytes) -> Generator[Need, Any, bytes]:
     return found[MARK_BYTES:] if whole else first
 
 
-def segments(blocks: Blocks, head: Header, version: str) -> Generator[Need, Any, list[dict[str, Any]]]:
+def segments(blocks: Blocks, head: Header) -> Generator[Need, Any, list[dict[str, Any]]]:
     """What every segment without an image is, where its data lie, and how many bytes they have."""
     inside, asked, reach = [], 0, -GAP_BYTES - 1
     for _, segment in head.others:
@@ -66,7 +66,7 @@ def segments(blocks: Blocks, head: Header, version: str) -> Generator[Need, Any,
         inside.append(("a subheader", segment.start, stop - segment.start))
         reach = stop
     yield from blocks.hold_all(inside, gap=GAP_BYTES)
-    return [_described(blocks, kind, segment, version) for kind, segment in head.others]
+    return [_described(blocks, kind, segment, head.version) for kind, segment in head.others]
 
 
 def _described(blocks: Blocks, kind: str, segment: Segment, version: str) -> dict[str, Any]:
