@@ -153,7 +153,8 @@ def test_geolob_gives_a_grid_in_degrees(tmp_path):
         ("PG", ("30", "-71")),
         *((code, ("10", "40")) for code in ("AK", "AL", "BF", "CS", "GN", "LI", "OD", "PC")),
         *((code, ("10",)) for code in ("ED", "EF", "MP", "RX", "SA", "VA")),
-        ("KA", ("10", "40", "50", "45")),
+        ("TC", ("15", "0.9996")),
+        ("AC", ("10", "40", "50")),
     ],
 )
 def test_maplob_gives_a_grid_in_a_projection(tmp_path, code, parameters):
@@ -169,12 +170,51 @@ def test_maplob_gives_a_grid_in_a_projection(tmp_path, code, parameters):
     np.testing.assert_allclose(xy[0], xy[1], atol=1e-6)
 
 
+RADIUS = 6_371_007.0
+EAST, NORTH = math.radians(2), math.radians(44)
+"""Of a place, counted from the central meridian, and from the equator."""
+ECCENTRICITY = math.sqrt(1 - (1 - 1 / 298.257223563) ** 2)
+
+
+def mercator(latitude):
+    """Northing on the ellipsoid of 1984 where the equator is true, in units of its radius."""
+    part = ((1 - ECCENTRICITY * math.sin(latitude)) / (1 + ECCENTRICITY * math.sin(latitude))) ** (ECCENTRICITY / 2)
+    return math.log(math.tan(math.pi / 4 + latitude / 2) * part)
+
+
+TRUE = math.cos(math.radians(40)) / math.sqrt(1 - (ECCENTRICITY * math.sin(math.radians(40))) ** 2)
+"""Of a Mercator that is true at 40 degrees, the scale at the equator."""
+
+
+@pytest.mark.parametrize(
+    ("code", "parameters", "xy"),
+    [
+        ("MC", ("10", "40", "0"), (6_378_137 * TRUE * EAST, 6_378_137 * TRUE * mercator(NORTH))),
+        ("MC", ("10", "40"), (6_378_137 * TRUE * EAST, 6_378_137 * TRUE * mercator(NORTH))),
+        ("CP", ("10", "40", "6371007"), (RADIUS * EAST * math.cos(math.radians(40)), RADIUS * NORTH)),
+        ("MH", ("10", "6371007"), (RADIUS * EAST, 1.25 * RADIUS * math.log(math.tan(math.pi / 4 + 0.4 * NORTH)))),
+        ("SA", ("10", "6371007"), (RADIUS * EAST * math.cos(NORTH), RADIUS * NORTH)),
+        ("OD", ("10", "0", "6371007"), (RADIUS * math.cos(NORTH) * math.sin(EAST), RADIUS * math.sin(NORTH))),
+    ],
+)
+def test_parameters_mean_what_the_standard_lists(code, parameters, xy):
+    # GDAL takes the second parameter of MC and MH for the first, and leaves out the radius of spheres.
+    found = where(file_of(MAPLOB, file=geopsb() + prjpsb(code, *parameters)))
+    placed = pyproj.Transformer.from_crs("EPSG:4326", found.crs, always_xy=True).transform(12.0, 44.0)
+    np.testing.assert_allclose(placed, (xy[0] + 500_000, xy[1] + 1_000), atol=1e-3)
+
+
 @pytest.mark.parametrize(
     ("image", "file"),
     [
         (MAPLOB, geopsb()),
         (MAPLOB, geopsb() + prjpsb("ZZ", "1")),
-        (MAPLOB, geopsb() + prjpsb("MC", "10", "40")),
+        (MAPLOB, geopsb() + prjpsb("KA", "10", "40", "50", "45")),
+        (MAPLOB, geopsb() + prjpsb("MC", "10", "40", "5")),
+        (MAPLOB, geopsb() + prjpsb("MH", "10")),
+        (MAPLOB, geopsb() + prjpsb("CP", "10", "40")),
+        (MAPLOB, geopsb() + prjpsb("SA", "10", "-6371007")),
+        (MAPLOB, geopsb() + prjpsb("PG", "10")),
         (MAPLOB, geopsb() + prjpsb("TC", "15")),
         (MAPLOB, geopsb() + prjpsb("TC", "15", "x", "0")),
         (MAPLOB, geopsb("EUR") + prjpsb("TC", "15", "0.9996", "0")),
@@ -192,12 +232,12 @@ def test_a_grid_that_is_not_plain_is_not_believed(image, file):
 
 
 def test_a_projection_is_told_whether_it_is_read_or_not():
-    told = attributes(file_of(MAPLOB + prjpsb("MC", "10", "40")))
-    assert told["grid_unread"] == "the grid is in projection 'MC', whose parameters are not certain"
+    told = attributes(file_of(MAPLOB + prjpsb("NT", "10", "40")))
+    assert told["grid_unread"] == "the grid is in projection 'NT', whose parameters are not certain"
     fields = told["tres"][1]["fields"]
     assert [fields[name] for name in ("PRN", "PCO", "PRJ1", "PRJ2", "XOR")] == [
         "projection",
-        "MC",
+        "NT",
         "10",
         "40",
         "500000",

@@ -25,32 +25,41 @@ SPHERE = (
     'UNIT["degree",0.0174532925199433]]'
 )
 _CONIC = ("standard_parallel_1", "standard_parallel_2")
+_SPHERE = "radius"
 METHODS: dict[str, tuple[str, tuple[str, ...]]] = {
     "AC": ("Albers_Conic_Equal_Area", ("longitude_of_center", *_CONIC, "latitude_of_center")),
     "AK": ("Lambert_Azimuthal_Equal_Area", ("longitude_of_center", "latitude_of_center")),
     "AL": ("Azimuthal_Equidistant", ("longitude_of_center", "latitude_of_center")),
     "BF": ("Bonne", ("central_meridian", "standard_parallel_1")),
+    "CP": ("Equirectangular", ("central_meridian", "standard_parallel_1", _SPHERE)),
     "CS": ("Cassini_Soldner", ("central_meridian", "latitude_of_origin")),
-    "ED": ("Eckert_VI", ("central_meridian",)),
-    "EF": ("Eckert_IV", ("central_meridian",)),
+    "ED": ("Eckert_VI", ("central_meridian", _SPHERE)),
+    "EF": ("Eckert_IV", ("central_meridian", _SPHERE)),
     "GN": ("Gnomonic", ("central_meridian", "latitude_of_origin")),
-    "KA": ("Equidistant_Conic", ("longitude_of_center", *_CONIC, "latitude_of_center")),
     "LE": ("Lambert_Conformal_Conic_2SP", ("central_meridian", *_CONIC, "latitude_of_origin")),
     "LI": ("Cylindrical_Equal_Area", ("central_meridian", "standard_parallel_1")),
-    "MP": ("Mollweide", ("central_meridian",)),
-    "OD": ("Orthographic", ("central_meridian", "latitude_of_origin")),
+    "MC": ("Mercator_2SP", ("central_meridian", "standard_parallel_1", "latitude_of_origin")),
+    "MH": ("Miller_Cylindrical", ("longitude_of_center", _SPHERE)),
+    "MP": ("Mollweide", ("central_meridian", _SPHERE)),
+    "OD": ("Orthographic", ("central_meridian", "latitude_of_origin", _SPHERE)),
     "PC": ("Polyconic", ("central_meridian", "latitude_of_origin")),
     "PG": ("Polar_Stereographic", ("central_meridian", "latitude_of_origin")),
-    "RX": ("Robinson", ("longitude_of_center",)),
-    "SA": ("Sinusoidal", ("longitude_of_center",)),
+    "PH": ("Polyconic", ("central_meridian", "latitude_of_origin")),
+    "RX": ("Robinson", ("longitude_of_center", _SPHERE)),
+    "SA": ("Sinusoidal", ("longitude_of_center", _SPHERE)),
     "TC": ("Transverse_Mercator", ("central_meridian", "scale_factor", "latitude_of_origin")),
-    "VA": ("VanDerGrinten", ("central_meridian",)),
+    "VA": ("VanDerGrinten", ("central_meridian", _SPHERE)),
 }
 """Projections by their code, and what their parameters mean in turn; others are not believed.
 
-Readers differ in what the parameters of Mercator (MC), Miller (MH), equidistant cylindrical (CP), oblique Mercator (HX)
-and New Zealand's grid (NT) mean, or take more of them than there are.
+The meanings are those of the list in part 3 of DIGEST, which the extension refers to. GDAL (3.10) takes one parameter for
+another in Mercator (MC) and Miller (MH), and has the parallels of an equidistant conic (KA) in another order; of that
+there is no third witness, as there is none for the oblique Mercator (HX) and New Zealand's grid (NT).
 """
+UNTOLD = (_SPHERE, "latitude_of_origin", "latitude_of_center")
+"""Last parameters that may be missing, which means 0; not so the latitude at which a polar projection is true."""
+LACKING = frozenset({"CP", "MH"})
+"""Projections of a sphere whose radius must be told; where it is not, the others are drawn as in GDAL."""
 
 
 def grid(image: Sequence[Tre], file: Sequence[Tre]) -> Georeference | None:
@@ -134,10 +143,25 @@ def _projection(tres: Iterable[Tre]) -> str | None:
     told = first(tres, "PRJPSB")
     if told is None or told["PCO"] not in METHODS:
         return None
-    method, names = METHODS[told["PCO"]]
+    code = told["PCO"]
+    method, names = METHODS[code]
     values = [_number(told[name]) for name in told if name.startswith("PRJ")]
     origin = _number(told["XOR"]), _number(told["YOR"])
-    return _wkt(GEODETIC, method, dict(zip(names, values, strict=True)), origin)
+    if len(values) + 1 == len(names) and names[-1] in UNTOLD and code != "PG":
+        values.append(0.0)
+    parameters = dict(zip(names, values, strict=True))
+    radius = parameters.pop(_SPHERE, 0.0)
+    if radius < 0 or (not radius and code in LACKING) or (code == "MC" and parameters.pop("latitude_of_origin")):
+        # A Mercator whose northings are counted from another parallel has no name in well-known text.
+        return None
+    return _wkt(_sphere(radius) if radius else GEODETIC, method, parameters, origin)
+
+
+def _sphere(radius: float) -> str:
+    return (
+        f'GEOGCS["sphere",DATUM["unknown",SPHEROID["sphere",{radius!r},0]],PRIMEM["Greenwich",0],'
+        'UNIT["degree",0.0174532925199433]]'
+    )
 
 
 def _wkt(base: str, method: str, parameters: dict[str, float], origin: Corner) -> str:
