@@ -52,9 +52,9 @@ METHODS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 """Projections by their code, and what their parameters mean in turn; others are not believed.
 
-The meanings are those of the list in part 3 of DIGEST, which the extension refers to. GDAL (3.10) takes one parameter for
-another in Mercator (MC) and Miller (MH), and has the parallels of an equidistant conic (KA) in another order; of that
-there is no third witness, as there is none for the oblique Mercator (HX) and New Zealand's grid (NT).
+The meanings are those of the list in part 3 of DIGEST, which the extension refers to. GDAL (3.10) takes one parameter
+for another in Mercator (MC) and Miller (MH), and has those of an equidistant conic (KA) in another order; of that there
+is no third witness, as there is none for the oblique Mercator (HX) and New Zealand's grid (NT).
 """
 UNTOLD = (_SPHERE, "latitude_of_origin", "latitude_of_center")
 """Last parameters that may be missing, which means 0; not so the latitude at which a polar projection is true."""
