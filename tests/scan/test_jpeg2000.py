@@ -204,6 +204,11 @@ def test_giants_are_refused_at_once(side: int, tile: int | None) -> None:
     assert time.process_time() - start < 0.5
 
 
+def test_what_no_decoder_reaches_is_said_as_such() -> None:
+    with pytest.raises(FormatError, match="reaches to 4294967295, and decoders to 2147483647 at most"):
+        scanned(j2ks.giant(2**32 - 1), Limits())
+
+
 def test_giant_tiles_are_indexed_where_a_lower_resolution_of_them_can_be_read() -> None:
     found, _ = scanned(j2ks.giant(60_000), Limits())
     assert [item.array.shape for item in found] == [(1, 60_000 >> n, 60_000 >> n) for n in range(4)]

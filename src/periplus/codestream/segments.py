@@ -38,11 +38,8 @@ class Style:
     """By component."""
     changes: tuple[Change, ...]
     """Of the order of packets (POC)."""
-
-    @property
-    def levels(self) -> int:
-        """Lower resolutions that every component has."""
-        return min(len(coding.precincts) for coding in self.codings) - 1
+    levels: int
+    """Lower resolutions that every component has."""
 
     @property
     def even(self) -> bool:
@@ -109,12 +106,17 @@ def style(steps: Sequence[tuple[int, int]], main: Iterable[Segment], tile: Itera
     layers = int.from_bytes(default[2:4], "big")
     if default[1] > 4 or not layers:
         raise FormatError("the coding style of the codestream is none we know")
+    # Of thousands of components most are alike, and hostile headers have as many as they can.
+    alike = {step: Coding(step, usual, usual_blocks) for step in set(steps)}
+    apart = {n: Coding(steps[n], precincts, blocks[n]) for n, precincts in codings.items()}
+    every = [*codings.values(), *([usual] if len(codings) < count else [])]
     return Style(
         progression=default[1],
         layers=layers,
         markers=default[0] & (SOP | EPH),
-        codings=tuple(Coding(step, codings.get(n, usual), blocks.get(n, usual_blocks)) for n, step in enumerate(steps)),
+        codings=tuple(apart.get(n) or alike[step] for n, step in enumerate(steps)),
         changes=tuple(changes),
+        levels=min(map(len, every)) - 1,
     )
 
 

@@ -50,6 +50,7 @@ NOT_KEPT = frozenset({TLM, PLM, PPM, CRG, COM})
 """Segments that a decoder of one tile does not want: they speak of the whole codestream, or to people."""
 LARGEST_TILES = 65_535
 LARGEST_COMPONENTS = 16_384
+LARGEST_EXTENT = (1 << 31) - 1
 LARGEST_LAYERS = 1_024
 """Quality layers; real files have a few dozen at most, and each costs a pass over all packets."""
 LARGEST_BITS = 31
@@ -217,10 +218,12 @@ def _facts(segments: list[tuple[int, bytes]], first: int) -> Codestream:
     capabilities, right, bottom, left, top, width, height, tile_left, tile_top, count = size.unpack("H8IH")
     if not 0 < count <= LARGEST_COMPONENTS:
         raise FormatError(f"the codestream declares {count} components")
-    parts = [size.unpack("BBB") for _ in range(count)]
+    parts = list(struct.iter_unpack("BBB", size.take(3 * count)))
     x, y = Axis(left, right, width, tile_left), Axis(top, bottom, height, tile_top)
     for axis in (x, y):
-        if not (axis.start < axis.stop < 1 << 31 and axis.size and axis.origin <= axis.start < axis.origin + axis.size):
+        if axis.stop > LARGEST_EXTENT:
+            raise FormatError(f"the codestream reaches to {axis.stop}, and decoders to {LARGEST_EXTENT} at most")
+        if not (axis.start < axis.stop and axis.size and axis.origin <= axis.start < axis.origin + axis.size):
             raise FormatError("the codestream declares an empty image or first tile")
     if x.tiles * y.tiles > LARGEST_TILES:
         raise FormatError(f"the codestream declares {x.tiles * y.tiles} tiles; at most {LARGEST_TILES} can be")
