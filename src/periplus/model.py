@@ -143,6 +143,37 @@ class Refs:
     def __len__(self) -> int:
         return int(self.offset.shape[0])
 
+    @classmethod
+    def empty(cls, ndim: int) -> Refs:
+        """No references, of an array with that many dimensions."""
+        none = np.empty(0, np.int64)
+        return cls(chunk=np.empty((ndim, 0), np.int32), offset=none, length=none)
+
+    @classmethod
+    def joined(cls, pieces: Sequence[Refs], ndim: int) -> Refs:
+        """References of one array that came in pieces, or in none; a column that some pieces lack is 0 for them."""
+        if not pieces:
+            return cls.empty(ndim)
+        if len(pieces) == 1:
+            return pieces[0]
+
+        def column(name: str, dtype: type) -> Any:
+            found = [(getattr(piece, name), len(piece)) for piece in pieces]
+            if all(values is None for values, _ in found):
+                return None
+            return np.concatenate([np.zeros(count, dtype) if values is None else values for values, count in found])
+
+        inline = any(piece.data is not None for piece in pieces)
+        return cls(
+            chunk=np.concatenate([piece.chunk for piece in pieces], axis=1),
+            offset=np.concatenate([piece.offset for piece in pieces]),
+            length=np.concatenate([piece.length for piece in pieces]),
+            file=column("file", np.int32),
+            part=column("part", np.uint16),
+            encoding=column("encoding", np.uint16),
+            data=[data for piece in pieces for data in (piece.data or [None] * len(piece))] if inline else None,
+        )
+
     def take(self, rows: Any) -> Refs:
         """The given rows (an index array, a mask or a slice)."""
         data = self.data

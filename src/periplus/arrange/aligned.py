@@ -44,10 +44,10 @@ class Aligned:
             pieces.append(piece)
             count += len(piece)
             if count >= ROWS:
-                yield self.array.name, _joined(pieces)
+                yield self.array.name, _joined(pieces, self.array.ndim)
                 pieces, count = [], 0
         if pieces:
-            yield self.array.name, _joined(pieces)
+            yield self.array.name, _joined(pieces, self.array.ndim)
 
     def _moved(self, entry: int, refs: Refs) -> Refs:
         """The references of a file at their places in the mosaic."""
@@ -141,18 +141,6 @@ def _at(starts: NDArray[np.int64], pixel: int) -> int:
     return int(np.searchsorted(starts, pixel))
 
 
-def _joined(pieces: Sequence[Refs]) -> Refs:
-    encoding = np.concatenate([piece.encoding for piece in pieces if piece.encoding is not None])
-    inline = any(piece.data is not None for piece in pieces)
-    parted = any(piece.part is not None for piece in pieces)
-    return Refs(
-        chunk=np.concatenate([piece.chunk for piece in pieces], axis=1),
-        offset=np.concatenate([piece.offset for piece in pieces]),
-        length=np.concatenate([piece.length for piece in pieces]),
-        file=np.concatenate([piece.file for piece in pieces if piece.file is not None]),
-        part=np.concatenate([np.zeros(len(p), np.uint16) if p.part is None else p.part for p in pieces])
-        if parted
-        else None,
-        encoding=encoding if encoding.any() else None,
-        data=[data for piece in pieces for data in (piece.data or [None] * len(piece))] if inline else None,
-    )
+def _joined(pieces: Sequence[Refs], ndim: int) -> Refs:
+    refs = Refs.joined(pieces, ndim)
+    return refs if refs.encoding is None or refs.encoding.any() else replace(refs, encoding=None)

@@ -114,14 +114,10 @@ def _changed(codec: Codec, settings: Mapping[str, Any]) -> Codec:
 
 
 def _joined(rows: Sequence[tuple[int, int, int, int]], pieces: Sequence[Refs]) -> Refs:
-    column = np.array(rows, np.int64).T
-    inline = any(piece.data is not None for piece in pieces)
-    return Refs(
-        chunk=np.stack([np.zeros_like(column[0]), column[0], column[1]]).astype(np.int32),
-        offset=np.concatenate([piece.offset for piece in pieces]),
-        length=np.concatenate([piece.length for piece in pieces]),
-        file=np.concatenate([piece.file for piece in pieces if piece.file is not None]),
-        part=column[3].astype(np.uint16) if column[3].any() else None,
-        encoding=column[2].astype(np.uint16) if column[2].any() else None,
-        data=[data for piece in pieces for data in (piece.data or [None] * len(piece))] if inline else None,
+    row, column, code, part = np.array(rows, np.int64).T
+    return replace(
+        Refs.joined(pieces, 3),
+        chunk=np.stack([np.zeros_like(row), row, column]).astype(np.int32),
+        part=part.astype(np.uint16) if part.any() else None,
+        encoding=code.astype(np.uint16) if code.any() else None,
     )

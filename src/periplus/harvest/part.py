@@ -85,7 +85,7 @@ class Part:
         found = [
             self._piece(Piece(*row), array) for row in columns["pieces"][6 * first : 6 * last].reshape(-1, 6).tolist()
         ]
-        refs = joined(found, array)
+        refs = Refs.joined(found, array.ndim)
         if self.codes is None or refs.encoding is None:
             return refs
         local = np.searchsorted(np.array(self.codes[slot][which]), refs.encoding).astype(np.uint16)
@@ -218,33 +218,6 @@ def _remembered(grid: Shape) -> NDArray[np.int32]:
 def is_whole(chunk: NDArray[np.int32], grid: Shape) -> bool:
     """Whether the positions are those of the whole grid in order."""
     return chunk.shape[1] == math.prod(grid) and bool((chunk == whole_grid(grid)).all())
-
-
-def joined(pieces: Sequence[Refs], array: Array) -> Refs:
-    """References of one array that came in pieces, or in none."""
-    if len(pieces) == 1:
-        return pieces[0]
-    if not pieces:
-        empty = np.empty(0, np.int64)
-        return Refs(chunk=np.empty((array.ndim, 0), np.int32), offset=empty, length=empty)
-
-    def column(name: str, dtype: Any) -> Any:
-        found = [getattr(piece, name) for piece in pieces]
-        if all(each is None for each in found):
-            return None
-        pairs = zip(found, pieces, strict=True)
-        return np.concatenate([np.zeros(len(piece), dtype) if each is None else each for each, piece in pairs])
-
-    inline = any(piece.data is not None for piece in pieces)
-    return Refs(
-        chunk=np.concatenate([piece.chunk for piece in pieces], axis=1),
-        offset=np.concatenate([piece.offset for piece in pieces]),
-        length=np.concatenate([piece.length for piece in pieces]),
-        file=column("file", np.int32),
-        part=column("part", np.uint16),
-        encoding=column("encoding", np.uint16),
-        data=[d for piece in pieces for d in (piece.data or [None] * len(piece))] if inline else None,
-    )
 
 
 def _concatenated(pieces: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:

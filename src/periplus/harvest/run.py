@@ -21,7 +21,7 @@ from periplus.harvest.inputs import Input, Notes, expand, is_literal
 from periplus.harvest.journal import Journal
 from periplus.harvest.known import Index, open_index, undo_index
 from periplus.harvest.members import with_members
-from periplus.harvest.part import Fact, Part, joined
+from periplus.harvest.part import Fact, Part
 from periplus.harvest.stac import Assets
 from periplus.harvest.stream import harvest_inputs
 from periplus.harvest.summary import Summary
@@ -77,7 +77,7 @@ class Run:
             refs.setdefault(name, []).append(block)
         return memory_table(
             laid.catalog,
-            {name: joined(pieces, laid.catalog.arrays[name]) for name, pieces in refs.items()},
+            {name: Refs.joined(pieces, laid.catalog.arrays[name].ndim) for name, pieces in refs.items()},
             laid.files,
             limits=self.limits,
         )

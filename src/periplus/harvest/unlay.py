@@ -16,7 +16,7 @@ from periplus.arrange.packing import UNPACK, pipeline_key, without_packing
 from periplus.arrange.patch import CROP, PIECE
 from periplus.arrange.spot import spot
 from periplus.harvest.members import Members
-from periplus.harvest.part import Builder, Fact, Part, joined
+from periplus.harvest.part import Builder, Fact, Part
 from periplus.model import Array, Pipeline, Refs
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def _parts(rows: Refs, code: NDArray[np.intp]) -> NDArray[np.uint16] | None:
 
 def _once(found: Sequence[Refs], array: Array) -> Refs:
     """Each stored chunk once, in order."""
-    refs = joined(found, array)
+    refs = Refs.joined(found, array.ndim)
     if not len(refs):
         return refs
     part = np.zeros(len(refs), np.int64) if refs.part is None else refs.part.astype(np.int64)

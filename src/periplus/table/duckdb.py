@@ -20,7 +20,6 @@ from periplus.table.columns import columns_for
 from periplus.table.document import Document, dump, load
 from periplus.table.duck import duckdb
 from periplus.table.groups import row_groups
-from periplus.table.memory import empty
 from periplus.table.reach import at_rest
 from periplus.table.schema import Layout, files_from_arrow, files_to_arrow, integers, level_extra
 from periplus.table.sinks import FlatSink, spool_folder
@@ -142,7 +141,7 @@ class DuckRows:
     def find(self, array: Array, window: Window) -> Refs:
         room = math.prod(high - low for low, high in window) * self.document.parts.get(array.name, 1)
         if room == 0:
-            return empty(array)
+            return Refs.empty(array.ndim)
         tests, values = ['"array" = ?'], [array.name]
         for dim, (low, high), count in zip(array.dims, window, array.grid, strict=True):
             if (low, high) != (0, count):

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from periplus.errors import FormatError
 from periplus.model import Array, Catalog, Refs
-from periplus.table.memory import joined
 from periplus.table.order import GROUP_ROWS, blocked
 from periplus.table.schema import extras_of
 from periplus.table.verify import verify
@@ -73,7 +72,7 @@ def _sorted_groups(held: dict[str, list[Refs]], catalog: Catalog) -> Iterator[Ro
     waiting = 0
     for name in sorted(held):
         array = catalog.arrays[name]
-        refs = joined(held[name], array)
+        refs = Refs.joined(held[name], array.ndim)
         try:
             rows, ends = blocked(refs.chunk, refs.part)
         except FormatError as error:

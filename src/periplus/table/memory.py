@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -44,7 +44,7 @@ class MemoryRows:
     def find(self, array: Array, window: Window) -> Refs:
         held = self.refs.get(array.name)
         if held is None:
-            return empty(array)
+            return Refs.empty(array.ndim)
         if all(low == 0 and high == count for (low, high), count in zip(window, array.grid, strict=True)):
             return held
         return held.take(inside(held, window))
@@ -58,42 +58,9 @@ class MemoryRows:
         return memory_database(table, self.refs)
 
 
-def empty(array: Array) -> Refs:
-    """No rows of an array."""
-    return Refs(chunk=np.empty((array.ndim, 0), np.int32), offset=np.empty(0, np.int64), length=np.empty(0, np.int64))
-
-
 def inside(refs: Refs, window: Window) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Which rows lie in a window of chunk positions."""
     keep = np.ones(len(refs), bool)
     for positions, (low, high) in zip(refs.chunk, window, strict=True):
         keep &= (positions >= low) & (positions < high)
     return keep
-
-
-def joined(found: Sequence[Refs], array: Array) -> Refs:
-    """Several Refs of one array as one."""
-    if not found:
-        return empty(array)
-    if len(found) == 1:
-        return found[0]
-    count = [len(refs) for refs in found]
-
-    def column(name: str, dtype: type) -> Any:
-        values = [getattr(refs, name) for refs in found]
-        if all(value is None for value in values):
-            return None
-        return np.concatenate([np.zeros(n, dtype) if v is None else v for v, n in zip(values, count, strict=True)])
-
-    data = None
-    if any(refs.data is not None for refs in found):
-        data = [item for refs in found for item in (refs.data if refs.data is not None else [None] * len(refs))]
-    return Refs(
-        chunk=np.concatenate([refs.chunk for refs in found], axis=1),
-        offset=np.concatenate([refs.offset for refs in found]),
-        length=np.concatenate([refs.length for refs in found]),
-        file=column("file", np.int32),
-        part=column("part", np.uint16),
-        encoding=column("encoding", np.uint16),
-        data=data,
-    )

@@ -23,7 +23,6 @@ from periplus.table.columns import Columns
 from periplus.table.decoded import KEPT_BYTES, Group, Kept
 from periplus.table.document import Document, Piece
 from periplus.table.families import kinds
-from periplus.table.memory import empty, joined
 from periplus.table.ranges import ParquetBytes, arrow_errors
 from periplus.table.schema import check_columns, files_from_arrow, integers
 
@@ -234,7 +233,7 @@ class ParquetRows:
 
     def find(self, array: Array, window: Window) -> Refs:
         if not all(high > low for low, high in window):
-            return empty(array)
+            return Refs.empty(array.ndim)
         room = math.prod(high - low for low, high in window) * self.document.parts.get(array.name, 1)
         found: list[Refs] = []
         total = 0
@@ -249,7 +248,7 @@ class ParquetRows:
                         )
                     if len(rows):
                         found.append(group.refs(array, rows))
-        return joined(found, array)
+        return Refs.joined(found, array.ndim)
 
     def _groups(self, part: PartRows, numbers: Sequence[int]) -> Iterator[Group]:
         url = part.source.url

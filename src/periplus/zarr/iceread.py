@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -161,7 +161,7 @@ async def _columns(
         for refs in read_manifest(data, rank, limits):
             node = wanted[refs.node]
             parts.setdefault(node.path, []).append(_refs(refs, home, sources))
-    return {path: _joined(held) for path, held in parts.items()}
+    return {path: Refs.joined(held, len(held[0].chunk)) for path, held in parts.items()}
 
 
 def _refs(found: ChunkRefs, home: str, sources: _Sources) -> Refs:
@@ -183,21 +183,6 @@ def _refs(found: ChunkRefs, home: str, sources: _Sources) -> Refs:
     if not len(chunk):  # an array without dimensions: we read it as one value long
         chunk = np.zeros((1, count), np.int32)
     return Refs(chunk=chunk, offset=found.offset, length=length, file=file, data=data)
-
-
-def _joined(parts: Sequence[Refs]) -> Refs:
-    if len(parts) == 1:
-        return parts[0]
-    data = None
-    if any(refs.data is not None for refs in parts):
-        data = [item for refs in parts for item in (refs.data or [None] * len(refs))]
-    return Refs(
-        chunk=np.concatenate([refs.chunk for refs in parts], axis=1),
-        offset=np.concatenate([refs.offset for refs in parts]),
-        length=np.concatenate([refs.length for refs in parts]),
-        file=np.concatenate([refs.file for refs in parts if refs.file is not None]),
-        data=data,
-    )
 
 
 async def _files(sources: _Sources, fetch: Fetch) -> Files:

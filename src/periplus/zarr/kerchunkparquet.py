@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus.errors import FormatError, MissingError
-from periplus.model import Array
-from periplus.table.memory import joined
+from periplus.model import Array, Refs
 from periplus.zarr.kerchunkopen import ZMETADATA
 from periplus.zarr.kerchunkrecords import MOST_ROWS, Record, write_record
 from periplus.zarr.kerchunkrows import RECORD
@@ -183,4 +182,5 @@ def _together(waiting: Sequence[Slab], array: Array) -> Slab:
         return waiting[0]
     shifts = np.cumsum([0, *(len(slab.refs) for slab in waiting)])
     first = np.concatenate([*(slab.first[:-1] + shift for slab, shift in zip(waiting, shifts)), shifts[-1:]])
-    return Slab(joined([slab.refs for slab in waiting], array), first, np.concatenate([slab.place for slab in waiting]))
+    refs = Refs.joined([slab.refs for slab in waiting], array.ndim)
+    return Slab(refs, first, np.concatenate([slab.place for slab in waiting]))

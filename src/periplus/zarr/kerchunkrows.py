@@ -17,7 +17,7 @@ from periplus.errors import FormatError, LimitError, MissingError
 from periplus.limits import Limits
 from periplus.model import Array, Files, Refs
 from periplus.policy import WEB, resolve, scheme_of
-from periplus.table.memory import empty, inside, joined
+from periplus.table.memory import inside
 from periplus.zarr.kerchunkcolumns import Urls, part_numbers
 from periplus.zarr.kerchunkrecords import MOST_ROWS, Record, paths_in, read_record
 from periplus.zarr.references import INT64, MOST_PARTS
@@ -85,7 +85,7 @@ class RecordRows:
                 refs = self._record(array, record)
                 keep = inside(refs, window)
                 found.append(refs if keep.all() else refs.take(keep))
-        return joined(found, array) if found else empty(array)
+        return Refs.joined(found, array.ndim)
 
     def blocks(self) -> Iterator[tuple[str, Refs]]:
         self.files()
