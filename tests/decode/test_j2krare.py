@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from periplus.codestream.segments import PLT
+from periplus.errors import DecodeError
 from periplus.testing import j2kforge, j2ks
 
 HIGH_THROUGHPUT = pytest.mark.skipif(
@@ -193,3 +194,50 @@ def test_components_at_different_steps_are_spread(order: str, step: tuple[int, i
             assert np.array_equal(j2ks.whole(stream, level), expected)
             if level < len(items):
                 assert np.array_equal(j2ks.read(stream, items[level]), expected)
+
+
+def ends(data: bytes, length: int | None, *, missing: int = 0, marked: bool = True) -> bytes:
+    """The codestream with another length of its last tile-part, and `missing` bytes before its end, `marked` or not."""
+    start = data.rfind(b"\xff\x90\x00\x0a")
+    (declared,) = struct.unpack_from(">I", data, start + 6)
+    assert start + declared + 2 == len(data)
+    told = struct.pack(">I", 0 if length is None else declared + length)
+    return data[: start + 6] + told + data[start + 10 : len(data) - 2 - missing] + (b"\xff\xd9" if marked else b"")
+
+
+@pytest.mark.parametrize("options", [{}, {"PROGRESSION": "CPRL", "PLT": "YES"}, {"blockxsize": 64, "blockysize": 64}])
+def test_a_last_tile_part_may_count_the_end_or_say_no_length(options: dict[str, object]) -> None:
+    values = j2ks.picture(3, "u1", 96, 128)
+    data = j2ks.made(values, **options)
+    levels = [j2ks.read(data, item) for item in j2ks.found(data)]
+    # OpenJPEG (2.5), GDAL, ffmpeg and jasper refuse a part that counts the end; its packets say that all are there.
+    (item,) = j2ks.found(ends(data, 2))
+    assert np.array_equal(j2ks.read(ends(data, 2), item), values)
+    for marked in (True, False):
+        some = ends(data, None, marked=marked)
+        assert all(np.array_equal(j2ks.read(some, item), levels[item.array.level]) for item in j2ks.found(some))
+
+
+@pytest.mark.parametrize("missing", [1, 2, 3, 500])
+def test_bytes_missing_at_the_end_of_a_codestream_are_noticed(missing: int) -> None:
+    data = j2ks.made(j2ks.picture(1, "u1", 96, 128))
+    for marked in (True, False):
+        some = ends(data, None, missing=missing, marked=marked)
+        with pytest.raises(DecodeError):
+            j2ks.read(some, j2ks.found(some)[0])
+    if missing == 2:
+        # This looks like a part that counts the end.
+        some = ends(data, 0, missing=2)
+        with pytest.raises(DecodeError, match="cut off"):
+            j2ks.read(some, j2ks.found(some)[0])
+
+
+def test_packets_that_are_missing_as_a_whole_are_noticed() -> None:
+    # OpenJPEG takes a part without a length that ends with a packet for a whole one.
+    data = j2ks.made(j2ks.picture(1, "u1", 96, 128), PROGRESSION="RLCP")
+    (packets,) = j2kforge.apart(data)[1].values()
+    head, body = list(packets.values())[-1]
+    some = ends(data, None, missing=len(head) + len(body))
+    assert imagecodecs.jpeg2k_decode(some).shape == (96, 128)
+    with pytest.raises(DecodeError):
+        j2ks.read(some, j2ks.found(some)[0])

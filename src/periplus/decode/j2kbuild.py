@@ -66,6 +66,27 @@ def parts_of(data: memoryview, *, cut: bool, several: bool = False) -> dict[int,
     return found
 
 
+def ended(header: Header, tiles: dict[int, list[Part]], data: memoryview) -> dict[int, list[Part]]:
+    """Tile-parts without the mark of the codestream's end, where the last one's length counts it, or it says none.
+
+    Bytes that are missing look the same, and native decoders may fill them in: DecodeError where packets lack some.
+    """
+    (tile, parts) = list(tiles.items())[-1]
+    (start, stop, segments) = parts[-1]
+    (length,) = struct.unpack_from(">I", data, start + 6)
+    counted = length and not header.level and stop == len(data) and bytes(data[stop - 2 : stop]) == EOC
+    if length and not counted:
+        return tiles
+    shorter = [*parts[:-1], (start, stop - 2 if counted else stop, segments)]
+    own = [segment for part in _own(data, shorter) for segment in part]
+    bounds = header.bounds(tile)
+    assert bounds is not None
+    body, heads = _bodies(header, data, shorter)
+    for _ in told_apart(header.style(own), bounds, body, heads, header.level, exact=bool(counted)):
+        pass
+    return {**tiles, tile: shorter}
+
+
 def _check_number(parts: list[Part], most: int) -> None:
     if len(parts) < most:
         raise DecodeError(f"the tile has {most} tile-parts, and {len(parts)} of them are here")
@@ -191,21 +212,25 @@ def _told(
 ) -> list[Packet]:
     """The packets of the lower resolutions, layer by layer, whatever order they were in."""
     whole, smaller = bounds
-    bodies = [data[segments[-1][2] if segments else start + 12 : stop][2:] for start, stop, segments in parts]
-    heads = header.packed
-    for _, _, segments in parts:
-        # Each tile-part's own tables, in their order.
-        tables = sorted(bytes(data[first + 4 : last]) for marker, first, last in segments if marker == PPT)
-        heads = (heads or b"") + b"".join(table[1:] for table in tables) if tables else heads
-    body = memoryview(b"".join(bodies))
     packets = sorted(
-        told_apart(style, whole, body, None if heads is None else memoryview(heads), header.level),
+        told_apart(style, whole, *_bodies(header, data, parts), header.level),
         key=lambda packet: packet[0],
     )
     kept = [replace(c, precincts=c.precincts[: len(c.precincts) - header.level]) for c in style.codings]
     if len(packets) != style.layers * count(smaller, kept):
         raise DecodeError("the changes of packet order leave packets out")
     return packets
+
+
+def _bodies(header: Header, data: memoryview, parts: list[Part]) -> tuple[memoryview, memoryview | None]:
+    """What follows the headers of tile-parts, joined, and the headers of packets where they lie apart."""
+    bodies = [data[segments[-1][2] if segments else start + 12 : stop][2:] for start, stop, segments in parts]
+    heads = header.packed
+    for _, _, segments in parts:
+        # Each tile-part's own tables, in their order.
+        tables = sorted(bytes(data[first + 4 : last]) for marker, first, last in segments if marker == PPT)
+        heads = (heads or b"") + b"".join(table[1:] for table in tables) if tables else heads
+    return memoryview(b"".join(bodies)), None if heads is None else memoryview(heads)
 
 
 def _assembled(header: Header, bounds: Bounds, packets: list[Packet], own: list[Segment]) -> bytes:

@@ -104,12 +104,12 @@ class _Band:
 
 
 def told_apart(
-    style: Style, bounds: Bounds, data: memoryview, heads: memoryview | None, levels: int
+    style: Style, bounds: Bounds, data: memoryview, heads: memoryview | None, levels: int, *, exact: bool = False
 ) -> Iterator[tuple[tuple[int, int, int, int], memoryview, memoryview]]:
     """(layer, resolution, component, precinct), header and body of every packet, without the finest `levels`.
 
     `data` is what follows the headers of the tile's parts, joined; `heads` the packet headers where they lie apart.
-    Headers are without the markers that may stand around them.
+    Headers are without the markers that may stand around them. Where `exact`, nothing may follow the last one.
     """
     total, size = count(bounds, style.codings) * style.layers, len(data if heads is None else heads)
     # Those of the finest levels need not be there.
@@ -150,6 +150,8 @@ def told_apart(
             position += length
     except IndexError:
         raise DecodeError("the header of a packet is cut off") from None
+    if exact and position != len(data):
+        raise DecodeError("the packets of the tile do not end where its bytes do")
 
 
 def _pairs(packets: Packets) -> Iterator[tuple[int, int]]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from periplus.codestream.packets import Bounds
 from periplus.codestream.segments import COC, COD
-from periplus.decode.j2kbuild import Part, codestream, of_components, parts_of, stepped, weigh
+from periplus.decode.j2kbuild import Part, codestream, ended, of_components, parts_of, stepped, weigh
 from periplus.decode.j2kheader import Header, header_of, whole
 from periplus.decode.native import native
 from periplus.decode.scratch import Buffer, scratch_array, stream
@@ -59,6 +59,7 @@ def jpeg2000(
         view = stream(data)
         tiles = parts_of(view, cut=header.level > 0, several=spread and header.step == (1, 1))
         bounds = _bounds(header, list(tiles))
+        tiles = ended(header, tiles, view)
         shape = _shape(header, bounds)
         columns, rows = shape[2], shape[1]
         if not (valid[-2] <= rows <= chunks[-2] and valid[-1] <= columns <= chunks[-1]):

@@ -53,6 +53,7 @@ def scan_codestream(
         ahead = first.length if first is not None and (first.sizes is not None or facts.packets) else 0
     listed = None if end is None else (yield from _listed(blocks, facts, end))
     tile, start, size, odd = listed or (yield from _hop(blocks, facts, end, limits, ahead))
+    counted = listed is None and end is not None and (yield from _counted(blocks, start, size, end))
     order = np.argsort(tile, kind="stable")
     tile = tile[order]
     present = np.unique(tile)
@@ -60,6 +61,8 @@ def scan_codestream(
     if len(present) != facts.tiles and facts.holds(np.setdiff1d(np.arange(facts.tiles), known)).any():
         raise FormatError(f"the codestream holds {len(present)} of its {facts.tiles} tiles", offset=offset)
     parts = Ranges(tile, ranks(tile), start[order], size[order])
+    if counted:
+        return facts, Levels((parts.merged(),), parts)
     if ahead and listed is not None and (len(tile) > LARGEST_LISTED or divided(facts, parts)):
         # A table spared the way from one to the next: going it for the sake of packets must be worth it.
         ahead = 0
@@ -116,7 +119,7 @@ def _hop(
     size: list[int] = []
     seen: dict[int, int] = {}
     odd: dict[int, int] = {}
-    position, ahead, open_ended = facts.first, head, False
+    position, ahead = facts.first, head
     while end is None or position + 2 < end:
         yield from blocks.hold("a tile-part", position, 2, ahead=SOT_BYTES - 2 + ahead, sparse=True)
         end = blocks.size if end is None else end
@@ -132,7 +135,7 @@ def _hop(
         if length == 0:
             if end is None:
                 raise FormatError("a last tile-part without a length, in a file of unknown size", offset=position)
-            length, open_ended = end - position, True
+            length = end - position
         if length < SOT_BYTES or (end is not None and position + length > end):
             raise FormatError("a tile-part runs past the end of the codestream", offset=position)
         limits.check("the number of tile-parts", len(tile) + 1, min(limits.chunks, 255 * 65_535), offset=position)
@@ -148,20 +151,22 @@ def _hop(
             ahead = max(
                 head, min(TOGETHER * recent // RECENT, AHEAD_BYTES if end is None else (end - facts.first) >> 9)
             )
-    if size and position == end and not open_ended:
-        yield from _closed(blocks, end)
     return np.array(tile, np.int64), np.array(start, np.int64), np.array(size, np.int64), odd
 
 
-def _closed(blocks: Blocks, end: int) -> Generator[Need, Any, None]:
-    """FormatError where the mark of a codestream's end lies inside of its last tile-part: bytes before it are missing.
+def _counted(blocks: Blocks, start: NDArray[np.int64], size: NDArray[np.int64], end: int) -> Generator[Need, Any, bool]:
+    """Whether the last tile-part counts the mark of the codestream's end, or lacks two bytes: coded data hold none.
 
-    Coded data never hold a marker. A codestream that lacks only its mark is whole.
+    Only its packets tell which it is, when all of it is read; so no part of it is referred to alone.
     """
+    if not len(start) or int(start[-1] + size[-1]) != end:
+        return False
+    at = int(start[-1])
+    yield from blocks.hold("a tile-part", at, SOT_BYTES, sparse=True)
     yield from blocks.hold("the end of the codestream", end - 2, 2, sparse=True)
     place = blocks.locate(end - 2, 2)
-    if place is not None and place[0][place[1] : place[1] + 2] == EOC.to_bytes(2, "big"):
-        raise FormatError("a tile-part runs past the end of the codestream", offset=end - 2)
+    ended = place is not None and place[0][place[1] : place[1] + 2] == EOC.to_bytes(2, "big")
+    return ended and _start(blocks, at)[2] != 0
 
 
 def _start(blocks: Blocks, position: int) -> tuple[int, int, int, int, int]:
