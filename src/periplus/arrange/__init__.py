@@ -10,10 +10,9 @@ from periplus.arrange.axis import Axis, read_axis
 from periplus.arrange.collect import collect
 from periplus.arrange.entry import Arrangement, Entry, Lookup, files_of
 from periplus.arrange.extend import extend
-from periplus.arrange.mosaic import is_cell, mosaic
+from periplus.arrange.mosaic import mosaic
 from periplus.arrange.pattern import suggested
 from periplus.arrange.stack import first_misfit, stack
-from periplus.arrange.tiles import tiles
 from periplus.errors import ConflictError, FormatError
 
 KINDS = ("auto", "collect", "stack", "mosaic")
@@ -22,7 +21,7 @@ __all__ = ["KINDS", "Arrangement", "Entry", "Lookup", "arrange", "collect", "ext
 
 
 def arrange(entries: Sequence[Entry], refs: Lookup, *, kind: str = "auto", **options: Any) -> Arrangement:
-    """Lay files into arrays: `collect`, `stack`, `mosaic` (options are those of `stack`, `tiles`), or `auto`.
+    """Lay files into arrays: `collect`, `stack`, `mosaic` (options are those of `stack` and `mosaic`), or `auto`.
 
     `auto` stacks when there are several files of one grid and each has a coordinate of its own (from `pattern`, from a
     catalogue, or from the file's own DateTime); otherwise it collects. With `skip_misfits` one grid is not asked for:
@@ -35,9 +34,7 @@ def arrange(entries: Sequence[Entry], refs: Lookup, *, kind: str = "auto", **opt
     if kind == "stack":
         return stack(entries, refs, **options)
     if kind == "mosaic":
-        # The first file says what kind of mosaic it is; those of the other kind are its misfits.
-        first = next((entry.arrays for entry in entries if entry.error is None), ())
-        return (mosaic if is_cell(first) else tiles)(entries, refs, **options)
+        return mosaic(entries, refs, **options)
     if kind == "collect":
         return collect(entries, refs)
     axis, why = _shared_axis(entries, **options)

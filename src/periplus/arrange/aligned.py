@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from periplus.arrange.book import Book, mosaic_book
 from periplus.arrange.collect import owners
 from periplus.arrange.cuts import Cuts
 from periplus.arrange.entry import Lookup
 from periplus.arrange.overlap import Box
 from periplus.arrange.packing import packing_of, unpack_codec
-from periplus.arrange.patch import CROP, Book
+from periplus.arrange.patch import CROP
 from periplus.model import Array, Pipeline, Refs
 
 ROWS = 1 << 20
@@ -74,9 +75,9 @@ def aligned(plain: Array, members: Mapping[int, Array], boxes: Mapping[int, Box]
         corner = boxes[i].top, boxes[i].left
         for cut, first, d in zip(cuts, corner, AXES, strict=True):
             chunks = array.starts(array.ndim + d)
-            if cut.clash(first, chunks) is not None:
+            if cut.clash(first, chunks):
                 return None
-            cut.add(first, chunks, i)
+            cut.add(first, chunks)
     usual = tuple(max(array.chunks[d] for array in members.values()) for d in AXES)
     sizes = cuts[0].sizes(usual[0]), cuts[1].sizes(usual[1])
     free = tuple(_irregular(sizes[k], usual[k], members, d) for k, d in enumerate(AXES))
@@ -115,7 +116,7 @@ def _numbered(
     name: str, members: Mapping[int, Array], free: Sequence[bool], *, packed: bool
 ) -> tuple[Book, dict[int, NDArray[np.uint16]]] | None:
     """Pipelines of all files, numbered; None where a file is cut unevenly along one dimension and padded along one."""
-    book = Book(name)
+    book = mosaic_book(name)
     known: dict[int, NDArray[np.uint16]] = {}
     for array in {id(a): a for a in members.values()}.values():
         cropped = _cropped(array, free)

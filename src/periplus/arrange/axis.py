@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from periplus.arrange.entry import Entry, instant
 from periplus.arrange.pattern import Value, reader, values
-from periplus.errors import FormatError, redact
+from periplus.arrange.words import file_name
+from periplus.errors import FormatError
 
 WAYS = ("auto", "pattern", "datetime", "order")
 
@@ -61,7 +62,7 @@ def _by_pattern(entries: Sequence[Entry], good: Sequence[int], dim: str | None, 
             misfits[i] = error.message
             continue
         if value is None:
-            misfits[i] = f"{_name(url)} does not match the pattern {pattern!r}"
+            misfits[i] = f"{file_name(entries[i])} does not match the pattern {pattern!r}"
         else:
             found[i] = value
     return Axis(dim=read.dim, way="pattern", numbers=tuple(found), values=values(list(found.values())), misfits=misfits)
@@ -70,7 +71,7 @@ def _by_pattern(entries: Sequence[Entry], good: Sequence[int], dim: str | None, 
 def _by_datetime(entries: Sequence[Entry], good: Sequence[int], dim: str | None) -> Axis:
     known = [i for i in good if entries[i].datetime is not None]
     misfits = {
-        i: f"{_name(entries[i].source.url)} has no datetime; give a pattern for its name, or coordinate='order'"
+        i: f"{file_name(entries[i])} has no datetime; give a pattern for its name, or coordinate='order'"
         for i in good
         if entries[i].datetime is None
     }
@@ -87,7 +88,3 @@ def _places(entries: Sequence[Entry], good: Sequence[int]) -> NDArray[np.int64]:
         places.append(counts.get(series, 0))
         counts[series] = places[-1] + 1
     return np.array(places, dtype=np.int64)
-
-
-def _name(url: str) -> str:
-    return redact(url).partition("?")[0].rpartition("/")[2] or redact(url)

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from periplus.arrange.book import mosaic_book
 from periplus.arrange.collect import owners
 from periplus.arrange.entry import Entry, Lookup
-from periplus.arrange.patch import PIECE, Book
+from periplus.arrange.patch import PIECE
 from periplus.model import Array, Codec, Refs
 
 ROWS = 1 << 16
@@ -52,7 +53,7 @@ class Laid:
 
 def lay(array: Array, cells: Mapping[tuple[int, int], Sequence[int]], entries: Sequence[Entry], *, valid: bool) -> Laid:
     """The cells at their places; with `valid`, null posts are taken from whichever file has them."""
-    book = Book(array.name)
+    book = mosaic_book(array.name)
     last = array.grid[-1] - 1
     chunks: dict[tuple[int, int], list[Strip]] = {}
     for row, column in _touched(cells, array.grid[-2:]):

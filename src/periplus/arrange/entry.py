@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.errors import redact
 from periplus.model import Array, Catalog, Files, Refs, Source
 
 
@@ -96,10 +95,3 @@ def files_of(
         status=["ok" if fault is None else "error" for fault in faults],
         error=faults,
     )
-
-
-def short_names(a: str, b: str) -> tuple[str, str]:
-    """Two URLs as a message calls them: by file name, or in full where that would not tell them apart."""
-    left, right = (redact(url).partition("?")[0].rstrip("/") for url in (a, b))
-    names = left.rpartition("/")[2], right.rpartition("/")[2]
-    return (left, right) if names[0] == names[1] or not all(names) else names

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from periplus.arrange.axis import Axis, read_axis
 from periplus.arrange.blocks import stacked_blocks
+from periplus.arrange.book import Book
 from periplus.arrange.entry import Arrangement, Entry, Lookup, files_of
 from periplus.arrange.invert import Origin, origins, unstacked
 from periplus.arrange.layer import Layer, common, needs_unpacking
-from periplus.arrange.names import safe_path
-from periplus.arrange.packing import physical, pipeline_key, split_unpack
+from periplus.arrange.packing import physical, split_unpack
 from periplus.arrange.place import Steps, place
-from periplus.arrange.stack import by_series, lost_holes, misfit, places_of, times_of
+from periplus.arrange.stack import by_series, group_of, in_order, lost_holes, misfit, places_of, times_of, variants_of
 from periplus.errors import ConflictError
 from periplus.model import Array, Catalog
 
@@ -45,10 +45,10 @@ def extend(catalog: Catalog, entries: Sequence[Entry], refs: Lookup, *, first_fi
     arrays = {layer.name: layer.array(dim, count) for found in layers.values() for layer in found}
     attributes = dict(catalog.attributes)
     for series, numbers in by_series(entries, steps.of).items():
-        group = "" if series is None else safe_path(series)
+        group = group_of(series)
         attributes[group] = common([attributes.get(group, {}), *(entries[i].attributes for i in numbers)])
     values = np.concatenate([before, steps.values])
-    order = sorted(steps.of, key=lambda i: (steps.of[i], i)) + [i for i in range(len(entries)) if i not in steps.of]
+    order = in_order(len(entries), steps)
     return Arrangement(
         catalog=Catalog(
             arrays={**catalog.arrays, **arrays},
@@ -90,12 +90,12 @@ def _layers(
         stored.setdefault(origin.prefix, []).append((catalog.arrays[name], origin))
     result: dict[str | None, list[Layer]] = {}
     groups = by_series(entries, steps.of)
-    if {"" if series is None else safe_path(series) for series in groups} != set(stored):
+    if {group_of(series) for series in groups} != set(stored):
         return None  # a series without a new step has gaps, one more series changes everything
     for series, numbers in groups.items():
-        group = "" if series is None else safe_path(series)
+        group = group_of(series)
         likes = {o.name: (array, unstacked(array, o.name, (0,))) for array, o in stored[group]}
-        variants = list({id(entries[i].arrays): entries[i].arrays for i in numbers}.values())
+        variants = variants_of(entries, numbers)
         if len(numbers) < len(steps.values) or any(misfit(v, [like for _, like in likes.values()]) for v in variants):
             return None
         layers = []
@@ -119,8 +119,7 @@ def _resumed(array: Array, like: Array) -> Layer:
         like=like,
         packed=unpack is not None,
         attributes=dict(array.attributes),
-        pipelines={pipeline_key(pipeline): code for code, pipeline in enumerate(array.encodings)},
-        encodings=list(array.encodings),
+        book=Book.of(array.name, array.encodings),
     )
 
 

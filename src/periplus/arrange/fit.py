@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from periplus.arrange.words import brief, listed
 from periplus.conventions.proj import same_crs
 from periplus.errors import FormatError
 from periplus.model import Array, Georeference, Shape, Transform
@@ -40,7 +41,7 @@ def likeness(arrays: Sequence[Array]) -> tuple[Any, ...]:
 
 def _array_difference(a: Array, b: Array) -> str | None:
     for noun, mine, other in (
-        ("dimensions", _tuple(a.dims), _tuple(b.dims)),
+        ("dimensions", listed(a.dims), listed(b.dims)),
         ("shape", a.shape, b.shape),
         ("chunks", a.chunks, b.chunks),
         ("type", a.dtype, b.dtype),
@@ -53,12 +54,8 @@ def _array_difference(a: Array, b: Array) -> str | None:
     ours, theirs = (list(array.attributes.get("band_names") or ()) for array in (a, b))
     if ours != theirs and sorted(ours) == sorted(theirs):
         # Other names may be other words for the same; the same names in another order are other bands.
-        return f"has bands {_tuple(ours)}, not {_tuple(theirs)}"
+        return f"has bands {listed(ours)}, not {listed(theirs)}"
     return _place_difference(a.georeference, b.georeference, a.shape[-2:])
-
-
-def _tuple(names: Sequence[str]) -> str:
-    return "(" + ", ".join(names) + ")"
 
 
 def _regular(array: Array) -> tuple[tuple[int, ...] | None, ...] | None:
@@ -69,7 +66,7 @@ def _regular(array: Array) -> tuple[tuple[int, ...] | None, ...] | None:
 def _place_difference(a: Georeference | None, b: Georeference | None, size: Shape) -> str | None:
     a, b = a or Georeference(), b or Georeference()
     if not one_crs(a.crs, b.crs):
-        return f"has the CRS {_brief(a.crs)}, not {_brief(b.crs)}"
+        return f"has the CRS {brief(a.crs)}, not {brief(b.crs)}"
     if (a.transform is None) != (b.transform is None):
         return "has " + ("no transform" if a.transform is None else "a transform")
     if a.transform is not None and b.transform is not None and not same_place(a.transform, b.transform, size):
@@ -105,8 +102,3 @@ def same_place(a: Transform, b: Transform, size: Shape) -> bool:
             if not abs(gap) <= TOLERANCE * pixel:
                 return False
     return True
-
-
-def _brief(crs: str | None) -> str:
-    text = crs or "none"
-    return text if len(text) <= 60 else text[:57] + "…"

@@ -10,19 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from periplus.arrange.book import Book
 from periplus.arrange.packing import (
-    Packing,
     packing_of,
     physical,
     physical_dtype,
-    pipeline_key,
     raised,
     unpack_codec,
 )
-from periplus.errors import LimitError
-from periplus.model import Array, Pipeline
-
-LARGEST_ENCODING = 1 << 16
+from periplus.model import Array, Pipeline, Refs
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -35,9 +31,7 @@ class Layer:
     packed: bool
     """Whether stored values are turned into physical ones while decoding, because files differ in what they mean."""
     attributes: dict[str, Any]
-    pipelines: dict[str, int] = field(default_factory=dict)
-    """Numbers of the pipelines by their key, in order."""
-    encodings: list[Pipeline] = field(default_factory=list)
+    book: Book
     _codes: dict[int, NDArray[np.uint16]] = field(default_factory=dict)
 
     def codes(self, array: Array) -> NDArray[np.uint16]:
@@ -51,17 +45,7 @@ class Layer:
         lifted = raised(pipeline)
         if self.packed:
             lifted = (unpack_codec(array.dtype, packing_of(array)), *lifted)
-        return self.add(lifted)
-
-    def add(self, pipeline: Pipeline) -> int:
-        """The number of a pipeline."""
-        key = pipeline_key(pipeline)
-        if key not in self.pipelines:
-            if len(self.encodings) >= LARGEST_ENCODING:
-                raise LimitError(f"{self.name} would have more than {LARGEST_ENCODING} encodings")
-            self.pipelines[key] = len(self.encodings)
-            self.encodings.append(pipeline)
-        return self.pipelines[key]
+        return self.book.number(lifted)
 
     def array(self, dim: str, steps: int) -> Array:
         """The stacked array."""
@@ -76,7 +60,7 @@ class Layer:
             chunks=(1, *like.chunks),
             dtype=dtype,
             fill=fill,
-            encodings=tuple(self.encodings),
+            encodings=tuple(self.book.pipelines),
             attributes=self.attributes,
             level=like.level,
             georeference=like.georeference,
@@ -91,7 +75,7 @@ def lay(name: str, arrays: Sequence[Array], *, gaps: bool) -> Layer:
     attributes = common(array.attributes for array in arrays)
     if packed:
         attributes = physical(attributes)
-    layer = Layer(name=name, like=first, packed=packed, attributes=attributes)
+    layer = Layer(name=name, like=first, packed=packed, attributes=attributes, book=Book(name))
     for array in arrays:
         layer.codes(array)
     return layer
@@ -117,16 +101,18 @@ def hides_holes(array: Array) -> bool:
     return packing_of(array).nodata is None
 
 
+def is_sparse(array: Array, refs: Refs) -> bool:
+    """Whether a file does not store all chunks of its array."""
+    stored = len(refs) if refs.part is None else int((refs.part == 0).sum())
+    return stored < math.prod(array.grid)
+
+
 def clash(a: Array, b: Array) -> str | None:
     """Why two arrays that fit in shape cannot share one array of values, or None."""
     ours, theirs = packing_of(a), packing_of(b)
     if is_mask(a) or ours.key == theirs.key or physical_dtype(a.dtype) is not None:
         return None
-    return f"{a.name} has {_telling(ours, theirs)}, and no float holds every {a.dtype} exactly"
-
-
-def _telling(ours: Packing, theirs: Packing) -> str:
-    return f"{ours}, not {theirs}"
+    return f"{a.name} has {ours}, not {theirs}, and no float holds every {a.dtype} exactly"
 
 
 def common(many: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

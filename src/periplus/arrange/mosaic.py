@@ -1,41 +1,15 @@
-"""mosaic: elevation cells side by side become one array, each cell one chunk; posts that two cells share occur once."""
+"""mosaic: files side by side become one array; elevation cells and images are laid by rules of their own."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import Any
 
-from periplus.arrange.cells import Laid, lay
-from periplus.arrange.collect import placed
-from periplus.arrange.entry import Arrangement, Entry, Lookup, files_of, short_names
-from periplus.arrange.layer import common
-from periplus.arrange.overlap import RULES, painting, ranks
-from periplus.arrange.stack import Misfits
-from periplus.errors import ConflictError, FormatError
-from periplus.model import Array, Catalog, Georeference
-
-Spot: TypeAlias = tuple[int, int]
-CELL_CODEC = "https://awslabs.github.io/osml-imagery-io/codecs/dted"
-PHASE = 1e-3
-"""Part of a post by which the corner of a cell may be off the grid of the others."""
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class Zone:
-    """Cells of one spacing; spacing in longitude changes with latitude, and each spacing is an array of its own."""
-
-    name: str
-    like: Array
-    west: float
-    north: float
-    """Pixel corner of the whole."""
-    cells: dict[Spot, list[int]]
-    """Entries by (row, column) of cells, from the north-west; several where values of all of them are taken."""
-
-    @property
-    def grid(self) -> tuple[int, int]:
-        return max(row for row, _ in self.cells) + 1, max(column for _, column in self.cells) + 1
+from periplus.arrange.entry import Arrangement, Entry, Lookup
+from periplus.arrange.overlap import RULES
+from periplus.arrange.tiles import lay_images
+from periplus.arrange.zones import is_cell, lay_cells
+from periplus.errors import FormatError
 
 
 def mosaic(
@@ -47,174 +21,12 @@ def mosaic(
     skip_misfits: bool = False,
     **_: Any,
 ) -> Arrangement:
-    """Lay cells of one grid into one array a spacing.
+    """Lay files where they lie on Earth; options of a stack mean nothing here.
 
-    A cell keeps the posts of its southern and western edge; those of its northern and eastern edge are the next
-    cell's, and only the northernmost row and the easternmost column of cells keep theirs. Where a cell is missing, its
-    posts are null but for those of its edges that a neighbour has. Of files of the same cell, `duplicates` takes the
-    `first` or the `last` by `order`, or stops; with `first-valid` or `last-valid`, posts that are null in one file, or
-    at the edge of a cell, are taken from another that has them.
+    The first file says what kind of mosaic it is; those of the other kind are its misfits.
     """
     if duplicates not in RULES:
         raise FormatError(f"duplicates of a mosaic is one of {', '.join(RULES)}, not {duplicates!r}")
-    misfits = Misfits(entries, skip_misfits)
-    replaced: dict[int, str] = {}
-    laid: list[Laid] = []
-    spacings = _spacings(entries, misfits)
-    # From the first laid to the last, which lies on top.
-    painted = painting(ranks(entries, [i for numbers in spacings.values() for i in numbers], order), duplicates)
-    for name, numbers in spacings.items():
-        zone = _zone(name, numbers, entries, misfits, replaced, duplicates, painted)
-        array = _array(zone, entries, placed(name if len(spacings) > 1 else "", "0/data"))
-        laid.append(lay(array, zone.cells, entries, valid=duplicates.endswith("valid")))
-    if not laid:
-        raise ConflictError("there is no cell to lay into a mosaic")
-    return Arrangement(
-        catalog=Catalog(arrays={each.array.name: each.array for each in laid}, arrangement={"kind": "mosaic"}),
-        files=files_of(entries, errors={**{i: f"conflict: {why}" for i, why in misfits.why.items()}, **replaced}),
-        blocks=(block for each in laid for block in each.blocks(refs)),
-        kind="mosaic",
-        misfits=misfits.why,
-        replaced=replaced,
-    )
-
-
-def _spacings(entries: Sequence[Entry], misfits: Misfits) -> dict[str, list[int]]:
-    """Entries by spacing, named in seconds of arc, latitude before longitude; from fine to coarse."""
-    found: dict[tuple[float, ...], list[int]] = {}
-    for i, entry in enumerate(entries):
-        if entry.error is not None:
-            continue
-        if (why := _unfit(entry.arrays)) is not None:
-            misfits.add(i, why)
-            continue
-        dx, dy = _step(entry.arrays[0])
-        found.setdefault((round(dy * 3600, 4), round(dx * 3600, 4), *entry.arrays[0].shape[1:]), []).append(i)
-    named: dict[str, list[int]] = {}
-    for (dy, dx, *_shape), numbers in sorted(found.items()):
-        named.setdefault(f"{dy:g}x{dx:g}", []).extend(numbers)
-    return named
-
-
-def is_cell(arrays: tuple[Array, ...]) -> bool:
-    """Whether a file is an elevation cell."""
-    codecs = arrays[0].encodings[0] if len(arrays) == 1 and len(arrays[0].encodings) == 1 else ()
-    return len(codecs) == 1 and codecs[0].get("name") == CELL_CODEC
-
-
-def _unfit(arrays: tuple[Array, ...]) -> str | None:
-    """Why a file is no cell of a mosaic, or None."""
-    if not is_cell(arrays):
-        return "a mosaic is laid of DTED cells, and this is none"
-    place = arrays[0].georeference
-    if min(arrays[0].shape[1:]) < 2:
-        return "the cell has a single line or post"
-    if place is None or place.transform is None:
-        return "the cell does not say where it lies"
-    return None
-
-
-def _transform(array: Array) -> tuple[float, ...]:
-    assert array.georeference is not None
-    assert array.georeference.transform is not None
-    return array.georeference.transform
-
-
-def _step(array: Array) -> tuple[float, float]:
-    transform = _transform(array)
-    return transform[0], -transform[4]
-
-
-def _zone(
-    name: str,
-    numbers: Sequence[int],
-    entries: Sequence[Entry],
-    misfits: Misfits,
-    replaced: dict[int, str],
-    duplicates: str,
-    painted: Mapping[int, int],
-) -> Zone:
-    """Cells by place; the first cell decides what the grid is."""
-    first = entries[numbers[0]].arrays[0]
-    (dx, _, west, _, _, north), (_, posts, lines) = _transform(first), first.shape
-    dy = _step(first)[1]
-    found: dict[Spot, list[int]] = {}
-    for i in numbers:
-        array = entries[i].arrays[0]
-        if array.shape != first.shape or _crs(array) != _crs(first):
-            ours, theirs = short_names(entries[i].source.url, entries[numbers[0]].source.url)
-            misfits.add(
-                i,
-                f"{ours} does not fit beside {theirs}: it has {array.shape[2]} lines of {array.shape[1]} posts on the "
-                f"datum {_crs(array)}, not {lines} of {posts} on {_crs(first)}",
-            )
-            continue
-        corner = _transform(array)
-        column, row = (corner[2] - west) / dx, (north - corner[5]) / dy
-        cell = (round(row / (posts - 1)), round(column / (lines - 1)))
-        off = max(abs(row - cell[0] * (posts - 1)), abs(column - cell[1] * (lines - 1)))
-        if off > PHASE:
-            misfits.add(i, f"its posts are not on the grid of the other cells: they lie {off:.3g} of a post off it")
-            continue
-        found.setdefault(cell, []).append(i)
-    for same in found.values():
-        _decide(same, entries, replaced, duplicates, painted)
-    top, left = min(row for row, _ in found), min(column for _, column in found)
-    return Zone(
-        name=name,
-        like=first,
-        west=west + left * (lines - 1) * dx,
-        north=north - top * (posts - 1) * dy,
-        cells={(row - top, column - left): same for (row, column), same in found.items()},
-    )
-
-
-def _decide(
-    same: list[int], entries: Sequence[Entry], replaced: dict[int, str], duplicates: str, painted: Mapping[int, int]
-) -> None:
-    """Keep of the files of one cell those that are to be seen, the one on top last."""
-    if len(same) > 1 and duplicates == "error":
-        names = short_names(entries[same[0]].source.url, entries[same[1]].source.url)
-        raise ConflictError(
-            f"{names[0]} and {names[1]} are the same cell; pass duplicates='first' or 'last' to take one",
-            url=entries[same[1]].source.url,
-        )
-    same.sort(key=painted.__getitem__)
-    if not duplicates.endswith("valid"):
-        for i in same[:-1]:
-            names = short_names(entries[same[-1]].source.url, entries[i].source.url)
-            replaced[i] = f"conflict: {names[0]} is the same cell and is taken"
-        del same[:-1]
-
-
-def _crs(array: Array) -> str | None:
-    return None if array.georeference is None else array.georeference.crs
-
-
-def _array(zone: Zone, entries: Sequence[Entry], name: str) -> Array:
-    """The array of a zone, but for its encodings."""
-    rows, columns = zone.grid
-    _, posts, lines = zone.like.shape
-    high = (posts, *[posts - 1] * (rows - 1))
-    wide = (*[lines - 1] * (columns - 1), lines)
-    dx, dy = _step(zone.like)
-    members = [entries[i].arrays[0] for same in zone.cells.values() for i in same]
-    attributes = common(array.attributes for array in members)
-    if told := common(_told(array.attributes) for array in members):
-        attributes["dted"] = told
-    return replace(
-        zone.like,
-        name=name,
-        shape=(1, sum(high), sum(wide)),
-        chunks=(1, posts, lines),
-        attributes=attributes,
-        georeference=Georeference(
-            crs=_crs(zone.like), transform=(dx, 0.0, zone.west, 0.0, -dy, zone.north), registration="point"
-        ),
-        edges=None if rows == columns == 1 else (None, high, wide),
-    )
-
-
-def _told(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
-    told = attributes.get("dted")
-    return told if isinstance(told, Mapping) else {}
+    first = next((entry.arrays for entry in entries if entry.error is None), ())
+    lay = lay_cells if is_cell(first) else lay_images
+    return lay(entries, refs, duplicates=duplicates, order=order, skip_misfits=skip_misfits)

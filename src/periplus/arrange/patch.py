@@ -3,40 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.arrange.layer import LARGEST_ENCODING
+from periplus.arrange.book import mosaic_book
 from periplus.arrange.lines import Segments, segments
 from periplus.arrange.packing import packing_of, pipeline_key, unpack_codec
-from periplus.errors import LimitError
-from periplus.model import Array, Pipeline, Refs, Shape
+from periplus.model import Array, Refs, Shape
 
 CROP, PIECE = "periplus.crop", "periplus.piece"
-
-
-@dataclass(slots=True, eq=False)
-class Book:
-    """Different pipelines of all files, numbered."""
-
-    name: str
-    pipelines: list[Pipeline] = field(default_factory=list)
-    _numbers: dict[str, int] = field(default_factory=dict)
-
-    def number(self, pipeline: Pipeline) -> int:
-        key = pipeline_key(pipeline)
-        if key not in self._numbers:
-            if len(self.pipelines) >= LARGEST_ENCODING:
-                raise LimitError(
-                    f"{self.name} would have more than {LARGEST_ENCODING} encodings: its files lie at too many places "
-                    "within the chunks of the mosaic; lay fewer of them into one"
-                )
-            self._numbers[key] = len(self.pipelines)
-            self.pipelines.append(pipeline)
-        return self._numbers[key]
 
 
 class Canvas(NamedTuple):
@@ -81,7 +59,7 @@ class Patches:
     """Makes the patches of an array's files; files alike share theirs."""
 
     def __init__(self, name: str, canvas: Canvas) -> None:
-        self.book = Book(name)
+        self.book = mosaic_book(name)
         self.canvas = canvas
         self._codes: dict[Any, NDArray[np.int32]] = {}
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from periplus.arrange.entry import instant
 from periplus.errors import FormatError, redact
 
 Value: TypeAlias = np.datetime64 | int | float | str
@@ -99,13 +100,13 @@ def moment(text: str) -> np.datetime64 | None:
     try:
         if text.isdigit():
             form = _DIGITS.get(len(text))
-            return None if form is None else _instant(datetime.strptime(text, form))
+            return None if form is None else instant(datetime.strptime(text, form))
         if _COMPACT.fullmatch(text):
             day, _, clock = text.removesuffix("Z").partition("T")
             clock, _, fraction = clock.partition(".")
             whole = datetime.strptime(day + clock, _DIGITS[8 + len(clock)])
-            return _instant(whole + timedelta(microseconds=int(fraction[:6].ljust(6, "0"))))
-        return _instant(datetime.fromisoformat(text.replace("_", "T")))
+            return instant(whole + timedelta(microseconds=int(fraction[:6].ljust(6, "0"))))
+        return instant(datetime.fromisoformat(text.replace("_", "T")))
     except (ValueError, KeyError):
         return None
 
@@ -154,7 +155,7 @@ def _expression(form: str, pattern: str) -> str:
 def _typed(text: str, form: str, name: str, url: str) -> Value:
     if "%" in form:
         try:
-            return _instant(datetime.strptime(text, form))
+            return instant(datetime.strptime(text, form))
         except ValueError:
             raise FormatError(f"{text!r} is no moment of the form {form!r}", url=url) from None
     if not form and name in TIME_NAMES:
@@ -179,13 +180,7 @@ def _from_calendar(found: dict[str, str | None], url: str) -> np.datetime64:
         clock = day.replace(hour=part.get("hour", 0), minute=part.get("minute", 0), second=part.get("second", 0))
     except (ValueError, KeyError, OverflowError):
         raise FormatError(f"{found} is no moment", url=url) from None
-    return _instant(clock)
-
-
-def _instant(when: datetime) -> np.datetime64:
-    if when.tzinfo is not None:
-        when = when.astimezone(UTC).replace(tzinfo=None)
-    return np.datetime64(when, "us")
+    return instant(clock)
 
 
 def _place(url: str) -> str:

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus.arrange.axis import Axis
-from periplus.arrange.entry import Entry, short_names
+from periplus.arrange.entry import Entry
 from periplus.arrange.pattern import values
+from periplus.arrange.words import two_files
 from periplus.errors import ConflictError, FormatError
 
 DUPLICATES = ("error", "last", "keep")
@@ -41,7 +42,7 @@ def place(entries: Sequence[Entry], axis: Axis, members: Sequence[int], *, dupli
         key = (series, value, 0)
         before = taken.get(key)
         if before is not None:
-            ours, theirs = short_names(entries[i].source.url, entries[before].source.url)
+            ours, theirs = two_files(entries[i], entries[before])
             if duplicates == "error":
                 raise ConflictError(
                     f"{ours} and {theirs} have the same {axis.dim} {_shown(value)}; "

@@ -12,17 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus.arrange.aligned import Aligned, aligned
-from periplus.arrange.entry import Entry, Lookup, short_names
+from periplus.arrange.entry import Entry, Lookup
 from periplus.arrange.layer import common, hides_holes, is_mask
 from periplus.arrange.lines import lines, regular
+from periplus.arrange.misfits import Misfits
 from periplus.arrange.overlap import Box, first_overlap, painting, shared
 from periplus.arrange.packing import packing_of, physical, physical_dtype
 from periplus.arrange.patch import Canvas, Patches
 from periplus.arrange.patchwork import Patchwork
-from periplus.arrange.spot import shifted, spot, unlike
-from periplus.arrange.stack import Misfits
+from periplus.arrange.spot import shifted, spot, transform_of, unlike
+from periplus.arrange.words import two_files
 from periplus.errors import ConflictError
-from periplus.model import Array, Georeference, Refs, Transform
+from periplus.model import Array, Georeference, Refs
 
 MOST_CHUNKS = 1 << 26
 """Chunks of a mosaic with those that are missing: 256 MB while it is laid."""
@@ -55,7 +56,7 @@ def located(
         array = arrays[i]
         place = unlike(array, arrays[like]) or ("it is empty" if not all(array.shape) else spot(array, arrays[like]))
         if isinstance(place, str):
-            ours, theirs = short_names(entries[i].source.url, entries[like].source.url)
+            ours, theirs = two_files(entries[i], entries[like])
             misfits.add(i, place if i == like else f"{ours} does not fit beside {theirs}: {place}")
         else:
             pixels[i] = place
@@ -125,7 +126,7 @@ def sheet(
 
 def _overlapping(name: str, boxes: Mapping[int, Box], pair: tuple[int, int], entries: Sequence[Entry]) -> ConflictError:
     both = shared(boxes[pair[0]], boxes[pair[1]])
-    ours, theirs = short_names(entries[pair[0]].source.url, entries[pair[1]].source.url)
+    ours, theirs = two_files(entries[pair[0]], entries[pair[1]])
     return ConflictError(
         f"{ours} and {theirs} overlap in {both.bottom - both.top} rows and {both.right - both.left} columns from row "
         f"{both.top}, column {both.left} of {name} on; pass duplicates='first' or 'last' to say whose pixels are taken "
@@ -192,18 +193,10 @@ def _clear(plain: Array, members: Mapping[int, Array], *, packed: bool) -> int |
 def _georeference(
     like: Array, members: Mapping[int, Array], pixels: Mapping[int, tuple[int, int]], shift: tuple[int, int]
 ) -> Georeference:
-    place = like.georeference
-    assert place is not None
-    assert place.transform is not None
-    transform = shifted(place.transform, *shift)
+    transform = shifted(transform_of(like), *shift)
     if transform[1] == transform[3] == 0:
         # Sums of pixels are not exact where the files' own corners are.
         top, left = (min(pixels, key=lambda i, k=k: pixels[i][k]) for k in (0, 1))  # type: ignore[misc]
-        transform = (*transform[:2], _own(members[left])[2], *transform[3:5], _own(members[top])[5])
+        transform = (*transform[:2], transform_of(members[left])[2], *transform[3:5], transform_of(members[top])[5])
+    place = like.georeference or Georeference()
     return Georeference(crs=place.crs, transform=transform, registration=place.registration)
-
-
-def _own(array: Array) -> Transform:
-    assert array.georeference is not None
-    assert array.georeference.transform is not None
-    return array.georeference.transform

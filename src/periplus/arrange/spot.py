@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from periplus.arrange.fit import one_crs
 from periplus.arrange.layer import is_mask
 from periplus.arrange.packing import Packing, packing_of, physical_dtype
+from periplus.arrange.words import brief, listed
 from periplus.model import Array, Georeference, Transform
 
 SIZE = 1e-6
@@ -24,7 +24,7 @@ MEANING = ("colormap", "units")
 def unlike(array: Array, like: Array) -> str | None:
     """Why pixels of one array cannot stand beside those of the other, wherever they lie; None where they can."""
     for noun, ours, theirs in (
-        ("dimensions", _listed(array.dims), _listed(like.dims)),
+        ("dimensions", listed(array.dims), listed(like.dims)),
         ("bands", array.shape[:-2], like.shape[:-2]),
         ("type", array.dtype, like.dtype),
     ):
@@ -41,7 +41,7 @@ def unlike(array: Array, like: Array) -> str | None:
         return f"its missing chunks mean {array.fill}, not {like.fill}; arrange='collect' keeps each file by itself"
     names, others = (list(a.attributes.get("band_names") or ()) for a in (array, like))
     if names != others and sorted(names) == sorted(others):
-        return f"it has bands {_listed(names)}, not {_listed(others)}"
+        return f"it has bands {listed(names)}, not {listed(others)}"
     for name in MEANING:
         if array.attributes.get(name) != like.attributes.get(name):
             return f"it has other {name}"
@@ -57,7 +57,7 @@ def spot(array: Array, like: Array) -> tuple[int, int] | str:
     if b is None:
         return "it says where it lies, and others do not"
     if not one_crs(ours.crs, theirs.crs):
-        return f"it has the CRS {_brief(ours.crs)}, not {_brief(theirs.crs)}"
+        return f"it has the CRS {brief(ours.crs)}, not {brief(theirs.crs)}"
     if ours.registration != theirs.registration:
         return f"it has registration {ours.registration}, not {theirs.registration}"
     pixel = min(math.hypot(b[0], b[3]), math.hypot(b[1], b[4]))
@@ -75,6 +75,13 @@ def spot(array: Array, like: Array) -> tuple[int, int] | str:
         if not off <= PHASE:
             return f"its pixels lie {off:.3g} of a pixel off the grid of the others"
     return place
+
+
+def transform_of(array: Array) -> Transform:
+    """The transform of an array that is known to have one."""
+    assert array.georeference is not None
+    assert array.georeference.transform is not None
+    return array.georeference.transform
 
 
 def shifted(like: Transform, row: int, column: int) -> Transform:
@@ -98,12 +105,3 @@ def _pixel(t: Transform) -> str:
 
 def _shown(value: Any) -> str:
     return str(value[0]) if isinstance(value, tuple) and len(value) == 1 else str(value)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return "(" + ", ".join(names) + ")"
-
-
-def _brief(crs: str | None) -> str:
-    text = crs or "none"
-    return text if len(text) <= 60 else text[:57] + "…"

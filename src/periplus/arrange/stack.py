@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,29 +11,17 @@ import numpy as np
 from periplus.arrange.axis import Axis, read_axis
 from periplus.arrange.blocks import Place, stacked_blocks
 from periplus.arrange.collect import placed
-from periplus.arrange.entry import Arrangement, Entry, Lookup, files_of, short_names
+from periplus.arrange.entry import Arrangement, Entry, Lookup, files_of
 from periplus.arrange.fit import difference, likeness
-from periplus.arrange.layer import Layer, clash, common, hides_holes, lay
+from periplus.arrange.layer import Layer, clash, common, hides_holes, is_sparse, lay
+from periplus.arrange.misfits import Misfits
 from periplus.arrange.names import safe_path
 from periplus.arrange.packing import physical_dtype
 from periplus.arrange.pattern import suggested
 from periplus.arrange.place import Steps, place
+from periplus.arrange.words import file_name, two_files
 from periplus.errors import ConflictError, FormatError
-from periplus.model import Array, Catalog, Coordinate, Refs
-
-
-@dataclass(slots=True)
-class Misfits:
-    """Files that do not fit: the first is an error, unless they are to be skipped."""
-
-    entries: Sequence[Entry]
-    skip: bool
-    why: dict[int, str] = field(default_factory=dict)
-
-    def add(self, number: int, why: str) -> None:
-        if not self.skip:
-            raise ConflictError(why, url=self.entries[number].source.url)
-        self.why[number] = why
+from periplus.model import Array, Catalog, Coordinate
 
 
 def stack(
@@ -59,27 +46,25 @@ def stack(
         good = [i for i, entry in enumerate(entries) if entry.error is None]
         axis = read_axis(entries, good, dim=dim, pattern=pattern, way=coordinate)
     misfits = Misfits(entries, skip_misfits)
-    for i, why in axis.misfits.items():
-        misfits.add(i, why)
+    misfits.add_all(axis.misfits)
     fit(entries, axis, misfits)
     while True:
         members = [i for i in axis.numbers if i not in misfits.why]
         steps = place(entries, axis, members, duplicates=duplicates)
         layers = lay_all(entries, steps)
         sparse = lost_holes(entries, steps, layers, refs)
-        for i, why in sparse.items():
-            misfits.add(i, why)
+        misfits.add_all(sparse)
         if not sparse:
             break
     places = places_of(entries, steps, layers)
     catalog = catalog_of(entries, axis, steps, layers, pattern)
-    order = _files_order(len(entries), steps)
+    order = in_order(len(entries), steps)
     return Arrangement(
         catalog=catalog,
         files=files_of(
             entries,
             order,
-            errors={**{i: f"conflict: {why}" for i, why in misfits.why.items()}, **steps.replaced},
+            errors={**misfits.errors, **steps.replaced},
             times=times_of(steps),
         ),
         blocks=stacked_blocks(places, refs, {number: file for file, number in enumerate(order)}),
@@ -104,7 +89,7 @@ def fit(entries: Sequence[Entry], axis: Axis, misfits: Misfits) -> None:
                 judged[id(arrays)] = misfit(arrays, entries[first].arrays)
             why = judged[id(arrays)]
             if why is not None:
-                ours, theirs = short_names(entries[i].source.url, entries[first].source.url)
+                ours, theirs = two_files(entries[i], entries[first])
                 misfits.add(i, f"{ours} differs from {theirs}: {why}")
 
 
@@ -131,11 +116,11 @@ def lay_all(entries: Sequence[Entry], steps: Steps) -> dict[str | None, list[Lay
     result = {}
     for series, numbers in by_series(entries, steps.of).items():
         gaps = len(numbers) < len(steps.values)
-        variants = _variants(entries, numbers)
+        variants = variants_of(entries, numbers)
         layers = []
         for array in variants[0]:
             same = [next(a for a in arrays if a.name == array.name) for arrays in variants]
-            name = array.name if series is None else placed(safe_path(series), array.name)
+            name = placed(group_of(series), array.name)
             layer = lay(name, same, gaps=gaps)
             if layer.packed and physical_dtype(array.dtype) is None:
                 raise ConflictError(
@@ -184,11 +169,10 @@ def catalog_of(
     for series, numbers in by_series(entries, steps.of).items():
         shared = common(entries[i].attributes for i in numbers)
         if shared:
-            attributes["" if series is None else safe_path(series)] = shared
+            attributes[group_of(series)] = shared
     arrangement: dict[str, Any] = {"kind": "stack", "dim": axis.dim, "coordinate": axis.way}
-    series_names = [safe_path(series) for series in layers if series is not None]
-    if series_names:
-        arrangement["series"] = series_names
+    if groups := [group_of(series) for series in layers if series is not None]:
+        arrangement["series"] = groups
     if axis.way == "pattern" and pattern is not None:
         arrangement["pattern"] = pattern
     return Catalog(
@@ -207,6 +191,11 @@ def by_series(entries: Sequence[Entry], numbers: Iterable[int]) -> dict[str | No
     return groups
 
 
+def group_of(series: str | None) -> str:
+    """The group that the arrays of a series lie in; the root is the empty string."""
+    return "" if series is None else safe_path(series)
+
+
 def times_of(steps: Steps) -> dict[int, np.datetime64]:
     """When each file was taken, where the new dimension is time."""
     if steps.values.dtype.kind != "M":
@@ -214,7 +203,7 @@ def times_of(steps: Steps) -> dict[int, np.datetime64]:
     return {i: steps.values[step] for i, step in steps.of.items()}
 
 
-def _variants(entries: Sequence[Entry], numbers: Sequence[int]) -> list[tuple[Array, ...]]:
+def variants_of(entries: Sequence[Entry], numbers: Sequence[int]) -> list[tuple[Array, ...]]:
     """Each different tuple of arrays once, the first file's first."""
     return list({id(entries[i].arrays): entries[i].arrays for i in numbers}.values())
 
@@ -228,8 +217,8 @@ def lost_holes(
         packed = {layer.like.name for layer in layers[series] if layer.packed}
         for i in numbers if packed else ():
             for k, array in enumerate(entries[i].arrays):
-                if array.name in packed and hides_holes(array) and _sparse(array, refs(i, k)):
-                    name = short_names(entries[i].source.url, "")[0]
+                if array.name in packed and hides_holes(array) and is_sparse(array, refs(i, k)):
+                    name = file_name(entries[i])
                     found[i] = (
                         f"{array.name} of {name} has missing chunks and no nodata: they mean 0 there, and would be "
                         "holes in the stack"
@@ -237,13 +226,8 @@ def lost_holes(
     return found
 
 
-def _sparse(array: Array, refs: Refs) -> bool:
-    stored = len(refs) if refs.part is None else int((refs.part == 0).sum())
-    return stored < int(np.prod(array.grid, dtype=np.int64))
-
-
-def _files_order(count: int, steps: Steps) -> list[int]:
-    """Files in the order of their steps (so that neighbours in time are neighbours in the table), then the others."""
+def in_order(count: int, steps: Steps) -> list[int]:
+    """Entries in the order of their steps (so that neighbours in time are neighbours in the table), then the others."""
     placed_ones = sorted(steps.of, key=lambda i: (steps.of[i], i))
     return placed_ones + [i for i in range(count) if i not in steps.of]
 

@@ -1,4 +1,4 @@
-"""tiles: images of one pixel grid become one array, each file's pixels where they lie."""
+"""Images of one pixel grid as one array, each file's pixels where they lie."""
 
 from __future__ import annotations
 
@@ -10,25 +10,20 @@ import numpy as np
 
 from periplus.arrange.aligned import Aligned
 from periplus.arrange.entry import Arrangement, Entry, Lookup, files_of
-from periplus.arrange.layer import common, is_mask
-from periplus.arrange.overlap import RULES, painting, ranks, view
+from periplus.arrange.layer import common, is_mask, is_sparse
+from periplus.arrange.misfits import Misfits
+from periplus.arrange.overlap import painting, ranks, view
 from periplus.arrange.packing import packing_of
 from periplus.arrange.sheet import Sheet, located, lost_holes, sheet
-from periplus.arrange.stack import Misfits
-from periplus.errors import ConflictError, FormatError, PeriplusError
+from periplus.arrange.words import file_name
+from periplus.errors import ConflictError, PeriplusError
 from periplus.model import Array, Catalog, Refs
 
 BASE = "0/data"
 
 
-def tiles(
-    entries: Sequence[Entry],
-    refs: Lookup,
-    *,
-    duplicates: str = "error",
-    order: str = "given",
-    skip_misfits: bool = False,
-    **_: Any,
+def lay_images(
+    entries: Sequence[Entry], refs: Lookup, *, duplicates: str, order: str, skip_misfits: bool
 ) -> Arrangement:
     """Lay files of one CRS, pixel size and phase into one array; ConflictError names the first that does not fit.
 
@@ -39,8 +34,6 @@ def tiles(
     fit in this way, or that a file lacks, are left out with a warning; with `skip_misfits`, files that do not fit
     become rows that say so.
     """
-    if duplicates not in RULES:
-        raise FormatError(f"duplicates of a mosaic is one of {', '.join(RULES)}, not {duplicates!r}")
     misfits = Misfits(entries, skip_misfits)
     numbers = []
     for i, entry in enumerate(entries):
@@ -73,7 +66,7 @@ def tiles(
             attributes={"": shared} if shared else {},
             arrangement={"kind": "mosaic", **({"left_out": left_out} if left_out else {})},
         ),
-        files=files_of(entries, errors={**{i: f"conflict: {why}" for i, why in misfits.why.items()}, **covered}),
+        files=files_of(entries, errors={**misfits.errors, **covered}),
         blocks=_blocks(entries, sheets, refs),
         kind="mosaic",
         warnings=tuple(warnings),
@@ -123,9 +116,7 @@ def _which(entries: Sequence[Entry], number: int, name: str) -> int:
 def _sparse(entries: Sequence[Entry], refs: Lookup, number: int, name: str) -> bool:
     """Whether a file does not store all chunks of an array."""
     which = _which(entries, number, name)
-    found = refs(number, which)
-    stored = len(found) if found.part is None else int((found.part == 0).sum())
-    return stored < int(np.prod(entries[number].arrays[which].grid, dtype=np.int64))
+    return is_sparse(entries[number].arrays[which], refs(number, which))
 
 
 def _like(entries: Sequence[Entry], numbers: Sequence[int], misfits: Misfits) -> int:
@@ -155,7 +146,7 @@ def _others(
         lacking = next((i for i in members if all(array.name != name for array in entries[i].arrays)), None)
         try:
             if lacking is not None:
-                raise ConflictError(f"{_name(entries[lacking])} has none")
+                raise ConflictError(f"{file_name(entries[lacking])} has none")
             arrays = _named(entries, members, name)
             strict = Misfits(entries, skip=False)
             pixels = located(arrays, entries, strict, like=members[0])
@@ -165,10 +156,6 @@ def _others(
         except PeriplusError as error:
             left_out[name] = error.message
     return found, left_out
-
-
-def _name(entry: Entry) -> str:
-    return entry.source.url.partition("?")[0].rpartition("/")[2]
 
 
 def _hole(base: Sheet) -> str | None:
