@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import gc
 import threading
@@ -9,7 +10,7 @@ import threading
 import pytest
 
 from periplus.errors import FetchError
-from periplus.fetch.bridge import Bridge
+from periplus.fetch.bridge import Bridge, settle
 
 
 async def answer(seconds: float = 0.0) -> int:
@@ -45,3 +46,23 @@ def test_those_who_wait_while_it_is_stopped_get_an_answer_or_an_error(seconds: f
         assert not thread.is_alive()
         assert len(seen) == 1
     gc.collect()
+
+
+def test_the_end_of_a_program_waits_for_a_foreign_thread_that_tells_a_loop_its_result() -> None:
+    """As the threads of an object store do: Python knows them by their frames alone."""
+    inside, go, told = threading.Event(), threading.Event(), []
+
+    class Slow(asyncio.SelectorEventLoop):
+        def _write_to_self(self) -> None:
+            """The result is told, and the interpreter let go of."""
+            inside.set()
+            told.append(go.wait(5))
+
+    settle()  # nobody is there: at once
+    loop = Slow()
+    _thread.start_new_thread(loop.call_soon_threadsafe, (print,))
+    assert inside.wait(5)
+    threading.Timer(0.05, go.set).start()
+    settle()
+    assert told == [True]
+    loop.close()

@@ -3,16 +3,48 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
+import sys
 import threading
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError, Future, wait
+from types import FrameType
 from typing import Any, TypeVar
 
 from periplus.errors import FetchError
 
 T = TypeVar("T")
 CLOSED = "the connections were closed while they were in use"
+PATIENCE = 1.0
+"""Seconds that the end of a program waits for threads of the object stores."""
+
+
+def settle() -> None:
+    """Wait until no thread of the object stores is about to tell a loop of its result.
+
+    Such a thread lets go of the interpreter for a moment inside `call_soon_threadsafe`, with its result told already. A
+    program that ends just then takes the interpreter away from it, and Python before 3.14 aborts the whole process.
+    """
+    until = time.monotonic() + PATIENCE
+    while _telling() and time.monotonic() < until:
+        time.sleep(0.001)
+
+
+def _telling() -> bool:
+    ours = {thread.ident for thread in threading.enumerate() if not isinstance(thread, threading._DummyThread)}
+    foreign = [frame for ident, frame in sys._current_frames().items() if ident not in ours]
+    return any(_outermost(frame).f_code.co_name == "call_soon_threadsafe" for frame in foreign)
+
+
+def _outermost(frame: FrameType) -> FrameType:
+    while frame.f_back is not None:
+        frame = frame.f_back
+    return frame
+
+
+atexit.register(settle)
 
 
 class Bridge:
