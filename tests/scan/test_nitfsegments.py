@@ -67,6 +67,40 @@ def test_segments_of_the_old_version_are_listed():
     ]  # fmt: skip
 
 
+def test_every_field_of_a_subheader_is_told_by_its_name():
+    marks = f"US{'WORD':11}{'H':2}{'FRIENDS':20}DD20301231{'X1':4}R20290101{'why':43}O{'who':40}A20200101{'7':15}"
+    graphic = f"SY{'G1':10}{'a line':20}S{marks}0C{'0' * 13}002001{'0000100002'}{'0000300004'}C{'0000500006'}0000000"
+    text = f"TE{'T1':7}00120021216151629{'a title':80}S{marks}0STA00000"
+    more = f"DE{'TRE_OVERFLOW':25}01S{marks}UDID  0010000"
+    others = {"NUMS": [(graphic.encode(), b"g")], "NUMT": [(text.encode(), b"t")], "NUMDES": [(more.encode(), b"d")]}
+    drawn, written, extended = (each["nitf"] for each in told(nitfs.nitf(PICTURE, others=others))["segments"])
+    for fields, prefix, mark in ((drawn, "SS", "SSCLAS"), (written, "TS", "TSCLAS"), (extended, "DES", "DECLAS")):
+        secret = {name.removeprefix(prefix): fields[name] for name in fields if name.startswith(prefix)}
+        assert fields[mark] == "S"
+        assert (secret["CLSY"], secret["CODE"], secret["REL"], secret["CTLN"]) == ("US", "WORD", "FRIENDS", "7")
+        assert (secret["DCDT"], secret["CLTX"], secret["CAUT"], secret["SRDT"]) == (
+            "20301231",
+            "why",
+            "who",
+            "20200101",
+        )
+    assert (drawn["SFMT"], drawn["SDLVL"], drawn["SALVL"], drawn["SLOC"]) == ("C", "002", "001", "0000100002")
+    assert (drawn["SBND1"], drawn["SCOLOR"], drawn["SBND2"]) == ("0000300004", "C", "0000500006")
+    assert (written["TXTALVL"], written["TXTDT"], written["TXTFMT"]) == ("001", "20021216151629", "STA")
+    assert (extended["DESOFLW"], extended["DESITEM"]) == ("UDID", "001")
+    assert "" not in {*drawn, *written, *extended}
+
+
+def test_the_header_tells_its_lengths_and_the_subheader_its_bands():
+    data = nitfs.nitf(nitfs.Picture(values=nitfs.values_of("u8", 3)))
+    fields = told(data)["nitf"]
+    assert (int(fields["FL"]), fields["HL"]) == (len(data), data.index(b"IM" + b"image"))
+    (found,) = (step for step in scan_bytes(data, scanner=nitf) if isinstance(step, Found))
+    fields = found.array.attributes["nitf"]
+    assert (fields["IREPBAND"], fields["ISUBCAT"]) == (["M"] * 3, ["B0", "B1", "B2"])
+    assert (fields["IFC"], fields["IMFLT"]) == (["N"] * 3, [""] * 3)
+
+
 def test_a_file_of_images_alone_lists_none():
     assert "segments" not in told(nitfs.nitf(PICTURE, PICTURE))
 

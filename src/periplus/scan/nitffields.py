@@ -125,13 +125,13 @@ def header(cursor: Cursor, version: str) -> Header:
     """Every field of the header, and where the image segments lie."""
     magic = cursor.at(0).take(9).decode("ascii")
     fields: Fields = {"FHDR": magic[:4], "FVER": magic[4:], **texts(cursor, _FILE_START)}
-    fields |= _security(cursor, version, "FS")
+    fields |= security(cursor, version, "FS")
     fields |= texts(cursor, _FILE_COPIES)
     if version == "2.1":
         fields["FBKGC"] = cursor.take(3).hex()
     fields |= texts(cursor, _ORIGINATOR[version])
-    cursor.take(12)
-    start = cursor.digits(6)
+    fields["FL"] = cursor.text(12)
+    fields["HL"] = start = cursor.digits(6)
     images: list[Segment] = []
     others: list[tuple[str, Segment]] = []
     for name, head_width, data_width in SEGMENTS[version]:
@@ -152,7 +152,7 @@ def subheader(cursor: Cursor, version: str, limits: Limits) -> Subheader:
     """Every field of an image's subheader."""
     if cursor.at(0).take(2) != b"IM":
         raise FormatError("an image subheader does not begin with IM", offset=cursor.base)
-    fields = texts(cursor, _IMAGE_START[version]) | _security(cursor, version, "IS")
+    fields = texts(cursor, _IMAGE_START[version]) | security(cursor, version, "IS")
     fields |= texts(cursor, _IMAGE_SHAPE)
     located = fields["ICORDS"] not in (("", "N") if version == "2.0" else ("",))
     corners = cursor.take(60).decode("ascii", "replace") if located else None
@@ -167,8 +167,9 @@ def subheader(cursor: Cursor, version: str, limits: Limits) -> Subheader:
         count = cursor.digits(5)
     limits.check("the number of bands", count, MOST_BANDS)
     bands = tuple(_band(cursor) for _ in range(count))
-    fields |= texts(cursor, _IMAGE_END)
     fields["NBANDS"] = count
+    fields |= {name: [band.fields[name] for band in bands] for name, _ in _BAND}
+    fields |= texts(cursor, _IMAGE_END)
     tres, overflows = _extensions(cursor, "UDID", "IXSHD")
     return Subheader(version, fields, comments, corners, bands, tres, overflows)
 
@@ -193,14 +194,8 @@ def _band(cursor: Cursor) -> Band:
     return Band(fields, tuple(cursor.take(length) for _ in range(number)))
 
 
-def classified(cursor: Cursor, version: str) -> str:
-    """The classification of a segment, whose other fields of security are passed over."""
-    found = cursor.text(1)
-    _security(cursor, version, "")
-    return found
-
-
-def _security(cursor: Cursor, version: str, prefix: str) -> Fields:
+def security(cursor: Cursor, version: str, prefix: str) -> Fields:
+    """The fields of security that follow a classification."""
     if version == "2.1":
         return texts(cursor, _SECURITY_21, prefix)
     fields = texts(cursor, _SECURITY_20, prefix)

@@ -9,7 +9,7 @@ from periplus.errors import FormatError
 from periplus.model import Need
 from periplus.scan.blocks import Blocks
 from periplus.scan.cursor import Cursor
-from periplus.scan.nitffields import Header, Segment, Table, classified, texts
+from periplus.scan.nitffields import OVERFLOWS, Header, Segment, Table, security, texts
 from periplus.scan.nitfmask import held
 
 HEAD_BYTES = 360
@@ -23,18 +23,44 @@ UNKNOWN = b"9" * 12
 MARKS = (bytes.fromhex("0a6e1d97"), bytes.fromhex("0eca14bf"))
 """What stands before and after a header at the end of a file, each with the length of the header."""
 MARK_BYTES = 11
-_TAGGED: tuple[Table, Table] = ((("type", 25), ("version", 2)), ())
-_DRAWN: tuple[Table, Table] = ((("id", 10), ("name", 20)), (("", 1), ("type", 1)))
-SHAPES: dict[tuple[str, str], tuple[bytes, tuple[Table, Table]]] = {
-    ("2.1", "graphic"): (b"SY", _DRAWN),
-    ("2.0", "graphic"): (b"SY", _DRAWN),
-    ("2.0", "label"): (b"LA", ((("id", 10),), ())),
-    ("2.1", "text"): (b"TE", ((("id", 7), ("", 17), ("name", 80)), (("", 1), ("type", 3)))),
-    ("2.0", "text"): (b"TE", ((("id", 10), ("", 14), ("name", 80)), (("", 1), ("type", 3)))),
-    **{(version, "data extension"): (b"DE", _TAGGED) for version in ("2.1", "2.0")},
-    **{(version, "reserved extension"): (b"RE", _TAGGED) for version in ("2.1", "2.0")},
+Shape = tuple[bytes, Table, tuple[str, str], Table]
+_OVERFLOW: Table = (("DESOFLW", 6), ("DESITEM", 3))
+SHAPES: dict[tuple[str, str], Shape] = {
+    ("2.1", "graphic"): (
+        b"SY", (("SID", 10), ("SNAME", 20)), ("SSCLAS", "SS"),
+        (("ENCRYP", 1), ("SFMT", 1), ("SSTRUCT", 13), ("SDLVL", 3), ("SALVL", 3), ("SLOC", 10), ("SBND1", 10),
+         ("SCOLOR", 1), ("SBND2", 10)),
+    ),
+    ("2.0", "graphic"): (
+        b"SY", (("SID", 10), ("SNAME", 20)), ("SSCLAS", "SS"),
+        (("ENCRYP", 1), ("STYPE", 1), ("NLIPS", 4), ("NPIXPL", 4), ("NWDTH", 4), ("NBPP", 1), ("SDLVL", 3),
+         ("SALVL", 3), ("SLOC", 10), ("SLOC2", 10), ("SCOLOR", 1), ("SNUM", 6), ("SROT", 3), ("NELUT", 3)),
+    ),
+    ("2.0", "label"): (
+        b"LA", (("LID", 10),), ("LSCLAS", "LS"),
+        (("ENCRYP", 1), ("LFS", 1), ("LCW", 2), ("LCH", 2), ("LDLVL", 3), ("LALVL", 3), ("LLOC", 10)),
+    ),
+    ("2.1", "text"): (
+        b"TE", (("TEXTID", 7), ("TXTALVL", 3), ("TXTDT", 14), ("TXTITL", 80)), ("TSCLAS", "TS"),
+        (("ENCRYP", 1), ("TXTFMT", 3)),
+    ),
+    ("2.0", "text"): (
+        b"TE", (("TEXTID", 10), ("TXTDT", 14), ("TXTITL", 80)), ("TSCLAS", "TS"), (("ENCRYP", 1), ("TXTFMT", 3)),
+    ),
+    ("2.1", "data extension"): (b"DE", (("DESID", 25), ("DESVER", 2)), ("DECLAS", "DES"), ()),
+    ("2.0", "data extension"): (b"DE", (("DESTAG", 25), ("DESVER", 2)), ("DESCLAS", "DES"), ()),
+    ("2.1", "reserved extension"): (b"RE", (("RESID", 25), ("RESVER", 2)), ("RECLAS", "RES"), ()),
+    ("2.0", "reserved extension"): (b"RE", (("RESTAG", 25), ("RESVER", 2)), ("RESCLAS", "RES"), ()),
+}  # fmt: skip
+"""How a subheader begins, its classification and what the fields of security begin with, and those before and after."""
+ALIKE = {
+    "id": ("SID", "LID", "TEXTID"),
+    "name": ("SNAME", "TXTITL"),
+    "type": ("SFMT", "STYPE", "TXTFMT", "DESID", "DESTAG", "RESID", "RESTAG"),
+    "version": ("DESVER", "RESVER"),
+    "classification": ("SSCLAS", "LSCLAS", "TSCLAS", "DECLAS", "DESCLAS", "RECLAS", "RESCLAS"),
 }
-"""How a subheader begins, and its fields before and after those of security; those without a name are not told."""
+"""What fields of the several kinds have in common."""
 
 
 def final_header(blocks: Blocks, first: bytes) -> Generator[Need, Any, bytes]:
@@ -75,15 +101,25 @@ def _described(blocks: Blocks, kind: str, segment: Segment, version: str) -> dic
     shape = SHAPES.get((version, kind))
     if shape is None or blocks.locate(segment.start, length) is None:
         return found
-    magic, (before, after) = shape
     cursor = Cursor(held(blocks, segment.start, length), base=segment.start, url=blocks.url)
+    fields = _fields(cursor, shape, version)
+    short = {name: fields[one] for name, names in ALIKE.items() for one in names if fields.get(one)}
+    return {**found, **short, "nitf": fields} if fields else found
+
+
+def _fields(cursor: Cursor, shape: Shape, version: str) -> dict[str, Any]:
+    """Fields of a subheader, as far as it goes."""
+    magic, before, (mark, prefix), after = shape
+    fields: dict[str, Any] = {}
     try:
         if cursor.take(2) != magic:
-            return found
-        fields = texts(cursor, before)
-        fields["classification"] = classified(cursor, version)
-        fields |= texts(cursor, after)
+            return fields
+        fields |= texts(cursor, before)
+        fields |= texts(cursor, ((mark, 1),)) | security(cursor, version, prefix)
+        overflow = next(iter(fields.values())) in OVERFLOWS[version]
+        for name, width in _OVERFLOW if overflow else after:
+            fields[name] = cursor.text(width)
     except FormatError:
         # A subheader that is cut off is nobody's business but its own; the images are not less for it.
-        return found
-    return {**{name: text for name, text in fields.items() if text}, **found}
+        return fields
+    return fields
