@@ -89,6 +89,18 @@ def test_a_last_strip_may_be_a_shorter_or_a_full_image(decoder):
         decode(imagecodecs.jpeg8_encode(grey[0, :7], 95), valid=(1, 8, grey.shape[2]))
 
 
+def test_a_codestream_that_does_not_say_how_long_it_is_must_have_its_end(decoder):
+    grey = tiles.rgb(1)
+    decode = decoder(tiles.tiff_tile(grey, 34712), grey.shape, "u1")
+    whole = bytearray(imagecodecs.jpeg2k_encode(grey[0], level=0, reversible=True, codecformat="J2K"))
+    start = whole.rfind(b"\xff\x90\x00\x0a")
+    whole[start + 6 : start + 10] = bytes(4)
+    np.testing.assert_array_equal(decode(bytes(whole), valid=grey.shape), grey)
+    for missing in (2, 3, 100):
+        with pytest.raises(DecodeError):
+            decode(bytes(whole[:-missing]), valid=grey.shape)
+
+
 def test_opaque_webp_gets_its_alpha_back(decoder):
     rgba = np.concatenate([tiles.rgb(3), np.full((1, tiles.HEIGHT, tiles.WIDTH), 255, "u1")])
     stream = imagecodecs.webp_encode(tiles.chunky(rgba[:3]), lossless=True)

@@ -20,6 +20,7 @@ ROOM = {0xC0: (8, 2), 0xC1: (8, 2), 0xC2: (8, 1), 0xC3: (1, 1)}
 """By the kind of a JPEG with Huffman codes: pixels along the side of what is coded at once, and its fewest bits."""
 PROGRESSIVE = frozenset({0xC2, 0xC6, 0xCA, 0xCE})
 SCAN = re.compile(rb"\xff\xda")
+END = re.compile(rb"\xff\xd9")
 MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd8\xff]")
 """One that has a length, or ends the stream."""
 
@@ -143,6 +144,9 @@ def _codestream(data: memoryview, position: int, tiles: int, area: tuple[int, in
             seen.add(tile)
             _tile_style(data, position + 12, area)
             if part == 0:
+                # Its length is not told, and native decoders take what is left for all of it. Data hold no marker.
+                if END.search(data, position) is None:
+                    raise DecodeError("the JPEG 2000 codestream is cut off: its end is missing")
                 break
             position += part
             continue
