@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from periplus.errors import FormatError
 from periplus.limits import Limits
@@ -17,6 +19,9 @@ from periplus.table.table import Table, Window
 
 if TYPE_CHECKING:
     from periplus.table.sql import Database
+
+Ranks: TypeAlias = Callable[[NDArray[np.int64]], NDArray[np.int64]]
+"""Chunk positions, counted in C order -> how many rows of an array come before each."""
 
 
 def memory_table(catalog: Catalog, refs: Mapping[str, Refs], files: Files, *, limits: Limits | None = None) -> Table:
@@ -37,6 +42,8 @@ class MemoryRows:
     refs: dict[str, Refs]
     sources: Files
     count: int
+    _ranks: dict[str, Ranks | None] = field(default_factory=dict, init=False, repr=False)
+    """By array; None where its rows are in no order."""
 
     def files(self) -> Files:
         return self.sources
@@ -47,7 +54,14 @@ class MemoryRows:
             return Refs.empty(array.ndim)
         if all(low == 0 and high == count for (low, high), count in zip(window, array.grid, strict=True)):
             return held
-        return held.take(inside(held, window))
+        if array.name not in self._ranks:
+            self._ranks[array.name] = _ranks(held, array)
+        ranks = self._ranks[array.name]
+        # A table of millions of rows is asked for a few of them at a time, so they are not all looked at.
+        return held.take(inside(held, window) if ranks is None else _between(ranks, array, window))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return MemoryRows, (self.refs, self.sources, self.count)
 
     def blocks(self) -> Iterator[tuple[str, Refs]]:
         yield from self.refs.items()
@@ -56,6 +70,37 @@ class MemoryRows:
         from periplus.table.sql import memory_database
 
         return memory_database(table, self.refs)
+
+
+def _ranks(refs: Refs, array: Array) -> Ranks | None:
+    """How to find rows that are in C order of chunk position, all of them in the grid; None for others."""
+    room = math.prod(array.grid)
+    low, high = refs.chunk.min(axis=1, initial=0), refs.chunk.max(axis=1, initial=0)
+    if room >= 1 << 62 or (low < 0).any() or (high >= array.grid).any():
+        return None
+    key = np.zeros(len(refs), np.int64)
+    for positions, count in zip(refs.chunk, array.grid, strict=True):
+        key *= count
+        key += positions
+    if not (key[1:] >= key[:-1]).all():
+        return None
+    if len(key) == room and (key[1:] > key[:-1]).all():  # every chunk is there, so that its position is its row
+        return lambda position: position
+    return lambda position: np.searchsorted(key, position)
+
+
+def _between(ranks: Ranks, array: Array, window: Window) -> Any:
+    """The rows inside a window of chunk positions, which along the last dimension are neighbours."""
+    first = np.zeros(1, np.int64)
+    for (low, high), count in zip(window[:-1], array.grid, strict=False):
+        first = (first[:, None] * count + np.arange(low, high)).reshape(-1)
+    low, high = window[-1]
+    first *= array.grid[-1]
+    begin, end = ranks(first + low), ranks(first + high)
+    if len(first) == 1:
+        return slice(int(begin[0]), int(end[0]))
+    held = end - begin
+    return np.repeat(end - np.cumsum(held), held) + np.arange(held.sum())
 
 
 def inside(refs: Refs, window: Window) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

@@ -24,8 +24,9 @@ def verify(
     if not count:
         return refs
     box = [(0, n) for n in array.grid] if window is None else window
-    for positions, dim, (low, high) in zip(refs.chunk, array.dims, box, strict=True):
-        if positions.min() < low or positions.max() >= high:
+    least, most = refs.chunk.min(axis=1).tolist(), refs.chunk.max(axis=1).tolist()
+    for positions, dim, (low, high), first, last in zip(refs.chunk, array.dims, box, least, most, strict=True):
+        if first < low or last >= high:
             raise FormatError(
                 f"{what}: chunk position {_outside(positions, low, high)} along {dim!r} is not in the grid"
             )
@@ -51,16 +52,17 @@ def verify_parts(array: Array, refs: Refs) -> None:
 
 
 def _verify_files(what: str, refs: Refs, sizes: NDArray[np.int64]) -> None:
-    file = np.zeros(len(refs), np.int32) if refs.file is None else refs.file
-    lowest, highest = int(file.min()), int(file.max())
+    lowest, highest = (0, 0) if refs.file is None else (int(refs.file.min()), int(refs.file.max()))
     if lowest < -1 or highest >= len(sizes):
         raise FormatError(f"{what}: file {highest if highest >= len(sizes) else lowest} where {len(sizes)} are listed")
+    file = np.zeros(len(refs), np.int32) if refs.file is None else refs.file
     if lowest < 0:
         _verify_inline(what, refs, np.flatnonzero(file < 0))
     if highest < 0:
         return
     end = refs.offset + refs.length
-    if (known := sizes[sizes >= 0]).size and int(end.max()) > int(known.min()):
+    known = sizes[lowest : lowest + 1] if lowest == highest else sizes
+    if (known := known[known >= 0]).size and int(end.max()) > int(known.min()):
         size = sizes[file]
         past = np.flatnonzero((file >= 0) & (size >= 0) & (end > size))
         if past.size:
