@@ -59,6 +59,21 @@ def names(items: list[Input], root: Path) -> list[str]:
     return [Path(i.url).relative_to(root).as_posix() for i in items]
 
 
+def test_a_bucket_or_a_folder_of_one_needs_no_slash_at_its_end() -> None:
+    with Fetch() as fetch:
+        for name in ("a/b.tif", "a/v1.0/c.tif", "c/plain", "c/plain/d.tif"):
+            fetch.run(fetch.write(f"memory://{name}", b"x"))
+
+        def found(url: str) -> list[str]:
+            return sorted(each.url for each in expanded(fetch, url))
+
+        assert found("memory://a") == found("memory://a/") == ["memory://a/b.tif", "memory://a/v1.0/c.tif"]
+        assert found("memory://a/v1.0") == ["memory://a/v1.0/c.tif"]
+        assert found("memory://c/plain") == ["memory://c/plain"]  # an object of that name comes first
+        assert found("memory://c/none") == ["memory://c/none"]  # it becomes a row that says so
+        assert all(each.optional for each in expanded(fetch, "memory://a"))
+
+
 def test_a_file_a_glob_and_a_folder(fetch: Fetch, tree: Path) -> None:
     (one,) = expanded(fetch, tree / "a.tif")
     assert one.source is not None

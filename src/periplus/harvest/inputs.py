@@ -21,6 +21,7 @@ LIST_BYTES = 512 << 20
 _GLOB = re.compile(r"[*?\[]")
 _SIDECAR = re.compile(r"\.(aux\.xml|prj|wld|tfw|tiff?w|jgw|jpe?gw|pgw|pngw|j2w|jp2w)$", re.IGNORECASE)
 """Files that lie beside images and tell of them; a shell that spells out a glob names them too."""
+_FILE = re.compile(r"\.[a-z][a-z0-9]*$", re.IGNORECASE)
 _LISTS = (".txt", ".json", ".geojson", ".parquet", ".geoparquet")
 
 
@@ -54,7 +55,7 @@ async def expand(
 ) -> AsyncIterator[Input]:
     """Every file that `urls` name, in order.
 
-    A URL is a file; a glob; a folder (everything below it; files of unknown formats are passed over); a text file of
+    A URL is a file; a glob; a folder or bucket (all below it; files of unknown formats are passed over); a text file of
     URLs (`.txt`, one a line, `#` begins a comment); a STAC Item, ItemCollection or API response (`.json`, `.geojson`);
     or stac-geoparquet (`.parquet`). `assets` chooses among the assets of STAC items.
     """
@@ -79,8 +80,10 @@ async def _expand_one(
             yield item
         return
     if not local and not glob and not url.endswith("/"):
-        yield Input(url=url, optional=_SIDECAR.search(url) is not None)
-        return
+        if not (lists and await _is_folder(url, fetch)):
+            yield Input(url=url, optional=_SIDECAR.search(url) is not None)
+            return
+        url += "/"
     try:
         async for item in _found(url, fetch, assets, notes, lists=lists):
             yield item
@@ -88,6 +91,22 @@ async def _expand_one(
         if not local or glob or url.endswith("/"):
             raise
         yield Input(url=url)  # a plain name that is absent: it becomes a row that says so
+
+
+async def _is_folder(url: str, fetch: Fetch) -> bool:
+    """Whether a URL without a slash at its end, nor the suffix of a file, names a bucket or a folder of one."""
+    if scheme_of(url) in WEB or _FILE.search(url):
+        return False
+    if not url.partition("://")[2].partition("/")[2]:
+        return True
+    try:
+        await fetch.head(url)
+    except MissingError:
+        async for _ in fetch.find(url + "/"):
+            return True
+    except PeriplusError:
+        pass  # said where the file itself is asked for
+    return False
 
 
 async def _found(url: str, fetch: Fetch, assets: stac.Assets, notes: Notes, *, lists: bool) -> AsyncIterator[Input]:
