@@ -14,7 +14,7 @@ from periplus.arrange.cuts import Cuts
 from periplus.arrange.entry import Lookup
 from periplus.arrange.overlap import Box
 from periplus.arrange.packing import packing_of, unpack_codec
-from periplus.arrange.patch import CROP
+from periplus.codecnames import CROP
 from periplus.model import Array, Pipeline, Refs
 
 ROWS = 1 << 20

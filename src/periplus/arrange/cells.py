@@ -11,7 +11,7 @@ import numpy as np
 from periplus.arrange.book import mosaic_book
 from periplus.arrange.collect import owners
 from periplus.arrange.entry import Entry, Lookup
-from periplus.arrange.patch import PIECE
+from periplus.codecnames import PIECE
 from periplus.model import Array, Codec, Refs
 
 ROWS = 1 << 16

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from periplus.codecnames import UNPACK
 from periplus.model import Array, Codec, Pipeline
 
-UNPACK = "periplus.unpack"
 NAMES = ("_FillValue", "scale_factor", "add_offset")
 
 

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from periplus.arrange.book import mosaic_book
 from periplus.arrange.lines import Segments, segments
 from periplus.arrange.packing import packing_of, pipeline_key, unpack_codec
+from periplus.codecnames import CROP, PIECE
 from periplus.model import Array, Refs, Shape
-
-CROP, PIECE = "periplus.crop", "periplus.piece"
 
 
 class Canvas(NamedTuple):

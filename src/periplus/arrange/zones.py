@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from periplus import codecnames
 from periplus.arrange.cells import Laid, lay
 from periplus.arrange.collect import placed
 from periplus.arrange.entry import Arrangement, Entry, Lookup, files_of
@@ -18,7 +19,6 @@ from periplus.errors import ConflictError
 from periplus.model import Array, Catalog, Georeference
 
 Spot: TypeAlias = tuple[int, int]
-CELL_CODEC = "https://awslabs.github.io/osml-imagery-io/codecs/dted"
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -91,7 +91,7 @@ def _spacings(entries: Sequence[Entry], misfits: Misfits) -> dict[str, list[int]
 def is_cell(arrays: tuple[Array, ...]) -> bool:
     """Whether a file is an elevation cell."""
     codecs = arrays[0].encodings[0] if len(arrays) == 1 and len(arrays[0].encodings) == 1 else ()
-    return len(codecs) == 1 and codecs[0].get("name") == CELL_CODEC
+    return len(codecs) == 1 and codecs[0].get("name") == codecnames.DTED
 
 
 def _unfit(arrays: tuple[Array, ...]) -> str | None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from periplus import codecnames
 from periplus.decode.settings import known
 from periplus.errors import FormatError
 from periplus.model import Shape
 
-NAME = "periplus.crop"
+NAME = codecnames.CROP
 
 
 def stored_shape(configuration: Mapping[str, Any], chunks: Shape) -> Shape:

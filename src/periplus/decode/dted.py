@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from periplus import codecnames
 from periplus.decode.scratch import Buffer, Octets, octets, scratch_array
 from periplus.decode.settings import known, number
 from periplus.errors import DecodeError, FormatError
 from periplus.limits import Limits
 from periplus.model import Shape
 
-NAME = "https://awslabs.github.io/osml-imagery-io/codecs/dted"
+NAME = codecnames.DTED
 HEAD, TAIL = 8, 4
 """Bytes of a record before its posts (sentinel, counts) and after them (checksum)."""
 SENTINEL = 0xAA

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from periplus import codecnames
 from periplus.decode.bits import packed
 from periplus.decode.scratch import Buffer, Octets, octets, scratch_array
 from periplus.decode.settings import known
@@ -16,7 +17,7 @@ from periplus.errors import DecodeError, FormatError
 from periplus.limits import Limits
 from periplus.model import Shape
 
-NAME = "https://awslabs.github.io/osml-imagery-io/codecs/jbp-block"
+NAME = codecnames.JBP_BLOCK
 Run: TypeAlias = Callable[[Buffer, Shape], NDArray[Any]]
 ORDERS = {"B": (0, 1, 2), "S": (0, 1, 2), "P": (1, 2, 0), "R": (1, 0, 2)}
 """Which of (bands, y, x) each stored dimension is."""

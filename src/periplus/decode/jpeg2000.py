@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from periplus import codecnames
 from periplus.codestream.packets import Bounds
 from periplus.codestream.segments import COC, COD
 from periplus.decode.j2kbuild import Part, codestream, ended, of_components, parts_of, stepped, weigh
@@ -21,7 +22,7 @@ from periplus.errors import DecodeError, FormatError
 from periplus.limits import Limits
 from periplus.model import Shape
 
-NAME = "https://awslabs.github.io/osml-imagery-io/codecs/jpeg2000"
+NAME = codecnames.JPEG2000
 KEYS = {"main_header", "resolution_level"}
 NATIVE_BYTES = 4
 """What the native decoder keeps for every value of a tile, whatever its depth."""

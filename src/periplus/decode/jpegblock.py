@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from periplus import codecnames
 from periplus.decode import headers
 from periplus.decode.jpeg import jpeg
 from periplus.decode.jpegbands import band_of
@@ -19,7 +20,7 @@ from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Shape
 
-NAME = "https://awslabs.github.io/osml-imagery-io/codecs/jpeg"
+NAME = codecnames.JPEG
 LARGEST = 1 << 16
 KEYS = frozenset({
     "bits_per_pixel", "num_bands", "block_width", "block_height", "imode", "color_space", "jpeg_tables", "last_rows",

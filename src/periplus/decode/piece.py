@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from periplus import codecnames
 from periplus.decode.settings import known
 from periplus.errors import DecodeError, FormatError
 from periplus.model import Pipeline, Shape
 
-NAME = "periplus.piece"
+NAME = codecnames.PIECE
 KEYS = frozenset({"shape", "from", "at", "size", "clear", "layer"})
 """`layer` only tells neighbours apart that would be the same otherwise: a run of rows of one encoding is one piece."""
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from periplus import codecnames
 from periplus.decode import crop, dted, jbp, jpeg2000, jpegblock, piece, png, standard, tifftile, unpack, values, vq
 from periplus.decode.scratch import Buffer
 from periplus.decode.settings import known, number
@@ -19,7 +20,7 @@ from periplus.errors import DecodeError, FormatError
 from periplus.limits import Limits
 from periplus.model import Pipeline, Shape
 
-LIST = "periplus.pipeline"
+LIST = codecnames.PIPELINE
 LIST_KEYS = frozenset({"codecs", "shape", "dtype", "last_rows"})
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from periplus import codecnames
 from periplus.decode.compressions import deflate
 from periplus.decode.native import native
 from periplus.decode.scratch import Buffer, Octets, scratch, scratch_array, stream
@@ -18,7 +19,7 @@ from periplus.errors import DecodeError, FormatError
 from periplus.limits import Limits
 from periplus.model import Shape
 
-NAME = "periplus.png"
+NAME = codecnames.PNG
 MAGIC = b"\x89PNG\r\n\x1a\n"
 LARGEST = 1 << 31
 LARGEST_SIDE = 1_000_000

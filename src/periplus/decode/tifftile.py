@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from periplus import codecnames
 from periplus.decode import images, ycbcr
 from periplus.decode.compressions import TIFF_COMPRESSIONS, budget_of
 from periplus.decode.fax import fax
@@ -24,7 +25,7 @@ from periplus.errors import DecodeError, FormatError
 from periplus.limits import Limits
 from periplus.model import Shape
 
-NAME = "https://awslabs.github.io/osml-imagery-io/codecs/tiff-tile"
+NAME = codecnames.TIFF_TILE
 Run: TypeAlias = Callable[[Buffer, Shape], NDArray[Any]]
 
 PICTURES: dict[int, Callable[[Tile, int], Picture]] = {

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from periplus import codecnames
 from periplus.decode.scratch import scratch_array
 from periplus.decode.settings import kind, known
 from periplus.errors import FormatError
 from periplus.model import Shape
 
-NAME = "periplus.unpack"
+NAME = codecnames.UNPACK
 BANDS_AXIS = -3
 SLOT = 16
 KEYS = frozenset({"dtype", "nodata", "scale", "offset"})

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from periplus import codecnames
 from periplus.decode.bits import packed
 from periplus.decode.scratch import Buffer, octets, scratch_array
 from periplus.errors import DecodeError, FormatError
 from periplus.limits import Limits
 from periplus.model import Shape
 
-NAME = "periplus.vq"
+NAME = codecnames.VECTOR_QUANTISED
 KERNEL = 4
 """Rows and columns of pixels that one code stands for; there is a code book for each row of them."""
 CODE_BITS = 12

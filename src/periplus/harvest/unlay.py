@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus.arrange.layer import common
-from periplus.arrange.packing import UNPACK, pipeline_key, without_packing
-from periplus.arrange.patch import CROP, PIECE
+from periplus.arrange.packing import pipeline_key, without_packing
 from periplus.arrange.spot import spot
+from periplus.codecnames import CROP, PIECE, UNPACK
 from periplus.harvest.members import Members
 from periplus.harvest.part import Builder, Fact, Part
 from periplus.model import Array, Pipeline, Refs

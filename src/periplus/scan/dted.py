@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from periplus import codecnames
 from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
 from periplus.model import Array, Found, Georeference, Pipeline, Refs, Source, Steps, chunk_positions
@@ -14,7 +15,6 @@ from periplus.scan.blocks import Blocks
 from periplus.scan.cursor import Cursor
 
 NAME = "dted"
-CODEC = "https://awslabs.github.io/osml-imagery-io/codecs/dted"
 LABEL = 80
 """Bytes of a tape label, and of the user header label (UHL)."""
 MOST_LABELS = 8
@@ -130,7 +130,7 @@ def _pipeline(lines: int, posts: int, records: int) -> Pipeline:
     keys = {"num_lat_points": posts, "num_lon_lines": lines, "record_size": 12 + 2 * posts, **trims}
     if records < lines:
         keys["num_records"] = records
-    return ({"name": CODEC, "configuration": keys},)
+    return ({"name": codecnames.DTED, "configuration": keys},)
 
 
 def _georeference(head: Cursor, posts: int, datum: str) -> Georeference | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from periplus.codecnames import JPEG2000
 from periplus.codestream.segments import PPM, written
 from periplus.errors import FormatError
 from periplus.limits import Limits
@@ -18,7 +19,6 @@ from periplus.scan.geotiff import reduced
 from periplus.scan.j2kmarkers import Codestream
 from periplus.scan.j2kranges import Levels, ranks
 
-CODEC = "https://awslabs.github.io/osml-imagery-io/codecs/jpeg2000"
 LARGEST_PACKED = 4_096
 """Tiles whose packet headers lie in the main header: each has a codec of its own, which travels in the index."""
 PPM_BYTES = 65_532
@@ -43,7 +43,7 @@ def pipelines(facts: Codestream, found: Levels, level: int = 0) -> tuple[Pipelin
 
 def _pipeline(header: bytes, level: int) -> Pipeline:
     text = base64.b64encode(header).decode("ascii")
-    return ({"name": CODEC, "configuration": {"main_header": text, "resolution_level": level}},)
+    return ({"name": JPEG2000, "configuration": {"main_header": text, "resolution_level": level}},)
 
 
 def _packets(data: bytes) -> bytes:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from periplus import codecnames
 from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Array, Need, Source, Steps
@@ -17,7 +18,6 @@ from periplus.scan.jpegbands import Bands, Frame, banded
 from periplus.scan.picture import Reading, held, picture_array, scan_picture, whole_file
 
 NAME = "jpeg"
-CODEC = "https://awslabs.github.io/osml-imagery-io/codecs/jpeg"
 HEAD_BYTES = 16_384
 AHEAD_BYTES = 4_096
 FRAMES = {0xC0: "baseline", 0xC1: "extended", 0xC2: "progressive", 0xC3: "lossless", 0xC9: "arithmetic",
@@ -197,7 +197,7 @@ def _array(markers: _Markers, limits: Limits, cut: Bands | None) -> Array:
         "color_space": _colours(markers),
         **({} if cut is None else cut.settings),
     }
-    codec = {"name": CODEC, "configuration": configuration}
+    codec = {"name": codecnames.JPEG, "configuration": configuration}
     shape = (bands, markers.height, markers.width)
     return picture_array(shape, markers.bits, (codec,), attributes, limits, None if cut is None else cut.rows)
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from periplus.codecnames import JBP_BLOCK
 from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Codec, Pipeline, Refs, chunk_positions
 from periplus.scan.nitffields import Subheader
 from periplus.scan.nitfmask import ABSENT
 
-JBP_BLOCK = "https://awslabs.github.io/osml-imagery-io/codecs/jbp-block"
 BAND_BYTES = 512 * 1024
 """Large blocks are read in bands of rows of about this size."""
 LARGE_BYTES = 8 << 20

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from periplus.codecnames import TIFF_TILE
 from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Need, Pipeline
 from periplus.scan.nitfblocks import Layout
-from periplus.scan.nitfstreams import MOST_STREAMED, TIFF_TILE, Look
+from periplus.scan.nitfstreams import MOST_STREAMED, Look
 
 GROUP3, TWO_DIMENSIONS, FILLED = 3, 1, 4
 """TIFF's number of the compression, and its options; there may be zeros before the end of any line."""

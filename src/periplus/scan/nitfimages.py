@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from periplus.codecnames import VECTOR_QUANTISED
 from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Array, Found, Need, Pipeline, Refs, Scalar, Shape
@@ -31,7 +32,6 @@ from periplus.scan.nitfstreams import (
     stream_refs,
 )
 from periplus.scan.nitftables import shared_tables
-from periplus.scan.nitfvq import CODEC as VQ
 from periplus.scan.nitfvq import MASKED, TRANSPARENT, covered, locations, vq_refs
 from periplus.scan.tres import described
 
@@ -159,7 +159,7 @@ def _quantised(
     refs = yield from vq_refs(blocks, image, known, place, mask, place[0] + mask.used)
     if mask.pad is None and facts.bands[0].luts and len(facts.bands[0].luts[0]) == TRANSPARENT:
         mask = replace(mask, pad=bytes([TRANSPARENT]))
-    array = _array(prefix, image, facts, (1, image.height, image.width), ({"name": VQ},), mask, limits)
+    array = _array(prefix, image, facts, (1, image.height, image.width), ({"name": VECTOR_QUANTISED},), mask, limits)
     return [Found(replace(array, georeference=covered(blocks, known, image) or array.georeference), refs)]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from periplus.codecnames import JPEG, TIFF_TILE
 from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Need, Pipeline, Refs, chunk_positions
@@ -18,7 +19,6 @@ from periplus.scan.nitfblocks import Layout
 from periplus.scan.nitfmask import ABSENT, Mask, held
 from periplus.scan.nitftables import HEAD_BYTES, markers
 
-JPEG = "https://awslabs.github.io/osml-imagery-io/codecs/jpeg"
 START = re.compile(rb"\xff*(?=\xff\xd8\xff)")
 """The start of a stream, and what may fill the space before it."""
 WINDOW = 4 << 20
@@ -34,7 +34,6 @@ MOST_BOXES = 256
 RAW = b"\xff\x4f\xff\x51"
 SIZE_BYTES = 24
 """The start of a codestream, with the size of its image."""
-TIFF_TILE = "https://awslabs.github.io/osml-imagery-io/codecs/tiff-tile"
 JPEG_2000 = 34712
 """TIFF's number of the compression."""
 MOST_BITS = 16

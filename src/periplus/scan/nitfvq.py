@@ -17,7 +17,6 @@ from periplus.scan.nitfgeo import placed
 from periplus.scan.nitfmask import ABSENT, Mask, held
 from periplus.scan.tres import Tre
 
-CODEC = "periplus.vq"
 COVERAGE, LOOKUP, MASKED, SPATIAL = 130, 132, 138, 140
 """Numbers of the parts of a frame in its table of locations."""
 BOOKS, CODES, KERNEL = 4, 4096, 4

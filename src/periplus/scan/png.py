@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from periplus import codecnames
 from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Array, Need, Source, Steps
@@ -17,7 +18,6 @@ from periplus.scan.blocks import Blocks
 from periplus.scan.picture import Reading, held, picture_array, scan_picture, whole_file
 
 NAME = "png"
-CODEC = "periplus.png"
 MAGIC = b"\x89PNG\r\n\x1a\n"
 HEAD_BYTES = 4_096
 AHEAD_BYTES = 4_096
@@ -140,5 +140,5 @@ def _array(picture: _Picture, limits: Limits) -> Array:
     if picture.colour in (GRAY_ALPHA, RGB_ALPHA):
         attributes["extra_samples"] = ["alpha"]
     configuration = {"width": picture.width, "height": picture.height, "bands": bands, "bits": picture.bits}
-    codec = {"name": CODEC, "configuration": configuration}
+    codec = {"name": codecnames.PNG, "configuration": configuration}
     return picture_array((bands, picture.height, picture.width), picture.bits, (codec,), attributes, limits)

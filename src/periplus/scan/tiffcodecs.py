@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 from typing import Any
 
+from periplus.codecnames import TIFF_TILE
 from periplus.model import Codec, Pipeline
 from periplus.scan import tifftags as tag
 from periplus.scan.tiffimage import JPEG, NONE, OLD_JPEG, YCBCR, Image
 
-TIFF_TILE = "https://awslabs.github.io/osml-imagery-io/codecs/tiff-tile"
 KNOWN = frozenset({
     1, 2, 3, 4, 5, 6, 7, 8, 32766, 32771, 32773, 32809, 32946, 33003, 33004, 33005, 33007, 34676, 34677, 34712, 34887,
     34892, 34925, 34926, 34927, 34933, 34934, 50000, 50001, 50002, 52546,

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from periplus.codecnames import TIFF_TILE
 from periplus.model import Codec, Found, Pipeline, Shape
 from periplus.scan.drive import scan_bytes
 from periplus.testing.tiffs import case, picture
 
 HEIGHT, WIDTH = 40, 56
-TIFF_TILE = "https://awslabs.github.io/osml-imagery-io/codecs/tiff-tile"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

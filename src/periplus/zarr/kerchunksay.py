@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from periplus.codecnames import IMAGERY, JBP_BLOCK, TIFF_TILE
 from periplus.decode.pipeline import LIST
 from periplus.model import Array, Pipeline
 from periplus.zarr.express import KINDS, express, jsonable
 from periplus.zarr.metadata import CODECS, Codecs, Layout, Leaf
-from periplus.zarr.v2codecs import IMAGERY, UnsayableError, block, interleaved, is_image, v2_of
+from periplus.zarr.v2codecs import UnsayableError, block, interleaved, is_image, v2_of
 
 DIMENSIONS = "_ARRAY_DIMENSIONS"
 MISREAD = frozenset({
@@ -55,7 +56,7 @@ _BYTES: Mapping[str, Any] = {"name": "bytes"}
 
 def _short(pipeline: Pipeline, array: Array, rows: int) -> Pipeline:
     """The pipeline with the word for short last chunks: a setting of image codecs, ours for all others."""
-    own = len(pipeline) == 1 and pipeline[0]["name"] in (IMAGERY + "tiff-tile", IMAGERY + "jbp-block")
+    own = len(pipeline) == 1 and pipeline[0]["name"] in (TIFF_TILE, JBP_BLOCK)
     tile = pipeline[0] if own else None
     for make in (block, interleaved):
         tile = tile or make(pipeline, chunks=array.chunks, dtype=array.dtype)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from periplus.codecnames import JBP_BLOCK, TIFF_TILE
 from periplus.decode import prepare
 from periplus.errors import DecodeError, FetchError, MissingError
 from periplus.limits import Limits
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
 PROBES = 4
 """Files that are looked at: those of one array are mostly written by one program."""
-TIFF_TILE = "https://awslabs.github.io/osml-imagery-io/codecs/tiff-tile"
-JBP_BLOCK = "https://awslabs.github.io/osml-imagery-io/codecs/jbp-block"
 COMPRESSED = frozenset({TIFF_TILE, "zstd", "gzip", "blosc", "zlib"})
 
 

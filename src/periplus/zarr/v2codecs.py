@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from periplus.codecnames import JBP_BLOCK, TIFF_TILE
 from periplus.decode import CODECS
 from periplus.decode.extent import EXTENTS, extent
 from periplus.decode.pipeline import IMAGES, LIST
@@ -14,7 +15,6 @@ from periplus.decode.values import NAMES as ON_VALUES
 from periplus.errors import FormatError
 from periplus.model import Codec, Pipeline, Shape
 
-IMAGERY = "https://awslabs.github.io/osml-imagery-io/codecs/"
 OURS = "periplus."
 ENDIAN = {"<": "little", ">": "big"}
 SAME = ("zstd", "gzip", "blosc", "crc32c")
@@ -239,7 +239,7 @@ def block(pipeline: Pipeline, *, chunks: Shape, dtype: np.dtype[Any]) -> Codec |
         "imode": imode,
         "pvtype": PVTYPES[dtype.kind],
     }
-    return {"name": IMAGERY + "jbp-block", "configuration": settings}
+    return {"name": JBP_BLOCK, "configuration": settings}
 
 
 TIFF = {"": 1, "numcodecs.zlib": 8, "zlib": 8, "zstd": 50000, "numcodecs.zstd": 50000}
@@ -272,4 +272,4 @@ def interleaved(pipeline: Pipeline, *, chunks: Shape, dtype: np.dtype[Any]) -> C
     }
     if (pipeline[turned].get("configuration") or {}).get("endian") == "big":
         settings["byte_order"] = "big"
-    return {"name": IMAGERY + "tiff-tile", "configuration": settings}
+    return {"name": TIFF_TILE, "configuration": settings}

@@ -1,0 +1,22 @@
+"""Names of the codecs that Zarr has no word for, said once: scanning and arranging write them, decoding reads them."""
+
+from __future__ import annotations
+
+IMAGERY = "https://awslabs.github.io/osml-imagery-io/codecs/"
+"""Where the imagery seed has its five codecs: by these names an index travels both ways between the implementations."""
+JPEG2000 = IMAGERY + "jpeg2000"
+JPEG = IMAGERY + "jpeg"
+JBP_BLOCK = IMAGERY + "jbp-block"
+TIFF_TILE = IMAGERY + "tiff-tile"
+DTED = IMAGERY + "dted"
+
+PNG = "periplus.png"
+VECTOR_QUANTISED = "periplus.vq"
+PIPELINE = "periplus.pipeline"
+"""Several codecs as one, for readers that want a single one."""
+CROP = "periplus.crop"
+"""Only the first part of a stored chunk is shown."""
+PIECE = "periplus.piece"
+"""A chunk of a mosaic is made of parts of stored ones."""
+UNPACK = "periplus.unpack"
+"""Stored values become the physical ones they mean."""
