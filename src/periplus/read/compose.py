@@ -37,8 +37,10 @@ def needed(array: Array, cuts: Sequence[Cut], work: Work) -> tuple[Work, NDArray
     refs = work.refs
     if not len(work) or not array.encodings:
         return work, None
+    if refs.encoding is None and _pieces(array, [0])[0] is None:
+        return work, None
     codes = np.zeros(len(refs), np.uint16) if refs.encoding is None else refs.encoding
-    known = _pieces(array, codes)
+    known = _pieces(array, np.unique(codes).tolist())
     chunk = np.repeat(np.arange(len(work)), np.diff(work.first))
     several = codes != codes[work.first[:-1]][chunk]
     if several.any():
@@ -96,10 +98,10 @@ def _visible(
     return seen
 
 
-def _pieces(array: Array, codes: NDArray[np.uint16]) -> dict[int, Piece | None]:
+def _pieces(array: Array, codes: Sequence[int]) -> dict[int, Piece | None]:
     """The piece each of the pipelines in use begins with."""
     found = {}
-    for code in np.unique(codes).tolist():
+    for code in codes:
         if code >= len(array.encodings):
             raise FormatError(f"a row of {array.name} has encoding {code} of {len(array.encodings)}")
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 
 import numpy as np
 
@@ -60,7 +60,8 @@ def read_local(
         except BaseException as error:  # noqa: BLE001 - carried to the caller's thread and raised there
             failures.append(error)
 
-    with _crew(helper, min(workers, len(tasks)) - 1, failures):
+    beside = min(workers, len(tasks)) - 1
+    with _crew(helper, beside, failures) if beside else nullcontext():
         labour(tell=progress)
     if failures:
         raise failures[0]

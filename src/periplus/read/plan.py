@@ -262,19 +262,17 @@ def match(cuts: Sequence[Cut], refs: Refs) -> Work:
         refs, cells = refs.take(keep), cells[:, keep]
     flat = np.zeros(len(refs), np.int64)
     for d, n in enumerate(grid):
-        flat *= n
-        flat += cells[d]
-    new = np.ones(len(refs), bool)
-    np.not_equal(flat[1:], flat[:-1], out=new[1:])
-    if new.all():
-        first = np.arange(len(refs) + 1)
-    else:
+        if n > 1:
+            flat *= n
+            flat += cells[d]
+    first = np.arange(len(refs) + 1)
+    if refs.part is not None or not (flat[1:] > flat[:-1]).all():
+        new = np.append(True, flat[1:] != flat[:-1])[: len(refs)]
         first = np.append(np.flatnonzero(new), len(refs))
         cells, flat = cells[:, new], flat[new]
-    if refs.part is not None or len(flat) < len(refs):
         _check_parts(refs, first)
-    if not (flat[1:] > flat[:-1]).all():
-        raise FormatError("the rows of a chunk are not neighbours, or rows are not in order of their chunks")
+        if not (flat[1:] > flat[:-1]).all():
+            raise FormatError("the rows of a chunk are not neighbours, or rows are not in order of their chunks")
     missing = np.zeros((len(grid), math.prod(grid) - len(flat)), np.int64)
     if missing.size:
         absent = np.ones(math.prod(grid), bool)
