@@ -41,6 +41,14 @@ def test_the_name_of_the_group_is_the_dimension() -> None:
     assert reader(r"(?P<time>\d{8})", dim="day").dim == "day"
 
 
+def test_of_several_names_the_time_is_the_dimension() -> None:
+    for pattern in ("S2_{tile}_{time:%Y%m%d}", r"S2_(?P<tile>\w+?)_(?P<time>\d{8})"):
+        read = reader(pattern)
+        assert read.dim == "time"
+        assert read.read("a/S2_T33UWP_20220115.tif") == np.datetime64("2022-01-15", "us")
+        assert reader(pattern, dim="tile").read("a/S2_T33UWP_20220115.tif") == "T33UWP"
+
+
 def test_no_match_is_none() -> None:
     assert reader(r"(?P<time>\d{8})").read("/d/a.tif") is None
 

@@ -41,13 +41,13 @@ class Reader:
 
 
 def reader(pattern: str, *, dim: str | None = None) -> Reader:
-    """The reader a pattern means. The dimension is `dim`, else the pattern's own name for it, else `time`."""
+    """The reader a pattern means. The dimension is `dim`, else `time` where it names that, else its first name."""
     regex, formats = _compiled(pattern)
     names = list(formats) if formats else list(regex.groupindex)
     if not names:
         raise FormatError(f"the pattern {pattern!r} names nothing: write (?P<time>...) or {{time:%Y%m%d}}")
     calendar = "year" in names and all(name in _CALENDAR for name in names if name != dim)
-    wanted = dim if dim in names else "time" if calendar else names[0]
+    wanted = dim if dim in names else "time" if calendar or "time" in names else names[0]
     if not calendar and dim is not None and dim not in names and len(names) > 1:
         raise FormatError(f"the pattern {pattern!r} names {', '.join(names)}, and none of them is {dim!r}")
 
