@@ -153,6 +153,29 @@ def test_a_broken_record_of_polynomials_tells_nothing():
         assert found[0].array.georeference is None
 
 
+@pytest.mark.parametrize(
+    ("broken", "why"),
+    [
+        (Picture(values=VALUES, coding="C4", streams=[b"x" * 99]), "image 1: vector quantisation"),
+        (Picture(values=VALUES, coding="C8", streams=[b"x" * 99]), "image 1: the image holds no JPEG 2000 codestream"),
+        (Picture(values=VALUES, changes={"IMODE": "T"}), "image 1: image mode 'T'"),
+        (Picture(values=VALUES, changes={"NBPP": "65"}), "image 1: pixels of type 'INT' with 65 bits"),
+    ],
+)
+def test_an_image_that_is_not_read_takes_nothing_from_the_others(broken, why):
+    about, found = found_in(nitfs.nitf(Picture(values=VALUES), broken, Picture(values=VALUES)))
+    assert [each.array.name for each in found] == ["0/data", "images/2/0/data"]
+    (refusal,) = about.attributes["refused"]
+    assert refusal.startswith(why)
+    with pytest.raises(FormatError, match=why[7:]):
+        found_in(nitfs.nitf(broken))
+
+
+def test_a_file_that_is_cut_off_in_a_later_image_is_refused_whole():
+    with pytest.raises(FormatError, match="image 1: the image ends past the end of the file"):
+        found_in(nitfs.nitf(Picture(values=VALUES), Picture(values=VALUES))[:-9])
+
+
 @pytest.mark.parametrize("coding", ["C7", "M7", "C9", "XX"])
 def test_a_compression_we_do_not_read_is_refused_by_name(coding):
     item = Picture(values=VALUES, coding=coding, streams=[b"\0" * 100])

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from periplus.errors import FormatError, PeriplusError
+from periplus.errors import FormatError, LimitError, PeriplusError
 from periplus.limits import Limits
 from periplus.model import About, Found, Need, Source, Steps
 from periplus.scan.blocks import Blocks
@@ -62,7 +62,7 @@ def scan(source: Source, limits: Limits) -> Steps:
     except PeriplusError as error:
         raise error.at(url=source.url) from None
     if not found:
-        raise FormatError(refusals[0] if refusals else "the file holds no image", url=source.url, offset=0)
+        raise FormatError("the file holds no image", url=source.url, offset=0)
     yield _about(head, found, others, refusals)
     yield from found
 
@@ -111,7 +111,7 @@ def _images(
     """Arrays of the segments we read, and why we do not read the others."""
     yield from blocks.hold_all([("a subheader", s.start, s.head) for s in head.images], gap=GAP_BYTES)
     found: list[Found] = []
-    refusals: list[str] = []
+    refused: list[PeriplusError] = []
     for number, segment in enumerate(head.images):
         try:
             facts = subheader(_cursor(blocks, segment.start, segment.head), version, limits)
@@ -119,16 +119,24 @@ def _images(
             facts = replace(facts, tres=(*facts.tres, *more), file_tres=head.tres)
             coding = facts.fields["IC"]
             if coding not in CODINGS:
-                refusals.append(f"image {number}: compression {coding} is not one we read")
+                why = f"image {number}: compression {coding} is not one we read"
+                refused.append(FormatError(why, offset=segment.start))
                 continue
             prefix = f"images/{number}/" if number else ""
             lone, listed_blocks = len(head.images) == 1, coding in LISTED
             place = yield from _place(blocks, segment, lone=lone, listed_blocks=listed_blocks)
-            found += yield from CODINGS[coding](blocks, prefix, place, facts, limits)
+            try:
+                found += yield from CODINGS[coding](blocks, prefix, place, facts, limits)
+            except (FormatError, LimitError) as error:
+                # Every image stands for itself: one that we do not read takes nothing from the others.
+                error.message = f"image {number}: {error.message}"
+                refused.append(error.at(offset=segment.start))
         except PeriplusError as error:
             error.message = f"image {number}: {error.message}"
             raise error.at(offset=segment.start) from None
-    return found, refusals
+    if refused and not found:
+        raise refused[0]
+    return found, [error.message for error in refused]
 
 
 def _place(blocks: Blocks, segment: Segment, *, lone: bool, listed_blocks: bool) -> Generator[Need, Any, Place]:
