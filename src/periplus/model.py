@@ -104,6 +104,11 @@ class Array:
         return "/".join(parts)
 
     @property
+    def is_mask(self) -> bool:
+        """Whether it says which pixels of the array beside it are valid."""
+        return self.name.rpartition("/")[2] == "mask"
+
+    @property
     def nbytes(self) -> int:
         return math.prod(self.shape) * self.dtype.itemsize
 

@@ -9,10 +9,10 @@ from affine import Affine
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from periplus.affine import box
 from periplus.errors import FormatError, MissingError
 from periplus.model import Array, Georeference
-from periplus.read.window import checked, level_for, pixel_size, shifted, transform_of, window_in, window_of
-from periplus.table.footprint import corners
+from periplus.read.window import checked, level_for, transform_of, window_in, window_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:Use `@` matmul:PendingDeprecationWarning")  # rasterio's own
 
@@ -34,8 +34,8 @@ def level(k, rows, columns, transform=None, name="data"):
 def test_bounds_are_those_of_rasterio(transform):
     expected = rasterio.transform.array_bounds(700, 900, Affine(*transform))
     if transform is not SOUTH_UP:  # there rasterio's bottom is above its top
-        np.testing.assert_allclose(corners(transform, 0, 0, 900, 700), expected)
-    west, south, east, north = corners(transform, 0, 0, 900, 700)
+        np.testing.assert_allclose(box(transform, 0, 0, 900, 700), expected)
+    west, south, east, north = box(transform, 0, 0, 900, 700)
     assert west < east
     assert south < north
 
@@ -95,15 +95,6 @@ def test_a_transform_without_inverse_is_refused():
 def test_a_bbox_that_is_none_is_the_callers_mistake(bbox):
     with pytest.raises(ValueError):
         checked(bbox)
-
-
-def test_a_shifted_transform_is_that_of_the_window():
-    window = rasterio.windows.Window(7, 5, 20, 30)
-    for transform in (NORTH_UP, SOUTH_UP, ROTATED):
-        a, b, c, d, e, f = tuple(rasterio.windows.transform(window, Affine(*transform)))[:6]
-        np.testing.assert_allclose(shifted(transform, 5, 7), (a, b, c, d, e, f))
-        np.testing.assert_allclose(shifted(transform, 5, 7, 2, 3), (3 * a, 2 * b, c, 3 * d, 2 * e, f))
-        np.testing.assert_allclose(pixel_size(transform), (10, 10))
 
 
 PYRAMID = [

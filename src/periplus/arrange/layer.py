@@ -84,16 +84,11 @@ def lay(name: str, arrays: Sequence[Array], *, gaps: bool) -> Layer:
 def needs_unpacking(arrays: Sequence[Array], *, gaps: bool) -> bool:
     """Whether raw values of these arrays would not mean the same, or a missing step could be taken for data."""
     first = arrays[0]
-    if is_mask(first):  # a mask's missing chunk is 0, which says just that
+    if first.is_mask:  # a mask's missing chunk is 0, which says just that
         return False
     packings = {packing_of(array).key for array in arrays}
     hole = first.fill is not None and packing_of(first).nodata is not None
     return len(packings) > 1 or (gaps and not hole)
-
-
-def is_mask(array: Array) -> bool:
-    """Whether the array is a mask of another one."""
-    return array.name.rpartition("/")[2] == "mask"
 
 
 def hides_holes(array: Array) -> bool:
@@ -110,7 +105,7 @@ def is_sparse(array: Array, refs: Refs) -> bool:
 def clash(a: Array, b: Array) -> str | None:
     """Why two arrays that fit in shape cannot share one array of values, or None."""
     ours, theirs = packing_of(a), packing_of(b)
-    if is_mask(a) or ours.key == theirs.key or physical_dtype(a.dtype) is not None:
+    if a.is_mask or ours.key == theirs.key or physical_dtype(a.dtype) is not None:
         return None
     return f"{a.name} has {ours}, not {theirs}, and no float holds every {a.dtype} exactly"
 

@@ -11,16 +11,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from periplus.affine import shifted
 from periplus.arrange.aligned import Aligned, aligned
 from periplus.arrange.entry import Entry, Lookup
-from periplus.arrange.layer import common, hides_holes, is_mask
+from periplus.arrange.layer import common, hides_holes
 from periplus.arrange.lines import lines, regular
 from periplus.arrange.misfits import Misfits
 from periplus.arrange.overlap import Box, first_overlap, painting, shared
 from periplus.arrange.packing import packing_of, physical, physical_dtype
 from periplus.arrange.patch import Canvas, Patches
 from periplus.arrange.patchwork import Patchwork
-from periplus.arrange.spot import shifted, spot, transform_of, unlike
+from periplus.arrange.spot import spot, transform_of, unlike
 from periplus.arrange.words import two_files
 from periplus.errors import ConflictError
 from periplus.model import Array, Georeference, Refs
@@ -76,7 +77,7 @@ def lost_holes(arrays: Mapping[int, Array], holes: Any) -> dict[int, str]:
 
 def mixed(arrays: Mapping[int, Array]) -> bool:
     """Whether values of these arrays do not all mean the same."""
-    return len({packing_of(array).key for array in arrays.values() if not is_mask(array)}) > 1
+    return len({packing_of(array).key for array in arrays.values() if not array.is_mask}) > 1
 
 
 def sheet(
@@ -187,7 +188,7 @@ def _clear(plain: Array, members: Mapping[int, Array], *, packed: bool) -> int |
     found = packing_of(next(iter(members.values()))).nodata
     if isinstance(found, np.generic):
         found = found.item()
-    return found if type(found) in (int, float) and not is_mask(plain) else None
+    return found if type(found) in (int, float) and not plain.is_mask else None
 
 
 def _georeference(

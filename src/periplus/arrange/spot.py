@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from periplus import affine
 from periplus.arrange.fit import one_crs
-from periplus.arrange.layer import is_mask
 from periplus.arrange.packing import Packing, packing_of, physical_dtype
 from periplus.arrange.words import brief, listed
 from periplus.model import Array, Georeference, Transform
@@ -33,7 +33,7 @@ def unlike(array: Array, like: Array) -> str | None:
     if array.edges is not None and any(edges is not None for edges in array.edges[:-2]):
         return "its bands lie in chunks of several sizes"
     packing, other = packing_of(array), packing_of(like)
-    if packing.key != other.key and not is_mask(array):
+    if packing.key != other.key and not array.is_mask:
         # Values of several meanings stand side by side as the physical values they mean.
         if physical_dtype(array.dtype) is None:
             return f"it has {packing}, not {other}, and no float holds every {array.dtype} exactly"
@@ -66,7 +66,7 @@ def spot(array: Array, like: Array) -> tuple[int, int] | str:
     rows, columns = array.shape[-2:]
     place = (0, 0)
     for row, column in ((0, 0), (rows, 0), (0, columns), (rows, columns)):
-        y, x = _position(b, a[0] * column + a[1] * row + a[2], a[3] * column + a[4] * row + a[5])
+        y, x = affine.position(b, *affine.place(a, row, column))
         if (row, column) == (0, 0):
             if not max(abs(y), abs(x)) < FARTHEST:
                 return "it lies too far from the others"
@@ -82,19 +82,6 @@ def transform_of(array: Array) -> Transform:
     assert array.georeference is not None
     assert array.georeference.transform is not None
     return array.georeference.transform
-
-
-def shifted(like: Transform, row: int, column: int) -> Transform:
-    """The transform of an image that begins at another pixel."""
-    a, b, c, d, e, f = like
-    return a, b, c + a * column + b * row, d, e, f + d * column + e * row
-
-
-def _position(transform: Transform, x: float, y: float) -> tuple[float, float]:
-    """(row, column) of a place."""
-    a, b, c, d, e, f = transform
-    det = a * e - b * d
-    return (a * (y - f) - d * (x - c)) / det, (e * (x - c) - b * (y - f)) / det
 
 
 def _pixel(t: Transform) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from periplus.arrange.aligned import Aligned
 from periplus.arrange.entry import Arrangement, Entry, Lookup, files_of
-from periplus.arrange.layer import common, is_mask, is_sparse
+from periplus.arrange.layer import common, is_sparse
 from periplus.arrange.misfits import Misfits
 from periplus.arrange.overlap import painting, ranks, view
 from periplus.arrange.packing import packing_of
@@ -161,7 +161,7 @@ def _others(
 def _hole(base: Sheet) -> str | None:
     """What a missing chunk reads as, where nobody could tell it from data."""
     array = base.array
-    if is_mask(array) or packing_of(array).nodata is not None:
+    if array.is_mask or packing_of(array).nodata is not None:
         return None
     if isinstance(base.laid, Aligned):
         missing, whole = base.laid.missing, int(np.prod(array.grid[-2:], dtype=np.int64))

@@ -185,12 +185,12 @@ def of_bands(source: Array, chosen: list[int] | None) -> dict[str, Any]:
 
 def shifted(index: Index, source: Array, span: dict[str, tuple[int, int]]) -> Transform | None:
     """The transform of the window's own pixels."""
+    from periplus import affine
+
     finest = index.table.catalog.pyramids()[source.pyramid][0]
     place = next((a for a in (source, finest) if a.georeference is not None and a.georeference.transform), None)
     if place is None or place.georeference is None or place.georeference.transform is None or "x" not in span:
         return None
-    a, b, c, d, e, f = place.georeference.transform
     down, across = (place.shape[i] / source.shape[i] for i in (source.dims.index("y"), source.dims.index("x")))
-    a, b, d, e = a * across, b * down, d * across, e * down
     (row, _), (column, _) = span["y"], span["x"]
-    return a, b, a * column + b * row + c, d, e, d * column + e * row + f
+    return affine.shifted(affine.scaled(place.georeference.transform, down, across), row, column)

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from periplus.affine import box, shifted
 from periplus.conventions.diagnostic import Diagnostic
 from periplus.model import BBox, Transform
 
@@ -138,12 +139,12 @@ class Grid:
     @property
     def corner(self) -> Transform:
         """The transform of pixel corners, as periplus.model.Georeference has it."""
-        return self.transform if self.registration == "pixel" else shifted(self.transform, -0.5)
+        return self.transform if self.registration == "pixel" else shifted(self.transform, -0.5, -0.5)
 
     @property
     def centre(self) -> Transform:
         """The transform whose whole numbers are the places of samples."""
-        return self.transform if self.registration == "node" else shifted(self.transform, 0.5)
+        return self.transform if self.registration == "node" else shifted(self.transform, 0.5, 0.5)
 
     @property
     def bbox(self) -> BBox:
@@ -156,19 +157,10 @@ class Grid:
         return self.transform[1] == 0 and self.transform[3] == 0
 
 
-def shifted(transform: Transform, cells: float) -> Transform:
-    """The transform moved by so many columns and rows."""
-    a, b, c, d, e, f = transform
-    return (a, b, c + cells * a + cells * b, d, e, f + cells * d + cells * e)
-
-
 def edges(transform: Transform, shape: tuple[int, int]) -> BBox:
     """(xmin, ymin, xmax, ymax) around rows and columns 0 to the end, by the transform of corners."""
-    a, b, c, d, e, f = transform
     height, width = shape
-    xs = [c + a * col + b * row for row in (0, height) for col in (0, width)]
-    ys = [f + d * col + e * row for row in (0, height) for col in (0, width)]
-    return (min(xs), min(ys), max(xs), max(ys))
+    return box(transform, 0, 0, width, height)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

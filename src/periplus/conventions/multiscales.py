@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from periplus.affine import scaled, shifted
 from periplus.conventions import scales
 from periplus.conventions.crs import crs_of
 from periplus.conventions.layout import Item, items
@@ -274,10 +275,8 @@ def _derive(reading: Reading, draft: _Draft, source: _Draft, root: _Draft) -> No
     draft.sofar, draft.known = (source.sofar[0] * grown[0], source.sofar[1] * grown[1]), source.known
     moved = scales.shift(reading, item, translation, grown)
     if source.transform is not None and draft.transform is None:
-        a, b, c, d, e, f = source.transform
-        if source.registration == "node":
-            c, f = c + a * moved[1] + b * moved[0], f + d * moved[1] + e * moved[0]
-        draft.transform = (a * grown[1], b * grown[0], c, d * grown[1], e * grown[0], f)
+        begins = moved if source.registration == "node" else (0, 0)
+        draft.transform = scaled(shifted(source.transform, *begins), *grown)
         draft.registration = source.registration
 
 

@@ -112,14 +112,15 @@ def _dims(name: str, array: Array, sizes: dict[str, int]) -> tuple[str, ...]:
     """Names of dimensions that agree in size with those before them; noted in `sizes`."""
     dims = []
     for dim, size in zip(array.dims, array.shape, strict=True):
-        # A mask is for all bands of its image, of which there may be more: `_variable` drops its own.
-        fits = not _is_mask(name, array) or dim != BANDS
+        # Its image may have more bands: `_variable` drops this one.
+        fits = not _serves_all_bands(array) or dim != BANDS
         dims.append(dim if fits and sizes.setdefault(dim, size) == size else f"{name}_{dim}")
     return tuple(dims)
 
 
-def _is_mask(name: str, array: Array) -> bool:
-    return name == "mask" and BANDS in array.dims and array.shape[array.dims.index(BANDS)] == 1
+def _serves_all_bands(array: Array) -> bool:
+    """Whether it is one mask for however many bands its image has."""
+    return array.is_mask and BANDS in array.dims and array.shape[array.dims.index(BANDS)] == 1
 
 
 def _variable(index: Index, name: str, array: Array, dims: tuple[str, ...], options: Options) -> xr.Variable:
@@ -134,7 +135,7 @@ def _variable(index: Index, name: str, array: Array, dims: tuple[str, ...], opti
         attributes["_FillValue"] = stored(attributes.get("_FillValue"), array.dtype)
         attributes |= {k: float(v) for k in PACKING[1:] if (v := number(attributes.get(k))) is not None}
     variable = xr.Variable(dims, LazilyIndexedArray(LazyArray(index, array, packing)), safe(attributes))
-    if _is_mask(name, array):
+    if _serves_all_bands(array):
         variable = variable.isel({dims[array.dims.index(BANDS)]: 0})
     chunks = {dim: _chunks(array, d) for d, dim in enumerate(dims) if dim in variable.dims}
     few = {dim for d, dim in enumerate(dims) if array.grid[d] <= MOST_CHUNKS}

@@ -90,7 +90,7 @@ def coordinates(
 ) -> xr.Coordinates:
     """Coordinates of pixel centres for the dimensions (y, x): one each where the grid is upright, else `xc` and `yc`.
 
-    None where the transform gives no two pixels different labels.
+    Fewer, or none, where the transform does not give all pixels labels of their own.
     """
     a, b, c, d, e, f = transform
     (y, x), (height, width) = dims, shape

@@ -9,6 +9,7 @@ from typing import Any
 
 import xarray as xr
 
+from periplus.affine import pixel_size, reach, shifted
 from periplus.conventions.cf import geotransform
 from periplus.conventions.meaning import CrsText, Grid, Level, Pyramid, edges
 from periplus.conventions.node import parent
@@ -32,10 +33,6 @@ class Wish:
     bbox: BBox | None = None
     """(xmin, ymin, xmax, ymax), in the CRS of the arrays."""
     bbox_crs: str | None = None
-
-    @property
-    def chooses(self) -> bool:
-        return not (self.level is None and self.resolution is None and self.max_pixels is None)
 
 
 def choose(pyramid: Pyramid, wish: Wish) -> Level:
@@ -78,7 +75,7 @@ def _by_resolution(pyramid: Pyramid, there: Sequence[Level], wanted: float) -> i
 
 def _sizes(levels: Sequence[Level]) -> list[float | None]:
     """Pixel sizes, the larger of both directions; from another level's by factors where a level does not say."""
-    own = [None if level.grid is None else max(_steps(level.grid)) for level in levels]
+    own = [None if level.grid is None else max(pixel_size(level.grid.transform)) for level in levels]
     known = next(
         ((size, level.factors) for size, level in zip(own, levels, strict=True) if size and level.factors), None
     )
@@ -89,12 +86,6 @@ def _sizes(levels: Sequence[Level]) -> list[float | None]:
         mine if mine is not None or level.factors is None else size * max(level.factors) / max(factors)
         for mine, level in zip(own, levels, strict=True)
     ]
-
-
-def _steps(grid: Grid) -> tuple[float, float]:
-    """How far rows and columns lie apart."""
-    a, b, _, d, e, _ = grid.transform
-    return math.hypot(b, e), math.hypot(a, d)
 
 
 def _pixels(level: Level, wish: Wish, crs: CrsText | None) -> int:
@@ -121,17 +112,12 @@ def in_crs(wish: Wish, crs: CrsText | None) -> BBox:
 
 def window(grid: Grid, bbox: BBox) -> tuple[slice, slice]:
     """Rows and columns of the pixels that a box touches; empty slices where it touches none."""
-    a, b, c, d, e, f = grid.corner
-    determinant = a * e - b * d
-    corners = [(x - c, y - f) for x in (bbox[0], bbox[2]) for y in (bbox[1], bbox[3])]
-    columns = [(e * x - b * y) / determinant for x, y in corners]
-    rows = [(a * y - d * x) / determinant for x, y in corners]
-    return _span(rows, grid.shape[0]), _span(columns, grid.shape[1])
+    rows, columns = reach(grid.corner, bbox)
+    return _span(*rows, grid.shape[0]), _span(*columns, grid.shape[1])
 
 
-def _span(places: Sequence[float], size: int) -> slice:
+def _span(low: float, high: float, size: int) -> slice:
     # An edge of the box that lies on an edge of pixels, but for rounding, touches only those inside.
-    low, high = min(places), max(places)
     start = min(max(math.floor(low + SLACK), 0), size)
     stop = min(max(math.ceil(high - SLACK), 0), size)
     if start == stop and 0 <= low < size and high - low < 1:
@@ -167,9 +153,7 @@ def crop(dataset: xr.Dataset, grids: Mapping[tuple[str, str], Grid], wish: Wish,
 
 
 def _moved(grid: Grid, rows: slice, columns: slice) -> Grid:
-    a, b, c, d, e, f = grid.transform
-    row, column = rows.start, columns.start
-    transform = (a, b, c + a * column + b * row, d, e, f + d * column + e * row)
+    transform = shifted(grid.transform, rows.start, columns.start)
     return replace(grid, transform=transform, shape=(rows.stop - rows.start, columns.stop - columns.start))
 
 

@@ -19,7 +19,7 @@ Bands = int | str | Sequence[int | str]
 def images(catalog: Catalog) -> list[str]:
     """The names of all images: what has rows and columns, and is no mask."""
     pyramids = catalog.pyramids().items()
-    return [name for name, levels in pyramids if name.rpartition("/")[2] != "mask" and levels[0].ndim >= 2]
+    return [name for name, (finest, *_) in pyramids if finest.ndim >= 2 and not finest.is_mask]
 
 
 def pick(catalog: Catalog, name: str | None) -> tuple[list[Array], Array]:

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from periplus.affine import box, scaled, shifted
 from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Array, BBox, Transform
 from periplus.read.choose import Bands, band_key, images, nodata_of, only, pick, time_key
 from periplus.read.plan import select_outer
 from periplus.read.reader import Progress, read_array
-from periplus.read.window import axes, checked, crs_of, level_for, shifted, transform_of, window_in
+from periplus.read.window import axes, checked, crs_of, level_for, transform_of, window_in
 from periplus.table.boxes import Reproject
-from periplus.table.footprint import WORLD, bounds, corners, turned
+from periplus.table.footprint import WORLD, bounds, turned
 from periplus.table.moments import time_coordinate
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class Raster:
     def bbox(self) -> BBox:
         """Of the window read, at pixel edges; without a transform, in pixels."""
         rows, columns = self.values.shape[self.dims.index(self._y)], self.values.shape[self.dims.index(self._x)]
-        return corners(self.transform or (1.0, 0.0, 0.0, 0.0, 1.0, 0.0), 0, 0, columns, rows)
+        return box(self.transform or (1.0, 0.0, 0.0, 0.0, 1.0, 0.0), 0, 0, columns, rows)
 
     @property
     def _y(self) -> str:
@@ -143,7 +144,7 @@ def read_raster(
     )
     transform = transform_of(levels, image)
     if transform is not None:
-        transform = shifted(transform, top, left, step, step)
+        transform = scaled(shifted(transform, top, left), step, step)
     dims = tuple(dim for dim, key in zip(image.dims, keys) if not isinstance(key, int))
     if transform is not None and transform[1] == transform[3] == 0:
         a, _, c, _, e, f = transform

@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from periplus.affine import box, pixel_size, reach, scaled
 from periplus.errors import FormatError, MissingError
 from periplus.model import Array, BBox, Transform
-from periplus.table.footprint import corners, spatial_axes
+from periplus.table.footprint import spatial_axes
 
 Window = tuple[int, int, int, int]
 """(row_start, row_stop, column_start, column_stop) in pixels."""
@@ -43,7 +44,7 @@ def transform_of(levels: Sequence[Array], array: Array) -> Transform | None:
     (rows, columns), (base_rows, base_columns) = size(array), size(levels[0])
     if not rows or not columns:
         return None
-    return shifted(base.transform, 0, 0, base_rows / rows, base_columns / columns)
+    return scaled(base.transform, base_rows / rows, base_columns / columns)
 
 
 def crs_of(levels: Sequence[Array], array: Array) -> str | None:
@@ -54,31 +55,10 @@ def crs_of(levels: Sequence[Array], array: Array) -> str | None:
     return None
 
 
-def shifted(transform: Transform, row: float, column: float, down: float = 1, across: float = 1) -> Transform:
-    """The transform of a window that begins at (row, column) and whose pixels are `down` x `across` old ones."""
-    a, b, c, d, e, f = transform
-    return a * across, b * down, a * column + b * row + c, d * across, e * down, d * column + e * row + f
-
-
-def pixel_size(transform: Transform) -> tuple[float, float]:
-    """Width and height of a pixel in units of the CRS."""
-    a, b, _, d, e, _ = transform
-    return math.hypot(a, d), math.hypot(b, e)
-
-
 def window_of(bbox: BBox, transform: Transform, rows: int, columns: int) -> Window | None:
     """The pixels a bounding box touches, snapped outward to whole ones and clipped to the image; None if none."""
-    a, b, c, d, e, f = transform
-    area = a * e - b * d
-    if not area or not math.isfinite(area):
-        raise FormatError(f"the transform {transform} has no inverse")
-    xmin, ymin, xmax, ymax = bbox
-    corners = [(x - c, y - f) for x in (xmin, xmax) for y in (ymin, ymax)]
-    across = [(e * x - b * y) / area for x, y in corners]
-    down = [(a * y - d * x) / area for x, y in corners]
-    if not all(map(math.isfinite, (*across, *down))):  # the numbers are finite but their products are not
-        raise FormatError(f"the transform {transform} has no inverse")
-    row, column = _snapped(min(down), max(down), rows), _snapped(min(across), max(across), columns)
+    down, across = reach(transform, bbox)
+    row, column = _snapped(*down, rows), _snapped(*across, columns)
     return None if row is None or column is None else (*row, *column)
 
 
@@ -108,7 +88,7 @@ def window_in(levels: Sequence[Array], array: Array, bbox: BBox | None) -> Windo
         raise FormatError(f"{array.name} has no transform, so a bbox means nothing; select pixels by index")
     window = window_of(bbox, transform, rows, columns)
     if window is None:
-        shown = tuple(round(v, 6) for v in corners(transform, 0, 0, columns, rows))
+        shown = tuple(round(v, 6) for v in box(transform, 0, 0, columns, rows))
         raise MissingError(f"the bbox {bbox} does not touch {array.name}, which covers {shown}")
     return window
 

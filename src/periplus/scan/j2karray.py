@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from periplus import affine
 from periplus.codecnames import JPEG2000
 from periplus.codestream.segments import PPM, written
 from periplus.errors import FormatError
@@ -142,10 +143,9 @@ def _grown(where: Georeference | None, facts: Codestream, level: int) -> Georefe
     shift_x, shift_y = (-(-begin // size) * size - begin for begin in begins)
     if larger is None or larger.transform is None or (shift_x, shift_y) == (0, 0):
         return larger
-    a, b, c, d, e, f = where.transform or (1.0, 0.0, 0.0, 0.0, 1.0, 0.0)
-    moved = (c + a * shift_x + b * shift_y, f + d * shift_x + e * shift_y)
-    big = larger.transform
-    return replace(larger, transform=(big[0], big[1], moved[0], big[3], big[4], moved[1]))
+    a, b, _, d, e, _ = larger.transform
+    x, y = affine.place(where.transform or (1.0, 0.0, 0.0, 0.0, 1.0, 0.0), shift_y, shift_x)
+    return replace(larger, transform=(a, b, x, d, e, y))
 
 
 def _regular(sizes: tuple[int, ...]) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from periplus.affine import box, reach
 from periplus.errors import FormatError
 from periplus.model import Array, BBox, GroundControlPoint, Transform
 
@@ -31,20 +32,12 @@ def affine(array: Array) -> Transform | None:
     return None if place is None or spatial_axes(array) is None else place.transform
 
 
-def corners(transform: Transform, left: float, top: float, right: float, bottom: float) -> BBox:
-    """The box around a rectangle of pixels; exact where the grid is not rotated."""
-    a, b, c, d, e, f = transform
-    xs = [a * column + b * row + c for column in (left, right) for row in (top, bottom)]
-    ys = [d * column + e * row + f for column in (left, right) for row in (top, bottom)]
-    return min(xs), min(ys), max(xs), max(ys)
-
-
 def bounds(array: Array) -> BBox | None:
     """The box around the whole array."""
     transform, axes = affine(array), spatial_axes(array)
     if transform is None or axes is None:
         return None
-    return corners(transform, 0, 0, array.shape[axes[1]], array.shape[axes[0]])
+    return box(transform, 0, 0, array.shape[axes[1]], array.shape[axes[0]])
 
 
 def around(array: Array) -> tuple[BBox, str | None] | None:
@@ -114,21 +107,13 @@ def upright(bbox: BBox) -> BBox:
 
 def pixel_window(transform: Transform, bbox: BBox) -> tuple[tuple[int, int], tuple[int, int]]:
     """Half-open ranges of rows and columns that meet a box, not cut to any image; a point meets one pixel."""
-    xmin, ymin, xmax, ymax = upright(bbox)
-    a, b, c, d, e, f = transform
-    scale = a * e - b * d
-    if scale == 0 or not math.isfinite(scale):
-        raise FormatError(f"the transform {tuple(transform)} cannot be inverted")
-    columns = [(e * (x - c) - b * (y - f)) / scale for x in (xmin, xmax) for y in (ymin, ymax)]
-    rows = [(a * (y - f) - d * (x - c)) / scale for x in (xmin, xmax) for y in (ymin, ymax)]
-    if not all(map(math.isfinite, (*columns, *rows))):  # the numbers are finite but their products are not
-        raise FormatError(f"the transform {tuple(transform)} cannot be inverted")
-    return _cells(rows), _cells(columns)
+    rows, columns = reach(transform, upright(bbox))
+    return _cells(*rows), _cells(*columns)
 
 
-def _cells(values: Sequence[float]) -> tuple[int, int]:
-    low = math.floor(min(values) + NEARLY)
-    return low, max(low + 1, math.ceil(max(values) - NEARLY))
+def _cells(low: float, high: float) -> tuple[int, int]:
+    start = math.floor(low + NEARLY)
+    return start, max(start + 1, math.ceil(high - NEARLY))
 
 
 def chunk_range(array: Array, axis: int, low: int, high: int) -> tuple[int, int]:

@@ -191,8 +191,8 @@ def _pyramids(catalog: Catalog) -> dict[str, tuple[list[Array], list[str]]]:
     best: dict[str, tuple[int, list[Array], list[str]]] = {}
     for name, levels in catalog.pyramids().items():
         group = parent(name)
-        if any(array.name == name for array in levels) or name.rpartition("/")[2] == "mask":
-            continue  # its name has no level in it
+        if any(array.name == name for array in levels) or levels[0].is_mask:
+            continue  # its name has no level in it, or it is of another image
         names = [parent(array.name)[len(group) + 1 if group else 0 :] for array in levels]
         pixels = math.prod(levels[0].shape)
         if group not in best or pixels > best[group][0]:

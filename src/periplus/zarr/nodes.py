@@ -77,7 +77,7 @@ def _fitted(arrays: Sequence[Array]) -> tuple[list[Array], dict[str, int]]:
     """The arrays of one group with dimensions that agree: `bands` of a mask is `mask_bands` where there are others."""
     sizes: dict[str, int] = {}
     # The mask comes last, so that it is the one whose dimensions give way.
-    order = sorted(range(len(arrays)), key=lambda i: (arrays[i].name.rpartition("/")[2] == "mask", i))
+    order = sorted(range(len(arrays)), key=lambda i: (arrays[i].is_mask, i))
     made: dict[int, Array] = {}
     for i in order:
         array = arrays[i]
