@@ -1,4 +1,4 @@
-"""JPEG in arithmetic coding, which our encoders do not write: tiny streams of libjpeg's own tools, kept as they are."""
+"""JPEG in every coding, and what is missing from it; of arithmetic coding tiny streams of libjpeg's own tools."""
 
 import base64
 import io
@@ -110,6 +110,67 @@ def test_a_stream_that_was_cut_and_ended_is_refused(bands: int, part: float) -> 
     start = data.index(b"\xff\xda")
     with pytest.raises(DecodeError, match="cut off"):
         values(data[: start + 20 + int((len(data) - start - 20) * part)].rstrip(b"\xff") + b"\xff\xd9")
+
+
+def scene(**options: object) -> bytes:
+    y, x = np.mgrid[:120, :152]
+    bands = [128 + 60 * np.sin(x / 9 + k) + 40 * np.cos(y / 7) + (x * y * 31 % 23) for k in range(3)]
+    target = io.BytesIO()
+    Image.fromarray(np.stack(bands, -1).clip(0, 255).astype(np.uint8)).save(target, "JPEG", **options)
+    return target.getvalue()
+
+
+def closed(data: bytes) -> bytes:
+    """With an end, where it was cut off."""
+    return data.rstrip(b"\xff") + b"\xff\xd9"
+
+
+@pytest.mark.parametrize("options", [{}, {"subsampling": 0}, {"restart_marker_rows": 1}])
+def test_a_progressive_stream_that_was_cut_and_ended_is_refused(options: dict[str, object]) -> None:
+    data = scene(progressive=True, **options)
+    np.testing.assert_array_equal(values(data), np.asarray(Image.open(io.BytesIO(data))).transpose(2, 0, 1))
+    start = data.index(b"\xff\xda") + 20
+    refused = 0
+    for cut in range(start, len(data) - 9, (len(data) - start) // 25):
+        left = closed(data[:cut])
+        # Where a whole scan ends, fewer of them are a picture too.
+        if data[len(left) - 2 : len(left)] not in (b"\xff\xc4", b"\xff\xda"):
+            with pytest.raises(DecodeError):
+                values(left)
+            refused += 1
+    assert refused > 20
+
+
+def test_a_stream_that_was_cut_where_it_restarts_is_refused() -> None:
+    data = scene(restart_marker_rows=1)
+    marks = [at for at in range(len(data) - 1) if data[at] == 0xFF and 0xD0 <= data[at + 1] <= 0xD7]
+    assert len(marks) == 7
+    for mark in marks:
+        with pytest.raises(DecodeError, match="cut off"):
+            values(closed(data[:mark]))
+
+
+def test_a_stream_in_arithmetic_coding_that_was_cut_and_ended_is_refused() -> None:
+    data = stream("restarts")
+    marks = [at for at in range(len(data) - 1) if data[at] == 0xFF and 0xD0 <= data[at + 1] <= 0xD7]
+    with pytest.raises(DecodeError, match="cut off"):
+        values(closed(data[: marks[0]]))
+
+
+def test_components_in_scans_of_their_own_must_all_be_there() -> None:
+    planes = [np.random.default_rng(n).integers(0, 255, (40, 56), np.uint8) for n in range(3)]
+    encoded = [imagecodecs.jpeg8_encode(plane, 80) for plane in planes]
+    frame, first = encoded[0].index(b"\xff\xc0"), encoded[0].index(b"\xff\xda")
+    sizes = encoded[0][frame + 4 : frame + 9]
+    head = b"\xff\xd8\xff\xee\0\x0eAdobe\0\x64\0\0\0\0\0" + encoded[0][2:frame].replace(b"JFIF", b"none")
+    head += b"\xff\xc0\0\x11" + sizes + b"\3" + b"".join(bytes([k, 0x11, 0]) for k in (1, 2, 3))
+    head += encoded[0][frame + 13 : first]
+    scans = [b"\xff\xda\0\x08\1" + bytes([k, 0, 0, 63, 0]) + one[first + 10 : -2] for k, one in enumerate(encoded, 1)]
+    whole = head + b"".join(scans) + b"\xff\xd9"
+    np.testing.assert_array_equal(values(whole), np.stack([imagecodecs.jpeg8_decode(one) for one in encoded]))
+    for fewer in (scans[:2], [*scans[:2], scans[2][:200]]):
+        with pytest.raises(DecodeError, match="cut off"):
+            values(closed(head + b"".join(fewer)))
 
 
 @pytest.mark.parametrize("ending", [b"", b"\xff" * 3, b"later" * 30])

@@ -19,6 +19,8 @@ LARGEST_MARKERS = 4_096
 ROOM = {0xC0: (8, 2), 0xC1: (8, 2), 0xC2: (8, 1), 0xC3: (1, 1)}
 """By the kind of a JPEG with Huffman codes: pixels along the side of what is coded at once, and its fewest bits."""
 PROGRESSIVE = frozenset({0xC2, 0xC6, 0xCA, 0xCE})
+ARITHMETIC = 0xC9
+"""The first of the frame headers of arithmetic coding, which are the last ones."""
 SCAN = re.compile(rb"\xff\xda")
 END = re.compile(rb"\xff\xd9")
 MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd8\xff]")
@@ -82,6 +84,14 @@ def jpeg_frame(data: memoryview) -> int:
     raise DecodeError("the JPEG stream has no frame header")
 
 
+def jpeg_elaborate(data: memoryview) -> bool:
+    """Whether a JPEG stream is anything but one scan in Huffman codes: progressive, arithmetic, or components apart."""
+    frame = jpeg_frame(data)
+    first = SCAN.search(data, frame)
+    alone = first is not None and data[first.start() + 4 : first.start() + 5] == data[frame + 9 : frame + 10]
+    return data[frame + 1] in PROGRESSIVE or data[frame + 1] >= ARITHMETIC or not alone
+
+
 def jpeg_scans(data: memoryview | bytes, frame: int) -> tuple[list[int], int | None]:
     """Where the scans of a JPEG stream begin, and where its end marker is, if it has one.
 
@@ -93,7 +103,7 @@ def jpeg_scans(data: memoryview | bytes, frame: int) -> tuple[list[int], int | N
         position = following.start()
         if data[position + 1] == 0xD9:
             return found, position
-        if data[position + 1] == 0xDA:
+        if data[position + 1] == 0xDA and position + 4 < len(data):
             found.append(position)
         position += 2 + int.from_bytes(data[position + 2 : position + 4], "big")
     return found, None

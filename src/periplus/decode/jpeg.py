@@ -16,13 +16,14 @@ from periplus.decode.tile import YCBCR, Tile
 from periplus.errors import DecodeError
 
 END = re.compile(rb"\xff\xd9")
-ARITHMETIC = 0xC9
-"""The first of the frame headers of arithmetic coding, which are the last ones."""
 TAIL = 64
 """Bytes at the end of a stream where its end marker is looked for first."""
 APP0, JFIF = b"\xff\xe0", b"JFIF\0"
 GRAYS = (0, 1)
 """Photometric interpretations without colour."""
+ZEROS = 64
+"""More zeros than arithmetic coding leaves out at the end of a picture: eight, of 16 million pixels of one colour."""
+RESTART, FIRST_RESTART = re.compile(rb"\xff[\xd0-\xd7]"), 0xD0
 PADS = (b"\x55\xaa\x5a" * 40, b"\xff\x00" * 60)
 """Two different continuations, free of markers."""
 
@@ -51,39 +52,51 @@ def jpeg(tile: Tile, slot: int, *, told: bool = False) -> Picture:
             return np.asarray(found).reshape(*shape[:2], tile.samples)
 
         values = once(data, out)
-        if not END.search(view[-TAIL:]):
-            _complete(bytes(view), values[:rows], once, np.empty(shape, tile.dtype))
-        elif np.all(values[rows - 1, columns - 1] == 1 << header.bits - 1):
-            # What libjpeg shows where blocks are missing; an end may have been put behind what was left.
-            _complete(bytes(view), values[:rows], once, np.empty(shape, tile.dtype), ended=True)
+        # Where blocks are missing libjpeg shows this gray, but for those in several scans, or in arithmetic coding.
+        doubtful = headers.jpeg_elaborate(view) or np.all(values[rows - 1, columns - 1] == 1 << header.bits - 1)
+        if doubtful or not END.search(view[-TAIL:]):
+            _complete(bytes(view), values[:rows], once, np.empty(shape, tile.dtype), doubtful=bool(doubtful))
         return values
 
     return run
 
 
-def _complete(data: bytes, values: NDArray[Any], once: Any, again: NDArray[Any], *, ended: bool = False) -> None:
-    """DecodeError where a stream without end marker, or one that is said to have `ended`, lacks pixels.
+def _complete(data: bytes, values: NDArray[Any], once: Any, again: NDArray[Any], *, doubtful: bool) -> None:
+    """DecodeError where a stream lacks pixels; an end that it has is believed only where nothing is `doubtful`.
 
     libjpeg invents what is missing and only warns, which does not reach us; but what is missing would be read from
-    bytes that follow, so a single scan of all samples is whole if what follows makes no difference.
+    bytes that follow, so the last scan is whole if what follows makes no difference.
     """
     frame = headers.jpeg_frame(memoryview(data))
     scans, end = headers.jpeg_scans(data, frame)
-    if end is not None and not ended:
+    if end is not None and not doubtful:
         return
-    single = len(scans) == 1 and data[scans[0] + 4 : scans[0] + 5] == bytes(values.shape[2:])
-    # Arithmetic coding leaves out zeros at its end, which whatever follows would take the place of.
-    arithmetic = data[frame + 1] >= ARITHMETIC
-    if not single or data[frame + 1] in headers.PROGRESSIVE or (ended and arithmetic):
-        if ended:
-            return
+    arithmetic = data[frame + 1] >= headers.ARITHMETIC
+    several = len(scans) != 1 or data[frame + 1] in headers.PROGRESSIVE
+    if several and end is None:
         raise DecodeError("the JPEG stream has no end")
+    if not _all_scanned(data, frame, scans):
+        raise DecodeError("the JPEG stream is cut off")
     data = data[:end]
     # After a byte of ones a zero is stuffed; anything else would be a marker.
     stuffed = b"\0" if data.endswith(b"\xff") else b""
-    for pad in PADS:
-        if not np.array_equal(once(data + stuffed + pad + b"\xff\xd9", again)[: len(values)], values):
-            raise DecodeError(f"the JPEG stream {'has no end' if arithmetic else 'is cut off'}")
+    lead = bytes(ZEROS) if arithmetic and end is not None else b""
+    # A scan that ends with a restart interval goes on only behind the next marker.
+    restarts = RESTART.findall(data, scans[-1])
+    mark = bytes([0xFF, FIRST_RESTART + (restarts[-1][1] + 1 if restarts else 0) % 8])
+    # In the last of several scans, which take longer to decode, one continuation tells enough.
+    for pad in PADS[: 1 if several else None]:
+        more = stuffed + lead + pad + mark + lead + pad + b"\xff\xd9"
+        if not np.array_equal(once(data + more, again)[: len(values)], values):
+            raise DecodeError(f"the JPEG stream {'has no end' if arithmetic and end is None else 'is cut off'}")
+
+
+def _all_scanned(data: bytes, frame: int, scans: list[int]) -> bool:
+    """Whether every component of a frame is in some scan."""
+    told = {
+        part for scan in scans if scan + 4 < len(data) for part in data[scan + 5 : scan + 5 + 2 * data[scan + 4] : 2]
+    }
+    return told >= set(data[frame + 10 : frame + 10 + 3 * data[frame + 9] : 3])
 
 
 def _colours(tile: Tile) -> tuple[str, str]:
