@@ -119,7 +119,7 @@ def test_a_transform_without_inverse_is_refused():
     with pytest.raises(FormatError, match="no inverse"):
         chunk_window(grid((10.0, 0.0, 0.0, 0.0, 0.0, 1000.0)), (0, 0, 1, 1))
     for huge in ((1e-300, 1e300, 0.0, 0.0, 1e308, 0.0), (1e-310, 0.0, 0.0, 0.0, 1.0, 0.0)):
-        with pytest.raises(FormatError, match="inverted"):
+        with pytest.raises(FormatError, match="no inverse"):
             chunk_window(grid(huge), (0, 0, 1e9, 1e9))
 
 
