@@ -71,6 +71,25 @@ def test_values_are_those_of_gdal(bits: int, colour: int, bands: int, interlaced
     np.testing.assert_array_equal(seen, expected)
 
 
+@pytest.mark.parametrize("filters", [(0,), (1,), (2,), (2, 2, 0, 1, 1, 2, 2)])
+@pytest.mark.parametrize(("bits", "colour", "bands"), KINDS)
+def test_rows_filtered_by_one_neighbour_at_most_are_those_of_gdal(
+    bits: int, colour: int, bands: int, filters: tuple[int, ...]
+) -> None:
+    expected = stored(bits, bands)
+    for interlaced in (False, True):
+        data = made(bits, colour, bands, interlaced=interlaced, filters=filters)
+        np.testing.assert_array_equal(values(data), expected)
+        with MemoryFile(data) as memory, memory.open() as image:
+            np.testing.assert_array_equal(image.read(), expected)
+        array = found(data)
+        decode = prepare(array.encodings[0], chunks=array.chunks, dtype=array.dtype, limits=Limits())
+        for rows in (slice(0, 1), slice(3, 5), slice(7, 19), slice(44, 45), slice(30, 20, -3)):
+            seen = decode(data, valid=array.shape, want=(slice(None), rows, slice(None)))
+            np.testing.assert_array_equal(seen[:, rows], expected[:, rows])
+            assert seen.dtype == expected.dtype
+
+
 @pytest.mark.parametrize("shape", [(1, 1), (1, 9), (3, 2), (5, 5), (9, 1)])
 def test_small_interlaced_pictures_lack_passes(shape: tuple[int, int], capfd: pytest.CaptureFixture[str]) -> None:
     expected = stored(4, 1, *shape)

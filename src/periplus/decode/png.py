@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus import codecnames
-from periplus.decode.compressions import deflate
+from periplus.decode.bits import packed as packed_bits
+from periplus.decode.compressions import Decompress, deflate
 from periplus.decode.native import native
 from periplus.decode.scratch import Buffer, Octets, scratch, scratch_array, stream
 from periplus.decode.settings import known, number
@@ -30,6 +31,8 @@ SLACK = 64 * 1024
 """Bytes after the last row that a stream may hold; decoders step over them."""
 TOGETHER = 1 << 20
 """Bytes of rows that are undone at once, so that they stay in the processor's cache on their way through libpng."""
+LEFT, UP = 1, 2
+"""Filters of a row by one neighbour of each pixel; 0 is none, and those above are by several."""
 KEYS = frozenset({"width", "height", "bands", "bits"})
 PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 """First column, first row and steps of every pass of an interlaced image."""
@@ -68,23 +71,17 @@ def png(
 
     def run(data: Buffer, valid: Shape, want: tuple[slice, ...] | None = None) -> NDArray[Any]:  # noqa: ARG001 - whole
         interlaced, packed = _parts(stream(data), (width, height, bits), bands)
-        need = sum(size for _, size in passes) if interlaced else whole
-        raw = inflate(packed, need)[:need]
-        if len(raw) < need:
-            raise DecodeError(f"the PNG file decodes to {len(raw)} of {need} bytes")
-        out = scratch_array(0, (height, width, bands), dtype)
+        raw = _rows(inflate, packed, sum(size for _, size in passes) if interlaced else whole)
         if not interlaced:
             seen = range(height) if want is None else range(height)[want[-2]]
-            undo(raw, out, min(seen, default=0), max(seen, default=-1) + 1)
+            out = undo(raw, (height, width), min(seen, default=0), max(seen, default=-1) + 1)
         else:
-            start = 0
+            out, start = scratch_array(0, (height, width, bands), dtype), 0
             for each, size in passes:
                 if size:
                     x, y, dx, dy = each
                     wide, high = _size(each, width, height)
-                    own = np.empty((high, wide, bands), dtype)
-                    undo(raw[start : start + size], own, 0, high)
-                    out[y::dy, x::dx] = own
+                    out[y::dy, x::dx] = undo(raw[start : start + size], (high, wide), 0, high)
                     start += size
         return out.transpose(2, 0, 1)[lead]
 
@@ -96,30 +93,49 @@ def bare(view: memoryview, width: int, height: int, bits: int, bands: int) -> Oc
     interlaced, packed = _parts(view, (width, height, bits), bands)
     sizes = [_size(each, width, height) for each in PASSES] if interlaced else [(width, height)]
     need = sum(_bytes(*size, bands * bits) for size in sizes)
-    raw = deflate(need + SLACK, 1)(packed, need)[:need]
-    if len(raw) < need:
-        raise DecodeError(f"the PNG file decodes to {len(raw)} of {need} bytes")
+    raw = _rows(deflate(need + SLACK, 1), packed, need)
     head = struct.pack(">IIBBBBB", width, height, bits, COLOURS[bands], 0, 0, interlaced)
     return _file(_chunk(b"IHDR", head), raw, native("deflate_encode"))
 
 
-def _undo(bands: int, bits: int) -> Callable[[Octets, NDArray[Any], int, int], None]:
-    """What undoes the filters of rows, from one row up to another; those above may be left out, and are written over.
+def _rows(inflate: Decompress, packed: bytes, need: int) -> Octets:
+    """The filtered rows of a picture, which are that many bytes."""
+    raw = inflate(packed, need)[:need]
+    if len(raw) < need:
+        raise DecodeError(f"the PNG file decodes to {len(raw)} of {need} bytes")
+    return raw
 
-    libpng does it, a few rows at a time, for which they become a file of their own.
+
+def _undo(bands: int, bits: int) -> Callable[[Octets, tuple[int, int], int, int], NDArray[Any]]:
+    """What undoes the filters of the rows of a (high, wide) picture, from one row up to another; others are anything.
+
+    libpng does it, a few rows at a time, for which they become a file of their own; unless no row is filtered by more
+    than one neighbour, as in many a scanned map: then NumPy does in a third of the time (measured).
     """
-    decode, store = native("png_decode"), native("deflate_encode")
+    decode, store, add = native("png_decode"), native("deflate_encode"), native("delta_decode")
+    pixel = max(1, bands * bits // 8)
     # libpng spreads few bits over the whole range.
     spread = 255 // ((1 << bits) - 1) if bits < 8 else 1
+    dtype = np.dtype(np.uint16 if bits == 16 else np.uint8)
+    big = dtype.newbyteorder(">")
 
-    def run(raw: Octets, into: NDArray[Any], low: int, stop: int) -> None:
-        high, wide = into.shape[:2]
-        big = into.dtype.newbyteorder(">")
+    def run(raw: Octets, shape: tuple[int, int], low: int, stop: int) -> NDArray[Any]:
+        high, wide = shape
         rows = (raw if raw.flags.writeable else raw.copy()).reshape(high, -1)
         step = max(1, TOGETHER // rows.shape[1]) if bits >= 8 else high
         # A row that is filtered by nothing, or by what is left of each value, needs none above it.
         free = np.flatnonzero(rows[: low + 1, 0] <= 1)
         begin = int(free[-1]) if len(free) else 0
+        into = scratch_array(3, (high, wide, bands), dtype)
+        if rows[begin:stop, 0].max(initial=0) <= UP:
+            body = rows[begin:stop, 1:]
+            _simply(rows[begin:stop, 0], body.reshape(len(body), body.shape[1] // pixel, pixel), add)
+            if bits == 8:
+                return rows[:, 1:].reshape(high, wide, bands)
+            if bits < 8:
+                body = packed_bits(bits, wide, dtype, slot=2)(np.ascontiguousarray(body).reshape(-1), len(body))
+            into[begin:stop] = body.view(big).reshape(len(body), wide, bands)
+            return into
         for first in range(begin, stop, step):
             last = min(first + step, stop)
             if first > begin:
@@ -132,8 +148,19 @@ def _undo(bands: int, bits: int) -> Callable[[Octets, NDArray[Any], int, int], N
             decode(_file(_chunk(b"IHDR", head), rows[first:last].reshape(-1), store), out=part)
         if spread > 1:
             np.floor_divide(into[begin:stop], spread, out=into[begin:stop])
+        return into
 
     return run
+
+
+def _simply(kinds: Octets, rows: Octets, add: Callable[..., Any]) -> None:
+    """Undo filters by one neighbour where the pixels lie: (rows, columns, bytes)."""
+    left = np.flatnonzero(kinds == LEFT)
+    for run in np.split(left, np.flatnonzero(np.diff(left) > 1) + 1) if len(left) else ():
+        part = rows[run[0] : run[-1] + 1]
+        add(part, axis=1, out=part)
+    for row in np.flatnonzero(kinds[1:] == UP).tolist():
+        np.add(rows[row + 1], rows[row], out=rows[row + 1])
 
 
 def _parts(view: memoryview, size: tuple[int, int, int], bands: int) -> tuple[bool, bytes]:

@@ -73,11 +73,12 @@ def png(
     interlaced: bool = False,
     chunks: Sequence[tuple[bytes, bytes]] = (),
     pieces: int = 3,
+    filters: Sequence[int] = range(5),
 ) -> bytes:
-    """A PNG of (bands, y, x) values, its rows filtered in turn by every filter, with further chunks before the data."""
+    """A PNG of (bands, y, x) values, its rows filtered by these in turn, with further chunks before the data."""
     _, height, width = values.shape
     passes = [(0, 0, 1, 1)] if not interlaced else PASSES
-    raw = b"".join(_rows(values[:, y::dy, x::dx], bits) for x, y, dx, dy in passes)
+    raw = b"".join(_rows(values[:, y::dy, x::dx], bits, filters) for x, y, dx, dy in passes)
     stream = zlib.compress(raw)
     step = -(-len(stream) // pieces)
     head = struct.pack(">IIBBBBB", width, height, bits, colour, 0, 0, int(interlaced))
@@ -94,7 +95,7 @@ def png_chunk(kind: bytes, body: bytes) -> bytes:
     return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
 
-def _rows(values: NDArray[Any], bits: int) -> bytes:
+def _rows(values: NDArray[Any], bits: int, filters: Sequence[int]) -> bytes:
     """Filtered rows of one pass."""
     bands, height, width = values.shape
     if not height or not width:
@@ -108,7 +109,7 @@ def _rows(values: NDArray[Any], bits: int) -> bytes:
     above = np.zeros_like(rows[0])
     out = []
     for number, row in enumerate(rows):
-        kind = number % 5
+        kind = filters[number % len(filters)]
         out.append(bytes([kind]) + _filtered(kind, row, above, size).tobytes())
         above = row
     return b"".join(out)
