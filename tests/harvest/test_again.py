@@ -18,6 +18,7 @@ import pytest
 from periplus.errors import ConflictError, FormatError
 from periplus.fetch import Fetch
 from periplus.harvest import index_into
+from periplus.harvest import run as run_module
 from periplus.harvest import stream as stream_module
 from periplus.table import Table
 
@@ -161,6 +162,28 @@ def test_a_collection_grows_by_a_part(tmp_path: Path, tiff: SimpleNamespace, fet
     days(folder / "sub", tiff, 4)
     table, _ = index_into(str(folder / "**/*.tif"), fetch=fetch, to=to)
     assert content(table) == fresh(fetch, str(folder / "**/*.tif"))
+
+
+@pytest.mark.parametrize("name", ["out", "out.parquet"])
+def test_of_two_that_add_to_an_index_at_once_none_undoes_the_other(
+    name: str, tmp_path: Path, tiff: SimpleNamespace, fetch: Fetch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    days(tmp_path, tiff, 1, 2, 3)
+    to, real = str(tmp_path / name), run_module.Run._laid
+
+    def add(day: int) -> Table:
+        return index_into(tmp_path / f"x_2021010{day}.tif", fetch=fetch, to=to, arrange="collect", append=True)[0]
+
+    def between(*args: Any) -> Any:
+        monkeypatch.setattr(run_module.Run, "_laid", real)
+        add(2)  # after the other has opened the index
+        return real(*args)
+
+    add(1)
+    monkeypatch.setattr(run_module.Run, "_laid", between)
+    with pytest.raises(ConflictError, match="another writer"):
+        add(3)
+    assert len(add(3).files) == 3
 
 
 @pytest.mark.parametrize("target", ["out.parquet", "out"])

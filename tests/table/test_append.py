@@ -8,9 +8,9 @@ import sys
 import numpy as np
 import pytest
 
-from periplus.errors import ConflictError, FormatError, MissingError
+from periplus.errors import ConflictError, FormatError, MissingError, StaleError
 from periplus.model import Refs
-from periplus.table import append_table, memory_table, open_table, write_table
+from periplus.table import append_table, copy_table, memory_table, open_table, write_table
 from periplus.testing.indexes import files_of, same_refs, stacked
 
 
@@ -180,3 +180,48 @@ def test_replacing_a_dataset_leaves_no_old_parts(tmp_path, fetch):
 def test_a_folder_that_is_no_dataset_is_not_appended_to(tmp_path, fetch):
     with pytest.raises(MissingError):
         append_table(str(tmp_path / "nothing"), *step(0, 1), fetch=fetch)
+
+
+def test_parts_become_one_where_a_dataset_is_copied_onto_itself(tmp_path, fetch):
+    target = str(tmp_path / "i")
+    write_table(target, *step(0, 1), fetch=fetch)
+    for number in range(1, 4):
+        append_table(target, *step(number, number + 1), fetch=fetch)
+    table = open_table(target, fetch=fetch, allow=["s3://"])
+    want = {name: table.refs(name) for name in table.catalog.arrays}
+    copy_table(table, target, fetch=fetch)
+    assert len(list((tmp_path / "i" / "chunks").iterdir())) == 1
+    again = open_table(target, fetch=fetch, allow=["s3://"])
+    for name, refs in want.items():
+        same_refs(again.refs(name), refs)
+    append_table(target, *step(4, 5), fetch=fetch)
+
+
+@pytest.mark.parametrize("name", ["i", "i.parquet", "i.duckdb"])
+def test_an_index_copied_onto_itself_does_not_undo_what_came_meanwhile(name, tmp_path, fetch):
+    target = str(tmp_path / name)
+    write_table(target, *step(0, 1), fetch=fetch)
+    table = open_table(target, fetch=fetch, allow=["s3://"], trust=True)
+    assert len(table.refs("0/data")) == 24
+    if name == "i":
+        append_table(target, *step(1, 2), fetch=fetch)
+    else:
+        catalog, refs, files = stacked(steps=2)
+        write_table(target, catalog, refs.items(), files, fetch=fetch)
+    with pytest.raises((ConflictError, StaleError)):
+        copy_table(table, target, fetch=fetch)
+    now = open_table(target, fetch=fetch, allow=["s3://"], trust=True)
+    assert len(now.refs("0/data")) == 48
+    copy_table(now, target, fetch=fetch)  # what is there may be
+    elsewhere = copy_table(now, str(tmp_path / f"other-{name}"), fetch=fetch)
+    assert len(elsewhere.refs("0/data")) == 48
+
+
+def test_what_was_laid_for_an_older_index_is_not_added_to_a_newer_one(tmp_path, fetch):
+    target = str(tmp_path / "i")
+    old = write_table(target, *step(0, 1), fetch=fetch)
+    append_table(target, *step(1, 2), fetch=fetch)
+    catalog, _, files = step(1, 2)
+    with pytest.raises(ConflictError, match="another writer"):  # its chunks are missing, so none would clash
+        append_table(target, catalog, [], files, fetch=fetch, before=old)
+    assert len(open_table(target, fetch=fetch, allow=["s3://"]).files) == 2

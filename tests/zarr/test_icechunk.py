@@ -12,6 +12,7 @@ import zarr
 import periplus
 from periplus.fetch import Fetch
 from periplus.testing import j2ks, tiffs
+from periplus.zarr import icewrite
 
 PATTERN = "{time:%Y%m%d}"
 pytestmark = [
@@ -161,6 +162,23 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path):
     with pytest.raises(periplus.MissingError):
         written(target, index, codecs="all")
     assert session(target).snapshot_id == before
+
+
+def test_the_slower_of_two_who_make_a_repository_leaves_what_the_other_committed(tmp_path, monkeypatch):
+    target, index = tmp_path / "a.icechunk", days(tmp_path / "in", 1, 2)
+    real = icewrite._Writer.write
+
+    def slow(writer, old):
+        real(writer, old)
+        monkeypatch.setattr(icewrite._Writer, "write", real)
+        others.append(written(target, days(tmp_path / "in", 1, 2)).snapshot)
+
+    others = []
+    monkeypatch.setattr(icewrite._Writer, "write", slow)
+    with pytest.raises(periplus.ConflictError, match="another writer was first"):
+        written(target, index)
+    assert [session(target).snapshot_id] == others
+    assert periplus.open(target, allow=str(tmp_path))["0/data"].shape == (2, 2, 50, 60)
 
 
 def test_no_repository_is_made_where_none_can_be(tmp_path):

@@ -11,7 +11,7 @@ import numpy as np
 
 from periplus.arrange import Arrangement
 from periplus.arrange import arrange as arrange_entries
-from periplus.errors import ConflictError, FetchError, FormatError, MissingError, redact
+from periplus.errors import ConflictError, FetchError, FormatError, MissingError, StaleError, redact
 from periplus.fetch import Fetch
 from periplus.harvest.companions import Companions, with_companions
 from periplus.harvest.drive import Harvested
@@ -101,7 +101,10 @@ class Run:
                     raise ConflictError("an index laid in this way does not grow: name all files of it", url=to)
                 kept |= self._others(index, kept)
             with tempfile.TemporaryDirectory(prefix="periplus-") as folder:
-                table = self._laid(to, form, index, kept, folder)
+                try:
+                    table = self._laid(to, form, index, kept, folder, append)
+                except StaleError:  # the files are read by now: it is the index that changed
+                    raise ConflictError("another writer changed the index meanwhile", url=to) from None
             journal.clear()
         finally:
             journal.close()
@@ -228,7 +231,9 @@ class Run:
 
     # --- laying and writing ----------------------------------------------------------------------------------------
 
-    def _laid(self, to: str, form: str | None, index: Index | None, kept: dict[int, Harvested], folder: str) -> Table:
+    def _laid(
+        self, to: str, form: str | None, index: Index | None, kept: dict[int, Harvested], folder: str, append: bool
+    ) -> Table:
         gathered = self.gathered
         gathered.finish(
             [] if index is None else (s.url for number in kept for s in index.beside(index.files.path[number]))
@@ -240,10 +245,28 @@ class Run:
             laid = grown(index, kept, gathered, self._asked(), form)
             if laid is not None:
                 self.arrangement = laid.kind
-                return append_table(to, laid.catalog, laid.blocks, laid.files, fetch=self.fetch, limits=self.limits)
+                return append_table(
+                    to,
+                    laid.catalog,
+                    laid.blocks,
+                    laid.files,
+                    fetch=self.fetch,
+                    limits=self.limits,
+                    before=index.table,
+                )
             self._bring_back(index, kept, folder)
         laid = self._arranged()
-        return write_table(to, laid.catalog, laid.blocks, laid.files, fetch=self.fetch, form=form, limits=self.limits)
+        return write_table(
+            to,
+            laid.catalog,
+            laid.blocks,
+            laid.files,
+            fetch=self.fetch,
+            form=form,
+            limits=self.limits,
+            # What exactly the named files make is the same whoever was there before; what adds to an index is not.
+            continues=index.table if append and index is not None else None,
+        )
 
     def _bring_back(self, index: Index, kept: dict[int, Harvested], folder: str) -> None:
         """Kept files as if scanned: their references come from the index; what it cannot give back is read again."""

@@ -33,6 +33,7 @@ VERSION = 2
 SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 KEY = b"array_references"
 FILES_KEY = b"array_references_files"
+TOO_DEEP = "the footer document is nested too deeply"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,20 +116,23 @@ def dump(document: Document) -> str:
 def load(source: str | bytes | Mapping[str, Any], *, limits: Limits, url: str | None = None) -> Document:
     """The document, every field of it checked; FormatError or LimitError where it is not sound."""
     try:
-        return _load(_parse(source, limits) if isinstance(source, str | bytes) else source, limits)
+        return _load(parse(source, limits) if isinstance(source, str | bytes) else source, limits)
     except PeriplusError as error:
         raise error.at(url=url) from error.__cause__
     except RecursionError:
-        raise FormatError("the footer document is nested too deeply", url=url) from None
+        raise FormatError(TOO_DEEP, url=url) from None
 
 
-def _parse(source: str | bytes, limits: Limits) -> Any:
+def parse(source: str | bytes, limits: Limits) -> Any:
+    """The JSON of a document, nothing of it checked."""
     limits.check("the footer document", len(source), limits.header_bytes)
     try:
         value = json.loads(source, parse_constant=_refuse_constant)
         if SURROGATE.search(source if isinstance(source, bytes) else source.encode()):
             json.dumps(value, ensure_ascii=False).encode()  # a pair is a character, a single one is none
         return value
+    except RecursionError:
+        raise FormatError(TOO_DEEP) from None
     except UnicodeEncodeError:
         raise FormatError("a name or text of the footer document holds half a character") from None
     except ValueError as error:  # also bad UTF-8 and integers of absurd length

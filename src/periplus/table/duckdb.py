@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from periplus.errors import DeniedError, FormatError, MissingError
+from periplus.fetch.local import head
 from periplus.limits import Limits
-from periplus.model import Array, Catalog, Files, Refs
+from periplus.model import Array, Catalog, Files, Refs, Source
 from periplus.policy import Policy, is_local
 from periplus.table.columns import columns_for
 from periplus.table.document import Document, dump, load
@@ -52,6 +53,7 @@ def write_duckdb(
     files: Files,
     *,
     fetch: Fetch,
+    expect: Source | None = None,
 ) -> None:
     """Write the database beside its place and move it there when it is whole.
 
@@ -77,7 +79,7 @@ def write_duckdb(
             connection.execute("insert into document values ('array_references', ?)", [dump(document)])
             connection.execute(FOOTPRINT)
             connection.execute("checkpoint")
-        fetch.run(fetch.write(url, path))
+        fetch.run(fetch.write(url, path, expect=expect))
 
 
 def _insert(connection: Any, name: str, rows: pa.Table) -> None:
@@ -100,8 +102,9 @@ def open_duckdb(
         )
     if not os.path.exists(url):
         raise MissingError("there is no such index", url=url)
+    source = head(url)
     rows = DuckRows(url, limits)
-    return Table(rows.document, rows, url=url, policy=policy, limits=limits, reopen=reopen)
+    return Table(rows.document, rows, url=url, policy=policy, limits=limits, reopen=reopen, source=source)
 
 
 class DuckRows:

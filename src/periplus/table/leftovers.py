@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from periplus.errors import FormatError, MissingError
+from periplus.errors import FormatError, LimitError, MissingError
 from periplus.fetch.atomic import remove_leftovers
 from periplus.fetch.door import mapped
 from periplus.policy import canonical, is_local
@@ -45,17 +45,15 @@ def sweep(url: str, *, fetch: Fetch, limits: Limits) -> None:
 
 def _sweep_parts(folder: Path, fetch: Fetch, limits: Limits) -> None:
     """Parts that were written but never committed."""
-    from periplus.policy import Policy
-    from periplus.table.open import open_table
+    from periplus.table.open import glance
 
     with locked(f"{folder}/", fetch):
         try:
-            pieces = open_table(str(folder), fetch=fetch, limits=limits, policy=Policy.everything()).document.pieces
+            listed = glance(str(folder), fetch=fetch, limits=limits).paths
         except MissingError:
-            pieces = ()
-        except FormatError:
+            listed = frozenset()
+        except (FormatError, LimitError):
             return  # not ours
-        listed = {piece.path for piece in pieces or ()}
         for path in (folder / "chunks").iterdir():
             if PART.fullmatch(path.name) and f"chunks/{path.name}" not in listed:
                 remove_unlocked(path)

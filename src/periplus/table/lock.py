@@ -4,40 +4,50 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import secrets
+import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from periplus.errors import ConflictError
+from periplus.errors import ConflictError, MissingError
 from periplus.fetch.door import mapped
 from periplus.policy import is_local
 
 if TYPE_CHECKING:
     from periplus.fetch import Fetch
+    from periplus.model import Source
 
 NAME = ".lock"
 PATIENCE = 10.0
 """Seconds to wait for another committer; a commit is a few requests."""
+LIFE = 900.0
+"""Seconds after which a lock in a store is that of a dead committer, by the store's own clock."""
+HELD = 600.0
+"""Seconds after which a committer no longer writes: a write that begins before ends before the lock's life does."""
+
+Held = Callable[[], None]
+"""Called right before the write that commits; ConflictError where the lock may be another's by now."""
 
 
 @contextmanager
-def locked(folder: str, fetch: Fetch) -> Iterator[None]:
+def locked(folder: str, fetch: Fetch) -> Iterator[Held]:
     """Hold the right to replace the files table of a dataset; ConflictError where another keeps it."""
-    with _local(folder) if is_local(folder) else _remote(folder, fetch):
-        yield
+    with _local(folder) if is_local(folder) else _remote(folder, fetch) as held:
+        yield held
 
 
 @contextmanager
-def _local(folder: str) -> Iterator[None]:
+def _local(folder: str) -> Iterator[Held]:
     with mapped(folder):
         os.makedirs(folder, exist_ok=True)
         fd = os.open(folder + NAME, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         with mapped(folder):
             _wait(fd, folder)
-        yield
+        yield lambda: None
     finally:
         os.close(fd)
 
@@ -55,21 +65,67 @@ def _wait(fd: int, folder: str) -> None:
 
 
 @contextmanager
-def _remote(folder: str, fetch: Fetch) -> Iterator[None]:
-    url, token = folder + NAME, secrets.token_hex(8).encode()
-    deadline = time.monotonic() + PATIENCE
+def _remote(folder: str, fetch: Fetch) -> Iterator[Held]:
+    url = folder + NAME
+    # Not the monotonic clock, which may stand still while a machine sleeps.
+    _take(url, f"{socket.gethostname()} {os.getpid()} {secrets.token_hex(8)}", fetch)
+    began = time.time()
+
+    def held() -> None:
+        if not 0 <= time.time() - began < HELD:
+            raise ConflictError("the commit took so long that another writer may have begun", url=url)
+
+    try:
+        yield held
+    finally:
+        if 0 <= time.time() - began < LIFE:  # later it may be another's
+            fetch.run(fetch.delete(url))
+
+
+def _take(url: str, owner: str, fetch: Fetch) -> None:
+    """Make the lock, or take over that of a dead committer."""
+    deadline, looked = time.monotonic() + PATIENCE, False
     while True:
         try:
-            fetch.run(fetch.write(url, token, create=True))
-            break
+            fetch.run(fetch.write(url, owner.encode(), create=True))
+            return
         except ConflictError:
-            if time.monotonic() > deadline:
-                raise ConflictError(
-                    "another writer is committing to this index; if none is running, one died: remove this lock",
-                    url=url,
-                ) from None
-            time.sleep(0.2)
+            dead = None if looked else _dead(url, fetch)
+            looked = True
+        if dead is not None:
+            # Of several who see it, one replaces it; the others are told of a conflict.
+            fetch.run(fetch.write(url, owner.encode(), expect=dead))
+            return
+        if time.monotonic() > deadline:
+            raise ConflictError(
+                f"another writer{_owner(url, fetch)} is committing to this index; if none is running, one died: "
+                f"remove this lock, or wait until it is {LIFE / 60:g} minutes old",
+                url=url,
+            ) from None
+        time.sleep(0.2)
+
+
+def _dead(url: str, fetch: Fetch) -> Source | None:
+    """The lock, where it is older than a commit can take; None where its committer may live, or it is gone."""
+    probe = f"{url}-{secrets.token_hex(8)}"  # what is written now tells the time of the store; ours may be wrong
     try:
-        yield
-    finally:
-        fetch.run(fetch.delete(url))
+        left = fetch.run(fetch.head(url))
+        fetch.run(fetch.write(probe, b"now"))
+        try:
+            now = fetch.run(fetch.head(probe))
+        finally:
+            fetch.run(fetch.delete(probe))
+    except MissingError:
+        return None
+    if left.last_modified is None or now.last_modified is None:
+        return None
+    return left if (now.last_modified - left.last_modified).total_seconds() > LIFE else None
+
+
+def _owner(url: str, fetch: Fetch) -> str:
+    """Machine and process that a lock names, for people."""
+    try:
+        text, _ = fetch.run(fetch.read(url, 0, 100))
+    except MissingError:
+        return ""
+    return f" ({re.sub('[^ -~]', '?', text.decode('latin-1'))})" if text else ""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from periplus.errors import FormatError, MissingError
 from periplus.limits import Limits
 from periplus.policy import Policy, canonical, folder_of
-from periplus.table.document import KEY, load
+from periplus.table.document import KEY, load, parse
 from periplus.table.ranges import ParquetBytes, read_tail
 from periplus.table.rows import ParquetRows
 from periplus.table.table import Table
@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 FLAT = (".parquet", ".parq", ".pq", ".geoparquet")
 DUCKDB = (".duckdb", ".ddb")
 FILES_NAME = "files.parquet"
+
+
+class Glance(NamedTuple):
+    """What tells one commit of a dataset from another."""
+
+    revision: str
+    paths: frozenset[str]
+    """Of its parts, relative to its folder."""
 
 
 def form_of(url: str) -> str:
@@ -75,7 +83,19 @@ def open_table(
     # A dataset's own folder is its name: like a flat index, it may reach what lies beside it.
     name = plain if folder is None else folder.removesuffix("/")
     rule = policy or Policy.beside(name, allow=allowed)
-    return Table(said, rows, url=name, policy=rule, limits=limits, reopen=reopen)
+    return Table(said, rows, url=name, policy=rule, limits=limits, reopen=reopen, source=base.source)
+
+
+def glance(url: str, *, fetch: Fetch, limits: Limits) -> Glance:
+    """Which commit of a dataset lies at a URL and what its parts are, without taking in what they hold."""
+    base, _ = _base(canonical(url), fetch, limits)
+    text = base.keys.get(KEY)
+    fields = {} if text is None else parse(text, limits)
+    pieces, revision = (fields.get("chunks"), fields.get("revision")) if isinstance(fields, dict) else (None, None)
+    if not isinstance(pieces, list) or not isinstance(revision, str):
+        raise FormatError("this folder's files.parquet does not list the parts of an index", url=base.url)
+    paths = [piece.get("path") if isinstance(piece, dict) else None for piece in pieces]
+    return Glance(revision, frozenset(path for path in paths if isinstance(path, str)))
 
 
 def _base(plain: str, fetch: Fetch, limits: Limits) -> tuple[ParquetBytes, str | None]:

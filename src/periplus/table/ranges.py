@@ -58,6 +58,15 @@ def read_tail(url: str, fetch: Fetch) -> tuple[bytes, Source]:
         return fetch.run(fetch.tail(url, TAIL))
 
 
+def read_tails(urls: Sequence[str], fetch: Fetch) -> list[tuple[bytes, Source]]:
+    """The ends of many Parquet files, asked for at the same time: an index that grew often has hundreds of parts."""
+
+    async def all_tails() -> list[tuple[bytes, Source]]:
+        return list(await asyncio.gather(*(fetch.tail(url, TAIL) for url in urls)))
+
+    return fetch.run(all_tails()) if urls else []
+
+
 class ParquetBytes:
     """One Parquet file of which only the footer has been read."""
 
@@ -73,7 +82,7 @@ class ParquetBytes:
         self.url = url
         self._fetch = fetch
         self._limits = limits
-        self._tail, self.source = tail or read_tail(url, fetch)
+        self.tail, self.source = tail or read_tail(url, fetch)
         if self.source.size is None:
             raise FormatError("the store does not say how large the index is", url=url)
         if size is not None and size != self.source.size:
@@ -94,7 +103,7 @@ class ParquetBytes:
     def _footer(self) -> bytes:
         if self.size < 12:
             raise FormatError(NO_PARQUET, url=self.url)
-        tail = self._tail
+        tail = self.tail
         if tail[-4:] != MAGIC:
             raise FormatError(NO_PARQUET, url=self.url)
         length = int.from_bytes(tail[-8:-4], "little") + 8
@@ -108,9 +117,9 @@ class ParquetBytes:
 
     def _read(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Bytes of each half-open range, of the very object whose footer was read; its last ones are at hand."""
-        known = self.size - len(self._tail)
+        known = self.size - len(self.tail)
         if all(start >= known for start, _ in ranges):
-            return [self._tail[start - known : stop - known] for start, stop in ranges]
+            return [self.tail[start - known : stop - known] for start, stop in ranges]
         file = self._fetch.local(self.source)
         if file is not None:
             return [file.read(start, stop - start) for start, stop in ranges]

@@ -15,15 +15,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from periplus.errors import FormatError
+from periplus.errors import FormatError, MissingError, StaleError
+from periplus.fetch.stale import check_same
 from periplus.limits import Limits
-from periplus.model import Array, Files, Refs
+from periplus.model import Array, Files, Refs, Source
 from periplus.table.buffers import strings, to_numpy, to_strings
 from periplus.table.columns import Columns
 from periplus.table.decoded import KEPT_BYTES, Group, Kept
 from periplus.table.document import Document, Piece
 from periplus.table.families import kinds
-from periplus.table.ranges import ParquetBytes, arrow_errors
+from periplus.table.ranges import ParquetBytes, arrow_errors, read_tails
 from periplus.table.schema import check_columns, files_from_arrow, integers
 
 if TYPE_CHECKING:
@@ -221,15 +222,26 @@ class ParquetRows:
         """The parts, or those that may hold rows of a window; opened on first use."""
         if self.document.pieces is None:
             return [self._parts[""]]
-        answer = []
-        for piece in self.document.pieces:
-            if array is not None and window is not None and not _meets(piece, array, window):
-                continue
-            if piece.path not in self._parts:
-                source = ParquetBytes(self.folder + piece.path, fetch=self.fetch, limits=self.limits, size=piece.bytes)
-                self._parts[piece.path] = PartRows(source, self.document, piece)
-            answer.append(self._parts[piece.path])
-        return answer
+        wanted = [
+            piece for piece in self.document.pieces if array is None or window is None or _meets(piece, array, window)
+        ]
+        fresh = [piece for piece in wanted if piece.path not in self._parts]
+        urls = [self.folder + piece.path for piece in fresh]
+        for piece, url, tail in zip(fresh, urls, self._tails(urls), strict=True):
+            source = ParquetBytes(url, fetch=self.fetch, limits=self.limits, size=piece.bytes, tail=tail)
+            self._parts[piece.path] = PartRows(source, self.document, piece)
+        return [self._parts[piece.path] for piece in wanted]
+
+    def _tails(self, urls: Sequence[str]) -> list[tuple[bytes, Source]]:
+        try:
+            return read_tails(urls, self.fetch)
+        except MissingError as error:
+            lost = error.url
+        try:
+            check_same(self.base.source, self.fetch.run(self.fetch.head(self.base.url)))
+        except (StaleError, MissingError):
+            raise StaleError("the index was written anew after it was opened", url=self.base.url) from None
+        raise MissingError("a part of the index is missing", url=lost)
 
     def find(self, array: Array, window: Window) -> Refs:
         if not all(high > low for low, high in window):

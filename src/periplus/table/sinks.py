@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from periplus.fetch.atomic import replacing
 from periplus.fetch.door import mapped
-from periplus.model import Array, Files
+from periplus.model import Array, Files, Source
 from periplus.policy import canonical, is_local
 from periplus.table.buffers import numbers
 from periplus.table.document import Piece
@@ -33,19 +33,22 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def sink(url: str, fetch: Fetch) -> Iterator[IO[bytes]]:
-    """A file that becomes the object at `url` when the block ends well, and leaves no trace when it does not."""
+def sink(url: str, fetch: Fetch, *, expect: Source | None = None) -> Iterator[IO[bytes]]:
+    """A file that becomes the object at `url` when the block ends well, and leaves no trace when it does not.
+
+    ConflictError where the object to be replaced is no longer the one that is expected.
+    """
     plain = canonical(url)
     if is_local(plain):
         fetch.policy.check(plain)
-        with replacing(plain) as file:
+        with replacing(plain, expect=expect) as file:
             yield file
         return
     with mapped(plain), tempfile.TemporaryDirectory(prefix="periplus-") as folder:
         spool = Path(folder) / "spool"
         with spool.open("w+b") as file:
             yield file
-        fetch.run(fetch.write(url, spool))
+        fetch.run(fetch.write(url, spool, expect=expect))
 
 
 @contextmanager

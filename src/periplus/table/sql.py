@@ -277,6 +277,7 @@ def _dataset(rows: ParquetRows) -> Any:
     for part in rows.parts():
         source = part.source
         file = rows.fetch.open_file(source.url, expect=source.source)
+        file.seed(source.size - len(source.tail), source.tail)
         fragments.append(form.make_fragment(pa.PythonFile(file, "r")))
     schema = pa.unify_schemas([part.source.schema for part in rows.parts()])
     return ds.FileSystemDataset(fragments, schema, form)

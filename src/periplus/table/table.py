@@ -12,7 +12,7 @@ import numpy as np
 
 from periplus.errors import FormatError, MissingError, redact
 from periplus.limits import Limits
-from periplus.model import Array, Catalog, Files, Refs
+from periplus.model import Array, Catalog, Files, Refs, Source
 from periplus.policy import Policy
 from periplus.table.document import Document
 from periplus.table.order import c_order
@@ -57,9 +57,12 @@ class Table:
         policy: Policy,
         limits: Limits,
         reopen: tuple[Callable[..., Table], tuple[Any, ...]] | None = None,
+        source: Source | None = None,
     ) -> None:
         self.document = document
         self.url = url
+        self.source = source
+        """The file whose replacement makes it another index, as it was when this one was opened."""
         self.policy = policy
         self.limits = limits
         self._rows = rows

@@ -14,15 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus.errors import ConflictError, FormatError, MissingError, PeriplusError, StaleError
+from periplus.fetch.stale import check_same
 from periplus.limits import Limits
-from periplus.model import Catalog, Files, Refs
+from periplus.model import Catalog, Files, Refs, Source
 from periplus.policy import Policy, canonical, is_local
 from periplus.table.columns import Columns, columns_for
 from periplus.table.document import FILES_KEY, KEY, Document, document_for, dump, load
 from periplus.table.groups import RowGroup, Tally, row_groups
 from periplus.table.leftovers import remove_unlocked
 from periplus.table.lock import locked
-from periplus.table.open import DUCKDB, FILES_NAME, form_of, open_table
+from periplus.table.open import DUCKDB, FILES_NAME, form_of, glance, open_table
 from periplus.table.reach import at_rest
 from periplus.table.schema import Layout, level_extra
 from periplus.table.sinks import FlatSink, PartSink, embedded_files, files_parquet, sink
@@ -43,11 +44,13 @@ def write_table(
     fetch: Fetch,
     form: str | None = None,
     limits: Limits | None = None,
+    continues: Table | None = None,
 ) -> Table:
     """Write an index and open it; an index that was there stays until the new one is whole.
 
     `blocks` may come in any order and size; a bounded number of rows is in memory at a time. `form` is `flat` (one
-    Parquet file), `dataset` (a folder) or `duckdb`, by default as the ending of the URL says.
+    Parquet file), `dataset` (a folder) or `duckdb`, by default as the ending of the URL says. `continues` is the index
+    that this one was made from: ConflictError where it lay there, and another writer has changed it meanwhile.
     """
     limits = limits or Limits()
     url = canonical(target_url)
@@ -55,14 +58,17 @@ def write_table(
     if (form == "duckdb") != (form_of(url) == "duckdb"):
         raise FormatError(f"the name of a DuckDB index, and of no other, ends in {' or '.join(DUCKDB)}", url=url)
     _check(catalog, limits)
+    before = None if continues is None else continues.source
+    if before is not None and before.url != (_folder(url) + FILES_NAME if form == "dataset" else url):
+        before = None
     if form == "flat":
-        _write_flat(url, catalog, blocks, files, fetch)
+        _write_flat(url, catalog, blocks, files, fetch, before)
     elif form == "dataset":
-        _write_dataset(url, catalog, blocks, files, fetch)
+        _write_dataset(url, catalog, blocks, files, fetch, before)
     elif form == "duckdb":
         from periplus.table.duckdb import write_duckdb
 
-        write_duckdb(url, catalog, blocks, files, fetch=fetch)
+        write_duckdb(url, catalog, blocks, files, fetch=fetch, expect=before)
     else:
         raise FormatError(f"an index is written as flat, dataset or duckdb, not as {form!r}")
     # Its rows came from the caller, who may reach what they name.
@@ -72,8 +78,9 @@ def write_table(
 def copy_table(
     table: Table, target_url: str, *, fetch: Fetch, form: str | None = None, limits: Limits | None = None
 ) -> Table:
-    """The same index in another place or form, streamed."""
-    return write_table(target_url, table.catalog, table.blocks(), table.files, fetch=fetch, form=form, limits=limits)
+    """The same index in another place or form, streamed; in its own place, a dataset's many parts become one."""
+    blocks, files = table.blocks(), table.files
+    return write_table(target_url, table.catalog, blocks, files, fetch=fetch, form=form, limits=limits, continues=table)
 
 
 def _check(catalog: Catalog, limits: Limits) -> None:
@@ -85,12 +92,12 @@ def _layout(catalog: Catalog, columns: Columns, paths: list[str] | None) -> Layo
     return Layout(columns=columns, extras=level_extra(catalog.arrays.values()), paths=paths)
 
 
-def _write_flat(url: str, catalog: Catalog, blocks: Blocks, files: Files, fetch: Fetch) -> None:
+def _write_flat(url: str, catalog: Catalog, blocks: Blocks, files: Files, fetch: Fetch, before: Source | None) -> None:
     paths = at_rest(files.path, url)
     if len(set(paths)) != len(paths):
         raise FormatError("a flat index names files by their path, and the files table lists one twice")
     columns = columns_for(catalog.arrays.values())
-    with sink(url, fetch) as file:
+    with sink(url, fetch, expect=before) as file:
         out = FlatSink(file, _layout(catalog, columns, paths), list(catalog.arrays.values()))
         for group in row_groups(blocks, catalog, np.asarray(files.size)):
             out.write(group)
@@ -110,7 +117,9 @@ def _folder(url: str) -> str:
     return url if url.endswith("/") else url + "/"
 
 
-def _write_dataset(url: str, catalog: Catalog, blocks: Blocks, files: Files, fetch: Fetch) -> None:
+def _write_dataset(
+    url: str, catalog: Catalog, blocks: Blocks, files: Files, fetch: Fetch, before: Source | None
+) -> None:
     folder = _folder(url)
     paths = at_rest(files.path, folder[:-1])
     columns = columns_for(catalog.arrays.values())
@@ -129,11 +138,13 @@ def _write_dataset(url: str, catalog: Catalog, blocks: Blocks, files: Files, fet
             revision=revision,
         )
         text = dump(document)
-        with locked(folder, fetch):
+        with locked(folder, fetch) as held:
             # Parts of others that are here now belong to an index that ends with this commit; later ones do not.
             old = _parts_in(folder, fetch)
+            _check_before(before, fetch)
             with sink(folder + FILES_NAME, fetch) as file:
                 files_parquet(files, paths, file, {KEY.decode(): text})
+                held()
     except BaseException:
         _undo(folder, parts, revision, fetch)
         raise
@@ -143,6 +154,16 @@ def _write_dataset(url: str, catalog: Catalog, blocks: Blocks, files: Files, fet
     if is_local(folder):
         for left in Path(folder, "chunks").glob(".part-*"):
             remove_unlocked(left)
+
+
+def _check_before(before: Source | None, fetch: Fetch) -> None:
+    """ConflictError where the index that is to be replaced is another one by now."""
+    if before is None:
+        return
+    try:
+        check_same(before, fetch.run(fetch.head(before.url)))
+    except (StaleError, MissingError):
+        raise ConflictError("another writer changed the index meanwhile; nothing was written", url=before.url) from None
 
 
 def _most_parts(known: dict[str, int], tallies: Iterable[Tally]) -> dict[str, int]:
@@ -161,16 +182,18 @@ def append_table(
     *,
     fetch: Fetch,
     limits: Limits | None = None,
+    before: Table | None = None,
 ) -> Table:
     """Add rows to a dataset without rewriting any; ConflictError where another writer came first.
 
     `catalog` is the whole catalog as it shall be: every array of before, which may have grown, and new ones. `files`
-    are the new files only, and the blocks' file numbers count from 0 in them.
+    are the new files only, and the blocks' file numbers count from 0 in them. `before` is the index as it was when the
+    new catalog was made, where that is not now.
     """
     limits = limits or Limits()
     folder = _folder(canonical(target_url))
     with _stale_is_conflict(folder):
-        before = open_table(folder, fetch=fetch, limits=limits, policy=Policy.everything())
+        before = before or open_table(folder, fetch=fetch, limits=limits, policy=Policy.everything())
         old = before.stored_files
     if before.document.pieces is None:
         raise ConflictError("only a dataset can be added to; copy the index into one first", url=folder)
@@ -195,12 +218,12 @@ def append_table(
             revision=revision,
         )
         text = dump(document)
-        with locked(folder, fetch):
-            now = open_table(folder, fetch=fetch, limits=limits, policy=Policy.everything())
-            if now.document.revision != before.document.revision:
+        with locked(folder, fetch) as held:
+            if glance(folder, fetch=fetch, limits=limits).revision != before.document.revision:
                 raise ConflictError("another writer changed the index meanwhile; nothing was added", url=folder)
             with sink(folder + FILES_NAME, fetch) as file:
                 files_parquet(together, paths, file, {KEY.decode(): text})
+                held()
     except BaseException:
         _undo(folder, parts, revision, fetch)
         raise
@@ -281,7 +304,7 @@ def _places(refs: Refs, box: list[tuple[int, int]]) -> NDArray[Any]:
 def _undo(folder: str, parts: PartSink, revision: str, fetch: Fetch) -> None:
     """Remove the parts of a commit that did not come about; where an interrupt came just after it, it did."""
     try:
-        now = open_table(folder, fetch=fetch, policy=Policy.everything()).document.revision
+        now = glance(folder, fetch=fetch, limits=Limits()).revision
     except MissingError:
         now = None
     except PeriplusError:

@@ -103,7 +103,7 @@ def write_icechunk(
             writer.write(old)
             snapshot = session.commit(message or f"{table.rows} references by periplus")
         except BaseException:
-            if not there:
+            if not there and not _used_by_others(repository):
                 _remove(target, fetch)
             raise
     return Committed(
@@ -350,6 +350,12 @@ def _said(target: str) -> Iterator[None]:
         raise ConflictError(f"another writer was first: {redact(str(error))}", url=target) from error
     except icechunk.IcechunkError as error:
         raise FetchError(f"Icechunk: {' '.join(redact(str(error)).split())}", url=target) from error
+
+
+def _used_by_others(repository: Any) -> bool:
+    """Whether a commit was made to a repository that was not there when our own transaction began."""
+    tips = (next(iter(repository.ancestry(branch=name))) for name in repository.list_branches())
+    return any(tip.parent_id is not None for tip in tips)
 
 
 def _remove(target: str, fetch: Fetch) -> None:
