@@ -308,6 +308,14 @@ def test_records_end_where_they_are_full(archive):
     assert np.array_equal(periplus.open(place)["0/data"][:], truth["0/data"])
 
 
+def test_what_a_dead_writer_left_in_a_directory_goes_with_the_next(archive, tmp_path):
+    left = tmp_path / "refs/images/7/.refs.0.parq.periplus-0123456789abcdef"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"half")
+    archive["cog.tif"][1].write(tmp_path / "refs", form="kerchunk")
+    assert not left.exists()
+
+
 def test_a_folder_of_something_else_is_not_written_over(archive, tmp_path):
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos/one.jpg").write_bytes(b"...")

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +14,8 @@ from numpy.typing import NDArray
 
 from periplus.errors import FormatError, MissingError
 from periplus.model import Array, Refs
+from periplus.policy import is_local
+from periplus.table.leftovers import remove_unlocked
 from periplus.zarr.kerchunkopen import ZMETADATA
 from periplus.zarr.kerchunkrecords import MOST_ROWS, Record, write_record
 from periplus.zarr.kerchunkrows import RECORD
@@ -68,6 +71,9 @@ def _cleared(folder: str, fetch: Fetch) -> set[str]:
         raise FormatError("the folder holds something else than a kerchunk index; nothing was written", url=folder)
     with suppress(MissingError):
         fetch.run(fetch.delete(folder + ZMETADATA))
+    if is_local(folder):
+        for left in Path(folder).rglob(".refs.*"):
+            remove_unlocked(left)
     return found
 
 
