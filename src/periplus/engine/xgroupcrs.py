@@ -16,6 +16,7 @@ from periplus.conventions.proj import describe_crs, grid_mapping
 from periplus.engine.place import GRID_MAPPING
 from periplus.engine.xgroupbook import Book
 from periplus.engine.xgroupcoords import Made
+from periplus.engine.xgroupdraft import Draft
 from periplus.errors import FormatError
 
 
@@ -26,26 +27,19 @@ class Mappings:
         self.book = book
         self._known: dict[Any, str] = {}
 
-    def of(
-        self,
-        name: str,
-        meaning: Meaning,
-        raw: Mapping[str, xr.Variable],
-        ready: Mapping[str, Made],
-        dims: Mapping[str, str],
-    ) -> tuple[str, Made | None, str | None] | None:
-        """For an array: the name of its grid mapping, that coordinate where it is new, and the array it is new to."""
+    def of(self, name: str, meaning: Meaning, draft: Draft, dims: Mapping[str, str]) -> str | None:
+        """The name of an array's grid mapping, put into the draft where it is new; None where it needs none."""
         if meaning.crs is None:
             return None
-        stored = raw[name].attrs.get("grid_mapping")
-        if isinstance(stored, str) and stored.split(":")[0].strip() in raw:
+        stored = draft.raw[name].attrs.get("grid_mapping")
+        if isinstance(stored, str) and stored.split(":")[0].strip() in draft.raw:
             return None  # as stored; xarray and rioxarray read it as it is
         grid = meaning.grid
         transform = None if grid is None else grid.corner
         along = None if grid is None else tuple(dims.get(dim, dim) for dim in grid.dims)
         key = (meaning.crs.text, transform, along)
         if key in self._known:
-            return self._known[key], None, name
+            return self._known[key]
         try:
             attributes = grid_mapping(meaning.crs.text, transform)
             index = crs_index(meaning.crs.text)
@@ -53,12 +47,12 @@ class Mappings:
             note = Diagnostic("proj.unknown", "warning", meaning.path, "proj", f"the CRS is left out: {error.message}")
             self.book.report.add([note])
             return None
-        taken = {*raw, *ready}
-        wanted = GRID_MAPPING if GRID_MAPPING not in taken else f"{name}_{GRID_MAPPING}"
-        if wanted in taken:
+        wanted = f"{name}_{GRID_MAPPING}" if draft.holds(GRID_MAPPING) else GRID_MAPPING
+        if draft.holds(wanted):
             return None
+        draft.ready[wanted] = Made(xr.Variable((), 0, attributes), index)
         self._known[key] = wanted
-        return wanted, Made(xr.Variable((), 0, attributes), index), name
+        return wanted
 
 
 @lru_cache(maxsize=128)
