@@ -50,6 +50,12 @@ FLAT = """
         /9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAA0JCgsKCA0LCgsODg0PEyAVExISEyccHhcgLikxMC4pLSwzOko+MzZGNywtQFdBRkxOUlNS
         Mj5aYVpQYEpRUk//yQALCAAYAAsBAREA/8wABgAQEAX/2gAIAQEAAD8A/wBIMZxAbV0BRoXl5RsA7OH/2Q=="""
 """Eight rows of something, and gray below."""
+ROUGH = """
+        /9j/4AAQSkZJRgABAQAAAQABAAD/2wBDACAWGBwYFCAcGhwkIiAmMFA0MCwsMGJGSjpQdGZ6eHJmcG6AkLicgIiuim5woNqirr7EztDO
+        fJri8uDI8LjKzsb/yQALCAAYABgBAREA/8wABgAQEAX/2gAIAQEAAD8A7ffk8Xywdn9Avk5lVSN7v0Q6nXJz5V4ML6UKhqRnpnvydYgw
+        silbZVmItUUR1fYPClCb6ob5CtW78A+ChJ/0De/XySkD44zMMkWPEM6hiiTx13VJRTKoTY/IXdgS3JMTCND6yqbo3pZcIi5TCdfYhKQf
+        jIEFUo+IEQnmdHXStq/mweCp8JtXoJpxE/w3L5OqeEzBk8CZmhQ3p7aqBy3fh8PEeMD/2Q=="""
+"""Nothing that is easily foretold: `cjpeg -arithmetic -quality 25`."""
 
 
 def view() -> NDArray[np.float64]:
@@ -150,11 +156,13 @@ def test_a_stream_that_was_cut_where_it_restarts_is_refused() -> None:
             values(closed(data[:mark]))
 
 
-def test_a_stream_in_arithmetic_coding_that_was_cut_and_ended_is_refused() -> None:
-    data = stream("restarts")
-    marks = [at for at in range(len(data) - 1) if data[at] == 0xFF and 0xD0 <= data[at + 1] <= 0xD7]
+@pytest.mark.parametrize("cut", [130, 145, 160, 190, 205, 250, 265])
+def test_a_stream_in_arithmetic_coding_that_was_cut_and_ended_is_refused(cut: int) -> None:
+    # Zeros take its place, of which such coding needs few, so that this is not noticed everywhere.
+    data = base64.b64decode("".join(ROUGH.split()))
+    np.testing.assert_array_equal(values(data), np.asarray(Image.open(io.BytesIO(data)))[None])
     with pytest.raises(DecodeError, match="cut off"):
-        values(closed(data[: marks[0]]))
+        values(closed(data[:cut]))
 
 
 def test_components_in_scans_of_their_own_must_all_be_there() -> None:

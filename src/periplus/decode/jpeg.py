@@ -21,8 +21,8 @@ TAIL = 64
 APP0, JFIF = b"\xff\xe0", b"JFIF\0"
 GRAYS = (0, 1)
 """Photometric interpretations without colour."""
-ZEROS = 64
-"""More zeros than arithmetic coding leaves out at the end of a picture: eight, of 16 million pixels of one colour."""
+ZEROS, VALUES_A_ZERO = 12, 1 << 20
+"""More zeros than arithmetic coding leaves out at the end of a picture, be it of a single colour."""
 RESTART, FIRST_RESTART = re.compile(rb"\xff[\xd0-\xd7]"), 0xD0
 PADS = (b"\x55\xaa\x5a" * 40, b"\xff\x00" * 60)
 """Two different continuations, free of markers."""
@@ -80,7 +80,7 @@ def _complete(data: bytes, values: NDArray[Any], once: Any, again: NDArray[Any],
     data = data[:end]
     # After a byte of ones a zero is stuffed; anything else would be a marker.
     stuffed = b"\0" if data.endswith(b"\xff") else b""
-    lead = bytes(ZEROS) if arithmetic and end is not None else b""
+    lead = bytes(ZEROS + values.size // VALUES_A_ZERO) if arithmetic and end is not None else b""
     # A scan that ends with a restart interval goes on only behind the next marker.
     restarts = RESTART.findall(data, scans[-1])
     mark = bytes([0xFF, FIRST_RESTART + (restarts[-1][1] + 1 if restarts else 0) % 8])
