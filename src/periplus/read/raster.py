@@ -190,7 +190,8 @@ def _own_bbox(
     if crs is None or crs == own:
         box = checked(bbox)
     elif own is None:
-        raise FormatError(f"{levels[0].name} has no CRS, so a bbox in {crs} cannot be brought into it")
+        why = f"{levels[0].name} has no CRS, so a bbox in {crs} cannot be brought into it"
+        raise FormatError(f"{why}; select pixels by index")
     elif reproject_bbox is None:
         raise TypeError("a bbox in another CRS needs reproject_bbox")
     else:
