@@ -3,7 +3,7 @@ import secrets
 
 import pytest
 
-from periplus.errors import FormatError, MissingError
+from periplus.errors import FetchError, FormatError, MissingError
 from periplus.fetch import Fetch
 from periplus.fetch.glob import Pattern
 
@@ -130,6 +130,43 @@ def test_hostile_patterns_take_no_time():
     assert not Pattern("a/" + "**/" * 30 + "b").matches("a/" + "x/" * 60 + "c")
     assert not Pattern("a/" + "*a" * 20 + "b").matches("a/" + "a" * 200 + "c")
     assert time.perf_counter() - begin < 5
+
+
+LISTING = (
+    """<?xml version="1.0"?><ListBucketResult><IsTruncated>{more}</IsTruncated>{token}{contents}</ListBucketResult>"""
+)
+CONTENT = "<Contents><Key>{}</Key><LastModified>2024-01-01T00:00:00.000Z</LastModified><Size>0</Size></Contents>"
+TOKEN = "<NextContinuationToken>again</NextContinuationToken>"
+
+
+def listed(server, url, *keys, endless=False):
+    """What is found in a bucket whose every page lists these keys."""
+    contents, more = "".join(map(CONTENT.format, keys)), str(endless).lower()
+    server.files["bucket"] = LISTING.format(more=more, token=TOKEN if endless else "", contents=contents).encode()
+    options = {"endpoint": server.url, "anon": True, "region": "us-east-1", "virtual_hosted_style_request": False}
+
+    async def collect():
+        return [source.url async for source in fetch.find(url)]
+
+    with Fetch(storage_options=options, deadline=10.0) as fetch:
+        return fetch.run(collect())
+
+
+@pytest.mark.parametrize("pattern", ["s3://bucket/a/", "s3://bucket/**"])
+def test_a_listing_without_end_is_an_error(server, pattern):
+    with pytest.raises(FetchError, match="comes back to where it was"):
+        listed(server, pattern, *(f"a/{n:03}.tif" for n in range(700)), endless=True)
+    assert len(server.log) <= 4
+
+
+def test_what_stands_for_a_folder_is_not_found_in_it(server):
+    assert listed(server, "s3://bucket/a/", "a/", "a/1.tif") == ["s3://bucket/a/1.tif"]
+
+
+@pytest.mark.parametrize("name", ["a/b//1.tif", "a/../1.tif"])
+def test_a_name_that_cannot_be_read_is_told(server, name):
+    with pytest.raises(FormatError, match=f"not a name this store can hold.*{name}"):
+        listed(server, "s3://bucket/a/", "a/0.tif", name)
 
 
 def test_a_glob_needs_a_store_that_lists():

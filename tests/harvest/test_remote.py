@@ -177,3 +177,20 @@ def test_an_archive_in_a_bucket(s3: S3Server, cogs: dict[str, bytes], monkeypatc
             return [source.url async for source in fetch.find(f"{s3.url}/harvest/")]
 
         assert not [url for url in fetch.run(listed()) if ".partial/" in url]
+
+
+def test_what_stands_for_a_folder_in_a_bucket_is_no_file(server: RangeServer, cogs: dict[str, bytes]) -> None:
+    name, data = next(iter(cogs.items()))
+    sizes = {"a/": 0, "a/b/": 0, f"a/b/{name}": len(data)}
+    listing = "".join(
+        f"<Contents><Key>{key}</Key><LastModified>2024-01-01T00:00:00.000Z</LastModified><Size>{size}</Size></Contents>"
+        for key, size in sizes.items()
+    )
+    server.files["bucket"] = f"<ListBucketResult>{listing}</ListBucketResult>".encode()
+    server.files[f"bucket/a/b/{name}"] = data
+    options = {"endpoint": server.url, "anon": True, "region": "us-east-1", "virtual_hosted_style_request": False}
+    with Fetch(storage_options=options) as fetch:
+        for place in ("s3://bucket/a/", "s3://bucket/a/**"):
+            table, summary = index_into(place, fetch=fetch)
+            assert list(table.files.path) == [f"s3://bucket/a/b/{name}"]
+            assert (summary.ok, summary.failed, summary.skipped) == (1, 0, 1)

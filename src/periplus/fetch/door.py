@@ -69,7 +69,9 @@ def translate(error: BaseException, url: str, offset: int | None = None) -> Peri
         return FetchError("the storage library failed inside (panic)", url=url, offset=offset)
     if name in _BY_NAME:
         cls, text = _BY_NAME[name]
-        return cls(text, url=url, offset=offset)
+        # In a listing it is one name of many, which only the library tells.
+        told = f" ({clean(str(error))})" if name == "InvalidPathError" else ""
+        return cls(text + told, url=url, offset=offset)
     if isinstance(error, TimeoutError):
         return FetchError("the store did not answer in time", url=url, offset=offset)
     if isinstance(error, FileNotFoundError):

@@ -238,6 +238,7 @@ class Stores:
         import obstore
 
         root = folder[: len(folder) - len(split(folder)[2])]
+        begun: set[str] = set()
         with mapped(folder):
             pages = obstore.list(await self._store(folder), split(folder)[2], chunk_size=1000)
         while True:
@@ -246,8 +247,12 @@ class Stores:
                     page = await pages.__anext__()
                 except StopAsyncIteration:
                     return
+            if not begun.isdisjoint(meta["path"] for meta in page):
+                raise FetchError("the store's listing comes back to where it was", url=folder)
+            begun.update(meta["path"] for meta in page[:1])  # of each page one name is enough to know it again
             for source in sorted((_source(root + meta["path"], meta) for meta in page), key=_url):
-                yield source
+                if source.url.startswith(folder):  # not the folder's own marker, `folder/`, which loses its slash here
+                    yield source
 
     @asynccontextmanager
     async def _guarded(self, url: str, offset: int | None = None) -> AsyncIterator[None]:

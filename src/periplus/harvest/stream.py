@@ -119,7 +119,10 @@ class Pump:
         if plain in self._seen:  # named twice, by a list and a glob perhaps; a file has one row
             return False
         self._seen.add(plain)
-        if is_local(plain):
+        if item.optional and item.source is not None and item.source.size == 0:
+            # Also what stands for a folder in a bucket: an object `folder/`, which listings tell without its slash.
+            self._give(Harvested(input=item, source=item.source, skipped=True, number=number))
+        elif is_local(plain):
             self._give(Here(number, item, plain))
         else:
             task = asyncio.create_task(self._remote(number, item, plain))
