@@ -10,11 +10,11 @@ import numpy as np
 from periplus.conventions.meaning import Meaning
 from periplus.conventions.node import Node
 from periplus.conventions.proj import crs_from_cf
+from periplus.conventions.usual import usual_dims
 from periplus.conventions.write import Layer
 from periplus.errors import FormatError
 from periplus.model import Georeference, Transform
 
-_USUAL = (("y", "x"), ("lat", "lon"), ("latitude", "longitude"), ("northing", "easting"))
 _MAPPINGS = ("spatial_ref", "crs")
 
 
@@ -99,11 +99,10 @@ def _axis(labels: Any, name: str) -> tuple[float, float]:
 
 
 def _dims(dataset: Any) -> tuple[str, str]:
-    names = {str(dim).lower(): str(dim) for dim in dataset.dims}
-    for y, x in _USUAL:
-        if y in names and x in names:
-            return names[y], names[x]
-    raise FormatError(f"which of {sorted(names.values())} are y and x? Say so by spatial_dims")
+    found = usual_dims(dataset.dims)
+    if found is None:
+        raise FormatError(f"which of {sorted(map(str, dataset.dims))} are y and x? Say so by spatial_dims")
+    return found
 
 
 def _mapping(dataset: Any) -> dict[str, Any]:

@@ -17,9 +17,8 @@ from periplus.conventions.proj import same_crs
 from periplus.conventions.reading import Reading, texts
 from periplus.conventions.scales import Pair
 from periplus.conventions.spatial import close, properties, read_transform
+from periplus.conventions.usual import usual_dims
 from periplus.model import Transform
-
-_USUAL = (("y", "x"), ("lat", "lon"), ("latitude", "longitude"), ("northing", "easting"))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -164,10 +163,8 @@ def _dims(merged: Mapping[str, Any], arrays: Sequence[Node]) -> tuple[str, str]:
     if said is not None and len(said) >= 2:
         return said[-2], said[-1]
     for array in arrays:
-        lowered = {name.lower(): name for name in array.dims if name is not None}
-        for y, x in _USUAL:
-            if y in lowered and x in lowered:
-                return lowered[y], lowered[x]
+        if (usual := usual_dims(array.dims)) is not None:
+            return usual
     first = next((array.dims for array in arrays if len(array.dims) >= 2 and None not in array.dims[-2:]), ("y", "x"))
     return str(first[-2]), str(first[-1])
 

@@ -9,6 +9,7 @@ from typing import Any
 from periplus.conventions.meaning import Affine, Coord, Grid, Regular, edges
 from periplus.conventions.node import Node
 from periplus.conventions.reading import Reading, numbers, shown, texts, whole
+from periplus.conventions.usual import turned_around, usual_dims
 from periplus.model import BBox, Transform
 
 TOLERANCE = 1e-5
@@ -19,7 +20,6 @@ _OLD = {
     "proj:shape": "spatial:shape",
     "proj:spatial_dimensions": "spatial:dimensions",
 }
-_USUAL = (("y", "x"), ("lat", "lon"), ("latitude", "longitude"), ("northing", "easting"))
 
 
 def properties(reading: Reading, node: Node, *, by_group: bool = False) -> dict[str, Any]:
@@ -156,15 +156,13 @@ def _dims(reading: Reading, given: Mapping[str, Any], own: bool) -> tuple[str, s
     raw = given.get("spatial:dimensions")
     where = "spatial:dimensions"
     if raw is None:
-        lowered = {name.lower(): name for name in names}
-        usual = next((pair for pair in _USUAL if set(pair) <= set(lowered)), None)
-        if usual is None:
+        guess = usual_dims(names)
+        if guess is None:
             if own:
                 reading.note(
                     "spatial.dimensions-missing", "error", where, "no dimensions are said, nor plain from names"
                 )
             return None
-        guess = (lowered[usual[0]], lowered[usual[1]])
         reading.note("spatial.dimensions-missing", "warning", where, f"none are said; {list(guess)} are taken")
         return guess
     dims = texts(raw)
@@ -179,7 +177,7 @@ def _dims(reading: Reading, given: Mapping[str, Any], own: bool) -> tuple[str, s
             message = f"{[y, x]} are not two of the array's dimensions {names}"
             reading.note("spatial.dimensions-unknown", "error", where, message)
         return None
-    if any((x.lower(), y.lower()) == pair for pair in _USUAL):
+    if turned_around(y, x):
         reading.note("spatial.dimensions-order", "warning", where, f"{[y, x]} looks turned around; y comes first")
     return y, x
 

@@ -1,0 +1,54 @@
+"""What is asked of writing conventions, and places for levels of a pyramid that nobody placed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from periplus.affine import scaled
+from periplus.conventions import publish, scales
+from periplus.conventions.write import Layer, Written, size
+from periplus.model import Georeference, Transform
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a user says of the arrays; None where the store or the labels are to say it."""
+
+    crs: str | None
+    transform: Transform | None
+    """Pixel corners of the finest level."""
+    registration: str | None
+    dims: tuple[str, str] | None
+    """Names of y and x."""
+    resampling: str | None
+    cf: bool
+    """Whether CF's grid mapping is written as well."""
+
+
+def written(layers: Iterable[Layer], pyramids: Mapping[str, Sequence[str]], wanted: Wanted) -> Written:
+    """What the nodes of placed layers should say."""
+    return publish.write_conventions(layers, pyramids=pyramids, resampling=wanted.resampling, cf=wanted.cf)
+
+
+def place_of(layer: Layer) -> Georeference:
+    """Where a layer lies; nowhere in particular where it does not say."""
+    return layer.georeference or Georeference()
+
+
+def filled(layers: Iterable[Layer], pyramids: Mapping[str, Sequence[str]]) -> list[Layer]:
+    """Levels that nobody placed, placed by how much smaller they are than the finest of their pyramid."""
+    made = {layer.name: layer for layer in layers}
+    for group, names in pyramids.items():
+        prefix = f"{group}/" if group else ""
+        for name, layer in list(made.items()):
+            folder, _, variable = name.rpartition("/")
+            finest = made.get(f"{prefix}{names[0]}/{variable}")
+            if finest is None or finest is layer or folder not in {prefix + one for one in names[1:]}:
+                continue
+            place, large, small = place_of(finest), size(finest), size(layer)
+            if place.transform is None or place_of(layer).transform is not None or large is None or small is None:
+                continue
+            factors = scales.whole_if_near((large[0] / small[0], large[1] / small[1]), large, small)
+            made[name] = replace(layer, georeference=replace(place, transform=scaled(place.transform, *factors)))
+    return list(made.values())
