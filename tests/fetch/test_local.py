@@ -61,6 +61,22 @@ def test_a_file_overwritten_in_place_is_stale_even_while_open(fetch, file, paylo
         stream.write(b"other")
     with pytest.raises(StaleError):
         opened.read(0, 10)
+    with pytest.raises(StaleError):
+        opened.fill(0, memoryview(bytearray(10)))
+
+
+def test_memory_is_filled_with_exactly_the_bytes_of_its_place(fetch, file, payload, monkeypatch):
+    opened = fetch.local(fetch.run(fetch.head(file)))
+    room = bytearray(70)
+    # One call may move less than is asked for.
+    whole = os.preadv
+    monkeypatch.setattr(os, "preadv", lambda fd, buffers, at: whole(fd, [buffers[0][:16]], at))
+    opened.fill(100, memoryview(room)[10:60])
+    assert room == bytes(10) + payload[100:150] + bytes(10)
+    opened.fill(5, memoryview(b""))
+    monkeypatch.setattr(os, "preadv", lambda fd, buffers, at: 0)
+    with pytest.raises(StaleError):
+        opened.fill(100, memoryview(room))
 
 
 def test_a_file_that_shrank_is_stale_not_short(fetch, file, payload):
@@ -68,6 +84,8 @@ def test_a_file_that_shrank_is_stale_not_short(fetch, file, payload):
     opened = fetch.local(source)
     with pytest.raises(StaleError):
         opened.read(len(payload) - 5, 10)
+    with pytest.raises(StaleError):
+        opened.fill(len(payload) - 5, memoryview(bytearray(10)))
     with pytest.raises(StaleError):
         fetch.run(fetch.read(file, len(payload) - 5, 10, expect=source))
 

@@ -98,7 +98,7 @@ def bare(view: memoryview, width: int, height: int, bits: int, bands: int) -> Oc
     return _file(_chunk(b"IHDR", head), raw, native("deflate_encode"))
 
 
-def _rows(inflate: Decompress, packed: bytes, need: int) -> Octets:
+def _rows(inflate: Decompress, packed: Octets, need: int) -> Octets:
     """The filtered rows of a picture, which are that many bytes."""
     raw = inflate(packed, need)[:need]
     if len(raw) < need:
@@ -163,7 +163,7 @@ def _simply(kinds: Octets, rows: Octets, add: Callable[..., Any]) -> None:
         np.add(rows[row + 1], rows[row], out=rows[row + 1])
 
 
-def _parts(view: memoryview, size: tuple[int, int, int], bands: int) -> tuple[bool, bytes]:
+def _parts(view: memoryview, size: tuple[int, int, int], bands: int) -> tuple[bool, Octets]:
     """Whether the file is interlaced, and its compressed pixels; DecodeError where it is not the picture expected."""
     if bytes(view[:8]) != MAGIC:
         raise DecodeError("the PNG file does not begin with its magic number")
@@ -191,7 +191,11 @@ def _parts(view: memoryview, size: tuple[int, int, int], bands: int) -> tuple[bo
         position = end + 4
     if interlaced is None or not found:
         raise DecodeError("the PNG file has no image")
-    return bool(interlaced), b"".join(found)
+    packed, end = scratch(2, sum(map(len, found))), 0
+    for piece in found:
+        packed.data[end : end + len(piece)] = piece
+        end += len(piece)
+    return bool(interlaced), packed
 
 
 def _size(each: tuple[int, int, int, int], width: int, height: int) -> tuple[int, int]:

@@ -74,9 +74,7 @@ class LocalFile:
         """Exactly these bytes, or StaleError where the file no longer holds what it held when it was opened."""
         data = self.read_until_end(offset, length)
         if len(data) != length:
-            raise StaleError(
-                f"{length} bytes were wanted but the file ends after {self._size}", url=self.source.url, offset=offset
-            )
+            raise self._short(offset, length)
         return data
 
     def read_until_end(self, offset: int, length: int) -> bytes:
@@ -95,6 +93,24 @@ class LocalFile:
         if len(data) != length or status.st_mtime_ns != self._changed or status.st_size != self._size:
             raise StaleError("the file was changed while it was open", url=self.source.url, offset=offset)
         return data
+
+    def fill(self, offset: int, into: memoryview) -> None:
+        """As `read`, into memory that is used again: fresh memory costs more than reading what the system holds."""
+        if offset + len(into) > self._size:
+            raise self._short(offset, len(into))
+        have = 0
+        try:
+            while have < len(into) and (more := os.preadv(self._fd, [into[have:]], offset + have)):
+                have += more
+            status = os.fstat(self._fd)  # after the read, as above
+        except OSError as error:
+            raise translate(error, self.source.url, offset) or error from None
+        if have < len(into) or status.st_mtime_ns != self._changed or status.st_size != self._size:
+            raise StaleError("the file was changed while it was open", url=self.source.url, offset=offset)
+
+    def _short(self, offset: int, length: int) -> StaleError:
+        message = f"{length} bytes were wanted but the file ends after {self._size}"
+        return StaleError(message, url=self.source.url, offset=offset)
 
     def _rest(self, data: bytes, offset: int, length: int) -> bytes:
         """One system call moves at most 2 GiB, and a signal may cut it short."""

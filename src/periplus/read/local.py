@@ -8,6 +8,7 @@ from contextlib import contextmanager, nullcontext, suppress
 
 import numpy as np
 
+from periplus.decode.scratch import scratch
 from periplus.errors import FetchError
 from periplus.fetch import Fetch, LocalFile
 from periplus.fetch.cost import gap, small_gap
@@ -20,6 +21,8 @@ FEW = 2
 """Chunks that are read one after the other in the caller's thread: starting threads would cost more than it saves."""
 TOGETHER = 256 << 10
 """Bytes up to which small neighbouring chunks are read by one call; larger ones gain nothing by it."""
+SLOT = -1
+"""Scratch of each thread for stored bytes, beside that of decoders."""
 HERE = "/"
 """Any local URL: all of them cost the same."""
 
@@ -95,13 +98,13 @@ class _Hands:
         self._number = -1
         self._file: LocalFile | None = None
 
-    def read(self, number: int, offset: int, length: int) -> bytes:
+    def fill(self, number: int, offset: int, into: memoryview) -> None:
         if self._file is None or number != self._number:
             self._file = self._fetch.local(self._sources[number])
             self._number = number
             if self._file is None:
                 raise FetchError("this is no local file", url=self._sources[number].url)
-        return self._file.read(offset, length)
+        self._file.fill(offset, into)
 
 
 class _Tasks:
@@ -142,22 +145,24 @@ class _Tasks:
             chunk = self._singly[task - len(self._start)]
             self._place(chunk, self._join(chunk, hands))
             return 1
-        data = hands.read(self._file[task], self._start[task], self._length[task])
+        data = scratch(SLOT, self._length[task]).data
+        hands.fill(self._file[task], self._start[task], data)
         first, stop = int(self._bounds[task]), int(self._bounds[task + 1])
-        if stop - first == 1:
-            self._place(self._chunk[first], data)
-            return 1
-        view = memoryview(data)
         for i in range(first, stop):
-            self._place(self._chunk[i], view[self._begin[i] : self._end[i]])
+            self._place(self._chunk[i], data[self._begin[i] : self._end[i]])
         return stop - first
 
-    def _join(self, chunk: int, hands: _Hands) -> bytes:
-        refs, parts = self._work.refs, []
-        for row in range(int(self._work.first[chunk]), int(self._work.first[chunk + 1])):
+    def _join(self, chunk: int, hands: _Hands) -> memoryview:
+        """The bytes of a chunk, part after part."""
+        refs, rows = self._work.refs, range(int(self._work.first[chunk]), int(self._work.first[chunk + 1]))
+        lengths = refs.length[rows.start : rows.stop].tolist()
+        whole = scratch(SLOT, sum(lengths)).data
+        end = 0
+        for row, length in zip(rows, lengths):
+            part, end = whole[end : end + length], end + length
             inline = None if refs.data is None else refs.data[row]
-            if inline is None and refs.length[row]:
-                file = 0 if refs.file is None else int(refs.file[row])
-                inline = hands.read(file, int(refs.offset[row]), int(refs.length[row]))
-            parts.append(inline or b"")
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+            if inline is not None:
+                part[:] = inline
+            elif length:
+                hands.fill(0 if refs.file is None else int(refs.file[row]), int(refs.offset[row]), part)
+        return whole
