@@ -17,7 +17,6 @@ from periplus.testing import nitfs
 from periplus.testing.mutate import mutants
 from periplus.testing.nitfs import Picture, tre
 
-pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 SMALL = Limits(chunk_bytes=256 * MIB)
 VALUES = nitfs.values_of("u8", 1)
 CORNERS = {
@@ -171,6 +170,19 @@ def test_an_image_that_is_not_read_takes_nothing_from_the_others(broken, why):
         found_in(nitfs.nitf(broken))
 
 
+def test_counts_and_lengths_that_are_left_blank_are_none(tmp_path):
+    data = nitfs.nitf(Picture(values=VALUES))
+    for old, new in ((b"VIS     08R", b"VIS       R"), (b"1.0 0000000000", b"1.0           ")):
+        assert data.count(old) == 1
+        data = data.replace(old, new)
+    _, (found,) = found_in(data)
+    assert (found.array.attributes["nitf"]["ABPP"], found.refs.offset.tolist()) == ("", [len(data) - VALUES.size])
+    path = tmp_path / "a.ntf"
+    path.write_bytes(data)
+    with rasterio.open(path) as file:
+        np.testing.assert_array_equal(file.read(), VALUES)
+
+
 def test_a_file_that_is_cut_off_in_a_later_image_is_refused_whole():
     with pytest.raises(FormatError, match="image 1: the image ends past the end of the file"):
         found_in(nitfs.nitf(Picture(values=VALUES), Picture(values=VALUES))[:-9])
@@ -196,7 +208,7 @@ def test_a_compression_we_do_not_read_is_refused_by_name(coding):
         ({"NBPP": "65"}, "with 65 bits"),
         ({"NBPP": "16"}, "do not fit"),
         ({"PVTYPE": "R  "}, "'R' with 8 bits"),
-        ({"NBANDS": "x"}, "is not a number"),
+        ({"NBANDS": "x"}, "NBANDS holds b'x', which is not a number"),
     ],
 )
 def test_contradictions_are_refused(changes, message):

@@ -56,11 +56,13 @@ class Cursor:
     def u64(self) -> int:
         return int(self.unpack("Q")[0])
 
-    def digits(self, length: int) -> int:
-        """A number in ASCII decimal digits, blanks around it allowed."""
+    def digits(self, length: int, name: str = "a field", blank: int | None = None) -> int:
+        """A number in ASCII decimal digits, blanks around it allowed; `blank` is what nothing but these stands for."""
         text = self.take(length).strip()
+        if not text and blank is not None:
+            return blank
         if not text.isdigit():
-            raise self.error(f"{text!r} is not a number")
+            raise self.error(f"{name} holds {text!r}, which is not a number")
         return int(text)
 
     def text(self, length: int) -> str:

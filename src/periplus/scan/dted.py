@@ -69,7 +69,7 @@ def scan(source: Source, limits: Limits) -> Steps:
         head = Cursor(_held(blocks, start, HEADER_BYTES), base=start, url=source.url)
         if head.at(DSI).take(3) != b"DSI" or head.at(ACC).take(3) != b"ACC":
             raise head.error("not a DTED cell: its DSI or ACC record is missing")
-        lines, posts = head.at(47).digits(4), head.at(51).digits(4)
+        lines, posts = head.at(47).digits(4, "the number of lines"), head.at(51).digits(4, "the number of posts")
         if min(lines, posts) < 1:
             raise head.error(f"the cell declares {lines} lines of {posts} posts")
         record = 12 + 2 * posts

@@ -53,7 +53,7 @@ PREFIX_BYTES = 400
 """Holds the length of the header, with and without the event of a downgrade."""
 OVERFLOWS = {"2.1": ("TRE_OVERFLOW",), "2.0": ("Registered Extensions", "Controlled Extensions")}
 """What data extension segments that hold tagged records are called."""
-NUMBERS = frozenset({"NROWS", "NCOLS", "ABPP", "NBPR", "NBPC", "NPPBH", "NPPBV", "NBPP"})
+NUMBERS = frozenset({"NROWS", "NCOLS", "NBPR", "NBPC", "NPPBH", "NPPBV", "NBPP"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def header_length(cursor: Cursor) -> tuple[str, int]:
     if version is None:
         raise FormatError("not a NITF file: the magic number is missing", offset=0)
     event = version == "2.0" and cursor.at(280).take(6) == EVENT.encode()
-    length = cursor.at(394 if event else 354).digits(6)
+    length = cursor.at(394 if event else 354).digits(6, "HL")
     if length < PREFIX_BYTES - 20:
         raise FormatError(f"a header of {length} bytes cannot hold its fields", offset=354)
     return version, length
@@ -131,14 +131,15 @@ def header(cursor: Cursor, version: str) -> Header:
         fields["FBKGC"] = cursor.take(3).hex()
     fields |= texts(cursor, _ORIGINATOR[version])
     fields["FL"] = cursor.text(12)
-    fields["HL"] = start = cursor.digits(6)
+    fields["HL"] = start = cursor.digits(6, "HL")
     images: list[Segment] = []
     others: list[tuple[str, Segment]] = []
     for name, head_width, data_width in SEGMENTS[version]:
-        count = cursor.digits(3)
+        count = cursor.digits(3, name)
         fields[name] = count
         for _ in range(count if head_width else 0):
-            segment = Segment(start, cursor.digits(head_width), cursor.digits(data_width))
+            lengths = (cursor.digits(width, f"a length after {name}") for width in (head_width, data_width))
+            segment = Segment(start, *lengths)
             start += segment.head + segment.data
             if name == "NUMI":
                 images.append(segment)
@@ -154,17 +155,20 @@ def subheader(cursor: Cursor, version: str, limits: Limits) -> Subheader:
         raise FormatError("an image subheader does not begin with IM", offset=cursor.base)
     fields = texts(cursor, _IMAGE_START[version]) | security(cursor, version, "IS")
     fields |= texts(cursor, _IMAGE_SHAPE)
+    if fields["ABPP"].isdigit():
+        # It is told, and not needed; some files leave it blank.
+        fields["ABPP"] = int(fields["ABPP"])
     located = fields["ICORDS"] not in (("", "N") if version == "2.0" else ("",))
     corners = cursor.take(60).decode("ascii", "replace") if located else None
     if corners is not None:
         fields["IGEOLO"] = corners
-    comments = tuple(cursor.text(80) for _ in range(cursor.digits(1)))
+    comments = tuple(cursor.text(80) for _ in range(cursor.digits(1, "NICOM", blank=0)))
     fields["IC"] = cursor.text(2)
     if fields["IC"] not in ("NC", "NM"):
         fields["COMRAT"] = cursor.text(4)
-    count = cursor.digits(1)
+    count = cursor.digits(1, "NBANDS")
     if count == 0 and version == "2.1":
-        count = cursor.digits(5)
+        count = cursor.digits(5, "XBANDS")
     limits.check("the number of bands", count, MOST_BANDS)
     bands = tuple(_band(cursor) for _ in range(count))
     fields["NBANDS"] = count
@@ -189,8 +193,8 @@ def _extensions(cursor: Cursor, *names: str) -> tuple[tuple[Tre, ...], tuple[int
 
 def _band(cursor: Cursor) -> Band:
     fields = texts(cursor, _BAND)
-    number = cursor.digits(1)
-    length = cursor.digits(5) if number else 0
+    number = cursor.digits(1, "NLUTS", blank=0)
+    length = cursor.digits(5, "NELUT") if number else 0
     return Band(fields, tuple(cursor.take(length) for _ in range(number)))
 
 
@@ -206,4 +210,6 @@ def security(cursor: Cursor, version: str, prefix: str) -> Fields:
 
 def texts(cursor: Cursor, table: Table, prefix: str = "") -> Fields:
     """The fields of a table, by name."""
-    return {prefix + name: cursor.digits(width) if name in NUMBERS else cursor.text(width) for name, width in table}
+    return {
+        prefix + name: cursor.digits(width, name) if name in NUMBERS else cursor.text(width) for name, width in table
+    }

@@ -31,7 +31,7 @@ class Tre:
 
 def extension(cursor: Cursor, name: str) -> tuple[tuple[Tre, ...], int]:
     """The extensions of one area of a header, and the number of the segment that has more of them; 0 for none."""
-    length = cursor.digits(5)
+    length = cursor.digits(5, f"the length of {name}", blank=0)
     if length == 0:
         return (), 0
     if length < 3:
