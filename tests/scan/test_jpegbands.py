@@ -16,7 +16,7 @@ from periplus.decode import prepare
 from periplus.errors import DecodeError, FormatError, PeriplusError
 from periplus.limits import MIB, Limits
 from periplus.model import Found, Need
-from periplus.scan import jpeg, jpegbands
+from periplus.scan import jpeg, jpegbands, jpegmarkers
 from periplus.scan.drive import scan_bytes
 from periplus.testing import pictures
 from periplus.testing.mutate import mutants
@@ -136,14 +136,16 @@ def test_small_pictures_are_not_read_to_be_cut(monkeypatch: pytest.MonkeyPatch) 
     while isinstance(step, Need):
         asked.append((step.offset, step.length))
         step = steps.send(data[step.offset : step.offset + step.length])
-    assert sum(length for _, length in asked) <= 4 + jpeg.HEAD_BYTES
+    assert sum(length for _, length in asked) <= 4 + jpegmarkers.HEAD_BYTES
 
 
 def test_a_file_past_the_budget_of_headers_is_one_chunk() -> None:
     data = made(height=2000, restart_marker_rows=1)
-    assert len(data) > 2 * jpeg.HEAD_BYTES
+    assert len(data) > 2 * jpegmarkers.HEAD_BYTES
     assert len(found(data, Limits(header_bytes=len(data))).refs) == 1
     assert len(found(data, Limits(header_bytes=2 * len(data))).refs) > 1
+    # One chunk would be too large.
+    assert len(found(data, Limits(header_bytes=len(data), chunk_bytes=3 * 1999 * WIDTH)).refs) > 1
 
 
 @pytest.mark.parametrize("change", ["missing", "wrong number", "another marker", "no end"])

@@ -30,6 +30,7 @@ restart marker."""
 READ = 4 * MIB
 LARGEST_HEADER = 16_384
 MOST_INTERVALS = 1 << 20
+MOST_PASSED = 1 << 32
 SEQUENTIAL = frozenset({0xC0, 0xC1})
 MARKER = re.compile(rb"\xff[^\x00\xff]")
 """In a scan all but restarts end it; 255 in the data is followed by a zero."""
@@ -64,17 +65,28 @@ class Bands:
     refs: Refs
 
 
-def banded(frame: Frame, blocks: Blocks, limits: Limits) -> Generator[Need, Any, Bands | None]:
-    """The picture in bands; None where its coding, its markers or its size make it one chunk."""
+def large(width: int, height: int, samples: int) -> bool:
+    """Whether a picture is worth looking for places to cut it."""
+    return width * height * samples >= LARGE
+
+
+def banded(frame: Frame, blocks: Blocks, limits: Limits, end: int | None = None) -> Generator[Need, Any, Bands | None]:
+    """The picture in bands; None where its coding, its markers or its size make it one chunk.
+
+    The stream lies before `end`, or the file's end.
+    """
     grid = _grid(frame)
-    bulk = frame.width * frame.height * len(frame.sampling)
-    if grid is None or blocks.size is None or bulk < LARGE or len(frame.header) > LARGEST_HEADER:
+    stop = blocks.size if end is None else end
+    size = (frame.width, frame.height, len(frame.sampling))
+    if grid is None or stop is None or not large(*size) or len(frame.header) > LARGEST_HEADER:
         return None
     across, down, step, rows, margin = grid
     intervals = -(-across * down // frame.restart)
-    if blocks.size - frame.data > limits.header_bytes - blocks.asked or intervals > MOST_INTERVALS:
+    # What is too large for a chunk can be read in bands only, and may pass by at more expense.
+    most = MOST_PASSED if math.prod(size) > limits.chunk_bytes else limits.header_bytes - blocks.asked
+    if stop - frame.data > most or intervals > MOST_INTERVALS:
         return None
-    marks = yield from _marks(frame.data, blocks.size, intervals)
+    marks = yield from _marks(frame.data, stop, intervals)
     if marks is None:
         return None
     unit = _height(frame.sampling)
@@ -83,14 +95,14 @@ def banded(frame: Frame, blocks: Blocks, limits: Limits) -> Generator[Need, Any,
     last = np.minimum(first + (rows // step + margin // step) * per_step, intervals)
     begin = marks[np.maximum(first - margin // step * per_step, 0)]
     # Only the last band ends with the mark of the end, by which a decoder knows it.
-    end = marks[last]
-    end[-1] += 2
+    after = marks[last]
+    after[-1] += 2
     settings: dict[str, Any] = {"header": base64.b64encode(frame.header).decode("ascii")}
     if margin:
         settings["margin"] = margin
     if frame.height % rows:
         settings["last_rows"] = frame.height % rows
-    refs = Refs(chunk=chunk_positions((1, len(begin), 1)), offset=begin, length=end - begin)
+    refs = Refs(chunk=chunk_positions((1, len(begin), 1)), offset=begin, length=after - begin)
     return Bands(rows, settings, refs)
 
 
@@ -115,12 +127,12 @@ def _height(sampling: bytes) -> int:
     return 8 * (1 if len(sampling) == 1 else max(factor & 15 for factor in sampling))
 
 
-def _marks(data: int, size: int, intervals: int) -> Generator[Need, Any, NDArray[np.int64] | None]:
+def _marks(data: int, stop: int, intervals: int) -> Generator[Need, Any, NDArray[np.int64] | None]:
     """Where every interval begins, with its marker, and where the last ends; None where markers are not as expected."""
     found = [data]
     position, carried = data, b""
-    while position < size:
-        block = carried + bytes((yield Need(position, min(READ, size - position))))
+    while position < stop:
+        block = carried + bytes((yield Need(position, min(READ, stop - position), sparse=True, passing=True)))
         start = position - len(carried)
         if len(block) <= len(carried):
             return None

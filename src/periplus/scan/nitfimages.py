@@ -26,6 +26,7 @@ from periplus.scan.nitfmask import ABSENT, Mask, pad_value, read_mask, read_tabl
 from periplus.scan.nitfstreams import (
     codestream,
     codestream_pipeline,
+    cut_stream,
     frame_size,
     jpeg_pipeline,
     separate,
@@ -69,6 +70,7 @@ def _streams(
     image = layout(facts, limits)
     coding, rate = facts.fields["IC"], facts.fields["COMRAT"]
     mask = yield from _mask(blocks, place, facts, image.blocks)
+    rows = image.height
     if coding in ("C1", "M1"):
         codecs = fax_pipeline(image, rate)
         refs = yield from stream_refs(image, *place, mask, limits, look=fax_starts(rate))
@@ -79,7 +81,8 @@ def _streams(
             first, sizes = int(refs.offset[0]), {"bands": image.samples, "bits": image.bits}
             tables = yield from shared_tables(blocks, first, place[1], rate, **sizes)
         codecs = jpeg_pipeline(image, facts.fields["IREP"], lossless=coding in ("C5", "M5"), tables=tables)
-    array = _array(prefix, image, facts, (image.samples, image.height, image.width), codecs, mask, limits)
+        rows, codecs, refs = yield from cut_stream(blocks, image, codecs, refs, limits)
+    array = _array(prefix, image, facts, (image.samples, rows, image.width), codecs, mask, limits)
     return [Found(array, refs)]
 
 
@@ -96,7 +99,8 @@ def _downsampled(
     image = replace(whole, rows=rows, columns=columns, height=rows, width=columns)
     codecs = jpeg_pipeline(image, facts.fields["IREP"], lossless=False)
     refs = yield from stream_refs(image, *place, Mask(), limits)
-    array = _array(prefix, image, facts, (image.bands, rows, columns), codecs, Mask(), limits)
+    band, codecs, refs = yield from cut_stream(blocks, image, codecs, refs, limits)
+    array = _array(prefix, image, facts, (image.bands, band, columns), codecs, Mask(), limits)
     where = reduced(array.georeference, whole.columns, whole.rows, columns, rows)
     attributes = {**array.attributes, "downsampled_from": [whole.rows, whole.columns]}
     return [Found(replace(array, georeference=where, attributes=attributes), refs)]

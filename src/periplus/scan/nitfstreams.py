@@ -15,6 +15,8 @@ from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Need, Pipeline, Refs, chunk_positions
 from periplus.scan.blocks import Blocks
+from periplus.scan.jpegbands import banded, large
+from periplus.scan.jpegmarkers import walk
 from periplus.scan.nitfblocks import Layout
 from periplus.scan.nitfmask import ABSENT, Mask, held
 from periplus.scan.nitftables import HEAD_BYTES, markers
@@ -110,6 +112,26 @@ def _starts(start: int, end: int, wanted: int, limits: Limits) -> Generator[Need
     if len(found) != wanted:
         raise FormatError(f"the image has {wanted} blocks, but {len(found)} JPEG streams are found in it")
     return np.array(sorted(found), np.int64)
+
+
+def cut_stream(
+    blocks: Blocks, image: Layout, codecs: Pipeline, refs: Refs, limits: Limits
+) -> Generator[Need, Any, tuple[int, Pipeline, Refs]]:
+    """Rows of a chunk, codec and references of a lone large block that can be cut into bands; else as they were."""
+    if image.blocks != 1 or len(refs) != 1 or not large(image.width, image.height, image.samples):
+        return image.height, codecs, refs
+    start, length = int(refs.offset[0]), int(refs.length[0])
+    yield from blocks.hold("the JPEG stream", start, 2)
+    if held(blocks, start, 2) != b"\xff\xd8":  # but for what may fill the space before it
+        return image.height, codecs, refs
+    frame = (yield from walk(blocks, limits, start)).cut()
+    if (frame.height, frame.width, len(frame.sampling)) != (image.rows, image.columns, image.samples):
+        return image.height, codecs, refs
+    bands = yield from banded(frame, blocks, limits, start + length)
+    if bands is None:
+        return image.height, codecs, refs
+    configuration = {**codecs[0]["configuration"], "block_height": bands.rows, **bands.settings}
+    return bands.rows, ({"name": JPEG, "configuration": configuration},), bands.refs
 
 
 def frame_size(blocks: Blocks, start: int, end: int) -> Generator[Need, Any, tuple[int, int]]:
