@@ -20,7 +20,6 @@ from periplus.zarr.codecs import register
 from periplus.zarr.multireference import MultiReferenceFileSystem
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning"),
     pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3 specification"),
     pytest.mark.filterwarnings("ignore:The codec `vlen-utf8`"),
 ]

@@ -122,7 +122,6 @@ def test_heights_travel_with_their_code(code, geographic):
         assert pyproj.CRS.from_user_input(code).equals(pyproj.CRS.from_wkt(image.crs.to_wkt()), ignore_axis_order=True)
 
 
-@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 def test_an_image_without_a_place_is_just_an_image():
     with opened(np.arange(6, dtype="u1").reshape(1, 2, 3)) as image:
         assert image.crs is None

@@ -11,7 +11,6 @@ from periplus.conventions.publish import write_conventions
 from periplus.errors import FormatError
 
 # rioxarray multiplies affines with `*`, which affine 3.1 frowns upon.
-pytestmark = pytest.mark.filterwarnings("ignore:Use `@` matmul:PendingDeprecationWarning")
 UTM = (10.0, 0.0, 500000.0, 0.0, -10.0, 5000000.0)
 
 

@@ -25,7 +25,6 @@ def group3(values: np.ndarray, *, written: int, said: int) -> bytes:
 
 @pytest.mark.parametrize("written", [0, 4])
 @pytest.mark.parametrize("said", [0, 4])
-@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 def test_rows_are_right_whatever_is_said_of_fill_bits(written: int, said: int, tmp_path) -> None:
     rng = np.random.default_rng(written)
     values = np.cumsum(rng.random((64, 200)) < 0.08, axis=1) % 2 == 1

@@ -12,7 +12,6 @@ import rasterio
 
 from periplus.testing import j2ks
 
-pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 ORDERS = ["LRCP", "RLCP", "RPCL", "PCRL", "CPRL"]
 PARTS = ["DISABLED", "RESOLUTIONS", "LAYERS", "COMPONENTS"]
 FORMS = {

@@ -18,8 +18,6 @@ from periplus.testing import j2ks
 from periplus.testing.j2ks import found, read
 from periplus.testing.mutate import mutants
 
-pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
-
 
 def peer(data: bytes) -> np.ndarray:
     values = imagecodecs.jpeg2k_decode(data)

@@ -13,7 +13,6 @@ from periplus.scan import nitf, nitfblocks
 from periplus.scan.drive import scan_bytes
 from periplus.testing import nitfs
 
-pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 GROUPS = 8
 
 

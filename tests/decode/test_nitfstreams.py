@@ -17,8 +17,6 @@ from periplus.scan import nitf, nitffax, nitfstreams, nitftables
 from periplus.scan.drive import scan_bytes
 from periplus.testing import nitfs
 
-pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
-
 
 def jpegs(values, block, mode="P"):
     """JPEG streams of the blocks of (bands, y, x) values, and the values they decode to."""

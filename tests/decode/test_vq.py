@@ -15,7 +15,6 @@ from periplus.scan import nitf
 from periplus.scan.drive import scan_bytes
 from periplus.testing import nitfs
 
-pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 ABSENT = 0xFFFFFFFF
 BLOCK, SIDE = 256, 2
 HOLE = 2

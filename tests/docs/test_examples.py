@@ -23,7 +23,6 @@ LOOSELY = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 # rioxarray multiplies affines with `*`, which affine 3.1 frowns upon.
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:Use `@` matmul:PendingDeprecationWarning"),
     # What zarr-python says of every deflate stream.
     pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3 specification"),
 ]

@@ -18,8 +18,6 @@ from periplus.limits import Limits
 from periplus.model import Array, Catalog, Coordinate, Files, Georeference, GroundControlPoint
 from periplus.table import memory_table
 
-pytestmark = pytest.mark.filterwarnings("ignore:Use `@` matmul:PendingDeprecationWarning")
-
 UTM = Georeference(crs="EPSG:32633", transform=(10.0, 0.0, 300000.0, 0.0, -10.0, 5200000.0))
 PIPELINE = ({"name": "bytes", "configuration": {"endian": "little"}},)
 NO_FILES = Files(

@@ -19,8 +19,6 @@ from periplus.engine.periplus import PeriplusBackend
 from periplus.fetch import Fetch
 from periplus.table import Table
 
-pytestmark = pytest.mark.filterwarnings("ignore:Use `@` matmul:PendingDeprecationWarning")
-
 
 def oracle(path, **options):
     return rioxarray.open_rasterio(path, **options).rename(band="bands")

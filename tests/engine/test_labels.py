@@ -16,7 +16,6 @@ from periplus.engine.grid import GridIndex, coordinates
 from periplus.engine.labels import AxisIndex
 
 # rioxarray multiplies affines with `*`, which affine 3.1 frowns upon.
-pytestmark = pytest.mark.filterwarnings("ignore:Use `@` matmul:PendingDeprecationWarning")
 
 TRANSFORM = (10.0, 0.0, 300000.1, 0.0, -10.0, 5200000.3)
 TURNED = (8.0, 3.0, 1000.0, 2.5, -9.0, 5000.0)

@@ -11,7 +11,6 @@ from periplus.errors import DeniedError, FormatError, MissingError
 
 # rioxarray multiplies affines with `*`, which affine 3.1 frowns upon; consolidated metadata are no part of Zarr 3.
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:Use `@` matmul:PendingDeprecationWarning"),
     pytest.mark.filterwarnings("ignore:Consolidated metadata"),
 ]
 UTM = (10.0, 0.0, 500000.0, 0.0, -10.0, 5000000.0)

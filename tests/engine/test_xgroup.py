@@ -335,8 +335,6 @@ def test_stored_labels_of_a_tree_are_read_once_each():
     assert tree["g3"].t.values[2] == np.datetime64("2000-01-03")
 
 
-@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
-@pytest.mark.filterwarnings("ignore:Use `@` matmul:PendingDeprecationWarning")
 def test_gdal_reads_the_same_pixels_and_what_is_written_again(tmp_path):
     # GDAL 3.10 knows no GeoZarr, but CF: what xgroup adds is enough for it.
     attributes = {**spatial((10.0, 0, 500000, 0, -10, 5000000), ("y", "x"), "proj"), "proj:code": "EPSG:32633"}

@@ -13,8 +13,6 @@ from zarr.storage import MemoryStore
 from periplus.engine.xgroup import XGroupConventionWarning
 from periplus.testing.hierarchies import Stored, declared, spatial, write_hierarchy
 
-pytestmark = pytest.mark.filterwarnings("ignore:Use `@` matmul:PendingDeprecationWarning")  # rioxarray's own
-
 UTM33, UTM32, WORLD = (CRS.from_epsg(n) for n in (32633, 32632, 4326))
 
 

@@ -14,7 +14,6 @@ from periplus.model import Catalog, Refs
 from periplus.testing import tiffs
 from periplus.testing.servers import RangeServer
 
-pytestmark = pytest.mark.filterwarnings("ignore:Use `@` matmul:PendingDeprecationWarning")  # rasterio's own
 KEY = (slice(None), slice(50, 9, -3), slice(31, 66))
 
 

@@ -14,8 +14,6 @@ from periplus.errors import FormatError, MissingError
 from periplus.model import Array, Georeference
 from periplus.read.window import checked, level_for, transform_of, window_in, window_of
 
-pytestmark = pytest.mark.filterwarnings("ignore:Use `@` matmul:PendingDeprecationWarning")  # rasterio's own
-
 NORTH_UP = (10.0, 0.0, 500_000.0, 0.0, -10.0, 4_000_000.0)
 SOUTH_UP = (10.0, 0.0, 500_000.0, 0.0, 10.0, 3_990_000.0)
 COS, SIN = math.cos(math.radians(30)), math.sin(math.radians(30))

@@ -7,32 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 import rasterio
-from numpy.typing import NDArray
 
 import periplus
 from periplus.decode import prepare
 from periplus.errors import DecodeError, FormatError, LimitError, PeriplusError
 from periplus.limits import MIB, Limits
-from periplus.model import Found
 from periplus.scan import sniff
 from periplus.scan.drive import scan_bytes
 from periplus.testing import dteds
 from periplus.testing.mutate import mutants
-
-
-def found(data: bytes, **options: Any) -> Found:
-    (step,) = scan_bytes(data, **options)
-    assert isinstance(step, Found)
-    return step
-
-
-def values(data: bytes, limits: Limits | None = None) -> NDArray[Any]:
-    step = found(data, limits=limits)
-    decode = prepare(
-        step.array.encodings[0], chunks=step.array.chunks, dtype=step.array.dtype, limits=limits or Limits()
-    )
-    start, length = int(step.refs.offset[0]), int(step.refs.length[0])
-    return decode(data[start : start + length], valid=step.array.shape).copy()
+from periplus.testing.scans import only, values
 
 
 @pytest.fixture
@@ -64,7 +48,7 @@ def gdal(tmp_path: Path) -> Any:
 def test_heights_and_place_are_those_of_gdal(options: dict[str, Any], gdal: Any) -> None:
     heights = dteds.heights("gdal", 121, 61 if "interval" in options else 121)
     data = dteds.cell(heights, **options)
-    array = found(data).array
+    array = only(data).array
     np.testing.assert_array_equal(values(data), heights)
     with gdal(data) as cell:
         np.testing.assert_array_equal(cell.read(), heights)
@@ -77,7 +61,7 @@ def test_heights_and_place_are_those_of_gdal(options: dict[str, Any], gdal: Any)
 
 def test_facts_are_those_of_gdal(gdal: Any) -> None:
     data = dteds.cell(dteds.heights("facts"))
-    told = found(data).array.attributes["dted"]
+    told = only(data).array.attributes["dted"]
     with gdal(data) as cell:
         tags = {name.removeprefix("DTED_"): text.strip() for name, text in cell.tags().items()}
     for ours, theirs in {
@@ -147,7 +131,7 @@ def test_cells_of_every_zone_lie_where_gdal_has_them(south: int, spread: int, gd
     heights = dteds.heights("zone", 121, 120 // spread + 1)
     for west in (-180, -1, 0, 179):
         data = dteds.cell(heights, west=west, south=south, interval=(300 * spread, 300))
-        place = found(data).array.georeference
+        place = only(data).array.georeference
         assert place is not None
         with gdal(data) as cell:
             np.testing.assert_array_equal(values(data), cell.read())
@@ -170,7 +154,7 @@ def test_lines_that_a_partial_cell_lacks_are_null(gdal: Any) -> None:
     expected = np.full_like(heights, dteds.NULL)
     expected[:, :, [2, 5, 120]] = heights[:, :, [2, 5, 120]]
     np.testing.assert_array_equal(values(data), expected)
-    assert found(data).array.attributes["lines_stored"] == 3
+    assert only(data).array.attributes["lines_stored"] == 3
     with gdal(data) as cell:
         np.testing.assert_array_equal(cell.read(), expected)
 
@@ -178,7 +162,7 @@ def test_lines_that_a_partial_cell_lacks_are_null(gdal: Any) -> None:
 def test_a_trimmed_cell_lacks_its_rim() -> None:
     heights = dteds.heights("trim")
     data = dteds.cell(heights)
-    step = found(data)
+    step = only(data)
     (codec,) = step.array.encodings[0]
     trims = {"trim_top": 1, "trim_bottom": 2, "trim_left": 3, "trim_right": 4}
     trimmed = {**codec, "configuration": {**codec["configuration"], **trims}}
@@ -222,8 +206,8 @@ def test_a_cell_over_the_limit_is_refused() -> None:
 
 def test_a_place_that_cannot_be_read_is_left_out() -> None:
     data = dteds.cell(dteds.heights("place"))
-    assert found(data[:4] + b"0800000X" + data[12:]).array.georeference is None
-    assert found(data[:20] + b"NA  NA  " + data[28:]).array.georeference is None
+    assert only(data[:4] + b"0800000X" + data[12:]).array.georeference is None
+    assert only(data[:20] + b"NA  NA  " + data[28:]).array.georeference is None
 
 
 def test_a_file_is_known_by_content_and_read_through_the_index(tmp_path: Path) -> None:

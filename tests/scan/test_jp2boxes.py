@@ -9,7 +9,6 @@ from rasterio.io import MemoryFile
 from periplus.errors import FormatError
 from periplus.testing import j2ks
 
-pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 HEADER = b"\0\0\0\x0cjP  \r\n\x87\n" + b"\0\0\0\x14ftypjp2 \0\0\0\0jp2 "
 SIZE = {"blockxsize": 64, "blockysize": 64}
 

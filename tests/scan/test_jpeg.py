@@ -2,7 +2,6 @@
 
 import io
 import time
-import warnings
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,33 +9,26 @@ from typing import Any
 import imagecodecs
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from PIL import Image
-from rasterio.errors import NotGeoreferencedWarning
 from rasterio.io import MemoryFile
 
 import periplus
 from periplus.decode import prepare
 from periplus.errors import DecodeError, FormatError, LimitError, PeriplusError
 from periplus.limits import MIB, Limits
-from periplus.model import About, Array, Found
+from periplus.model import About, Array
 from periplus.scan.drive import scan_bytes
 from periplus.testing import pictures
 from periplus.testing.mutate import mutants
+from periplus.testing.scans import only, values
 
 NAMES = list(pictures.jpegs())
 
 
 def found(data: bytes, limits: Limits | None = None) -> Array:
-    (step,) = (step for step in scan_bytes(data, limits=limits) if isinstance(step, Found))
+    step = only(data, limits)
     assert (step.refs.offset.tolist(), step.refs.length.tolist()) == ([0], [len(data)])
     return step.array
-
-
-def values(data: bytes, limits: Limits | None = None) -> NDArray[Any]:
-    array = found(data, limits)
-    decode = prepare(array.encodings[0], chunks=array.chunks, dtype=array.dtype, limits=limits or Limits())
-    return decode(data, valid=array.shape).copy()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -64,10 +56,8 @@ def test_pixels_are_near_those_of_pillow(name: str) -> None:
 @pytest.mark.parametrize("name", ["cmyk", "ycck"])
 def test_inks_become_the_light_that_gdal_gives(name: str) -> None:
     data = pictures.jpegs()[name]()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotGeoreferencedWarning)
-        with MemoryFile(data) as memory, memory.open() as image:
-            expected, space = image.read(), image.tags(ns="IMAGE_STRUCTURE")["SOURCE_COLOR_SPACE"]
+    with MemoryFile(data) as memory, memory.open() as image:
+        expected, space = image.read(), image.tags(ns="IMAGE_STRUCTURE")["SOURCE_COLOR_SPACE"]
     # GDAL turns YCbCr around by itself, and rounds once more.
     assert np.abs(values(data).astype(int) - expected).max() <= (name == "ycck")
     assert found(data).attributes["source_color_space"] == space

@@ -12,36 +12,19 @@ from rasterio.io import MemoryFile
 from periplus.decode import prepare
 from periplus.errors import FormatError, LimitError
 from periplus.limits import MIB, Limits
-from periplus.model import Found, Need, Source
+from periplus.model import Found
 from periplus.scan import jpeg2000, sniff
 from periplus.testing import j2ks
 from periplus.testing.mutate import mutants
+from periplus.testing.scans import watched
 
 MUTANTS = int(os.environ.get("PERIPLUS_FUZZ", "6000")) // 4
 SMALL = Limits(chunk_bytes=256 * MIB)
-pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 
 
 def scanned(data: bytes, limits: Limits = SMALL, *, sized: bool = True) -> tuple[list[Found], list[int]]:
     """What a scan found, and the lengths it asked for."""
-    found: list[Found] = []
-    asked: list[int] = []
-    steps = jpeg2000.scan(Source(url="memory:", size=len(data) if sized else None), limits)
-    step = next(steps, None)
-    while step is not None:
-        if isinstance(step, Need):
-            assert step.offset >= 0
-            assert step.length > 0
-            asked.append(step.length)
-            try:
-                step = steps.send(data[step.offset : step.offset + step.length])
-            except StopIteration:
-                break
-        else:
-            if isinstance(step, Found):
-                found.append(step)
-            step = next(steps, None)
-    return found, asked
+    return watched(jpeg2000, data, limits, sized=sized)
 
 
 def test_files_are_recognised_by_content() -> None:

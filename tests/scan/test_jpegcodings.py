@@ -204,7 +204,6 @@ def test_what_a_camera_appends_is_passed_over(trailer: bytes, progressive: bool)
     np.testing.assert_array_equal(values(data + trailer), values(data))
 
 
-@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 def test_a_mask_that_gdal_appended_changes_no_pixel(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     size = {"count": 1, "width": 90, "height": 70, "dtype": "uint8"}

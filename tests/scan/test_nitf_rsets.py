@@ -12,7 +12,6 @@ from periplus.testing import nitfs
 from periplus.testing.mutate import mutants
 from periplus.testing.nitfs import Picture
 
-pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 VALUES = nitfs.values_of("u16", 2, (101, 203))
 CORNERS = "411900N0200400E411900N0200700E411700N0200700E411700N0200400E"
 

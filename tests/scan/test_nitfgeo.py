@@ -12,7 +12,6 @@ from periplus.scan.drive import scan_bytes
 from periplus.testing import nitfs
 from periplus.testing.nitfs import Picture, tre
 
-pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 VALUES = nitfs.values_of("u8", 1)
 IGEOLO = "411900N0200400E411900N0200700E411700N0200700E411700N0200400E"
 GEOLOB = tre("GEOLOB", b"000360000000180000+00010.00000000+00045.00000000")

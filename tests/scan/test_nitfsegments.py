@@ -10,7 +10,6 @@ from periplus.scan import nitf
 from periplus.scan.drive import scan_bytes
 from periplus.testing import nitfs
 
-pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 PICTURE = nitfs.Picture(values=nitfs.values_of("u8", 1))
 SECURITY = " " * 166
 GRAPHIC = f"SY{'G1':10}{'a line':20}U{SECURITY}0C{'':13}".encode()

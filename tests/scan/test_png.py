@@ -19,12 +19,12 @@ import periplus
 from periplus.decode import png, prepare
 from periplus.errors import DecodeError, FormatError, LimitError, PeriplusError
 from periplus.limits import MIB, Limits
-from periplus.model import About, Array, Found
+from periplus.model import About, Array
 from periplus.scan.drive import scan_bytes
 from periplus.testing import pictures
 from periplus.testing.mutate import mutants
+from periplus.testing.scans import only, values
 
-pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 KINDS = [
     *((bits, 0, 1) for bits in (1, 2, 4, 8, 16)),
     *((bits, 3, 1) for bits in (1, 2, 4, 8)),
@@ -48,15 +48,9 @@ def made(bits: int, colour: int, bands: int, chunks: Any = (), **options: Any) -
 
 
 def found(data: bytes, limits: Limits | None = None) -> Array:
-    (step,) = (step for step in scan_bytes(data, limits=limits) if isinstance(step, Found))
+    step = only(data, limits)
     assert (step.refs.offset.tolist(), step.refs.length.tolist()) == ([0], [len(data)])
     return step.array
-
-
-def values(data: bytes, limits: Limits | None = None) -> NDArray[Any]:
-    array = found(data, limits)
-    decode = prepare(array.encodings[0], chunks=array.chunks, dtype=array.dtype, limits=limits or Limits())
-    return decode(data, valid=array.shape).copy()
 
 
 @pytest.mark.parametrize("interlaced", [False, True])

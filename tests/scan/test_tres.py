@@ -12,7 +12,6 @@ from periplus.scan.trelayouts import PLAIN
 from periplus.testing import nitfs
 from periplus.testing.nitfs import Picture, tre
 
-pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 VALUES = nitfs.values_of("u8", 1)
 SPARE = {"BLOCKA": 5}
 """Bytes that are reserved at the end."""

@@ -109,7 +109,6 @@ def test_what_gdal_writes_beside_is_what_it_reads(tmp_path):
     assert found.told_by == ("a.png.aux.xml",)
 
 
-@pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 def test_metadata_without_a_transform_leave_it_to_the_world_file(tmp_path):
     data, text = written(tmp_path, crs="EPSG:4326")
     found, _ = scanned(data, "a.png", {"a.png.aux.xml": text, "a.pgw": WORLD})

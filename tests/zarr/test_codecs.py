@@ -1,7 +1,6 @@
 """The registered codecs read hand-laid Zarr v3 and v2 stores as GDAL and tifffile read the files themselves."""
 
 import io
-import warnings
 
 import imagecodecs
 import numpy as np
@@ -9,7 +8,6 @@ import pytest
 import tifffile
 import zarr
 from PIL import Image
-from rasterio.errors import NotGeoreferencedWarning
 from rasterio.io import MemoryFile
 
 from periplus.decode.pipeline import IMAGES
@@ -18,27 +16,11 @@ from periplus.model import Found
 from periplus.scan import jpegbands
 from periplus.scan.drive import scan_bytes
 from periplus.testing import dteds, j2ks, nitfs, pictures, tiffs, tiles
-from periplus.testing.laid import first, fragments, laid, opened, registered
+from periplus.testing.laid import first, fragments, laid, opened
+from periplus.testing.tiffs import seen_by_gdal
 from periplus.zarr import filters
 
-BASE = "https://awslabs.github.io/osml-imagery-io/codecs/"
-TIFF_TILE = BASE + "tiff-tile"
-
-
-@pytest.fixture(autouse=True)
-def ours():
-    """Other libraries may offer the same names; these tests are of ours."""
-    with registered():
-        yield
-
-
-def gdal(data):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotGeoreferencedWarning)
-        with MemoryFile(data) as memory, memory.open() as image:
-            return image.read()
-
-
+pytestmark = pytest.mark.usefixtures("our_codecs")
 VERSIONS = pytest.mark.parametrize("version", [3, 2])
 
 
@@ -51,7 +33,7 @@ def test_jpeg2000_tiles_are_those_of_gdal(name, version):
         "untiled": {},
     }[name]
     data = j2ks.made(j2ks.picture(), **options)
-    np.testing.assert_array_equal(opened(data, version)[...], gdal(data))
+    np.testing.assert_array_equal(opened(data, version)[...], seen_by_gdal(data)["0/data"])
 
 
 @VERSIONS
@@ -59,10 +41,8 @@ def test_the_levels_of_a_codestream_are_its_overviews(version):
     data = j2ks.interleaved(j2ks.made(j2ks.picture(), PROGRESSION="RPCL", blockxsize=128, blockysize=64, RESOLUTIONS=3))
     levels = [step for step in scan_bytes(data) if isinstance(step, Found)]
     assert [level.array.encodings[0][0]["configuration"]["resolution_level"] for level in levels] == [0, 1, 2]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotGeoreferencedWarning)
-        with MemoryFile(data) as memory, memory.open(OVERVIEW_LEVEL=0) as image:
-            expected = image.read()
+    with MemoryFile(data) as memory, memory.open(OVERVIEW_LEVEL=0) as image:
+        expected = image.read()
     np.testing.assert_array_equal(opened(data, version, levels[1])[...], expected)
 
 
@@ -76,10 +56,8 @@ def test_whole_tiles_are_decoded_at_any_level(progression, level, version):
     codec = {**codec, "configuration": {**codec["configuration"], "resolution_level": level}}
     shape, chunks = ((3, *(n >> level for n in sizes[1:])) for sizes in (found.array.shape, found.array.chunks))
     store = laid(shape, chunks, "u1", [codec], fragments(data, found), version)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotGeoreferencedWarning)
-        with MemoryFile(data) as memory, memory.open(OVERVIEW_LEVEL=level - 1) as image:
-            expected = image.read()
+    with MemoryFile(data) as memory, memory.open(OVERVIEW_LEVEL=level - 1) as image:
+        expected = image.read()
     np.testing.assert_array_equal(zarr.open_array(store, mode="r", zarr_format=version)[...], expected)
 
 
@@ -101,7 +79,7 @@ def test_nitf_blocks_are_the_values_written(kind, mode, version):
     data = nitfs.nitf(picture)
     found = first(data)
     codec = {
-        "name": BASE + "jbp-block",
+        "name": "https://awslabs.github.io/osml-imagery-io/codecs/jbp-block",
         "configuration": {
             "num_bands": 3,
             "block_height": 16,
@@ -120,7 +98,7 @@ def test_nitf_blocks_are_the_values_written(kind, mode, version):
 def test_an_elevation_cell_is_that_of_gdal(version):
     values = dteds.heights("zarr")
     data = dteds.gdal_cell(values)
-    np.testing.assert_array_equal(opened(data, version)[...], gdal(data))
+    np.testing.assert_array_equal(opened(data, version)[...], seen_by_gdal(data)["0/data"])
 
 
 @VERSIONS
@@ -133,7 +111,7 @@ def test_a_cell_may_be_trimmed(version):
     shape = (1, 118, 118)
     store = laid(shape, shape, "i2", [codec], fragments(data, found), version)
     seen = zarr.open_array(store, mode="r", zarr_format=version)[...]
-    np.testing.assert_array_equal(seen, gdal(data)[:, 1:-2, :-3])
+    np.testing.assert_array_equal(seen, seen_by_gdal(data)["0/data"][:, 1:-2, :-3])
 
 
 @VERSIONS
@@ -142,7 +120,7 @@ def test_a_cell_may_be_trimmed(version):
 def test_a_png_is_that_of_gdal(bits, bands, version):
     values = tiffs.picture("png", f"u{bits // 8}", (bands, 45, 61))
     data = pictures.png(values, bits=bits, colour={1: 0, 3: 2}[bands])
-    np.testing.assert_array_equal(opened(data, version)[...], gdal(data))
+    np.testing.assert_array_equal(opened(data, version)[...], seen_by_gdal(data)["0/data"])
 
 
 @VERSIONS
@@ -197,7 +175,7 @@ def test_a_last_strip_that_is_shorter_is_read_where_the_codec_says_so(compress, 
     silent = {key: value for key, value in codec["configuration"].items() if key != "last_rows"}
     found = Found(found.array.renamed("0/data", encodings=(({**codec, "configuration": silent},),)), found.refs)
     seen = opened(data, version, found, last_rows=13)
-    np.testing.assert_array_equal(seen[...], gdal(data))
+    np.testing.assert_array_equal(seen[...], seen_by_gdal(data)["0/data"])
     if compress == "ccittfax4":  # one that ends by its own code is white below
         return
     with pytest.raises(DecodeError):

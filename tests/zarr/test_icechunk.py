@@ -16,7 +16,6 @@ from periplus.zarr import icewrite
 
 PATTERN = "{time:%Y%m%d}"
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning"),
     pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3 specification"),
 ]
 

@@ -4,7 +4,6 @@ import json
 import pickle
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
 import fsspec
@@ -74,21 +73,8 @@ def make(folder, name):
     return path
 
 
-def seen_by_gdal(path):
-    """Levels as rasterio reads them, by array name."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", rasterio.errors.NotGeoreferencedWarning)
-        with rasterio.open(path) as raster:
-            levels = {"0/data": raster.read()}
-            count = len(raster.overviews(1)) if path.suffix == ".tif" else 0
-        for level in range(count):
-            with rasterio.open(path, OVERVIEW_LEVEL=level) as raster:
-                levels[f"{level + 1}/data"] = raster.read()
-    return levels
-
-
 @pytest.fixture(scope="module")
-def archive(tmp_path_factory):
+def archive(tmp_path_factory, seen_by_gdal):
     """(path, index, truth) of every file."""
     folder = tmp_path_factory.mktemp("archive")
     paths = {name: make(folder, name) for name in FILES}
@@ -403,7 +389,7 @@ np.save({str(tmp_path / "found.npy")!r}, group["0/data"][:])
     assert np.array_equal(np.load(tmp_path / "found.npy"), truth["0/data"])
 
 
-def test_what_imagery_tools_misread_is_not_written_in_their_words(archive, tmp_path):
+def test_what_imagery_tools_misread_is_not_written_in_their_words(archive, seen_by_gdal, tmp_path):
     path = tmp_path / "big.tif"
     path.write_bytes(tiffs.written(tiffs.picture("big", np.uint16), big=True, compression="zlib", predictor=True))
     index = periplus.index(path)

@@ -1,7 +1,6 @@
 """The worked examples of the imagery seed under our names, and indexes that travel between osml-imagery-io and us."""
 
 import json
-import warnings
 from importlib.metadata import entry_points
 
 import numpy as np
@@ -80,20 +79,8 @@ def pairs(forms, one):
     return [(name, form) for name in FILES for form in forms if name in WIDELY or form == one]
 
 
-def seen_by_gdal(path):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", rasterio.errors.NotGeoreferencedWarning)
-        with rasterio.open(path) as raster:
-            levels = {"0/data": raster.read()}
-            count = len(raster.overviews(1)) if path.suffix == ".tif" else 0
-        for level in range(count):
-            with rasterio.open(path, OVERVIEW_LEVEL=level) as raster:
-                levels[f"{level + 1}/data"] = raster.read()
-    return levels
-
-
 @pytest.fixture(scope="module")
-def archive(tmp_path_factory):
+def archive(tmp_path_factory, seen_by_gdal):
     folder = tmp_path_factory.mktemp("imagery")
     paths = {name: make(folder, name) for name in FILES}
     return {name: (path, seen_by_gdal(path)) for name, path in paths.items()}
@@ -111,7 +98,7 @@ def opened(index, *, system=MultiReferenceFileSystem, zarr_format=2, **options):
 # --- worked examples ------------------------------------------------------------------------------------------------
 
 
-def test_a_single_resolution_nitf_portable(tmp_path):
+def test_a_single_resolution_nitf_portable(seen_by_gdal, tmp_path):
     """Index here, upload both, read there: `url` is left out, so the index speaks of `{{base}}`."""
     local = tmp_path / "local"
     local.mkdir()

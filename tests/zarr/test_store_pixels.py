@@ -13,9 +13,6 @@ from periplus.testing import dteds, j2ks, nitfs, tiffs
 from periplus.zarr.metadata import CODECS
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning"),
-    # rasterio multiplies affines with `*`, which affine 3.1 frowns upon.
-    pytest.mark.filterwarnings("ignore:Use `@` matmul:PendingDeprecationWarning"),
     # What zarr-python says of every deflate stream: its v3 name is that of numcodecs.
     pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3 specification"),
 ]

@@ -21,10 +21,8 @@ import periplus
 from periplus.testing import tiffs
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning"),
     pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3 specification"),
     # rioxarray multiplies affines with `*`, which affine 3.1 frowns upon.
-    pytest.mark.filterwarnings("ignore:Use `@` matmul:PendingDeprecationWarning"),
 ]
 WHERE = {"crs": "EPSG:32633", "transform": Affine(10, 0, 300_000, 0, -10, 5_200_000)}
 TILES = {"tiled": True, "blockxsize": 64, "blockysize": 64}

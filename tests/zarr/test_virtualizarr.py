@@ -20,7 +20,6 @@ from periplus.testing.servers import RangeServer
 from periplus.virtualizarr import Parser, manifest_store
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning"),
     pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3 specification"),
     # VirtualiZarr and zarr themselves say so of variables without a chunk of their own.
     pytest.mark.filterwarnings("ignore::zarr.errors.UnstableSpecificationWarning"),
