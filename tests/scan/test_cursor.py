@@ -17,10 +17,11 @@ def test_numbers_of_both_byte_orders() -> None:
 
 
 def test_text_and_digits() -> None:
-    cursor = Cursor(b"UHL1 0042ab\xff\0")
+    cursor = Cursor(b"UHL1 0042Z\xfc\0 Z\xc3\xbc\0")
     assert cursor.text(4) == "UHL1"
     assert cursor.digits(5) == 42
-    assert cursor.text(4) == "ab\ufffd"
+    assert cursor.text(4) == "Z\u00fc"
+    assert cursor.text(4) == "Z\u00fc"
     with pytest.raises(FormatError, match="not a number"):
         cursor.at(0).digits(4)
 

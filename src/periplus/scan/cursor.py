@@ -66,8 +66,12 @@ class Cursor:
         return int(text)
 
     def text(self, length: int) -> str:
-        """ASCII text without the NULs and blanks around it; bytes outside ASCII become U+FFFD."""
-        return self.take(length).decode("ascii", "replace").strip("\0 ")
+        """Text without the NULs and blanks around it: UTF-8, or else Latin-1, which is what NITF has beyond ASCII."""
+        stored = self.take(length)
+        try:
+            return stored.decode().strip("\0 ")
+        except UnicodeDecodeError:
+            return stored.decode("latin-1").strip("\0 ")
 
     def error(self, message: str) -> FormatError:
         return FormatError(message, url=self.url, offset=self.base + self.position)

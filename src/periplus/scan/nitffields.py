@@ -155,7 +155,7 @@ def subheader(cursor: Cursor, version: str, limits: Limits) -> Subheader:
         raise FormatError("an image subheader does not begin with IM", offset=cursor.base)
     fields = texts(cursor, _IMAGE_START[version]) | security(cursor, version, "IS")
     fields |= texts(cursor, _IMAGE_SHAPE)
-    if fields["ABPP"].isdigit():
+    if fields["ABPP"].isdecimal():
         # It is told, and not needed; some files leave it blank.
         fields["ABPP"] = int(fields["ABPP"])
     located = fields["ICORDS"] not in (("", "N") if version == "2.0" else ("",))
