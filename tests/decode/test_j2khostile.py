@@ -86,6 +86,14 @@ def test_damaged_main_headers(name: str) -> None:
     assert refused > 100
 
 
+def test_a_main_header_that_ends_early_is_refused() -> None:
+    header, _ = j2ks.split(small(**HOW["changes"]))
+    whole = header.index(b"\xff\x5f")  # what comes last, the changes of order, a header may do without
+    for end in set(range(len(header))) - {whole}:
+        with pytest.raises(FormatError):
+            decoder(header[:end], 1, (3, 32, 32))
+
+
 @pytest.mark.parametrize(
     ("precinct", "block"), [(0x11, (0, 0)), (0x22, (4, 4)), (0x55, (4, 4)), (0xFF, (0, 0)), (0xFF, (0, 1))]
 )

@@ -162,6 +162,15 @@ def test_a_downsampled_jpeg_gives_the_pixels_it_has(read_all):
     assert small.georeference.transform == (2 * a, 0, c, 0, 2 * e, f)
 
 
+def test_the_size_of_a_downsampled_jpeg_is_found_behind_its_tables(read_all):
+    (stream,), seen = jpegs(nitfs.values_of("u8", 1), (72, 90))
+    frame, tables, scan = (stream.index(marker) for marker in (b"\xff\xc0", b"\xff\xc4", b"\xff\xda"))
+    assert frame < tables < scan
+    turned = stream[:frame] + stream[tables:scan] + stream[frame:tables] + stream[scan:]
+    item = nitfs.Picture(values=nitfs.values_of("u8", 1, (144, 180)), streams=[turned], coding="I1")
+    np.testing.assert_array_equal(read_all(nitfs.nitf(item))["0/data"], seen)
+
+
 def test_a_downsampled_jpeg_is_smaller_than_its_image_and_alone():
     streams, _ = jpegs(nitfs.values_of("u8", 1), (72, 90))
     for values, block, what in (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,16 @@ from hypothesis import strategies as st
 
 from periplus.errors import FormatError
 from periplus.model import Array, Georeference, chunk_positions
-from periplus.table.footprint import bounds, chunk_boxes, chunk_range, chunk_window, meets, pixel_window, spatial_axes
+from periplus.table.footprint import (
+    around,
+    bounds,
+    chunk_boxes,
+    chunk_range,
+    chunk_window,
+    meets,
+    pixel_window,
+    spatial_axes,
+)
 
 number = st.floats(-1e6, 1e6, allow_nan=False)
 
@@ -143,3 +153,11 @@ def test_touching_is_not_meeting_unless_the_box_is_a_line():
     boxes = np.array([[0.0, 0.0, 10.0, 10.0], [10.0, 0.0, 20.0, 10.0]]).T
     assert meets(boxes, (5, 5, 10, 8)).tolist() == [True, False]
     assert meets(boxes, (10, 5, 10, 8)).tolist() == [True, True]
+
+
+def test_what_does_not_say_where_it_lies_has_no_box():
+    nowhere = replace(grid(None), georeference=Georeference(crs="EPSG:32633"))
+    far = grid((10.0, 0.0, math.inf, 0.0, -10.0, 0.0))
+    line = replace(grid(None), dims=("x",), shape=(9,), chunks=(9,))
+    assert (around(nowhere), around(far), around(line)) == (None, None, None)
+    assert around(grid((10.0, 0.0, 0.0, 0.0, -10.0, 0.0))) == ((0.0, -1000.0, 1500.0, 0.0), "EPSG:32633")

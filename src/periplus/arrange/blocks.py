@@ -71,9 +71,7 @@ def _joined(array: Array, block: Sequence[Place], pieces: Sequence[Refs], files:
         chunk=chunk,
         offset=np.concatenate([piece.offset for piece in pieces]),
         length=np.concatenate([piece.length for piece in pieces]),
-        file=np.concatenate([owners(piece, files[p.entry]) for piece, p in zip(pieces, block, strict=True)])
-        if inline or any(piece.file is not None for piece in pieces)
-        else np.repeat(np.array([files[p.entry] for p in block], dtype=np.int32), counts),
+        file=np.concatenate([owners(piece, files[p.entry]) for piece, p in zip(pieces, block, strict=True)]),
         part=_parts(pieces),
         encoding=_encodings(block, pieces, counts),
         data=[data for piece in pieces for data in (piece.data or [None] * len(piece))] if inline else None,
