@@ -14,7 +14,7 @@ from periplus.limits import Limits
 from periplus.model import Array, Catalog, Georeference, GroundControlPoint, Refs, Source, chunk_positions
 from periplus.table import copy_table, open_table, write_table
 from periplus.table.document import document_for, dump, load
-from periplus.table.families import FEWEST, Groups
+from periplus.table.families import FEWEST, Groups, Member, extended, unlike
 from periplus.testing.scenes import tile
 
 BYTES = ({"name": "bytes", "configuration": {"endian": "little"}},)
@@ -102,6 +102,22 @@ def test_arrays_are_as_they_were(kind):
     assert {name: text(array) for name, array in again.catalog.arrays.items()} == {
         name: text(array) for name, array in document.catalog.arrays.items()
     }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_collection_that_grew_is_as_if_laid_at_once(kind):
+    whole = collection(KINDS[kind], 100).catalog
+    old = load(dump(document_for(collection(KINDS[kind], 90).catalog)), limits=Limits()).catalog.arrays
+    new = {name: array for name, array in whole.arrays.items() if name not in old}
+    grown = extended(old, new, set(whole.arrangement["groups"][90:]))
+    want = load(dump(document_for(whole)), limits=Limits()).catalog.arrays
+    assert {name: text(plain(array)) for name, array in grown.items()} == {name: text(a) for name, a in want.items()}
+    assert list(unlike(old, grown)) == []
+    assert list(unlike(old, {**grown})) == list(old)
+    if kind == "alike":
+        assert len(grown.families) == len(want.families) == 1
+        moved = Groups(grown.plain, grown.families, {**grown.members, "0003": Member(0, 1.0, 2.0)})
+        assert list(unlike(old, moved)) == ["0003/0/data", "0003/1/data"]
 
 
 def plain(array: Array) -> Array:

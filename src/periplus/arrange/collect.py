@@ -13,21 +13,25 @@ from periplus.model import Array, Catalog, Refs
 
 
 def collect(entries: Sequence[Entry], refs: Lookup, *, start: int = 0) -> Arrangement:
-    """Lay every file into a group of its own; blocks begin with entry `start`, those before are stored already."""
+    """Lay every file into a group of its own.
+
+    Arrays, files and blocks begin with entry `start`: those before are stored already, and only have their names.
+    """
     good = [i for i, entry in enumerate(entries) if entry.error is None]
     groups = dict(zip(good, group_names([entries[i] for i in good]), strict=True))
+    later = {i: group for i, group in groups.items() if i >= start}
     arrays: dict[str, Array] = {}
-    for i, group in groups.items():
+    for i, group in later.items():
         for array in entries[i].arrays:
             name = placed(group, array.name)
             arrays[name] = array.renamed(name)
     catalog = Catalog(
         arrays=arrays,
-        attributes={groups[i]: entries[i].attributes for i in good if entries[i].attributes},
+        attributes={group: entries[i].attributes for i, group in later.items() if entries[i].attributes},
         arrangement={"kind": "collect", "groups": [groups.get(i) for i in range(len(entries))]},
     )
-    later = {i: group for i, group in groups.items() if i >= start}
-    return Arrangement(catalog=catalog, files=files_of(entries), blocks=_blocks(entries, later, refs), kind="collect")
+    blocks = _blocks(entries, later, refs)
+    return Arrangement(catalog=catalog, files=files_of(entries[start:]), blocks=blocks, kind="collect")
 
 
 def placed(group: str, name: str) -> str:

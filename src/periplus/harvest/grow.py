@@ -10,13 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from periplus.arrange import Arrangement, Entry, collect, extend, files_of
+from periplus.arrange import Arrangement, Entry, collect, extend
 from periplus.arrange.entry import instant
+from periplus.arrange.invert import Origin
 from periplus.arrange.names import safe_path
 from periplus.harvest.drive import Harvested
 from periplus.harvest.gather import Gathered
 from periplus.harvest.known import Index
-from periplus.model import Refs
+from periplus.model import Array, Refs, Source
+from periplus.table.families import Groups, extended
 
 
 def unchanged_index(
@@ -122,32 +124,39 @@ def _longer_collection(
     groups, names = catalog.arrangement.get("groups"), index.origins
     if not isinstance(groups, list) or names is None or len(groups) != len(files) or groups == [""]:
         return None
-    inside: dict[str, list[Any]] = {}
-    for name, origin in names.items():
-        inside.setdefault(origin.prefix, []).append(catalog.arrays[name].renamed(origin.name))
+    arrays, inside = catalog.arrays, _inside(catalog.arrays, names)
     old = [
         Entry(
-            source=files.source(number),
-            format=files.format[number],
+            source=Source(url=files.path[number]),
             group=_given(kept.get(number), group),
-            arrays=tuple(inside.get(group or "", ())),
-            attributes=catalog.attributes.get(group or "", {}),
+            arrays=inside.get(group or "", ()),
             error=files.error[number] if group is None else None,
         )
         for number, group in enumerate(groups)
     ]
     first = len(old)
     laid = collect([*old, *entries], lambda i, k: refs(i - first, k), start=first)
-    if laid.catalog.arrangement["groups"][:first] != groups:
+    told = laid.catalog.arrangement["groups"]
+    if told[:first] != groups:
         return None
+    new = laid.catalog.arrays
+    more = extended(arrays, new, set(told[first:])) if isinstance(arrays, Groups) else {**arrays, **new}
     arrangement = {**laid.catalog.arrangement, "asked": catalog.arrangement.get("asked")}
     blocks = (
         (name, replace(r, file=None if r.file is None else np.where(r.file < 0, r.file, r.file - first)))
         for name, r in laid.blocks
     )
-    return replace(
-        laid,
-        catalog=replace(laid.catalog, arrangement=arrangement),
-        files=files_of(entries),
-        blocks=blocks,
-    )
+    attributes = {**catalog.attributes, **laid.catalog.attributes}
+    whole = replace(laid.catalog, arrays=more, attributes=attributes, arrangement=arrangement)
+    return replace(laid, catalog=whole, blocks=blocks)
+
+
+def _inside(arrays: Mapping[str, Array], names: Mapping[str, Origin]) -> dict[str, tuple[Array, ...]]:
+    """Arrays by group, under the names they have in it; where they lie is not told."""
+    if isinstance(arrays, Groups) and not arrays.plain:
+        kinds = [tuple(family.values()) for family in arrays.families]
+        return {group: kinds[member.family] for group, member in arrays.members.items()}
+    found: dict[str, list[Array]] = {}
+    for name, origin in names.items():
+        found.setdefault(origin.prefix, []).append(arrays[name].renamed(origin.name))
+    return {group: tuple(held) for group, held in found.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import marshal
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -107,6 +107,18 @@ def room(arrays: Mapping[str, Array], parts: Mapping[str, int]) -> int:
     return total + sum(math.prod(arrays[name].grid) * (most - 1) for name, most in parts.items() if name in arrays)
 
 
+def unlike(before: Mapping[str, Array], after: Mapping[str, Array]) -> Iterator[str]:
+    """Names of arrays of before that are not surely the same after; few where one was made by `extended` the other."""
+    if not isinstance(before, Groups) or not isinstance(after, Groups):
+        yield from before
+        return
+    same = [one is other for one, other in zip(before.families, after.families, strict=False)]
+    yield from (name for name, array in before.plain.items() if after.plain.get(name) is not array)
+    for group, member in before.members.items():
+        if not (member.family < len(same) and same[member.family] and after.members.get(group) == member):
+            yield from (f"{group}/{rest}" for rest in before.families[member.family])
+
+
 def moved(array: Array, x: float, y: float) -> Array:
     """The array with its corner elsewhere; one without a transform stays as it is."""
     place = array.georeference
@@ -127,9 +139,18 @@ def gathered(catalog: Catalog, parts: Mapping[str, int]) -> Groups | None:
     if catalog.arrangement.get("kind") != "collect" or not isinstance(groups, list | tuple) or len(groups) < FEWEST:
         return None
     known = {group for group in groups if isinstance(group, str) and group}
+    return _into(Groups({}, (), {}), catalog.arrays, known, parts)
+
+
+def extended(groups: Groups, arrays: Mapping[str, Array], known: Collection[str]) -> Groups:
+    """The groups with more arrays, which are of the groups `known`; what was there stays the very same."""
+    return _into(groups, arrays, known, {})
+
+
+def _into(groups: Groups, arrays: Mapping[str, Array], known: Collection[str], parts: Mapping[str, int]) -> Groups:
     inside: dict[str, dict[str, Array]] = {}
-    plain: dict[str, Array] = {}
-    for name, array in catalog.arrays.items():
+    plain: dict[str, Array] = dict(groups.plain)
+    for name, array in arrays.items():
         at = name.rfind("/")
         while at > 0 and name[:at] not in known:
             at = name.rfind("/", 0, at)
@@ -137,22 +158,26 @@ def gathered(catalog: Catalog, parts: Mapping[str, int]) -> Groups | None:
             inside.setdefault(name[:at], {})[name[at + 1 :]] = array
         else:
             plain[name] = array
-    families: dict[tuple[Any, ...], int] = {}
-    kept: list[Family] = []
-    members: dict[str, Member] = {}
-    for group, arrays in inside.items():
-        corners = {corner for array in arrays.values() if (corner := _corner(array)) is not None}
+    kept: list[Family] = list(groups.families)
+    families = {_kind(family, parts): number for number, family in enumerate(kept)}
+    members: dict[str, Member] = dict(groups.members)
+    for group, found in inside.items():
+        corners = {corner for array in found.values() if (corner := _corner(array)) is not None}
         x, y = corners.pop() if len(corners) == 1 else (0.0, 0.0)
         if corners:  # its arrays begin at different places
-            plain |= {f"{group}/{rest}": array for rest, array in arrays.items()}
+            plain |= {f"{group}/{rest}": array for rest, array in found.items()}
             continue
-        # What is like nothing else is told apart by where it lies, as long as the catalog holds it.
-        key = tuple((rest, likeness(a) or id(a), parts.get(a.name, 1)) for rest, a in arrays.items())
-        if key not in families:
-            families[key] = len(kept)
-            kept.append({rest: moved(array.renamed(rest), 0.0, 0.0) for rest, array in arrays.items()})
-        members[group] = Member(families[key], x, y)
+        kind = _kind(found, parts)
+        if kind not in families:
+            families[kind] = len(kept)
+            kept.append({rest: moved(array.renamed(rest), 0.0, 0.0) for rest, array in found.items()})
+        members[group] = Member(families[kind], x, y)
     return Groups(plain, kept, members)
+
+
+def _kind(family: Family, parts: Mapping[str, int]) -> tuple[Any, ...]:
+    """Equal for groups of one family. What is like nothing else is told apart by where it lies, while it is held."""
+    return tuple((rest, likeness(a) or id(a), parts.get(a.name, 1)) for rest, a in family.items())
 
 
 def _corner(array: Array) -> tuple[float, float] | None:

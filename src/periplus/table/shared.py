@@ -31,12 +31,16 @@ def write_groups(groups: Groups, attributes: dict[str, Any], parts: Mapping[str,
             told[rest] = {"like": like, **own}
         families.append(told)
     notes: dict[str, int] = {}
+    known: dict[int, tuple[Any, int]] = {}  # by identity: groups that are alike share what is said of them
     members: dict[str, list[Any]] = {}
     for group, member in groups.members.items():
         note = None
         if group in attributes:
-            said = json.dumps(write_free(attributes.pop(group), "attributes"), allow_nan=False)
-            note = notes.setdefault(said, len(notes))
+            free = attributes.pop(group)
+            if id(free) not in known:
+                said = json.dumps(write_free(free, "attributes"), allow_nan=False)
+                known[id(free)] = free, notes.setdefault(said, len(notes))
+            note = known[id(free)][1]
         members[group] = [member.family, note, float(member.x), float(member.y)]
     return {
         "prototypes": [json.loads(text) for text in prototypes],

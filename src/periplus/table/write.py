@@ -20,6 +20,7 @@ from periplus.model import Catalog, Files, Refs, Source
 from periplus.policy import Policy, canonical, is_local
 from periplus.table.columns import Columns, columns_for
 from periplus.table.document import FILES_KEY, KEY, Document, document_for, dump, load
+from periplus.table.families import kinds, unlike
 from periplus.table.groups import RowGroup, Tally, row_groups
 from periplus.table.leftovers import remove_unlocked
 from periplus.table.lock import locked
@@ -89,16 +90,16 @@ def _check(catalog: Catalog, limits: Limits) -> None:
 
 
 def _layout(catalog: Catalog, columns: Columns, paths: list[str] | None) -> Layout:
-    return Layout(columns=columns, extras=level_extra(catalog.arrays.values()), paths=paths)
+    return Layout(columns=columns, extras=level_extra(kinds(catalog.arrays)), paths=paths)
 
 
 def _write_flat(url: str, catalog: Catalog, blocks: Blocks, files: Files, fetch: Fetch, before: Source | None) -> None:
     paths = at_rest(files.path, url)
     if len(set(paths)) != len(paths):
         raise FormatError("a flat index names files by their path, and the files table lists one twice")
-    columns = columns_for(catalog.arrays.values())
+    columns = columns_for(kinds(catalog.arrays))
     with sink(url, fetch, expect=before) as file:
-        out = FlatSink(file, _layout(catalog, columns, paths), list(catalog.arrays.values()))
+        out = FlatSink(file, _layout(catalog, columns, paths), list(kinds(catalog.arrays)))
         for group in row_groups(blocks, catalog, np.asarray(files.size)):
             out.write(group)
         document = Document(catalog=catalog, columns=columns, parts=_multiple(out.tally.parts))
@@ -122,9 +123,9 @@ def _write_dataset(
 ) -> None:
     folder = _folder(url)
     paths = at_rest(files.path, folder[:-1])
-    columns = columns_for(catalog.arrays.values())
+    columns = columns_for(kinds(catalog.arrays))
     layout = _layout(catalog, columns, None)
-    parts = PartSink(folder, layout, list(catalog.arrays.values()), fetch)
+    parts = PartSink(folder, layout, list(kinds(catalog.arrays)), fetch)
     revision = secrets.token_hex(8)
     try:
         with parts:
@@ -198,11 +199,11 @@ def append_table(
     if before.document.pieces is None:
         raise ConflictError("only a dataset can be added to; copy the index into one first", url=folder)
     _check_growth(before.catalog, catalog, folder)
-    columns = columns_for(catalog.arrays.values(), before.document.columns)
+    columns = columns_for(kinds(catalog.arrays), before.document.columns)
     paths = [*old.path, *at_rest(files.path, folder[:-1])]
     together = _together(old, files)
     _check(catalog, limits)
-    parts = PartSink(folder, _layout(catalog, columns, None), list(catalog.arrays.values()), fetch)
+    parts = PartSink(folder, _layout(catalog, columns, None), list(kinds(catalog.arrays)), fetch)
     revision = secrets.token_hex(8)
     try:
         with parts:
@@ -262,8 +263,8 @@ def _together(old: Files, new: Files) -> Files:
 
 def _check_growth(before: Catalog, after: Catalog, url: str) -> None:
     """Rows already written must mean the same under the new catalog."""
-    for name, old in before.arrays.items():
-        new = after.arrays.get(name)
+    for name in unlike(before.arrays, after.arrays):
+        old, new = before.arrays[name], after.arrays.get(name)
         if new is None:
             raise ConflictError(f"the array {name!r} of the index is missing from what is added", url=url)
         for field in ("dims", "chunks", "dtype"):
