@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus.decode import prepare
+from periplus.decode.scratch import scratch_array
 from periplus.errors import FormatError, LimitError, PeriplusError
 from periplus.limits import Limits
 from periplus.model import Array, Shape, Source
@@ -20,6 +21,12 @@ from periplus.read.plan import Cut, Selection, Work
 if TYPE_CHECKING:
     from periplus.decode import Decoder
     from periplus.read.compose import Composer
+
+
+MANY = 1 << 14
+"""Elements that are worth a look at how they lie."""
+SLOT = -2
+"""Scratch of each thread for pixels, beside that of decoders and of stored bytes."""
 
 
 class Placer:
@@ -61,11 +68,9 @@ class Placer:
         except PeriplusError as error:
             url, offset = self.where(chunk)
             raise error.at(url=url, offset=offset) from None
-        # One assignment, not one a band: measured, NumPy's own loop order is as fast for interleaved samples as copying
-        # band by band, and faster than blocks of rows.
         if self._cuts is None:
             into = tuple([s[k] for s, k in zip(self._into, cell)])
-            self._target[into] = values[tuple([s[k] for s, k in zip(self._source, cell)])]
+            copy(self._target[into], values[tuple([s[k] for s, k in zip(self._source, cell)])])
             return
         for pieces in product(*(c.pieces[k] for c, k in zip(self._cuts, cell))):
             self._target[tuple([p[0] for p in pieces])] = values[tuple([p[1] for p in pieces])]
@@ -78,6 +83,35 @@ class Placer:
             if file >= 0:
                 return self._sources[file].url, int(refs.offset[row])
         return None, None
+
+
+def copy(target: NDArray[Any], values: NDArray[Any]) -> None:
+    """Copy (…, bands, y, x) values of one shape; whole pixels at a time where their samples are interleaved.
+
+    NumPy moves one element a cycle however small it is, but casts whole words to their lowest bytes many at a time
+    (measured: half the time for 2 x 1 byte, two thirds for 4 x 1 and 2 x 2). Three bands make no word, and for them one
+    assignment is the fastest: copying band by band is not faster, nor are blocks of rows or words of several pixels.
+    """
+    words = _words(values) if target.dtype == values.dtype else None
+    if words is None:
+        target[...] = values
+        return
+    low, shifted = f"u{values.itemsize}", scratch_array(SLOT, words.shape, words.dtype)
+    for band in range(values.shape[-3]):
+        if band:
+            words = np.right_shift(words, 8 * values.itemsize, out=shifted)
+        np.copyto(target[..., band, :, :].view(low), words, casting="unsafe")
+
+
+def _words(values: NDArray[Any]) -> NDArray[Any] | None:
+    """Pixels of interleaved samples as words, the first sample lowest; None where they are none or not worth it."""
+    if values.ndim < 3 or values.size < MANY or not np.little_endian:
+        return None
+    bands, size = values.shape[-3], values.itemsize
+    if bands == 1 or bands * size not in (2, 4) or values.strides[-3::2] != (size, bands * size):
+        return None
+    pixels = np.moveaxis(values, -3, -1).view(f"u{bands * size}")[..., 0]
+    return pixels if pixels.flags.aligned else None
 
 
 def prepare_all(
