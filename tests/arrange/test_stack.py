@@ -239,6 +239,16 @@ def test_only_what_all_files_say_is_kept(make: SimpleNamespace) -> None:
     assert catalog.attributes == {"": {"sensor": "x"}}
 
 
+def test_of_a_table_of_fields_those_are_kept_that_all_files_have(make: SimpleNamespace) -> None:
+    tables = ({"ISCLAS": "S", "IID1": "a", "n": np.nan}, {"ISCLAS": "S", "IID1": "b", "n": np.nan}, "none")
+    images = [make.image(attributes={"nitf": table, "other": {"n": k}}) for k, table in enumerate(tables)]
+    entries = [make.entry(f"/d/{day}.tif", image, day=day) for day, image in enumerate(images, 1)]
+    for number, names in ((2, ["ISCLAS", "n"]), (3, [])):
+        found = stack(entries[:number], make.lookup(entries[:number])).catalog.arrays["0/data"].attributes
+        assert list(found.get("nitf", {})) == names
+        assert "other" not in found
+
+
 def test_series_share_the_axis_and_gaps_are_holes(make: SimpleNamespace) -> None:
     red, blue = make.image(), make.packed(make.image(size=32), nodata=9)
     entries = [

@@ -111,16 +111,28 @@ def clash(a: Array, b: Array) -> str | None:
 
 
 def common(many: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """The attributes on which all agree."""
+    """The attributes on which all agree; of one that is a table of fields, the fields on which all do."""
     shared: dict[str, Any] | None = None
     last: Mapping[str, Any] | None = None
     for attributes in many:
         if shared is None:
             shared = dict(attributes)
         elif attributes is not last:
-            shared = {name: v for name, v in shared.items() if name in attributes and _same(v, attributes[name])}
+            shared = _agreed(shared, attributes)
         last = attributes
     return shared or {}
+
+
+def _agreed(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in ours.items():
+        other = theirs.get(name)
+        if name in theirs and _same(value, other):
+            found[name] = value
+        elif isinstance(value, Mapping) and isinstance(other, Mapping):
+            fields = {field: v for field, v in value.items() if field in other and _same(v, other[field])}
+            found |= {name: fields} if fields else {}
+    return found
 
 
 def _same(a: Any, b: Any) -> bool:

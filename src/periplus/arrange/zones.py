@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from periplus import codecnames
 from periplus.arrange.cells import Laid, lay
@@ -185,22 +185,14 @@ def _array(zone: Zone, entries: Sequence[Entry], name: str) -> Array:
     wide = (*[lines - 1] * (columns - 1), lines)
     dx, dy = _step(zone.like)
     members = [entries[i].arrays[0] for same in zone.cells.values() for i in same]
-    attributes = common(array.attributes for array in members)
-    if told := common(_told(array.attributes) for array in members):
-        attributes["dted"] = told
     return replace(
         zone.like,
         name=name,
         shape=(1, sum(high), sum(wide)),
         chunks=(1, posts, lines),
-        attributes=attributes,
+        attributes=common(array.attributes for array in members),
         georeference=Georeference(
             crs=_crs(zone.like), transform=(dx, 0.0, zone.west, 0.0, -dy, zone.north), registration="point"
         ),
         edges=None if rows == columns == 1 else (None, high, wide),
     )
-
-
-def _told(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
-    told = attributes.get("dted")
-    return told if isinstance(told, Mapping) else {}
