@@ -47,7 +47,6 @@ def read_dimensions(reading: Reading, names: Names, covered: frozenset[str]) -> 
 
 def _entries(reading: Reading, source: Node) -> Iterator[_Entry]:
     """What a node describes, in either generation of keys; of a group, only what concerns the array."""
-    dims = reading.node.dims
     own = source.path == reading.node.path
     for key in ("coords:coordinates", "dimensions:axes", "dimensions:coordinates"):
         if key not in source.attributes:
@@ -59,26 +58,36 @@ def _entries(reading: Reading, source: Node) -> Iterator[_Entry]:
         if key.startswith("coords:"):
             message = "coords:* was renamed dimensions:*, under the same uuid"
             reading.note("dimensions.old-keys", "info", key, message, path=source.path)
+        read = _axis if key == "dimensions:axes" else _coordinate
         for name, raw in found.items():
-            inner = mapping(raw) or {}
-            where = f"{key}.{name}"
-            if key == "dimensions:axes":
-                if name in dims and "coords" in inner:
-                    yield _Entry(name=name, descriptor=inner["coords"], dims=(name,), where=where, words=_words(inner))
-                elif own and name not in dims:
-                    reading.note("dimensions.unknown", "warning", where, f"{name!r} is no dimension of the array")
-                continue
-            descriptor = inner.get("coords", raw) if key == "dimensions:coordinates" else raw
-            indexed = inner.get("indexed_by", (mapping(descriptor) or {}).get("indexed_by"))
-            along = (name,) if indexed is None and name in dims else texts(indexed)
-            if along is not None and set(along) <= set(dims):
-                yield _Entry(name=name, descriptor=descriptor, dims=along, where=where, words=_words(inner))
-            elif own and along is None:
-                yield _Entry(name=name, descriptor=descriptor, dims=None, where=where, words=_words(inner))
-            elif own:
-                reading.note(
-                    "dimensions.unknown", "warning", where, f"{list(along or ())} are no dimensions of the array"
-                )
+            entry = read(reading, key, name, raw, own)
+            if entry is not None:
+                yield entry
+
+
+def _axis(reading: Reading, key: str, name: str, raw: Any, own: bool) -> _Entry | None:
+    """What an axis says of its labels; `own` says whether the array itself speaks of it."""
+    dims, inner, where = reading.node.dims, mapping(raw) or {}, f"{key}.{name}"
+    if name in dims and "coords" in inner:
+        return _Entry(name=name, descriptor=inner["coords"], dims=(name,), where=where, words=_words(inner))
+    if own and name not in dims:
+        reading.note("dimensions.unknown", "warning", where, f"{name!r} is no dimension of the array")
+    return None
+
+
+def _coordinate(reading: Reading, key: str, name: str, raw: Any, own: bool) -> _Entry | None:
+    """A coordinate, along the dimensions it is indexed by; `own` says whether the array itself speaks of it."""
+    dims, inner, where = reading.node.dims, mapping(raw) or {}, f"{key}.{name}"
+    descriptor = inner.get("coords", raw) if key == "dimensions:coordinates" else raw
+    indexed = inner.get("indexed_by", (mapping(descriptor) or {}).get("indexed_by"))
+    along = (name,) if indexed is None and name in dims else texts(indexed)
+    if along is not None and set(along) <= set(dims):
+        return _Entry(name=name, descriptor=descriptor, dims=along, where=where, words=_words(inner))
+    if own and along is None:
+        return _Entry(name=name, descriptor=descriptor, dims=None, where=where, words=_words(inner))
+    if own:
+        reading.note("dimensions.unknown", "warning", where, f"{list(along or ())} are no dimensions of the array")
+    return None
 
 
 def _words(found: Mapping[str, Any]) -> dict[str, Any]:

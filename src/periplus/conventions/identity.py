@@ -11,6 +11,8 @@ from periplus.conventions.diagnostic import Diagnostic
 
 KEY = "zarr_conventions"
 _FIELDS = ("uuid", "schema_url", "spec_url", "name", "description")
+_PUBLISHED = frozenset({"spatial", "proj", "multiscales"})
+"""Conventions whose schema of v0.1 fixes their name and URLs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,36 +257,39 @@ def _identified(entry: Any, path: str, where: str, notes: list[Diagnostic]) -> D
             note("extra-field", "info", f"the field {str(field)[:80]!r} is none of the framework's")
         elif field not in texts:
             note("malformed", "warning", f"{field} is no text and is ignored")
-    name = texts.get("name", "")
-    uuid = texts.get("uuid")
-    by_uuid = None if uuid is None else _BY_UUID.get(uuid.strip().lower())
-    if uuid is not None and not _UUID.fullmatch(uuid):
-        note("uuid-form", "warning", f"{uuid[:80]!r} is no uuid in lower-case hexadecimal")
     by_url: dict[str, tuple[Convention | None, str | None]] = {
         field: repository(texts[field]) for field in ("schema_url", "spec_url") if field in texts
     }
-    chosen, by = by_uuid, "uuid"
-    if uuid is None:
-        for field, (convention, _) in by_url.items():
-            # The first that is there decides; a URL nobody knows leaves room for the next.
-            if convention is not None:
-                chosen, by = convention, field
-                break
-        if by_url and chosen is not None:
-            note("no-uuid", "info", f"{chosen.name} is declared without its uuid", f"add {chosen.uuid}")
     tag = next((tag for _, tag in by_url.values() if tag), None)
+    chosen, by = _chosen(texts.get("uuid"), {field: convention for field, (convention, _) in by_url.items()}, note)
     if chosen is None:
         _unknown(texts, by_url, note)
         return Declared(entry=entry, name=None, by=None, tag=tag)
     _about_urls(chosen, texts, by_url, note)
-    plain = name.rstrip(":").lower()
-    if name and _NAMES.get(plain) is not chosen:
-        note("name", "info", f"the name {name[:80]!r} is not that of {chosen.name}; names do not identify")
-    elif name and name != chosen.name and chosen.name in ("spatial", "proj", "multiscales"):
-        note(
-            "name", "info", f"the name {name!r} is that of older drafts", f"the schema of v0.1 demands {chosen.name!r}"
-        )
+    _about_name(chosen, texts.get("name", ""), note)
     return Declared(entry=entry, name=chosen.name, by=by, tag=tag)
+
+
+def _chosen(uuid: str | None, by_url: Mapping[str, Convention | None], note: Any) -> tuple[Convention | None, str]:
+    """The convention that an entry means, and the field that says so: the uuid if there is one, else a URL we know."""
+    if uuid is not None:
+        if not _UUID.fullmatch(uuid):
+            note("uuid-form", "warning", f"{uuid[:80]!r} is no uuid in lower-case hexadecimal")
+        return _BY_UUID.get(uuid.strip().lower()), "uuid"
+    for field, convention in by_url.items():
+        # The first that is there decides; a URL nobody knows leaves room for the next.
+        if convention is not None:
+            note("no-uuid", "info", f"{convention.name} is declared without its uuid", f"add {convention.uuid}")
+            return convention, field
+    return None, ""
+
+
+def _about_name(chosen: Convention, name: str, note: Any) -> None:
+    if name and _NAMES.get(name.rstrip(":").lower()) is not chosen:
+        note("name", "info", f"the name {name[:80]!r} is not that of {chosen.name}; names do not identify")
+    elif name and name != chosen.name and chosen.name in _PUBLISHED:
+        hint = f"the schema of v0.1 demands {chosen.name!r}"
+        note("name", "info", f"the name {name!r} is that of older drafts", hint)
 
 
 def _unknown(texts: Mapping[str, str], by_url: Mapping[str, Any], note: Any) -> None:
@@ -305,7 +310,7 @@ def _unknown(texts: Mapping[str, str], by_url: Mapping[str, Any], note: Any) -> 
 
 
 def _about_urls(chosen: Convention, texts: Mapping[str, str], by_url: Mapping[str, Any], note: Any) -> None:
-    published = chosen.name in ("spatial", "proj", "multiscales")
+    published = chosen.name in _PUBLISHED
     for field, (convention, tag) in by_url.items():
         current = chosen.schema_url if field == "schema_url" else chosen.spec_url
         if texts[field] == current:

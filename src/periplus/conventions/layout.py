@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from periplus.conventions.node import Node, join
 from periplus.conventions.reading import Reading, mapping, number, numbers, whole
@@ -12,6 +12,7 @@ from periplus.conventions.spatial import read_transform, upgraded
 from periplus.errors import FormatError
 from periplus.model import Transform
 
+Numbers: TypeAlias = tuple[float, ...]
 MOST_LEVELS = 256
 
 
@@ -23,8 +24,8 @@ class Item:
     path: str
     where: str
     derived_from: str | None = None
-    scale: tuple[float, ...] | None = None
-    translation: tuple[float, ...] | None = None
+    scale: Numbers | None = None
+    translation: Numbers | None = None
     transform: Transform | None = None
     shape: tuple[int, int] | None = None
     resampling: str | None = None
@@ -117,28 +118,13 @@ def _tiled(reading: Reading, group: Node, found: Mapping[str, Any]) -> Iterator[
 
 
 def _item(reading: Reading, group: Node, raw: Mapping[str, Any], where: str) -> Item | None:
-    old = {new: raw[key] for key, new in (("group", "asset"), ("from_group", "derived_from")) if key in raw}
-    item = {**old, **raw}
+    item = _renamed(reading, raw, where)
     asset, derived = item.get("asset"), item.get("derived_from")
-    if old or "factors" in raw or "scale" in raw:
-        message = "group, from_group, factors and scale are of drafts of 2025"
-        reading.note("multiscales.old-keys", "info", where, message, "write asset, derived_from and transform.scale")
     path = _path(reading, group, asset, f"{where}.asset")
     if path is None or not isinstance(asset, str):
         return None
     source = None if derived is None else _path(reading, group, derived, f"{where}.derived_from")
-    inner = mapping(item.get("transform")) or {}
-    if "transform" in item and mapping(item["transform"]) is None:
-        reading.note("multiscales.malformed", "error", f"{where}.transform", "transform is an object")
-    elif derived is not None and "transform" not in item and not {"scale", "factors"} & raw.keys():
-        reading.note("multiscales.transform-missing", "error", where, "derived_from without transform")
-    written = {"scale": inner.get("scale", raw.get("scale", raw.get("factors")))}
-    written["translation"] = inner.get("translation", raw.get("translation"))
-    read = {key: None if value is None else numbers(value) for key, value in written.items()}
-    for key, value in written.items():
-        if value is not None and (read[key] is None or (key == "scale" and min(read[key] or (0,)) <= 0)):
-            reading.note("multiscales.malformed", "error", f"{where}.transform.{key}", f"{key} is no list of numbers")
-            read[key] = None
+    scale, translation = _relative(reading, item, where)
     spatial = {key: value for key, value in item.items() if key.startswith("spatial:") and value is not None}
     spatial = upgraded(reading, group, item, spatial, where)
     transform = spatial.get("spatial:transform")
@@ -152,13 +138,41 @@ def _item(reading: Reading, group: Node, raw: Mapping[str, Any], where: str) -> 
         path=path,
         where=where,
         derived_from=source,
-        scale=read["scale"],
-        translation=read["translation"],
+        scale=scale,
+        translation=translation,
         transform=None if transform is None else read_transform(reading, transform, f"{where}.spatial:transform"),
         shape=None if shape is None else (shape[-2], shape[-1]),
         resampling=method if isinstance(method, str) else None,
         properties=spatial,
     )
+
+
+def _renamed(reading: Reading, raw: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The item with `asset` and `derived_from` for the words that drafts had for them."""
+    old = {new: raw[key] for key, new in (("group", "asset"), ("from_group", "derived_from")) if key in raw}
+    if old or "factors" in raw or "scale" in raw:
+        message = "group, from_group, factors and scale are of drafts of 2025"
+        reading.note("multiscales.old-keys", "info", where, message, "write asset, derived_from and transform.scale")
+    return {**old, **raw}
+
+
+def _relative(reading: Reading, item: Mapping[str, Any], where: str) -> tuple[Numbers | None, Numbers | None]:
+    """Scale and translation from the level that an item derives from; in drafts they are not within `transform`."""
+    inner = mapping(item.get("transform")) or {}
+    if "transform" in item and mapping(item["transform"]) is None:
+        reading.note("multiscales.malformed", "error", f"{where}.transform", "transform is an object")
+    elif item.get("derived_from") is not None and not {"transform", "scale", "factors"} & item.keys():
+        reading.note("multiscales.transform-missing", "error", where, "derived_from without transform")
+
+    def read(key: str, value: Any) -> Numbers | None:
+        found = None if value is None else numbers(value)
+        if value is not None and (found is None or (key == "scale" and min(found or (0,)) <= 0)):
+            reading.note("multiscales.malformed", "error", f"{where}.transform.{key}", f"{key} is no list of numbers")
+            return None
+        return found
+
+    scale = inner.get("scale", item.get("scale", item.get("factors")))
+    return read("scale", scale), read("translation", inner.get("translation", item.get("translation")))
 
 
 def _path(reading: Reading, group: Node, asset: Any, where: str) -> str | None:

@@ -106,12 +106,7 @@ def _draft(reading: Reading, group: Node, item: Item, given: Mapping[str, Any]) 
     merged = {**given, **level, **item.properties}
     dims = _dims(merged, list(arrays))
     having = [array for array in arrays if not array.dims or {*dims} <= {*array.dims}]
-    shapes = [_size(array, dims) for array in having]
-    chosen = shapes.index(item.shape) if item.shape in shapes else 0
-    if item.shape is not None and shapes and item.shape not in shapes:
-        message = f"spatial:shape {list(item.shape)} of asset {item.asset!r} is not its arrays' {list(shapes[0])}"
-        reading.note("multiscales.shape-mismatch", "error", f"{item.where}.spatial:shape", message)
-    stands = having[chosen] if having else None
+    stands = _standing(reading, item, having, dims)
     declared = declared or "spatial" in reading.declared_by(node)
     own = {} if stands is None or node.kind == "array" else properties(reading.of(stands), stands, by_group=declared)
     draft = _Draft(
@@ -120,21 +115,39 @@ def _draft(reading: Reading, group: Node, item: Item, given: Mapping[str, Any]) 
         arrays={array.name: array.path for array in having},
         dims=dims,
         names=() if stands is None else stands.dims,
-        shape=shapes[chosen] if shapes else item.shape,
+        shape=item.shape if stands is None else _size(stands, dims),
         transform=item.transform,
         registration="node" if {**merged, **own}.get("spatial:registration") == "node" else "pixel",
         crs=next((crs for one in (stands, node) if one is not None and (crs := _said_crs(reading, one, group))), None),
     )
-    for said, where in ((own, stands), (level, node)):
-        transform = None if where is None else _said(reading, said, where)
-        if transform is None:
-            continue
-        if draft.transform is None:
-            draft.transform = transform
-        elif item.transform is not None and draft.shape and not close(item.transform, transform, draft.shape):
-            message = f"the transform of {where.path if where else ''} is not that of the layout, which is taken"
-            reading.note("multiscales.transform-conflict", "warning", f"{item.where}.spatial:transform", message)
+    if stands is not None:
+        _take_transform(reading, draft, own, stands)
+    _take_transform(reading, draft, level, node)
     return draft
+
+
+def _standing(reading: Reading, item: Item, arrays: Sequence[Node], dims: tuple[str, str]) -> Node | None:
+    """The array that stands for a level: the first of the size that the layout says, else the first."""
+    if not arrays:
+        return None
+    right = next((array for array in arrays if _size(array, dims) == item.shape), None)
+    if right is None and item.shape is not None:
+        found = list(_size(arrays[0], dims))
+        message = f"spatial:shape {list(item.shape)} of asset {item.asset!r} is not its arrays' {found}"
+        reading.note("multiscales.shape-mismatch", "error", f"{item.where}.spatial:shape", message)
+    return right or arrays[0]
+
+
+def _take_transform(reading: Reading, draft: _Draft, said: Mapping[str, Any], node: Node) -> None:
+    """The transform that a node says of a level, unless the layout or another node said one before."""
+    transform, item = _said(reading, said, node), draft.item
+    if transform is None:
+        return
+    if draft.transform is None:
+        draft.transform = transform
+    elif item.transform is not None and draft.shape and not close(item.transform, transform, draft.shape):
+        message = f"the transform of {node.path} is not that of the layout, which is taken"
+        reading.note("multiscales.transform-conflict", "warning", f"{item.where}.spatial:transform", message)
 
 
 def _said_crs(reading: Reading, node: Node, group: Node) -> CrsText | None:

@@ -37,14 +37,7 @@ def place_of(reading: Reading) -> Place:
     found = level_of(reading)
     pyramid, level = (None, None) if found is None else found
     chain = list(_inherited_from(reading, pyramid))
-    inherited: dict[str, Any] = {}
-    by_group = False
-    for group in reversed(chain):
-        given = properties(reading, group, by_group=by_group)
-        by_group = by_group or "spatial" in reading.declared_by(group)
-        if pyramid is not None and group.path == pyramid.path:
-            given = {key: value for key, value in given.items() if key in _FROM_PYRAMID}
-        inherited |= given
+    inherited, by_group = _inherited(reading, chain, pyramid)
     own = properties(reading, node, by_group=by_group)
     speaks = bool(own) or "spatial" in reading.declared_by(node)
     far = None
@@ -64,6 +57,19 @@ def place_of(reading: Reading) -> Place:
         )
     crs = _crs(reading, chain, pyramid) if len(node.shape) >= 2 or "proj" in reading.declared_by(node) else None
     return Place(grid=grid, crs=crs, pyramid=pyramid, level=level, concerned=speaks or by_group)
+
+
+def _inherited(reading: Reading, chain: list[Node], pyramid: Pyramid | None) -> tuple[dict[str, Any], bool]:
+    """What the groups around the array say, the nearest last, and whether any of them declares spatial."""
+    found: dict[str, Any] = {}
+    declared = False
+    for group in reversed(chain):
+        given = properties(reading, group, by_group=declared)
+        declared = declared or "spatial" in reading.declared_by(group)
+        if pyramid is not None and group.path == pyramid.path:
+            given = {key: value for key, value in given.items() if key in _FROM_PYRAMID}
+        found |= given
+    return found, declared
 
 
 def axis_words(crs: CrsText | None) -> dict[str, dict[str, str]]:
