@@ -60,22 +60,6 @@ def read_icechunk(
         raise error.at(url=home) from error.__cause__
 
 
-def is_repository(url: str, fetch: Fetch) -> bool:
-    """Whether a folder holds an Icechunk repository, of any format."""
-    home = canonical(url).rstrip("/")
-
-    async def there() -> bool:
-        for name in ("refs/branch.main/ref.json", "repo"):
-            try:
-                await fetch.head(f"{home}/{name}")
-            except MissingError:
-                continue
-            return True
-        return False
-
-    return fetch.run(there())
-
-
 async def _opened(
     home: str,
     fetch: Fetch,

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from periplus.fetch import Fetch
 
 STATIC = ("access_key_id", "secret_access_key", "session_token")
-S3 = ("region", "endpoint_url", "allow_http", "requester_pays")
 
 
 def storage_of(url: str, fetch: Fetch) -> Any:

@@ -21,6 +21,8 @@ MOST_PARTS = 1 << 16
 PLACEHOLDER = re.compile(r"\{\{([A-Za-z_][A-Za-z0-9_]*)\}\}")
 CODE = re.compile(r"\{\{|\}\}|\{%|\{#")
 BASE64 = "base64:"
+METADATA = frozenset({".zgroup", ".zarray", ".zattrs", ".zmetadata", "zarr.json"})
+"""Last parts of keys that hold metadata."""
 SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -39,16 +41,6 @@ def parse(text: bytes | str, *, url: str | None = None) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise FormatError("the index is no JSON object", url=url)
     return value
-
-
-def looks_like(document: Mapping[str, Any]) -> bool:
-    """Whether a JSON object is a set of kerchunk references, of version 1 or of version 0."""
-    held = document.get("refs") if "version" in document else document
-    return isinstance(held, Mapping) and any(key.rpartition("/")[2] in METADATA for key in held)
-
-
-METADATA = frozenset({".zgroup", ".zarray", ".zattrs", ".zmetadata", "zarr.json"})
-"""Last parts of keys that hold metadata."""
 
 
 def expand(document: Mapping[str, Any], *, overrides: Mapping[str, str] | None = None) -> dict[str, Reference]:
