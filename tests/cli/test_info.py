@@ -2,6 +2,8 @@
 
 import json
 
+from periplus.testing import nitfs
+
 
 def test_an_index_is_shown_with_all_a_person_asks(index, periplus):
     done = periplus("info", index)
@@ -45,3 +47,14 @@ def test_what_is_neither_index_nor_image_is_refused(tmp_path, periplus):
         assert (done.code, done.out) == (2, "")
         assert done.err.startswith("periplus: format: ")
     assert periplus("info", tmp_path / "absent.parquet").err.startswith("periplus: missing: ")
+
+
+def test_of_many_records_each_is_shown_in_part(periplus, tmp_path):
+    records = nitfs.tre("RPC00B", b"1" + b"0" * 1040) + nitfs.tre("USE00A", b"7" * 107) + nitfs.tre("XYZZYA", b"plugh")
+    path = tmp_path / "a.ntf"
+    path.write_bytes(nitfs.nitf(nitfs.Picture(values=nitfs.values_of("u8", 3), tres=records)))
+    said = " ".join(periplus("info", path).out.split())
+    assert "tag RPC00B, length 1041, fields SUCCESS 1, ERR_BIAS 0000000" in said
+    assert "…; tag USE00A, length 107, fields ANGLE_TO_NORTH 777" in said
+    assert "…; tag XYZZYA, length 5" in said
+    assert "IMFLT" not in said

@@ -23,6 +23,8 @@ PLACES = 4
 WIDTH = 100
 LONGEST = 1000
 """Characters of one attribute."""
+LONGEST_PART = 160
+"""Characters of one of several records of an attribute."""
 NEVER_SCANNED = (".parquet", ".geoparquet", ".duckdb", ".json", ".txt", "/")
 """Indexes, and lists of files: scanning all that a list names would be no answer to `info`."""
 
@@ -117,8 +119,16 @@ def attributes(found: dict[str, Any]) -> list[str]:
 def told(value: Any) -> str:
     """An attribute in words; what is left empty in a file is left out."""
     if isinstance(value, dict):
-        return ", ".join(f"{key} {told(each)}" for key, each in value.items() if each not in ("", None, [], {}))
-    return "; ".join(map(told, value)) if isinstance(value, list) else str(value)
+        return ", ".join(f"{key} {told(each)}" for key, each in value.items() if not _blank(each))
+    if not isinstance(value, list):
+        return str(value)
+    # Of many records each is shown in part, rather than the first alone.
+    parts = [told(each) for each in value]
+    return "; ".join(part if len(part) <= LONGEST_PART else part[: LONGEST_PART - 1] + "…" for part in parts)
+
+
+def _blank(value: Any) -> bool:
+    return all(map(_blank, value)) if isinstance(value, list) else value in ("", None, {})
 
 
 def row(array: dict[str, Any]) -> tuple[Any, ...]:
