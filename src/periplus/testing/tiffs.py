@@ -8,7 +8,8 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import Any
+from itertools import product
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,8 @@ from numpy.typing import NDArray
 Raster = NDArray[Any]
 BANDS, HEIGHT, WIDTH, TILE, ROWS = 3, 70, 90, 32, 16
 """Sizes of most cases: no tile or strip fits the image exactly, so edges and a short last strip always occur."""
+TILED: Mapping[str, Any] = {"tiled": True, "blockxsize": 32, "blockysize": 32}
+"""As GDAL's creation options."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -30,6 +33,10 @@ class Case:
     """Decoders may differ by a little from these values."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """What the maker chose, for tests that look beyond pixels."""
+
+
+Maker: TypeAlias = tuple[str, Callable[[str], Case]]
+"""The name of a case and what makes it."""
 
 
 def picture(name: str, dtype: Any, shape: tuple[int, int, int] = (BANDS, HEIGHT, WIDTH)) -> Raster:
@@ -158,126 +165,118 @@ def _gdal(
     return Case(name=name, data=data, arrays=seen, lossy=lossy, facts=options)
 
 
-def _makers() -> Iterator[tuple[str, Callable[[str], Case]]]:
+def _makers() -> Iterator[Maker]:
     from periplus.testing import tifftrees
 
-    for order in ("le", "be"):
-        for size in ("classic", "big"):
-            for tiled in ("tiles", "strips"):
-                for planar in ("chunky", "planar"):
-                    for codec, predictor in (("none", 0), ("deflate", 2), ("zstd", 1)):
-                        yield (
-                            f"{order}-{size}-{tiled}-{planar}-{codec}-p{max(predictor, 1)}",
-                            partial(
-                                _plain,
-                                dtype="u2",
-                                big=order == "be",
-                                bigtiff=size == "big",
-                                tiled=tiled == "tiles",
-                                planar=planar == "planar",
-                                compression=None if codec == "none" else codec,
-                                predictor=predictor,
-                            ),
-                        )
-    for kind in ["bool", "u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f2", "f4", "f8", "c8", "c16"]:
-        name = np.dtype(kind).name
-        for order in ("le", "be"):
-            for bands in (1, 3):
-                if kind != "bool" or bands == 1:
-                    yield f"{order}-{name}-{bands}", partial(_plain, dtype=kind, bands=bands, big=order == "be")
-    for kind in ["u1", "i1", "u2", "i2", "u4", "i4", "u8", "f2", "f4", "f8"]:
-        for order in ("le", "be"):
-            for planar in ("chunky", "planar"):
-                for predictor in (3,) if kind[0] == "f" else (2,):
-                    yield (
-                        f"{order}-{np.dtype(kind).name}-{planar}-lzw-p{predictor}",
-                        partial(
-                            _plain,
-                            dtype=kind,
-                            big=order == "be",
-                            planar=planar == "planar",
-                            compression="lzw",
-                            predictor=predictor,
-                        ),
-                    )
-    for codec in ["lzw", "packbits", "adobe_deflate", "deflate", "zstd", "lzma", "png"]:
-        for tiled in ("tiles", "strips"):
-            yield f"{codec}-{tiled}", partial(_plain, dtype="u1", tiled=tiled == "tiles", compression=codec)
+    yield from _layouts()
+    yield from _types()
+    yield from _predictors()
+    yield from _codecs()
+    yield from _odd_bits()
+    yield from _by_gdal()
+    yield from tifftrees.makers()
+
+
+def _layouts() -> Iterator[Maker]:
+    """Byte order, file size, tiles or strips, bands together or apart, each with each."""
+    codecs = (("none", 0), ("deflate", 2), ("zstd", 1))
+    ways = product(("le", "be"), ("classic", "big"), ("tiles", "strips"), ("chunky", "planar"), codecs)
+    for order, size, tiled, planar, (codec, predictor) in ways:
+        options: dict[str, Any] = {
+            "big": order == "be",
+            "bigtiff": size == "big",
+            "tiled": tiled == "tiles",
+            "planar": planar == "planar",
+            "compression": None if codec == "none" else codec,
+            "predictor": predictor,
+        }
+        name = f"{order}-{size}-{tiled}-{planar}-{codec}-p{max(predictor, 1)}"
+        yield name, partial(_plain, dtype="u2", **options)
+
+
+def _types() -> Iterator[Maker]:
+    kinds = ["bool", "u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f2", "f4", "f8", "c8", "c16"]
+    for kind, order, bands in product(kinds, ("le", "be"), (1, 3)):
+        if kind != "bool" or bands == 1:
+            name = f"{order}-{np.dtype(kind).name}-{bands}"
+            yield name, partial(_plain, dtype=kind, bands=bands, big=order == "be")
+
+
+def _predictors() -> Iterator[Maker]:
+    kinds = ["u1", "i1", "u2", "i2", "u4", "i4", "u8", "f2", "f4", "f8"]
+    for kind, order, planar in product(kinds, ("le", "be"), ("chunky", "planar")):
+        predictor = 3 if kind[0] == "f" else 2
+        options: dict[str, Any] = {
+            "big": order == "be",
+            "planar": planar == "planar",
+            "compression": "lzw",
+            "predictor": predictor,
+        }
+        yield f"{order}-{np.dtype(kind).name}-{planar}-lzw-p{predictor}", partial(_plain, dtype=kind, **options)
+
+
+def _codecs() -> Iterator[Maker]:
+    """Compressions as tifffile writes them, those that lose something last."""
+    ways = ("tiles", "strips")
+    for codec, tiled in product(["lzw", "packbits", "adobe_deflate", "deflate", "zstd", "lzma", "png"], ways):
+        yield f"{codec}-{tiled}", partial(_plain, dtype="u1", tiled=tiled == "tiles", compression=codec)
     lossless = {
         "jpegxl": {"lossless": True},
         "jpeg2000": {"level": 0, "reversible": True},
         "lerc": {"level": 0},
         "webp": {"lossless": True},
     }
-    for codec, arguments in lossless.items():
-        for tiled in ("tiles", "strips"):
-            yield (
-                f"{codec}-lossless-{tiled}",
-                partial(
-                    _plain,
-                    dtype="u1",
-                    tiled=tiled == "tiles",
-                    photometric="rgb",
-                    compression=codec,
-                    compressionargs=arguments,
-                ),
-            )
+    for (codec, arguments), tiled in product(lossless.items(), ways):
+        options: dict[str, Any] = {
+            "tiled": tiled == "tiles",
+            "photometric": "rgb",
+            "compression": codec,
+            "compressionargs": arguments,
+        }
+        yield f"{codec}-lossless-{tiled}", partial(_plain, dtype="u1", **options)
     yield "lerc-float32", partial(_plain, dtype="f4", bands=1, compression="lerc", compressionargs={"level": 0})
-    for codec in ["jpeg", "webp", "jpegxl", "jpeg2000"]:
-        for tiled in ("tiles", "strips"):
-            yield (
-                f"{codec}-rgb-{tiled}",
-                partial(_lossy, dtype="u1", tiled=tiled == "tiles", photometric="rgb", compression=codec),
-            )
+    for codec, tiled in product(["jpeg", "webp", "jpegxl", "jpeg2000"], ways):
+        options = {"tiled": tiled == "tiles", "photometric": "rgb", "compression": codec}
+        yield f"{codec}-rgb-{tiled}", partial(_lossy, dtype="u1", **options)
     yield "jpeg-gray", partial(_lossy, dtype="u1", bands=1, compression="jpeg")
     yield "jpeg-ycbcr", partial(_lossy, dtype="u1", photometric="rgb", compression="jpeg", subsampling=(2, 2))
     yield "jpeg-planar", partial(_lossy, dtype="u1", planar=True, compression="jpeg")
+
+
+def _odd_bits() -> Iterator[Maker]:
+    """Samples that are no whole bytes."""
     for bits in (1, 2, 3, 4, 5, 6, 7):
         yield f"uint{bits}", partial(_gdal, dtype="u1", top=2**bits - 1, nbits=bits, compress="lzw")
-    for bits in (9, 10, 12, 14, 15):
-        for planar in ("pixel", "band"):
-            yield (
-                f"uint{bits}-{planar}",
-                partial(_gdal, dtype="u2", top=2**bits - 1, nbits=bits, compress="deflate", interleave=planar),
-            )
+    for bits, planar in product((9, 10, 12, 14, 15), ("pixel", "band")):
+        options: dict[str, Any] = {"nbits": bits, "compress": "deflate", "interleave": planar}
+        yield f"uint{bits}-{planar}", partial(_gdal, dtype="u2", top=2**bits - 1, **options)
     for bits in (17, 24, 31):
-        yield (
-            f"uint{bits}",
-            partial(_gdal, dtype="u4", top=2**bits - 1, nbits=bits, tiled=True, blockxsize=32, blockysize=32),
-        )
+        yield f"uint{bits}", partial(_gdal, dtype="u4", top=2**bits - 1, nbits=bits, **TILED)
     yield "uint12-big-endian", partial(_gdal, dtype="u2", top=4095, nbits=12, endianness="BIG")
     yield "uint12-uncompressed", partial(_gdal, dtype="u2", top=4095, nbits=12)
+
+
+def _by_gdal() -> Iterator[Maker]:
+    """What GDAL writes and tifffile does not, or otherwise."""
     for predictor in (1, 3):
-        yield (
-            f"float16-gdal-p{predictor}",
-            partial(_gdal, dtype="f4", nbits=16, compress="deflate", predictor=predictor),
-        )
-    for kind in ("f4", "f8"):
-        for endian in ("LITTLE", "BIG"):
-            yield (
-                f"{np.dtype(kind).name}-{endian.lower()}-gdal-p2",
-                partial(_gdal, dtype=kind, compress="zstd", predictor=2, endianness=endian),
-            )
+        options: dict[str, Any] = {"nbits": 16, "compress": "deflate", "predictor": predictor}
+        yield f"float16-gdal-p{predictor}", partial(_gdal, dtype="f4", **options)
+    for kind, endian in product(("f4", "f8"), ("LITTLE", "BIG")):
+        options = {"compress": "zstd", "predictor": 2, "endianness": endian}
+        yield f"{np.dtype(kind).name}-{endian.lower()}-gdal-p2", partial(_gdal, dtype=kind, **options)
     for codec in ["ccittrle", "ccittfax3", "ccittfax4"]:
         yield codec, partial(_gdal, dtype="u1", bands=1, top=1, nbits=1, compress=codec, blockysize=ROWS)
-    for codec in ["lerc", "lerc_deflate", "lerc_zstd", "lzma", "zstd", "webp", "jpeg", "lzw"]:
-        for interleave in ("pixel", "band"):
-            if not (codec == "webp" and interleave == "band"):
-                yield (
-                    f"gdal-{codec}-{interleave}",
-                    partial(
-                        _gdal,
-                        dtype="u1",
-                        compress=codec,
-                        interleave=interleave,
-                        tiled=True,
-                        blockxsize=32,
-                        blockysize=32,
-                        lossy=codec in ("jpeg", "webp"),
-                    ),
-                )
+    codecs = ["lerc", "lerc_deflate", "lerc_zstd", "lzma", "zstd", "webp", "jpeg", "lzw"]
+    for codec, interleave in product(codecs, ("pixel", "band")):
+        if (codec, interleave) != ("webp", "band"):
+            options = {
+                "compress": codec,
+                "interleave": interleave,
+                **TILED,
+                "lossy": codec in ("jpeg", "webp"),
+            }
+            yield f"gdal-{codec}-{interleave}", partial(_gdal, dtype="u1", **options)
     yield "gdal-jpeg-ycbcr", partial(_gdal, dtype="u1", compress="jpeg", photometric="ycbcr", lossy=True)
-    yield from tifftrees.makers()
 
 
 @lru_cache(maxsize=1)
