@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from periplus.errors import FormatError
+from periplus.errors import FormatError, StaleError
 from periplus.model import Array, Catalog
 from periplus.table import append_table, memory_table, open_table, write_table
 from periplus.table.footprint import chunk_boxes
@@ -221,3 +221,29 @@ def test_an_interrupt_waits_until_duckdb_is_loaded(monkeypatch):
 def test_an_interrupted_query_is_an_interrupt(error):
     with pytest.raises(KeyboardInterrupt), sql_errors(None):
         raise error
+
+
+@pytest.mark.parametrize("name", ["index.parquet", "index"])
+@pytest.mark.parametrize("place", ["local", "http"])
+@pytest.mark.parametrize("asked", [False, True])
+def test_an_index_written_anew_is_stale(name, place, asked, tmp_path, fetch):
+    catalog, refs, files = stacked(steps=1500)
+    write_table(str(tmp_path / name), catalog, refs.items(), files, fetch=fetch)
+    with RangeServer(tmp_path) as server:
+        table = open_table(f"{tmp_path if place == 'local' else server.url}/{name}", fetch=fetch, allow=["s3://"])
+        if asked:
+            assert answer(table, "select count(*) as n from chunks") == [{"n": 1500 * 30}]
+        catalog, refs, files = stacked(steps=1501, seed=5)
+        write_table(str(tmp_path / name), catalog, refs.items(), files, fetch=fetch)
+        with pytest.raises(StaleError, match="written anew"):
+            table.sql("select count(*) as n, sum(length) as bytes from chunks")
+
+
+@pytest.mark.parametrize("name", ["index.parquet", "index"])
+def test_a_name_that_looks_like_a_pattern_is_a_name(name, tmp_path, fetch):
+    for folder, steps in (("a[1]", 2), ("a1", 3), ("b*", 2), ("bb", 3)):
+        catalog, refs, files = stacked(steps=steps)
+        write_table(str(tmp_path / folder / name), catalog, refs.items(), files, fetch=fetch)
+    for folder in ("a[1]", "b*"):
+        table = open_table(str(tmp_path / folder / name), fetch=fetch, allow=["s3://"])
+        assert answer(table, "select count(*) as n from chunks") == [{"n": 2 * 30}]

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from periplus.errors import FormatError, PeriplusError
-from periplus.model import Array, Refs
+from periplus.errors import FormatError, MissingError, PeriplusError, StaleError
+from periplus.fetch.glob import Pattern
+from periplus.fetch.stale import check_same
+from periplus.model import Array, Refs, Source
 from periplus.policy import is_local
 from periplus.table.arrays import write_array
 from periplus.table.buffers import numbers, strings
@@ -69,12 +71,17 @@ def sql_errors(url: str | None) -> Iterator[None]:
         raise
 
 
+Fresh = Callable[[bool], None]
+"""Called after a query with whether there is an answer: StaleError where it may be of, or failed for, other files."""
+
+
 class Database:
     """A DuckDB connection with the views of one index; answers SELECT and nothing else."""
 
-    def __init__(self, connection: Any, url: str | None) -> None:
+    def __init__(self, connection: Any, url: str | None, fresh: Fresh = lambda _: None) -> None:
         self._connection = connection
         self._url = url
+        self._fresh = fresh
         self._lock = threading.Lock()
 
     def query(self, text: str, parameters: Sequence[Any] = ()) -> pa.Table:
@@ -88,8 +95,12 @@ class Database:
             kinds = duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN
             if len(statements) != 1 or statements[0].type not in kinds:
                 raise FormatError("an index answers one SELECT at a time", url=self._url)
-            answer = self._connection.sql(text, params=list(parameters))
-            return answer.to_arrow_table()
+            answer = None
+            try:
+                answer = self._connection.sql(text, params=list(parameters)).to_arrow_table()
+            finally:
+                self._fresh(answer is not None)
+            return answer
 
 
 def connect(paths: Sequence[str], url: str | None) -> Any:
@@ -247,9 +258,10 @@ def parquet_database(table: Table, rows: ParquetRows) -> Database:
     if not parts:
         layout = Layout(columns=table.document.columns, extras=EXTRAS)
         return _registered(table, layout.schema().empty_table())
-    if not is_local(parts[0].source.url):
-        return _registered(table, _dataset(rows))
     paths = [part.source.url for part in parts]
+    if not is_local(paths[0]) or any(map(Pattern.is_glob, paths)):  # DuckDB takes names for patterns
+        # Ranges are read on condition, so that only a failure needs an explanation.
+        return _registered(table, _dataset(rows), lambda good: None if good else _same([rows.base.source], rows))
     names = list(dict.fromkeys(name for part in parts for name in part.source.schema.names))
     listed = ", ".join(map(literal, paths))
     connection = connect(paths, table.url)
@@ -257,16 +269,30 @@ def parquet_database(table: Table, rows: ParquetRows) -> Database:
         source = f"read_parquet([{listed}], union_by_name = {'true' if len(paths) > 1 else 'false'})"
         add_views(connection, table, source, table.document.columns.within(names))
         shut(connection)
-    return Database(connection, table.url)
+    opened = [part.source.source for part in parts]
+    return Database(connection, table.url, lambda _: _same(opened, rows))
 
 
-def _registered(table: Table, rows: Any) -> Database:
+def _same(sources: Sequence[Source], rows: ParquetRows) -> None:
+    """StaleError where one of the files of an index is another one by now."""
+
+    async def checked() -> None:
+        for source in sources:
+            check_same(source, await rows.fetch.head(source.url))
+
+    try:
+        rows.fetch.run(checked())
+    except (StaleError, MissingError):
+        raise StaleError("the index was written anew after it was opened", url=rows.base.url) from None
+
+
+def _registered(table: Table, rows: Any, fresh: Fresh = lambda _: None) -> Database:
     connection = connect([], table.url)
     with sql_errors(table.url):
         connection.register("chunk_rows", rows)
         add_views(connection, table, "chunk_rows", table.document.columns.within(rows.schema.names))
         shut(connection)
-    return Database(connection, table.url)
+    return Database(connection, table.url, fresh)
 
 
 def _dataset(rows: ParquetRows) -> Any:
