@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,8 +18,32 @@ from periplus.table.buffers import to_blobs
 if TYPE_CHECKING:
     from periplus.table.table import Window
 
+Owned = slice | NDArray[np.intp]
+"""Rows, one after another or listed."""
 KEPT_BYTES = 128 << 20
 """Decoded row groups kept for the next query: a time series of one tile through 22 M rows is 75 MB of them."""
+
+
+class Owners:
+    """Which array each row of a group belongs to."""
+
+    def __init__(self, names: list[str | None], codes: NDArray[np.int32]) -> None:
+        self._codes = codes
+        self._numbers = {name: code for code, name in enumerate(names)}
+        begins = np.flatnonzero(np.diff(codes, prepend=-2)) if codes.size else np.empty(0, np.intp)
+        self._held: dict[int, tuple[int, int] | None] = dict.fromkeys(codes[begins].tolist())
+        self.names = [names[code] for code in sorted(self._held) if code >= 0]
+        """Of the arrays that have rows here."""
+        if len(self._held) == len(begins):  # written array by array, as we do
+            self._held = dict(zip(self._held, pairwise([*begins.tolist(), len(codes)]), strict=True))
+
+    def rows(self, name: str) -> Owned:
+        """The rows of an array."""
+        code = self._numbers.get(name)
+        if code is None or code not in self._held:
+            return slice(0, 0)
+        run = self._held[code]
+        return np.flatnonzero(self._codes == code) if run is None else slice(*run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +51,8 @@ class Group:
     """One decoded row group; a column that is the same everywhere is one number."""
 
     count: int
-    array: tuple[list[str | None], NDArray[np.int32]] | None
-    """Names and a code for each row; None where all rows belong to the array that was asked for."""
+    array: Owners | None
+    """None where all rows belong to the array that was asked for."""
     place: dict[str, NDArray[np.int32] | int]
     columns: dict[str, NDArray[Any]]
     """By role: level, part, file, offset, length, encoding."""
@@ -45,23 +70,26 @@ class Group:
 
     def rows(self, array: Array, window: Window | None) -> NDArray[np.intp]:
         """Which rows belong to an array and lie in a window."""
-        keep = np.ones(self.count, bool) if self.present is None else self.present.copy()
-        if self.array is not None:
-            names, codes = self.array
-            keep &= codes == (names.index(array.name) if array.name in names else -1)
-        elif "level" in self.columns:
+        owned = slice(0, self.count) if self.array is None else self.array.rows(array.name)
+        keep = np.ones(self.count, bool)[owned] if self.present is None else self.present[owned].copy()
+        if self.array is None and "level" in self.columns:
             keep &= self.columns["level"] == array.level
         for dim, count in zip(array.dims, array.grid, strict=True):
-            self._check_inside(array, dim, count, keep)
+            self._check_inside(array, dim, count, owned, keep)
         if window is not None:
             for dim, (low, high) in zip(array.dims, window, strict=True):
-                positions = self.place.get(dim, -1)  # a part written before the array existed lacks the column
+                positions = self._along(dim, owned, lacking=-1)  # a part written before the array existed
                 keep &= (positions >= low) & (positions < high)
-        return np.flatnonzero(keep)
+        hits = np.flatnonzero(keep)
+        return hits + owned.start if isinstance(owned, slice) else owned[hits]
 
-    def _check_inside(self, array: Array, dim: str, count: int, keep: NDArray[np.bool_]) -> None:
+    def _along(self, dim: str, owned: Owned, *, lacking: int) -> NDArray[np.int32] | int:
+        positions = self.place.get(dim, lacking)
+        return positions[owned] if isinstance(positions, np.ndarray) else positions
+
+    def _check_inside(self, array: Array, dim: str, count: int, owned: Owned, keep: NDArray[np.bool_]) -> None:
         """FormatError where a row of the array lies outside its grid, even if nobody asked for it."""
-        positions = np.atleast_1d(self.place.get(dim, 0))
+        positions = np.atleast_1d(self._along(dim, owned, lacking=0))
         if positions.size == 0 or (positions.min() >= 0 and positions.max() < count):
             return
         outside = keep & ((positions < 0) | (positions >= count))

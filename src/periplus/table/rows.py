@@ -21,7 +21,7 @@ from periplus.limits import Limits
 from periplus.model import Array, Files, Refs, Source
 from periplus.table.buffers import strings, to_numpy, to_strings
 from periplus.table.columns import Columns
-from periplus.table.decoded import KEPT_BYTES, Group, Kept
+from periplus.table.decoded import KEPT_BYTES, Group, Kept, Owners
 from periplus.table.document import Document, Piece
 from periplus.table.families import kinds
 from periplus.table.ranges import ParquetBytes, arrow_errors, read_tails
@@ -120,10 +120,8 @@ class PartRows:
         if roles.array is not None and roles.array in held:
             column = table[roles.array].unify_dictionaries().combine_chunks()
             column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
-            array = (
-                to_strings(column.dictionary),
-                integers(pa.chunked_array([column.indices]), np.int32, roles.array, null=-1),
-            )
+            codes = integers(pa.chunked_array([column.indices]), np.int32, roles.array, null=-1)
+            array = Owners(to_strings(column.dictionary), codes)
         present = None if roles.present is None else to_numpy(table[roles.present], null=0)
         data = None if roles.data is None else table[roles.data]
         return Group(count, array, place, columns, known, data, present)
@@ -288,7 +286,7 @@ class ParquetRows:
         arrays = self.document.catalog.arrays
         names: Sequence[str | None] = list(arrays)
         if group.array is not None:
-            names = [group.array[0][code] for code in np.unique(group.array[1]).tolist() if code >= 0]
+            names = group.array.names
         for name in names:
             if name is None or name not in arrays:
                 raise FormatError(f"a row belongs to {name!r}, which is no array of the index", url=self.base.url)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -144,15 +144,15 @@ def _readable(table: Table, found: list[tuple[Array, Refs]], chosen: list[Array]
     fields += [("encoding", pa.uint16())] if several else []
     fields += [(name, pa.float64()) for name in BOX] if footprints else []
     schema = pa.schema(fields)
-    paths = table.url_column if found else strings([])
-    tables = []
-    for one, refs in found:
-        columns = _columns(one, refs, times, paths)
-        if footprints:
-            columns |= _footprints(one, refs)
-        made = [columns.get(name, pa.nulls(len(refs), kind)) for name, kind in _wanted(schema, names)]
-        tables.append(pa.Table.from_arrays(made, schema=schema))
-    return pa.concat_tables(tables) if tables else schema.empty_table()
+    if not found:
+        return schema.empty_table()
+    # Whole columns at once: a table for each of many thousand arrays would each drag the dictionary of all paths along.
+    columns = _columns(found, times, table.url_column)
+    if footprints:
+        columns |= _footprints(found)
+    rows = sum(len(refs) for _, refs in found)
+    made = [columns.get(name, pa.nulls(rows, kind)) for name, kind in _wanted(schema, names)]
+    return pa.Table.from_arrays(made, schema=schema)
 
 
 def _wanted(schema: pa.Schema, names: Mapping[str, str]) -> list[tuple[Any, pa.DataType]]:
@@ -161,30 +161,68 @@ def _wanted(schema: pa.Schema, names: Mapping[str, str]) -> list[tuple[Any, pa.D
     return [(("chunk", dims[item.name]) if item.name in dims else item.name, item.type) for item in schema]
 
 
-def _columns(array: Array, refs: Refs, times: Mapping[str, Coordinate], paths: pa.Array) -> dict[Any, pa.Array]:
-    count = len(refs)
-    file = np.zeros(count, np.int32) if refs.file is None else refs.file
+def _columns(found: list[tuple[Array, Refs]], times: Mapping[str, Coordinate], paths: pa.Array) -> dict[Any, pa.Array]:
+    counts = [len(refs) for _, refs in found]
+    names = np.repeat(np.arange(len(found), dtype=np.int32), counts)
+    levels = np.repeat(np.array([array.level for array, _ in found], np.uint8), counts)
+    file = _joined(found, lambda refs: refs.file, np.int32)
     columns: dict[Any, pa.Array] = {
-        "array": pa.DictionaryArray.from_arrays(numbers(np.zeros(count, np.int32)), strings([array.name])),
-        "level": numbers(np.full(count, array.level, np.uint8)),
+        "array": pa.DictionaryArray.from_arrays(numbers(names), strings([array.name for array, _ in found])),
+        "level": numbers(levels),
         "path": pa.DictionaryArray.from_arrays(numbers(np.maximum(file, 0), valid=file >= 0), paths),
-        "offset": numbers(refs.offset),
-        "length": numbers(refs.length),
-        "part": numbers(np.zeros(count, np.uint16) if refs.part is None else refs.part),
-        "encoding": numbers(np.zeros(count, np.uint16) if refs.encoding is None else refs.encoding),
+        "offset": numbers(_joined(found, lambda refs: refs.offset, np.int64)),
+        "length": numbers(_joined(found, lambda refs: refs.length, np.int64)),
+        "part": numbers(_joined(found, lambda refs: refs.part, np.uint16)),
+        "encoding": numbers(_joined(found, lambda refs: refs.encoding, np.uint16)),
     }
-    for axis, dim in enumerate(array.dims):
-        columns["chunk", dim] = numbers(refs.chunk[axis])
+    for dim in {dim: None for array, _ in found for dim in array.dims}:
+        columns["chunk", dim] = _positions(found, dim)
         if dim in times:
-            first = array.starts(axis)[refs.chunk[axis]]
-            moments = times[dim].values.astype("datetime64[us]")[first]
-            columns[dim] = numbers(moments.view(np.int64), valid=~np.isnat(moments), kind=pa.timestamp("us"))
+            columns[dim] = _moments(found, dim, times[dim].values.astype("datetime64[us]"))
     return columns
 
 
-def _footprints(array: Array, refs: Refs) -> dict[Any, pa.Array]:
-    axes = spatial_axes(array)
-    if affine(array) is None or axes is None:
-        return {}
-    boxes = chunk_boxes(array, refs.chunk[axes[0]], refs.chunk[axes[1]])
-    return {name: numbers(values) for name, values in zip(BOX, boxes, strict=True)}
+def _joined(
+    found: list[tuple[Array, Refs]], column: Callable[[Refs], NDArray[Any] | None], dtype: type[np.integer[Any]]
+) -> NDArray[Any]:
+    """One column of all references; zeros where references have none."""
+    given = [column(refs) for _, refs in found]
+    return np.concatenate(
+        [np.zeros(len(refs), dtype) if one is None else one for one, (_, refs) in zip(given, found, strict=True)]
+    )
+
+
+def _positions(found: list[tuple[Array, Refs]], dim: str) -> pa.Array:
+    """Chunk positions along a dimension; null for arrays that lack it."""
+    has = np.repeat([dim in array.dims for array, _ in found], [len(refs) for _, refs in found])
+    values = [
+        refs.chunk[array.dims.index(dim)] if dim in array.dims else np.zeros(len(refs), np.int32)
+        for array, refs in found
+    ]
+    return numbers(np.concatenate(values), valid=None if has.all() else has)
+
+
+def _moments(found: list[tuple[Array, Refs]], dim: str, labels: NDArray[np.datetime64]) -> pa.Array:
+    """The moment at which each chunk begins; null for arrays without that dimension."""
+    values = []
+    for array, refs in found:
+        if dim in array.dims:
+            axis = array.dims.index(dim)
+            values.append(labels[array.starts(axis)[refs.chunk[axis]]])
+        else:
+            values.append(np.full(len(refs), "NaT", labels.dtype))
+    moments = np.concatenate(values)
+    return numbers(moments.view(np.int64), valid=~np.isnat(moments), kind=pa.timestamp("us"))
+
+
+def _footprints(found: list[tuple[Array, Refs]]) -> dict[Any, pa.Array]:
+    """The box of every chunk; null for arrays without a transform."""
+    boxes = []
+    for array, refs in found:
+        axes = spatial_axes(array)
+        if affine(array) is None or axes is None:
+            boxes.append(np.full((4, len(refs)), np.nan))
+        else:
+            boxes.append(np.array(chunk_boxes(array, refs.chunk[axes[0]], refs.chunk[axes[1]])))
+    whole = np.concatenate(boxes, axis=1)
+    return {name: numbers(values, valid=~np.isnan(values)) for name, values in zip(BOX, whole, strict=True)}
