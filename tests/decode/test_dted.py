@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import periplus
-from periplus.errors import DecodeError
+from periplus.errors import DecodeError, FormatError
 from periplus.model import Found
 from periplus.scan.drive import scan_bytes
 from periplus.testing import dteds
@@ -68,3 +68,15 @@ def test_windows_of_an_index_are_those_of_the_cell(tmp_path):
             np.testing.assert_array_equal(array[(slice(None), *want)], values[(slice(None), *want)])
         np.testing.assert_array_equal(array[0, ::-1, ::-2], values[0, ::-1, ::-2])
         assert array[0, 77, 88] == values[0, 77, 88]
+
+
+def test_settings_that_are_missing_or_wrong_are_named(decoder):
+    values = dteds.heights("settings", 5, 4)
+    codec, _ = chunk(values)
+    for key, value, message in (
+        ("num_lon_lines", None, "dted codec: num_lon_lines is missing"),
+        ("trim_top", -1, "dted codec: trim_top is -1, no whole number from 0 to"),
+    ):
+        settings = {**codec["configuration"], key: value}
+        with pytest.raises(FormatError, match=message):
+            decoder({**codec, "configuration": settings}, values.shape, "i2")

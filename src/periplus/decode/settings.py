@@ -17,8 +17,10 @@ def number(
     value = configuration.get(key)
     if value is None:
         value = default
+    if value is None:
+        raise FormatError(f"{codec} codec: {key} is missing")
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value < high:
-        raise FormatError(f"{codec} codec: {key} is {value!r}")
+        raise FormatError(f"{codec} codec: {key} is {value!r}, no whole number from {low} to {high - 1}")
     return value
 
 
@@ -46,5 +48,5 @@ def choice(codec: str, configuration: Mapping[str, Any], key: str, names: tuple[
     """One of some words; the first where the configuration says nothing."""
     value = configuration.get(key, names[0])
     if value not in names:
-        raise FormatError(f"{codec} codec: {key} is {value!r}")
+        raise FormatError(f"{codec} codec: {key} is {value!r}, none of {', '.join(names)}")
     return str(value)
