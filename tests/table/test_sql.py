@@ -227,13 +227,13 @@ def test_an_interrupted_query_is_an_interrupt(error):
 @pytest.mark.parametrize("place", ["local", "http"])
 @pytest.mark.parametrize("asked", [False, True])
 def test_an_index_written_anew_is_stale(name, place, asked, tmp_path, fetch):
-    catalog, refs, files = stacked(steps=1500)
+    catalog, refs, files = stacked(steps=3000)
     write_table(str(tmp_path / name), catalog, refs.items(), files, fetch=fetch)
     with RangeServer(tmp_path) as server:
         table = open_table(f"{tmp_path if place == 'local' else server.url}/{name}", fetch=fetch, allow=["s3://"])
         if asked:
-            assert answer(table, "select count(*) as n from chunks") == [{"n": 1500 * 30}]
-        catalog, refs, files = stacked(steps=1501, seed=5)
+            assert answer(table, "select count(*) as n from chunks") == [{"n": 3000 * 30}]
+        catalog, refs, files = stacked(steps=3, seed=5)
         write_table(str(tmp_path / name), catalog, refs.items(), files, fetch=fetch)
         with pytest.raises(StaleError, match="written anew"):
             table.sql("select count(*) as n, sum(length) as bytes from chunks")
