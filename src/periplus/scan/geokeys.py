@@ -18,6 +18,10 @@ ELLIPSOID, SEMI_MAJOR, SEMI_MINOR, INVERSE_FLATTENING, MERIDIAN_LONGITUDE, TO_WG
 PROJECTED, PROJECTED_CITATION, PROJECTION, TRANSFORM, LINEAR_UNIT, LINEAR_SIZE = 3072, 3073, 3074, 3075, 3076, 3077
 VERTICAL, VERTICAL_UNIT = 4096, 4099
 USER_DEFINED = 32767
+IN_PLANE, IN_DEGREES, GEOCENTRIC = 1, 2, 3
+"""Values of the model key: coordinates are projected, longitudes and latitudes, or geocentric."""
+ESRI_PROJECTED, ESRI_GEOGRAPHIC = range(53_000, 55_000), range(37_000, 38_000)
+"""Numbers of ESRI's own systems, which are not EPSG's."""
 PSEUDO_MERCATOR = 3856
 """The projection of Web maps, for which GeoTIFF has no method of its own."""
 
@@ -94,29 +98,44 @@ def crs(keys: Mapping[int, Value]) -> str | None:
 
 def _horizontal(keys: Mapping[int, Value]) -> str | None:
     model = keys.get(MODEL)
-    if model == 1 or (model not in (2, 3) and PROJECTED in keys):
-        number, citations = _code(keys, PROJECTED), (PROJECTED_CITATION, CITATION)
-        esri = 53_000 <= _integer(keys, PROJECTED) < 55_000
-    else:
-        number, citations = _code(keys, GEOGRAPHIC), (GEOGRAPHIC_CITATION, CITATION)
-        esri = 37_000 <= _integer(keys, GEOGRAPHIC) < 38_000
-        if model not in (2, 3) and number is None:
-            return _spelled(keys, (CITATION, PROJECTED_CITATION, GEOGRAPHIC_CITATION))
-        if model not in (2, 3) and (LINEAR_UNIT in keys or PROJECTED_CITATION in keys):
-            return _spelled(keys, (CITATION, PROJECTED_CITATION))  # What has a length is projected from that system.
-        if model == 3 and number in register().systems:
-            return None  # Coordinates are geocentric, and their system has no number.
-    if number is not None:
-        return f"EPSG:{number}" if model in (2, 3) or _same_unit(keys, number) else None
-    if esri:
-        return f"ESRI:{_integer(keys, PROJECTED if model == 1 else GEOGRAPHIC)}"
-    if (text := _spelled(keys, citations)) is not None:
+    if model == IN_PLANE or (model not in (IN_DEGREES, GEOCENTRIC) and PROJECTED in keys):
+        return _projected(keys, model)
+    return _geographic(keys, model) if model in (IN_DEGREES, GEOCENTRIC) else _unsaid(keys)
+
+
+def _projected(keys: Mapping[int, Value], model: Value | None) -> str | None:
+    if (number := _code(keys, PROJECTED)) is not None:
+        return f"EPSG:{number}" if _same_unit(keys, number) else None
+    if (number := _integer(keys, PROJECTED)) in ESRI_PROJECTED:
+        return f"ESRI:{number}"
+    if (text := _spelled(keys, (PROJECTED_CITATION, CITATION))) is not None:
         return text
-    if model == 3:
-        return None
-    if model == 1 and _integer(keys, PROJECTION) == PSEUDO_MERCATOR and _code(keys, GEOGRAPHIC) == 4326:
+    if model == IN_PLANE and _integer(keys, PROJECTION) == PSEUDO_MERCATOR and _code(keys, GEOGRAPHIC) == 4326:
         return "EPSG:3857" if _metres(keys) == 1 else None
-    return _built(keys, projected=model != 2)
+    return _built(keys, projected=True)
+
+
+def _geographic(keys: Mapping[int, Value], model: Value | None) -> str | None:
+    number = _code(keys, GEOGRAPHIC)
+    if model == GEOCENTRIC and number in register().systems:
+        return None  # Coordinates are geocentric, and their system has no number.
+    if number is not None:
+        return f"EPSG:{number}"
+    if (number := _integer(keys, GEOGRAPHIC)) in ESRI_GEOGRAPHIC:
+        return f"ESRI:{number}"
+    if (text := _spelled(keys, (GEOGRAPHIC_CITATION, CITATION))) is not None:
+        return text
+    return None if model == GEOCENTRIC else _built(keys, projected=False)
+
+
+def _unsaid(keys: Mapping[int, Value]) -> str | None:
+    """Where the keys do not say of which model they are, and name no projected system."""
+    number = _code(keys, GEOGRAPHIC)
+    if number is None:
+        return _spelled(keys, (CITATION, PROJECTED_CITATION, GEOGRAPHIC_CITATION))
+    if LINEAR_UNIT in keys or PROJECTED_CITATION in keys:
+        return _spelled(keys, (CITATION, PROJECTED_CITATION))  # What has a length is projected from that system.
+    return f"EPSG:{number}" if _same_unit(keys, number) else None
 
 
 def _same_unit(keys: Mapping[int, Value], number: int) -> bool:
