@@ -23,6 +23,8 @@ MIXED = bytes.fromhex("d4f43a2afffcd3c12ef890575575e826e2cbeaee82af2c7d696cf46b9
 END_OF_LINE_ZEROS = 11
 END_OF_LINE = "0" * END_OF_LINE_ZEROS + "1"
 """Several of these end a strip, perhaps before its last row; a row takes a bit at least."""
+END_OF_BLOCK = 2 * END_OF_LINE
+"""Ends a strip of Group 4, and is no part of any other code there."""
 TAIL = 32
 TOGETHER = 256
 FILL_BITS = 4
@@ -70,6 +72,8 @@ def _continuations(strip: bytes, compression: int) -> Iterator[bytes]:
     Tried at every byte of strips of many kinds, all cuts are found out but a few within the last runs of the last row.
     """
     yield MIXED
+    if compression == GROUP4 and _bits(strip[-TAIL:]).rstrip("0").endswith(END_OF_BLOCK):
+        return  # nothing is cut off, so that only a decoder that has lost its way reads on
     yield from SHORT_RUNS[:2]
     if compression == GROUP4:
         return

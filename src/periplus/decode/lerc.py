@@ -170,36 +170,38 @@ class _Blocks:
             if blob[position]:
                 return
             position += 1
-        known = 0
+        known, size = 0, SIZES[self.kind]
         for needed in self._needed(mask):
-            position, values = self._skip(position, needed)
-            known = max(known, values)
-            if values >= 0 and known < needed:
-                raise DecodeError("the LERC blob has a block of too few values")
-            if known >= full:
-                return
+            # Most blocks are stored as they are or have one value, and there are many.
+            form = blob[position] & 3
+            if form == 0:
+                position += 1 + needed * size
+            elif form == 2:
+                position += 1
+            else:
+                position, values = self._skip(position)
+                known = max(known, values)
+                if values >= 0 and known < needed:
+                    raise DecodeError("the LERC blob has a block of too few values")
+                if known >= full:
+                    return
 
     def _needed(self, mask: NDArray[np.bool_] | None) -> Iterator[int]:
-        """Valid pixels of each block, once a band."""
-        height, width, block = self.header.height, self.header.width, self.block
+        """Valid pixels of each block, once a band; a row of blocks at a time."""
+        height, width, block, bands = self.header.height, self.header.width, self.block, self.header.samples
+        lefts = np.arange(0, width, block)
         for top in range(0, height, block):
-            for left in range(0, width, block):
-                if mask is None:
-                    count = min(block, height - top) * min(block, width - left)
-                else:
-                    count = int(mask[top : top + block, left : left + block].sum())
-                for _ in range(self.header.samples):
-                    yield count
+            if mask is None:
+                counts = min(block, height - top) * np.minimum(block, width - lefts)
+            else:
+                counts = np.add.reduceat(mask[top : top + block].sum(axis=0), lefts)
+            yield from counts.repeat(bands).tolist()
 
-    def _skip(self, position: int, needed: int) -> tuple[int, int]:
-        """(where the next block begins, values unpacked to a buffer, or -1 where none is used)."""
+    def _skip(self, position: int) -> tuple[int, int]:
+        """Of a packed block (where the next begins, values unpacked to a buffer, or -1 where none is used)."""
         flag = self.blob[position]
         position += 1
         form, narrow = flag & 3, flag >> 6
-        if form == 2:
-            return position, -1
-        if form == 0:
-            return position + needed * SIZES[self.kind], -1
         # Differences to the band before are stored as 32-bit integers, whatever type of integer the values are.
         kind = 4 if self.version >= 5 and flag & 4 and self.kind < 6 else self.kind
         if narrow >= len(NARROWER[kind]):

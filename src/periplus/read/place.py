@@ -49,28 +49,25 @@ class Placer:
         self._cuts = None if all(c.single for c in cuts) else cuts
         self._into = [[p[0][0] for p in c.pieces] for c in cuts]
         self._source = [[p[0][1] for p in c.pieces] for c in cuts]
-        self._decoders = decoders
-        alike = not isinstance(decoders, Sequence) and decoders.partial and self._cuts is None
-        self._partial: Decoder | None = decoders if alike else None  # type: ignore[assignment]
+        self._each = decoders if isinstance(decoders, Sequence) else None
+        self._alike = None if isinstance(decoders, Sequence) else decoders
+        self._partial = self._alike is not None and self._alike.partial and self._cuts is None
 
     def __call__(self, chunk: int, data: bytes | memoryview) -> None:
         """Decode the bytes of that chunk of the work and copy its elements out."""
         cell = self._cells[chunk]
-        decoders = self._decoders
-        decode = decoders[chunk] if isinstance(decoders, Sequence) else decoders
+        want = tuple([s[k] for s, k in zip(self._source, cell)])
+        valid = tuple([v[k] for v, k in zip(self._valid, cell)])
         try:
-            valid = tuple([v[k] for v, k in zip(self._valid, cell)])
-            if self._partial:
-                want = tuple([s[k] for s, k in zip(self._source, cell)])
-                values = self._partial(data, valid=valid, want=want)
+            if self._alike is None:
+                values = self._each[chunk](data, valid=valid)  # type: ignore[index]
             else:
-                values = decode(data, valid=valid)
+                values = self._alike(data, valid=valid, want=want if self._partial else None)
         except PeriplusError as error:
             url, offset = self.where(chunk)
             raise error.at(url=url, offset=offset) from None
         if self._cuts is None:
-            into = tuple([s[k] for s, k in zip(self._into, cell)])
-            copy(self._target[into], values[tuple([s[k] for s, k in zip(self._source, cell)])])
+            copy(self._target[tuple([s[k] for s, k in zip(self._into, cell)])], values[want])
             return
         for pieces in product(*(c.pieces[k] for c, k in zip(self._cuts, cell))):
             self._target[tuple([p[0] for p in pieces])] = values[tuple([p[1] for p in pieces])]
