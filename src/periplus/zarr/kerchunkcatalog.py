@@ -116,31 +116,26 @@ def catalog_of(found: Nodes, arrays: Mapping[str, Described], inline: Inline) ->
     levels = _levels(found.groups)
     used: set[str] = set()
     made: dict[str, Array] = {}
-    labels: dict[str, Coordinate] = {}
     for path, one in arrays.items():
         array, group = one.array, path.rpartition("/")[0]
-        said = inline(path) if array.ndim == 1 and array.dims[0] == path.rpartition("/")[2] else None
-        if said is not None:
-            labels[path] = said
         mapping = _grid_mapping(array, group, found, arrays)
         place, kept = located(array, found.groups.get(group, {}), mapping)
         made[path] = replace(array, level=_level(path, levels), georeference=place, attributes=kept)
         if mapping is not None and place is not None:
             used.add(mapping[0])
-    for path in found.arrays.keys() - arrays.keys():  # labels in words
-        said = inline(path)
-        if said is not None:
-            labels[path] = said
+    in_words = [path for path in found.arrays if path not in arrays]
+    along = (path for path, array in made.items() if array.ndim == 1 and array.dims[0] == path.rpartition("/")[2])
+    labels = {path: said for path in (*along, *in_words) if (said := inline(path)) is not None}
     data = {path: array for path, array in made.items() if path not in used and path not in labels}
-    kept_labels = {path: said for path, said in labels.items() if not _is_computed(path, said, data)}
-    used |= labels.keys() - kept_labels.keys()
     coordinates: dict[str, Coordinate] = {}
-    for path, said in kept_labels.items():
-        if _fits(said, data) and _agree(coordinates.get(said.name), said):
+    for path, said in labels.items():
+        if _is_computed(path, said, data):
+            used.add(path)
+        elif _fits(said, data) and _agree(coordinates.get(said.name), said):
             coordinates[said.name] = said
             used.add(path)
     held = {array.name: array for path, array in made.items() if path not in used}
-    unread = sorted(path for path in found.arrays.keys() - arrays.keys() if path not in labels)
+    unread = sorted(set(in_words) - labels.keys())
     arrangement = {"kind": "zarr", **({"left_out": unread} if unread else {})}
     return Catalog(arrays=held, coordinates=coordinates, attributes=_groups(found), arrangement=arrangement), used
 

@@ -221,7 +221,17 @@ class MultiReferenceFileSystem(Listing, ReferenceFileSystem):  # type: ignore[mi
                     raise
                 found.append(error)
         wanted = [(i, piece) for i, pieces in enumerate(found) if isinstance(pieces, list) for piece in pieces]
-        spans = together([piece for _, piece in wanted], gap=self.max_gap, largest=self.max_block)
+        parts = await self._read_together([piece for _, piece in wanted])
+        answers: dict[int, list[Any]] = {}
+        for (i, _), part in zip(wanted, parts, strict=True):
+            answers.setdefault(i, []).append(part)
+        for i, held in answers.items():
+            found[i] = _answer(keys[i], found[i], held, strict)
+        return found
+
+    async def _read_together(self, pieces: list[Piece]) -> list[Any]:
+        """Bytes, or the error, of each piece."""
+        spans = together(pieces, gap=self.max_gap, largest=self.max_block)
 
         async def read(span: Piece) -> Any:
             url, start, end = span
@@ -230,26 +240,24 @@ class MultiReferenceFileSystem(Listing, ReferenceFileSystem):  # type: ignore[mi
             except Exception as error:  # noqa: BLE001 - told for each key that it was read for
                 return error
 
-        read_spans = await asyncio.gather(*(read(span) for span, _ in spans))
-        parts: dict[int, Any] = {}
-        for (_, members), data in zip(spans, read_spans, strict=True):
+        parts: list[Any] = [None] * len(pieces)
+        for (_, members), data in zip(spans, await asyncio.gather(*(read(span) for span, _ in spans)), strict=True):
             for member, begin, stop in members:
                 parts[member] = data if isinstance(data, Exception) or begin is None else data[begin:stop]
-        answers: dict[int, list[Any]] = {}
-        for n, (i, _) in enumerate(wanted):
-            answers.setdefault(i, []).append(parts[n])
-        for i, held in answers.items():
-            pieces = found[i]
-            broken = next((part for part in held if isinstance(part, Exception)), None)
-            try:
-                if broken is not None:
-                    raise broken if isinstance(broken, PeriplusError) else ReferenceNotReachable(keys[i], pieces[0][0])
-                found[i] = joined(keys[i], pieces, held)
-            except (RuntimeError, OSError, PeriplusError) as error:
-                if strict:
-                    raise error from broken
-                found[i] = error
-        return found
+        return parts
+
+
+def _answer(key: str, pieces: list[Piece], parts: list[Any], strict: bool) -> Any:
+    """The bytes of a key from those of its pieces; where one met an error, that is raised if strict, or given."""
+    broken = next((part for part in parts if isinstance(part, Exception)), None)
+    try:
+        if broken is not None:
+            raise broken if isinstance(broken, PeriplusError) else ReferenceNotReachable(key, pieces[0][0])
+        return joined(key, pieces, parts)
+    except (RuntimeError, OSError, PeriplusError) as error:
+        if strict:
+            raise error from broken
+        return error
 
 
 def _scheme(url: str) -> str | None:
