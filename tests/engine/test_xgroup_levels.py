@@ -268,3 +268,10 @@ def test_attributes_of_a_level_are_its_own_over_those_of_the_dataset():
     nodes = {**PYRAMIDS["groups"], "/": root, "1": {"history": "averaged"}}
     store = write_hierarchy(MemoryStore(), nodes)
     assert opened(store, level=1).attrs == {"title": "scene", "history": "averaged"}
+
+
+@pytest.mark.parametrize("argument", ["level", "bbox", "nonsense"])
+def test_a_tree_has_all_levels_and_takes_no_choice_of_one(argument):
+    store = write_hierarchy(MemoryStore(), {"g/a": Stored(dims=("y", "x"), shape=(4, 5), attributes={})})
+    with pytest.raises(TypeError, match=argument):
+        xr.open_datatree(store, engine="xgroup", **{argument: 0})

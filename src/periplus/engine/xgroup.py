@@ -88,20 +88,17 @@ class XGroupBackend(BackendEntrypoint):
         from periplus.engine.xgrouplevels import Wish
         from periplus.engine.xgroupopen import one_dataset
 
-        decoding = {
-            "mask_and_scale": mask_and_scale,
-            "decode_times": decode_times,
-            "concat_characters": concat_characters,
-            "decode_coords": decode_coords,
-            "use_cftime": use_cftime,
-            "decode_timedelta": decode_timedelta,
-        }
         return one_dataset(
             filename_or_obj,
             Wish(level=level, resolution=resolution, max_pixels=max_pixels, bbox=bbox, bbox_crs=bbox_crs),
-            group=group,
-            decoding=decoding,
+            mask_and_scale=mask_and_scale,
+            decode_times=decode_times,
+            concat_characters=concat_characters,
+            decode_coords=decode_coords,
             drop_variables=drop_variables,
+            use_cftime=use_cftime,
+            decode_timedelta=decode_timedelta,
+            group=group,
             storage_options=storage_options,
             cross_store_storage_options=cross_store_storage_options,
             cross_store=cross_store,
@@ -110,61 +107,19 @@ class XGroupBackend(BackendEntrypoint):
             dequantize=dequantize,
             consolidated=consolidated,
             zarr_format=zarr_format,
-            fill_as_mask=use_zarr_fill_value_as_mask,
+            use_zarr_fill_value_as_mask=use_zarr_fill_value_as_mask,
         )
 
-    def open_groups_as_dict(
-        self,
-        filename_or_obj: Any,
-        *,
-        mask_and_scale: bool | Mapping[str, bool] = True,
-        decode_times: Any = True,
-        concat_characters: Any = True,
-        decode_coords: Any = True,
-        drop_variables: str | Iterable[str] | None = None,
-        use_cftime: Any = None,
-        decode_timedelta: Any = None,
-        group: str | None = None,
-        storage_options: Mapping[str, Any] | None = None,
-        cross_store_storage_options: Mapping[str, Any] | None = None,
-        cross_store: CrossStore = None,
-        coords: str = "auto",
-        strict: bool = True,
-        dequantize: bool = False,
-        consolidated: bool | None = None,
-        zarr_format: int | None = None,
-        use_zarr_fill_value_as_mask: bool | None = None,
-    ) -> dict[str, xr.Dataset]:
-        """Every group from `group` (default: the root) down, by its path from there; arguments as of `open_dataset`.
+    def open_groups_as_dict(self, filename_or_obj: Any, **arguments: Any) -> dict[str, xr.Dataset]:
+        """Every group from `group` (default: the root) down, by its path from there.
 
-        Levels of a pyramid that lie in one group are siblings of their own names, or `base`.
+        Arguments are those of `open_dataset` but for the choice of a level and a box. Levels of a pyramid that lie in
+        one group are siblings of their own names, or `base`.
         """
         _ready()
         from periplus.engine.xgroupopen import all_datasets
 
-        decoding = {
-            "mask_and_scale": mask_and_scale,
-            "decode_times": decode_times,
-            "concat_characters": concat_characters,
-            "decode_coords": decode_coords,
-            "use_cftime": use_cftime,
-            "decode_timedelta": decode_timedelta,
-        }
-        return all_datasets(
-            filename_or_obj,
-            group=group,
-            decoding=decoding,
-            drop_variables=drop_variables,
-            storage_options=storage_options,
-            cross_store_storage_options=cross_store_storage_options,
-            cross_store=cross_store,
-            coords=coords,
-            strict=strict,
-            dequantize=dequantize,
-            consolidated=consolidated,
-            zarr_format=zarr_format,
-            fill_as_mask=use_zarr_fill_value_as_mask,
-        )
+        return all_datasets(filename_or_obj, **arguments)
 
     def open_datatree(self, filename_or_obj: Any, **arguments: Any) -> xr.DataTree:
         """The groups of `open_groups_as_dict` as a tree; every node has its own coordinates."""

@@ -17,6 +17,11 @@ from periplus.engine.xgroupstores import CrossStore, CrossStores, open_hierarchy
 from periplus.engine.xgrouptree import datasets
 from periplus.errors import MissingError
 
+DECODING = frozenset(
+    {"mask_and_scale", "decode_times", "concat_characters", "decode_coords", "use_cftime", "decode_timedelta"}
+)
+"""Arguments of xarray's own decoding."""
+
 
 class Closing:
     """Closes the stores of an opening; a pickled copy has opened none, and carries nothing of them along."""
@@ -83,7 +88,6 @@ def _open(
     what: Any,
     *,
     group: str | None = None,
-    decoding: Mapping[str, Any] | None = None,
     drop_variables: str | Iterable[str] | None = None,
     storage_options: Mapping[str, Any] | None = None,
     cross_store_storage_options: Mapping[str, Any] | None = None,
@@ -93,8 +97,12 @@ def _open(
     dequantize: bool = False,
     consolidated: bool | None = None,
     zarr_format: int | None = None,
-    fill_as_mask: bool | None = None,
+    use_zarr_fill_value_as_mask: bool | None = None,
+    **decoding: Any,
 ) -> tuple[Book, str]:
+    """What is known of a store as it is opened, and the path of the group meant; options are those of the engine."""
+    if unknown := decoding.keys() - DECODING:
+        raise TypeError(f"the xgroup engine has no argument {', '.join(sorted(unknown))} here")
     if coords not in COORDS:
         raise ValueError(f"coords must be one of {', '.join(COORDS)}, not {coords!r}")
     hierarchy, path = open_hierarchy(
@@ -103,11 +111,11 @@ def _open(
         storage_options=storage_options,
         consolidated=consolidated,
         zarr_format=zarr_format,
-        fill_as_mask=fill_as_mask,
+        fill_as_mask=use_zarr_fill_value_as_mask,
     )
     cross = CrossStores(hierarchy.url, allowed=cross_store, storage_options=cross_store_storage_options)
     drop = frozenset([drop_variables] if isinstance(drop_variables, str) else drop_variables or ())
-    how = Options(coords=coords, strict=strict, dequantize=dequantize, decoding=decoding or {}, drop=drop)
+    how = Options(coords=coords, strict=strict, dequantize=dequantize, decoding=decoding, drop=drop)
     return Book(hierarchy, cross, how), path
 
 
