@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, timezone
 
 import numpy as np
@@ -176,3 +177,38 @@ def test_arrays_of_different_rank_share_a_table():
     refs = {name: dense_refs(array) for name, array in arrays.items()}
     rows = memory_table(Catalog(arrays=arrays), refs, files_of(["s3://b/x"])).select()
     assert rows["y_chunk"].to_pylist() == [0, 0, 1, 1, None]
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_of_many_images_only_those_of_the_place_and_time_are_looked_at(tmp_path, fetch, monkeypatch, interleaved):
+    arrays = {
+        f"{n:02}/0/data": Array(
+            name=f"{n:02}/0/data", dims=("y", "x"), shape=(20, 20), chunks=(10, 10), dtype=np.dtype("u1"),
+            georeference=Georeference(crs="EPSG:32633", transform=(1.0, 0.0, 100.0 * n, 0.0, -1.0, 20.0)),
+        )
+        for n in range(30)
+    }  # fmt: skip
+    files = replace(
+        files_of([f"s3://bucket/{n}.tif" for n in range(30)]),
+        datetime=np.datetime64("2021-01-01", "us") + np.arange(30).astype("m8[D]"),
+    )
+    refs = {
+        name: replace(dense_refs(one), file=np.full(4, n, np.int32)) for n, (name, one) in enumerate(arrays.items())
+    }
+    parts = [(name, one.take(half)) for half in ([0, 1], [2, 3]) for name, one in refs.items()]
+    path = str(tmp_path / "index.parquet")
+    write_table(path, Catalog(arrays=arrays), parts if interleaved else refs.items(), files, fetch=fetch)
+    table = open_table(path, fetch=fetch, allow=["s3://bucket/"])
+    asked: list[str] = []
+    listed = table.listed
+    monkeypatch.setattr(table, "listed", lambda name, box: (asked.append(name), listed(name, box))[1])
+    rows = table.select(bbox=(705, 0, 795, 5), footprints=True)
+    assert asked == ["07/0/data"]
+    assert places(rows, "y", "x") == [(1, 0), (1, 1)]
+    assert rows["xmin"].to_pylist() == [700.0, 710.0]
+    assert table.select(time="1999").num_rows == 0
+    assert asked == ["07/0/data"]
+    rows = table.select(time=("2021-01-05", "2021-01-06"))
+    assert rows["array"].to_pylist() == ["04/0/data"] * 4 + ["05/0/data"] * 4
+    assert rows["path"].to_pylist() == ["s3://bucket/4.tif"] * 4 + ["s3://bucket/5.tif"] * 4
+    assert rows["path"].num_chunks == 1  # one dictionary of paths for all images

@@ -50,8 +50,9 @@ def select(
         asked = own_boxes(chosen, bbox, crs, reproject, strict=array is not None)
         chosen = [one for one, _ in asked]
     found = []
+    files = None if time is None else within(np.asarray(table.files.datetime), time)
     for one, box in asked:
-        refs = _rows(table, one, _named_window(one, window), box, time)
+        refs = _rows(table, one, _named_window(one, window), box, time, files)
         if len(refs):
             found.append((one, refs))
     return _readable(table, found, chosen, footprints)
@@ -71,7 +72,15 @@ def _named_window(array: Array, window: Any) -> Window | None:
     return [window.get(dim, (0, count)) for dim, count in zip(array.dims, array.grid, strict=True)]
 
 
-def _rows(table: Table, array: Array, window: Window | None, bbox: BBox | None, time: Any) -> Refs:
+def _rows(
+    table: Table,
+    array: Array,
+    window: Window | None,
+    bbox: BBox | None,
+    time: Any,
+    files: NDArray[np.bool_] | None,
+) -> Refs:
+    """Rows of one array; `files` says which files are of the time, for arrays that have no dimension of it."""
     box = [(0, count) for count in array.grid]
     if window is not None:
         box = _common(array, box, window)
@@ -86,12 +95,16 @@ def _rows(table: Table, array: Array, window: Window | None, bbox: BBox | None, 
         around = [(0, count) for count in array.grid]
         around[axis] = (int(hits[0]), int(hits[-1]) + 1) if hits.size else (0, 0)
         box = _common(array, box, around)
+    never = wanted is None and files is not None and not files.any()
+    if never or any(low >= high for low, high in box):
+        return Refs.empty(array.ndim)
     refs = table.listed(array.name, box)
     keep = np.ones(len(refs), bool)
     if wanted is not None:
         keep &= wanted[1][refs.chunk[wanted[0]]]
-    elif time is not None:
-        keep &= _files_within(table, refs, time)
+    elif files is not None:
+        fits = np.append(files, False)  # the last, for the -1 of inline rows
+        keep &= fits[0] if refs.file is None else fits[refs.file]
     if bbox is not None and _rotated(array):
         rows, columns = spatial_axes(array) or (0, 0)
         keep &= meets(chunk_boxes(array, refs.chunk[rows], refs.chunk[columns]), bbox)
@@ -118,11 +131,6 @@ def chunks_holding(array: Array, axis: int, elements: NDArray[np.bool_]) -> NDAr
     for element in np.flatnonzero(elements).tolist():
         mask[chunk_range(array, axis, element, element + 1)[0]] = True
     return mask
-
-
-def _files_within(table: Table, refs: Refs, time: Any) -> NDArray[np.bool_]:
-    fits = np.append(within(np.asarray(table.files.datetime), time), False)  # the last, for the -1 of inline rows
-    return np.full(len(refs), fits[0]) if refs.file is None else fits[refs.file]
 
 
 # --- the answer -----------------------------------------------------------------------------------------------------
