@@ -19,6 +19,8 @@ from periplus.read.plan import Work
 
 FEW = 2
 """Chunks that are read one after the other in the caller's thread: starting threads would cost more than it saves."""
+SEVERAL = 24
+"""Chunks from which on it is worth finding out which of them are neighbours: that takes as long as a few reads."""
 TOGETHER = 256 << 10
 """Bytes up to which small neighbouring chunks are read by one call; larger ones gain nothing by it."""
 SLOT = -1
@@ -114,7 +116,7 @@ class _Tasks:
         self._work, self._place = work, place
         self._start: list[int] = []
         self._singly: list[int] = list(range(len(work)))
-        if len(work) > FEW and 2 * int(work.refs.length.min()) <= TOGETHER:
+        if len(work) >= SEVERAL and 2 * int(work.refs.length.min()) <= TOGETHER:
             self._merge()
 
     def _merge(self) -> None:

@@ -28,6 +28,8 @@ PLAN_BYTES = 128
 """What planning takes for a chunk, at least: its cell, its row and its slices."""
 HEAVY = 1 << 20
 """Decoded bytes of a chunk that takes far longer to decode than a thread to start."""
+LIGHT = 1 << 19
+"""Decoded bytes of all chunks that are read in less time than it takes to share them out."""
 Progress = Callable[[int, int], None]
 """Called in the caller's thread with the chunks done so far and their total."""
 
@@ -124,7 +126,7 @@ def _check_sizes(work: Work, limits: Limits) -> None:
 def _workers(array: Array, work: Work, limits: Limits, asked: int | None) -> int:
     """Threads that decode: as many as asked for or as there are cores, if their buffers fit a quarter of the budget."""
     chunk = math.prod(array.chunks) * array.dtype.itemsize
-    if len(work) == 1 or (len(work) <= FEW and chunk < HEAVY):
+    if len(work) == 1 or (len(work) <= FEW and chunk < HEAVY) or len(work) * chunk < LIGHT:
         return 1
     return max(1, min(asked or _cores(), len(work), limits.memory_bytes // 4 // max(2 * chunk, 1)))
 
