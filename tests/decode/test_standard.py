@@ -6,7 +6,7 @@ import numcodecs
 import numpy as np
 import pytest
 
-from periplus.errors import DecodeError
+from periplus.errors import DecodeError, FormatError
 from periplus.testing.tiffs import picture
 
 SHAPE = (2, 33, 17)
@@ -76,3 +76,26 @@ def test_a_blosc_header_that_lies_about_its_length_is_refused(decoder):
     data[12:16] = (len(data) + 1000).to_bytes(4, "little")
     with pytest.raises(DecodeError):
         decode(bytes(data), valid=SHAPE)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "dtype", "what"),
+    [
+        ("periplus.floatpred", {}, "u2", "float predictor of uint16"),
+        ("periplus.delta", {}, "f4", "differences of float32"),
+        ("periplus.delta", {"axis": 8}, "u2", "along axis 8"),
+        ("periplus.delta", {"dist": 2}, "u2", "at distance 2"),
+        ("numcodecs.fixedscaleoffset", {"offset": 0, "scale": 0}, "f4", "scale 0"),
+        ("numcodecs.fixedscaleoffset", {"offset": "a", "scale": 1}, "f4", "offset 'a'"),
+        ("numcodecs.delta", {"astype": "U3"}, "u2", "no type of numbers"),
+    ],
+)
+def test_filters_on_values_that_cannot_be_undone_are_refused(name, settings, dtype, what, decoder):
+    with pytest.raises(FormatError, match=what):
+        decoder([{"name": name, "configuration": settings}, endian("little")], SHAPE, dtype)
+
+
+def test_a_predictor_is_not_undone_along_another_axis(decoder):
+    turned = {"name": "transpose", "configuration": {"order": [2, 1, 0]}}
+    with pytest.raises(FormatError, match="transposed"):
+        decoder([turned, {"name": "periplus.delta", "configuration": {}}, endian("little")], SHAPE, "u2")

@@ -227,6 +227,20 @@ class TestImages:
         assert [step.array.name for step in steps if isinstance(step, Found)] == ["0/data"]
 
 
+@pytest.mark.parametrize(
+    ("bits", "form", "dtype"),
+    [
+        (1, 1, "u1"), (9, 1, "u2"), (17, 1, "u4"), (33, 1, "u8"), (8, 2, "i1"), (64, 2, "i8"),
+        (16, 3, "f2"), (24, 3, "f4"), (32, 3, "f4"), (64, 3, "f8"),
+        (16, 5, "c8"), (32, 5, "c8"), (64, 5, "c16"), (32, 6, "c8"), (64, 6, "c8"), (128, 6, "c16"),
+    ],
+)  # fmt: skip
+def test_every_kind_of_sample_has_a_type_that_holds_it(bits: int, form: int, dtype: str) -> None:
+    """Pairs of integers (form 5) are complex floats: NumPy has no such integers."""
+    tags = image_tags(4, 2, t258=(SHORT, [bits]), t339=(SHORT, [form]), t279=bits)
+    assert found(handmade(tags, data=bytes(bits)))["0/data"].array.dtype == np.dtype(dtype)
+
+
 def test_formats_are_recognised_by_content() -> None:
     assert tiff in SCANNERS
     for magic in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"):
