@@ -89,6 +89,7 @@ def test_pictures_and_cells_that_do_not_hold_together(tmp_path):
         changed(picture, frame + 5, 0, 0),
         picture[: len(picture) * 2 // 3],
         picture[: len(picture) * 2 // 3] + b"\xff\xd9",
+        pictures.jpegs()["rgb-restarts"]().replace(b"\xff\xd0", b"\xff\xd3"),
         changed(still, still.index(b"IDAT") + 4, 0),
         pictures.png(np.zeros((1, 9, 9), np.uint8), bits=8, colour=3, chunks=[(b"PLTE", bytes(7))]),
         pictures.png(np.zeros((1, 9, 1_000_001), np.uint8), bits=8, colour=0),

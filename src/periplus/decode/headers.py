@@ -11,20 +11,8 @@ from periplus.decode.j2kbuild import check_weight
 from periplus.decode.j2kheader import LARGEST_LAYERS
 from periplus.errors import DecodeError
 
-LARGEST_SCANS = 100
-"""Scans of a progressive JPEG; each costs a pass over the whole image, and real ones have about ten."""
 LARGEST_TILES = 65_535
-LARGEST_MARKERS = 4_096
-"""Markers before the frame header of a JPEG; real ones have a few dozen at most."""
-ROOM = {0xC0: (8, 2), 0xC1: (8, 2), 0xC2: (8, 1), 0xC3: (1, 1)}
-"""By the kind of a JPEG with Huffman codes: pixels along the side of what is coded at once, and its fewest bits."""
-PROGRESSIVE = frozenset({0xC2, 0xC6, 0xCA, 0xCE})
-ARITHMETIC = 0xC9
-"""The first of the frame headers of arithmetic coding, which are the last ones."""
-SCAN = re.compile(rb"\xff\xda")
 END = re.compile(rb"\xff\xd9")
-MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd8\xff]")
-"""One that has a length, or ends the stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,78 +23,6 @@ class Header:
     height: int
     samples: int
     bits: int
-
-
-def jpeg(data: memoryview) -> Header:
-    """What the frame header of a JPEG stream says; tables may be missing from it."""
-    position = jpeg_frame(data)
-    bits, height, width, samples = struct.unpack_from(">BHHB", data, position + 4)
-    if data[position + 1] in PROGRESSIVE and len(jpeg_scans(data, position)[0]) > LARGEST_SCANS:
-        raise DecodeError(f"the JPEG stream has more than {LARGEST_SCANS} scans")
-    return Header(width, height, samples, bits)
-
-
-def jpeg_room(data: memoryview, rows: int) -> None:
-    """DecodeError where the first `rows` of a JPEG stream take more bits than it has: libjpeg would invent them all.
-
-    A Huffman code has at least one bit; a block has two of them, a block of a first progressive scan and a sample
-    without loss one. Arithmetic coding may do with less.
-    """
-    frame = jpeg_frame(data)
-    side, bits = ROOM.get(data[frame + 1], (0, 0))
-    width = int.from_bytes(data[frame + 7 : frame + 9], "big")
-    factors = [divmod(both, 16) for both in data[frame + 11 : frame + 10 + 3 * data[frame + 9] : 3]]
-    if not bits or not all(0 < across <= 4 and 0 < down <= 4 for across, down in factors):
-        return
-    widest, highest = (max(each) for each in zip(*factors, strict=True))
-    units = sum(-(-width * across // (widest * side)) * -(-rows * down // (highest * side)) for across, down in factors)
-    if 8 * (len(data) - frame) < bits * units:
-        raise DecodeError(f"the JPEG stream is cut off: {len(data)} bytes do not hold {width} x {rows} pixels")
-
-
-def jpeg_frame(data: memoryview) -> int:
-    """Where the frame header of a JPEG stream is."""
-    if bytes(data[:2]) != b"\xff\xd8":
-        raise DecodeError("the JPEG stream does not begin with its marker")
-    position, end = 2, len(data)
-    for _ in range(LARGEST_MARKERS):
-        # Fill and rubbish between markers are stepped over, as every decoder does.
-        following = MARKER.search(data, position)
-        if following is None or following.start() + 4 > end:
-            break
-        position = following.start()
-        marker = data[position + 1]
-        if marker in (0xD9, 0xDA):
-            break
-        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
-            return position
-        position += 2 + int.from_bytes(data[position + 2 : position + 4], "big")
-    raise DecodeError("the JPEG stream has no frame header")
-
-
-def jpeg_elaborate(data: memoryview) -> bool:
-    """Whether a JPEG stream is anything but one scan in Huffman codes: progressive, arithmetic, or components apart."""
-    frame = jpeg_frame(data)
-    first = SCAN.search(data, frame)
-    alone = first is not None and data[first.start() + 4 : first.start() + 5] == data[frame + 9 : frame + 10]
-    return data[frame + 1] in PROGRESSIVE or data[frame + 1] >= ARITHMETIC or not alone
-
-
-def jpeg_scans(data: memoryview | bytes, frame: int) -> tuple[list[int], int | None]:
-    """Where the scans of a JPEG stream begin, and where its end marker is, if it has one.
-
-    What follows the end is no part of it: cameras append previews and films. No more scans are looked for than may be.
-    """
-    found: list[int] = []
-    position = frame
-    while len(found) <= LARGEST_SCANS and (following := MARKER.search(data, position)) is not None:
-        position = following.start()
-        if data[position + 1] == 0xD9:
-            return found, position
-        if data[position + 1] == 0xDA and position + 4 < len(data):
-            found.append(position)
-        position += 2 + int.from_bytes(data[position + 2 : position + 4], "big")
-    return found, None
 
 
 def jpeg2000(data: memoryview) -> Header:

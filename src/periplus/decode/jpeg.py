@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.decode import headers
+from periplus.decode import jpegheader
 from periplus.decode.images import Picture, checked
+from periplus.decode.jpegheader import JpegHeader
 from periplus.decode.native import native
 from periplus.decode.scratch import Buffer, scratch_array, stream
 from periplus.decode.tile import YCBCR, Tile
@@ -40,9 +41,10 @@ def jpeg(tile: Tile, slot: int, *, told: bool = False) -> Picture:
 
     def run(data: Buffer, rows: int, columns: int) -> NDArray[Any]:
         view = stream(data)
-        header = headers.jpeg(view)
+        header = jpegheader.jpeg(view)
         shape = checked(header, tile, rows, columns)
-        headers.jpeg_room(view, rows)
+        jpegheader.check_room(header, len(view), rows)
+        jpegheader.check_restarts(header, view)
         out = scratch_array(slot, shape, tile.dtype)
         # libtiff writes none of JFIF's headers; whoever does has YCbCr in the stream if the tag speaks of no colours.
         colours = "YCbCr" if plain and view[2:4] == APP0 and view[6:11] == JFIF else stored
@@ -53,29 +55,31 @@ def jpeg(tile: Tile, slot: int, *, told: bool = False) -> Picture:
 
         values = once(data, out)
         # Where blocks are missing libjpeg shows this gray, but for those in several scans, or in arithmetic coding.
-        doubtful = headers.jpeg_elaborate(view) or np.all(values[rows - 1, columns - 1] == 1 << header.bits - 1)
+        doubtful = header.several or header.kind >= jpegheader.ARITHMETIC
+        doubtful = doubtful or bool(np.all(values[rows - 1, columns - 1] == 1 << header.bits - 1))
         if doubtful or not END.search(view[-TAIL:]):
-            _complete(bytes(view), values[:rows], once, np.empty(shape, tile.dtype), doubtful=bool(doubtful))
+            _complete(header, bytes(view), values[:rows], once, np.empty(shape, tile.dtype), doubtful=doubtful)
         return values
 
     return run
 
 
-def _complete(data: bytes, values: NDArray[Any], once: Any, again: NDArray[Any], *, doubtful: bool) -> None:
+def _complete(
+    header: JpegHeader, data: bytes, values: NDArray[Any], once: Any, again: NDArray[Any], *, doubtful: bool
+) -> None:
     """DecodeError where a stream lacks pixels; an end that it has is believed only where nothing is `doubtful`.
 
     libjpeg invents what is missing and only warns, which does not reach us; but what is missing would be read from
     bytes that follow, so the last scan is whole if what follows makes no difference.
     """
-    frame = headers.jpeg_frame(memoryview(data))
-    scans, end = headers.jpeg_scans(data, frame)
+    scans, end = jpegheader.jpeg_scans(data, header.frame)
     if end is not None and not doubtful:
         return
-    arithmetic = data[frame + 1] >= headers.ARITHMETIC
-    several = len(scans) != 1 or data[frame + 1] in headers.PROGRESSIVE
+    arithmetic = header.kind >= jpegheader.ARITHMETIC
+    several = len(scans) != 1 or header.kind in jpegheader.PROGRESSIVE
     if several and end is None:
         raise DecodeError("the JPEG stream has no end")
-    if not _all_scanned(data, frame, scans):
+    if not _all_scanned(data, header, scans):
         raise DecodeError("the JPEG stream is cut off")
     data = data[:end]
     # After a byte of ones a zero is stuffed; anything else would be a marker.
@@ -91,12 +95,12 @@ def _complete(data: bytes, values: NDArray[Any], once: Any, again: NDArray[Any],
             raise DecodeError(f"the JPEG stream {'has no end' if arithmetic and end is None else 'is cut off'}")
 
 
-def _all_scanned(data: bytes, frame: int, scans: list[int]) -> bool:
+def _all_scanned(data: bytes, header: JpegHeader, scans: list[int]) -> bool:
     """Whether every component of a frame is in some scan."""
     told = {
         part for scan in scans if scan + 4 < len(data) for part in data[scan + 5 : scan + 5 + 2 * data[scan + 4] : 2]
     }
-    return told >= set(data[frame + 10 : frame + 10 + 3 * data[frame + 9] : 3])
+    return told >= set(data[header.frame + 10 : header.frame + 10 + 3 * header.samples : 3])
 
 
 def _colours(tile: Tile) -> tuple[str, str]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus import codecnames
-from periplus.decode import headers
+from periplus.decode import jpegheader
 from periplus.decode.jpeg import jpeg
 from periplus.decode.jpegbands import band_of
 from periplus.decode.scratch import Buffer, scratch_array, stream
@@ -29,6 +29,7 @@ KEYS = frozenset({
 INKS = ("CMYK", "YCCK")
 LARGEST_UNIT = 32
 """Rows that are coded together at most."""
+SEQUENTIAL = (0xC0, 0xC1)
 FILLED = re.compile(rb"\xff+(?=\xff\xd8)")
 JPEG = 7
 """TIFF's number of this compression."""
@@ -105,13 +106,11 @@ def upper(data: memoryview, seen: range, rows: int) -> tuple[Buffer, int]:
     """
     last = max(seen, default=0) + 1
     told = (last // LARGEST_UNIT + 2) * LARGEST_UNIT
-    at = headers.jpeg_frame(data)
-    height, samples = int.from_bytes(data[at + 5 : at + 7], "big"), data[at + 9]
-    scan = headers.SCAN.search(data, at)
-    if told >= height or data[at + 1] not in (0xC0, 0xC1) or scan is None or data[scan.start() + 4] != samples:
+    header = jpegheader.jpeg(data)
+    if told >= header.height or header.kind not in SEQUENTIAL or not header.alone:
         return data, rows
     lower = bytearray(data)
-    lower[at + 5 : at + 7] = told.to_bytes(2, "big")
+    lower[header.frame + 5 : header.frame + 7] = told.to_bytes(2, "big")
     return lower, last
 
 
