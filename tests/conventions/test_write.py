@@ -1,5 +1,7 @@
 """What is written is what the schemas demand, places pixels where GDAL places them, and CF's twin says the same."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyproj
 import pytest
@@ -89,13 +91,17 @@ def test_a_text_that_is_no_crs_is_refused():
         proj_attributes("nowhere")
 
 
-def test_multiscales_say_relative_scales_by_sizes_for_every_dimension():
-    made = multiscales_attributes([(layer.name, layer) for layer in layers((101, 100), (51, 50), (26, 25))])
+def test_multiscales_say_by_how_much_pixels_are_larger_for_every_dimension():
+    found = layers((101, 100), (51, 50), (26, 25))
+    made = multiscales_attributes([(layer.name, layer) for layer in found])
     layout = made["multiscales"]["layout"]
     assert [item["asset"] for item in layout] == ["0/data", "1/data", "2/data"]
     assert "derived_from" not in layout[0]
     assert [item["derived_from"] for item in layout[1:]] == ["0/data", "1/data"]
-    assert layout[1]["transform"] == {"scale": [1.0, 101 / 51, 2.0], "translation": [0.0, 0.0, 0.0]}
+    assert layout[1]["transform"] == {"scale": [1.0, 2.0, 2.0], "translation": [0.0, 0.0, 0.0]}
+    # Where nothing says how large pixels are, sizes do.
+    bare = [(layer.name, replace(layer, georeference=None)) for layer in found]
+    assert multiscales_attributes(bare)["multiscales"]["layout"][1]["transform"]["scale"] == [1.0, 101 / 51, 2.0]
     assert layout[2]["spatial:transform"] == [40, 0, 500000, 0, -40, 5000000]
     assert layout[2]["spatial:shape"] == [26, 25]
 

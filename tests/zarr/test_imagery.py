@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
+from rasterio import Affine
 from zarr.storage import FsspecStore
 
 import periplus
 from periplus.errors import FormatError
-from periplus.testing import nitfs
+from periplus.testing import j2ks, nitfs
 from periplus.zarr.multireference import MultiReferenceFileSystem
 
 CORNERS = "411900N0200400E411900N0200700E411700N0200700E411700N0200400E"
@@ -82,3 +83,13 @@ def test_names_that_are_no_strings_are_refused(virtual, data, why):
     target.write_text(json.dumps(said))
     with pytest.raises(FormatError, match=why):
         periplus.open(target)
+
+
+def test_levels_say_how_much_larger_their_pixels_are(tmp_path):
+    path = tmp_path / "a.jp2"
+    places = {"crs": "EPSG:32631", "transform": Affine(10, 0, 500_000, 0, -10, 5_000_000)}
+    path.write_bytes(j2ks.made(j2ks.picture(1, "u1", 101, 203), CODEC="JP2", RESOLUTIONS=3, **places))
+    layout = zarr.open_group(periplus.index(path).store(), mode="r").attrs["multiscales"]["layout"]
+    assert [item["spatial:shape"] for item in layout] == [[101, 203], [51, 102], [26, 51]]
+    assert [item["spatial:transform"][0] for item in layout] == [10, 20, 40]
+    assert [item["transform"]["scale"] for item in layout] == [[1, 1, 1], [1, 2, 2], [1, 2, 2]]

@@ -11,10 +11,13 @@ from typing import Any, Protocol
 from periplus.conventions.identity import KEY, declared, metadata
 from periplus.conventions.meaning import Grid, edges
 from periplus.conventions.proj import describe_crs, grid_mapping
+from periplus.conventions.scales import sizes
 from periplus.errors import FormatError
 from periplus.model import Georeference, Shape, Transform
 
 GRID_MAPPING = "spatial_ref"
+WHOLE = 1e-6
+"""By how much a factor that is whole may miss, as transforms are rounded."""
 
 
 class Placed(Protocol):
@@ -130,8 +133,9 @@ def multiscales_attributes(
 ) -> dict[str, Any]:
     """`multiscales` of a group from (asset, array at that level), the finest first.
 
-    Each level derives from the one before (from the first, if not `chained`); scale is the ratio of their sizes, one
-    number for every dimension of the array; the absolute transform and shape of each are in its layout item.
+    Each level derives from the one before (from the first, if not `chained`); scale, one number for every dimension of
+    the array, is how much larger pixels are by their transforms, or else by the ratio of sizes; the absolute transform
+    and shape of each are in its layout item.
     """
     layout: list[dict[str, Any]] = []
     for n, (asset, array) in enumerate(levels):
@@ -144,6 +148,8 @@ def multiscales_attributes(
             if len(finer.shape) != len(array.shape):
                 raise FormatError(f"{asset} has {len(array.shape)} dimensions and {source} {len(finer.shape)}")
             scale = [f / c if c else 1.0 for f, c in zip(finer.shape, array.shape, strict=True)]
+            for dim, grown in zip(spatial_dims(array), _growth(finer, array) or (), strict=False):
+                scale[array.dims.index(dim)] = grown
             item |= {"derived_from": source, "transform": {"scale": scale, "translation": zeros}}
             if resampling is not None:
                 item["resampling_method"] = resampling
@@ -154,6 +160,19 @@ def multiscales_attributes(
     if not layout:
         raise FormatError("a pyramid has at least one level")
     return {"multiscales": {"layout": layout, **({} if resampling is None else {"resampling_method": resampling})}}
+
+
+def _growth(finer: Placed, array: Placed) -> tuple[float, float] | None:
+    """How much larger the pixels of an array are, down and right, by the transforms of both; None where one has none.
+
+    Sizes alone do not tell: 101 pixels halved are 51, which are not larger by 101 / 51.
+    """
+    ours, theirs = (one.georeference.transform if one.georeference else None for one in (array, finer))
+    if ours is None or theirs is None:
+        return None
+    ratios = [new / old if old else math.nan for new, old in zip(sizes(ours), sizes(theirs), strict=True)]
+    y, x = (round(ratio) if math.isfinite(ratio) and abs(ratio - round(ratio)) < WHOLE else ratio for ratio in ratios)
+    return (float(y), float(x)) if all(math.isfinite(v) and v > 0 for v in (y, x)) else None
 
 
 def array_attributes(array: Placed, *, cf: str | None = GRID_MAPPING) -> dict[str, Any]:

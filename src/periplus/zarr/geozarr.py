@@ -21,7 +21,7 @@ from periplus.conventions.write import (
 )
 from periplus.conventions.write import as_grid as grid_of
 from periplus.errors import FormatError
-from periplus.model import Array
+from periplus.model import Array, Georeference
 from periplus.table.footprint import affine, bounds, spatial_axes
 
 FOOTPRINT = ("spatial:dimensions", "spatial:bbox", "spatial:registration")
@@ -87,10 +87,22 @@ def _multiscales(levels: Sequence[Array], names: Sequence[str]) -> dict[str, Any
     """The layout of levels; empty where they differ in rank, since such arrays are not one image."""
     if len({array.ndim for array in levels}) != 1:
         return {}
-    bare = [Layer(name=array.name, dims=array.dims, shape=array.shape, level=array.level) for array in levels]
+    places = [_spatial(array) for array in levels]
+    bare = [_layer(array, where) for array, where in zip(levels, places, strict=True)]
     said = multiscales_attributes(list(zip(names, bare, strict=True)))
-    for item, array in zip(said["multiscales"]["layout"], levels, strict=True):
-        where = _spatial(array)
-        item.pop("spatial:shape", None)
-        item |= {key: where[key] for key in ("spatial:shape", "spatial:transform") if key in where}
+    for item, where in zip(said["multiscales"]["layout"], places, strict=True):
+        if not where:
+            item.pop("spatial:shape", None)
     return said
+
+
+def _layer(array: Array, where: Mapping[str, Any]) -> Layer:
+    """An array for the layout, which lies where its own attributes say."""
+    return Layer(
+        name=array.name,
+        dims=array.dims,
+        shape=array.shape,
+        level=array.level,
+        georeference=Georeference(transform=tuple(where["spatial:transform"])) if where else None,
+        spatial_dims=tuple(where["spatial:dimensions"]) if where else None,
+    )
