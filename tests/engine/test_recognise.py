@@ -12,6 +12,7 @@ from periplus.engine.recognise import holds_index
     ("url", "answer"),
     [
         ("s3://b/2021.parquet", None),
+        ("s3://b/2021.geoparquet", None),
         ("https://h/a.PQ?x=1", None),
         ("s3://b/2021.duckdb", None),
         ("s3://b/index", None),

@@ -6,11 +6,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from periplus.policy import canonical, is_local
+from periplus.table.forms import DUCKDB, FILES_NAME, FLAT
 
 MAGIC = b"PAR1"
 FOOTER_KEY = b"array_references"
-DATABASES = (".duckdb", ".ddb")
-INDEXES = ("", ".parquet", ".parq", ".pq", *DATABASES)
+INDEXES = ("", *FLAT, *DUCKDB)
 """Endings that remote indexes have; a dataset is a folder and needs none."""
 REFERENCES = (b'"refs"', b'.zgroup"', b'.zarray"', b'zarr.json"')
 """What kerchunk references in JSON hold early on, and STAC items do not."""
@@ -27,12 +27,12 @@ def holds_index(url: str | bytes) -> bool | None:
         named = urlsplit(url).path.lower()
         return None if named.endswith("/") or Path(named).suffix in INDEXES else False
     path = Path(canonical(url))
-    if path.suffix.lower() in DATABASES:
+    if path.suffix.lower() in DUCKDB:
         return None
     try:
         if path.suffix.lower() == ".json" or (path / ".zmetadata").is_file():
             return _has_references(path)
-        return _has_key(path / "files.parquet" if path.is_dir() else path)
+        return _has_key(path / FILES_NAME if path.is_dir() else path)
     except OSError:
         # Unreadable or absent: whoever opens it says so better than a guess can.
         return False

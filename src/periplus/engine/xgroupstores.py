@@ -12,17 +12,17 @@ from zarr.core.group import GroupMetadata
 
 from periplus import facade
 from periplus.conventions.node import ROOT, Lookup, join
-from periplus.engine.recognise import DATABASES, holds_index
+from periplus.engine.recognise import holds_index
 from periplus.engine.xgrouperrors import XGroupPathError, XGroupReferenceError
 from periplus.engine.xgroupnodes import UNREADABLE, Hierarchy
 from periplus.errors import DeniedError, FetchError, FormatError, PeriplusError, redact
 from periplus.fetch import Fetch
 from periplus.policy import ALLOW_VARIABLE, Policy, canonical, is_local, resolve
+from periplus.table.forms import DUCKDB, FLAT
 from periplus.zarr.fetchstore import FetchStore
 
 CrossStore: TypeAlias = "bool | str | Iterable[str] | Policy | None"
 Options: TypeAlias = "Mapping[str, Any] | None"
-TABLES = (".parquet", ".parq", ".pq", *DATABASES)
 
 
 def open_hierarchy(
@@ -73,7 +73,7 @@ def _store(what: Any, storage_options: Options) -> tuple[Any, str | None, str]:
 
 def _is_index(url: str) -> bool:
     found = holds_index(url)
-    return found is True or (found is None and url.lower().rstrip("/").endswith(TABLES))
+    return found is True or (found is None and url.lower().rstrip("/").endswith(FLAT + DUCKDB))
 
 
 def _url(store: Any) -> str | None:

@@ -9,16 +9,13 @@ from periplus.errors import FormatError, MissingError
 from periplus.limits import Limits
 from periplus.policy import Policy, canonical, folder_of
 from periplus.table.document import KEY, load, parse
+from periplus.table.forms import FILES_NAME, form_of
 from periplus.table.ranges import ParquetBytes, read_tail
 from periplus.table.rows import ParquetRows
 from periplus.table.table import Table
 
 if TYPE_CHECKING:
     from periplus.fetch import Fetch
-
-FLAT = (".parquet", ".parq", ".pq", ".geoparquet")
-DUCKDB = (".duckdb", ".ddb")
-FILES_NAME = "files.parquet"
 
 
 class Glance(NamedTuple):
@@ -27,17 +24,6 @@ class Glance(NamedTuple):
     revision: str
     paths: frozenset[str]
     """Of its parts, relative to its folder."""
-
-
-def form_of(url: str) -> str:
-    """`flat`, `duckdb` or `dataset`, by the ending of a URL."""
-    path = url.partition("?")[0].lower()
-    return "flat" if path.endswith(FLAT) else "duckdb" if path.endswith(DUCKDB) else "dataset"
-
-
-def home_of(url: str) -> str:
-    """The name an index goes by, whether its folder, its folder with a slash or its files.parquet is given."""
-    return canonical(url).removesuffix("/").removesuffix("/" + FILES_NAME)
 
 
 def open_table(

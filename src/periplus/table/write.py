@@ -21,10 +21,11 @@ from periplus.policy import Policy, canonical, is_local
 from periplus.table.columns import Columns, columns_for
 from periplus.table.document import FILES_KEY, KEY, Document, document_for, dump, load
 from periplus.table.families import kinds, unlike
+from periplus.table.forms import DUCKDB, FILES_NAME, form_of
 from periplus.table.groups import RowGroup, Tally, row_groups
 from periplus.table.leftovers import remove_unlocked
 from periplus.table.lock import locked
-from periplus.table.open import DUCKDB, FILES_NAME, form_of, glance, open_table
+from periplus.table.open import glance, open_table
 from periplus.table.reach import at_rest
 from periplus.table.schema import Layout, level_extra
 from periplus.table.sinks import FlatSink, PartSink, embedded_files, files_parquet, sink

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from periplus.conventions.diagnostic import Diagnostic
 from periplus.errors import FormatError
 from periplus.policy import canonical, is_local
+from periplus.table.forms import DUCKDB, FLAT
 from periplus.validation.checks import Understood, understand_all, weighed
 from periplus.validation.documents import Hierarchy, of_documents, read_hierarchy
 from periplus.validation.profiles import PROFILES
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from periplus.facade import Index
     from periplus.fetch import Fetch
 
-TABLES = (".parquet", ".parq", ".pq", ".duckdb", ".ddb", ".icechunk")
+INDEXES = (*FLAT, *DUCKDB, ".icechunk")
 
 
 def validate(
@@ -46,7 +47,7 @@ def validate(
     if profile not in PROFILES:
         raise FormatError(f"a profile is one of {', '.join(PROFILES)}, not {profile!r}")
     url = canonical(fspath(store)).rstrip("/") if isinstance(store, str | PathLike) else None
-    if url is not None and url.lower().endswith(TABLES):
+    if url is not None and url.lower().endswith(INDEXES):
         store = facade.open(url, allow=tuple(allow), trust=trust, storage_options=storage_options)
     with Fetch(storage_options=storage_options) as fetch:
         hierarchy, opener = _opened(store, url, fetch)
