@@ -99,6 +99,28 @@ def test_the_camera_is_told_but_not_applied() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("taken", "changed", "offset", "moment"),
+    [
+        ("2020:02:29 12:13:14", "+05:30", "+05:30", datetime(2020, 2, 29, 6, 43, 14, tzinfo=UTC)),
+        ("2020:02:29 22:13:14", "-08:00", "-08:00", datetime(2020, 3, 1, 6, 13, 14, tzinfo=UTC)),
+        ("2020:02:29 12:13:14", "   :  ", None, datetime(2020, 2, 29, 12, 13, 14, tzinfo=UTC)),
+        ("0001:01:01 00:00:00", "+01:00", "+01:00", None),
+        ("", "+02:00", "+03:00", datetime(2021, 5, 4, 0, 2, 1, tzinfo=UTC)),
+    ],
+)
+def test_the_clock_of_a_camera_is_set_by_what_it_tells(
+    taken: str, changed: str, offset: str | None, moment: datetime | None
+) -> None:
+    tags = Image.Exif()
+    tags[0x0132] = "2021:05:04 03:02:01"
+    own = tags.get_ifd(0x8769)
+    own[0x9003], own[0x9010], own[0x9011] = taken, "+03:00", changed
+    steps = scan_bytes(pictures.pillow_jpeg(1, exif=tags))
+    assert [step.datetime for step in steps if isinstance(step, About)] == ([moment] if moment else [])
+    assert steps[-1].array.attributes.get("utc_offset") == offset
+
+
 @pytest.mark.parametrize(("name", "space"), [("gray", "MONO"), ("rgb", "YCbCr601"), ("cmyk", "CMYK"), ("ycck", "YCCK")])
 def test_the_codec_has_the_keys_of_the_imagery_seed(name: str, space: str) -> None:
     ((codec,),) = found(pictures.jpegs()[name]()).encodings

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 7: 1, 9: 4, 10: 8}
 EXIF_IFD, GPS_IFD = 0x8769, 0x8825
 WORDS = {0x010E: "description", 0x010F: "make", 0x0110: "model", 0x0131: "software", 0x013B: "artist"}
 ORIENTATION, CHANGED, TAKEN, PICTURES = 0x0112, 0x0132, 0x9003, 0xB001
+CHANGED_OFFSET, TAKEN_OFFSET = 0x9010, 0x9011
+OFFSET = re.compile(r"[+-](0\d|1[0-4]):[0-5]\d", re.ASCII)
+"""Hours and minutes that a clock was ahead of UTC; cameras tell them since Exif 2.31."""
 MOST_ENTRIES = 512
 MOST_VALUE = 4096
 """Bytes of a value worth keeping; notes of makers are larger."""
@@ -19,7 +23,7 @@ Fields = Mapping[int, Any]
 
 
 def facts(data: bytes) -> tuple[dict[str, Any], datetime | None]:
-    """Attributes, and when the picture was taken (Exif has no time zone: taken as UTC); nothing where it is broken."""
+    """Attributes, and when the picture was taken, UTC where no offset is told; nothing where it is broken."""
     order = {b"II*\0": "<", b"MM\0*": ">"}.get(data[:4])
     if order is None or len(data) < 8:
         return {}, None
@@ -31,12 +35,15 @@ def facts(data: bytes) -> tuple[dict[str, Any], datetime | None]:
     }
     if main.get(ORIENTATION) in range(2, 9):
         found["orientation"] = main[ORIENTATION]
-    stamp = next((text for text in (own.get(TAKEN), main.get(CHANGED)) if isinstance(text, str) and text), None)
+    stamps = ((own.get(TAKEN), own.get(TAKEN_OFFSET)), (main.get(CHANGED), own.get(CHANGED_OFFSET)))
+    stamp, offset = next((pair for pair in stamps if isinstance(pair[0], str) and pair[0]), (None, None))
     if stamp:
         found["datetime"] = stamp
+        if isinstance(offset, str) and OFFSET.fullmatch(offset):
+            found["utc_offset"] = offset
     if position := _position(where):
         found["gps"] = position
-    return found, _moment(stamp)
+    return found, _moment(stamp, found.get("utc_offset", "+00:00"))
 
 
 def pictures(data: bytes) -> int | None:
@@ -89,8 +96,10 @@ def _position(where: Fields) -> dict[str, float]:
     return found
 
 
-def _moment(text: str | None) -> datetime | None:
+def _moment(text: str | None, offset: str) -> datetime | None:
+    sign, hours, minutes = offset[0], int(offset[1:3]), int(offset[4:6])
+    ahead = timedelta(hours=hours, minutes=minutes) * (-1 if sign == "-" else 1)
     try:
-        return datetime.strptime((text or "")[:19], "%Y:%m:%d %H:%M:%S").replace(tzinfo=UTC)
-    except ValueError:
+        return datetime.strptime((text or "")[:19], "%Y:%m:%d %H:%M:%S").replace(tzinfo=UTC) - ahead
+    except (ValueError, OverflowError):
         return None
