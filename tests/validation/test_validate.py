@@ -309,6 +309,19 @@ def test_what_is_safe_is_repaired_and_nothing_else_is_touched(tmp_path):
     assert periplus.validate(path, fix=True).repairs == ()
 
 
+def test_the_root_alone_is_repaired_where_all_else_is_right(pyramid):
+    def change(document):
+        document["attributes"]["spatial:bbox"] = [5e5 + 5, 5e6 - 635, 5e5 + 955, 5e6 - 5]
+
+    edited(pyramid, change)
+    before = {file: file.read_bytes() for file in pyramid.glob("*/**/*") if file.is_file()}
+    report = periplus.validate(pyramid, fix=True)
+    assert [one.code for one in report.repairs] == ["spatial.bbox-half-pixel"]
+    assert report.findings == ()
+    assert zarr.open_group(pyramid, mode="r").attrs["spatial:bbox"] == [5e5, 5e6 - 640, 5e5 + 960, 5e6]
+    assert {file: file.read_bytes() for file in pyramid.glob("*/**/*") if file.is_file()} == before
+
+
 def test_metadata_of_zarr_v2_are_consolidated_where_version_two_keeps_them(tmp_path):
     path = make_pyramid(tmp_path / "two.zarr", consolidate=False, zarr_format=2)
     report = periplus.validate(path, fix=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 
 FIXED_NAMES = frozenset({"spatial", "proj", "multiscales", "uom", "tessera"})
 """Conventions whose published schema fixes how they are declared."""
+BBOX = "spatial:bbox"
 BOXES = ("spatial.bbox-half-pixel", "spatial.bbox-edges")
 DECLARATIONS = ("identity.old-url", "identity.name", "identity.no-uuid", "identity.object-form")
 
@@ -57,18 +57,16 @@ def _with_uuid(name: str | None, entry: Mapping[str, Any]) -> dict[str, Any]:
 
 def _with_box(store: Understood, path: str, attributes: dict[str, Any], repairs: list[Repair]) -> dict[str, Any]:
     """The box of an array or of a group, at the edges, where it was written from pixel centres."""
-    found = [one for one in store.findings if one.path == path and one.code in BOXES]
-    attributes = copy.deepcopy(attributes)
-    for one in found:
-        grid = grid_of(store, path)
-        if grid is None:
-            continue
-        box = [float(value) for value in written_bbox(grid)]
-        if one.attribute == "spatial:bbox" and "spatial:bbox" in attributes:
-            message = f"{attributes['spatial:bbox']} becomes {box}"
-            attributes["spatial:bbox"] = box
-            repairs.append(Repair(code=one.code, path=path, attribute=one.attribute, message=message))
-    return attributes
+    # Found twice where the node and the arrays below it are looked at; put right once.
+    wrong = (one.code for one in store.findings if (one.path, one.attribute) == (path, BBOX) and one.code in BOXES)
+    code = next(wrong, None)
+    grid = None if code is None else grid_of(store, path)
+    if code is None or grid is None or BBOX not in attributes:
+        return attributes
+    box = [float(value) for value in written_bbox(grid)]
+    message = f"{attributes[BBOX]} becomes {box}"
+    repairs.append(Repair(code=code, path=path, attribute=BBOX, message=message))
+    return {**attributes, BBOX: box}
 
 
 def _consolidated(hierarchy: Hierarchy, repairs: list[Repair]) -> Hierarchy:
