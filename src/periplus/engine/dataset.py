@@ -14,7 +14,7 @@ from xarray.core.indexing import LazilyIndexedArray
 from periplus.conventions.cf import encode_time
 from periplus.engine.array import LazyArray
 from periplus.engine.groups import parent, under
-from periplus.engine.packing import PACKING, number, per_band, stored
+from periplus.engine.packing import PACKING, Packing, number, per_band, stored
 from periplus.engine.place import COORDS, GRID_MAPPING, locate
 from periplus.model import Array, Catalog
 
@@ -124,28 +124,34 @@ def _serves_all_bands(array: Array) -> bool:
 
 
 def _variable(index: Index, name: str, array: Array, dims: tuple[str, ...], options: Options) -> xr.Variable:
-    attributes = {k: v for k, v in array.attributes.items() if k != "band_names"}
-    axis = array.dims.index(BANDS) if BANDS in array.dims else None
-    bands = 0 if axis is None else array.shape[axis]
-    packing = per_band(attributes, array.dtype, axis, bands) if options.unpacks(name) else None
-    if packing is not None:
-        attributes = {k: v for k, v in attributes.items() if k not in PACKING}
-    elif not any(isinstance(attributes.get(k), list | tuple) for k in PACKING):
-        # xarray looks for nodata of the stored type, and unpacks into the type of the other two.
-        attributes["_FillValue"] = stored(attributes.get("_FillValue"), array.dtype)
-        attributes |= {k: float(v) for k in PACKING[1:] if (v := number(attributes.get(k))) is not None}
+    attributes, packing = _unpacking(array, wanted=options.unpacks(name))
     variable = xr.Variable(dims, LazilyIndexedArray(LazyArray(index, array, packing)), safe(attributes))
     if _serves_all_bands(array):
         variable = variable.isel({dims[array.dims.index(BANDS)]: 0})
-    chunks = {dim: _chunks(array, d) for d, dim in enumerate(dims) if dim in variable.dims}
-    few = {dim for d, dim in enumerate(dims) if array.grid[d] <= MOST_CHUNKS}
-    variable.encoding["preferred_chunks"] = {dim: sizes for dim, sizes in chunks.items() if dim in few}
+    shown = [(d, dim) for d, dim in enumerate(dims) if dim in variable.dims]
+    chunks = {dim: _chunks(array, d) for d, dim in shown}
+    variable.encoding["preferred_chunks"] = {dim: chunks[dim] for d, dim in shown if array.grid[d] <= MOST_CHUNKS}
     variable.encoding["chunksizes"] = tuple(c if isinstance(c, int) else max(c) for c in chunks.values())
     if options.source is not None:
         variable.encoding["source"] = options.source
     if array.georeference is not None:
         variable.encoding["grid_mapping"] = GRID_MAPPING
     return variable
+
+
+def _unpacking(array: Array, *, wanted: bool) -> tuple[dict[str, Any], Packing | None]:
+    """Attributes as xarray decodes them, and the packing that we undo ourselves because bands differ in it."""
+    attributes = {k: v for k, v in array.attributes.items() if k != "band_names"}
+    axis = array.dims.index(BANDS) if BANDS in array.dims else None
+    bands = 0 if axis is None else array.shape[axis]
+    packing = per_band(attributes, array.dtype, axis, bands) if wanted else None
+    if packing is not None:
+        attributes = {k: v for k, v in attributes.items() if k not in PACKING}
+    elif not any(isinstance(attributes.get(k), list | tuple) for k in PACKING):
+        # xarray looks for nodata of the stored type, and unpacks into the type of the other two.
+        attributes["_FillValue"] = stored(attributes.get("_FillValue"), array.dtype)
+        attributes |= {k: float(v) for k in PACKING[1:] if (v := number(attributes.get(k))) is not None}
+    return attributes, packing
 
 
 def _chunks(array: Array, dim: int) -> int | tuple[int, ...]:
