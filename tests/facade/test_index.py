@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ import rasterio
 from affine import Affine
 
 import periplus
+from periplus.testing.scenes import tile
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +35,19 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def stack(archive: Path) -> periplus.Index:
     return periplus.index(f"{archive}/*.tif", to=archive / "days.parquet", pattern="scene_{time:%Y%m%d}")
+
+
+LEAN = """
+import sys, periplus
+print(periplus.index(sys.argv[1])["0/data"][:, 100:180, 100:200].sum())
+print({"aiohttp", "obstore", "pyarrow", "duckdb", "numpy.ma"} & set(sys.modules))
+"""
+
+
+def test_a_local_file_is_read_without_loading_what_it_does_not_need(archive: Path) -> None:
+    command = [sys.executable, "-c", LEAN, str(archive / "scene_20210301.tif")]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=60).stdout.split("\n")
+    assert told == [str(truth(archive, 1)[:, 100:180, 100:200].sum()), "set()", ""]
 
 
 def truth(archive: Path, day: int) -> np.ndarray:
@@ -56,12 +72,31 @@ def test_a_missing_array_is_named_with_those_there_are(stack: periplus.Index) ->
         stack["sst"]
 
 
+def test_of_many_arrays_the_ones_like_the_name_asked_for_are_named_first(tmp_path: Path) -> None:
+    for number in range(30):
+        tile(tmp_path / f"scene_{number:02}.tif", number, 0, (16, 16))
+    index = periplus.index(f"{tmp_path}/*.tif", arrange="collect")
+    with pytest.raises(periplus.MissingError, match=r"this index has scene_27/0/data, scene_00/0/data, .* and 22 more"):
+        index["scene_27"]
+    with pytest.raises(periplus.MissingError, match="this index has scene_28/data, "):
+        index.read(array="Scene_28")
+    with pytest.raises(periplus.MissingError, match=r"this index has scene_2./data, "):
+        index.read(array="scena_2")
+    assert repr(index).endswith("\n  … 18 more")
+    assert repr(index).count("\n") == repr(index.arrays).count("\n") + 1 == 13
+    assert repr(index.files) == "<periplus files: 30>"
+
+
 def test_read_takes_a_box_in_another_crs(archive: Path, stack: periplus.Index) -> None:
-    from pyproj import Transformer
+    from pyproj import CRS, Transformer
 
     x, y = Transformer.from_crs(32633, 4326, always_xy=True).transform(501_005, 5_198_995)
     raster = stack.read(bbox=(x - 1e-6, y - 1e-6, x + 1e-6, y + 1e-6), crs="EPSG:4326", time="2021-03-02")
     assert raster.values.shape == (1, 2, 1, 1)
+    for crs in (4326, np.int64(4326), CRS(4326), rasterio.crs.CRS.from_epsg(4326)):
+        same = stack.read(bbox=(x - 1e-6, y - 1e-6, x + 1e-6, y + 1e-6), crs=crs, time="2021-03-02")
+        assert np.array_equal(same.values, raster.values)
+        assert stack.select(bbox=(x, y, x + 1e-6, y + 1e-6), crs=crs, level=0).num_rows == 3
     assert np.array_equal(raster.values[0, :, 0, 0], truth(archive, 2)[:, 100, 100])
 
 

@@ -20,7 +20,7 @@ from periplus.harvest.unlay import moment, undo_mosaic
 from periplus.limits import Limits
 from periplus.model import Array, Files, Source
 from periplus.policy import Policy
-from periplus.table import Table, open_table
+from periplus.table import Table
 
 
 @dataclass(slots=True, eq=False)
@@ -49,6 +49,8 @@ class Index:
 
 def open_index(target: str, fetch: Fetch, *, limits: Limits) -> Index | None:
     """The index at a target, if there is one. What is there and is no index is an error: it is not ours to replace."""
+    from periplus.table import open_table  # Arrow is heavy, and an index in memory needs none
+
     try:
         table = open_table(target, fetch=fetch, limits=limits, trust=True, policy=Policy.everything())
         files = table.files

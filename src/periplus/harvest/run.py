@@ -28,7 +28,7 @@ from periplus.harvest.summary import Summary
 from periplus.limits import Limits
 from periplus.model import Files, Refs, Source
 from periplus.policy import WEB, scheme_of
-from periplus.table import Table, append_table, memory_table, sweep, write_table
+from periplus.table import Table, memory_table
 
 REFRESH = ("check", "never", "always")
 SHOWN_ERRORS = 8
@@ -84,6 +84,8 @@ class Run:
 
     def into(self, to: str, *, form: str | None, refresh: str, append: bool) -> Table:
         """An index at a target, with what is known there already."""
+        from periplus.table import sweep  # Arrow is heavy, and an index in memory needs none
+
         if scheme_of(to) in WEB:
             raise FetchError("HTTP is read only here; write the index to a file or an object store", url=to)
         sweep(to, fetch=self.fetch, limits=self.limits)
@@ -234,6 +236,8 @@ class Run:
     def _laid(
         self, to: str, form: str | None, index: Index | None, kept: dict[int, Harvested], folder: str, append: bool
     ) -> Table:
+        from periplus.table import append_table, write_table
+
         gathered = self.gathered
         gathered.finish(
             [] if index is None else (s.url for number in kept for s in index.beside(index.files.path[number]))
