@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit, urlunsplit
 
@@ -26,6 +26,19 @@ def redact(url: str) -> str:
         if pair
     )
     return urlunsplit((parts.scheme, host, parts.path, query, ""))
+
+
+def some(names: Iterable[str], *, like: str = "", most: int = 8) -> str:
+    """Names for a message: those that hold the one asked for come first, or are nearly it."""
+    given = list(names)
+    wanted = like.strip("/").lower()
+    near = [name for name in given if wanted and wanted in name.lower()]
+    if wanted and not near:
+        from difflib import get_close_matches
+
+        near = get_close_matches(like, given[:1000], n=most)
+    shown = list(dict.fromkeys([*near[:most], *given[:most]]))[:most]
+    return ", ".join(shown) + (f" and {len(given) - most:,} more" if len(given) > most else "") if given else "none"
 
 
 class PeriplusError(Exception):

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from os import PathLike, fspath
+from textwrap import indent
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from periplus.errors import MissingError, guided
+from periplus.errors import MissingError, guided, some
 from periplus.limits import Limits
 from periplus.model import Array, BBox, Files, Georeference, Shape
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from periplus.conventions.proj import CrsLike
     from periplus.fetch import Fetch
     from periplus.harvest import Summary
     from periplus.read import Raster, Report
@@ -25,7 +28,9 @@ if TYPE_CHECKING:
     from periplus.zarr.store import IndexStore
 
 Progress = Callable[[int, int], None]
+
 Location = str | PathLike[str]
+SHOWN = 12  # arrays, in a repr
 
 
 class IndexArray:
@@ -121,8 +126,7 @@ class Arrays(Mapping[str, IndexArray]):
         try:
             return IndexArray(self._index, arrays[name])
         except KeyError:
-            shown = ", ".join(list(arrays)[:8]) + (", …" if len(arrays) > 8 else "")
-            raise MissingError(f"no array {name!r}; this index has {shown or 'none'}") from None
+            raise MissingError(f"no array {name!r}; this index has {some(arrays, like=name)}") from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._index.table.catalog.arrays)
@@ -131,7 +135,8 @@ class Arrays(Mapping[str, IndexArray]):
         return len(self._index.table.catalog.arrays)
 
     def __repr__(self) -> str:
-        return "\n".join(repr(a) for a in self.values()) or "<no arrays>"
+        shown = "\n".join(repr(self[name]) for name in islice(self, SHOWN)) or "<no arrays>"
+        return shown + (f"\n… {len(self) - SHOWN:,} more" if len(self) > SHOWN else "")
 
 
 class Index:
@@ -179,20 +184,20 @@ class Index:
         *,
         array: str | None = None,
         bbox: BBox | None = None,
-        crs: str | None = None,
+        crs: CrsLike | None = None,
         resolution: float | tuple[float, float] | None = None,
         max_size: int | None = None,
         time: Any = None,
         bands: int | str | Sequence[int | str] | None = None,
         progress: Progress | None = None,
     ) -> Raster:
-        """A window of an image at the coarsest level that still has the resolution asked for.
+        """A window of `array`, or of the only image of place and time, at the coarsest level with that resolution.
 
-        `bbox` is (xmin, ymin, xmax, ymax) in `crs` (default: the image's own), `resolution` in units of the image's
-        CRS, `max_size` the longest side in pixels (every n-th pixel is taken where no level is that small); `time` one
-        moment, a pair or a slice; `bands` positions or names. The image is `array`, or the only one of place and time.
+        `bbox` is (xmin, ymin, xmax, ymax) in `crs` (text, an EPSG number, a CRS of pyproj or rasterio; default: the
+        image's own), `resolution` in units of the image's CRS, `max_size` the longest side in pixels (every n-th pixel
+        is taken where no level is that small); `time` one moment, a pair or a slice; `bands` positions or names.
         """
-        from periplus.conventions.proj import reproject_bbox
+        from periplus.conventions.proj import crs_text, reproject_bbox
         from periplus.read import read_raster
 
         return read_raster(
@@ -200,7 +205,7 @@ class Index:
             self.fetch,
             array=array,
             bbox=bbox,
-            crs=crs,
+            crs=crs_text(crs),
             resolution=resolution,
             max_size=max_size,
             time=time,
@@ -217,7 +222,7 @@ class Index:
         level: int | None = None,
         window: Sequence[tuple[int, int]] | None = None,
         bbox: BBox | None = None,
-        crs: str | None = None,
+        crs: CrsLike | None = None,
         time: Any = None,
         footprints: bool = False,
     ) -> pa.Table:
@@ -226,16 +231,14 @@ class Index:
         `window` counts chunks; `bbox` is in `crs` (default: the images' own, if they share one); `footprints` adds the
         box of every chunk, in the CRS of its image. An image that only control points or RPCs place is selected whole.
         """
-        from periplus.conventions.proj import describe_crs, reproject_bbox
+        from periplus.conventions.proj import crs_text, reproject_bbox
 
-        if crs is not None:
-            describe_crs(crs)  # refused here, where it is known whose it is
         return self.table.select(
             array=array,
             level=level,
             window=window,
             bbox=bbox,
-            crs=crs,
+            crs=crs_text(crs),
             time=time,
             footprints=footprints,
             reproject=reproject_bbox,
@@ -313,12 +316,9 @@ class Index:
         self.close()
 
     def __repr__(self) -> str:
-        table = self.table
-        lines = [f"<periplus index: {len(self.arrays)} arrays, {table.rows:,} references, {len(self.files):,} files>"]
-        lines += [f"  {array!r}" for array in list(self.arrays.values())[:12]]
-        if len(self.arrays) > 12:
-            lines.append(f"  … {len(self.arrays) - 12} more")
-        return "\n".join(lines)
+        arrays, rows, files = self.arrays, self.table.rows, len(self.files)
+        first = f"<periplus index: {len(arrays):,} arrays, {rows:,} references, {files:,} files>"
+        return first + (indent(f"\n{arrays!r}", "  ") if arrays else "")
 
 
 def is_icechunk(location: Location) -> bool:

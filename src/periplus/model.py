@@ -216,6 +216,10 @@ class Files:
     def __len__(self) -> int:
         return len(self.path)
 
+    def __repr__(self) -> str:
+        failed = sum(status != "ok" for status in self.status)
+        return f"<periplus files: {len(self):,}" + (f", {failed:,} of them failed>" if failed else ">")
+
     def source(self, file: int) -> Source:
         modified = self.last_modified[file]
         return Source(

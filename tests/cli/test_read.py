@@ -101,6 +101,15 @@ def test_png_with_a_stretch_of_ones_own(index, truth, periplus, tmp_path):
     assert np.abs(image[50, 40:, 0] - expected[40:]).max() <= 0.51
 
 
+def test_a_file_is_read_and_queried_as_its_own_index(archive, truth, periplus, tmp_path):
+    scene = archive / "scene_20230210.tif"
+    assert periplus("read", scene, "--bbox", BOX, "-o", tmp_path / "out.npy").code == 0
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), truth.read()[:, 100:200, 60:150])
+    done = periplus("query", scene, "--level", 1, "--format", "csv")
+    assert done.code == 0
+    assert done.out.count(str(scene)) == 6
+
+
 def test_a_dash_is_npy_on_stdout(index, truth):
     command = [
         sys.executable,
@@ -134,7 +143,8 @@ def test_a_dash_is_npy_on_stdout(index, truth):
         (["--array", "0/data", "--window", "0:5,0:5", "--bands", "1", "-o", "out.npy"], "usage", "stands alone"),
         (["--crs", "EPSG:0", "--bbox", "0,0,1,1", "-o", "out.npy"], "format", "EPSG:0"),
         (["--resolution", "-3", "-o", "out.npy"], "usage", "positive"),
-        (["-o", "no/such/folder/out.npy"], "error", "No such file"),
+        (["-o", "no/such/folder/out.npy"], "error", "No such file or directory: no/such/folder/out.npy\n"),
+        (["--array", "1/dat", "-o", "out.npy"], "missing", "this index has data"),
     ],
 )
 def test_mistakes_are_one_line_and_leave_nothing(index, periplus, tmp_path, monkeypatch, arguments, kind, words):

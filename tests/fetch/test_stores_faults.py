@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from periplus.errors import ConflictError, DeniedError, FetchError, MissingError, StaleError
+from periplus.errors import ConflictError, DeniedError, FetchError, FormatError, MissingError, StaleError
 from periplus.fetch import Fetch
 from periplus.testing.servers import Fault
 
@@ -220,7 +220,20 @@ def test_a_metadata_service_that_fails_is_explained():
     text = "Generic S3 error: Error performing PUT http://169.254.169.254/latest/api/token in 2s - timed out"
     error = translate(RuntimeError(text), "s3://bucket/a")
     assert isinstance(error, DeniedError)
-    assert "skip_signature" in str(error)
+    assert "anon" in str(error)
+
+
+def test_a_bucket_that_is_not_there_and_an_option_that_nobody_knows_are_named():
+    from periplus.fetch.door import translate
+
+    text = "Generic S3 error: 404 Not Found: <Error><Code>NoSuchBucket</Code><Message>no</Message></Error>"
+    error = translate(RuntimeError(text), "s3://bucket/")
+    assert isinstance(error, MissingError)
+    assert str(error) == "there is no such bucket (s3://bucket/)"
+    with Fetch(storage_options={"regoin": "a-secret"}) as fetch, pytest.raises(FormatError) as raised:
+        fetch.run(fetch.read("s3://bucket/a", 0, 1))
+    assert "it has no 'regoin'" in str(raised.value)
+    assert "a-secret" not in str(raised.value)
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ WORDS = {
     "crs=": "--crs",
     'storage_options={"query": "..."} or {"headers": {...}}': "--storage-option query=... or headers.NAME=...",
     "storage_options": "--storage-option",
+    '{"anon": True}': "anon=true",
     "periplus.index": "periplus index",
 }
 OK, FINDINGS, ERROR, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141

@@ -9,7 +9,7 @@ import click
 
 from periplus.cli.options import access, open_index
 from periplus.cli.text import count
-from periplus.errors import redact
+from periplus.errors import redact, some
 
 
 @click.command("convert", short_help="Write an index in another form.")
@@ -67,5 +67,8 @@ def command(
     click.echo(f"{redact(target)}: {count(rows, 'reference')} to {count(files, 'file')}", err=True)
     if committed is not None:
         click.echo(redact(str(committed)), err=True)
+    alike: dict[str, list[str]] = {}
     for name, why in left_out.items():
-        click.echo(f"left out: {name}: {why}", err=True)
+        alike.setdefault(why, []).append(name)
+    for why, names in alike.items():
+        click.echo(f"left out: {some(names)}: {why}", err=True)

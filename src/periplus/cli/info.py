@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from periplus.cli.options import access, settings
+from periplus.cli.options import access, open_any
 from periplus.cli.text import count, extent, printable, size, table
-
-if TYPE_CHECKING:
-    from periplus import Index
 
 SHOWN = 20
 """Arrays and failures listed before the rest is only counted."""
@@ -25,8 +21,6 @@ LONGEST = 1000
 """Characters of one attribute."""
 LONGEST_PART = 160
 """Characters of one of several records of an attribute."""
-NEVER_SCANNED = (".parquet", ".geoparquet", ".duckdb", ".json", ".txt", "/")
-"""Indexes, and lists of files: scanning all that a list names would be no answer to `info`."""
 
 
 @click.command("info", short_help="Show what an index, or a file, holds.")
@@ -49,23 +43,6 @@ def command(
     with open_any(url, allow=allow, trust=trust, storage_options=storage_options) as index:
         found = describe(index, url)
     click.echo(json.dumps(found, indent=2, allow_nan=False) if as_json else readable(found))
-
-
-def open_any(url: str, *, allow: Sequence[str], trust: bool, storage_options: Sequence[tuple[str, str]]) -> Index:
-    """The index at `url`, or the index of the one file there."""
-    import periplus
-
-    chosen = settings(storage_options)
-    absent = None
-    if not (url.lower().endswith(NEVER_SCANNED) or os.path.isdir(url)):
-        try:
-            return periplus.index(url, storage_options=chosen)
-        except periplus.MissingError as error:
-            absent = error  # or a dataset in a store, which has folders only in name
-    try:
-        return periplus.open(url, allow=tuple(allow), trust=trust, storage_options=chosen)
-    except periplus.MissingError as error:
-        raise absent or error from None
 
 
 def readable(found: dict[str, Any]) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,6 +21,9 @@ else:
     Param = click.ParamType  # older versions of click cannot be subscripted
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+NEVER_SCANNED = (".parquet", ".parq", ".pq", ".geoparquet", ".duckdb", ".ddb", ".json", ".txt")
+"""Indexes, and lists of files: all that a list names is more than one file."""
+_FILE = re.compile(r"\.[a-z][a-z0-9]*$", re.IGNORECASE)
 
 
 class BBox(Param):
@@ -158,6 +163,23 @@ def open_index(url: str, *, allow: Sequence[str], trust: bool, storage_options: 
     templates = click.get_current_context().meta.get(TEMPLATES)
     more = {"template_overrides": templates} if templates else {}
     return periplus.open(url, allow=tuple(allow), trust=trust, storage_options=settings(storage_options), **more)
+
+
+def open_any(url: str, *, allow: Sequence[str], trust: bool, storage_options: Sequence[tuple[str, str]]) -> Index:
+    """The index at `url`, or the index of the one file there."""
+    import periplus
+
+    absent = None
+    is_file = os.path.isfile(url) or (_FILE.search(url.partition("?")[0]) and not os.path.isdir(url))
+    if is_file and not url.lower().endswith(NEVER_SCANNED):
+        try:
+            return periplus.index(url, storage_options=settings(storage_options))
+        except periplus.MissingError as error:
+            absent = error  # or an index of that name in a store, which has folders only in name
+    try:
+        return open_index(url, allow=allow, trust=trust, storage_options=storage_options)
+    except periplus.MissingError as error:
+        raise absent or error from None
 
 
 def settings(pairs: Sequence[tuple[str, str]]) -> dict[str, Any] | None:

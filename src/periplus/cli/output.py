@@ -22,7 +22,10 @@ def opened(target: str) -> Iterator[BinaryIO]:
         sys.stdout.buffer.flush()
         return
     folder, name = os.path.split(os.path.abspath(target))
-    handle, temporary = tempfile.mkstemp(prefix=f".{name}.", suffix=".part", dir=folder)
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=f".{name}.", suffix=".part", dir=folder)
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, target) from None  # not the name that nobody asked for
     try:
         with os.fdopen(handle, "wb") as file:
             yield file

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from periplus.cli.options import BBox, Time, Window, access, open_index
+from periplus.cli.options import BBox, Time, Window, access, open_any
 
 if TYPE_CHECKING:
     from periplus import Index
@@ -19,7 +19,7 @@ SHOWN = 40
 
 
 @click.command("query", short_help="Print references of a selection, or the answer to SQL.")
-@click.argument("url", metavar="INDEX")
+@click.argument("url", metavar="INDEX_OR_FILE")
 @click.option(
     "--sql", help='A query over the tables chunks, files, arrays and grid; the column "array" needs its quotes.'
 )
@@ -66,7 +66,7 @@ def command(
     form = form or (suffix if suffix in FORMATS else "table")
     if form == "parquet" and output == "-" and sys.stdout.isatty():
         raise click.UsageError("Parquet is not for a terminal: name a file with -o.")
-    with open_index(url, allow=allow, trust=trust, storage_options=storage_options) as index:
+    with open_any(url, allow=allow, trust=trust, storage_options=storage_options) as index:
         if sql is not None:
             asked = {**selection, "files": files}
             if given := [name for name, value in asked.items() if value is not None and value is not False]:

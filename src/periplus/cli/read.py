@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from periplus.cli.options import BBox, Numbers, Param, Time, Window, access, asked, open_index
+from periplus.cli.options import BBox, Numbers, Param, Time, Window, access, asked, open_any
 from periplus.cli.progress import bar
 from periplus.cli.text import extent
 
@@ -35,7 +35,7 @@ class Stretch(Param):
 
 
 @click.command("read")
-@click.argument("url", metavar="INDEX")
+@click.argument("url", metavar="INDEX_OR_FILE")
 @click.option(
     "--array",
     metavar="NAME",
@@ -69,6 +69,8 @@ def command(
 ) -> None:
     """Read a window of an image into a NumPy file, a GeoTIFF or a PNG.
 
+    The image is of an index, or of a file that is scanned first.
+
     Values are as stored, never resampled: with --resolution or --max-size a coarser level is read (and
     every n-th pixel of it, where even the coarsest is larger than --max-size).
 
@@ -76,6 +78,7 @@ def command(
     periplus read archive.parquet --max-size 1024 --time 2023-07 --bands 0,1,2 -o overview.png
     periplus read archive.parquet --bbox 14.1,47.2,14.2,47.3 --crs EPSG:4326 --time 2023-07-07 -o window.tif
     periplus read archive.parquet --array 0/data --window 0:512,0:512 -o - | python analyse.py
+    periplus read s3://bucket/scene.ntf --max-size 1024 -o scene.png
     """
     from periplus.cli.output import opened
     from periplus.cli.picture import WRITERS
@@ -89,7 +92,7 @@ def command(
         raise click.UsageError(
             f"--window stands alone: leave out {', '.join('--' + n.replace('_', '-') for n in given)}."
         )
-    with open_index(url, allow=allow, trust=trust, storage_options=storage_options) as index:
+    with open_any(url, allow=allow, trust=trust, storage_options=storage_options) as index:
         with bar("reading", "chunks", quiet=quiet) as report, asked():
             if window is not None:
                 picture = by_window(index, array, window, stretch, report)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -24,6 +24,27 @@ _FORMS = re.compile(r"\s*(\{|[A-Za-z_]+\s*[\[(]|\+?proj=|[A-Za-z]\w*:[\w.:+]+\s*
 """PROJJSON, WKT, PROJ text, authority code or URN, EPSG number. No bare names: PROJ would search its registry."""
 _LATTICE = 21
 """Points a side at which a box is checked: GDAL's own default for densified edges."""
+
+
+class SupportsWkt(Protocol):
+    """A CRS of pyproj, rasterio or odc-geo."""
+
+    def to_wkt(self) -> str:
+        """Its text."""
+        ...
+
+
+CrsLike = str | int | SupportsWkt
+"""A CRS as people have it: as text, by its EPSG number, or as an object of another library."""
+
+
+def crs_text(crs: CrsLike | None) -> str | None:
+    """A CRS, however it was given, as text; FormatError where it is none."""
+    if crs is None:
+        return None
+    text = crs if isinstance(crs, str) else f"EPSG:{crs}" if isinstance(crs, int | np.integer) else crs.to_wkt()
+    describe_crs(text)
+    return text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from periplus.errors import MissingError
+from periplus.errors import MissingError, some
 
 
 def parent(name: str) -> str:
@@ -40,7 +40,7 @@ def choose(arrays: Iterable[str], group: str | None, level: int | None) -> str:
     asked = " with ".join(
         [*([f"group {wanted!r}"] if wanted else []), *([f"level {level}"] if level is not None else [])]
     )
-    raise MissingError(f"no {asked or 'image'} in this index; its groups are {_shown(groups)}")
+    raise MissingError(f"no {asked or 'image'} in this index; its groups are {some(groups, like=wanted)}")
 
 
 def _shown(names: list[str]) -> str:

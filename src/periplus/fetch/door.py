@@ -23,8 +23,14 @@ _BY_NAME: dict[str, tuple[type[PeriplusError], str]] = {
     "PreconditionError": (StaleError, "the object changed after it was indexed"),
     "NotModifiedError": (StaleError, "the object changed after it was indexed"),
     "AlreadyExistsError": (ConflictError, "the object exists already"),
-    "PermissionDeniedError": (DeniedError, "the store refuses access; credentials go into storage_options"),
-    "UnauthenticatedError": (DeniedError, "the store wants credentials; they go into storage_options"),
+    "PermissionDeniedError": (
+        DeniedError,
+        "the store refuses access; credentials are those of storage_options, or of the environment",
+    ),
+    "UnauthenticatedError": (
+        DeniedError,
+        "the store wants credentials, in storage_options or the environment",
+    ),
     "InvalidPathError": (FormatError, "not a name this store can hold"),
     "UnknownConfigurationKeyError": (FormatError, "unknown storage option"),
 }
@@ -85,8 +91,10 @@ def translate(error: BaseException, url: str, offset: int | None = None) -> Peri
     if isinstance(error, OSError) and error.strerror:
         return FetchError(f"{name}: {error.strerror}", url=url, offset=offset)
     text = clean(str(error))
+    if "(NoSuchBucket)" in text or "(ContainerNotFound)" in text:
+        return MissingError("there is no such bucket", url=url)
     if any(service in text for service in _METADATA):
-        advice = 'pass them by storage_options, or {"skip_signature": True} for public data'
+        advice = 'pass them by storage_options or the environment, or {"anon": True} for public data'
         return DeniedError(f"no credentials were found; {advice}", url=url, offset=offset)
     return FetchError(f"{name}: {text}", url=url, offset=offset)
 

@@ -299,7 +299,7 @@ def open_store(
         if translate(error, url) is None:
             raise
         # The library's text may repeat the values it was given, keys among them.
-        raise FormatError(
-            f"the storage options do not fit a {scheme} store ({type(error).__name__})", url=url
-        ) from None
+        unknown = [key for key in config if f"'{key}'" in str(error)]
+        why = f"it has no {unknown[0]!r}" if unknown else type(error).__name__
+        raise FormatError(f"the storage options do not fit a {scheme} store: {why}", url=url) from None
     return store

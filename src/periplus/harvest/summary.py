@@ -36,9 +36,9 @@ class Summary:
         parts += [f"{count:,} {what}" for count, what in others if count]
         lines = [", ".join(parts) + f", in {self.seconds:.1f} s"]
         if self.failed:
-            lines.append(f"{self.failed:,} failed:")
+            lines.append(f"{self.failed:,} failed" + (":" if self.errors else ", as the table of files says"))
             lines += [f"  {redact(url)}: {error}" for url, error in self.errors]
-            if self.failed > len(self.errors):
+            if self.failed > len(self.errors) > 0:
                 lines.append(f"  … and {self.failed - len(self.errors):,} more, in the table of files")
         lines += [f"note: {warning}" for warning in self.warnings]
         # A path may hold what no terminal takes.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.errors import FormatError, MissingError
+from periplus.errors import FormatError, MissingError, some
 from periplus.model import Array, Catalog
 from periplus.table.moments import time_coordinate, within
 
@@ -34,18 +34,14 @@ def pick(catalog: Catalog, name: str | None) -> tuple[list[Array], Array]:
             return pyramids[image.pyramid], image
         if asked in pyramids:
             return pyramids[asked], pyramids[asked][0]
-    raise MissingError(f"no image or array {name!r}; this index has {_some(list(pyramids))}")
+    raise MissingError(f"no image or array {name!r}; this index has {some(pyramids, like=name)}")
 
 
 def only(names: list[str], among: str) -> str:
     """The one image of these; MissingError, with the names, where they are more or none."""
     if len(names) != 1:
-        raise MissingError(among + (f"; name one by array=: {_some(names)}" if names else ""))
+        raise MissingError(among + (f"; name one by array=: {some(names)}" if names else ""))
     return names[0]
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "") if names else "none"
 
 
 def time_key(catalog: Catalog, image: Array, time: Any, keys: list[Any]) -> dict[str, NDArray[Any]]:
@@ -99,9 +95,8 @@ def band_key(image: Array, bands: Bands | None, keys: list[Any]) -> tuple[tuple[
 def _band(image: Array, band: int | str, names: list[str], count: int) -> int:
     if isinstance(band, str):
         if not band or band not in names:
-            raise MissingError(
-                f"{image.name} has no band {band!r}; it has {_some(names) if names else 'no named bands'}"
-            )
+            known = some(names, like=band) if names else "no named bands"
+            raise MissingError(f"{image.name} has no band {band!r}; it has {known}")
         return names.index(band)
     if not -count <= band < count:
         raise IndexError(f"band {band} is out of bounds: {image.name} has {count}, counted from 0")

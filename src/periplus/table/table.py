@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from periplus.errors import FormatError, MissingError, redact
+from periplus.errors import FormatError, MissingError, redact, some
 from periplus.limits import Limits
 from periplus.model import Array, Catalog, Files, Refs, Source
 from periplus.policy import Policy
@@ -88,7 +88,8 @@ class Table:
         try:
             return self.catalog.arrays[name]
         except KeyError:
-            raise MissingError(f"the index has no array {name!r}", url=self.url) from None
+            known = some(self.catalog.arrays, like=name)
+            raise MissingError(f"no array {name!r}; this index has {known}", url=self.url) from None
 
     def refs(self, array: str, window: Window | None = None) -> Refs:
         """As `listed`, of sources that policy allows: DeniedError where one of them may not be touched."""
