@@ -17,10 +17,11 @@ from periplus.arrange.spot import spot
 from periplus.codecnames import CROP, PIECE, UNPACK
 from periplus.harvest.members import Members
 from periplus.harvest.part import Builder, Fact, Part
-from periplus.model import Array, Pipeline, Refs
+from periplus.model import Array, Catalog, Pipeline, Refs
 
 if TYPE_CHECKING:
     from periplus.harvest.known import Index
+    from periplus.table import Table
 
 HEADS = frozenset({CROP, PIECE, UNPACK})
 """Codecs that a mosaic puts before those of a file."""
@@ -29,39 +30,10 @@ TRIMS = ("trim_top", "trim_bottom", "trim_left", "trim_right")
 
 def undo_mosaic(index: Index, members: Members, wanted: Collection[int]) -> tuple[Part, list[Fact], dict[int, int]]:
     """The wanted files as if they had just been scanned; those of which the index lacks a row have no slot."""
-    table, files = index.table, index.files
-    catalog = table.catalog
-    keep = np.zeros(len(files), bool)
-    keep[[n for n in wanted if n < len(members.kind) and members.kind[n] is not None]] = True
-    if catalog.arrangement.get("left_out") and len(wanted) < len(index.by_url):
-        keep[:] = False  # what was left out because of a file that is gone may fit now
-    shared: dict[str, Mapping[str, Any]] = {}
-    for name, local in members.names.items():
-        found = without_packing(catalog.arrays[name].attributes)
-        shared[local] = common([shared[local], found]) if local in shared else found
-    rows: dict[tuple[int, str], list[Refs]] = {}
-    for name, block in table.blocks():
-        file = np.zeros(len(block), np.int32) if block.file is None else block.file
-        if block.data is not None:
-            keep[file[file >= 0]] = False
-        order = np.lexsort((np.zeros(len(block)) if block.part is None else block.part, *block.chunk[::-1], file))
-        order = order[(file[order] >= 0) & keep[np.maximum(file[order], 0)]]
-        ordered = block.take(order)
-        owners = file[order]
-        starts = np.flatnonzero(np.diff(owners, prepend=-2))
-        try:
-            undone = _Undoing(catalog.arrays[name])
-        except (KeyError, TypeError, ValueError):  # settings that are none of ours: no file comes back
-            keep[:] = False
-            break
-        for start, stop in pairwise([*starts.tolist(), len(owners)]):
-            owner, local = int(owners[start]), members.names[name]
-            array = next((a for a in members.arrays(owner, shared) if a.name == local), None)
-            own = None if array is None else undone.refs(ordered.take(slice(start, stop)), array)
-            if own is None:
-                keep[owner] = False
-            else:
-                rows.setdefault((owner, local), []).append(own)
+    files, catalog = index.files, index.table.catalog
+    keep = _remembered(index, members, wanted)
+    shared = _shared(catalog, members)
+    rows = _rows_of_files(index.table, members, shared, keep)
     builder, slots = Builder(), {}
     for owner in np.flatnonzero(keep).tolist():
         arrays = members.arrays(owner, shared)
@@ -80,6 +52,54 @@ def undo_mosaic(index: Index, members: Members, wanted: Collection[int]) -> tupl
         slots[owner] = builder.add(fact, arrays, [array.grid for array in arrays], every)
     facts = builder.facts
     return builder.build(), facts, slots
+
+
+def _remembered(index: Index, members: Members, wanted: Collection[int]) -> NDArray[np.bool_]:
+    """Which files of the table are wanted and told of."""
+    keep = np.zeros(len(index.files), bool)
+    if index.table.catalog.arrangement.get("left_out") and len(wanted) < len(index.by_url):
+        return keep  # what was left out because of a file that is gone may fit now
+    keep[[n for n in wanted if n < len(members.kind) and members.kind[n] is not None]] = True
+    return keep
+
+
+def _shared(catalog: Catalog, members: Members) -> dict[str, Mapping[str, Any]]:
+    """What all files say of their arrays, by the name these have in a file."""
+    shared: dict[str, Mapping[str, Any]] = {}
+    for name, local in members.names.items():
+        found = without_packing(catalog.arrays[name].attributes)
+        shared[local] = common([shared[local], found]) if local in shared else found
+    return shared
+
+
+def _rows_of_files(
+    table: Table, members: Members, shared: Mapping[str, Mapping[str, Any]], keep: NDArray[np.bool_]
+) -> dict[tuple[int, str], list[Refs]]:
+    """References by file and name of the array in it; `keep` loses files whose rows do not all come back."""
+    rows: dict[tuple[int, str], list[Refs]] = {}
+    for name, block in table.blocks():
+        file = np.zeros(len(block), np.int32) if block.file is None else block.file
+        if block.data is not None:
+            keep[file[file >= 0]] = False
+        order = np.lexsort((np.zeros(len(block)) if block.part is None else block.part, *block.chunk[::-1], file))
+        order = order[(file[order] >= 0) & keep[np.maximum(file[order], 0)]]
+        ordered = block.take(order)
+        owners = file[order]
+        starts = np.flatnonzero(np.diff(owners, prepend=-2))
+        try:
+            undone = _Undoing(table.catalog.arrays[name])
+        except (KeyError, TypeError, ValueError):  # settings that are none of ours: no file comes back
+            keep[:] = False
+            break
+        for start, stop in pairwise([*starts.tolist(), len(owners)]):
+            owner, local = int(owners[start]), members.names[name]
+            array = next((a for a in members.arrays(owner, shared) if a.name == local), None)
+            own = None if array is None else undone.refs(ordered.take(slice(start, stop)), array)
+            if own is None:
+                keep[owner] = False
+            else:
+                rows.setdefault((owner, local), []).append(own)
+    return rows
 
 
 def moment(value: np.datetime64) -> datetime | None:
