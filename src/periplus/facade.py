@@ -126,7 +126,7 @@ class Arrays(Mapping[str, IndexArray]):
         try:
             return IndexArray(self._index, arrays[name])
         except KeyError:
-            raise MissingError(f"no array {name!r}; this index has {some(arrays, like=name)}") from None
+            raise MissingError(f"no array {name!r}; this index has {some(arrays, like=str(name))}") from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._index.table.catalog.arrays)
@@ -338,8 +338,8 @@ def index(
 ) -> Index:
     """Index files where they lie.
 
-    `urls` is a file, a glob, a folder ending in `/`, a text file of URLs, STAC items (JSON or GeoParquet), or several
-    of these. With `to` the index is written there (and a run that was interrupted goes on where it stopped); without,
+    `urls` is a file, a glob, a folder or bucket, a text file of URLs, STAC items (JSON or GeoParquet), or several of
+    these. With `to` the index is written there (and a run that was interrupted goes on where it stopped); without,
     it stays in memory. `arrange` is `collect` (each file its own group), `stack` (a new leading dimension), `mosaic`
     (files of one grid side by side) or `auto`. Further options (`dim`, `pattern`, `assets`, `skip_misfits`, …) are
     those of `periplus.harvest.index_into`.

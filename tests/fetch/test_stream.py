@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import os
 import pickle
 import secrets
@@ -201,6 +202,28 @@ def test_it_works_in_a_forked_child(server, payload, used_before):
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert fetch.run(fetch.read(url, 0, 5))[0] == payload[:5]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_an_object_store_says_no_in_a_child_forked_after_it_was_used():
+    """Its library's threads are not there: the child would wait forever."""
+    with Fetch() as fetch:
+        fetch.run(fetch.write("memory://forked/a.bin", b"0123456789"))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                signal.alarm(20)
+                with contextlib.suppress(FetchError):
+                    fetch.run(fetch.read("memory://forked/a.bin", 2, 3))
+                    code = 2
+                code = 0 if code == 1 else code
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert bytes(fetch.run(fetch.read("memory://forked/a.bin", 2, 3))[0]) == b"234"
 
 
 def test_it_travels_by_pickle_with_its_settings_and_without_showing_them(server, payload):

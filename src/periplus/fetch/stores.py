@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -50,6 +51,10 @@ def split(url: str) -> tuple[str, str, str]:
     return scheme, bucket, key
 
 
+_STARTED: dict[str, int] = {}
+"""The process in which the library started its threads: a forked child has none of them, and would wait forever."""
+
+
 class Stores:
     """Stores by bucket, opened on first use."""
 
@@ -66,6 +71,12 @@ class Stores:
         self._opening = asyncio.Lock()
 
     async def _store(self, url: str) -> ObjectStore:
+        if _STARTED.setdefault("process", os.getpid()) != os.getpid():
+            raise FetchError(
+                "object stores cannot be used in a process that was forked after its parent used them; start workers "
+                "by 'spawn' or 'forkserver'",
+                url=url,
+            )
         scheme, bucket, _ = split(url)
         if scheme == "memory":
             return memory()
