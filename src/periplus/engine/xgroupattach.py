@@ -9,12 +9,12 @@ import xarray as xr
 
 from periplus.conventions.diagnostic import Diagnostic
 from periplus.conventions.meaning import Affine, Coord, External, Meaning, Regular
-from periplus.engine.xgroupbook import Book
 from periplus.engine.xgroupcoords import Made, grid_pair, is_time, make
 from periplus.engine.xgroupdecode import WORDS, reworded
 from periplus.engine.xgroupdescribe import described, elsewhere, is_axis, named
 from periplus.engine.xgroupdraft import Draft
 from periplus.engine.xgroupnodes import UNREADABLE
+from periplus.engine.xgroupopening import Opening
 from periplus.errors import PeriplusError
 
 FOLLOWED = ("bounds", "term", "grid_mapping")
@@ -24,8 +24,8 @@ FOLLOWED = ("bounds", "term", "grid_mapping")
 class Attaching:
     """Gives the arrays of a draft their coordinates."""
 
-    def __init__(self, book: Book, draft: Draft) -> None:
-        self.book, self.draft = book, draft
+    def __init__(self, opening: Opening, draft: Draft) -> None:
+        self.opening, self.draft = opening, draft
         self._attached: set[Any] = set()
         """Coordinates that an array has brought, and others like it need not bring again."""
 
@@ -42,7 +42,7 @@ class Attaching:
             if isinstance(coord.values, Affine):
                 done |= self._grid(name, meaning, dims)
                 continue
-            if coord.role == "axis" and isinstance(coord.values, Regular) and self.book.options.coords == "none":
+            if coord.role == "axis" and isinstance(coord.values, Regular) and self.opening.options.coords == "none":
                 continue
             final = self._one(name, meaning.path, coord, dims)
             if final is not None and final != coord.name:
@@ -98,7 +98,7 @@ class Attaching:
             return
         self.draft.coords |= {own} - {by}
         if isinstance(coord.values, External):
-            self.book.used.add(coord.values.reference.path)
+            self.opening.used.add(coord.values.reference.path)
         if coord.attributes and coord.convention != "CF" and own in self.draft.raw:
             self.draft.describe(own, coord.attributes)
 
@@ -107,7 +107,7 @@ class Attaching:
             return True
         if coord.role != "term":
             return False
-        meaning = self.book.meaning(self.draft.arrays[name])
+        meaning = self.opening.meaning(self.draft.arrays[name])
         # A formula of CF says of no array that it is a mere coordinate, and stock xarray makes none of it.
         return coord.convention == "CF" or (meaning is not None and bool(meaning.principal or meaning.coords))
 
@@ -116,20 +116,20 @@ class Attaching:
         where = f"{coord.convention} ({coord.name})" if coord.convention else coord.name
         try:
             given = coord if coord.name == name else named(coord, name)
-            made = make(given, dims, self.book.variable, lazy=self.book.options.lazy)
+            made = make(given, dims, self.opening.variable, lazy=self.opening.options.lazy)
         except (PeriplusError, *UNREADABLE) as error:
             reason = error.message if isinstance(error, PeriplusError) else str(error)[:300]
-            self.book.report.broken(path, where, reason)
+            self.opening.report.broken(path, where, reason)
             return None
         if made.index is not None and is_time(coord.attributes):
             text = (
                 f"{made.variable.size} times are too many to decode; {name} stays numbers, {coord.attributes['units']}"
             )
-            self.book.report.add([Diagnostic("cs.time-long", "warning", path, where, text)])
+            self.opening.report.add([Diagnostic("cs.time-long", "warning", path, where, text)])
         sizes = self.draft.sizes
         for dim, size in made.variable.sizes.items():
             if sizes.get(str(dim), size) != size and not _has_own(str(dim), coord, made.variable):
-                self.book.report.broken(path, where, f"it has {size} values along {dim}, not {sizes[str(dim)]}")
+                self.opening.report.broken(path, where, f"it has {size} values along {dim}, not {sizes[str(dim)]}")
                 return None
         return self.draft.fitted(name, made)
 
@@ -139,10 +139,10 @@ class Attaching:
         mark = (reference.uri, reference.path)
         if mark in seen:
             return
-        meaning = self.book.meaning(reference.path, reference.uri)
+        meaning = self.opening.meaning(reference.path, reference.uri)
         if meaning is None:
             return
-        self.book.report.add(one for one in meaning.diagnostics if one.code.startswith("ref."))
+        self.opening.report.add(one for one in meaning.diagnostics if one.code.startswith("ref."))
         dims = self._dims_of(values, variable)
         called: dict[str, str] = {}
         for coord in meaning.coords:
@@ -159,7 +159,7 @@ class Attaching:
 
     def _dims_of(self, values: External, variable: xr.Variable) -> dict[str, str]:
         """What the dimensions that an array of another group is stored with are called here."""
-        node = self.book.store(values.reference.uri).lookup(values.reference.path)
+        node = self.opening.store(values.reference.uri).lookup(values.reference.path)
         stored = () if node is None else node.dims
         if len(stored) != variable.ndim:
             return {}
@@ -170,7 +170,7 @@ class Attaching:
         """Both coordinates of a turned grid at once, as one index serves both; answers which are done."""
         pair = {one.values.axis: one for one in meaning.coords if isinstance(one.values, Affine)}
         done = {one.name for one in pair.values()}
-        if self.book.options.coords == "none" or set(pair) != {"x", "y"}:
+        if self.opening.options.coords == "none" or set(pair) != {"x", "y"}:
             return done
         x, y = pair["x"], pair["y"]
         target = (dims.get(y.dims[0], y.dims[0]), dims.get(y.dims[1], y.dims[1]))

@@ -14,17 +14,17 @@ from periplus.conventions.diagnostic import Diagnostic
 from periplus.conventions.meaning import Meaning
 from periplus.conventions.proj import describe_crs, grid_mapping
 from periplus.engine.place import GRID_MAPPING
-from periplus.engine.xgroupbook import Book
 from periplus.engine.xgroupcoords import Made
 from periplus.engine.xgroupdraft import Draft
+from periplus.engine.xgroupopening import Opening
 from periplus.errors import FormatError
 
 
 class Mappings:
     """The grid mappings of one Dataset: arrays of the same CRS and grid share one."""
 
-    def __init__(self, book: Book) -> None:
-        self.book = book
+    def __init__(self, opening: Opening) -> None:
+        self.opening = opening
         self._known: dict[Any, str] = {}
 
     def of(self, name: str, meaning: Meaning, draft: Draft, dims: Mapping[str, str]) -> str | None:
@@ -45,7 +45,7 @@ class Mappings:
             index = crs_index(meaning.crs.text)
         except FormatError as error:
             note = Diagnostic("proj.unknown", "warning", meaning.path, "proj", f"the CRS is left out: {error.message}")
-            self.book.report.add([note])
+            self.opening.report.add([note])
             return None
         wanted = f"{name}_{GRID_MAPPING}" if draft.holds(GRID_MAPPING) else GRID_MAPPING
         if draft.holds(wanted):

@@ -10,7 +10,6 @@ import xarray as xr
 
 from periplus.conventions.meaning import Coord, CrsText, Grid, Meaning, Regular
 from periplus.engine.xgroupattach import Attaching
-from periplus.engine.xgroupbook import Book
 from periplus.engine.xgroupcoords import renamed
 from periplus.engine.xgroupcrs import Mappings
 from periplus.engine.xgroupdecode import decode
@@ -19,6 +18,7 @@ from periplus.engine.xgroupdraft import Draft
 from periplus.engine.xgrouperrors import NO_PRINCIPAL
 from periplus.engine.xgroupjoin import joined
 from periplus.engine.xgroupnodes import UNREADABLE
+from periplus.engine.xgroupopening import Opening
 from periplus.engine.xgroupquantized import dequantized
 from periplus.errors import PeriplusError
 
@@ -34,19 +34,19 @@ class Assembled:
     """Of the first array that has one."""
 
 
-def assemble(book: Book, arrays: Mapping[str, str], attributes: Mapping[str, Any]) -> Assembled:
+def assemble(opening: Opening, arrays: Mapping[str, str], attributes: Mapping[str, Any]) -> Assembled:
     """The Dataset of some arrays, given as names to paths; no chunk is read."""
-    wanted = {name: path for name, path in arrays.items() if name not in book.options.drop}
-    made = _Assembly(book, wanted)
+    wanted = {name: path for name, path in arrays.items() if name not in opening.options.drop}
+    made = _Assembly(opening, wanted)
     return Assembled(made.dataset(attributes), made.grids, made.crs)
 
 
 class _Assembly:
     """Puts one Dataset together."""
 
-    def __init__(self, book: Book, arrays: Mapping[str, str]) -> None:
-        self.book, self.draft = book, Draft(arrays)
-        self.attaching, self.mappings = Attaching(book, self.draft), Mappings(book)
+    def __init__(self, opening: Opening, arrays: Mapping[str, str]) -> None:
+        self.opening, self.draft = opening, Draft(arrays)
+        self.attaching, self.mappings = Attaching(opening, self.draft), Mappings(opening)
         self.labelled: dict[str, Any] = {}
         """What labels each dimension, as the first array that has labels says it."""
         self.grids: dict[tuple[str, str], Grid] = {}
@@ -54,7 +54,7 @@ class _Assembly:
 
     def dataset(self, attributes: Mapping[str, Any]) -> xr.Dataset:
         stored, said = self._read()
-        if self.book.computes:
+        if self.opening.computes:
             self._hide(stored, said)
         placed: dict[str, dict[str, str]] = {}
         for name in sorted(stored, key=lambda name: (*_rank(name, stored[name]), name)):
@@ -75,13 +75,13 @@ class _Assembly:
         said: dict[str, Meaning] = {}
         for name, path in self.draft.arrays.items():
             try:
-                stored[name] = self.book.hierarchy.variable(path)
+                stored[name] = self.opening.hierarchy.variable(path)
             except UNREADABLE as error:
-                self.book.report.broken(path, "", f"it cannot be read: {error!s:.300}")
+                self.opening.report.broken(path, "", f"it cannot be read: {error!s:.300}")
                 continue
-            meaning = self.book.meaning(path)
+            meaning = self.opening.meaning(path)
             said[name] = Meaning(path=path) if meaning is None else meaning
-            self.book.report.add(said[name].diagnostics)
+            self.opening.report.add(said[name].diagnostics)
         return stored, said
 
     def _hide(self, stored: dict[str, xr.Variable], said: Mapping[str, Meaning]) -> None:
@@ -93,7 +93,7 @@ class _Assembly:
                 continue
             if labels.dims == coord.dims and labels.size == values.count:
                 del stored[coord.name]
-                self.book.hierarchy.forget(self.draft.forget(coord.name))
+                self.opening.hierarchy.forget(self.draft.forget(coord.name))
 
     def _place(self, name: str, variable: xr.Variable, meaning: Meaning) -> dict[str, str]:
         """Put an array in; answers which of its dimensions are called what."""
@@ -109,13 +109,13 @@ class _Assembly:
         return given
 
     def _dequantize(self, name: str, meaning: Meaning, dims: Mapping[str, str]) -> None:
-        if meaning.quantization is None or not self.book.options.dequantize:
+        if meaning.quantization is None or not self.opening.options.dequantize:
             return
         raw = self.draft.raw
         try:
-            raw[name] = dequantized(raw[name], meaning.quantization, dims, self.book.variable)
+            raw[name] = dequantized(raw[name], meaning.quantization, dims, self.opening.variable)
         except (PeriplusError, *UNREADABLE) as error:
-            self.book.report.broken(meaning.path, "quantization", f"stored values are shown as they are: {error}")
+            self.opening.report.broken(meaning.path, "quantization", f"stored values are shown as they are: {error}")
 
     def _dim(self, name: str, dim: str, size: int, axis: Coord | None, meaning: Meaning) -> str:
         """The name of a dimension, another one where arrays before it have other sizes or labels along it."""
@@ -133,7 +133,7 @@ class _Assembly:
         while sizes.get(other, size) != size or other in arrays:
             other += "_"
         sizes[other] = size
-        conflicts = self.book.report.conflicts
+        conflicts = self.opening.report.conflicts
         if fits:
             conflicts.setdefault(meaning.path, {})[f"other labels along {dim} than arrays beside it"] = other
         elif meaning.level is None:
@@ -141,19 +141,19 @@ class _Assembly:
         return other
 
     def _ask_strangers(self, meaning: Meaning) -> None:
-        answer, draft = self.book.strangers(meaning.path), self.draft
+        answer, draft = self.opening.strangers(meaning.path), self.draft
         for key, variable in ({} if answer is None else answer.variables).items():
             fits = isinstance(variable, xr.Variable) and all(
                 draft.sizes.setdefault(str(dim), size) == size for dim, size in variable.sizes.items()
             )
             if draft.holds(key) or not fits:
                 if key not in draft.coords:
-                    self.book.report.broken(meaning.path, key, "a handler gave a variable that does not fit")
+                    self.opening.report.broken(meaning.path, key, "a handler gave a variable that does not fit")
                 continue
             draft.raw[key] = variable
             draft.coords.add(key)
         if answer is not None and answer.principal:
-            self.book.used.add(meaning.path)
+            self.opening.used.add(meaning.path)
 
     def _locate(self, name: str, meaning: Meaning, dims: Mapping[str, str]) -> None:
         self.crs = self.crs or meaning.crs
@@ -170,12 +170,12 @@ class _Assembly:
         for name, meaning in said.items():
             data = name in raw and name not in coords and raw[name].dims not in ((name,), ())
             if data and any(one.code == NO_PRINCIPAL for one in meaning.diagnostics):
-                self.book.report.bare.append(meaning.path)
+                self.opening.report.bare.append(meaning.path)
 
     def _decoded(self, attributes: Mapping[str, Any]) -> xr.Dataset:
-        draft, drop = self.draft, self.book.options.drop
+        draft, drop = self.draft, self.opening.options.drop
         raw = {name: variable for name, variable in draft.raw.items() if name not in drop}
-        decoded, attrs, coordinates = decode(self.book, raw, attributes, own=draft.arrays, before=draft.before)
+        decoded, attrs, coordinates = decode(self.opening, raw, attributes, own=draft.arrays, before=draft.before)
         ready = {name: made for name, made in draft.ready.items() if name not in drop}
         coords: dict[Hashable, Any] = {name: made.variable for name, made in ready.items()}
         data: dict[Hashable, Any] = {}

@@ -7,8 +7,8 @@ from typing import Any
 
 import xarray as xr
 
-from periplus.engine.xgroupbook import Book
 from periplus.engine.xgroupnodes import UNREADABLE
+from periplus.engine.xgroupopening import Opening
 
 WORDS = (
     "coordinates",
@@ -23,7 +23,7 @@ WORDS = (
 
 
 def decode(
-    book: Book,
+    opening: Opening,
     raw: Mapping[str, xr.Variable],
     attributes: Mapping[str, Any],
     *,
@@ -36,7 +36,7 @@ def decode(
     attributes it had `before` a convention spoke of it. What came from elsewhere is left out. Warnings say so.
     """
     plain = {name: _worded(variable) for name, variable in raw.items()}
-    decoding = book.options.decoding
+    decoding = opening.options.decoding
     try:
         return xr.conventions.decode_cf_variables(plain, dict(attributes), **decoding)
     except UNREADABLE as error:
@@ -45,7 +45,7 @@ def decode(
         if not wrong:
             raise
         for name, reason in wrong.items():
-            book.report.broken(f"the coordinate {name}", "units", f"it cannot be decoded: {reason}")
+            opening.report.broken(f"the coordinate {name}", "units", f"it cannot be decoded: {reason}")
             variable = plain.pop(name)
             if name in before:
                 variable = variable.copy(deep=False)

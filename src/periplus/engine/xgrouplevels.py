@@ -14,7 +14,7 @@ from periplus.conventions.cf import geotransform
 from periplus.conventions.meaning import CrsText, Grid, Level, Pyramid, edges
 from periplus.conventions.node import parent
 from periplus.conventions.proj import reproject_bbox
-from periplus.engine.xgroupbook import Book
+from periplus.engine.xgroupopening import Opening
 from periplus.errors import FormatError, MissingError
 from periplus.model import BBox
 
@@ -173,21 +173,21 @@ def _replaced(attributes: Mapping[Any, Any], grid: Grid) -> dict[Any, Any]:
 # --- which arrays ---------------------------------------------------------------------------------------------------
 
 
-def members(book: Book, pyramid: Pyramid, level: Level) -> dict[str, str]:
+def members(opening: Opening, pyramid: Pyramid, level: Level) -> dict[str, str]:
     """The arrays of a level by name: those it lists, and those beside them that are of no other level and fit."""
     others = {path for one in pyramid.levels if one is not level for path in one.arrays.values()}
     mine = set(level.arrays.values())
     found = dict(level.arrays) if level.kind == "array" else {}
     sizes: dict[str | None, int] = {}
     for path in mine:
-        node = book.hierarchy.lookup(path)
+        node = opening.hierarchy.lookup(path)
         if node is not None:
             sizes |= dict(zip(node.dims, node.shape, strict=True))
-    for path in book.hierarchy.arrays(home(level)):
+    for path in opening.hierarchy.arrays(home(level)):
         name = path.rpartition("/")[2]
         if path in others or path in mine & set(found.values()) or name in found:
             continue
-        node = book.hierarchy.lookup(path)
+        node = opening.hierarchy.lookup(path)
         fits = node is not None and all(
             sizes.get(dim, size) == size for dim, size in zip(node.dims, node.shape, strict=True)
         )

@@ -10,9 +10,9 @@ import xarray as xr
 from periplus.conventions.identity import CONVENTIONS, KEY, belongs
 from periplus.conventions.meaning import Level
 from periplus.engine.place import COORDS
-from periplus.engine.xgroupbook import Book, Options
 from periplus.engine.xgroupdataset import assemble
 from periplus.engine.xgrouplevels import Wish, choose, crop, home, members
+from periplus.engine.xgroupopening import Opening, Options
 from periplus.engine.xgroupstores import CrossStore, CrossStores, open_hierarchy
 from periplus.engine.xgrouptree import datasets
 from periplus.errors import MissingError
@@ -39,48 +39,48 @@ class Closing:
 
 def one_dataset(what: Any, wish: Wish, **options: Any) -> xr.Dataset:
     """The arrays of a group, or of the level of its pyramid that is wished for."""
-    book, group = _open(what, **options)
+    opening, group = _open(what, **options)
     try:
-        said = book.group_meaning(group)
+        said = opening.group_meaning(group)
         pyramid = None if said is None else said.pyramid
-        arrays = {path.rpartition("/")[2]: path for path in book.hierarchy.arrays(group)}
-        attributes = book.hierarchy.attributes(group)
+        arrays = {path.rpartition("/")[2]: path for path in opening.hierarchy.arrays(group)}
+        attributes = opening.hierarchy.attributes(group)
         if pyramid is not None and any(level.arrays for level in pyramid.levels):
             level = choose(pyramid, wish)
-            arrays = members(book, pyramid, level)
-            attributes = _of_level(book, group, level)
+            arrays = members(opening, pyramid, level)
+            attributes = _of_level(opening, group, level)
         elif wish.level not in (None, 0):
-            raise MissingError(f"no level {wish.level!r}: {group} holds no pyramid{_elsewhere(book, group)}")
-        made = assemble(book, arrays, attributes)
+            raise MissingError(f"no level {wish.level!r}: {group} holds no pyramid{_elsewhere(opening, group)}")
+        made = assemble(opening, arrays, attributes)
         dataset = crop(made.dataset, made.grids, wish, made.crs)
     except BaseException:
-        book.close()
+        opening.close()
         raise
-    dataset.set_close(Closing(*book.endings()))
-    book.conclude()
+    dataset.set_close(Closing(*opening.endings()))
+    opening.conclude()
     return dataset
 
 
 def all_datasets(what: Any, **options: Any) -> dict[str, xr.Dataset]:
     """Every group of a hierarchy."""
-    book, group = _open(what, **options)
+    opening, group = _open(what, **options)
     try:
-        groups = datasets(book, group)
+        groups = datasets(opening, group)
     except BaseException:
-        book.close()
+        opening.close()
         raise
-    groups["/"].set_close(Closing(*book.endings()))
-    book.conclude()
+    groups["/"].set_close(Closing(*opening.endings()))
+    opening.conclude()
     return groups
 
 
 def pyramid_levels(what: Any, *, strict: bool = True, **options: Any) -> tuple[Level, ...]:
     """The levels of the pyramid that a group holds."""
-    book, group = _open(what, strict=strict, **options)
+    opening, group = _open(what, strict=strict, **options)
     try:
-        said = book.group_meaning(group)
+        said = opening.group_meaning(group)
     finally:
-        book.close()
+        opening.close()
     return () if said is None or said.pyramid is None else said.pyramid.levels
 
 
@@ -99,7 +99,7 @@ def _open(
     zarr_format: int | None = None,
     use_zarr_fill_value_as_mask: bool | None = None,
     **decoding: Any,
-) -> tuple[Book, str]:
+) -> tuple[Opening, str]:
     """What is known of a store as it is opened, and the path of the group meant; options are those of the engine."""
     if unknown := decoding.keys() - DECODING:
         raise TypeError(f"the xgroup engine has no argument {', '.join(sorted(unknown))} here")
@@ -116,23 +116,23 @@ def _open(
     cross = CrossStores(hierarchy.url, allowed=cross_store, storage_options=cross_store_storage_options)
     drop = frozenset([drop_variables] if isinstance(drop_variables, str) else drop_variables or ())
     how = Options(coords=coords, strict=strict, dequantize=dequantize, decoding=decoding, drop=drop)
-    return Book(hierarchy, cross, how), path
+    return Opening(hierarchy, cross, how), path
 
 
-def _elsewhere(book: Book, group: str) -> str:
+def _elsewhere(opening: Opening, group: str) -> str:
     """Where pyramids are, for the message that there is none here."""
-    found = [path for path in book.hierarchy.walk(group) if "multiscales" in book.hierarchy.attributes(path)]
+    found = [path for path in opening.hierarchy.walk(group) if "multiscales" in opening.hierarchy.attributes(path)]
     return f"; group= {', '.join(found[:8])} does" if found else ""
 
 
-def _of_level(book: Book, group: str, level: Level) -> dict[str, Any]:
+def _of_level(opening: Opening, group: str, level: Level) -> dict[str, Any]:
     """Attributes of a level: those of its group, over those of the pyramid's that are not about the pyramid itself."""
-    own = book.hierarchy.attributes(home(level))
+    own = opening.hierarchy.attributes(home(level))
     if home(level) == group:
         return own
     shared = {
         key: value
-        for key, value in book.hierarchy.attributes(group).items()
+        for key, value in opening.hierarchy.attributes(group).items()
         if key != KEY and not any(belongs(key, name) for name in CONVENTIONS)
     }
     return {**shared, **own}

@@ -8,9 +8,9 @@ import xarray as xr
 
 from periplus.conventions.meaning import Pyramid
 from periplus.conventions.node import ROOT, ancestors, join, relative
-from periplus.engine.xgroupbook import Book
 from periplus.engine.xgroupdataset import assemble
 from periplus.engine.xgrouplevels import home, members
+from periplus.engine.xgroupopening import Opening
 
 BASE = "base"
 """The node of arrays that lie in a group beside groups of other resolutions."""
@@ -18,16 +18,16 @@ MOST_COMPARED = 1 << 22
 """Labels that are compared by value to see whether a group aligns with those below it."""
 
 
-def datasets(book: Book, root: str) -> dict[str, xr.Dataset]:
+def datasets(opening: Opening, root: str) -> dict[str, xr.Dataset]:
     """Every group from `root` down by its path from there, such that xarray can make a tree of them."""
     made: dict[str, xr.Dataset] = {}
-    groups = book.hierarchy.walk(root)
-    book.hierarchy.prepare(path for group in groups for path in book.hierarchy.arrays(group))
+    groups = opening.hierarchy.walk(root)
+    opening.hierarchy.prepare(path for group in groups for path in opening.hierarchy.arrays(group))
     for path in groups:
         place = ROOT if path == root else ROOT + relative(path, root)
-        for name, arrays in _nodes(book, path).items():
-            attributes = book.hierarchy.attributes(path) if name is None else {}
-            made[place if name is None else join(place, name)] = assemble(book, arrays, attributes).dataset
+        for name, arrays in _nodes(opening, path).items():
+            attributes = opening.hierarchy.attributes(path) if name is None else {}
+            made[place if name is None else join(place, name)] = assemble(opening, arrays, attributes).dataset
     return _aligned(made)
 
 
@@ -45,22 +45,22 @@ def grown(groups: Mapping[str, xr.Dataset]) -> xr.DataTree:
     return nodes[ROOT]
 
 
-def _nodes(book: Book, path: str) -> dict[str | None, dict[str, str]]:
+def _nodes(opening: Opening, path: str) -> dict[str | None, dict[str, str]]:
     """Arrays of a group, those of levels apart: under None what stays in the group itself."""
-    arrays = {one.rpartition("/")[2]: one for one in book.hierarchy.arrays(path)}
-    said = book.group_meaning(path)
+    arrays = {one.rpartition("/")[2]: one for one in opening.hierarchy.arrays(path)}
+    said = opening.group_meaning(path)
     pyramid = None if said is None else said.pyramid
     here = [] if pyramid is None else [level for level in pyramid.levels if level.arrays and home(level) == path]
     if pyramid is None or not here or len(pyramid.levels) == 1:
         return {None: arrays}
     nodes: dict[str | None, dict[str, str]] = {None: {}}
-    taken = set(book.hierarchy.children(path)) - {one.rpartition("/")[2] for one in _of_levels(pyramid)}
+    taken = set(opening.hierarchy.children(path)) - {one.rpartition("/")[2] for one in _of_levels(pyramid)}
     for level in here:
         name = level.asset.rstrip("/").rpartition("/")[2]
         name = BASE if name in ("", ".") else name
         while name in taken or name in nodes:
             name = f"{name}_level"
-        nodes[name] = members(book, pyramid, level)
+        nodes[name] = members(opening, pyramid, level)
     placed = {one for node in nodes.values() for one in node.values()}
     nodes[None] = {name: one for name, one in arrays.items() if one not in placed and one not in _of_levels(pyramid)}
     return nodes

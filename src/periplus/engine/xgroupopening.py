@@ -36,7 +36,7 @@ class Options:
         return {"lazy": True, "memory": False}.get(self.coords)
 
 
-class Book:
+class Opening:
     """What is known of a store while it is opened."""
 
     def __init__(self, hierarchy: Hierarchy, cross: CrossStores, options: Options) -> None:
