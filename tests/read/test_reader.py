@@ -4,6 +4,7 @@ import math
 import os
 import threading
 from dataclasses import replace
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from periplus.errors import DecodeError, DeniedError, FormatError, LimitError, M
 from periplus.limits import Limits
 from periplus.model import Array, Catalog, Refs
 from periplus.policy import Policy
-from periplus.read import read_array, read_chunk, select_outer
+from periplus.read import local, read_array, read_chunk, select_outer
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -33,7 +34,8 @@ def test_random_keys_on_random_grids_read_what_numpy_selects(raw_shelf, data):
         )
         for n in shape
     )  # fmt: skip
-    got = shelf.read("a", key, workers=data.draw(st.sampled_from([None, 1, 3])))
+    with mock.patch.object(local, "SEVERAL", data.draw(st.sampled_from([1, local.SEVERAL]))):
+        got = shelf.read("a", key, workers=data.draw(st.sampled_from([None, 1, 3])))
     np.testing.assert_array_equal(got, shelf.values[key])
     assert np.asarray(got).dtype == shelf.values.dtype
     assert np.asarray(got).dtype.isnative
@@ -220,6 +222,19 @@ def test_a_few_chunks_start_no_thread(raw_shelf, monkeypatch):
     shelf = raw_shelf((64, 64), (8, 8))
     monkeypatch.setattr(threading.Thread, "start", lambda self: pytest.fail("a thread was started"))
     np.testing.assert_array_equal(shelf.read("a", (slice(0, 8), slice(0, 16))), shelf.values[:8, :16])
+    np.testing.assert_array_equal(shelf.read("a", (slice(0, 8), slice(0, 16)), workers=3), shelf.values[:8, :16])
+
+
+def test_small_chunks_start_threads_only_where_those_are_asked_for(raw_shelf, monkeypatch):
+    shelf = raw_shelf((64, 64), (8, 8))
+    monkeypatch.setattr(local, "SEVERAL", 1000)  # so that they are not read by one call
+    started = []
+    start = threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", lambda self: (started.append(self.name), start(self)))
+    np.testing.assert_array_equal(shelf.read("a"), shelf.values)
+    assert not started
+    np.testing.assert_array_equal(shelf.read("a", workers=3), shelf.values)
+    assert started
 
 
 def test_a_whole_chunk_is_padded_with_fill_beyond_the_edge(raw_shelf):

@@ -127,7 +127,7 @@ def _check_sizes(work: Work, limits: Limits) -> None:
 def _workers(array: Array, work: Work, limits: Limits, asked: int | None) -> int:
     """Threads that decode: as many as asked for or as there are cores, if their buffers fit a quarter of the budget."""
     chunk = math.prod(array.chunks) * array.dtype.itemsize
-    if len(work) == 1 or (len(work) <= FEW and chunk < HEAVY) or len(work) * chunk < LIGHT:
+    if len(work) == 1 or (len(work) <= FEW and chunk < HEAVY) or (asked is None and len(work) * chunk < LIGHT):
         return 1
     return max(1, min(asked or _cores(), len(work), limits.memory_bytes // 4 // max(2 * chunk, 1)))
 
