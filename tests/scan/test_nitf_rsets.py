@@ -89,6 +89,17 @@ def test_levels_after_one_that_does_not_fit_move_up():
     assert len(about.attributes["refused"]) == 1
 
 
+def test_the_level_of_an_image_that_is_left_out_is_that_of_no_other():
+    broken = Picture(values=VALUES, kind="u16", coding="C7", streams=[b"x"])
+    whole = Picture(values=VALUES, kind="u16")
+    half = Picture(values=VALUES[:, ::2, ::2], kind="u16")
+    about, found = scanned(nitfs.nitf(broken, whole), {"a.ntf.r1": nitfs.nitf(half)})
+    assert [each.array.name for each in found] == ["images/1/0/data"]
+    assert about.attributes["refused"][1] == "a.ntf.r1: it is of an image that is left out"
+    _, found = scanned(nitfs.nitf(whole, whole), {"a.ntf.r1": nitfs.nitf(half)})
+    assert [each.array.name for each in found] == ["0/data", "images/1/0/data", "1/data"]
+
+
 def test_they_end_where_a_number_is_missing_and_never_grow():
     files = {"a.ntf.r1": file_of(VALUES[:, ::4, ::4]), "a.ntf.r2": file_of(VALUES[:, ::2, ::2]), "a.ntf.r4": file_of()}
     about, found = scanned(file_of(), files)

@@ -53,7 +53,13 @@ def levels(
             smaller = _images((yield from elsewhere(name, read(other, limits))))
             if len(smaller) > len(images):
                 raise FormatError(f"it has {len(smaller)} images, and the file {len(images)}")
-            for k, (large, small) in enumerate(zip(images, smaller, strict=False)):
+            numbers = {each.array.name: k for k, each in enumerate(images)}
+            # An image that was left out has no levels, and the others keep their numbers.
+            pairs = [(numbers[small.array.name], small) for small in smaller if small.array.name in numbers]
+            if not pairs:
+                raise FormatError("it is of an image that is left out")
+            for k, small in pairs:
+                large = images[k]
                 power = _power(large.array, small.array, reached[k])
                 more.append(_level(large.array, small, name, counts[k], power))
                 reached[k], counts[k] = power, counts[k] + 1
