@@ -148,6 +148,18 @@ def test_a_progressive_stream_that_was_cut_and_ended_is_refused(options: dict[st
     assert refused > 20
 
 
+def test_what_an_early_scan_lacks_is_noticed() -> None:
+    data = scene(progressive=True, quality=95)
+    scans = [at for at in range(len(data)) if data[at : at + 2] == b"\xff\xda"]
+    assert len(scans) == 10
+    for scan, following in itertools.pairwise(scans):
+        tables = data.find(b"\xff\xc4", scan, following)
+        end = tables if tables > 0 else following
+        lost = (end - scan) // 3
+        with pytest.raises(DecodeError, match="cut off"):
+            values(data[: end - lost].rstrip(b"\xff") + data[end:])
+
+
 def restarts(data: bytes) -> list[int]:
     return [at for at in range(len(data) - 1) if data[at] == 0xFF and 0xD0 <= data[at + 1] <= 0xD7]
 

@@ -70,7 +70,7 @@ def _complete(
     """DecodeError where a stream lacks pixels; an end that it has is believed only where nothing is `doubtful`.
 
     libjpeg invents what is missing and only warns, which does not reach us; but what is missing would be read from
-    bytes that follow, so the last scan is whole if what follows makes no difference.
+    bytes that follow, so all scans are whole if what follows them makes no difference.
     """
     scans, end = jpegheader.jpeg_scans(data, header.frame)
     if end is not None and not doubtful:
@@ -81,18 +81,29 @@ def _complete(
         raise DecodeError("the JPEG stream has no end")
     if not _all_scanned(data, header, scans):
         raise DecodeError("the JPEG stream is cut off")
-    data = data[:end]
-    # After a byte of ones a zero is stuffed; anything else would be a marker.
-    stuffed = b"\0" if data.endswith(b"\xff") else b""
     lead = bytes(ZEROS + values.size // VALUES_A_ZERO) if arithmetic and end is not None else b""
-    # A scan that ends with a restart interval goes on only behind the next marker.
-    restarts = RESTART.findall(data, scans[-1])
-    mark = bytes([0xFF, FIRST_RESTART + (restarts[-1][1] + 1 if restarts else 0) % 8])
-    # In the last of several scans, which take longer to decode, one continuation tells enough.
+    # Several scans take longer to decode, and one continuation of each tells enough.
     for pad in PADS[: 1 if several else None]:
-        more = stuffed + lead + pad + mark + lead + pad + b"\xff\xd9"
-        if not np.array_equal(once(data + more, again)[: len(values)], values):
+        longer = _continued(data[:end], scans, lead + pad)
+        if not np.array_equal(once(longer, again)[: len(values)], values):
             raise DecodeError(f"the JPEG stream {'has no end' if arithmetic and end is None else 'is cut off'}")
+
+
+def _continued(data: bytes, scans: list[int], more: bytes) -> bytes:
+    """A stream with more behind the data of every scan, and an end."""
+    pieces, at = [], 0
+    for scan in scans:
+        begin = scan + 2 + int.from_bytes(data[scan + 2 : scan + 4], "big")
+        following = jpegheader.MARKER.search(data, begin)
+        stop = len(data) if following is None else following.start()
+        # After a byte of ones a zero is stuffed; anything else would be a marker.
+        stuffed = b"\0" if data.endswith(b"\xff", begin, stop) else b""
+        # A scan that ends with a restart interval goes on only behind the next marker.
+        restarts = RESTART.findall(data, begin, stop)
+        mark = bytes([0xFF, FIRST_RESTART + (restarts[-1][1] + 1 if restarts else 0) % 8])
+        pieces += [data[at:stop], stuffed, more, mark, more]
+        at = stop
+    return b"".join([*pieces, data[at:], b"\xff\xd9"])
 
 
 def _all_scanned(data: bytes, header: JpegHeader, scans: list[int]) -> bool:
