@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -45,35 +46,39 @@ def open_kerchunk(
     rule = policy or Policy.beside(plain.removesuffix("/"), allow=allow)
     overrides = dict(template_overrides or {})
     given = leave_out if isinstance(leave_out, bool) else frozenset(leave_out)
-    opening = partial(_open_json if is_json(plain) else _open_parquet, plain, fetch, limits, rule, overrides, given)
+    asked = _Asked(url=plain, fetch=fetch, limits=limits, policy=rule, overrides=overrides, leave_out=given)
     try:
-        return opening()
+        return _open_json(asked) if is_json(plain) else _open_parquet(asked)
     except PeriplusError as error:
         raise error.at(url=plain) from error.__cause__
 
 
-def _table(
-    catalog: Catalog, rows: Any, url: str, policy: Policy, limits: Limits, parts: Mapping[str, int], reopen: Any = None
-) -> Table:
-    return Table(document_for(catalog, parts=parts), rows, url=url, policy=policy, limits=limits, reopen=reopen)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Asked:
+    """Which index is to be opened, and how."""
+
+    url: str
+    fetch: Fetch
+    limits: Limits
+    policy: Policy
+    overrides: Mapping[str, str]
+    leave_out: bool | frozenset[str]
+
+    def table(self, catalog: Catalog, rows: Any, *, url: str, parts: Mapping[str, int], reopen: Any = None) -> Table:
+        document = document_for(catalog, parts=parts)
+        return Table(document, rows, url=url, policy=self.policy, limits=self.limits, reopen=reopen)
 
 
 # --- JSON -----------------------------------------------------------------------------------------------------------
 
 
-def _open_json(
-    url: str,
-    fetch: Fetch,
-    limits: Limits,
-    policy: Policy,
-    overrides: Mapping[str, str],
-    leave_out: bool | frozenset[str],
-) -> Table:
-    references = expand(parse(_whole(url, fetch, limits), url=url), overrides=overrides)
+def _open_json(asked: _Asked) -> Table:
+    url, fetch, limits = asked.url, asked.fetch, asked.limits
+    references = expand(parse(_whole(url, fetch, limits), url=url), overrides=asked.overrides)
     found = nodes(_documents(references, fetch, limits, url))
     if not found.arrays and not found.groups:
         raise FormatError("this JSON file holds no kerchunk references: no .zgroup, .zarray or zarr.json")
-    arrays = described(found, limits=limits, leave_out=leave_out)
+    arrays = described(found, limits=limits, leave_out=asked.leave_out)
     keys = by_array((key for key in references if key.rpartition("/")[2] not in METADATA), arrays)
     urls, whole = Urls(), _whole_files(references, keys, fetch, url)
     refs = {
@@ -89,7 +94,7 @@ def _open_json(
     held = {arrays[path].array.name: one for path, one in refs.items() if path not in used}
     held = {name: one for name, one in held.items() if name in catalog.arrays}
     rows = MemoryRows(refs=held, sources=urls.files(whole), count=sum(map(len, held.values())))
-    return _table(catalog, rows, url, policy, limits, _most_parts(held))
+    return asked.table(catalog, rows, url=url, parts=_most_parts(held))
 
 
 def _most_parts(refs: Mapping[str, Refs]) -> dict[str, int]:
@@ -175,14 +180,8 @@ def _first_chunk(references: Mapping[str, Reference], path: str) -> tuple[str, b
 # --- Parquet --------------------------------------------------------------------------------------------------------
 
 
-def _open_parquet(
-    url: str,
-    fetch: Fetch,
-    limits: Limits,
-    policy: Policy,
-    overrides: Mapping[str, str],
-    leave_out: bool | frozenset[str],
-) -> Table:
+def _open_parquet(asked: _Asked) -> Table:
+    url, fetch, limits = asked.url, asked.fetch, asked.limits
     folder = url if url.endswith("/") else url + "/"
     try:
         said = parse(_whole(folder + ZMETADATA, fetch, limits))
@@ -192,10 +191,10 @@ def _open_parquet(
     if not isinstance(documents, Mapping) or type(record_size) is not int:
         raise FormatError(".zmetadata: metadata and record_size are wanted; this may be a Zarr store")
     found = nodes(documents)
-    arrays = described(found, limits=limits, leave_out=leave_out)
+    arrays = described(found, limits=limits, leave_out=asked.leave_out)
     names = {one.array.name: path for path, one in arrays.items()}
     rows = RecordRows(
-        names, folder=folder, record_size=record_size, fill=filler({}, overrides), fetch=fetch, limits=limits
+        names, folder=folder, record_size=record_size, fill=filler({}, asked.overrides), fetch=fetch, limits=limits
     )
     rows.describe({one.array.name: one.array for one in arrays.values()})
 
@@ -208,16 +207,5 @@ def _open_parquet(
 
     catalog, _ = catalog_of(found, arrays, inline)
     rows.describe(catalog.arrays)
-    reopen = (_reopen, (url, fetch, limits, policy, overrides, leave_out))
-    return _table(catalog, rows, folder.removesuffix("/"), policy, limits, rows.parts, reopen)
-
-
-def _reopen(
-    url: str,
-    fetch: Fetch,
-    limits: Limits,
-    policy: Policy,
-    overrides: Mapping[str, str],
-    leave_out: bool | frozenset[str],
-) -> Table:
-    return _open_parquet(url, fetch, limits, policy, overrides, leave_out)
+    reopen = (_open_parquet, (asked,))
+    return asked.table(catalog, rows, url=folder.removesuffix("/"), parts=rows.parts, reopen=reopen)
