@@ -262,3 +262,16 @@ def test_metadata_may_lie_in_files(tmp_path):
     refs = {"a/.zarray": ["store.bin", 4, len(document)], "a/0": ["store.bin", 4 + len(document), 4]}
     (tmp_path / "refs.json").write_text(json.dumps(refs))  # of version 0
     assert periplus.open(tmp_path / "refs.json")["a"][:].tolist() == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_an_array_that_is_still_empty_opens(tmp_path, zarr_format):
+    """As an archive begins that grows along its first dimension."""
+    store = {}
+    group = zarr.create_group(store, zarr_format=zarr_format)
+    group.create_array("t", shape=(0, 4), chunks=(1, 4), dtype="f4")
+    documents = {key: value.to_bytes().decode() for key, value in store.items()}
+    (tmp_path / "refs.json").write_text(json.dumps({"version": 1, "refs": documents}))
+    with periplus.open(tmp_path / "refs.json") as index:
+        assert index["t"].shape == (0, 4)
+        assert index["t"][:].shape == (0, 4)
