@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from os import PathLike, fspath
 from textwrap import indent
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-
-from periplus.errors import MissingError, guided, some
+from periplus.arrays import Arrays, IndexArray, Progress
+from periplus.errors import guided
 from periplus.limits import Limits
-from periplus.model import Array, BBox, Files, Georeference, Shape
+from periplus.model import BBox, Files
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,122 +19,14 @@ if TYPE_CHECKING:
     from periplus.conventions.proj import CrsLike
     from periplus.fetch import Fetch
     from periplus.harvest import Summary
+    from periplus.harvest.stac import Assets
     from periplus.read import Raster, Report
     from periplus.table import Table
     from periplus.zarr.icewrite import Committed
     from periplus.zarr.metadata import Codecs
     from periplus.zarr.store import IndexStore
 
-Progress = Callable[[int, int], None]
-
 Location = str | PathLike[str]
-SHOWN = 12  # arrays, in a repr
-
-
-class IndexArray:
-    """One array of an index: known by its metadata, read by indexing it like NumPy."""
-
-    __slots__ = ("_index", "array")
-
-    def __init__(self, index: Index, array: Array) -> None:
-        self._index = index
-        self.array = array
-
-    @property
-    def name(self) -> str:
-        return self.array.name
-
-    @property
-    def shape(self) -> Shape:
-        return self.array.shape
-
-    @property
-    def dims(self) -> tuple[str, ...]:
-        return self.array.dims
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.array.dtype
-
-    @property
-    def chunks(self) -> Shape:
-        return self.array.chunks
-
-    @property
-    def ndim(self) -> int:
-        return self.array.ndim
-
-    @property
-    def nbytes(self) -> int:
-        return self.array.nbytes
-
-    @property
-    def level(self) -> int:
-        return self.array.level
-
-    @property
-    def attributes(self) -> Mapping[str, Any]:
-        return self.array.attributes
-
-    @property
-    def georeference(self) -> Georeference | None:
-        return self.array.georeference
-
-    @property
-    def bbox(self) -> BBox | None:
-        """(xmin, ymin, xmax, ymax) at pixel edges, in the CRS; None where the array has no place.
-
-        Without a transform it is around the control points, or, in degrees, the ground that the RPCs are made for.
-        """
-        from periplus.table.footprint import around
-
-        found = around(self.array)
-        return None if found is None else found[0]
-
-    def read(self, key: Any = ..., *, progress: Progress | None = None) -> np.ndarray[Any, Any]:
-        """The selected values, raw as stored; `key` is any basic NumPy index."""
-        from periplus.read import read_array
-
-        index = self._index
-        return read_array(index.table, index.fetch, self.array, key, limits=index.limits, progress=progress)
-
-    def __getitem__(self, key: Any) -> np.ndarray[Any, Any]:
-        return self.read(key)
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        values = self.read()
-        return values if dtype is None else values.astype(dtype, copy=False)
-
-    def __len__(self) -> int:
-        return self.array.shape[0]
-
-    def __repr__(self) -> str:
-        dims = ", ".join(f"{d}: {n}" for d, n in zip(self.dims, self.shape, strict=True))
-        return f"<periplus array {self.name!r} ({dims}) {self.dtype} chunks {self.chunks}>"
-
-
-class Arrays(Mapping[str, IndexArray]):
-    """The arrays of an index by name."""
-
-    def __init__(self, index: Index) -> None:
-        self._index = index
-
-    def __getitem__(self, name: str) -> IndexArray:
-        arrays = self._index.table.catalog.arrays
-        try:
-            return IndexArray(self._index, arrays[name])
-        except KeyError:
-            raise MissingError(f"no array {name!r}; this index has {some(arrays, like=str(name))}") from None
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._index.table.catalog.arrays)
-
-    def __len__(self) -> int:
-        return len(self._index.table.catalog.arrays)
-
-    def __repr__(self) -> str:
-        shown = "\n".join(repr(self[name]) for name in islice(self, SHOWN)) or "<no arrays>"
-        return shown + (f"\n… {len(self) - SHOWN:,} more" if len(self) > SHOWN else "")
 
 
 class Index:
@@ -169,6 +59,9 @@ class Index:
 
     def __getitem__(self, name: str) -> IndexArray:
         return self.arrays[name]
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self)
 
     def __contains__(self, name: object) -> bool:
         return name in self.table.catalog.arrays
@@ -331,18 +224,40 @@ def index(
     *,
     to: Location | None = None,
     arrange: str = "auto",
+    dim: str | None = None,
+    pattern: str | None = None,
+    coordinate: str = "auto",
+    duplicates: str = "error",
+    order: str = "given",
+    skip_misfits: bool = False,
+    assets: Assets = None,
+    append: bool = False,
+    refresh: str = "check",
+    siblings: bool = True,
+    concurrency: int = 256,
+    form: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
     limits: Limits | None = None,
     progress: Callable[..., None] | None = None,
-    **options: Any,
 ) -> Index:
     """Index files where they lie.
 
     `urls` is a file, a glob, a folder or bucket, a text file of URLs, STAC items (JSON or GeoParquet), or several of
-    these. With `to` the index is written there (and a run that was interrupted goes on where it stopped); without,
-    it stays in memory. `arrange` is `collect` (each file its own group), `stack` (a new leading dimension), `mosaic`
-    (files of one grid side by side) or `auto`. Further options (`dim`, `pattern`, `assets`, `skip_misfits`, …) are
-    those of `periplus.harvest.index_into`.
+    these; `assets` chooses among the assets of STAC items. With `to` the index is written there: as `.parquet` (one
+    file), `.duckdb` or a folder (a dataset that can grow; `form` says it whatever the name). Without, it stays in
+    memory.
+
+    `arrange` is `collect` (each file its own group), `stack` (a new leading dimension), `mosaic` (files of one grid, or
+    DTED cells, side by side) or `auto`. A stack is along `dim`, by default `time`, whose labels come from file names by
+    `pattern` (`scene_{time:%Y%m%d}`, or a regular expression with a named group), or as `coordinate` says: `pattern`,
+    `datetime` (the files' own) or `order`. `duplicates` decides between files of one label, or that overlap: `error`,
+    `first`, `last`, `first-valid`, `last-valid` or `keep`; `order` says which file of a mosaic is the first: `given`,
+    `name` or `time`. With `skip_misfits` files that do not fit are left out.
+
+    Files that the index at `to` knows, or that a run read which was interrupted, are not read again: `refresh` is
+    `check` (ask whether they changed), `never` (trust it) or `always`. The index then holds the files named, with
+    `append` those it had as well. With `siblings=False` R-sets and world files are not looked for; `concurrency` is how
+    many headers are read at once; `progress` is called with (done, total or None, failed).
     """
     from periplus.fetch import Fetch
     from periplus.harvest import index_into
@@ -353,7 +268,24 @@ def index(
     target = None if to is None else fspath(to)
     try:
         table, summary = index_into(
-            listed, to=target, fetch=fetch, arrange=arrange, limits=limits, progress=progress, **options
+            listed,
+            to=target,
+            fetch=fetch,
+            arrange=arrange,
+            limits=limits,
+            form=form,
+            dim=dim,
+            pattern=pattern,
+            coordinate=coordinate,
+            duplicates=duplicates,
+            order=order,
+            skip_misfits=skip_misfits,
+            assets=assets,
+            refresh=refresh,
+            append=append,
+            concurrency=concurrency,
+            siblings=siblings,
+            progress=progress,
         )
     except BaseException:
         fetch.close()  # the traceback would keep its thread and connections until it is collected

@@ -14,7 +14,7 @@ from periplus.errors import redact
 
 if TYPE_CHECKING:
     from periplus import Index
-    from periplus.facade import IndexArray
+    from periplus.arrays import IndexArray
     from periplus.model import BBox, Codec, Coordinate, Pipeline
 
 COMPRESSIONS = {
