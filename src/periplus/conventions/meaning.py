@@ -61,7 +61,7 @@ class Shifted:
 
 @dataclass(frozen=True, slots=True)
 class Affine:
-    """One coordinate of a turned grid, over (rows, columns): x = a*col + b*row + c or y = d*col + e*row + f."""
+    """One coordinate of a turned grid, over (rows, columns): x = a*column + b*row + c or y = d*column + e*row + f."""
 
     transform: Transform
     axis: Literal["x", "y"]

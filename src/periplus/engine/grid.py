@@ -27,35 +27,35 @@ class GridTransform(CoordinateTransform):
         names: tuple[str, str],
         dims: tuple[str, str],
         rows: range,
-        cols: range,
+        columns: range,
         offset: float = 0.5,
     ) -> None:
-        super().__init__(names, {dims[0]: len(rows), dims[1]: len(cols)}, np.dtype(np.float64))
-        self.affine, self.rows, self.cols, self.offset = transform, rows, cols, offset
+        super().__init__(names, {dims[0]: len(rows), dims[1]: len(columns)}, np.dtype(np.float64))
+        self.affine, self.rows, self.columns, self.offset = transform, rows, columns, offset
 
     def forward(self, dim_positions: dict[str, Any]) -> dict[Hashable, Any]:
         a, b, c, d, e, f = self.affine
-        row, col = (np.asarray(dim_positions[dim]) for dim in self.dims)
-        row, col = self.rows.start + row * self.rows.step, self.cols.start + col * self.cols.step
+        row, column = (np.asarray(dim_positions[dim]) for dim in self.dims)
+        row, column = self.rows.start + row * self.rows.step, self.columns.start + column * self.columns.step
         with np.errstate(all="ignore"):  # a transform of huge numbers gives infinite coordinates
-            x = col * a + row * b + (a * self.offset + b * self.offset + c)
-            y = col * d + row * e + (d * self.offset + e * self.offset + f)
+            x = column * a + row * b + (a * self.offset + b * self.offset + c)
+            y = column * d + row * e + (d * self.offset + e * self.offset + f)
         return dict(zip(self.coord_names, (x, y), strict=True))
 
     def reverse(self, coord_labels: dict[Hashable, Any]) -> dict[str, Any]:
         a, b, c, d, e, f = self.affine
         x, y = (np.asarray(coord_labels[name], np.float64) for name in self.coord_names)
         determinant = a * e - b * d
-        col = (e * (x - c) - b * (y - f)) / determinant - self.offset
+        column = (e * (x - c) - b * (y - f)) / determinant - self.offset
         row = (a * (y - f) - d * (x - c)) / determinant - self.offset
-        places = (row - self.rows.start) / self.rows.step, (col - self.cols.start) / self.cols.step
+        places = (row - self.rows.start) / self.rows.step, (column - self.columns.start) / self.columns.step
         return dict(zip(self.dims, places, strict=True))
 
     def equals(self, other: CoordinateTransform, **_: Any) -> bool:
         return isinstance(other, GridTransform) and self._all() == other._all()
 
     def _all(self) -> tuple[Any, ...]:
-        return (self.affine, self.rows, self.cols, self.dims, self.offset)
+        return (self.affine, self.rows, self.columns, self.dims, self.offset)
 
 
 class GridIndex(LazyIndex):
@@ -69,8 +69,8 @@ class GridIndex(LazyIndex):
         if not all(isinstance(part, slice) for part in parts):
             return None
         names, dims = (str(grid.coord_names[0]), str(grid.coord_names[1])), (grid.dims[0], grid.dims[1])
-        rows, cols = grid.rows[parts[0]], grid.cols[parts[1]]
-        return GridIndex(GridTransform(grid.affine, names, dims, rows, cols, grid.offset))
+        rows, columns = grid.rows[parts[0]], grid.columns[parts[1]]
+        return GridIndex(GridTransform(grid.affine, names, dims, rows, columns, grid.offset))
 
     def sel(self, labels: dict[Any, Any], method: Any = None, tolerance: Any = None) -> IndexSelResult:
         points = {name: xr.Variable((), label) if np.ndim(label) == 0 else label for name, label in labels.items()}
