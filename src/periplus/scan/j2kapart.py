@@ -31,16 +31,18 @@ def apart(facts: Codestream, parts: Ranges, heads: Sequence[Head], most: int) ->
     sizes = [head.sizes if head.sizes is not None else np.zeros(0, np.int64) for head in heads]
     if not most or sum(map(len, sizes)) > LARGEST_PACKETS:
         return None
-    totals = [count(facts.bounds(tile), one.codings) * one.layers for tile in range(facts.tiles)]
-    if not np.array_equal(np.bincount(parts.tile, [len(size) for size in sizes]), totals):
+    there = np.unique(parts.tile)
+    totals = [count(facts.bounds(tile), one.codings) * one.layers for tile in there.tolist()]
+    listed = np.bincount(parts.tile, [len(size) for size in sizes])
+    if not np.array_equal(listed[there], totals):
         return None
     # Where each packet lies: behind those before it in its tile-part.
     offset = np.concatenate(
         [at + head.length + np.cumsum(n) - n for at, head, n in zip(parts.offset, heads, sizes, strict=True)]
     )
     length = np.concatenate(sizes)
-    tile = np.repeat(np.arange(facts.tiles), totals)
-    depth, steady = _depths(facts, most)
+    tile = np.repeat(there, totals)
+    depth, steady = _depths(facts, most, there.tolist())
     if len(depth) != len(length):
         return None
     ranges, starts = [parts.merged()], [tuple[bytes, ...]()]
@@ -75,8 +77,8 @@ def even(facts: Codestream, level: int) -> bool:
     return at_multiples(facts, facts.x.step << level, facts.y.step << level)
 
 
-def _depths(facts: Codestream, most: int) -> tuple[NDArray[np.int64], int]:
-    """How many levels below the finest of its component each packet lies, tile by tile in their order.
+def _depths(facts: Codestream, most: int, tiles: Sequence[int]) -> tuple[NDArray[np.int64], int]:
+    """How many levels below the finest of its component each packet of tiles lies, one by one in their order.
 
     And up to which level packets keep that order where nothing else is there.
     """
@@ -84,7 +86,7 @@ def _depths(facts: Codestream, most: int) -> tuple[NDArray[np.int64], int]:
     finest = np.array([len(coding.precincts) for coding in one.codings])
     known: dict[tuple[int, ...], NDArray[np.int64]] = {}
     unit, found = _unit(facts), []
-    for tile in range(facts.tiles):
+    for tile in tiles:
         left, top, right, bottom = bounds = facts.bounds(tile)
         # Tiles of one size that lie alike among the precincts have the same packets.
         like = right - left, bottom - top, left % unit, top % unit, left == 0, top == 0

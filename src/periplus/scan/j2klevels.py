@@ -32,7 +32,7 @@ def levels(
                 told[tile] = told.get(tile, ()) + head.own
         own = told
     plain = Levels((parts.merged(),), parts)
-    if facts.components * len(own) > LARGEST_WORK:
+    if facts.components * len(own) > LARGEST_WORK or not len(parts.tile):
         return plain
     if facts.packed or any(marker == PPT for segments in own.values() for marker, _ in segments):
         return plain
@@ -102,9 +102,10 @@ def _counted(
     facts: Codestream, parts: Ranges, heads: Sequence[Head], styles: Mapping[int, Style]
 ) -> NDArray[np.int64] | None:
     """(tile, resolution): packets up to and with each resolution; None where the lists are not as long."""
-    listed = np.bincount(parts.tile, [len(head.sizes if head.sizes is not None else ()) for head in heads])
+    sizes = [len(head.sizes if head.sizes is not None else ()) for head in heads]
+    listed = np.bincount(parts.tile, sizes, minlength=facts.tiles)
     counts = np.zeros((facts.tiles, facts.style.levels + 1), np.int64)
-    for tile in range(facts.tiles):
+    for tile in np.unique(parts.tile).tolist():
         one, bounds = styles.get(tile, facts.style), facts.bounds(tile)
         if not one.resolutions_first:
             continue
@@ -140,16 +141,18 @@ def _divided(facts: Codestream, parts: Ranges, styles: Mapping[int, Style]) -> N
     Encoders begin a new one at every resolution, or at every layer, component or precinct within it. Where a foreign
     division has as many tile-parts by chance, the decoder notices that packets are missing.
     """
-    number = np.bincount(parts.tile)
+    number = np.bincount(parts.tile, minlength=facts.tiles)
+    # A mask may say that tiles are not there, and some hold nothing.
+    there = number > 0
     everything = np.broadcast_to(number, (facts.style.levels + 1, facts.tiles))
-    if int(number.min()) <= facts.style.levels or _laborious(facts):
+    if int(number[there].min()) <= facts.style.levels or _laborious(facts):
         return everything
     shares = [
         _shares(facts.bounds(tile), styles.get(tile, facts.style), facts.style.levels) for tile in range(facts.tiles)
     ]
     for way in range(4):
         found = np.array([share[way] for share in shares]).T
-        if np.array_equal(found[-1], number):
+        if np.array_equal(found[-1][there], number[there]):
             return found[::-1]
     return everything
 
