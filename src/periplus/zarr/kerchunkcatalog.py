@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -128,10 +128,12 @@ def catalog_of(found: Nodes, arrays: Mapping[str, Described], inline: Inline) ->
     labels = {path: said for path in (*along, *in_words) if (said := inline(path)) is not None}
     data = {path: array for path, array in made.items() if path not in used and path not in labels}
     coordinates: dict[str, Coordinate] = {}
+    beside, sizes = _by_group(data), _by_dimension(data)
     for path, said in labels.items():
-        if _is_computed(path, said, data):
+        if _is_computed(said, beside.get(path.rpartition("/")[0], ())):
             used.add(path)
-        elif _fits(said, data) and _agree(coordinates.get(said.name), said):
+        # An index keeps one set of labels for all arrays that have their dimension.
+        elif sizes.get(said.dims[0]) == {math.prod(said.values.shape)} and _agree(coordinates.get(said.name), said):
             coordinates[said.name] = said
             used.add(path)
     held = {array.name: array for path, array in made.items() if path not in used}
@@ -171,10 +173,26 @@ def _level(path: str, levels: Mapping[str, int]) -> int:
     return levels.get(path, levels.get(path.rpartition("/")[0], 0))
 
 
-def _is_computed(path: str, labels: Coordinate, data: Mapping[str, Array]) -> bool:
+def _by_group(data: Mapping[str, Array]) -> dict[str, list[Array]]:
+    found: dict[str, list[Array]] = {}
+    for path, array in data.items():
+        found.setdefault(path.rpartition("/")[0], []).append(array)
+    return found
+
+
+def _by_dimension(data: Mapping[str, Array]) -> dict[str, set[int]]:
+    """The sizes that every dimension has."""
+    found: dict[str, set[int]] = {}
+    for array in data.values():
+        for dim, size in zip(array.dims, array.shape, strict=True):
+            found.setdefault(dim, set()).add(size)
+    return found
+
+
+def _is_computed(labels: Coordinate, beside: Sequence[Array]) -> bool:
     """Whether the arrays beside these labels say the same: their transform, or the names and numbers of their bands."""
-    group, dim = path.rpartition("/")[0], labels.name
-    holders = [array for other, array in data.items() if other.rpartition("/")[0] == group and dim in array.dims]
+    dim = labels.name
+    holders = [array for array in beside if dim in array.dims]
     if not holders:
         return False
     if dim in ("x", "y"):
@@ -187,17 +205,6 @@ def _is_computed(path: str, labels: Coordinate, data: Mapping[str, Array]) -> bo
 
 def _is_placed(place: Georeference | None) -> bool:
     return place is not None and place.transform is not None
-
-
-def _fits(labels: Coordinate, arrays: Mapping[str, Array]) -> bool:
-    """Whether the labels are those of every array that has their dimension: an index keeps one set for all."""
-    sizes = {
-        size
-        for array in arrays.values()
-        for dim, size in zip(array.dims, array.shape, strict=True)
-        if dim == labels.dims[0]
-    }
-    return sizes == {math.prod(labels.values.shape)}
 
 
 def _groups(found: Nodes) -> dict[str, Mapping[str, Any]]:
