@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from periplus.conventions.meaning import Affine, Coord, Grid, Regular, edges
 from periplus.conventions.node import Node
@@ -69,11 +69,7 @@ def grid_of(reading: Reading, given: Mapping[str, Any], own: bool, inherited: Ma
     shape = (node.shape[y], node.shape[x])
     if not _shape_fits(reading, given, shape, inherited):
         return None
-    registration = given.get("spatial:registration", "pixel")
-    if registration not in ("pixel", "node"):
-        message = f"the registration {shown(registration)} is neither pixel nor node; pixel is taken"
-        reading.note("spatial.registration", "warning", "spatial:registration", message)
-        registration = "pixel"
+    registration = _registration(reading, given)
     bbox = numbers(given["spatial:bbox"], 4) if "spatial:bbox" in given else None
     if bbox is None and "spatial:bbox" in given:
         reading.note("spatial.bbox", "error", "spatial:bbox", "spatial:bbox is four finite numbers")
@@ -89,6 +85,15 @@ def grid_of(reading: Reading, given: Mapping[str, Any], own: bool, inherited: Ma
     if bbox is not None and "spatial:transform" in given and "spatial:bbox" not in inherited:
         check_bbox(reading, grid, bbox, node.path)
     return grid
+
+
+def _registration(reading: Reading, given: Mapping[str, Any]) -> Literal["pixel", "node"]:
+    said = given.get("spatial:registration", "pixel")
+    if said in ("pixel", "node"):
+        return "node" if said == "node" else "pixel"
+    message = f"the registration {shown(said)} is neither pixel nor node; pixel is taken"
+    reading.note("spatial.registration", "warning", "spatial:registration", message)
+    return "pixel"
 
 
 def coords_of(grid: Grid, axes: Mapping[str, Mapping[str, str]], taken: frozenset[str] = frozenset()) -> list[Coord]:

@@ -52,11 +52,10 @@ def _standard(image: Image, last: int) -> Pipeline | None:
 
 
 def _tiff_tile(image: Image, rows: int, last: int) -> Codec:
-    """Everything a decoder of one tile or strip must know; our own keys only where they differ from the usual."""
-    fields = image.fields
+    """Everything a decoder of one tile or strip must know."""
     # A whole old-style JPEG stream is just a JPEG stream.
     compression = JPEG if image.compression == OLD_JPEG else image.compression
-    tables = fields.raw(tag.JPEG_TABLES)
+    tables = image.fields.raw(tag.JPEG_TABLES)
     configuration: dict[str, Any] = {
         "compression": compression,
         "bits_per_sample": image.bits,
@@ -72,25 +71,28 @@ def _tiff_tile(image: Image, rows: int, last: int) -> Codec:
     }
     if last:
         configuration["last_rows"] = last
+    return {"name": TIFF_TILE, "configuration": configuration | _unusual(image, compression)}
+
+
+def _unusual(image: Image, compression: int) -> dict[str, Any]:
+    """Our own keys, only where they differ from the usual."""
+    fields = image.fields
+    found: dict[str, Any] = {}
     if fields.order == ">":
-        configuration["byte_order"] = "big"
+        found["byte_order"] = "big"
     if image.fill_order == 2:
-        configuration["fill_order"] = 2
+        found["fill_order"] = 2
     if image.photometric == YCBCR and not image.planar and compression != JPEG:
-        configuration["ycbcr_subsampling"] = list(image.subsampling)
-        for name, number in (
-            ("ycbcr_coefficients", tag.YCBCR_COEFFICIENTS),
-            ("reference_black_white", tag.REFERENCE_BLACK_WHITE),
-        ):
-            if values := fields.numbers(number):
-                configuration[name] = [float(value) for value in values]
-    for name, number in (
-        ("t4_options", tag.T4_OPTIONS),
-        ("t6_options", tag.T6_OPTIONS),
-    ):
-        if option := fields.number(number, 0):
-            configuration[name] = option
-    for name, number in (("lerc_parameters", tag.LERC_PARAMETERS), ("extra_samples", tag.EXTRA_SAMPLES)):
-        if numbers := fields.numbers(number):
-            configuration[name] = [int(value) for value in numbers]
-    return {"name": TIFF_TILE, "configuration": configuration}
+        found["ycbcr_subsampling"] = list(image.subsampling)
+        floats = {
+            "ycbcr_coefficients": fields.numbers(tag.YCBCR_COEFFICIENTS),
+            "reference_black_white": fields.numbers(tag.REFERENCE_BLACK_WHITE),
+        }
+        found |= {name: [float(value) for value in values] for name, values in floats.items() if values}
+    options = {"t4_options": fields.number(tag.T4_OPTIONS, 0), "t6_options": fields.number(tag.T6_OPTIONS, 0)}
+    found |= {name: option for name, option in options.items() if option}
+    lists = {
+        "lerc_parameters": fields.numbers(tag.LERC_PARAMETERS),
+        "extra_samples": fields.numbers(tag.EXTRA_SAMPLES),
+    }
+    return found | {name: [int(value) for value in values] for name, values in lists.items() if values}
