@@ -7,9 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from periplus.arrange import Entry
+from periplus.arrange import files_of as files_of_entries
 from periplus.fetch import Fetch
 from periplus.limits import Limits
-from periplus.model import Array, Catalog, Files, Found, Refs, Source, chunk_positions
+from periplus.model import Array, Catalog, Found, Refs, Source, chunk_positions
 from periplus.read import read_array, read_raster
 from periplus.table import memory_table
 
@@ -18,21 +20,7 @@ EDGE = -77
 
 
 def files_of(sources):
-    n = len(sources)
-    modified = [
-        np.datetime64("NaT") if s.last_modified is None else np.datetime64(s.last_modified.replace(tzinfo=None))
-        for s in sources
-    ]
-    return Files(
-        path=[s.url for s in sources],
-        size=np.array([-1 if s.size is None else s.size for s in sources], np.int64),
-        etag=[s.etag for s in sources],
-        last_modified=np.array(modified, "M8[us]"),
-        datetime=np.full(n, "NaT", "M8[us]"),
-        format=["raw"] * n,
-        status=["ok"] * n,
-        error=[None] * n,
-    )
+    return files_of_entries([Entry(source=source, format="raw") for source in sources])
 
 
 class Shelf:

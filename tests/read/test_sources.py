@@ -2,12 +2,12 @@
 
 import os
 
-import numpy as np
 import pytest
 
 import periplus
+from periplus.arrange import Entry, files_of
 from periplus.fetch import Fetch
-from periplus.model import Catalog, Files
+from periplus.model import Catalog
 from periplus.policy import Policy
 from periplus.read import check_sources
 from periplus.table import memory_table
@@ -30,18 +30,7 @@ def sources(tmp_path):
 
 
 def table_of(sources):
-    n = len(sources)
-    modified = [None if s.last_modified is None else s.last_modified.replace(tzinfo=None) for s in sources]
-    files = Files(
-        path=[s.url for s in sources],
-        size=np.array([s.size for s in sources], np.int64),
-        etag=[s.etag for s in sources],
-        last_modified=np.array(modified, "M8[us]"),
-        datetime=np.full(n, "NaT", "M8[us]"),
-        format=["raw"] * n,
-        status=["ok"] * n,
-        error=[None] * n,
-    )
+    files = files_of([Entry(source=source) for source in sources])
     return memory_table(Catalog(arrays={}), {}, files)
 
 
