@@ -16,6 +16,19 @@ def test_it_writes_an_index_and_says_so_on_stderr(archive, periplus):
     assert library.open(target)["0/data"].shape == (4, 3, 256, 320)
 
 
+@pytest.mark.parametrize("name", ["out.json", "out.icechunk", "out.zarr", "out.CSV"])
+def test_the_name_of_something_else_is_refused_before_anything_is_read(archive, periplus, name):
+    target = archive.parent / name
+    done = periplus("index", archive / "there is none.tif", "-o", target)
+    assert (done.code, done.out) == (2, "")
+    assert ".parquet or .duckdb" in done.err
+    assert "periplus convert makes .json" in done.err
+    assert not target.exists()
+    if name != "out.icechunk":  # a folder, whatever else it is called
+        assert periplus("index", archive, "-o", f"{target}/").code == 0
+        assert periplus("info", f"{target}/").code == 0
+
+
 def test_json_summary_is_on_stdout(archive, periplus):
     done = periplus("index", f"{archive}/*.tif", "-o", archive.parent / "out.parquet", "--json")
     said = json.loads(done.out)

@@ -33,6 +33,7 @@ WORDS = {
     "storage_options": "--storage-option",
     '{"anon": True}': "anon=true",
     "periplus.index": "periplus index",
+    "index.write": "periplus convert",
 }
 OK, FINDINGS, ERROR, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
 

@@ -25,6 +25,7 @@ from periplus.harvest.summary import Summary
 from periplus.limits import Limits
 from periplus.model import Source
 from periplus.table import Table
+from periplus.table.forms import target_form
 
 REFRESH = ("check", "never", "always")
 
@@ -76,6 +77,8 @@ def index_into(
         "skip_misfits": skip_misfits,
     }
     _check_options(arrange, order=order, **options)
+    if to is not None and form is None:
+        target_form(fspath(to))  # before anything is read
     if order != "given":
         options["order"] = order
     run = Run(

@@ -21,7 +21,7 @@ from periplus.policy import Policy, canonical, is_local
 from periplus.table.columns import Columns, columns_for
 from periplus.table.document import FILES_KEY, KEY, Document, document_for, dump, load
 from periplus.table.families import kinds, unlike
-from periplus.table.forms import DUCKDB, FILES_NAME, form_of
+from periplus.table.forms import DUCKDB, FILES_NAME, form_of, target_form
 from periplus.table.groups import RowGroup, Tally, row_groups
 from periplus.table.leftovers import remove_unlocked
 from periplus.table.lock import locked
@@ -56,7 +56,7 @@ def write_table(
     """
     limits = limits or Limits()
     url = canonical(target_url)
-    form = form or form_of(url)
+    form = form or target_form(target_url)
     if (form == "duckdb") != (form_of(url) == "duckdb"):
         raise FormatError(f"the name of a DuckDB index, and of no other, ends in {' or '.join(DUCKDB)}", url=url)
     _check(catalog, limits)
