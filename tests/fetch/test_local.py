@@ -4,11 +4,13 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from periplus.errors import DeniedError, FormatError, MissingError, StaleError
 from periplus.fetch import Fetch
+from periplus.fetch.local import OpenFiles
 
 
 @pytest.fixture
@@ -178,6 +180,18 @@ def test_readers_never_see_wrong_bytes_while_a_file_is_replaced(fetch, tmp_path)
         thread.join()
     assert good
     assert stale
+
+
+def test_files_used_last_stay_open(tmp_path):
+    files = OpenFiles(most=2)
+    a, b, c = (str(tmp_path / name) for name in "abc")
+    for path in (a, b, c):
+        Path(path).write_bytes(b"x")
+    first, second = files.get(a), files.get(b)
+    assert files.get(a) is first
+    files.get(c)
+    assert files.get(a) is first
+    assert files.get(b) is not second
 
 
 def test_local_reading_is_cheap(fetch, file):

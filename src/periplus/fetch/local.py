@@ -136,14 +136,11 @@ class OpenFiles:
         now = head(path)
         if file is None or file.source != now:
             file = LocalFile(path)
-            with self._lock:
-                self._files[path] = file
-                if len(self._files) > self._most:
-                    self._files.popitem(last=False)
-        else:
-            with self._lock:
-                if path in self._files:
-                    self._files.move_to_end(path)
+        with self._lock:
+            self._files[path] = file
+            self._files.move_to_end(path)
+            if len(self._files) > self._most:
+                self._files.popitem(last=False)
         if expect is not None:
             check_same(expect, file.source)
         return file
