@@ -132,11 +132,7 @@ KEYS = [
 @pytest.mark.parametrize("unpack", [True, False])
 def test_indexing_lazily_is_indexing_in_memory(archive, key, unpack):
     lazy = xr.open_dataset(archive["reflectance"], engine="periplus", mask_and_scale=unpack, cache=False)
-    loaded = (
-        lazy.load()
-        if False
-        else xr.open_dataset(archive["reflectance"], engine="periplus", mask_and_scale=unpack).load()
-    )
+    loaded = xr.open_dataset(archive["reflectance"], engine="periplus", mask_and_scale=unpack).load()
     xr.testing.assert_identical(lazy.isel(key).load(), loaded.isel(key))
 
 

@@ -15,13 +15,10 @@ from periplus.errors import FormatError
 from periplus.testing import j2ks, nitfs
 from periplus.zarr.multireference import MultiReferenceFileSystem
 
+pytestmark = pytest.mark.usefixtures("our_codecs")
+
 CORNERS = "411900N0200400E411900N0200700E411700N0200700E411700N0200400E"
 FILES = Path(__file__).parents[1] / "decode" / "files"
-
-
-@pytest.fixture(autouse=True)
-def _codecs(our_codecs):
-    """Ours decode, also where another library offers the same URIs."""
 
 
 def by_zarr(target):

@@ -22,6 +22,7 @@ from periplus.testing import j2ks, nitfs, tiffs
 from periplus.zarr.multireference import MultiReferenceFileSystem
 
 pytestmark = [
+    pytest.mark.usefixtures("our_codecs"),
     pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3 specification"),
     pytest.mark.filterwarnings("ignore:The codec `vlen-utf8`"),
     pytest.mark.filterwarnings("ignore:Dataset has no geotransform"),
@@ -37,11 +38,6 @@ FILES = ("cog.tif", "plain.tif", "parts.j2k", "big.tif", "strips.tif", "rows.ntf
 WIDELY = ("cog.tif", "parts.j2k")
 PAIRS = [(name, form) for name in FILES for form in FORMS if name in WIDELY or form in ("json-2", "parquet-3")]
 """Two files in every form, the others in two."""
-
-
-@pytest.fixture(autouse=True)
-def _codecs(our_codecs):
-    """Ours decode, also where another library offers the same URIs."""
 
 
 def make(folder, name):

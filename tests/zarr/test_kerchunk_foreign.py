@@ -14,14 +14,10 @@ from periplus.testing import tiffs
 from periplus.zarr.multireference import MultiReferenceFileSystem
 
 pytestmark = [
+    pytest.mark.usefixtures("our_codecs"),
     pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3 specification"),
     pytest.mark.filterwarnings("ignore:.*does not have a Zarr V3 specification"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def _codecs(our_codecs):
-    """Ours decode, also where another library offers the same URIs."""
 
 
 # --- kerchunk -------------------------------------------------------------------------------------------------------

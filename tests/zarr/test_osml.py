@@ -17,15 +17,11 @@ from periplus.testing import dteds, j2ks, nitfs, tiffs
 from periplus.zarr.osml import MultiReferenceFileSystem, Parser, write_tile_index
 
 pytestmark = [
+    pytest.mark.usefixtures("our_codecs"),
     pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3 specification"),
     pytest.mark.filterwarnings("ignore:Dataset has no geotransform"),
 ]
 WHY = "osml-imagery-io is not installed"
-
-
-@pytest.fixture(autouse=True)
-def _codecs(our_codecs):
-    """Ours decode, unless a test says otherwise."""
 
 
 def cog(path):

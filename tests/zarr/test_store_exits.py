@@ -20,17 +20,13 @@ from periplus.virtualizarr import manifest_store
 from periplus.zarr.multireference import MultiReferenceFileSystem
 
 pytestmark = [
+    pytest.mark.usefixtures("our_codecs"),
     pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3 specification"),
     pytest.mark.filterwarnings("ignore:The codec `vlen-utf8`"),
     pytest.mark.filterwarnings("ignore::zarr.errors.UnstableSpecificationWarning"),
 ]
 PLACE = {"crs": "EPSG:32633", "transform": Affine(10, 0, 500_000, 0, -10, 5_000_000)}
 TILES = {"tiled": True, "blockxsize": 64, "blockysize": 64}
-
-
-@pytest.fixture(autouse=True)
-def _codecs(our_codecs):
-    """Ours decode, also where another library offers the same URIs."""
 
 
 # --- archives: a folder to fill, to paths and how they are arranged --------------------------------------------------
