@@ -9,12 +9,12 @@ from periplus.conventions.cflinks import ATTRIBUTES
 from periplus.conventions.identity import CONVENTIONS, KEY
 from periplus.conventions.meaning import External, Meaning
 from periplus.conventions.multiscales import level_of
-from periplus.conventions.node import Node
+from periplus.conventions.node import DIMENSIONS, Node
 from periplus.conventions.reading import Reading
 
 _SPEAKING = frozenset({KEY, *ATTRIBUTES, *(key for one in CONVENTIONS.values() for key in one.keys)})
 _PLACES = ("spatial:", "proj:")
-_IDLE = frozenset({"units", "long_name", "standard_name", "_FillValue", "_ARRAY_DIMENSIONS"})
+_IDLE = frozenset({"units", "long_name", "standard_name", "_FillValue", DIMENSIONS})
 """Attributes that most arrays have, and no convention asks for unless another attribute is there too."""
 
 

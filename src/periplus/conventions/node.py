@@ -9,6 +9,8 @@ from typing import Any, Literal, Protocol
 from periplus.errors import FormatError
 
 ROOT = "/"
+DIMENSIONS = "_ARRAY_DIMENSIONS"
+"""The attribute that names the dimensions of an array of Zarr v2."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -13,11 +13,12 @@ import zarr
 
 from periplus.conventions.layers import layer_of, transform_of
 from periplus.conventions.meaning import Pyramid
-from periplus.conventions.node import ROOT, Node, join, parent
+from periplus.conventions.node import DIMENSIONS, ROOT, Node, join, parent
 from periplus.conventions.read import Reader
 from periplus.conventions.usual import usual_dims
 from periplus.conventions.write import Layer, Written, merged
 from periplus.engine.publishlayers import Wanted, filled, place_of, written
+from periplus.engine.xgroupnodes import dims_of
 from periplus.errors import DeniedError, FormatError, MissingError
 from periplus.model import Georeference
 
@@ -87,9 +88,8 @@ def _nodes(group: zarr.Group) -> dict[str, Node]:
             inside = tuple(children.get(path, ()))
             found[path] = Node(path=path, kind="group", attributes=attributes, members=inside)
         else:
-            named: Any = getattr(member.metadata, "dimension_names", None) or attributes.get("_ARRAY_DIMENSIONS")
-            names = tuple(named) if isinstance(named, list | tuple) else ()
-            found[path] = Node(path=path, kind="array", attributes=attributes, dims=names, shape=member.shape)
+            dims = dims_of(member.metadata)
+            found[path] = Node(path=path, kind="array", attributes=attributes, dims=dims, shape=member.shape)
     return found
 
 
@@ -149,5 +149,5 @@ def _scalar(group: zarr.Group, path: str, attributes: Mapping[str, Any]) -> None
         here = group[path]
         here.update_attributes({**dict(here.attrs), **attributes})
         return
-    names: dict[str, Any] = {"_ARRAY_DIMENSIONS": []} if group.metadata.zarr_format == 2 else {}
+    names: dict[str, Any] = {DIMENSIONS: []} if group.metadata.zarr_format == 2 else {}
     group.create_array(path, shape=(), dtype="int64", attributes={**names, **attributes})

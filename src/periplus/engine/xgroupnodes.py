@@ -16,13 +16,12 @@ from zarr.core.group import GroupMetadata
 from zarr.core.sync import sync
 from zarr.storage import StorePath
 
-from periplus.conventions.node import ROOT, Node, join, parent
+from periplus.conventions.node import DIMENSIONS, ROOT, Node, join, parent
 from periplus.engine.xgrouponce import Batch, is_small, kept
 from periplus.zarr.store import IndexStore
 
 Metadata: TypeAlias = Any
 """Of an array or a group, version 2 or 3, as zarr-python has it."""
-DIMENSIONS = "_ARRAY_DIMENSIONS"
 _DOCUMENTS = ("zarr.json", ".zattrs", ".zgroup", ".zarray", ".zmetadata")
 UNREADABLE = (OSError, ValueError, TypeError, KeyError, AttributeError, NotImplementedError)
 """What zarr-python raises for metadata documents that are none."""
@@ -182,7 +181,7 @@ class Hierarchy:
             dtype = str(metadata.dtype.to_native_dtype())
         except UNREADABLE:
             dtype = ""  # a type that NumPy does not have; whoever reads values says so
-        return Node(kind="array", dims=_dims(metadata), shape=tuple(metadata.shape), dtype=dtype, **common)
+        return Node(kind="array", dims=dims_of(metadata), shape=tuple(metadata.shape), dtype=dtype, **common)
 
     def _names(self, path: str) -> tuple[str, ...] | None:
         """Names in a group, without reading what they are; None where the store cannot list."""
@@ -239,7 +238,7 @@ class Hierarchy:
     def _read(self, path: str) -> xr.Variable:
         metadata = self._known(path)
         name = path.rpartition("/")[2]
-        dims = tuple(dim or f"{name}_dim_{n}" for n, dim in enumerate(_dims(metadata)))
+        dims = tuple(dim or f"{name}_dim_{n}" for n, dim in enumerate(dims_of(metadata)))
         if metadata.zarr_format == 2:
             if metadata.attributes.get(DIMENSIONS) != list(dims):
                 metadata = replace(metadata, attributes={**metadata.attributes, DIMENSIONS: list(dims)})
@@ -271,7 +270,7 @@ class Hierarchy:
         return [self._place.store.close] if self.owned else []
 
 
-def _dims(metadata: Metadata) -> tuple[str | None, ...]:
+def dims_of(metadata: Metadata) -> tuple[str | None, ...]:
     """Names of dimensions, in Zarr v2 from the attribute of xarray or of NCZarr; None for each that has none."""
     rank = len(metadata.shape)
     if metadata.zarr_format == 3:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from periplus.conventions.diagnostic import Diagnostic
-from periplus.conventions.node import ROOT, Node, join
+from periplus.conventions.node import DIMENSIONS, ROOT, Node, join
 from periplus.errors import FormatError, LimitError, MissingError
 from periplus.policy import WEB, scheme_of
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 MOST_NODES = 1 << 20
 MOST_BYTES = 64 << 20
 AT_ONCE = 64
-DIMENSIONS = "_ARRAY_DIMENSIONS"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

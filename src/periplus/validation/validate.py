@@ -7,6 +7,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from periplus.conventions.diagnostic import Diagnostic
+from periplus.conventions.node import DIMENSIONS
 from periplus.errors import FormatError
 from periplus.policy import canonical, is_local
 from periplus.table.forms import DUCKDB, FLAT
@@ -85,7 +86,7 @@ def _plain(document: Mapping[str, Any]) -> dict[str, Any]:
     kept = {key: value for key, value in document.items() if key != "consolidated_metadata"}
     if kept.get("zarr_format") == 2:
         attributes = dict(kept.get("attributes") or {})
-        kind = {"node_type": "array", "dimension_names": attributes.get("_ARRAY_DIMENSIONS")} if "shape" in kept else {}
+        kind = {"node_type": "array", "dimension_names": attributes.get(DIMENSIONS)} if "shape" in kept else {}
         return {"node_type": "group", **kept, **kind, "data_type": kept.get("dtype")}
     return {**kept, "node_type": kept.get("node_type", "array" if "shape" in kept else "group")}
 

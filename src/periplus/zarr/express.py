@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.codecnames import IMAGERY
+from periplus.codecnames import IMAGERY, OURS
 from periplus.decode import CODECS, piece, prepare, unpack
 from periplus.decode.pipeline import IMAGES
 from periplus.errors import PeriplusError
@@ -28,7 +28,6 @@ KINDS: tuple[Kind, ...] = ("standard", "imagery", "ours", "decoded")
 """From what everybody reads to what nobody can say."""
 ANY = Limits(chunk_bytes=1 << 62, memory_bytes=1 << 62)
 """Arrays with giant chunks may be opened, for the sake of those beside them; their chunks are refused when read."""
-OURS = "periplus."
 LEVELS = {
     "zstd": (0, 22),
     "gzip": (0, 9),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from periplus.conventions.node import DIMENSIONS
 from periplus.errors import FormatError, MissingError, PeriplusError
 from periplus.limits import Limits
 from periplus.model import Catalog, Coordinate, Refs
@@ -157,7 +158,7 @@ def _whole_files(
 def _in_words(path: str, found: Nodes, first: Callable[[str], tuple[str, bytes | None]]) -> Coordinate | None:
     """Labels in words whose one chunk is inline."""
     document, leaf = found.arrays[path], path.rpartition("/")[2]
-    dims = document.get("dimension_names") or found.attributes.get(path, {}).get("_ARRAY_DIMENSIONS")
+    dims = document.get("dimension_names") or found.attributes.get(path, {}).get(DIMENSIONS)
     shape = document.get("shape")
     if dims != [leaf] or not isinstance(shape, list) or len(shape) != 1 or type(shape[0]) is not int:
         return None

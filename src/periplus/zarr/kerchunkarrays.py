@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from periplus.conventions.node import DIMENSIONS
 from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
 from periplus.model import Array, Scalar
@@ -26,7 +27,6 @@ UNITS = {
     "ns": "nanoseconds",
 }
 """Of times that NumPy counts, in the words of CF."""
-DIMENSIONS = "_ARRAY_DIMENSIONS"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from periplus.codecnames import IMAGERY, JBP_BLOCK, TIFF_TILE
+from periplus.conventions.node import DIMENSIONS
 from periplus.decode.pipeline import LIST
 from periplus.model import Array, Pipeline
 from periplus.zarr.express import KINDS, express, jsonable
 from periplus.zarr.metadata import CODECS, Codecs, Layout, Leaf
 from periplus.zarr.v2codecs import UnsayableError, block, interleaved, is_image, v2_of
 
-DIMENSIONS = "_ARRAY_DIMENSIONS"
 MISREAD = frozenset({
     "byte_order", "fill_order", "ycbcr_subsampling", "ycbcr_coefficients", "reference_black_white",
     "t4_options", "t6_options", "header", "margin", "num_records",

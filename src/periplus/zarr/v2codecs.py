@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from periplus.codecnames import JBP_BLOCK, TIFF_TILE
+from periplus.codecnames import JBP_BLOCK, OURS, TIFF_TILE
 from periplus.decode import CODECS
 from periplus.decode.extent import EXTENTS, extent
 from periplus.decode.pipeline import IMAGES, LIST
@@ -15,7 +15,6 @@ from periplus.decode.values import NAMES as ON_VALUES
 from periplus.errors import FormatError
 from periplus.model import Codec, Pipeline, Shape
 
-OURS = "periplus."
 ENDIAN = {"<": "little", ">": "big"}
 SAME = ("zstd", "gzip", "blosc", "crc32c")
 """Names that Zarr v3 has without a prefix, and numcodecs too."""
