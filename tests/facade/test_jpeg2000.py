@@ -1,5 +1,6 @@
 """A JPEG 2000 file in an index: levels, interleaved tile-parts and few bytes, over HTTP and at rest."""
 
+import threading
 from functools import lru_cache
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 import periplus
+from periplus.read import reader
 from periplus.testing import j2ks
 from periplus.testing.servers import RangeServer
 
@@ -41,6 +43,21 @@ def test_interleaved_tiles_over_http_cost_few_bytes() -> None:
         assert sum(request.sent for request in server.log[start:]) < 0.05 * len(data)
         assert small.shape == (1, 64, 64)
         assert np.array_equal(index["0/data"][0, 200:700, 250:300], values[0, 200:700, 250:300])
+
+
+def test_two_small_tiles_are_decoded_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    picture = j2ks.picture(1, "u1", 64, 128)
+    (tmp_path / "a.j2k").write_bytes(j2ks.made(picture, blockxsize=64, blockysize=64))
+    array = periplus.index(str(tmp_path / "a.j2k"))["0/data"]
+    assert array.chunks == (1, 64, 64)
+    started: list[str] = []
+    start = threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", lambda self: (started.append(self.name), start(self)))
+    monkeypatch.setattr(reader, "_cores", lambda: 2)
+    np.testing.assert_array_equal(array[:, :, :64], picture[:, :, :64])
+    assert not started
+    np.testing.assert_array_equal(array[...], picture)
+    assert len(started) == 1
 
 
 FORMS = {

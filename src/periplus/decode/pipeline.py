@@ -69,6 +69,8 @@ class Decoder:
     """What the last chunk of an image may hold at least, where it may hold less than others."""
     partial: bool = False
     """Whether less is decoded where less is wanted."""
+    slow: bool = False
+    """Whether even a small chunk takes far longer to decode than a thread to start."""
 
     def __call__(
         self, data: bytes | memoryview, *, valid: Shape, want: tuple[slice, ...] | None = None
@@ -143,7 +145,9 @@ def _prepared(codecs: str, chunks: Shape, dtype: np.dtype[Any], limits: Limits) 
     short = _short(stages, chunks)
     if short is None and stages[0][0] == LIST:
         short = prepare(tuple(stages[0][1]["codecs"]), chunks=chunks, dtype=native, limits=limits).short
-    return Decoder(codecs, chunks, native, limits, inner, short, stages[0][0] in PARTIAL)
+    name, configuration = stages[0]
+    slow = name == jpeg2000.NAME or (name == tifftile.NAME and configuration.get("compression") in tifftile.SLOW)
+    return Decoder(codecs, chunks, native, limits, inner, short, name in PARTIAL, slow)
 
 
 def _short(stages: list[standard.Stage], chunks: Shape) -> Shape | None:

@@ -49,6 +49,8 @@ PICTURES: dict[int, Callable[[Tile, int], Picture]] = {
     52546: images.jpeg_xl,
 }
 """Compressions of whole images, by TIFF's number."""
+SLOW = frozenset(number for number, make in PICTURES.items() if make in (images.jpeg2000, images.jpeg_xl))
+"""Those that take many times as long to decode as others."""
 REFUSED = {
     6: "old-style JPEG, unless one whole JPEG stream holds the image",
     32771: "CCITT RLE aligned to words",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from periplus.decode import Decoder
 from periplus.errors import MissingError
 from periplus.limits import Limits
 from periplus.model import Array, Files, Refs, Source
@@ -73,7 +74,8 @@ def read_array(
     whole = allocate(array, selection, cuts, work.missing, given)
     place = Placer(cuts, work, decoders, target=selection.oriented(whole), sources=sources)
     if len(work):
-        _run(work, place, fetch, sources, _workers(array, work, limits, workers), limits, progress)
+        count = _workers(array, work, limits, workers, slow=isinstance(decoders, Decoder) and decoders.slow)
+        _run(work, place, fetch, sources, count, limits, progress)
     return selection.result(whole) if out is None else out
 
 
@@ -124,10 +126,11 @@ def _check_sizes(work: Work, limits: Limits) -> None:
         limits.check("the stored size of a chunk", int(stored.max()), limits.chunk_bytes)
 
 
-def _workers(array: Array, work: Work, limits: Limits, asked: int | None) -> int:
+def _workers(array: Array, work: Work, limits: Limits, asked: int | None, *, slow: bool) -> int:
     """Threads that decode: as many as asked for or as there are cores, if their buffers fit a quarter of the budget."""
     chunk = math.prod(array.chunks) * array.dtype.itemsize
-    if len(work) == 1 or (len(work) <= FEW and chunk < HEAVY) or (asked is None and len(work) * chunk < LIGHT):
+    little = (len(work) <= FEW and chunk < HEAVY) or (asked is None and len(work) * chunk < LIGHT)
+    if len(work) == 1 or (little and not slow):
         return 1
     return max(1, min(asked or _cores(), len(work), limits.memory_bytes // 4 // max(2 * chunk, 1)))
 
