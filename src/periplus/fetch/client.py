@@ -24,6 +24,7 @@ from periplus.fetch.http import Web
 from periplus.fetch.local import LocalFile, OpenFiles
 from periplus.fetch.merge import Spans
 from periplus.fetch.options import options_for, store_config
+from periplus.fetch.profile import with_profile
 from periplus.fetch.retry import Patience
 from periplus.fetch.stale import check_same
 from periplus.fetch.stores import Stores
@@ -112,7 +113,8 @@ class Fetch:
     def settings(self, url: Url) -> dict[str, Any]:
         """The storage options that hold for a URL in a bucket, for another library that goes there itself."""
         plain = canonical(url)
-        config, client = store_config(scheme_of(plain), options_for(plain, self._options))
+        scheme, options = scheme_of(plain), options_for(plain, self._options)
+        config, client = store_config(scheme, with_profile(options) if scheme == "s3" else options)
         return {**client, **config}
 
     # --- reading ---------------------------------------------------------------------------------------------------

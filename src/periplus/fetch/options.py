@@ -28,17 +28,17 @@ _RENAMED: dict[str, dict[str, str]] = {
         "endpoint_url": "endpoint",
     },
 }
-_ANONYMOUS = ("anon", "anonymous", "no_sign_request", "skip_signature", "unsigned")
+ANONYMOUS = ("anon", "anonymous", "no_sign_request", "skip_signature", "unsigned")
 _TRUTHS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
-_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 """Variables in which the library finds the endpoint of S3 for itself."""
 _WEB_ONLY = ("headers", "query")
 # Where the store's library looks for credentials, apart from the machine's own metadata service.
-_KEYS = {
+KEYS = {
     "s3": ("access_key_id", "aws_access_key_id", "web_identity_token_file", "container_credentials_relative_uri"),
     "gs": ("service_account", "service_account_key", "service_account_path", "application_credentials", "bearer_token"),
 }
-_VARIABLES = {
+VARIABLES = {
     "s3": (
         "AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
         "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_SKIP_SIGNATURE",
@@ -75,7 +75,7 @@ def store_config(scheme: str, options: Options) -> tuple[dict[str, Any], dict[st
     for name, value in flat.items():
         if name in _WEB_ONLY or value is None:
             continue
-        if name in _ANONYMOUS:
+        if name in ANONYMOUS:
             config["skip_signature"] = _truth(name, value)
         elif name == "token" and value == "anon":
             config["skip_signature"] = True
@@ -87,7 +87,7 @@ def store_config(scheme: str, options: Options) -> tuple[dict[str, Any], dict[st
             config[_RENAMED[kind].get(name, name)] = value
     endpoint = next((str(v) for k, v in config.items() if "endpoint" in k or k == "base_url"), "")
     if kind == "s3" and not endpoint:
-        endpoint = next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), "")
+        endpoint = next((os.environ[name] for name in ENDPOINTS if os.environ.get(name)), "")
     if scheme_of(endpoint) == "http":
         client.setdefault("allow_http", True)
     return config, client
@@ -106,9 +106,9 @@ def nobody(scheme: str, config: Mapping[str, Any]) -> bool:
 
     The library would then ask the machine's metadata service for them, which outside its cloud takes a minute to fail.
     """
-    if scheme not in _KEYS or "skip_signature" in config:
+    if scheme not in KEYS or "skip_signature" in config:
         return False
-    if any(key in config for key in _KEYS[scheme]) or any(name in os.environ for name in _VARIABLES[scheme]):
+    if any(key in config for key in KEYS[scheme]) or any(name in os.environ for name in VARIABLES[scheme]):
         return False
     if scheme == "gs" and (Path.home() / ".config/gcloud/application_default_credentials.json").exists():
         return False
@@ -124,5 +124,5 @@ def wants_region(config: Mapping[str, Any]) -> bool:
     return not (
         any(key in config for key in known)
         or any("endpoint" in key for key in config)
-        or any(name in os.environ for name in ("AWS_REGION", "AWS_DEFAULT_REGION", *_ENDPOINTS))
+        or any(name in os.environ for name in ("AWS_REGION", "AWS_DEFAULT_REGION", *ENDPOINTS))
     )

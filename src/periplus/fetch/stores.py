@@ -17,6 +17,7 @@ from periplus.fetch.door import mapped, translate
 from periplus.fetch.gate import Gate
 from periplus.fetch.glob import Pattern
 from periplus.fetch.options import nobody, store_config, wants_region
+from periplus.fetch.profile import with_profile
 from periplus.fetch.retry import Patience
 from periplus.fetch.stale import check_same, strong
 from periplus.model import Source
@@ -88,7 +89,7 @@ class Stores:
         async with self._opening:
             known = self._open.get(place)
             if known is None or known[0] != options:
-                config, client = store_config(scheme, options)
+                config, client = store_config(scheme, with_profile(options) if scheme == "s3" else options)
                 if nobody(scheme, config):
                     config["skip_signature"] = True
                 if scheme == "s3" and wants_region(config):
