@@ -214,6 +214,14 @@ def test_allowed_prefixes_open_more_and_no_more():
             policy.check(url)
 
 
+def test_a_prefix_without_its_slash_is_told_from_one_that_is_missing():
+    policy = Policy.beside("/data/index.parquet", allow=["s3://bucket/scenes"])
+    with pytest.raises(DeniedError, match="end the prefix that is allowed with a slash"):
+        policy.check("s3://bucket/scenes/a.tif")
+    with pytest.raises(DeniedError, match="may not reach this place; if you trust it"):
+        policy.check("s3://bucket/scenes-of-others/a.tif")
+
+
 def test_the_environment_may_allow_more(monkeypatch, tmp_path):
     monkeypatch.setenv("PERIPLUS_ALLOW", f"s3://b/ {tmp_path}")
     policy = Policy.beside("https://h/i.parquet")
@@ -237,8 +245,10 @@ def test_links_out_of_a_local_prefix_are_refused_and_links_into_it_are_not(tmp_p
     policy = Policy.beside(inside / "index.parquet")
     with Fetch(policy=policy) as fetch:
         for name in ("file-link", "folder-link/secret", "up/outside/secret", "../outside/secret"):
-            with pytest.raises(DeniedError):
+            with pytest.raises(DeniedError) as raised:
                 fetch.run(fetch.read(inside / name, 0, 10))
+            linked = f"{outside / 'secret'}, to which a link leads;" in str(raised.value)
+            assert linked == (not name.startswith(".."))
         for name in ("inside/a.tif", "inside/own-link", "way-in/a.tif"):
             assert fetch.run(fetch.read(tmp_path / name, 0, 10))[0] == b"good"
     linked = Policy.beside(tmp_path / "way-in" / "index.parquet")

@@ -258,10 +258,12 @@ class Policy:
                     return plain
             elif place.startswith(prefix) if prefix.endswith("/") else place == prefix:
                 return plain
-        raise DeniedError(
-            "the index may not reach this place; if you trust it, pass allow=[prefix] or set " + ALLOW_VARIABLE,
-            url=plain,
-        )
+        advice = f"if you trust it, pass allow=[prefix] or set {ALLOW_VARIABLE}"
+        if any(plain.startswith(prefix + "/") for prefix in self.prefixes):
+            advice = "end the prefix that is allowed with a slash: without, it names one object"
+        linked = local and any(plain.startswith(prefix) for prefix in self.prefixes if prefix.endswith("/"))
+        what = f"{place}, to which a link leads" if linked else "this place"
+        raise DeniedError(f"the index may not reach {what}; {advice}", url=plain)
 
 
 def _prefix(entry: str) -> str:
