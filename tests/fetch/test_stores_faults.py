@@ -256,3 +256,23 @@ def test_google_and_azure_are_read_by_ranges_too(server, payload, url, name, opt
         with pytest.raises(MissingError):
             fetch.run(fetch.head(url + "x"))
     assert "SECRET" not in f"{source} {caught.value}"
+
+
+def test_google_replaces_an_object_on_condition_of_its_number(server, monkeypatch):
+    server.files["bucket/a.bin"] = b"old"
+    server.headers.append("x-goog-generation: 17")
+    put = []
+
+    async def watched(*args, mode, **more):
+        put.append(mode)
+        return {"e_tag": "new", "version": "18"}
+
+    monkeypatch.setattr("obstore.put_async", watched)
+    with Fetch(storage_options={"endpoint": server.url, "token": "anon"}, retries=1) as fetch:
+        source = fetch.run(fetch.head("gs://bucket/a.bin"))
+        fetch.run(fetch.write("gs://bucket/a.bin", b"new", expect=source))
+        assert put == [{"e_tag": source.etag, "version": "17"}]
+        server.files["bucket/a.bin"] = b"another's"
+        with pytest.raises(ConflictError, match="another writer"):
+            fetch.run(fetch.write("gs://bucket/a.bin", b"new", expect=source))
+    assert len(put) == 1
