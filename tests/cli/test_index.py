@@ -1,5 +1,6 @@
 """periplus index: files in, an index and an honest summary out."""
 
+import io
 import json
 import os
 
@@ -27,6 +28,13 @@ def test_the_name_of_something_else_is_refused_before_anything_is_read(archive, 
     if name != "out.icechunk":  # a folder, whatever else it is called
         assert periplus("index", archive, "-o", f"{target}/").code == 0
         assert periplus("info", f"{target}/").code == 0
+
+
+def test_a_dash_reads_urls_from_standard_input(archive, periplus, monkeypatch):
+    names = sorted(map(str, archive.glob("*.tif")))
+    monkeypatch.setattr("sys.stdin", io.StringIO("# two of them\n" + "\n".join(names[:2]) + "\n\n"))
+    done = periplus("index", "-", names[2], "-o", archive.parent / "out.parquet", "--json")
+    assert (done.code, json.loads(done.out)["files"]) == (0, 3)
 
 
 def test_json_summary_is_on_stdout(archive, periplus):

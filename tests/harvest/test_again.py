@@ -114,6 +114,22 @@ def test_only_what_changed_is_read(
     assert summary.failed == 1
 
 
+def test_files_that_left_the_index_are_counted(tmp_path: Path, tiff: SimpleNamespace, fetch: Fetch) -> None:
+    days(tmp_path, tiff, 1, 2, 3, 4)
+    options: dict[str, Any] = {"to": str(tmp_path / "i.parquet"), "fetch": fetch, "pattern": PATTERN}
+    _, summary = index_into(f"{tmp_path}/*.tif", **options)
+    assert (summary.files, summary.gone) == (4, 0)
+    (tmp_path / "x_20210102.tif").unlink()
+    days(tmp_path, tiff, 5)
+    _, summary = index_into(f"{tmp_path}/*.tif", **options)
+    assert (summary.files, summary.reused, summary.gone) == (4, 3, 1)
+    _, summary = index_into(f"{tmp_path}/*5.tif", **options, append=True)
+    assert summary.gone == 0
+    _, summary = index_into(f"{tmp_path}/*5.tif", **options)
+    assert (summary.files, summary.gone) == (1, 3)
+    assert "3 gone from the index" in str(summary)
+
+
 def test_later_files_are_added_as_a_part(tmp_path: Path, tiff: SimpleNamespace, fetch: Fetch, read: list[str]) -> None:
     folder, to = tmp_path / "in", tmp_path / "out"
     days(folder, tiff, 1, 2)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -101,16 +102,19 @@ def command(
     """Index files where they lie: headers are read, no pixel is copied.
 
     URL is a file, a glob, a folder, a text file of URLs, or STAC items (JSON or GeoParquet), on disk,
-    over HTTP(S), or in S3, GCS or Azure. Files of other kinds in a folder are skipped. A file that cannot
-    be indexed becomes a row with its error, and the exit code is 1. Run again after an interruption, or
-    when files were added: what is known is not read again.
+    over HTTP(S), or in S3, GCS or Azure; with - URLs are read from standard input, one a line. Files of
+    other kinds in a folder are skipped. A file that cannot be indexed becomes a row with its error, and
+    the exit code is 1. Run again after an interruption, or when files were added: what is known is not
+    read again. The index then holds what was named this time; with --append also what it had.
 
     \b
     periplus index 'archive/*.tif' -o archive.parquet
+    find archive -name '*.ntf' -newer last | periplus index - -o archive.parquet --append
     periplus index 's3://bucket/2021/**/*.tif' -o 2021/ --arrange stack --pattern 'S2_{time:%Y%m%d}'
     """
     import periplus
 
+    named = [line for url in urls for line in (listed(sys.stdin) if url == "-" else [url])]
     given = {name: value for name, value in options.items() if value}
     if given.pop("no_siblings", False):
         given["siblings"] = False
@@ -123,7 +127,7 @@ def command(
                 report(done, total, failed=failed)
 
         index = periplus.index(
-            list(urls),
+            named,
             to=output,
             arrange=arrange,
             storage_options=settings(storage_options),
@@ -132,6 +136,12 @@ def command(
         )
     with index:
         return summarise(index, output, quiet=quiet, as_json=as_json)
+
+
+def listed(file: Iterable[str]) -> list[str]:
+    """URLs, one a line; `#` begins a comment."""
+    lines = (line.strip() for line in file)
+    return [line for line in lines if line and not line.startswith("#")]
 
 
 def summarise(index: Index, output: str | None, *, quiet: bool, as_json: bool) -> int:

@@ -61,6 +61,8 @@ class Run:
         self.files: Files | None = None
         """The whole files table, when this run made it."""
         self.gathered = Gathered()
+        self.before: Sequence[str] = ()
+        """Files that the index had."""
 
     # --- the two ways ----------------------------------------------------------------------------------------------
 
@@ -96,6 +98,7 @@ class Run:
             parts = [] if refresh == "always" else journal.load()
             if journal.damaged:
                 self.notes.warnings.append(f"{journal.damaged} parts of the journal could not be used")
+            self.before = () if index is None else index.files.path
             kept = self._harvest_again(parts, index, check=refresh == "check")
             self._must_have_something(len(kept))
             if append and index is not None:
@@ -330,6 +333,7 @@ class Run:
             failed=len(files) - int(good.sum()) - self.replaced + self.nameless,
             skipped=self.notes.skipped + self.replaced,
             reused=self.reused,
+            gone=len(set(self.before).difference(files.path)),
             rows=table.rows,
             bytes=int(np.maximum(files.size, 0)[good].sum()),
             arrangement=self.arrangement,

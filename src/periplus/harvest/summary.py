@@ -20,6 +20,8 @@ class Summary:
     """Files of unknown formats in folders, items without the asset asked for, files that gave way to a later one."""
     reused: int = 0
     """Files known from an earlier run and unchanged, which were not read again."""
+    gone: int = 0
+    """Files that the index had, and has no more: they are not there, or were not named."""
     rows: int = 0
     """References."""
     bytes: int = 0
@@ -32,7 +34,11 @@ class Summary:
 
     def __str__(self) -> str:
         parts = [f"{self.ok:,} of {self.files:,} files indexed ({amount(self.bytes)}), {self.rows:,} references"]
-        others = ((self.reused, "reused"), (self.skipped, "skipped (no format we read, or not asked for)"))
+        others = (
+            (self.reused, "reused"),
+            (self.gone, "gone from the index (not there, or not named any more)"),
+            (self.skipped, "skipped (no format we read, or not asked for)"),
+        )
         parts += [f"{count:,} {what}" for count, what in others if count]
         lines = [", ".join(parts) + f", in {self.seconds:.1f} s"]
         if self.failed:

@@ -99,7 +99,9 @@ def _base(plain: str, fetch: Fetch, limits: Limits) -> tuple[ParquetBytes, str |
         except (MissingError, FormatError):
             continue  # nothing there, or a folder
         return ParquetBytes(place, fetch=fetch, limits=limits, tail=tail), inside
-    raise MissingError("there is no index: neither a Parquet file nor a folder with files.parquet", url=plain)
+    raise MissingError(
+        "there is no index: neither a Parquet file nor a folder with files.parquet; periplus.index makes one", url=plain
+    )
 
 
 def _reopen(
