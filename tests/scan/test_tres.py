@@ -73,3 +73,13 @@ def test_the_source_of_a_parsed_image_is_told_where_it_is_there(tmp_path):
     data, ours = fields("J2KLRA", RECORDS["J2KLRA"] + "0500003019")
     assert (ours["NLEVELS_I"], ours["NBANDS_I"], ours["NLAYERS_I"]) == ("05", "00003", "019")
     assert ours == gdal(tmp_path / "a.ntf", data)
+
+
+def test_no_more_fields_are_told_than_a_real_header_has():
+    record = tre("RPC00B", RECORDS["RPC00B"].encode())
+    data = nitfs.nitf(Picture(values=VALUES, overflow=1), extensions=[tre("USE00A", b"7" * 107) + record * 600])
+    (found,) = (step for step in scan_bytes(data) if isinstance(step, Found))
+    told = found.array.attributes["tres"]
+    assert len(told) == 601
+    assert all("fields" in each for each in told[:252])
+    assert not any("fields" in each for each in told[252:])

@@ -12,6 +12,8 @@ from periplus.scan.cursor import Cursor
 from periplus.scan.trelayouts import layout_of
 
 MOST_TRES = 4_096
+MOST_TOLD = 262_144
+"""Bytes of the extensions of one header whose fields are told: more than any real one has."""
 _SIZES = (
     ("err_bias", 7), ("err_rand", 7), ("line_off", 6), ("samp_off", 5), ("lat_off", 8), ("long_off", 9),
     ("height_off", 5), ("line_scale", 6), ("samp_scale", 5), ("lat_scale", 8), ("long_scale", 9), ("height_scale", 5),
@@ -52,12 +54,14 @@ def listed(area: bytes) -> Iterable[Tre]:
 
 
 def described(tres: Iterable[Tre]) -> list[dict[str, Any]]:
-    """Tag and length of each, and the fields of those whose layout is plain."""
+    """Tag and length of each, and the fields of those whose layout is known."""
     found = []
+    told = 0
     for tre in tres:
         note: dict[str, Any] = {"tag": tre.tag, "length": len(tre.data)}
-        if (fields := fields_of(tre)) is not None:
+        if told + len(tre.data) <= MOST_TOLD and (fields := fields_of(tre)) is not None:
             note["fields"] = fields
+            told += len(tre.data)
         found.append(note)
     return found
 
