@@ -1,6 +1,7 @@
 """Boxes of JP2 and JPX files: lengths of every form, palettes, alpha, several codestreams, pieces."""
 
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,9 @@ from periplus.testing import j2ks
 
 HEADER = b"\0\0\0\x0cjP  \r\n\x87\n" + b"\0\0\0\x14ftypjp2 \0\0\0\0jp2 "
 SIZE = {"blockxsize": 64, "blockysize": 64}
+
+
+FILES = Path(__file__).parent.parent / "decode" / "files"
 
 
 def box(kind: bytes, content: bytes, form: str = "short") -> bytes:
@@ -100,6 +104,25 @@ def test_alpha_as_gdal_writes_it() -> None:
     assert j2ks.found(data)[0].array.attributes["extra_samples"] == ["alpha"]
 
 
+def test_colours_are_told_as_the_values_have_them() -> None:
+    _, stream = codestream(3)
+    image = box(b"ihdr", struct.pack(">IIHBBBB", 96, 128, 3, 7, 7, 0, 0))
+    profile = box(b"colr", b"\x02\0\0" + bytes(40))
+
+    def told(data: bytes, *boxes: bytes) -> str | None:
+        found = j2ks.found(HEADER + box(b"jp2h", image + b"".join(boxes)) + box(b"jp2c", data))
+        return found[0].array.attributes.get("photometric")
+
+    numbered = {number: box(b"colr", b"\x01\0\0" + struct.pack(">I", number)) for number in (0, 16, 17, 18)}
+    assert [told(stream, numbered[number]) for number in numbered] == [None, "rgb", "min_is_black", "ycbcr"]
+    assert told(stream, profile) is None
+    assert told(stream, profile, numbered[16]) == "rgb"
+    assert told(stream) is None
+    # Chroma of half the resolution is turned into colours when it is read.
+    assert told((FILES / "steps-chroma.j2k").read_bytes(), numbered[18]) == "rgb"
+    assert told(stream, box(b"colr", b"\1")) is None
+
+
 def test_broken_boxes_are_refused_or_passed_over() -> None:
     _, stream = codestream()
     with pytest.raises(FormatError, match="in fragments"):
@@ -114,7 +137,8 @@ def test_broken_boxes_are_refused_or_passed_over() -> None:
     with pytest.raises(FormatError, match="past the end"):
         j2ks.found(HEADER + struct.pack(">I4sQ", 1, b"free", 1 << 60) + box(b"jp2c", stream))
     for inner in (box(b"cdef", b"\0\x05"), box(b"pclr", b"\0"), b"\0\0\0\x01abcd", box(b"pclr", b"\xff\xff\x03\7\7\7")):
-        assert j2ks.found(HEADER + described(1, inner) + box(b"jp2c", stream))[0].array.attributes == {}
+        told = j2ks.found(HEADER + described(1, inner) + box(b"jp2c", stream))[0].array.attributes
+        assert told == {"photometric": "min_is_black"}
 
 
 def test_what_is_broken_behind_the_pixels_does_not_harm_them() -> None:

@@ -33,6 +33,8 @@ class Boxes:
     """Red, green, blue and perhaps alpha of every value of a single component, 0 to 255."""
     channels: tuple[tuple[int, int, int], ...] = ()
     """Number, kind and colour of channels, where the file says (cdef)."""
+    colours: int | None = None
+    """The number of the colour space, where it has one."""
     fragments: bool = False
     """A codestream lies in pieces, perhaps of other files."""
 
@@ -44,6 +46,7 @@ def walk(blocks: Blocks, limits: Limits) -> Generator[Need, Any, Boxes]:
     labels: list[tuple[str, bytes]] = []
     palette: tuple[tuple[int, ...], ...] | None = None
     channels: tuple[tuple[int, int, int], ...] = ()
+    colours: int | None = None
     fragments = False
     position, count = 0, 0
     while blocks.size is None or position + 8 <= blocks.size:
@@ -76,11 +79,13 @@ def walk(blocks: Blocks, limits: Limits) -> Generator[Need, Any, Boxes]:
             elif kind == b"jp2h":
                 palette = next((_palette(inner) for kind, inner in _inner(content) if kind == b"pclr"), None)
                 channels = next((_channels(inner) for kind, inner in _inner(content) if kind == b"cdef"), ())
+                spaces = [inner[3:7] for kind, inner in _inner(content) if kind == b"colr" and inner[:1] == b"\x01"]
+                colours = int.from_bytes(spaces[0], "big") if spaces else None
         fragments |= kind == b"ftbl"
         if stop is None:
             break
         position = stop
-    return Boxes(tuple(codestreams), geotiff, tuple(labels), palette, channels, fragments)
+    return Boxes(tuple(codestreams), geotiff, tuple(labels), palette, channels, colours, fragments)
 
 
 def _box(blocks: Blocks, position: int) -> Generator[Need, Any, tuple[bytes, int, int | None]]:

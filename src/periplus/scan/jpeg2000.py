@@ -11,6 +11,7 @@ from periplus.scan import gmljp2, tiff
 from periplus.scan.blocks import Blocks
 from periplus.scan.drive import scan_bytes
 from periplus.scan.j2karray import arrays
+from periplus.scan.j2kmarkers import Codestream
 from periplus.scan.j2kparts import scan_codestream
 from periplus.scan.jp2boxes import SIGNATURE, Boxes, walk
 from periplus.scan.worldfile import Placed, placed
@@ -20,6 +21,10 @@ HEAD_BYTES = 8_192
 RAW = b"\xff\x4f\xff\x51"
 ALPHA = {1: "alpha", 2: "associated_alpha"}
 """Kinds of channels that are no colour, as TIFF's attributes name them."""
+RGB, YCBCR = 16, 18
+PHOTOMETRIC = {12: "cmyk", 14: "cielab", RGB: "rgb", 17: "min_is_black", YCBCR: "ycbcr"}
+"""Enumerated colour spaces."""
+HALVED = (((1, 1), (2, 1), (2, 1)), ((1, 1), (2, 2), (2, 2)))
 
 
 def sniff(head: bytes) -> bool:
@@ -47,7 +52,7 @@ def scan(source: Source, limits: Limits) -> Steps:
             comments += facts.comments
             prefix = f"images/{number}/" if number else ""
             place = Placed() if number else beside
-            told = _told(boxes, facts.components) if number == 0 else {}
+            told = _told(boxes, facts) if number == 0 else {}
             if place.told_by:
                 told["georeferenced_by"] = list(place.told_by)
             for array, refs in arrays(facts, ranges, limits, prefix=prefix, attributes=told, georeference=place.where):
@@ -59,18 +64,23 @@ def scan(source: Source, limits: Limits) -> Steps:
         raise error.at(url=source.url) from None
 
 
-def _told(boxes: Boxes, components: int) -> dict[str, Any]:
-    """What boxes say of the components: the palette of a single one, or which ones are alpha."""
+def _told(boxes: Boxes, facts: Codestream) -> dict[str, Any]:
+    """What boxes say of the components: the palette of a single one, or their colours, and which ones are alpha."""
+    components = facts.components
     if boxes.palette:
         told: dict[str, Any] = {"colormap": [list(colour[:3]) for colour in boxes.palette]}
         if len(boxes.palette[0]) == 4:
             told["colormap_alpha"] = [colour[3] for colour in boxes.palette]
-        return told if components == 1 else {}
+        return {"photometric": "palette", **told} if components == 1 else {}
+    # Chroma of half the resolution is turned into colours when it is read.
+    turned = facts.steps in HALVED and not facts.signed and boxes.colours == YCBCR
+    space = RGB if turned else boxes.colours
+    told = {"photometric": PHOTOMETRIC[space]} if space in PHOTOMETRIC else {}
     alphas = {number: ALPHA[kind] for number, kind, _ in boxes.channels if kind in ALPHA and number < components}
     first = min(alphas, default=components)
     if sorted(alphas) != list(range(first, components)) or first == components:
-        return {}
-    return {"extra_samples": [alphas[number] for number in range(first, components)]}
+        return told
+    return {**told, "extra_samples": [alphas[number] for number in range(first, components)]}
 
 
 def _georeference(boxes: Boxes, limits: Limits) -> Georeference | None:
