@@ -7,6 +7,7 @@ import imagecodecs
 import numpy as np
 import pytest
 import tifffile
+from PIL import Image
 
 from periplus.errors import DecodeError, FormatError
 from periplus.testing import tiles
@@ -87,6 +88,22 @@ def test_a_last_strip_may_be_a_shorter_or_a_full_image(decoder):
         np.testing.assert_array_equal(found[0], imagecodecs.jpeg8_decode(stream))
     with pytest.raises(DecodeError):
         decode(imagecodecs.jpeg8_encode(grey[0, :7], 95), valid=(1, 8, grey.shape[2]))
+
+
+def test_a_last_strip_may_be_said_to_be_full_and_stop_where_the_image_does(decoder):
+    grey = tiles.rgb(1)
+    decode = decoder(tiles.tiff_tile(grey, 7), grey.shape, "u1")
+    target = io.BytesIO()
+    Image.fromarray(grey[0, :16]).save(target, "JPEG", restart_marker_rows=1)
+    short = bytearray(target.getvalue())
+    expected = imagecodecs.jpeg8_decode(bytes(short))
+    frame = short.index(b"\xff\xc0")
+    assert short[frame + 5 : frame + 7] == b"\0\x10"
+    short[frame + 5 : frame + 7] = grey.shape[1].to_bytes(2, "big")
+    found = decode(bytes(short), valid=(1, 16, grey.shape[2]))
+    np.testing.assert_array_equal(found[0, :16], expected)
+    with pytest.raises(DecodeError, match="restart markers"):
+        decode(bytes(short), valid=(1, 32, grey.shape[2]))
 
 
 def test_a_codestream_that_does_not_say_how_long_it_is_must_have_its_end(decoder):

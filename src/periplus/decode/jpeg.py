@@ -44,7 +44,7 @@ def jpeg(tile: Tile, slot: int, *, told: bool = False) -> Picture:
         header = jpegheader.jpeg(view)
         shape = checked(header, tile, rows, columns)
         jpegheader.check_room(header, len(view), rows)
-        jpegheader.check_restarts(header, view)
+        jpegheader.check_restarts(header, view, rows)
         out = scratch_array(slot, shape, tile.dtype)
         # libtiff writes none of JFIF's headers; whoever does has YCbCr in the stream if the tag speaks of no colours.
         colours = "YCbCr" if plain and view[2:4] == APP0 and view[6:11] == JFIF else stored

@@ -111,8 +111,8 @@ def check_room(header: JpegHeader, size: int, rows: int) -> None:
         raise DecodeError(f"the JPEG stream is cut off: {size} bytes do not hold {header.width} x {rows} pixels")
 
 
-def check_restarts(header: JpegHeader, data: memoryview) -> None:
-    """DecodeError where restarts of a single scan are missing or out of order.
+def check_restarts(header: JpegHeader, data: memoryview, rows: int) -> None:
+    """DecodeError where restarts of a single scan are missing or out of order in its first `rows`.
 
     libjpeg passes over what lies between those it finds, and only warns, which does not reach us.
     """
@@ -120,7 +120,7 @@ def check_restarts(header: JpegHeader, data: memoryview) -> None:
         return
     single = header.samples == 1
     widest, highest = (8 * (1 if single else max(each)) for each in zip(*header.factors, strict=True))
-    units = -(-header.width // widest) * -(-header.height // highest)
+    units = -(-header.width // widest) * -(-rows // highest)
     wanted = -(-units // header.interval) - 1
     there = b"".join(RESTART.findall(data, header.scan)).partition(b"\xd9")[0]
     if len(there) < wanted or there[:wanted] != (TURNS * (wanted // 8 + 1))[:wanted]:
