@@ -208,3 +208,13 @@ def test_pickling_drops_what_is_open(fetch, file, payload):
     with pickle.loads(pickle.dumps(fetch)) as other:
         assert other.patience == fetch.patience
         assert other.run(other.read(file, 0, 3))[0] == payload[:3]
+
+
+@pytest.mark.parametrize(("limit", "kept"), [(16, 4), (2, 1), (4096, 6), (-1, 6)])
+def test_no_more_files_stay_open_than_the_process_can_spare(limit, kept, tmp_path, monkeypatch):
+    monkeypatch.setattr("periplus.fetch.local.getrlimit", lambda _: (limit, limit))
+    files = OpenFiles()
+    for number in range(6):
+        (tmp_path / str(number)).write_bytes(b"x")
+        files.get(str(tmp_path / str(number)))
+    assert len(files._files) == kept

@@ -70,12 +70,12 @@ from periplus.fetch import Fetch
 from periplus.table import append_table, write_table
 from periplus.testing.indexes import files_of, stacked
 import pyarrow.parquet, duckdb
-catalog, refs, files = stacked(steps=400, seed=3)
+catalog, refs, files = stacked(steps=int(sys.argv[3]), seed=3)
 with Fetch() as fetch:
     fetch.run(fetch.head(sys.argv[2]))
     import signal
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[4]), int(sys.argv[4])))
     try:
         write_table(sys.argv[1], catalog, refs.items(), files, fetch=fetch)
     except PeriplusError as error:
@@ -85,14 +85,16 @@ with Fetch() as fetch:
 """
 
 
+@pytest.mark.parametrize(("steps", "room"), [(400, 20_000), (2, 500)], ids=["amid the rows", "with the last bytes"])
 @pytest.mark.parametrize("name", ["index.parquet", "index", "index.duckdb"])
-def test_a_full_disk_leaves_the_previous_index(name, tmp_path):
+def test_a_full_disk_leaves_the_previous_index(name, steps, room, tmp_path):
     target = str(tmp_path / name)
     catalog, refs, files = stacked(steps=2)
     with Fetch() as fetch:
         write_table(target, catalog, refs.items(), files, fetch=fetch)
     before = sorted(path.name for path in tmp_path.rglob("*"))
-    done = subprocess.run([sys.executable, "-c", FULL, target, __file__], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", FULL, target, __file__, str(steps), str(room)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout.startswith("refused"), (done.stdout, done.stderr)
     with Fetch() as fetch:
         assert len(open_table(target, fetch=fetch, allow=["s3://"], trust=True).refs("0/data")) == 48

@@ -8,6 +8,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from resource import RLIMIT_NOFILE, getrlimit
 
 from periplus.errors import FetchError, FormatError, MissingError, StaleError
 from periplus.fetch.door import translate
@@ -125,7 +126,9 @@ class OpenFiles:
     """The most recently used files, kept open; thread safe."""
 
     def __init__(self, most: int = 128) -> None:
-        self._most = most
+        limit = getrlimit(RLIMIT_NOFILE)[0]
+        # A part of what the process may have, since others need descriptors too; below zero it may have any number.
+        self._most = most if limit < 0 else max(1, min(most, limit // 4))
         self._files: OrderedDict[str, LocalFile] = OrderedDict()
         self._lock = threading.Lock()
 

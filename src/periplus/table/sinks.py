@@ -248,10 +248,11 @@ class PartSink:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if error is None:
-            self._finish()
-        else:
+        if error is not None:
             self._stack.__exit__(kind, error, trace)  # type: ignore[arg-type]
+            return
+        with self._stack:  # what fails at the end, as the last bytes on a full disk do, is of the open part too
+            self._finish()
 
 
 def files_parquet(files: Files, paths: Sequence[str], file: IO[bytes], keys: dict[str, str]) -> None:
