@@ -21,6 +21,7 @@ from periplus.harvest import index_into
 from periplus.harvest import run as run_module
 from periplus.harvest import stream as stream_module
 from periplus.table import Table
+from periplus.testing.forge import forge
 
 PATTERN = r"(?P<time>\d{8})"
 
@@ -178,6 +179,21 @@ def test_a_collection_grows_by_a_part(tmp_path: Path, tiff: SimpleNamespace, fet
     days(folder / "sub", tiff, 4)
     table, _ = index_into(str(folder / "**/*.tif"), fetch=fetch, to=to)
     assert content(table) == fresh(fetch, str(folder / "**/*.tif"))
+
+
+@pytest.mark.parametrize("groups", [7, "a", [], ["x_20210101"], {"a": 1}, [None, None], [1, 2]])
+def test_an_index_whose_groups_make_no_sense_is_laid_anew_but_not_added_to(
+    groups: Any, tmp_path: Path, tiff: SimpleNamespace, fetch: Fetch
+) -> None:
+    days(tmp_path, tiff, 1, 2, 3)
+    to = tmp_path / "out"
+    index_into(str(tmp_path / "x_2021010[12].tif"), fetch=fetch, to=to, arrange="collect")
+    forge(to, document=lambda said: said["arrangement"].update(groups=groups))
+    with pytest.raises(ConflictError, match="does not grow"):
+        index_into(tmp_path / "x_20210103.tif", fetch=fetch, to=to, arrange="collect", append=True)
+    table, summary = index_into(str(tmp_path / "x_2021010[12].tif"), fetch=fetch, to=to, arrange="collect")
+    assert summary.ok == 2
+    assert table.catalog.arrangement["groups"] == ["x_20210101", "x_20210102"]
 
 
 @pytest.mark.parametrize("name", ["out", "out.parquet"])

@@ -27,12 +27,10 @@ def origins(catalog: Catalog) -> dict[str, Origin] | None:
     """Every array's prefix and name in its file; None where the arrangement is not one of ours."""
     arrangement = catalog.arrangement
     kind = arrangement.get("kind")
-    if kind == "collect":
-        prefixes = {group for group in arrangement.get("groups") or () if isinstance(group, str)}
-    elif kind == "stack":
-        prefixes = {series for series in arrangement.get("series") or ("",) if isinstance(series, str)}
-    else:
+    told = arrangement.get("groups") if kind == "collect" else arrangement.get("series") or ("",)
+    if kind not in ("collect", "stack") or not isinstance(told, list | tuple):
         return None
+    prefixes = {prefix for prefix in told if isinstance(prefix, str)}
     found = {}
     for name in catalog.arrays:
         parts = name.split("/")

@@ -72,6 +72,8 @@ def _same_request(index: Index, kept: Mapping[int, Harvested], asked: Mapping[st
         return False
     series = _series_of_files(index) if arrangement.get("kind") == "stack" else None
     groups = arrangement.get("groups")
+    if groups is not None and not (isinstance(groups, list) and max(kept, default=-1) < len(groups)):
+        return False  # not as we write them
     dated = arrangement.get("coordinate") != "pattern"
     for number, file in kept.items():
         item = file.input
