@@ -116,6 +116,31 @@ def test_missing_files_and_impossible_names_are_missing(fetch, tmp_path):
         fetch.run(fetch.read("a\x00b", 0, 1))
 
 
+def test_a_folder_that_may_not_be_listed_is_one_thing_that_cannot_be_read(fetch, tmp_path, monkeypatch):
+    """As `lost+found` at the root of a disk: all else is found."""
+    for name in ("a/x.tif", "b/x.tif", "c/x.tif"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_bytes(b"x")
+    listed = os.scandir
+
+    def scandir(place):
+        if str(place) in denied:
+            raise PermissionError(13, "Permission denied", place)
+        return listed(place)
+
+    monkeypatch.setattr("periplus.fetch.local.os.scandir", scandir)
+    denied = {str(tmp_path / "b")}
+
+    async def found():
+        return [(source.url, source.size) async for source in fetch.find(f"{tmp_path}/**/*.tif")]
+
+    expected = [("a/x.tif", 1), ("b", None), ("c/x.tif", 1)]
+    assert fetch.run(found()) == [(str(tmp_path / name), size) for name, size in expected]
+    denied.add(str(tmp_path))
+    with pytest.raises(DeniedError):
+        fetch.run(found())
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_an_unreadable_file_is_denied(fetch, file):
     file.chmod(0)

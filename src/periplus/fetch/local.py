@@ -171,6 +171,7 @@ def find(path: str) -> Iterator[Source]:
 def _walk(folder: str, pattern: Pattern) -> Iterator[Source]:
     """Matching files below a folder in order of their paths; a folder reached again by a link is not entered."""
     seen: set[tuple[int, int]] = set()
+    top = folder.rstrip("/") or "/"
 
     def below(place: str) -> Iterator[Source]:
         try:
@@ -181,6 +182,9 @@ def _walk(folder: str, pattern: Pattern) -> Iterator[Source]:
             with os.scandir(place) as entries:
                 found = sorted((entry.name + "/" if _is_folder(entry) else entry.name, entry) for entry in entries)
         except OSError as error:
+            if isinstance(error, PermissionError) and place != top:
+                yield Source(url=place)  # the rest goes on, and whoever reads it is told that it is denied
+                return
             raise _ours(error, place) from None
         for name, entry in found:
             if name.endswith("/"):
@@ -191,7 +195,7 @@ def _walk(folder: str, pattern: Pattern) -> Iterator[Source]:
                 if source is not None:
                     yield source
 
-    yield from below(folder.rstrip("/") or "/")
+    yield from below(top)
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
