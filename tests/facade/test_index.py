@@ -146,6 +146,12 @@ def test_an_index_travels_to_other_processes(archive: Path, stack: periplus.Inde
         assert np.array_equal(copy["0/data"][...], index["0/data"][...])
 
 
+def test_a_box_of_three_numbers_is_none(stack: periplus.Index) -> None:
+    for ask in (stack.read, stack.select):
+        with pytest.raises(ValueError, match=r"a bbox is \(xmin, ymin, xmax, ymax\) .* not \(1, 2, 3\)"):
+            ask(bbox=(1, 2, 3))
+
+
 def test_sql_and_select_agree(stack: periplus.Index) -> None:
     rows = stack.sql("select count(*) as n from chunks where level = 0").to_pylist()
     assert rows == [{"n": stack.select(level=0).num_rows}]

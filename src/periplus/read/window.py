@@ -72,10 +72,10 @@ def _snapped(low: float, high: float, count: int) -> tuple[int, int] | None:
 
 def checked(bbox: Sequence[float]) -> BBox:
     """The bounding box as four finite numbers in order; ValueError otherwise, as it is the caller's own."""
-    xmin, ymin, xmax, ymax = (float(v) for v in bbox)
-    if not all(map(math.isfinite, (xmin, ymin, xmax, ymax))) or xmin > xmax or ymin > ymax:
-        raise ValueError(f"a bbox is (xmin, ymin, xmax, ymax) of finite numbers with min <= max, not {tuple(bbox)}")
-    return xmin, ymin, xmax, ymax
+    match tuple(float(v) for v in bbox):
+        case (xmin, ymin, xmax, ymax) as box if all(map(math.isfinite, box)) and xmin <= xmax and ymin <= ymax:
+            return xmin, ymin, xmax, ymax
+    raise ValueError(f"a bbox is (xmin, ymin, xmax, ymax) of finite numbers with min <= max, not {tuple(bbox)}")
 
 
 def window_in(levels: Sequence[Array], array: Array, bbox: BBox | None) -> Window:

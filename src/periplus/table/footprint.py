@@ -99,10 +99,10 @@ def turned(bbox: BBox, whole: BBox) -> BBox:
 
 def upright(bbox: BBox) -> BBox:
     """The box as numbers; FormatError where it is none."""
-    xmin, ymin, xmax, ymax = (float(v) for v in bbox)
-    if not all(math.isfinite(v) for v in (xmin, ymin, xmax, ymax)) or xmin > xmax or ymin > ymax:
-        raise FormatError(f"a bbox is (xmin, ymin, xmax, ymax) with xmin <= xmax and ymin <= ymax, not {tuple(bbox)}")
-    return xmin, ymin, xmax, ymax
+    match tuple(float(v) for v in bbox):
+        case (xmin, ymin, xmax, ymax) as box if all(map(math.isfinite, box)) and xmin <= xmax and ymin <= ymax:
+            return xmin, ymin, xmax, ymax
+    raise FormatError(f"a bbox is (xmin, ymin, xmax, ymax) with xmin <= xmax and ymin <= ymax, not {tuple(bbox)}")
 
 
 def pixel_window(transform: Transform, bbox: BBox) -> tuple[tuple[int, int], tuple[int, int]]:
