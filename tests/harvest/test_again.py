@@ -181,6 +181,16 @@ def test_a_collection_grows_by_a_part(tmp_path: Path, tiff: SimpleNamespace, fet
     assert content(table) == fresh(fetch, str(folder / "**/*.tif"))
 
 
+def test_a_stack_whose_pattern_is_none_is_laid_anew(tmp_path: Path, tiff: SimpleNamespace, fetch: Fetch) -> None:
+    days(tmp_path, tiff, 1, 2, 3)
+    to, more = tmp_path / "out", {"arrange": "stack", "pattern": PATTERN}
+    index_into(str(tmp_path / "x_2021010[12].tif"), fetch=fetch, to=to, **more)
+    forge(to, document=lambda said: said["arrangement"].update(pattern=7))
+    table, _ = index_into(tmp_path / "x_20210103.tif", fetch=fetch, to=to, append=True, **more)
+    assert table.catalog.arrays["0/data"].shape[0] == 3
+    assert table.catalog.arrangement["pattern"] == PATTERN
+
+
 @pytest.mark.parametrize("groups", [7, "a", [], ["x_20210101"], {"a": 1}, [None, None], [1, 2]])
 def test_an_index_whose_groups_make_no_sense_is_laid_anew_but_not_added_to(
     groups: Any, tmp_path: Path, tiff: SimpleNamespace, fetch: Fetch

@@ -227,7 +227,8 @@ def test_what_an_index_remembers_may_be_anything(server: RangeServer, tmp_path: 
     assert members_of(catalog, 2, limits=Limits()) is not None
     for change in (
         {"kind": [0]}, {"kind": [0, 7]}, {"kind": None}, {"kinds": [[[9, 1]]]}, {"arrays": "{"}, {"arrays": 3},
-        {"names": {}}, {"names": None}, {"x": []}, {"kinds": "x"},
+        {"names": {}}, {"names": None}, {"x": []}, {"kinds": "x"}, {"kind": [0, 0.5]}, {"x": [0.0, "a"]},
+        {"y": [[], 0.0]}, {"y": [float("inf"), 0.0]}, {"x": [10**400, 0.0]},
     ):  # fmt: skip
         odd = replace(catalog, arrangement={**catalog.arrangement, KEY: {**told, **change}})
         assert members_of(odd, 2, limits=Limits()) is None, change

@@ -28,12 +28,14 @@ def extend(catalog: Catalog, entries: Sequence[Entry], refs: Lookup, *, first_fi
     The files of the result are the new ones alone; their ids count from `first_file`.
     """
     way = catalog.arrangement
-    dim = str(way.get("dim"))
+    dim, pattern = str(way.get("dim")), way.get("pattern")
     names = origins(catalog)
     if way.get("kind") != "stack" or names is None or dim not in catalog.coordinates:
         return None
+    if not isinstance(pattern, str | None):
+        return None
     good = [i for i, entry in enumerate(entries) if entry.error is None]
-    axis = read_axis(entries, good, dim=dim, pattern=way.get("pattern"), way=str(way.get("coordinate")))
+    axis = read_axis(entries, good, dim=dim, pattern=pattern, way=str(way.get("coordinate")))
     before = catalog.coordinates[dim].values
     steps = None if axis.misfits else _following(entries, axis, before)
     if steps is None:

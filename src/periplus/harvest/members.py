@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import index
 from typing import Any
 
 from periplus.arrange import Arrangement, Entry, Lookup
@@ -126,6 +128,14 @@ def _moved(array: Array, x: float, y: float) -> Any:
     return replace(place, transform=(a, b, x, d, e, y))
 
 
+def _finite(value: Any) -> float | None:
+    if value is None:
+        return None
+    if not math.isfinite(value):
+        raise ValueError("a corner lies nowhere")
+    return float(value)
+
+
 def members_of(catalog: Catalog, files: int, *, limits: Limits) -> Members | None:
     """What the index remembers; None where it remembers nothing, or nothing sound."""
     told = catalog.arrangement.get(KEY)
@@ -139,14 +149,14 @@ def members_of(catalog: Catalog, files: int, *, limits: Limits) -> Members | Non
         found = Members(
             names={str(name): str(local) for name, local in told["names"].items()},
             kinds=[[(described[number], int(rows)) for number, rows in kind] for kind in told["kinds"]],
-            kind=list(told["kind"]),
-            x=list(told["x"]),
-            y=list(told["y"]),
+            kind=[None if number is None else index(number) for number in told["kind"]],
+            x=[_finite(x) for x in told["x"]],
+            y=[_finite(y) for y in told["y"]],
             series=str(told.get("series", "")),
         )
         # Rows of companions follow those of files, and are not told of.
         sound = len(found.kind) == len(found.x) == len(found.y) <= files and set(found.names) == set(catalog.arrays)
         sound = sound and all(n is None or 0 <= n < len(found.kinds) for n in found.kind)
-    except (PeriplusError, KeyError, TypeError, ValueError, AttributeError):
+    except (PeriplusError, KeyError, TypeError, ValueError, OverflowError, AttributeError):
         return None  # such an index is read as any other, and its files are read again
     return found if sound else None

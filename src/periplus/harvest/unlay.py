@@ -88,7 +88,7 @@ def _rows_of_files(
         starts = np.flatnonzero(np.diff(owners, prepend=-2))
         try:
             undone = _Undoing(table.catalog.arrays[name])
-        except (KeyError, TypeError, ValueError):  # settings that are none of ours: no file comes back
+        except (KeyError, TypeError, ValueError, OverflowError):  # settings that are none of ours: no file comes back
             keep[:] = False
             break
         for start, stop in pairwise([*starts.tolist(), len(owners)]):
