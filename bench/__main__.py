@@ -31,8 +31,8 @@ def report(sections: list[Section]) -> str:
         "",
         "Written by `make bench`. CPU seconds count all threads of the process; every ratio "
         "compares contenders that took "
-        "turns in one run on one machine, best of several rounds. Absolute figures move with the "
-        "machine, ratios much less.",
+        "turns in one run on one machine, best of several rounds. Absolute figures, and above all those on the clock, "
+        "move with the machine and with what else runs on it; ratios of CPU seconds much less.",
         "",
         f"Measured {datetime.now(UTC):%Y-%m-%d} on: " + ", ".join(f"{k} {v}" for k, v in machine().items()) + ".",
         "",
