@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bench import pictures
-from bench.measure import Section
+from bench.measure import Section, race
 
 WINDOW = (slice(700, 1724), slice(900, 1924))
 """1024 x 1024, off the grid of tiles."""
@@ -60,19 +58,6 @@ def run(folder: Path, *, rounds: int = 3) -> Section:
 
 def _bound(read: Reader, window: tuple[slice, slice]) -> Callable[[], Any]:
     return lambda: read(window)
-
-
-def race(contenders: dict[str, Callable[[], Any]], *, rounds: int) -> tuple[dict[str, float], dict[str, float]]:
-    """Best CPU seconds and best wall seconds of each, taken in turn."""
-    cpu, wall = dict.fromkeys(contenders, np.inf), dict.fromkeys(contenders, np.inf)
-    for _ in range(rounds):
-        for name, read in contenders.items():
-            gc.collect()
-            start, began = time.perf_counter(), time.process_time()
-            read()
-            cpu[name] = min(cpu[name], time.process_time() - began)
-            wall[name] = min(wall[name], time.perf_counter() - start)
-    return cpu, wall
 
 
 def agreeing(readers: dict[str, Reader], window: tuple[slice, slice], lossy: float) -> dict[str, Reader]:

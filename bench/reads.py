@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bench.archive import ENCODINGS, scene
-from bench.measure import Section, compete
+from bench.measure import PATIENCE, Section, compete
 
 SIZE = 4096
 WINDOW = (slice(700, 2748), slice(900, 2948))
@@ -41,7 +41,9 @@ def run(folder: Path, *, rounds: int = 3) -> Section:
             readers = open_all(str(path), bands)
             for kind, window in (("whole", (slice(0, SIZE), slice(0, SIZE))), ("window", WINDOW)):
                 usable = agreeing(readers, window, lossy=encoding == "jpeg")
-                times = compete({name: bind(read, window) for name, read in usable.items()}, rounds=rounds)
+                times = compete(
+                    {name: bind(read, window) for name, read in usable.items()}, rounds=rounds, patience=PATIENCE
+                )
                 values: dict[str, float | str] = {name: times.get(name, "-") for name in readers}
                 values["rasterio / periplus"] = times["rasterio"] / times["periplus"]
                 stacks = [times[name] for name in ("virtualizarr", "kerchunk") if name in times]

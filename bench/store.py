@@ -11,7 +11,7 @@ import numpy as np
 
 from bench.archive import scene
 from bench.imagery import open_osml
-from bench.measure import Section, compete
+from bench.measure import PATIENCE, Section, compete
 
 SIZE, TILE = 4096, 512
 ENCODINGS: dict[str, dict[str, Any]] = {
@@ -44,7 +44,7 @@ def run(folder: Path, *, rounds: int = 3) -> Section:
         whole = (slice(0, SIZE), slice(0, SIZE))
         usable = agreeing(readers, whole, lossy=encoding == "jpeg")
         for kind, read in (("whole", _once), ("tile", _tiles)):
-            times = compete({name: _bound(read, usable[name]) for name in usable}, rounds=rounds)
+            times = compete({name: _bound(read, usable[name]) for name in usable}, rounds=rounds, patience=PATIENCE)
             times = {name: spent / (len(TILES) if kind == "tile" else 1) for name, spent in times.items()}
             values: dict[str, float | str] = {name: times.get(name, "-") for name in readers}
             for name in readers:
