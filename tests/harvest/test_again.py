@@ -228,6 +228,43 @@ def test_of_two_that_add_to_an_index_at_once_none_undoes_the_other(
     assert len(add(3).files) == 3
 
 
+@pytest.mark.parametrize("name", ["out", "out.parquet", "out.duckdb"])
+def test_of_two_that_begin_an_index_by_adding_to_it_none_undoes_the_other(
+    name: str, tmp_path: Path, tiff: SimpleNamespace, fetch: Fetch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    days(tmp_path, tiff, 1, 2)
+    to, real = str(tmp_path / name), run_module.Run._laid
+
+    def add(day: int) -> Table:
+        return index_into(tmp_path / f"x_2021010{day}.tif", fetch=fetch, to=to, arrange="collect", append=True)[0]
+
+    def between(*args: Any) -> Any:
+        monkeypatch.setattr(run_module.Run, "_laid", real)
+        add(1)  # after the other saw that there is none
+        return real(*args)
+
+    monkeypatch.setattr(run_module.Run, "_laid", between)
+    with pytest.raises(ConflictError, match="exists"):
+        add(2)
+    assert len(add(2).files) == 2
+
+
+@pytest.mark.parametrize("name", ["out", "out.parquet"])
+def test_what_is_read_anew_and_added_takes_nothing_away(
+    name: str, tmp_path: Path, tiff: SimpleNamespace, fetch: Fetch, read: list[str]
+) -> None:
+    days(tmp_path, tiff, 1, 2, 3)
+    to, more = str(tmp_path / name), {"fetch": fetch, "arrange": "collect", "append": True}
+    index_into([tmp_path / "x_20210101.tif", tmp_path / "x_20210102.tif"], to=to, **more)
+    read.clear()
+    table, summary = index_into(
+        [tmp_path / "x_20210102.tif", tmp_path / "x_20210103.tif"], to=to, refresh="always", **more
+    )
+    assert sorted(read) == ["x_20210102.tif", "x_20210103.tif"]
+    assert sorted(Path(path).name for path in table.files.path) == [f"x_2021010{day}.tif" for day in (1, 2, 3)]
+    assert summary.gone == 0
+
+
 @pytest.mark.parametrize("target", ["out.parquet", "out"])
 @pytest.mark.parametrize("pattern", [PATTERN, None])
 def test_append_keeps_what_was_there(

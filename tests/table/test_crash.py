@@ -138,8 +138,8 @@ def test_an_interrupt_just_after_the_commit_keeps_what_was_committed(tmp_path, f
     real = module.sink
 
     @contextmanager
-    def interrupted(url, fetch):
-        with real(url, fetch) as file:
+    def interrupted(url, fetch, **conditions):
+        with real(url, fetch, **conditions) as file:
             yield file
         if url.endswith("files.parquet"):
             raise KeyboardInterrupt

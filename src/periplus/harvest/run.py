@@ -30,7 +30,6 @@ from periplus.model import Files, Refs, Source
 from periplus.policy import WEB, scheme_of
 from periplus.table import Table, memory_table
 
-REFRESH = ("check", "never", "always")
 SHOWN_ERRORS = 8
 Progress = Callable[[int, int | None, int], None]
 
@@ -91,15 +90,17 @@ class Run:
         if scheme_of(to) in WEB:
             raise FetchError("HTTP is read only here; write the index to a file or an object store", url=to)
         sweep(to, fetch=self.fetch, limits=self.limits)
-        index = None if refresh == "always" else open_index(to, self.fetch, limits=self.limits)
+        anew = refresh == "always"
+        # An index of which nothing is wanted may be damaged; one that is added to may not.
+        index = None if anew and not append else open_index(to, self.fetch, limits=self.limits)
         journal = Journal(to, self.fetch, limits=self.limits, kind="" if self.siblings else "no siblings")
         self.gathered.keep = journal.add
         try:
-            parts = [] if refresh == "always" else journal.load()
+            parts = [] if anew else journal.load()
             if journal.damaged:
                 self.notes.warnings.append(f"{journal.damaged} parts of the journal could not be used")
             self.before = () if index is None else index.files.path
-            kept = self._harvest_again(parts, index, check=refresh == "check")
+            kept = self._harvest_again(parts, index, check=refresh == "check", anew=anew)
             self._must_have_something(len(kept))
             if append and index is not None:
                 if index.origins is None:
@@ -140,7 +141,7 @@ class Run:
         )
 
     def _harvest_again(
-        self, parts: list[tuple[Part, list[Fact]]], index: Index | None, *, check: bool
+        self, parts: list[tuple[Part, list[Fact]]], index: Index | None, *, check: bool, anew: bool
     ) -> dict[int, Harvested]:
         """Harvest what neither the journal nor the index knows; the files kept from the index, by their ids there."""
         written: dict[str, tuple[Fact, int, int]] = {}
@@ -150,7 +151,7 @@ class Run:
 
         asked = {} if index is None else index.table.catalog.arrangement.get("asked")
         # What was found without looking at siblings says nothing of what would be found with them.
-        alike = isinstance(asked, Mapping) and asked.get("siblings", True) == self.siblings
+        alike = not anew and isinstance(asked, Mapping) and asked.get("siblings", True) == self.siblings
 
         def known(url: str) -> Source | None:
             if url in written:
@@ -273,6 +274,7 @@ class Run:
             limits=self.limits,
             # What exactly the named files make is the same whoever was there before; what adds to an index is not.
             continues=index.table if append and index is not None else None,
+            create=append and index is None,
         )
 
     def _bring_back(self, index: Index, kept: dict[int, Harvested], folder: str) -> None:

@@ -54,6 +54,7 @@ def write_duckdb(
     *,
     fetch: Fetch,
     expect: Source | None = None,
+    create: bool = False,
 ) -> None:
     """Write the database beside its place and move it there when it is whole.
 
@@ -79,7 +80,7 @@ def write_duckdb(
             connection.execute("insert into document values ('array_references', ?)", [dump(document)])
             connection.execute(FOOTPRINT)
             connection.execute("checkpoint")
-        fetch.run(fetch.write(url, path, expect=expect))
+        fetch.run(fetch.write(url, path, create=create, expect=expect))
 
 
 def _insert(connection: Any, name: str, rows: pa.Table) -> None:

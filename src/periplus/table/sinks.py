@@ -33,22 +33,22 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def sink(url: str, fetch: Fetch, *, expect: Source | None = None) -> Iterator[IO[bytes]]:
+def sink(url: str, fetch: Fetch, *, create: bool = False, expect: Source | None = None) -> Iterator[IO[bytes]]:
     """A file that becomes the object at `url` when the block ends well, and leaves no trace when it does not.
 
-    ConflictError where the object to be replaced is no longer the one that is expected.
+    ConflictError where there is one (`create`), or the object to be replaced is no longer the one that is expected.
     """
     plain = canonical(url)
     if is_local(plain):
         fetch.policy.check(plain)
-        with replacing(plain, expect=expect) as file:
+        with replacing(plain, create=create, expect=expect) as file:
             yield file
         return
     with mapped(plain), tempfile.TemporaryDirectory(prefix="periplus-") as folder:
         spool = Path(folder) / "spool"
         with spool.open("w+b") as file:
             yield file
-        fetch.run(fetch.write(url, spool, expect=expect))
+        fetch.run(fetch.write(url, spool, create=create, expect=expect))
 
 
 @contextmanager

@@ -47,12 +47,14 @@ def write_table(
     form: str | None = None,
     limits: Limits | None = None,
     continues: Table | None = None,
+    create: bool = False,
 ) -> Table:
     """Write an index and open it; an index that was there stays until the new one is whole.
 
     `blocks` may come in any order and size; a bounded number of rows is in memory at a time. `form` is `flat` (one
     Parquet file), `dataset` (a folder) or `duckdb`, by default as the ending of the URL says. `continues` is the index
-    that this one was made from: ConflictError where it lay there, and another writer has changed it meanwhile.
+    that this one was made from: ConflictError where it lay there, and another writer has changed it meanwhile; with
+    `create`, where another writer has made one.
     """
     limits = limits or Limits()
     url = canonical(target_url)
@@ -64,13 +66,13 @@ def write_table(
     if before is not None and before.url != (_folder(url) + FILES_NAME if form == "dataset" else url):
         before = None
     if form == "flat":
-        _write_flat(url, catalog, blocks, files, fetch, before)
+        _write_flat(url, catalog, blocks, files, fetch, before, create)
     elif form == "dataset":
-        _write_dataset(url, catalog, blocks, files, fetch, before)
+        _write_dataset(url, catalog, blocks, files, fetch, before, create)
     elif form == "duckdb":
         from periplus.table.duckdb import write_duckdb
 
-        write_duckdb(url, catalog, blocks, files, fetch=fetch, expect=before)
+        write_duckdb(url, catalog, blocks, files, fetch=fetch, expect=before, create=create)
     else:
         raise FormatError(f"an index is written as flat, dataset or duckdb, not as {form!r}")
     # Its rows came from the caller, who may reach what they name.
@@ -94,12 +96,14 @@ def _layout(catalog: Catalog, columns: Columns, paths: list[str] | None) -> Layo
     return Layout(columns=columns, extras=level_extra(kinds(catalog.arrays)), paths=paths)
 
 
-def _write_flat(url: str, catalog: Catalog, blocks: Blocks, files: Files, fetch: Fetch, before: Source | None) -> None:
+def _write_flat(
+    url: str, catalog: Catalog, blocks: Blocks, files: Files, fetch: Fetch, before: Source | None, create: bool
+) -> None:
     paths = at_rest(files.path, url)
     if len(set(paths)) != len(paths):
         raise FormatError("a flat index names files by their path, and the files table lists one twice")
     columns = columns_for(kinds(catalog.arrays))
-    with sink(url, fetch, expect=before) as file:
+    with sink(url, fetch, create=create, expect=before) as file:
         out = FlatSink(file, _layout(catalog, columns, paths), list(kinds(catalog.arrays)))
         for group in row_groups(blocks, catalog, np.asarray(files.size)):
             out.write(group)
@@ -120,7 +124,7 @@ def _folder(url: str) -> str:
 
 
 def _write_dataset(
-    url: str, catalog: Catalog, blocks: Blocks, files: Files, fetch: Fetch, before: Source | None
+    url: str, catalog: Catalog, blocks: Blocks, files: Files, fetch: Fetch, before: Source | None, create: bool
 ) -> None:
     folder = _folder(url)
     paths = at_rest(files.path, folder[:-1])
@@ -144,7 +148,7 @@ def _write_dataset(
             # Parts of others that are here now belong to an index that ends with this commit; later ones do not.
             old = _parts_in(folder, fetch)
             _check_before(before, fetch)
-            with sink(folder + FILES_NAME, fetch) as file:
+            with sink(folder + FILES_NAME, fetch, create=create) as file:
                 files_parquet(files, paths, file, {KEY.decode(): text})
                 held()
     except BaseException:
