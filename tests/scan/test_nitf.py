@@ -16,6 +16,7 @@ from periplus.scan.drive import scan_bytes
 from periplus.testing import nitfs
 from periplus.testing.mutate import mutants
 from periplus.testing.nitfs import Picture, tre
+from periplus.testing.scans import check_sound
 
 SMALL = Limits(chunk_bytes=256 * MIB)
 VALUES = nitfs.values_of("u8", 1)
@@ -297,19 +298,6 @@ def _files() -> list[bytes]:
     ]  # fmt: skip
 
 
-def check(found: Found, size: int) -> None:
-    """Whatever a damaged file gives must hold together."""
-    array, refs = found.array, found.refs
-    assert all(n > 0 for n in array.shape)
-    assert np.prod(array.chunks, dtype=object) * array.dtype.itemsize <= SMALL.chunk_bytes
-    if len(refs):
-        assert (refs.chunk >= 0).all()
-        assert (refs.chunk.max(axis=1) < np.array(array.grid)).all()
-        assert refs.offset.min() > 0
-        assert refs.length.min() > 0
-        assert (refs.offset + refs.length).max() <= size
-
-
 @pytest.mark.parametrize("number", range(len(_files())))
 def test_mutants_give_only_our_errors(number):
     data = _files()[number]
@@ -330,7 +318,7 @@ def test_mutants_give_only_our_errors(number):
                     step = steps.send(mutant[step.offset : step.offset + step.length])
                 else:
                     if isinstance(step, Found):
-                        check(step, len(mutant))
+                        check_sound(step, len(mutant), SMALL)
                     step = next(steps, None)
         except StopIteration:
             pass

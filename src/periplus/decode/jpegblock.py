@@ -29,7 +29,6 @@ KEYS = frozenset({
 INKS = ("CMYK", "YCCK")
 LARGEST_UNIT = 32
 """Rows that are coded together at most."""
-SEQUENTIAL = (0xC0, 0xC1)
 FILLED = re.compile(rb"\xff+(?=\xff\xd8)")
 JPEG = 7
 """TIFF's number of this compression."""
@@ -107,7 +106,7 @@ def upper(data: memoryview, seen: range, rows: int) -> tuple[Buffer, int]:
     last = max(seen, default=0) + 1
     told = (last // LARGEST_UNIT + 2) * LARGEST_UNIT
     header = jpegheader.jpeg(data)
-    if told >= header.height or header.kind not in SEQUENTIAL or not header.alone:
+    if told >= header.height or header.kind not in jpegheader.SEQUENTIAL or not header.alone:
         return data, rows
     lower = bytearray(data)
     lower[header.frame + 5 : header.frame + 7] = told.to_bytes(2, "big")

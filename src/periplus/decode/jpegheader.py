@@ -16,7 +16,8 @@ LARGEST_MARKERS = 4_096
 ROOM = {0xC0: (8, 2), 0xC1: (8, 2), 0xC2: (8, 1), 0xC3: (1, 1)}
 """By the kind of a JPEG with Huffman codes: pixels along the side of what is coded at once, and its fewest bits."""
 PROGRESSIVE = frozenset({0xC2, 0xC6, 0xCA, 0xCE})
-SEQUENTIAL = frozenset({0xC0, 0xC1, 0xC9})
+SEQUENTIAL = frozenset({0xC0, 0xC1})
+"""With Huffman codes, one value after the other."""
 ARITHMETIC = 0xC9
 """The first of the frame headers of arithmetic coding, which are the last ones."""
 NO_FRAMES = frozenset({0xC4, 0xC8, 0xCC})
@@ -116,7 +117,8 @@ def check_restarts(header: JpegHeader, data: memoryview, rows: int) -> None:
 
     libjpeg passes over what lies between those it finds, and only warns, which does not reach us.
     """
-    if not header.interval or header.kind not in SEQUENTIAL or not header.alone or not _sampled(header):
+    sequential = header.kind in SEQUENTIAL or header.kind == ARITHMETIC
+    if not header.interval or not sequential or not header.alone or not _sampled(header):
         return
     single = header.samples == 1
     widest, highest = (8 * (1 if single else max(each)) for each in zip(*header.factors, strict=True))
