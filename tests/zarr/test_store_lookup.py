@@ -274,3 +274,13 @@ def test_one_lost_file_fails_only_those_who_want_it(tmp_path):
 def _nothing():
     array = Array(name="a", dims=("x",), shape=(1,), chunks=(1,), dtype=np.dtype("u1"), encodings=(RAW,))
     return Catalog(arrays={"a": array}), {"a": dense_refs(array)}
+
+
+@pytest.mark.parametrize("page", [1, 3, 1024])
+def test_a_listing_has_every_key_whatever_the_size_of_its_pages(page, monkeypatch):
+    monkeypatch.setattr("periplus.zarr.store.PAGE", page)
+    _, table = sparse((5, 3, 4), 3)
+    held = {"/".join(map(str, place)) for place in table.refs("a").chunk.T.tolist()}
+    store = IndexStore(table, Fetch())
+    keys = sync(_collect_aiterator(store.list()))
+    assert sorted(keys) == sorted({"zarr.json", "a/zarr.json", *(f"a/c/{place}" for place in held)})

@@ -6,6 +6,7 @@ import asyncio
 import json
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -228,7 +229,7 @@ async def _paged(make: Callable[[], Iterator[str]]) -> AsyncIterator[str]:
     items = make()
 
     def page() -> list[str]:
-        return [item for item, _ in zip(items, range(PAGE), strict=False)]
+        return list(islice(items, PAGE))
 
     while found := await asyncio.to_thread(page):
         for item in found:
