@@ -90,3 +90,26 @@ def test_levels_say_how_much_larger_their_pixels_are(tmp_path):
     assert [item["spatial:shape"] for item in layout] == [[101, 203], [51, 102], [26, 51]]
     assert [item["spatial:transform"][0] for item in layout] == [10, 20, 40]
     assert [item["transform"]["scale"] for item in layout] == [[1, 1, 1], [1, 2, 2], [1, 2, 2]]
+
+
+@pytest.mark.parametrize(
+    ("tile", "movable"),
+    [((128, 128), True), ((100, 77), False), ((96, 128), False), ((192, 64), False), ((384, 256), True)],
+)
+def test_tiles_of_jpeg_2000_that_others_misplace_have_a_name_of_ours(tile, movable, tmp_path):
+    """Where tiles do not begin on the grid of wavelets and code-blocks, osml-imagery-io decodes other values."""
+    options = {"blockxsize": tile[0], "blockysize": tile[1], "RESOLUTIONS": 3, "CODEBLOCK_WIDTH": 64}
+    (tmp_path / "a.j2k").write_bytes(j2ks.made(j2ks.picture(), **options))
+    index = periplus.index(tmp_path / "a.j2k")
+    assert index.store(codecs="all").layout.leaves["0/data"].kind == ("imagery" if movable else "ours")
+    decoded = pytest.importorskip("aws.osml.io.zarr_codecs").decode_jpeg2000
+    settings = index["0/data"].array.encodings[0][0]["configuration"]
+    data, rows = (tmp_path / "a.j2k").read_bytes(), index.select(array="0/data").to_pylist()
+    for row in rows:
+        high, wide = row["y_chunk"] * tile[1], row["x_chunk"] * tile[0]
+        stored = data[row["offset"] : row["offset"] + row["length"]]
+        theirs = decoded(stored, main_header=base64.b64decode(settings["main_header"]), resolution_level=0)
+        ours = j2ks.picture()[:, high : high + tile[1], wide : wide + tile[0]]
+        if movable:
+            np.testing.assert_array_equal(theirs, ours)
+    np.testing.assert_array_equal(index["0/data"][...], j2ks.picture())

@@ -98,6 +98,20 @@ class Header:
         return right - first_left <= width and bottom - first_top <= height
 
     @property
+    def movable(self) -> bool:
+        """Whether every tile would decode to the same values at the origin of the reference grid.
+
+        Wavelets, precincts and code-blocks are counted from the origin: tiles must begin where these do.
+        """
+        if any(self.grid[2:4]):
+            return False
+        return self.single or all(
+            _fits(self.grid[axis], self.grid[axis + 4], step, [each[axis] for each in coding.precincts], block)
+            for coding in set(self.style(()).codings)
+            for axis, (step, block) in enumerate(zip(coding.steps, coding.blocks[:2], strict=True))
+        )
+
+    @property
     def signed(self) -> bool:
         return needed(self.components[::3])[0]
 
@@ -181,6 +195,21 @@ class Header:
             return found
         kept = [segment for segment in found if segment[0] not in ORDER]
         return [(marker, _plain(data) if marker == COD else data) for marker, data in kept]
+
+
+def _fits(image: int, tile: int, step: int, precincts: Sequence[int], block: int) -> bool:
+    """Whether the tiles of an axis are cut into precincts and code-blocks as one at the origin is."""
+    levels, tiles = len(precincts) - 1, -(-image // tile)
+    if tile % (step << levels):
+        return False
+    for resolution, precinct in enumerate(precincts):
+        samples = tile // step >> (levels - resolution)
+        # Subbands of all but the lowest resolution have half its samples, and half the precinct.
+        half = int(resolution > 0)
+        for size, part in ((samples, 1 << precinct), (samples >> half, 1 << max(0, min(block, precinct - half)))):
+            if size % part and part % size and size * tiles > part:
+                return False
+    return True
 
 
 def _plain(data: bytes) -> bytes:

@@ -7,6 +7,7 @@ plain bytes, by whoever can decode them.
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 from collections.abc import Iterable, Mapping
@@ -16,9 +17,10 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.codecnames import IMAGERY, OURS
+from periplus.codecnames import IMAGERY, JPEG2000, OURS
 from periplus.decode import CODECS, piece, prepare, unpack
-from periplus.decode.pipeline import IMAGES
+from periplus.decode.j2kheader import header_of
+from periplus.decode.pipeline import IMAGES, LIST
 from periplus.errors import PeriplusError
 from periplus.limits import Limits
 from periplus.model import Array, Pipeline, Refs
@@ -36,6 +38,11 @@ LEVELS = {
     "numcodecs.zstd": (0, 22),
 }
 """Compressors whose only setting is how hard they tried, and what may be said of that."""
+MISREAD = frozenset({
+    "byte_order", "fill_order", "ycbcr_subsampling", "ycbcr_coefficients", "reference_black_white",
+    "t4_options", "t6_options", "header", "margin", "num_records",
+})  # fmt: skip
+"""Settings of ours that osml-imagery-io ignores without an error (measured for byte_order)."""
 _TELLS = ("level", "acceleration", "checksum")
 """Settings that matter to whoever compresses, and to nobody who decompresses."""
 
@@ -59,7 +66,8 @@ def express(array: Array) -> Expression:
         return Expression("standard", plain(array.dtype))
     if len({_meaning(pipeline) for pipeline in array.encodings}) > 1:
         return Expression("decoded", plain(array.dtype), f"its chunks are encoded in {len(array.encodings)} ways")
-    names = [str(codec.get("name", "")) for codec in array.encodings[0]]
+    pipeline = exclusive(array.encodings[0], array)
+    names = [str(codec.get("name", "")) for codec in pipeline]
     unknown = next((name for name in names if name not in CODECS), None)
     if unknown is not None:
         return Expression("decoded", plain(array.dtype), f"codec {unknown!r} is not known")
@@ -73,10 +81,43 @@ def express(array: Array) -> Expression:
     try:
         # One array that is said wrongly would keep Zarr from opening all others; it must fail when it is read.
         limits = Limits() if kind == "standard" else ANY  # codecs of ours and of imagery keep the limits themselves
-        prepare(array.encodings[0], chunks=array.chunks or (1,), dtype=array.dtype, limits=limits)
-        return Expression(kind, _listed(array.encodings[0], array.dtype))
+        prepare(pipeline, chunks=array.chunks or (1,), dtype=array.dtype, limits=limits)
+        return Expression(kind, _listed(pipeline, array.dtype))
     except PeriplusError as error:
         return Expression("decoded", plain(array.dtype), error.message)
+
+
+def exclusive(pipeline: Pipeline, array: Array) -> Pipeline:
+    """The pipeline, as one codec under our own name where another library would decode it to other values.
+
+    osml-imagery-io ignores settings that it does not have, and decodes a tile of JPEG 2000 as if it lay at the origin.
+    """
+    name, settings = str(pipeline[0].get("name", "")), pipeline[0].get("configuration") or {}
+    if name not in IMAGES or name == LIST:
+        return pipeline
+    if MISREAD.isdisjoint(settings) and not (name == JPEG2000 and _anchored(settings)):
+        return pipeline
+    rows = settings.get("last_rows")
+    return (as_one(pipeline, array, **({} if rows is None else {"last_rows": rows})),)
+
+
+def _anchored(settings: Mapping[str, Any]) -> bool:
+    """Whether a tile of JPEG 2000 decodes to other values where it is moved to the origin."""
+    try:
+        return not header_of(base64.b64decode(settings["main_header"]), 0).movable
+    except (PeriplusError, KeyError, TypeError, ValueError):  # refused when it is prepared
+        return False
+
+
+def as_one(pipeline: Pipeline, array: Array, **more: Any) -> Mapping[str, Any]:
+    """A whole pipeline as one codec of ours."""
+    settings = {
+        "codecs": jsonable(list(pipeline)),
+        "shape": list(array.chunks),
+        "dtype": array.dtype.newbyteorder("<").str,
+        **more,
+    }
+    return {"name": LIST, "configuration": settings}
 
 
 def single_ranges(refs: Refs) -> NDArray[np.bool_]:

@@ -13,16 +13,10 @@ from periplus.codecnames import IMAGERY, JBP_BLOCK, TIFF_TILE
 from periplus.conventions.node import DIMENSIONS
 from periplus.decode.pipeline import LIST
 from periplus.model import Array, Pipeline
-from periplus.zarr.express import KINDS, express, jsonable
+from periplus.zarr.express import KINDS, as_one, exclusive, express, jsonable
 from periplus.zarr.metadata import CODECS, Codecs, Layout, Leaf
-from periplus.zarr.v2codecs import UnsayableError, block, interleaved, is_image, v2_of
+from periplus.zarr.v2codecs import UnsayableError, block, interleaved, v2_of
 
-MISREAD = frozenset({
-    "byte_order", "fill_order", "ycbcr_subsampling", "ycbcr_coefficients", "reference_black_white",
-    "t4_options", "t6_options", "header", "margin", "num_records",
-})  # fmt: skip
-"""Settings of ours that osml-imagery-io passes over in silence (measured for byte_order): a codec that has one is
-written under a name that only we know, so that nobody gets other pixels."""
 NAMES = {"standard": "stock Zarr", "imagery": "stock Zarr and of imagery tools"}
 
 
@@ -36,18 +30,14 @@ def pipeline_to_say(array: Array, codecs: Codecs, last_rows: int | None) -> Pipe
     pipeline = array.encodings[0]
     if last_rows is not None:
         pipeline = _short(pipeline, array, last_rows)
-        said = express(replace(array, encodings=(pipeline,)))
+    stored, pipeline = pipeline, exclusive(pipeline, array)
+    said = express(replace(array, encodings=(pipeline,)))
     if KINDS.index(said.kind) >= CODECS.index(codecs):
+        if pipeline is not stored and codecs == "imagery":
+            raise UnsayableError("imagery tools would misread its values; codecs='all' has it")
         short = last_rows is not None or "last_rows" in (pipeline[0].get("configuration") or {})
         strips = "its last strips are shorter than others, and that " if short else "it "
         raise UnsayableError(f"{strips}takes codecs that are not those of {NAMES.get(codecs, codecs)}")
-    if not MISREAD.isdisjoint(pipeline[0].get("configuration") or ()) and is_image(pipeline[0]["name"]):
-        if codecs != "all":
-            raise UnsayableError(
-                "imagery tools would misread its values (big-endian, or bits turned); codecs='all' has it"
-            )
-        rows = pipeline[0]["configuration"].get("last_rows")
-        return (listed(pipeline, array, **({} if rows is None else {"last_rows": rows})),)
     return pipeline
 
 
@@ -61,19 +51,8 @@ def _short(pipeline: Pipeline, array: Array, rows: int) -> Pipeline:
     for make in (block, interleaved):
         tile = tile or make(pipeline, chunks=array.chunks, dtype=array.dtype)
     if tile is None:
-        return (listed(pipeline, array, last_rows=rows),)
+        return (as_one(pipeline, array, last_rows=rows),)
     return ({"name": tile["name"], "configuration": {**tile["configuration"], "last_rows": rows}},)
-
-
-def listed(pipeline: Pipeline, array: Array, **more: Any) -> Mapping[str, Any]:
-    """A whole pipeline as one codec of ours."""
-    settings = {
-        "codecs": jsonable(list(pipeline)),
-        "shape": list(array.chunks),
-        "dtype": array.dtype.newbyteorder("<").str,
-        **more,
-    }
-    return {"name": LIST, "configuration": settings}
 
 
 # --- version 2 ------------------------------------------------------------------------------------------------------
@@ -88,7 +67,7 @@ def v2_array(leaf: Leaf, array: Array, pipeline: Pipeline, codecs: Codecs) -> di
     except UnsayableError as error:
         if codecs != "all":
             raise UnsayableError(f"{error.message}; zarr_format=3 has it") from None
-        whole = pipeline[0] if pipeline[0]["name"] == LIST else listed(pipeline, array)
+        whole = pipeline[0] if pipeline[0]["name"] == LIST else as_one(pipeline, array)
         filters = [{"id": LIST, **whole["configuration"]}]
         coded = {"dtype": array.dtype.newbyteorder("<").str, "order": "C", "filters": filters, "compressor": None}
     attributes = {key: value for key, value in leaf.document["attributes"].items() if key != "_FillValue"}
