@@ -15,7 +15,6 @@ from periplus.zarr.multireference import MultiReferenceFileSystem
 FORMS = {
     "json": ("refs.json", {}),
     "parquet": ("refs.parq", {"form": "kerchunk", "record_size": 3}),
-    "parquet-3": ("refs3", {"form": "kerchunk", "zarr_format": 3}),
 }
 
 

@@ -22,6 +22,7 @@ WORDS = {
     "array=": "--array",
     "leave_out=True": "--leave-out",
     "template_overrides": "--template",
+    "zarr_format=": "--zarr-format ",
     "pattern=": "--pattern ",
     "coordinate=": "--coordinate ",
     "arrange=": "--arrange ",

@@ -21,7 +21,7 @@ from periplus.errors import redact, some
     help="Default: by TARGET's name: .parquet is flat, .duckdb a database, .icechunk a repository, .json kerchunk "
     "references, anything else a dataset folder. Kerchunk with another name than .json is a Parquet directory.",
 )
-@click.option("--zarr-format", type=click.IntRange(2, 3), help="Kerchunk: the version of Zarr it speaks. Default: 2.")
+@click.option("--zarr-format", type=click.IntRange(2, 3), help="Kerchunk: Zarr version; 3 for .json only. Default: 2.")
 @click.option(
     "--codecs",
     type=click.Choice(["standard", "imagery", "all"]),

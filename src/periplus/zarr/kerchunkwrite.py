@@ -1,4 +1,4 @@
-"""An index as kerchunk references: JSON or a Parquet directory, Zarr v2 or v3, portable where asked for."""
+"""An index as kerchunk references: JSON of Zarr v2 or v3, or a Parquet directory of Zarr v2."""
 
 from __future__ import annotations
 
@@ -77,7 +77,8 @@ def write_kerchunk(
 ) -> Said:
     """Write kerchunk references, and tell what they say and which arrays were left out.
 
-    JSON where the target's name ends in `.json` (or `form` is `json`), else a Parquet directory. `codecs` says which a
+    JSON where the target's name ends in `.json` (or `form` is `json`), else a Parquet directory, which supports
+    `zarr_format=2` only. `codecs` says which a
     reader is expected to have: those of stock Zarr (`standard`), also the five of imagery tools (`imagery`), also ours
     (`all`). An array that cannot be said is an error that names it, unless `leave_out` names it or is True. `portable`
     writes URLs as `{{base}}name`, where the base is the folder that all sources share; a reader puts its own in its
@@ -91,9 +92,16 @@ def write_kerchunk(
         raise FormatError(f"codecs are {', '.join(CODECS[1:])}, not {codecs!r}")
     if form not in (None, "json", "parquet"):
         raise FormatError(f"kerchunk is written as json or parquet, not as {form!r}")
+    as_json = form == "json" or (form is None and is_json(url))
+    if zarr_format == 3 and not as_json:
+        raise FormatError(
+            "kerchunk Parquet is defined for Zarr v2 only, and other readers would return the fill value for every "
+            "chunk of Zarr v3: use zarr_format=2, or zarr_format=3 with a target that ends in .json",
+            url=url,
+        )
     said = say(table, fetch, zarr_format=zarr_format, codecs=codecs, leave_out=leave_out, limits=limits)
     urls, folder = named_urls(table.files.path, portable=portable)
-    if form == "json" or (form is None and is_json(url)):
+    if as_json:
         with sink(url, fetch) as file:
             own = folder_of(url)
             # Beneath the index's own folder, a portable index needs nobody to fill in its base.
