@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,9 @@ from periplus.table.buffers import blobs, numbers, strings, to_numpy, to_valid
 
 MOST_ROWS = 1 << 26
 """Rows of one record file; kerchunk writes 10,000 to 100,000."""
+SEVERAL = "multirange://chunk-of-several-byte-ranges-needs-periplus-or-osml-imagery-io"
+"""The `path` of rows of several byte ranges, which is no URL of a file. fsspec, which ignores the columns of the ranges,
+fails to open it, and shows it in its error. A null would be a missing chunk to fsspec, which reads as the fill value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -50,45 +53,42 @@ class Record:
 def read_record(data: bytes, *, key: str, limits: Limits) -> Record:
     """The columns of a record file; FormatError names it where it is none."""
     table = _read(data, key, limits, None)
-    paths, path = _strings(table, "path", key)
+    paths, path, counts = _targets(table, key)
     offset, size = (_integers(table, name, key) for name in ("offset", "size"))
-    raw = _bytes(table, key)
-    if "offsets" not in table.column_names:
-        return Record(paths=paths, path=path, offset=offset, size=size, raw=raw)
-    counts, offsets, sizes = _lists(table, key)
-    range_paths, range_path = _strings(table, "range_path", key)
-    several = counts > 0
-    if (range_path[several] < 0).any():
-        raise FormatError(f"{key}: a row has byte ranges and no range_path")
-    path = np.where(several, range_path + np.int32(len(paths)), path)
-    return Record(
-        paths=[*paths, *range_paths],
-        path=path,
-        offset=offset,
-        size=size,
-        raw=raw,
-        counts=counts if several.any() else None,
-        offsets=offsets,
-        sizes=sizes,
-        starts=np.cumsum(counts) - counts,
-    )
+    plain = Record(paths=paths, path=path, offset=offset, size=size, raw=_bytes(table, key))
+    if counts is None or not counts.any():
+        return plain
+    _, offsets, sizes = _lists(table, key)
+    return replace(plain, counts=counts, offsets=offsets, sizes=sizes, starts=np.cumsum(counts) - counts)
 
 
 def paths_in(data: bytes, *, key: str, limits: Limits) -> tuple[list[str], int, int]:
     """The distinct URLs of a record file, how many rows have one or are inline, and most byte ranges of one row."""
     table = _read(data, key, limits, ["path", "range_path", "raw", "offsets", "sizes"])
-    known: dict[str, None] = {}
-    present = np.zeros(table.num_rows, bool)
-    for name in ("path", "range_path"):
-        if name in table.column_names:
-            paths, rows = _strings(table, name, key)
-            known |= dict.fromkeys(paths)
-            present |= rows >= 0
+    paths, path, counts = _targets(table, key)
+    present = path >= 0
     raw = _bytes(table, key)
     if raw is not None:
         present |= np.fromiter((item is not None for item in raw), bool, len(raw))
-    most = int(_lists(table, key)[0].max(initial=1)) if "offsets" in table.column_names else 1
-    return list(known), int(present.sum()), most
+    return paths, int(present.sum()), 1 if counts is None else int(counts.max(initial=1))
+
+
+def _targets(table: pa.Table, key: str) -> tuple[list[str], NDArray[np.int32], NDArray[np.int64] | None]:
+    """The URLs of a record file, which one each row has, and, where rows have several byte ranges, how many."""
+    paths, path = _strings(table, "path", key)
+    if "offsets" not in table.column_names:
+        return paths, path, None
+    counts = _lists(table, key)[0]
+    range_paths, range_path = _strings(table, "range_path", key)
+    several = counts > 0
+    if (range_path[several] < 0).any():
+        raise FormatError(f"{key}: a row has byte ranges and no range_path")
+    # The path of such a row is a marker, or null as osml-imagery-io writes it; only paths that rows use are kept.
+    path = np.where(several, range_path + np.int32(len(paths)), path)
+    used, rows = np.unique(path, return_inverse=True)
+    known = used[used >= 0]
+    every = [*paths, *range_paths]
+    return [every[row] for row in known.tolist()], (rows - (len(used) - len(known))).astype(np.int32), counts
 
 
 def _read(data: bytes, key: str, limits: Limits, columns: list[str] | None) -> pa.Table:
@@ -193,10 +193,10 @@ def _lists(table: pa.Table, key: str) -> tuple[NDArray[np.int64], NDArray[np.int
 def write_record(record: Record) -> bytes:
     """A record file as kerchunk and fsspec read it; columns for several byte ranges only where rows have them."""
     several = None if record.counts is None else record.counts > 0
-    single = record.path if several is None else np.where(several, np.int32(-1), record.path)
+    single = record.path if several is None else np.where(several, np.int32(len(record.paths)), record.path)
     known = strings(record.paths)
     fields = {
-        "path": _dictionary(single, known),
+        "path": _dictionary(single, known if several is None else strings([*record.paths, SEVERAL])),
         "offset": numbers(record.offset),
         "size": numbers(record.size),
         "raw": pa.nulls(len(record), pa.binary()) if record.raw is None else blobs(record.raw),
