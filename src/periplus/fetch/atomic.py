@@ -39,7 +39,7 @@ def delete_file(path: str) -> None:
     """Remove a file, for good."""
     with mapped(path):
         os.unlink(path)
-        _sync(os.path.dirname(path))
+        sync(os.path.dirname(path))
 
 
 @contextmanager
@@ -59,7 +59,7 @@ def replacing(path: str, *, create: bool = False, expect: Source | None = None) 
             with os.fdopen(fd, "wb", closefd=False) as file:
                 yield file
             os.fsync(fd)
-            with _locked(folder):
+            with folder_locked(folder):
                 _check(target, create=create, expect=expect)
                 if create:
                     _publish(temporary, target)
@@ -72,7 +72,7 @@ def replacing(path: str, *, create: bool = False, expect: Source | None = None) 
             raise
         finally:
             os.close(fd)
-        _sync(folder)
+        sync(folder)
     except OSError as error:
         raise translate(error, path) or error from None
 
@@ -112,7 +112,7 @@ def _move_on(temporary: str, target: str) -> None:
 
 
 @contextmanager
-def _locked(folder: str) -> Iterator[None]:
+def folder_locked(folder: str) -> Iterator[None]:
     """Hold the folder's lock, so that of all our writers one at a time compares and renames."""
     fd = os.open(folder, os.O_RDONLY)
     try:
@@ -152,7 +152,8 @@ def remove_leftovers(folder: str, name: str) -> None:
                 os.close(fd)
 
 
-def _sync(folder: str) -> None:
+def sync(folder: str) -> None:
+    """Make the names in a folder durable."""
     fd = os.open(folder or ".", os.O_RDONLY)
     try:
         os.fsync(fd)

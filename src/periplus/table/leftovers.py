@@ -90,6 +90,8 @@ def remove_unlocked(left: Path) -> None:
 def remove_spool(folder: Path) -> None:
     """Remove a spool folder, its lock last: if we die at it, the next writer can still tell that nobody holds it."""
     for left in folder.iterdir():
-        if left.name != "lock":
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left, ignore_errors=True)
+        elif left.name != "lock":
             left.unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)
