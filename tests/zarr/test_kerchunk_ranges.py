@@ -147,7 +147,7 @@ def test_readers_of_several_ranges_read_the_values(place):
 @pytest.mark.parametrize("place", ["refs"], indirect=True)
 def test_a_marker_without_ranges_is_no_source(place):
     record = place / "a/refs.0.parq"
-    table = pq.read_table(record)
+    table = pq.ParquetFile(record).read()
     assert table["path"].to_pylist() == [SEVERAL, str(place.parent / "data.bin"), None]
     pq.write_table(table.drop_columns(["offsets", "sizes", "range_path"]), record)
     with pytest.raises((periplus.DeniedError, periplus.StaleError)):

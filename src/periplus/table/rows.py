@@ -140,6 +140,16 @@ class PartRows:
         return integers(codes, np.int32, roles.path, null=len(names)), known
 
 
+def read_embedded(raw: bytes, limits: Limits, url: str) -> tuple[Files, dict[bytes, bytes]]:
+    """A files table that an index carries as the bytes of a Parquet file, and the keys of its footer."""
+    with arrow_errors("the files table", url):
+        names = pq.read_schema(pa.BufferReader(raw)).names
+        reader = pq.ParquetFile(pa.BufferReader(raw), read_dictionary=names)
+        rows, width = reader.metadata.num_rows, max(1, len(names))
+        limits.check("the files table", rows * 8 * width, limits.memory_bytes // 4, url=url)
+        return files_from_arrow(reader.read(use_threads=False)), dict(reader.metadata.metadata or {})
+
+
 class ParquetRows:
     """The rows of a flat table or of a dataset's parts; parts are opened when a query reaches them."""
 
@@ -181,19 +191,12 @@ class ParquetRows:
                     return files_from_arrow(self.base.schema.empty_table())
                 return files_from_arrow(pa.concat_tables(tables))
             if FILES_KEY in self.base.keys:
-                return files_from_arrow(self._embedded(self.base.keys[FILES_KEY]))
+                try:
+                    raw = base64.b64decode(self.base.keys[FILES_KEY], validate=True)
+                except binascii.Error as error:
+                    raise FormatError(f"the embedded files table is not base64: {error}") from None
+                return read_embedded(raw, self.limits, self.base.url)[0]
             return self._distinct()
-
-    def _embedded(self, text: bytes) -> pa.Table:
-        try:
-            raw = base64.b64decode(text, validate=True)
-        except binascii.Error as error:
-            raise FormatError(f"the embedded files table is not base64: {error}") from None
-        names = pq.read_schema(pa.BufferReader(raw)).names
-        reader = pq.ParquetFile(pa.BufferReader(raw), read_dictionary=names)
-        rows, width = reader.metadata.num_rows, max(1, len(names))
-        self.limits.check("the files table", rows * 8 * width, self.limits.memory_bytes // 4, url=self.base.url)
-        return reader.read(use_threads=False)
 
     def _distinct(self) -> Files:
         """Files of a table of another tool, which lists none: its distinct paths, in order of appearance."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from periplus.conventions.node import DIMENSIONS
-from periplus.errors import FormatError, MissingError, PeriplusError
+from periplus.errors import FormatError, MissingError, PeriplusError, StaleError
 from periplus.limits import Limits
 from periplus.model import Catalog, Coordinate, Refs
 from periplus.policy import Policy, canonical, resolve
@@ -18,8 +18,9 @@ from periplus.table.table import Table
 from periplus.zarr.kerchunkcatalog import Nodes, catalog_of, described, nodes
 from periplus.zarr.kerchunkcolumns import Urls, by_array, columns
 from periplus.zarr.kerchunklabels import is_wide, labels_of, named, wide, words
-from periplus.zarr.kerchunkopen import ZMETADATA, is_json
-from periplus.zarr.kerchunkrows import RecordRows, sizes_of
+from periplus.zarr.kerchunkopen import is_json
+from periplus.zarr.kerchunkown import REPLACED, from_text, unpack_files
+from periplus.zarr.kerchunkrows import RecordRows, read_metadata, sizes_of
 from periplus.zarr.references import METADATA, Reference, expand, filler, parse
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ class _Asked:
     policy: Policy
     overrides: Mapping[str, str]
     leave_out: bool | frozenset[str]
+    write: str | None = None
+    """The write of the directory that is expected there, where one is opened again."""
 
     def table(self, catalog: Catalog, rows: Any, *, url: str, parts: Mapping[str, int], reopen: Any = None) -> Table:
         document = document_for(catalog, parts=parts)
@@ -75,13 +78,18 @@ class _Asked:
 
 def _open_json(asked: _Asked) -> Table:
     url, fetch, limits = asked.url, asked.fetch, asked.limits
-    references = expand(parse(_whole(url, fetch, limits), url=url), overrides=asked.overrides)
+    document = parse(_whole(url, fetch, limits), url=url)
+    references = expand(document, overrides=asked.overrides)
     found = nodes(_documents(references, fetch, limits, url))
     if not found.arrays and not found.groups:
         raise FormatError("this JSON file holds no kerchunk references: no .zgroup, .zarray or zarr.json")
     arrays = described(found, limits=limits, leave_out=asked.leave_out)
     keys = by_array((key for key in references if key.rpartition("/")[2] not in METADATA), arrays)
-    urls, whole = Urls(), _whole_files(references, keys, fetch, url)
+    raw = from_text(document)
+    known = None
+    if raw is not None:
+        known = unpack_files(raw, filler(document.get("templates"), asked.overrides), url=url, limits=limits)
+    urls, whole = Urls(known), _whole_files(references, keys, fetch, url)
     refs = {
         path: columns(arrays[path], held, references, urls, lambda target: whole[target]) for path, held in keys.items()
     }
@@ -185,17 +193,26 @@ def _open_parquet(asked: _Asked) -> Table:
     url, fetch, limits = asked.url, asked.fetch, asked.limits
     folder = url if url.endswith("/") else url + "/"
     try:
-        said = parse(_whole(folder + ZMETADATA, fetch, limits))
+        said, source, own = read_metadata(folder, fetch, limits)
     except MissingError:
         raise MissingError("there is no kerchunk index: the folder has no .zmetadata", url=url) from None
     documents, record_size = said.get("metadata"), said.get("record_size")
     if not isinstance(documents, Mapping) or type(record_size) is not int:
         raise FormatError(".zmetadata: metadata and record_size are wanted; this may be a Zarr store")
+    if asked.write not in (None, own.write):
+        raise StaleError(REPLACED, url=url)
     found = nodes(documents)
     arrays = described(found, limits=limits, leave_out=asked.leave_out)
     names = {one.array.name: path for path, one in arrays.items()}
     rows = RecordRows(
-        names, folder=folder, record_size=record_size, fill=filler({}, asked.overrides), fetch=fetch, limits=limits
+        names,
+        folder=folder,
+        record_size=record_size,
+        fill=filler({}, asked.overrides),
+        fetch=fetch,
+        limits=limits,
+        declared=own,
+        metadata=source,
     )
     rows.describe({one.array.name: one.array for one in arrays.values()})
 
@@ -208,5 +225,5 @@ def _open_parquet(asked: _Asked) -> Table:
 
     catalog, _ = catalog_of(found, arrays, inline)
     rows.describe(catalog.arrays)
-    reopen = (_open_parquet, (asked,))
+    reopen = (_open_parquet, (replace(asked, write=own.write),))
     return asked.table(catalog, rows, url=folder.removesuffix("/"), parts=rows.parts, reopen=reopen)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,20 +19,23 @@ NUMBERS = re.compile(r"(?:0|[1-9][0-9]{0,9})(?:[./](?:0|[1-9][0-9]{0,9}))*")
 
 
 class Urls:
-    """URLs in the order they came, each once."""
+    """URLs in the order they came, each once; those of a files table first."""
 
-    def __init__(self) -> None:
-        self.rows: dict[str, int] = {}
+    def __init__(self, known: Files | None = None) -> None:
+        self._known = known
+        self.rows: dict[str, int] = {} if known is None else {path: row for row, path in enumerate(known.path)}
 
     def row(self, url: str) -> int:
         return self.rows.setdefault(url, len(self.rows))
 
     def files(self, sizes: Mapping[str, int] | None = None) -> Files:
-        """The files table, with the sizes that are known."""
-        count, known = len(self.rows), sizes or {}
-        return Files(
-            path=list(self.rows),
-            size=np.array([known.get(url, -1) for url in self.rows], np.int64),
+        """The files table; of files that the index tells nothing of, with the sizes that are known."""
+        known, first = sizes or {}, 0 if self._known is None else len(self._known)
+        others = list(self.rows)[first:]
+        count = len(others)
+        files = Files(
+            path=others,
+            size=np.array([known.get(url, -1) for url in others], np.int64),
             etag=[None] * count,
             last_modified=np.full(count, "NaT", "datetime64[us]"),
             datetime=np.full(count, "NaT", "datetime64[us]"),
@@ -38,6 +43,17 @@ class Urls:
             status=["ok"] * count,
             error=[None] * count,
         )
+        return files if self._known is None else joined_files(self._known, files)
+
+
+def joined_files(first: Files, then: Files) -> Files:
+    """Two files tables as one."""
+
+    def join(name: str) -> Any:
+        pair = getattr(first, name), getattr(then, name)
+        return np.concatenate(pair) if isinstance(pair[0], np.ndarray) else [*pair[0], *pair[1]]
+
+    return Files(**{column.name: join(column.name) for column in fields(Files)})
 
 
 def by_array(keys: Iterable[str], arrays: Mapping[str, Described]) -> dict[str, list[tuple[str, str]]]:

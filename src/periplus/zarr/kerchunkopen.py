@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from periplus.errors import MissingError, PeriplusError
+from periplus.fetch.folders import restore_folder
 from periplus.limits import Limits
 from periplus.policy import canonical, is_local
 
@@ -35,6 +36,8 @@ def open_index(
     """An index in any form of a file or folder: kerchunk by the name `.json` or by its `.zmetadata`, else our own."""
     plain = canonical(url)
     folder = plain if plain.endswith("/") else plain + "/"
+    if is_local(plain):
+        restore_folder(plain.removesuffix("/"))
     if is_json(plain) or (is_local(plain) and Path(folder + ZMETADATA).is_file()):
         return _open_kerchunk(url, fetch=fetch, limits=limits, allow=allow, **options)
     from periplus.table import open_table

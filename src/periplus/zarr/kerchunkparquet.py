@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from pathlib import Path
-from typing import TYPE_CHECKING
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.errors import FormatError, MissingError
+from periplus.errors import ConflictError, FormatError, MissingError
+from periplus.fetch.door import mapped
+from periplus.fetch.folders import replace_folder, restore_folder
 from periplus.model import Array, Refs
 from periplus.policy import is_local
-from periplus.table.leftovers import remove_unlocked
+from periplus.table.sinks import spool_folder
 from periplus.zarr.kerchunkopen import ZMETADATA
+from periplus.zarr.kerchunkown import FILES, KEY, declare, pack_files
 from periplus.zarr.kerchunkrecords import MOST_ROWS, Record, write_record
 from periplus.zarr.kerchunkrows import RECORD
 from periplus.zarr.kerchunkslabs import Slab, slabs
@@ -26,54 +31,130 @@ if TYPE_CHECKING:
     from periplus.table.table import Table
     from periplus.zarr.kerchunkwrite import Said
 
+Put: TypeAlias = Callable[[str, bytes], None]
+"""Writes a file of the directory, by its name there."""
+UNFINISHED = re.compile(r"\..+\.periplus-[0-9a-f]{16}")
+"""Names of files that writers of earlier versions did not finish."""
 
-def write_parquet(url: str, table: Table, said: Said, urls: Sequence[str], *, fetch: Fetch, record_size: int) -> None:
-    """Write the directory; until its `.zmetadata` is there it is no index, and what was there before is gone."""
+
+def write_parquet(
+    url: str,
+    table: Table,
+    said: Said,
+    urls: Sequence[str],
+    *,
+    folder: str | None,
+    fetch: Fetch,
+    record_size: int,
+) -> None:
+    """Write the directory; `folder` is what `{{base}}` stands for.
+
+    On a disk an index that was there stays until the new one is whole, and then is replaced at once. A store cannot
+    replace a folder at once: there an index is not written over.
+    """
     if not 0 < record_size <= MOST_ROWS:
         raise FormatError(f"record_size is {record_size}, outside 1..{MOST_ROWS}")
+    write = secrets.token_hex(8)
+    records: dict[str, list[int]] = {}
+    with _local(url, fetch) if is_local(url) else _remote(url, fetch) as put:
+
+        def put_record(path: str, number: int, record: Record) -> None:
+            put(f"{path}/refs.{number}.parq", write_record(record, write))
+            records[path].append(number)
+
+        for path, chunks in said.labels.items():
+            records[path] = []
+            grid = [max(place[d] for place in chunks) + 1 for d in range(len(next(iter(chunks))))] if chunks else []
+            for number, record in _inline(chunks, grid, record_size).items():
+                put_record(path, number, record)
+        for path, array in said.arrays.items():
+            records[path] = []
+            writer = _Records(array, urls, record_size)
+            for slab in slabs(table, array):
+                for number, record in writer.add(slab):
+                    put_record(path, number, record)
+            for number, record in writer.end():
+                put_record(path, number, record)
+        put(FILES, pack_files(table.files, urls, folder=folder, write=write))
+        documents = {key: document for key, document in said.documents.items() if key != ZMETADATA}
+        root: dict[str, Any] = {"zarr_consolidated_format": 1, "metadata": documents, "record_size": record_size}
+        root[KEY] = declare(write, records)
+        put(ZMETADATA, json.dumps(root, allow_nan=False).encode())
+
+
+@contextmanager
+def _local(url: str, fetch: Fetch) -> Iterator[Put]:
+    """Files of a folder that takes the place of the target when the block ends well."""
+    fetch.policy.check(url)
+    with mapped(url):
+        target = os.path.realpath(url)
+        restore_folder(target)
+        odd = _foreign(target)
+    if odd is not None:
+        raise FormatError(
+            f"the target holds {odd!r}, which is no part of a kerchunk index; nothing was written", url=url
+        )
+    with spool_folder(target) as spool:
+        new = spool / "new"
+        new.mkdir()
+
+        def put(key: str, data: bytes) -> None:
+            with mapped(url):
+                path = new / key
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with path.open("wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+
+        yield put
+        replace_folder(str(new), target)
+
+
+def _foreign(target: str) -> str | None:
+    """The name of something at the target that is no part of a kerchunk index: with the folder, it would be removed."""
+    if os.path.lexists(target) and not os.path.isdir(target):
+        return os.path.basename(target)
+    for place, _, names in os.walk(target):
+        for name in names:
+            if not (RECORD.fullmatch(name) or name in (ZMETADATA, FILES) or UNFINISHED.fullmatch(name)):
+                return os.path.relpath(os.path.join(place, name), target)
+    return None
+
+
+@contextmanager
+def _remote(url: str, fetch: Fetch) -> Iterator[Put]:
+    """Files of a folder that is no index until its `.zmetadata` is there, which comes last."""
     folder = url if url.endswith("/") else url + "/"
-    old = _cleared(folder, fetch)
-    written: set[str] = set()
+    left = _left(folder, fetch)
 
     def put(key: str, data: bytes) -> None:
-        fetch.run(fetch.write(folder + key, data))
-        written.add(folder + key)
+        last = key == ZMETADATA
+        for other in left if last else ():
+            fetch.run(fetch.delete(other))
+        fetch.run(fetch.write(folder + key, data, create=last))
+        left.discard(folder + key)
 
-    for path, chunks in said.labels.items():
-        grid = [max(place[d] for place in chunks) + 1 for d in range(len(next(iter(chunks))))] if chunks else []
-        for number, record in _inline(chunks, grid, record_size).items():
-            put(f"{path}/refs.{number}.parq", write_record(record))
-    for path, array in said.arrays.items():
-        writer = _Records(array, urls, record_size)
-        for slab in slabs(table, array):
-            for number, record in writer.add(slab):
-                put(f"{path}/refs.{number}.parq", write_record(record))
-        for number, record in writer.end():
-            put(f"{path}/refs.{number}.parq", write_record(record))
-    for left in old - written:
-        fetch.run(fetch.delete(left))
-    documents = {key: document for key, document in said.documents.items() if key != ZMETADATA}
-    root = {"zarr_consolidated_format": 1, "metadata": documents, "record_size": record_size}
-    fetch.run(fetch.write(folder + ZMETADATA, json.dumps(root, allow_nan=False).encode()))
+    yield put
 
 
-def _cleared(folder: str, fetch: Fetch) -> set[str]:
-    """Record files of an index that is written over; its metadata are removed, so that nobody reads half of both."""
+def _left(folder: str, fetch: Fetch) -> set[str]:
+    """Files of a write that did not end; ConflictError where there is an index, FormatError where something else is."""
 
     async def names() -> list[str]:
         return [source.url async for source in fetch.find(folder)]
 
     try:
-        found = set(fetch.run(names())) - {folder + ZMETADATA}
+        found = set(fetch.run(names()))
     except MissingError:
         return set()
-    if not all(RECORD.fullmatch(name.rpartition("/")[2]) for name in found):
+    if folder + ZMETADATA in found:
+        raise ConflictError(
+            "a store cannot replace an index of many files at once: write to another name, or delete this one first",
+            url=folder,
+        )
+    if not all(RECORD.fullmatch(name := url.rpartition("/")[2]) or name == FILES for url in found):
         raise FormatError("the folder holds something else than a kerchunk index; nothing was written", url=folder)
-    with suppress(MissingError):
-        fetch.run(fetch.delete(folder + ZMETADATA))
-    if is_local(folder):
-        for left in Path(folder).rglob(".refs.*"):
-            remove_unlocked(left)
     return found
 
 

@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.table.buffers import blobs, numbers, strings, to_numpy, to_valid
+from periplus.zarr.kerchunkown import WRITE, Declared
 
 MOST_ROWS = 1 << 26
 """Rows of one record file; kerchunk writes 10,000 to 100,000."""
 SEVERAL = "multirange://chunk-of-several-byte-ranges-needs-periplus-or-osml-imagery-io"
-"""The `path` of rows of several byte ranges, which is no URL of a file. fsspec, which ignores the columns of the ranges,
-fails to open it, and shows it in its error. A null would be a missing chunk to fsspec, which reads as the fill value."""
+"""The `path` of rows of several byte ranges, which is no URL of a file. fsspec ignores the columns of the ranges, fails
+to open this, and shows it in its error. A null is a missing chunk to fsspec, which reads as the fill value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -50,9 +51,9 @@ class Record:
 # --- in -------------------------------------------------------------------------------------------------------------
 
 
-def read_record(data: bytes, *, key: str, limits: Limits) -> Record:
-    """The columns of a record file; FormatError names it where it is none."""
-    table = _read(data, key, limits, None)
+def read_record(data: bytes, *, key: str, limits: Limits, declared: Declared) -> Record:
+    """The columns of a record file; FormatError names it where it is none, StaleError where it is of another write."""
+    table = _read(data, key, limits, None, declared)
     paths, path, counts = _targets(table, key)
     offset, size = (_integers(table, name, key) for name in ("offset", "size"))
     plain = Record(paths=paths, path=path, offset=offset, size=size, raw=_bytes(table, key))
@@ -62,9 +63,9 @@ def read_record(data: bytes, *, key: str, limits: Limits) -> Record:
     return replace(plain, counts=counts, offsets=offsets, sizes=sizes, starts=np.cumsum(counts) - counts)
 
 
-def paths_in(data: bytes, *, key: str, limits: Limits) -> tuple[list[str], int, int]:
+def paths_in(data: bytes, *, key: str, limits: Limits, declared: Declared) -> tuple[list[str], int, int]:
     """The distinct URLs of a record file, how many rows have one or are inline, and most byte ranges of one row."""
-    table = _read(data, key, limits, ["path", "range_path", "raw", "offsets", "sizes"])
+    table = _read(data, key, limits, ["path", "range_path", "raw", "offsets", "sizes"], declared)
     paths, path, counts = _targets(table, key)
     present = path >= 0
     raw = _bytes(table, key)
@@ -91,9 +92,10 @@ def _targets(table: pa.Table, key: str) -> tuple[list[str], NDArray[np.int32], N
     return [every[row] for row in known.tolist()], (rows - (len(used) - len(known))).astype(np.int32), counts
 
 
-def _read(data: bytes, key: str, limits: Limits, columns: list[str] | None) -> pa.Table:
+def _read(data: bytes, key: str, limits: Limits, columns: list[str] | None, declared: Declared) -> pa.Table:
     try:
         about = pq.read_metadata(io.BytesIO(data))
+        declared.check(about.metadata, key)
         names = about.schema.to_arrow_schema().names
         strings = [name for name in ("path", "range_path") if name in names]
         file = pq.ParquetFile(io.BytesIO(data), metadata=about, read_dictionary=strings)
@@ -190,8 +192,11 @@ def _lists(table: pa.Table, key: str) -> tuple[NDArray[np.int64], NDArray[np.int
 # --- out ------------------------------------------------------------------------------------------------------------
 
 
-def write_record(record: Record) -> bytes:
-    """A record file as kerchunk and fsspec read it; columns for several byte ranges only where rows have them."""
+def write_record(record: Record, write: str | None = None) -> bytes:
+    """A record file as kerchunk and fsspec read it; columns for several byte ranges only where rows have them.
+
+    Its footer holds the id of the write, if that has one.
+    """
     several = None if record.counts is None else record.counts > 0
     single = record.path if several is None else np.where(several, np.int32(len(record.paths)), record.path)
     known = strings(record.paths)
@@ -211,15 +216,18 @@ def write_record(record: Record) -> bytes:
     whole = {"offset", "size"}
     schema = pa.schema([pa.field(name, column.type, nullable=name not in whole) for name, column in fields.items()])
     target = io.BytesIO()
-    pq.write_table(
-        pa.table(list(fields.values()), schema=schema),
+    with pq.ParquetWriter(
         target,
+        schema,
         compression="zstd",
         use_dictionary=["path", "range_path"],
         # Without the number of nulls among them, fastparquet makes floats of integers.
         write_statistics=["offset", "size"],
         store_schema=False,
-    )
+    ) as writer:
+        writer.write_table(pa.table(list(fields.values()), schema=schema))
+        if write:
+            writer.add_key_value_metadata({WRITE: write})
     return target.getvalue()
 
 

@@ -8,19 +8,23 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.errors import FormatError, LimitError, MissingError
+from periplus.errors import FormatError, LimitError, MissingError, PeriplusError, StaleError
+from periplus.fetch.stale import check_same
 from periplus.limits import Limits
-from periplus.model import Array, Files, Refs
+from periplus.model import Array, Files, Refs, Source
 from periplus.policy import WEB, resolve, scheme_of
 from periplus.table.memory import inside
 from periplus.zarr.kerchunkcolumns import Urls, part_numbers
+from periplus.zarr.kerchunkopen import ZMETADATA
+from periplus.zarr.kerchunkown import FILES, REPLACED, Declared, declared, unpack_files
 from periplus.zarr.kerchunkrecords import MOST_ROWS, Record, paths_in, read_record
-from periplus.zarr.references import INT64, MOST_PARTS
+from periplus.zarr.references import INT64, MOST_PARTS, parse
 
 if TYPE_CHECKING:
     from periplus.fetch import Fetch
@@ -45,16 +49,23 @@ class RecordRows:
         fill: Callable[[str, str], str],
         fetch: Fetch,
         limits: Limits,
+        declared: Declared,
+        metadata: Source,
     ) -> None:
-        """`arrays` are paths in the folder, by the names that the arrays have in the catalog."""
+        """`arrays` are paths in the folder, by the names that the arrays have in the catalog.
+
+        `declared` and `metadata` are what `.zmetadata` declares, and its size, entity tag and time.
+        """
         if not 0 < record_size <= MOST_ROWS:
             raise FormatError(f".zmetadata: record_size is {record_size}")
         self.parts: dict[str, int] = {}
         """By array: most byte ranges of one chunk, where that is not one; known once `files` was called."""
         self._arrays, self._folder, self._size = arrays, folder, record_size
         self._fill, self._fetch, self._limits = fill, fetch, limits
+        self._declared, self._metadata = declared, metadata
+        self._seen: dict[str, Source] = {}
+        """Record files as they were when they were first read, where they do not carry the id of a write."""
         self._lock = threading.RLock()
-        self._urls = Urls()
         self._files: Files | None = None
         self._count = 0
         self._records: dict[str, list[int]] = {}
@@ -113,7 +124,7 @@ class RecordRows:
         """The inline bytes of an array's first chunk, whatever its type, and the key of where they are."""
         key = self._key(path, 0)
         try:
-            record = read_record(self._bytes(key), key=key, limits=self._limits)
+            record = read_record(self._bytes(key), key=key, limits=self._limits, declared=self._declared)
         except MissingError:
             return key, None
         return key, record.raw[0] if record.raw else None
@@ -132,19 +143,39 @@ class RecordRows:
             self._records[name] = self._listed(self._known[name], path)
             for record in self._records[name]:
                 key = self._key(path, record)
-                paths, present, most = paths_in(self._bytes(key), key=key, limits=self._limits)
+                data = self._bytes(key)
+                paths, present, most = paths_in(data, key=key, limits=self._limits, declared=self._declared)
                 self._count += present
                 if most > 1:
                     self.parts[name] = max(most, self.parts.get(name, 1))
                 for url in paths:
                     self._urls.row(self._fill(url, key))
         self._limits.check("the number of references", self._count, self._limits.index_rows)
+        if self._declared.write is None:
+            self._check_metadata()
+
+    def _check_metadata(self) -> None:
+        """StaleError where `.zmetadata`, by which the records are understood, is another one now."""
+        try:
+            check_same(self._metadata, self._fetch.run(self._fetch.head(self._metadata.url)))
+        except (StaleError, MissingError):
+            raise StaleError(REPLACED, url=self._folder) from None
+
+    @cached_property
+    def _urls(self) -> Urls:
+        if self._declared.write is None:
+            return Urls()
+        raw, url = self._bytes(FILES), self._folder.removesuffix("/")
+        return Urls(unpack_files(raw, self._fill, url=url, limits=self._limits, written=self._declared))
 
     def _key(self, path: str, record: int) -> str:
         return f"{path}/refs.{record}.parq" if path else f"refs.{record}.parq"
 
     def _listed(self, array: Array, path: str) -> list[int]:
         most = -(-math.prod(array.grid) // self._size)
+        known = self._declared.numbers(path, most)
+        if known is not None:
+            return known
         folder = f"{self._folder}{path}/" if path else self._folder
         if scheme_of(folder) in WEB:  # no listing there: all that may be are asked for
             if most > MOST_RECORDS:
@@ -168,14 +199,35 @@ class RecordRows:
         return True
 
     def _bytes(self, key: str) -> bytes:
+        """A file of the index; StaleError where it is known to be another than before, or is no longer there."""
         url = self._folder + key
 
         async def whole() -> bytes:
             source = await self._fetch.head(url)
             size = self._limits.check(f"the size of {key}", source.size or 0, self._limits.memory_bytes)
+            if self._declared.write is None:
+                check_same(self._seen.setdefault(key, source), source)
             return (await self._fetch.read(url, 0, size, expect=source))[0]
 
-        return self._fetch.run(whole())
+        try:
+            return self._fetch.run(whole())
+        except StaleError:
+            raise StaleError(f"{key}: {REPLACED}", url=self._folder) from None
+        except MissingError:
+            if key in self._seen:
+                raise StaleError(f"{key}: {REPLACED}", url=self._folder) from None
+            path, _, name = key.rpartition("/")
+            number = RECORD.fullmatch(name)
+            if key != FILES and (number is None or not self._declared.has(path, int(number[1]))):
+                raise
+            raise self._declared.lost(key, self._now()).at(url=self._folder) from None
+
+    def _now(self) -> Declared | None:
+        """What the directory declares now."""
+        try:
+            return read_metadata(self._folder, self._fetch, self._limits)[2]
+        except PeriplusError:
+            return None
 
     # --- one record -------------------------------------------------------------------------------------------------
 
@@ -186,7 +238,8 @@ class RecordRows:
                 self._kept.move_to_end(place)
                 return self._kept[place]
         key = self._key(self._arrays[array.name], number)
-        refs = self._refs(array, number, read_record(self._bytes(key), key=key, limits=self._limits), key)
+        record = read_record(self._bytes(key), key=key, limits=self._limits, declared=self._declared)
+        refs = self._refs(array, number, record, key)
         with self._lock:
             self._kept[place] = refs
             while sum(map(len, self._kept.values())) > KEPT_ROWS and len(self._kept) > 1:
@@ -240,6 +293,19 @@ class RecordRows:
 
     def _resolve(self, url: str) -> str:
         return resolve(self._folder.removesuffix("/"), url)
+
+
+def read_metadata(folder: str, fetch: Fetch, limits: Limits) -> tuple[dict[str, Any], Source, Declared]:
+    """The `.zmetadata` of a directory, which file that is, and what it declares."""
+
+    async def read() -> tuple[bytes, Source]:
+        source = await fetch.head(folder + ZMETADATA)
+        size = limits.check("the size of the index", source.size or 0, limits.memory_bytes)
+        return await fetch.read(source.url, 0, size, expect=source)
+
+    data, source = fetch.run(read())
+    document = parse(data)
+    return document, source, declared(document)
 
 
 def sizes_of(urls: Sequence[str], fetch: Fetch, resolve: Callable[[str], str]) -> list[int]:

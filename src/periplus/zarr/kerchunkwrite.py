@@ -14,6 +14,7 @@ from periplus.model import Array
 from periplus.policy import canonical, folder_of, without_secrets
 from periplus.table.sinks import sink
 from periplus.zarr.kerchunkopen import is_json
+from periplus.zarr.kerchunkown import BASE, KEY, pack_files, to_text
 from periplus.zarr.kerchunksay import (
     consolidated,
     documents_of,
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from periplus.table.table import Table
 
 RECORD_SIZE = 100_000
-BASE = "{{base}}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -106,11 +106,12 @@ def write_kerchunk(
             own = folder_of(url)
             # Beneath the index's own folder, a portable index needs nobody to fill in its base.
             beneath = folder.removeprefix(own) if folder is not None and folder.startswith(own) else ""
-            _write_json(file, table, said, urls, (base or beneath) if portable else None)
+            packed = to_text(pack_files(table.files, urls, folder=folder))
+            _write_json(file, table, said, urls, (base or beneath) if portable else None, packed)
     else:
         from periplus.zarr.kerchunkparquet import write_parquet
 
-        write_parquet(url, table, said, urls, fetch=fetch, record_size=record_size)
+        write_parquet(url, table, said, urls, folder=folder, fetch=fetch, record_size=record_size)
     return replace(said, overrides={} if folder is None else {"base": folder})
 
 
@@ -207,7 +208,9 @@ def _common(paths: Sequence[str]) -> str:
 # --- JSON -----------------------------------------------------------------------------------------------------------
 
 
-def _write_json(file: IO[bytes], table: Table, said: Said, urls: Sequence[str], base: str | None) -> None:
+def _write_json(
+    file: IO[bytes], table: Table, said: Said, urls: Sequence[str], base: str | None, files: Sequence[str]
+) -> None:
     head: dict[str, Any] = {"version": 1}
     if base is not None:
         head["templates"] = {"base": base}
@@ -217,7 +220,7 @@ def _write_json(file: IO[bytes], table: Table, said: Said, urls: Sequence[str], 
         if lines:
             file.write((comma + ",\n".join(lines)).encode())
             comma = ",\n"
-    file.write(b"\n}}\n")
+    file.write(f'\n}}, "{KEY}": {json.dumps(files)}}}\n'.encode())
 
 
 def _lines(table: Table, said: Said, urls: Sequence[str]) -> Iterator[list[str]]:

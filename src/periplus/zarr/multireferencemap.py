@@ -16,6 +16,7 @@ from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.zarr.kerchunkcatalog import checked_name
 from periplus.zarr.kerchunkcolumns import NUMBERS
+from periplus.zarr.kerchunkown import Declared, declared
 from periplus.zarr.kerchunkrecords import Record, read_record
 from periplus.zarr.references import METADATA, Reference, parse, span
 
@@ -33,6 +34,7 @@ class RecordMapping(MutableMapping[str, Reference]):
         if not isinstance(documents, Mapping) or type(record_size) is not int or record_size < 1:
             raise FormatError(".zmetadata: metadata and record_size are wanted; this may be a Zarr store")
         self.record_size: int = record_size
+        self._declared = declared(said)
         self._held: dict[str, Reference | None] = {key: json.dumps(doc).encode() for key, doc in documents.items()}
         if any(key.rpartition("/")[2] == ".zgroup" or key.endswith(".zarray") for key in documents):
             whole = {"zarr_consolidated_format": 1, "metadata": documents}
@@ -88,14 +90,23 @@ class RecordMapping(MutableMapping[str, Reference]):
                 return self._records[place]
         name = f"{path}/refs.{number}.parq" if path else f"refs.{number}.parq"
         try:
-            record = read_record(self._load(name), key=name, limits=self._limits)
+            record = read_record(self._load(name), key=name, limits=self._limits, declared=self._declared)
         except FileNotFoundError:
+            if self._declared.has(path, number):
+                raise self._declared.lost(name, self._now()) from None
             record = _NONE
         with self._lock:
             self._records[place] = record
             while len(self._records) > self._most:
                 self._records.popitem(last=False)
         return record
+
+    def _now(self) -> Declared | None:
+        """What the directory declares now."""
+        try:
+            return declared(parse(self._load(".zmetadata")))
+        except (OSError, FormatError):
+            return None
 
     def _reference(self, record: Record, row: int, key: str) -> Reference | None:
         if row >= len(record):

@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from periplus.errors import ConflictError, FormatError, MissingError
 from periplus.fetch import Fetch
 from periplus.harvest import index_into
@@ -14,7 +16,9 @@ from periplus.limits import Limits
 from periplus.model import Catalog
 from periplus.policy import Policy, canonical
 from periplus.table import Table, memory_table
-from periplus.zarr.kerchunkwrite import BASE, write_kerchunk
+from periplus.zarr.kerchunkcolumns import joined_files
+from periplus.zarr.kerchunkown import BASE
+from periplus.zarr.kerchunkwrite import write_kerchunk
 from periplus.zarr.multireference import MultiReferenceFileSystem
 from periplus.zarr.store import IndexStore
 
@@ -150,8 +154,18 @@ def _kept(catalog: Catalog, segments: Collection[str]) -> Catalog:
 
 
 def _changed(table: Table, catalog: Catalog, moved: Mapping[str, str]) -> Table:
-    """The same rows under another catalog, their files perhaps elsewhere."""
-    files = replace(table.files, path=[moved.get(path, path) for path in table.files.path])
+    """The same rows under another catalog, their files perhaps elsewhere.
+
+    Of a file elsewhere only the size is known: it has another time there, and another entity tag.
+    """
+    files = table.files
+    stay = np.array([path not in moved for path in files.path], bool)
+    files = replace(
+        files,
+        path=[moved.get(path, path) for path in files.path],
+        etag=[etag if kept else None for etag, kept in zip(files.etag, stay.tolist(), strict=True)],
+        last_modified=np.where(stay, files.last_modified, np.datetime64("NaT", "us")),
+    )
     return memory_table(catalog, {name: table.refs(name) for name in catalog.arrays}, files)
 
 
@@ -168,16 +182,6 @@ def _pyramid(levels: Iterable[Table]) -> Table:
         arrays[name] = replace(array, name=name, level=level)
         own = found.file if found.file is not None else found.offset.astype("int32") * 0
         refs[name] = replace(found, file=(own + first).astype("int32"))
-        files = table.files if files is None else _together(files, table.files)
+        files = table.files if files is None else joined_files(files, table.files)
     assert files is not None
     return memory_table(Catalog(arrays=arrays), refs, files)
-
-
-def _together(old: Any, new: Any) -> Any:
-    import numpy as np
-
-    columns = {}
-    for name in ("path", "size", "etag", "last_modified", "datetime", "format", "status", "error"):
-        pair = getattr(old, name), getattr(new, name)
-        columns[name] = np.concatenate(pair) if isinstance(pair[0], np.ndarray) else [*pair[0], *pair[1]]
-    return type(old)(**columns)
