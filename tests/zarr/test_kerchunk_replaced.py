@@ -108,9 +108,10 @@ def plain(place):
 @pytest.mark.parametrize("surveyed", [True, False])
 def test_an_open_index_of_another_writer_is_stale_too(folder, surveyed):
     place = plain(write(folder, 1))
-    index = periplus.open(place)
+    index, system = periplus.open(place), MultiReferenceFileSystem(str(place))
     if surveyed:
         assert int(index["a"][:1][0]) == 1
+        assert system.cat_file("a/0") == b"\1\0"
     new = plain(write(folder, 2, "other"))
     for path in new.rglob("*"):
         if path.is_file():
@@ -120,6 +121,8 @@ def test_an_open_index_of_another_writer_is_stale_too(folder, surveyed):
             os.utime(there, ns=(later, later))
     with pytest.raises(periplus.StaleError):
         index["a"][2:]
+    with pytest.raises(periplus.StaleError):
+        system.cat_file("a/2")
     assert values(periplus.open(place)) == {2}
 
 
@@ -167,6 +170,14 @@ def test_what_a_directory_declares_is_checked(folder, entry):
 
 
 # --- writers replace at once ----------------------------------------------------------------------------------------
+
+
+def test_an_index_that_was_set_aside_is_found(folder):
+    place = write(folder, 1)
+    for opened in (lambda: values(periplus.open(place)) == {1}, lambda: MultiReferenceFileSystem(str(place))):
+        place.rename(folders._prefix(str(place)) + "0123456789abcdef")
+        assert opened()
+        assert sorted(os.listdir(folder)) == ["data.bin", "refs"]
 
 
 @pytest.mark.parametrize("exchange", [True, False])

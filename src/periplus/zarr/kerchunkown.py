@@ -36,7 +36,7 @@ PIECE = 1 << 20
 MOST_RECORDS = 1 << 20
 """Record files that a directory may declare."""
 ID = re.compile(r"[0-9a-f]{16}")
-REPLACED = "the index was replaced after it was opened, or its files are of different writes; open it again"
+REPLACED = "the index was replaced after it was opened (open it again), or its files are of different writes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

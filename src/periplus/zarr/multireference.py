@@ -15,11 +15,13 @@ try:
     from fsspec.asyn import sync
     from fsspec.core import split_protocol
     from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
+    from fsspec.implementations.local import LocalFileSystem
     from fsspec.implementations.reference import ReferenceFileSystem, ReferenceNotReachable
 except ImportError as error:
     raise ImportError('the multireference file system needs fsspec: pip install "periplus[kerchunk]"') from error
 
 from periplus.errors import DeniedError, FormatError, PeriplusError
+from periplus.fetch.folders import restore_folder
 from periplus.policy import Policy, canonical, resolve
 from periplus.zarr.multireferencejoin import Piece, joined, together
 from periplus.zarr.multireferencelist import Listing
@@ -292,12 +294,26 @@ def _reach(where: str, allow: tuple[str, ...]) -> tuple[str | None, Policy]:
     return home, Policy.beside(home, allow)
 
 
+def _identity(system: Any, path: str) -> list[Any]:
+    """What file systems of fsspec tell of a file that changes when it is written again."""
+    try:
+        found = system.info(path)
+    except FileNotFoundError:
+        return []
+    return [found.get(name) for name in ("size", "mtime", "ino", "ETag", "etag", "LastModified", "last_modified")]
+
+
 def _load(where: str, options: dict[str, Any], overrides: Mapping[str, str], cache_size: int) -> Any:
     """The references of an index: a dict of those in JSON, a mapping of those in Parquet."""
     system, path = fsspec.core.url_to_fs(where, **options)
+    if isinstance(system, LocalFileSystem):
+        restore_folder(path.rstrip("/"))
     if ".json" not in path and (where.endswith((".parq", ".parquet", "/")) or system.isdir(path)):
         root = path.rstrip("/")
         return RecordMapping(
-            lambda name: system.cat_file(f"{root}/{name}"), filler({}, overrides), cache_size=cache_size
+            lambda name: system.cat_file(f"{root}/{name}"),
+            filler({}, overrides),
+            cache_size=cache_size,
+            identity=lambda: _identity(system, f"{root}/.zmetadata"),
         )
     return expand(parse(system.cat_file(path), url=where), overrides=overrides)

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from periplus.errors import FormatError
+from periplus.errors import FormatError, StaleError
 from periplus.limits import Limits
 from periplus.zarr.kerchunkcatalog import checked_name
 from periplus.zarr.kerchunkcolumns import NUMBERS
-from periplus.zarr.kerchunkown import Declared, declared
+from periplus.zarr.kerchunkown import REPLACED, Declared, declared
 from periplus.zarr.kerchunkrecords import Record, read_record
 from periplus.zarr.references import METADATA, Reference, parse, span
 
@@ -28,7 +28,16 @@ _NONE = Record(paths=[], path=np.empty(0, np.int32), offset=np.empty(0, np.int64
 class RecordMapping(MutableMapping[str, Reference]):
     """Keys and references; what is set by hand is kept in memory."""
 
-    def __init__(self, load: Load, fill: Callable[[str, str], str], *, cache_size: int = 128) -> None:
+    def __init__(
+        self,
+        load: Load,
+        fill: Callable[[str, str], str],
+        *,
+        cache_size: int = 128,
+        identity: Callable[[], object] = lambda: None,
+    ) -> None:
+        """`identity` is asked for what tells one version of `.zmetadata` from another, such as its time."""
+        self._identity, self._first = identity, identity()
         said = parse(load(".zmetadata"))
         documents, record_size = said.get("metadata"), said.get("record_size")
         if not isinstance(documents, Mapping) or type(record_size) is not int or record_size < 1:
@@ -95,6 +104,8 @@ class RecordMapping(MutableMapping[str, Reference]):
             if self._declared.has(path, number):
                 raise self._declared.lost(name, self._now()) from None
             record = _NONE
+        if self._declared.write is None and self._identity() != self._first:
+            raise StaleError(f"{name}: {REPLACED}")
         with self._lock:
             self._records[place] = record
             while len(self._records) > self._most:
