@@ -138,6 +138,17 @@ def test_a_record_file_that_is_lost_is_no_fill(folder):
         periplus.open(place)["g/b"][:]
 
 
+def test_an_array_that_is_not_listed_is_no_fill(folder):
+    place = write(folder, 1)
+    document = json.loads((place / ".zmetadata").read_text())
+    del document["periplus"]["records"]["a"]
+    (place / ".zmetadata").write_text(json.dumps(document))
+    assert periplus.open(place)["a"][:].tolist() == [1, 1, 1, 1]
+    (place / "a/refs.1.parq").unlink()
+    with pytest.raises(periplus.FormatError, match="incomplete"):
+        MultiReferenceFileSystem(str(place)).cat_file("a/2")
+
+
 def test_records_that_never_were_are_missing_chunks(folder):
     table = index_of(folder, 3)
     few = {name: table.refs(name).take(slice(0, 1)) for name in table.catalog.arrays}

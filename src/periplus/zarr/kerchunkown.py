@@ -50,13 +50,15 @@ class Declared:
 
     def numbers(self, path: str, most: int) -> list[int] | None:
         """Numbers of the record files that an array has, below `most`; None where that is unknown."""
-        if self.write is None:
+        if path not in self.records:
             return None
-        return [number for first, stop in self.records.get(path, ()) for number in range(first, min(stop, most))]
+        return [number for first, stop in self.records[path] for number in range(first, min(stop, most))]
 
     def has(self, path: str, number: int) -> bool:
-        """Whether an array is known to have the record file."""
-        return any(first <= number < stop for first, stop in self.records.get(path, ()))
+        """Whether an array should have the record file; of an array that a sound index would list, it should."""
+        if path not in self.records:
+            return self.write is not None
+        return any(first <= number < stop for first, stop in self.records[path])
 
     def check(self, footer: Mapping[bytes, bytes] | None, key: str) -> None:
         """StaleError where a file of the directory is of another write."""
@@ -124,6 +126,7 @@ def pack_files(files: Files, urls: Sequence[str], *, folder: str | None, write: 
     keys = {WRITE: write} if write else {}
     if folder is not None:
         keys[BASE_ID] = _id(folder)
+        files = replace(files, error=[text and text.replace(folder, BASE) for text in files.error])
     buffer = io.BytesIO()
     files_parquet(files, urls, buffer, keys)
     return buffer.getvalue()
