@@ -1,8 +1,12 @@
 """Icechunk repositories as indexes: virtual, copied and inline chunks, versions, what is refused, damaged files."""
 
 import json
+import random
+import struct
+from contextlib import contextmanager, suppress
 
 import icechunk
+import imagecodecs
 import numpy as np
 import pytest
 import zarr
@@ -14,6 +18,7 @@ from periplus.testing import mutate, tiffs
 from periplus.zarr import icefiles
 
 PATTERN = "{time:%Y%m%d}"
+SMALL = Limits(memory_bytes=1 << 22)
 
 
 @pytest.fixture(scope="module")
@@ -122,37 +127,138 @@ def test_a_branch_that_points_at_nothing_is_refused(text, made, tmp_path):
         periplus.open(tmp_path / "d.icechunk")
 
 
-def test_damaged_files_are_errors_of_ours_and_nothing_else(made):
-    target, _ = made
-    limits = Limits(memory_bytes=1 << 22)
-    name = json.loads((target / "refs/branch.main/ref.json").read_text())["snapshot"]
-    snapshot = (target / "snapshots" / name).read_bytes()
-    inner = icefiles.payload(snapshot, icefiles.SNAPSHOT, limits)
-    plain = snapshot[: icefiles.HEADER - 1] + b"\x00"
-    nodes = icefiles.read_snapshot(snapshot, limits)
-    assert {node.path for node in nodes} >= {"", "0", "0/data", "0/time"}
-    refused = 0
-    for data in (*mutate.mutants(inner, seed=1, count=150), inner[:100], b""):
+class Ground:
+    """A repository whose files are damaged and restored, read by periplus and by icechunk."""
+
+    def __init__(self, target):
+        self.target = target
+        tip = json.loads((target / "refs/branch.main/ref.json").read_text())["snapshot"]
+        self.files = {path: path.read_bytes() for path in (target / "snapshots" / tip, *target.glob("manifests/*"))}
+        self.snapshot = target / "snapshots" / tip
+
+    @contextmanager
+    def holding(self, path, data):
+        """The file with other bytes; the snapshot declares their number, so that this is not what is noticed."""
+        name, old = path.name, self.files[path]
+        path.write_bytes(data)
+        if path != self.snapshot:
+            inner = unpacked(self.files[self.snapshot])
+            number = sum(icefiles.LETTERS.index(letter) << 5 * at for at, letter in enumerate(reversed(name)))
+            row = (number >> 4).to_bytes(12) + bytes(4) + struct.pack("<Q", len(old))
+            assert inner.count(row) == 1
+            changed = inner.replace(row, row[:-8] + struct.pack("<Q", len(data)))
+            self.snapshot.write_bytes(packed(self.files[self.snapshot], changed))
         try:
-            icefiles.read_snapshot(plain + data, limits)
-        except PeriplusError:
-            refused += 1
-    assert refused > 50
-    array = next(node for node in nodes if node.path == "0/data")
-    manifest = (target / "manifests" / icefiles.spelled(array.manifests[0])).read_bytes()
-    inner = icefiles.payload(manifest, icefiles.MANIFEST, limits)
-    plain = manifest[: icefiles.HEADER - 1] + b"\x00"
-    for data in (*mutate.mutants(inner, seed=2, count=150), inner[:60], b""):
+            yield
+        finally:
+            for file in (path, self.snapshot):
+                file.write_bytes(self.files[file])
+
+    def ours(self):
+        """Arrays by name as we read them, None for one that is an error; or None for all of it."""
         try:
-            icefiles.read_manifest(plain + data, {array.id: 4}.get, limits)
+            index = periplus.open(self.target, allow=[str(self.target.parent)], limits=SMALL)
         except PeriplusError:
-            refused += 1
-    for data in mutate.mutants(snapshot, seed=3, count=100):
-        try:
-            icefiles.read_snapshot(data, limits)
-        except PeriplusError:
-            refused += 1
-    assert refused > 150
+            return None
+        found = {}
+        for name in index:
+            with suppress(PeriplusError):
+                found[name] = index[name][...]
+        return found
+
+    def theirs(self):
+        """The same by icechunk and zarr; nothing where they raise."""
+
+        def arrays():
+            storage = icechunk.local_filesystem_storage(str(self.target))
+            allowed = {f"file://{self.target.parent}/": None}
+            repository = icechunk.Repository.open(storage, authorize_virtual_chunk_access=allowed)
+            tree = zarr.open_group(repository.readonly_session("main").store, mode="r")
+            return {name: item for name, item in tree.members(max_depth=None) if isinstance(item, zarr.Array)}
+
+        found = {
+            name: tried(lambda item=item: np.atleast_1d(item[...])) for name, item in (tried(arrays) or {}).items()
+        }
+        return {name: values for name, values in found.items() if values is not None}
+
+
+def tried(call):
+    try:
+        return call()
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001 - a panic of icechunk is not an Exception
+        return None
+
+
+def unpacked(data):
+    return icefiles.payload(data, data[icefiles.HEADER - 2], SMALL)
+
+
+def packed(like, inner):
+    return like[: icefiles.HEADER] + imagecodecs.zstd_encode(inner)
+
+
+def overwritten(data, rng):
+    """A number of the data is zero, a landmark, or near what it was."""
+    size = rng.choice((1, 2, 4, 4, 8))
+    at = rng.randrange(len(data) // size) * size
+    old = int.from_bytes(data[at : at + size], "little")
+    near = (0, 1, old + 1, old - 1, old + 4, old - 4, old ^ 8, len(data), rng.choice(mutate.LANDMARKS))
+    return data[:at] + (rng.choice(near) % (1 << 8 * size)).to_bytes(size, "little") + data[at + size :]
+
+
+def damaged(data, others, rng):
+    """One of the ways in which a file can be wrong."""
+    inner = unpacked(data)
+    cut = rng.randrange(len(inner))
+    return rng.choice(
+        (
+            lambda: data[: icefiles.HEADER] + bytes(len(data) - icefiles.HEADER),
+            lambda: packed(data, bytes(len(inner))),
+            lambda: packed(data, inner[:cut] + bytes(len(inner) - cut)),
+            lambda: packed(data, inner[:cut]),
+            lambda: rng.choice(others),
+            lambda: next(mutate.mutants(data, seed=cut, count=1)),
+            *[lambda: packed(data, next(mutate.mutants(inner, seed=cut, count=1)))] * 3,
+            *[lambda: packed(data, overwritten(inner, rng))] * 5,
+        )
+    )()
+
+
+@pytest.mark.parametrize("kind", ["virtual", "own"])
+def test_a_damaged_file_is_an_error_or_reads_as_icechunk_reads_it(kind, made, tmp_path):
+    if kind == "own":
+        by_zarr(tmp_path / "b.icechunk")
+    ground = Ground(made[0] if kind == "virtual" else tmp_path / "b.icechunk")
+    sound = ground.theirs()
+    np.testing.assert_equal({name: sound[name] for name in ground.ours()}, ground.ours())
+    rng = random.Random(11)
+    read = refused = 0
+    for _ in range(60):
+        path = rng.choice(sorted(ground.files))
+        data = damaged(ground.files[path], sorted(ground.files.values()), rng)
+        with ground.holding(path, data):
+            mine = ground.ours()
+            if mine is None:
+                refused += 1
+                continue
+            wanted = {**sound, **ground.theirs()}  # what icechunk does not read is unharmed where we read it
+            for name, values in mine.items():
+                np.testing.assert_array_equal(values, wanted[name], strict=True)
+                read += 1
+    assert refused > 30
+    assert read > 1
+
+
+@pytest.mark.parametrize("kind", ["snapshots", "manifests"])
+def test_a_payload_of_zeros_is_refused(kind, made):
+    ground = Ground(made[0])
+    for path in ground.files:
+        if path.parent.name == kind:
+            zeros = packed(ground.files[path], bytes(len(unpacked(ground.files[path]))))
+            with ground.holding(path, zeros), pytest.raises(periplus.FormatError, match="flatbuffer"):
+                periplus.open(ground.target, allow=[str(ground.target.parent)])
 
 
 def test_names_are_spelt_as_icechunk_spells_them():

@@ -1,4 +1,8 @@
-"""Flatbuffers read by columns: the fields of many tables at once, every position checked before it is followed."""
+"""Flatbuffers read by columns: the fields of many tables at once, every position verified before it is followed.
+
+What the verifier of the flatbuffers library checks is checked here too: offsets and sizes against the buffer,
+alignment, required fields. A field must also be inside its own table. A schema has a fixed depth: nothing recurses.
+"""
 
 from __future__ import annotations
 
@@ -8,48 +12,77 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.errors import FormatError, LimitError
+from periplus.errors import FormatError
 
 Positions = NDArray[np.int64]
-MOST_ITEMS = 1 << 28
+OFFSET = 4
+"""Bytes of an offset, and of the number of items before a vector."""
 
 
 def root(data: bytes | memoryview) -> Tables:
     """The one table at the root of a buffer."""
     octets = np.frombuffer(data, np.uint8)
-    start = np.zeros(1, np.int64)
-    return Tables(octets, start + _numbers(octets, start, "<u4"))
+    return Tables.at_offsets(octets, np.zeros(1, np.int64))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tables:
-    """Tables of one kind, by where they begin; an empty set is fine."""
+    """Tables of one kind, verified; an empty set is fine."""
 
     octets: NDArray[np.uint8]
     at: Positions
+    size: NDArray[np.int64]
+    """Bytes of each table."""
+    layout: Positions
+    """Where the vtable of each table begins."""
+    layout_size: NDArray[np.int64]
+    """Bytes of each vtable."""
+
+    @classmethod
+    def at_offsets(cls, octets: NDArray[np.uint8], places: Positions) -> Self:
+        """The tables that the offsets at these places point to."""
+        at = _followed(octets, places)
+        layout = at - _numbers(octets, at, "<i4")
+        _aligned(layout, 2)
+        layout_size = _numbers(octets, layout, "<u2")
+        size = _numbers(octets, layout + 2, "<u2")
+        if ((layout_size < 4) | (layout_size % 2 != 0) | (layout + layout_size > len(octets))).any():
+            raise FormatError("a table of the flatbuffer has a damaged vtable")
+        if ((size < OFFSET) | (at + size > len(octets))).any():
+            raise FormatError("a table of the flatbuffer ends outside the buffer")
+        return cls(octets, at, size, layout, layout_size)
 
     def __len__(self) -> int:
         return len(self.at)
 
-    def __getitem__(self, rows: Any) -> Self:
-        return type(self)(self.octets, np.atleast_1d(self.at[rows]))
+    def __getitem__(self, rows: slice | NDArray[Any]) -> Self:
+        columns = (self.at, self.size, self.layout, self.layout_size)
+        return type(self)(self.octets, *(column[rows] for column in columns))
 
-    def field(self, slot: int) -> Positions:
-        """Where a field of each table lies; -1 where the table has none."""
-        if not len(self.at):
-            return self.at
-        layout = self.at - _numbers(self.octets, self.at, "<i4")
-        size = _numbers(self.octets, layout, "<u2")
+    def field(self, slot: int, size: int, align: int, *, required: bool = False) -> Positions:
+        """Where a field of so many bytes is in each table; -1 where the table lacks it."""
         entry = 4 + 2 * slot
-        known = size >= entry + 2
-        offset = np.zeros(len(self.at), np.int64)
-        offset[known] = _numbers(self.octets, layout[known] + entry, "<u2")
-        return np.where(offset > 0, self.at + offset, -1)
+        known = self.layout_size >= entry + 2
+        offset = np.zeros(len(self), np.int64)
+        offset[known] = _numbers(self.octets, self.layout[known] + entry, "<u2")
+        there = offset > 0
+        if required and not there.all():
+            raise FormatError("a table of the flatbuffer lacks a required field")
+        if (there & ((offset < OFFSET) | (offset + size > self.size))).any():
+            raise FormatError("a field of the flatbuffer is outside its table")
+        places = np.where(there, self.at + offset, -1)
+        _aligned(places[there], align)
+        return places
+
+    def has(self, slot: int) -> NDArray[np.bool_]:
+        """Which tables have a field."""
+        return self.field(slot, 1, 1) >= 0
 
     def scalars(self, slot: int, dtype: str, default: int = 0) -> NDArray[np.int64]:
         """A number of each table; numbers past 2**63 are refused."""
-        places = self.field(slot)
-        values = np.full(len(self.at), default, np.int64)
+        size = np.dtype(dtype).itemsize
+        places = self.field(slot, size, size)
+        values = np.full(len(self), default, np.int64)
         there = places >= 0
         found = _numbers(self.octets, places[there], dtype)
         if len(found) and found.min() < 0:
@@ -57,28 +90,37 @@ class Tables:
         values[there] = found
         return values
 
-    def structs(self, slot: int, size: int) -> tuple[NDArray[np.bool_], NDArray[np.uint8]]:
-        """Which tables have a struct of so many bytes, and those bytes, one row a table that has it."""
-        places = self.field(slot)
-        there = places >= 0
-        return there, _block(self.octets, places[there], size)
+    def identities(self, slot: int, size: int) -> list[bytes]:
+        """A required struct of bytes of each table."""
+        return [row.tobytes() for row in _block(self.octets, self.field(slot, size, 1, required=True), size)]
 
-    def vectors(self, slot: int) -> tuple[Positions, NDArray[np.int64]]:
-        """Where the items of a vector (or the letters of a string) begin, and how many there are; -1 and 0 for none."""
-        places = self.field(slot)
+    def optional_identities(self, slot: int, size: int) -> list[bytes | None]:
+        """A struct of bytes of each table; None for a table that lacks it."""
+        found: list[bytes | None] = [None] * len(self)
+        there = self.has(slot)
+        for row, identity in zip(np.flatnonzero(there).tolist(), self[there].identities(slot, size), strict=True):
+            found[row] = identity
+        return found
+
+    def vectors(
+        self, slot: int, size: int, align: int, *, required: bool = False
+    ) -> tuple[Positions, NDArray[np.int64]]:
+        """Where the items of a vector of each table begin, and how many there are; -1 and 0 for none."""
+        places = self.field(slot, OFFSET, OFFSET, required=required)
         there = places >= 0
-        start = np.full(len(self.at), -1, np.int64)
-        count = np.zeros(len(self.at), np.int64)
-        head = places[there] + _numbers(self.octets, places[there], "<u4")
-        start[there] = head + 4
+        start = np.full(len(self), -1, np.int64)
+        count = np.zeros(len(self), np.int64)
+        head = _followed(self.octets, places[there])
         count[there] = _numbers(self.octets, head, "<u4")
+        start[there] = head + OFFSET
+        _aligned(start[there], align)
+        if (start + count * size).max(initial=0) > len(self.octets):
+            raise FormatError("a vector of the flatbuffer ends outside the buffer")
         return start, count
 
-    def octet_vectors(self, slot: int) -> list[bytes | None]:
+    def octet_vectors(self, slot: int, *, required: bool = False) -> list[bytes | None]:
         """The bytes of a string or a vector of bytes, for each table; None for a table that has none."""
-        start, count = self.vectors(slot)
-        if (start + count).max(initial=0) > len(self.octets):
-            raise FormatError("a flatbuffer points past its end")
+        start, count = self.vectors(slot, 1, 1, required=required)
         seen: dict[tuple[int, int], bytes] = {}
         out: list[bytes | None] = []
         for first, length in zip(start.tolist(), count.tolist(), strict=True):
@@ -91,44 +133,55 @@ class Tables:
             out.append(seen[key])
         return out
 
+    def records(self, slot: int, dtype: np.dtype[Any], align: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """The structs that a required vector of each table lists, all in one, and how many are of each."""
+        spots, count = self._spots(slot, dtype.itemsize, align)
+        return _block(self.octets, spots, dtype.itemsize).view(dtype).reshape(len(spots)), count
+
     def children(self, slot: int) -> tuple[Tables, NDArray[np.int64]]:
-        """The tables that a vector of each table lists, all in one, and how many are of each."""
-        start, count = self.vectors(slot)
-        spots = np.repeat(start, count) + 4 * _counted(count) if _total(count) else np.zeros(0, np.int64)
-        return Tables(self.octets, spots + _numbers(self.octets, spots, "<u4")), count
+        """The tables that a required vector of each table lists, all in one, and how many are of each."""
+        spots, count = self._spots(slot, OFFSET, OFFSET)
+        return Tables.at_offsets(self.octets, spots), count
 
     def child(self, slot: int) -> Tables:
-        """The one table that a field of each table points at; every table must have it."""
-        places = self.field(slot)
-        if (places < 0).any():
-            raise FormatError("a flatbuffer lacks a table it must have")
-        return Tables(self.octets, places + _numbers(self.octets, places, "<u4"))
+        """The one table that a required field of each table points to."""
+        return Tables.at_offsets(self.octets, self.field(slot, OFFSET, OFFSET, required=True))
 
     def numbers(self, slot: int, dtype: str, width: int) -> NDArray[np.int64]:
-        """(n, width): the numbers of a vector that has as many in every table."""
-        start, count = self.vectors(slot)
-        if (count != width).any():
-            raise FormatError(f"a flatbuffer lists {int(count[count != width][0])} numbers where {width} are due")
+        """(n, width): the numbers of a required vector that has as many in every table."""
         size = np.dtype(dtype).itemsize
+        start, count = self.vectors(slot, size, size, required=True)
+        if (count != width).any():
+            raise FormatError(f"a flatbuffer lists {int(count[count != width][0])} numbers where {width} are expected")
         spots = (start[:, None] + size * np.arange(width)).reshape(-1)
-        return _numbers(self.octets, spots, dtype).reshape(len(self.at), width)
+        return _numbers(self.octets, spots, dtype).reshape(len(self), width)
+
+    def _spots(self, slot: int, size: int, align: int) -> tuple[Positions, NDArray[np.int64]]:
+        """The position of every item of a required vector of each table."""
+        start, count = self.vectors(slot, size, align, required=True)
+        # Vectors that share their bytes would let a small buffer list any number of items.
+        if int(count.sum()) * size > len(self.octets):
+            raise FormatError("vectors of the flatbuffer overlap")
+        ends = np.cumsum(count)
+        within = np.arange(int(count.sum())) - np.repeat(ends - count, count)
+        return np.repeat(start, count) + size * within, count
 
 
-def _total(count: NDArray[np.int64]) -> int:
-    total = int(count.sum())
-    if total > MOST_ITEMS:
-        raise LimitError(f"a flatbuffer lists {total} items; at most {MOST_ITEMS} are read")
-    return total
+def _followed(octets: NDArray[np.uint8], places: Positions) -> Positions:
+    """Where the offsets at these places point."""
+    _aligned(places, OFFSET)
+    targets = places + _numbers(octets, places, "<u4")
+    _aligned(targets, OFFSET)  # at a table or at the length of a vector
+    return targets
 
 
-def _counted(count: NDArray[np.int64]) -> NDArray[np.int64]:
-    """0, 1, 2 … for every run of so many."""
-    ends = np.cumsum(count)
-    return np.arange(ends[-1]) - np.repeat(ends - count, count)
+def _aligned(places: Positions, align: int) -> None:
+    if align > 1 and (places % align != 0).any():
+        raise FormatError("a value of the flatbuffer is not aligned")
 
 
 def _numbers(octets: NDArray[np.uint8], at: Positions, dtype: str) -> NDArray[np.int64]:
-    """Numbers at the given positions, which need not be aligned."""
+    """Numbers at the given positions."""
     kind = np.dtype(dtype)
     return _block(octets, at, kind.itemsize).view(kind).reshape(len(at)).astype(np.int64)
 
@@ -136,5 +189,5 @@ def _numbers(octets: NDArray[np.uint8], at: Positions, dtype: str) -> NDArray[np
 def _block(octets: NDArray[np.uint8], at: Positions, size: int) -> NDArray[np.uint8]:
     """(n, size): bytes at the given positions."""
     if len(at) and (int(at.min()) < 0 or int(at.max()) + size > len(octets)):
-        raise FormatError("a flatbuffer points past its end")
+        raise FormatError("a flatbuffer points outside the buffer")
     return np.ascontiguousarray(octets[at[:, None] + np.arange(size)])

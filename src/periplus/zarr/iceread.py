@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -11,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from periplus.documents import parse_json
 from periplus.errors import FormatError, MissingError, PeriplusError, StaleError
 from periplus.model import Coordinate, Files, Refs, Source
 from periplus.policy import canonical
 from periplus.table import memory_table
-from periplus.zarr.icefiles import ChunkRefs, Node, read_manifest, read_snapshot, spelled
+from periplus.zarr.icefiles import ChunkRefs, ManifestFile, Node, read_manifest, read_snapshot, spelled
 from periplus.zarr.kerchunkarrays import Described
 from periplus.zarr.kerchunkcatalog import catalog_of, described, nodes
 from periplus.zarr.kerchunklabels import MOST_BYTES, labels_of, named, words
@@ -70,13 +70,20 @@ async def _opened(
     leave_out: bool | Collection[str],
 ) -> Table:
     identity = snapshot or await _pointed(home, f"tag.{tag}" if tag else f"branch.{branch}", fetch)
-    tree = read_snapshot(await _whole(f"{home}/snapshots/{identity}", fetch, limits), limits)
+    held = read_snapshot(await _whole(f"{home}/snapshots/{identity}", fetch, limits), identity, limits)
+    tree = held.nodes
+    if not tree:
+        raise MissingError(
+            f"the repository holds no index: its snapshot {identity} has no groups and no arrays "
+            "(a first write that was interrupted, or a repository that nobody has written to)",
+            url=home,
+        )
     found = nodes({f"{node.path}/zarr.json".lstrip("/"): node.document for node in tree})
     arrays = described(found, limits=limits, leave_out=leave_out)
     texts = {node.path for node in tree if node.document.get("codecs") == WORDS}
     wanted = {node.id: node for node in tree if node.path in arrays or node.path in texts}
     sources = _Sources()
-    columns = await _columns(home, wanted, sources, fetch, limits)
+    columns = await _columns(home, held.manifests, wanted, sources, fetch, limits)
     files = await _files(sources, fetch)
     columns = {
         path: await _at_hand(refs, files, home, fetch) if _may_label(path, arrays, texts) else refs
@@ -103,8 +110,8 @@ async def _pointed(home: str, name: str, fetch: Fetch) -> str:
         kind, _, plain = name.partition(".")
         raise MissingError(f"there is no Icechunk repository, or it has no {kind} {plain!r}", url=home) from None
     try:
-        identity = json.loads(text)["snapshot"]
-    except (ValueError, KeyError, TypeError):
+        identity = parse_json(text, what=f"{name} of the repository")["snapshot"]
+    except (KeyError, TypeError):
         raise FormatError(f"{name} of the repository points at no snapshot") from None
     if not isinstance(identity, str) or not identity.isalnum():
         raise FormatError(f"{name} of the repository points at no snapshot")
@@ -128,23 +135,22 @@ async def _whole(url: str, fetch: Fetch, limits: Limits) -> bytes:
 
 async def _columns(
     home: str,
+    declared: Mapping[bytes, ManifestFile],
     wanted: Mapping[bytes, Node],
     sources: _Sources,
     fetch: Fetch,
     limits: Limits,
 ) -> dict[str, Refs]:
-    names = sorted({identity for node in wanted.values() for identity in node.manifests})
+    names = sorted({name for node in wanted.values() for name in node.manifests})
     files = await asyncio.gather(*(_whole(f"{home}/manifests/{spelled(name)}", fetch, limits) for name in names))
-    listing = {identity: set(node.manifests) for identity, node in wanted.items()}
+    users: dict[bytes, dict[bytes, Node]] = {name: {} for name in names}
+    for identity, node in wanted.items():
+        for name in node.manifests:
+            users[name][identity] = node
     parts: dict[str, list[Refs]] = {}
     for name, data in zip(names, files, strict=True):
-
-        def rank(node: bytes, name: bytes = name) -> int | None:
-            return len(wanted[node].document["shape"]) if name in listing.get(node, ()) else None
-
-        for refs in read_manifest(data, rank, limits):
-            node = wanted[refs.node]
-            parts.setdefault(node.path, []).append(_refs(refs, home, sources))
+        for refs in read_manifest(data, name, declared[name], users[name], limits):
+            parts.setdefault(wanted[refs.node].path, []).append(_refs(refs, home, sources))
     return {path: Refs.joined(held, len(held[0].chunk)) for path, held in parts.items()}
 
 
@@ -157,8 +163,6 @@ def _refs(found: ChunkRefs, home: str, sources: _Sources) -> Refs:
             file[row] = sources.row(canonical(location), found.etag[row], int(found.modified[row]))
         elif native is not None:
             file[row] = sources.row(f"{home}/chunks/{spelled(native)}")
-        elif found.inline[row] is None:
-            raise FormatError("a chunk of the repository is neither inline nor in a file")
     data = found.inline if any(item is not None for item in found.inline) else None
     length = found.length.copy()
     if data is not None:
