@@ -20,7 +20,8 @@ from periplus.errors import ConflictError, DecodeError, FetchError, FormatError,
 from periplus.model import Files, Refs
 from periplus.policy import WEB, Policy, scheme_of
 from periplus.zarr.express import single_ranges
-from periplus.zarr.icestorage import container_of, located, prefixes_of, storage_of
+from periplus.zarr.icerepository import open_repository, remove_repository
+from periplus.zarr.icestorage import located, prefixes_of
 from periplus.zarr.metadata import Codecs, Layout, Leaf
 from periplus.zarr.store import IndexStore
 
@@ -91,20 +92,18 @@ def write_icechunk(
     prefixes = prefixes_of(_used(table.files))
     # The repository may go anywhere, whatever the index may reach.
     with fetch.under(Policy.everything()) as fetch, _said(target):
-        storage = storage_of(target, fetch)
-        there = icechunk.Repository.exists(storage)
-        repository = _repository(storage, there, prefixes, plan, fetch)
+        repository, created = open_repository(target, prefixes, _splitting(plan), fetch)
         try:
             session = repository.writable_session(branch)
             writer = _Writer(source, fetch, session.store, target, leave_out)
-            old = writer.documents() if append and there else {}
+            old = writer.documents() if append and not created else {}
             if not old:
                 session.store.sync_clear()
             writer.write(old)
             snapshot = session.commit(message or f"{table.rows} references by periplus")
         except BaseException:
-            if not there and not _used_by_others(repository):
-                _remove(target, fetch)
+            if created:
+                remove_repository(repository, target, fetch)
             raise
     return Committed(
         url=target,
@@ -122,24 +121,6 @@ def write_icechunk(
 
 def _used(files: Files) -> list[str]:
     return [path for path, status in zip(files.path, files.status, strict=True) if status == "ok"]
-
-
-def _repository(storage: Any, there: bool, prefixes: list[str], plan: Layout, fetch: Fetch) -> Any:
-    config = icechunk.Repository.fetch_config(storage) if there else None
-    config = config or icechunk.RepositoryConfig.default()
-    credentials = {}
-    for prefix in prefixes:
-        container, keys = container_of(prefix, fetch)
-        config.set_virtual_chunk_container(container)
-        credentials[prefix] = keys
-    split = _splitting(plan)
-    if split:
-        config.manifest = icechunk.ManifestConfig(splitting=icechunk.ManifestSplittingConfig.from_dict(split))
-    repository = icechunk.Repository.open_or_create(
-        storage, config=config, authorize_virtual_chunk_access=icechunk.containers_credentials(credentials)
-    )
-    repository.save_config()
-    return repository
 
 
 def _splitting(plan: Layout) -> dict[Any, Any]:
@@ -350,19 +331,3 @@ def _said(target: str) -> Iterator[None]:
         raise ConflictError(f"another writer was first: {redact(str(error))}", url=target) from error
     except icechunk.IcechunkError as error:
         raise FetchError(f"Icechunk: {' '.join(redact(str(error)).split())}", url=target) from error
-
-
-def _used_by_others(repository: Any) -> bool:
-    """Whether a commit was made to a repository that was not there when our own transaction began."""
-    tips = (next(iter(repository.ancestry(branch=name))) for name in repository.list_branches())
-    return any(tip.parent_id is not None for tip in tips)
-
-
-def _remove(target: str, fetch: Fetch) -> None:
-    """Take away a repository that was made for a transaction that failed."""
-
-    async def emptied() -> None:
-        found = [source.url async for source in fetch.find(target.rstrip("/") + "/")]
-        await asyncio.gather(*(fetch.delete(url) for url in found))
-
-    fetch.run(emptied())
