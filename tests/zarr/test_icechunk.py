@@ -13,6 +13,8 @@ import periplus
 from periplus.fetch import Fetch
 from periplus.testing import j2ks, tiffs
 from periplus.zarr import icewrite
+from periplus.zarr.icelocations import located, prefixes_of, url_of
+from periplus.zarr.icestorage import container_of, storage_of
 
 PATTERN = "{time:%Y%m%d}"
 pytestmark = [
@@ -240,7 +242,6 @@ def test_repository_and_sources_in_a_bucket(s3, tmp_path):
     ],
 )
 def test_containers_and_storage_of_every_kind_of_place(prefix, options):
-    from periplus.zarr.icestorage import container_of, located, prefixes_of, storage_of
 
     with Fetch(storage_options=options) as fetch:
         container, _ = container_of(prefix, fetch)
@@ -249,6 +250,39 @@ def test_containers_and_storage_of_every_kind_of_place(prefix, options):
             assert storage_of(f"{prefix}a.icechunk".removeprefix("file://"), fetch) is not None
     assert prefixes_of([f"{prefix}a/b.tif", f"{prefix}a/c/d.tif", f"{prefix}e.tif"]) == [prefix]
     assert located(f"{prefix}e.tif") == f"{prefix}e.tif"
+
+
+@pytest.mark.parametrize("name", ["a#b.tif", "a?b.tif", "a%41.tif", "a%2Fb.tif", "a b.tif", "ä.tif", "a+[1].tif"])
+def test_any_file_name_is_read_from_that_file(name, tmp_path):
+    for other in ("a", "aA.tif", "a b"):  # what is read where a part of the name is dropped or decoded twice
+        (tmp_path / other).write_bytes(tiffs.written(np.full((1, 40, 50), 8, "u2"), compression="zstd"))
+        os.utime(tmp_path / other, (1e9, 1e9))
+    folder = tmp_path / f"in {name}"
+    for path in (tmp_path / name, folder / name):
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(tiffs.written(np.full((1, 40, 50), 7, "u2"), compression="zstd"))
+        target = tmp_path / f"{path.parent.name}.icechunk"
+        report = written(target, periplus.index([path]))
+        assert report.prefixes == (f"file://{path.parent}/",)
+        assert set(group(target, report.prefixes)["0/data"][...].flat) == {7}
+        assert set(periplus.open(target, allow=[str(tmp_path)])["0/data"][...].flat) == {7}
+
+
+@pytest.mark.parametrize(
+    "url", ["s3://bucket/a b/c#d?e%20f.tif", "gs://bucket/ä.tif", "https://example.com/a%20b/c.tif"]
+)
+def test_a_location_names_the_url_it_was_made_of(url):
+    assert located(url).isascii()
+    assert not set("#? ") & set(located(url))
+    assert url_of(located(url)) == url
+
+
+@pytest.mark.parametrize("path", ["a?id=7", "a//b.tif", "a%2Fb.tif"])
+def test_a_web_address_of_which_icechunk_drops_a_part_is_refused(path):
+    with pytest.raises(periplus.FormatError, match="Icechunk ignores"):
+        located(f"https://example.com/{path}")
+    with pytest.raises(periplus.FormatError, match="query or a fragment"):
+        url_of("https://example.com/a?id=7")
 
 
 def test_a_codestream_that_is_too_large_does_not_keep_others_from_being_committed(tmp_path):

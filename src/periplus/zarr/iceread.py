@@ -16,6 +16,7 @@ from periplus.model import Coordinate, Files, Refs, Source
 from periplus.policy import canonical
 from periplus.table import memory_table
 from periplus.zarr.icefiles import ChunkRefs, ManifestFile, Node, read_manifest, read_snapshot, spelled
+from periplus.zarr.icelocations import url_of
 from periplus.zarr.kerchunkarrays import Described
 from periplus.zarr.kerchunkcatalog import catalog_of, described, nodes
 from periplus.zarr.kerchunklabels import MOST_BYTES, labels_of, named, words
@@ -160,7 +161,7 @@ def _refs(found: ChunkRefs, home: str, sources: _Sources) -> Refs:
     for row in range(count):
         location, native = found.location[row], found.native[row]
         if location is not None:
-            file[row] = sources.row(canonical(location), found.etag[row], int(found.modified[row]))
+            file[row] = sources.row(url_of(location), found.etag[row], int(found.modified[row]))
         elif native is not None:
             file[row] = sources.row(f"{home}/chunks/{spelled(native)}")
     data = found.inline if any(item is not None for item in found.inline) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,26 +37,6 @@ def storage_of(url: str, fetch: Fetch) -> Any:
     raise FormatError("an Icechunk repository lies in a folder or in a bucket of S3, GCS or Azure", url=url)
 
 
-def prefixes_of(urls: Iterable[str]) -> list[str]:
-    """The deepest folders that hold all sources, one for each host or bucket, as URLs that end in a slash."""
-    folders: dict[str, list[str]] = {}
-    for url in urls:
-        place = located(url)
-        scheme, _, rest = place.partition("://")
-        host, _, path = rest.partition("/")
-        folder = path.rpartition("/")[0].split("/")
-        root = f"{scheme}://{host}"
-        known = folders.get(root)
-        folders[root] = folder if known is None else _shared(known, folder)
-    return sorted(f"{root}/" + "".join(f"{part}/" for part in folder if part) for root, folder in folders.items())
-
-
-def located(url: str) -> str:
-    """A source's URL as Icechunk has it: local files with their scheme."""
-    plain = canonical(url)
-    return f"file://{plain}" if is_local(plain) else plain
-
-
 def container_of(prefix: str, fetch: Fetch) -> tuple[Any, Any]:
     """The container of virtual chunks under a prefix, and the credentials it is read with."""
     scheme = scheme_of(prefix)
@@ -84,11 +64,6 @@ def _split(plain: str) -> tuple[str, str, str]:
     scheme, _, rest = plain.partition("://")
     bucket, _, prefix = rest.partition("/")
     return scheme, bucket, prefix
-
-
-def _shared(left: list[str], right: list[str]) -> list[str]:
-    count = next((n for n, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), min(len(left), len(right)))
-    return left[:count]
 
 
 def _nobody(settings: Mapping[str, Any]) -> bool:
