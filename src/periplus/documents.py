@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import chain
 from typing import Any
 
@@ -36,23 +38,32 @@ def parse_json(
     except RecursionError:
         raise _too_deep(what, url) from None
     except UnicodeEncodeError:
-        raise FormatError(f"a text of {what} holds half a character", url=url) from None
+        raise FormatError(f"a name or text of {what} holds half a character", url=url) from None
     except ValueError as error:  # also bad UTF-8 and integers of absurd length
         raise FormatError(f"{what} is not JSON: {error}", url=url) from None
-    if too_deep(value):
-        raise _too_deep(what, url)
+    check_depth(value, what=what, url=url)
     return value
 
 
-def too_deep(value: Any, most: int = MOST_DEPTH) -> bool:
-    """Whether lists and objects are nested more than `most` levels deep; level by level, without recursion."""
-    level = [value] if isinstance(value, CONTAINERS) else []
-    for _ in range(most):
+def check_depth(value: Any, *, what: str, url: str | None = None) -> None:
+    """FormatError where lists and objects are nested too deeply: counted level by level, without recursion."""
+    level = [value] if type(value) in CONTAINERS else []
+    for _ in range(MOST_DEPTH):
         if not level:
-            return False
+            return
         items = chain.from_iterable(one.values() if type(one) is dict else one for one in level)
         level = [item for item in items if type(item) in CONTAINERS]
-    return bool(level)
+    if level:
+        raise _too_deep(what, url)
+
+
+@contextmanager
+def walking(what: str) -> Iterator[None]:
+    """FormatError for a RecursionError: around libraries that parse or walk documents themselves."""
+    try:
+        yield
+    except RecursionError:
+        raise FormatError(f"{what} is nested too deeply") from None
 
 
 def _too_deep(what: str, url: str | None) -> FormatError:

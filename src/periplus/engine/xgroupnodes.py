@@ -17,6 +17,7 @@ from zarr.core.sync import sync
 from zarr.storage import StorePath
 
 from periplus.conventions.node import DIMENSIONS, ROOT, Node, join, parent
+from periplus.documents import check_depth
 from periplus.engine.xgrouponce import Batch, is_small, kept
 from periplus.zarr.store import IndexStore
 
@@ -172,6 +173,7 @@ class Hierarchy:
         return self._nodes[path]
 
     def _node(self, path: str, metadata: Metadata) -> Node:
+        check_depth(metadata.attributes, what=f"the metadata of {path}", url=self.url)
         common = {"path": path, "attributes": metadata.attributes, "zarr_format": metadata.zarr_format}
         if isinstance(metadata, GroupMetadata):
             if path in self._children:

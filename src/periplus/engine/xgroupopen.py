@@ -9,6 +9,7 @@ import xarray as xr
 
 from periplus.conventions.identity import CONVENTIONS, KEY, belongs
 from periplus.conventions.meaning import Level
+from periplus.documents import walking
 from periplus.engine.place import COORDS
 from periplus.engine.xgroupdataset import assemble
 from periplus.engine.xgrouplevels import Wish, choose, crop, home, members
@@ -37,6 +38,7 @@ class Closing:
         return (Closing, ())
 
 
+@walking("the metadata of the store")
 def one_dataset(what: Any, wish: Wish, **options: Any) -> xr.Dataset:
     """The arrays of a group, or of the level of its pyramid that is wished for."""
     opening, group = _open(what, **options)
@@ -61,6 +63,7 @@ def one_dataset(what: Any, wish: Wish, **options: Any) -> xr.Dataset:
     return dataset
 
 
+@walking("the metadata of the store")
 def all_datasets(what: Any, **options: Any) -> dict[str, xr.Dataset]:
     """Every group of a hierarchy."""
     opening, group = _open(what, **options)
@@ -74,6 +77,7 @@ def all_datasets(what: Any, **options: Any) -> dict[str, xr.Dataset]:
     return groups
 
 
+@walking("the metadata of the store")
 def pyramid_levels(what: Any, *, strict: bool = True, **options: Any) -> tuple[Level, ...]:
     """The levels of the pyramid that a group holds."""
     opening, group = _open(what, strict=strict, **options)

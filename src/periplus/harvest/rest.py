@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus import __version__
+from periplus.documents import parse_json
 from periplus.errors import FormatError
 from periplus.harvest.part import COLUMNS, Fact, Part
 from periplus.limits import Limits
@@ -50,7 +51,7 @@ def read_part(data: memoryview, *, limits: Limits, kind: str = "") -> tuple[Part
         raise FormatError("a part of the journal is damaged")
     size = int.from_bytes(view[-tail - 8 : -tail], "little")
     try:
-        document = json.loads(bytes(view[-tail - 8 - size : -tail - 8]))
+        document = parse_json(bytes(view[-tail - 8 - size : -tail - 8]), what="its document")
         if document["version"] != VERSION or document["software"] != __version__:
             raise FormatError("a part of the journal is of another version")
         if document["kind"] != kind:

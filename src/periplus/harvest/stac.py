@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Any, TypeAlias
 
+from periplus.documents import parse_json
 from periplus.errors import FormatError
 
 Item: TypeAlias = Mapping[str, Any]
@@ -33,10 +33,7 @@ class Asset:
 
 def items_of(data: bytes, url: str) -> list[Item]:
     """Items of a STAC Item, ItemCollection or API response."""
-    try:
-        document = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise FormatError(f"this is not JSON: {error}", url=url) from None
+    document = parse_json(data, what="the list of STAC items", url=url)
     kind = document.get("type") if isinstance(document, dict) else None
     if kind == "Feature":
         items = [document]

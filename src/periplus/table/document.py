@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from periplus import __version__
+from periplus.documents import check_depth, parse_json, walking
 from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
 from periplus.model import Array, Catalog, Pipeline
@@ -30,10 +30,9 @@ from periplus.table.values import (
 
 VERSION = 2
 """The newest that is read; 1 is written where there is no need of more."""
-SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 KEY = b"array_references"
 FILES_KEY = b"array_references_files"
-TOO_DEEP = "the footer document is nested too deeply"
+WHAT = "the footer document"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +76,13 @@ def document_for(catalog: Catalog, **changes: Any) -> Document:
 
 def dump(document: Document) -> str:
     """The document as JSON text, with no bare NaN."""
+    with walking(WHAT):
+        answer = _answer(document)
+    check_depth(answer, what=WHAT)  # what is written can be read again
+    return json.dumps(answer, allow_nan=False, separators=(",", ":"))
+
+
+def _answer(document: Document) -> dict[str, Any]:
     catalog = document.catalog
     groups = gathered(catalog, document.parts)
     listing = catalog.arrays if groups is None else groups.plain
@@ -107,7 +113,7 @@ def dump(document: Document) -> str:
         ]
     if document.revision is not None:
         answer["revision"] = document.revision
-    return json.dumps(answer, allow_nan=False, separators=(",", ":"))
+    return answer
 
 
 # --- in -------------------------------------------------------------------------------------------------------------
@@ -119,30 +125,11 @@ def load(source: str | bytes | Mapping[str, Any], *, limits: Limits, url: str | 
         return _load(parse(source, limits) if isinstance(source, str | bytes) else source, limits)
     except PeriplusError as error:
         raise error.at(url=url) from error.__cause__
-    except RecursionError:
-        raise FormatError(TOO_DEEP, url=url) from None
 
 
 def parse(source: str | bytes, limits: Limits) -> Any:
     """The JSON of a document, nothing of it checked."""
-    limits.check("the footer document", len(source), limits.header_bytes)
-    try:
-        value = json.loads(source, parse_constant=_refuse_constant)
-        if SURROGATE.search(source if isinstance(source, bytes) else source.encode()):
-            json.dumps(value, ensure_ascii=False).encode()  # a pair is a character, a single one is none
-        return value
-    except RecursionError:
-        raise FormatError(TOO_DEEP) from None
-    except UnicodeEncodeError:
-        raise FormatError("a name or text of the footer document holds half a character") from None
-    except ValueError as error:  # also bad UTF-8 and integers of absurd length
-        if isinstance(error, PeriplusError):
-            raise
-        raise FormatError(f"the footer document is not JSON: {error}") from None
-
-
-def _refuse_constant(name: str) -> None:
-    raise FormatError(f"the footer document holds a bare {name}, which is not JSON")
+    return parse_json(source, what=WHAT, limits=limits, constants=False)
 
 
 def _load(value: Any, limits: Limits) -> Document:

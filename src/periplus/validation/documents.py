@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ import numpy as np
 
 from periplus.conventions.diagnostic import Diagnostic
 from periplus.conventions.node import DIMENSIONS, ROOT, Node, join
+from periplus.documents import parse_json
 from periplus.errors import FormatError, LimitError, MissingError
 from periplus.policy import WEB, scheme_of
 
@@ -123,11 +123,11 @@ class _Walk:
         if len(data) > MOST_BYTES:
             raise LimitError(f"{key} is larger than {MOST_BYTES} bytes", url=self.url)
         try:
-            found = json.loads(data)
-        except (ValueError, RecursionError):
-            found = None
+            found, why = parse_json(data, what=name), f"{name} is not a JSON object"
+        except FormatError as error:
+            found, why = None, error.message
         if not isinstance(found, Mapping):
-            message = f"{name} is no JSON object; the node is passed over"
+            message = f"{why}; the node is skipped"
             self.findings.append(Diagnostic("store.json", "error", join(ROOT, path), name, message))
             return None
         return found

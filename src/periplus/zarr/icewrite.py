@@ -15,6 +15,7 @@ import icechunk
 import numpy as np
 from zarr.core.buffer import Buffer, default_buffer_prototype
 
+from periplus.documents import parse_json
 from periplus.errors import ConflictError, DecodeError, FetchError, FormatError, LimitError, redact
 from periplus.model import Files, Refs
 from periplus.policy import Policy
@@ -152,7 +153,7 @@ class _Writer:
         async def found() -> dict[str, dict[str, Any]]:
             keys = [key async for key in self.store.list() if key == "zarr.json" or key.endswith("/zarr.json")]
             texts = [await self.store.get(key, default_buffer_prototype()) for key in keys]
-            parsed = [json.loads(text.to_bytes()) for text in texts]
+            parsed = [parse_json(text.to_bytes(), what=key) for key, text in zip(keys, texts, strict=True)]
             return {
                 key.removesuffix("zarr.json").rstrip("/"): document
                 for key, document in zip(keys, parsed, strict=True)

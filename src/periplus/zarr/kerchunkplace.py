@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
-import json
 import math
 import struct
 from collections.abc import Mapping
 from typing import Any
 
+from periplus.documents import parse_json
 from periplus.model import Array, Georeference, GroundControlPoint, Transform
 
 NOT_KEPT = ("zarr_conventions", "grid_mapping", "coordinates")
@@ -81,7 +81,7 @@ def _gdal(value: Any) -> Transform | None:
 def _control_points(value: Any) -> tuple[GroundControlPoint, ...]:
     """Points as the GeoJSON text that rioxarray keeps in a grid mapping; none where it is something else."""
     try:
-        features = json.loads(value)["features"]
+        features = parse_json(value, what="gcps")["features"]
         found = [(item["properties"], item["geometry"]["coordinates"]) for item in features]
         return tuple(
             GroundControlPoint(
@@ -93,14 +93,14 @@ def _control_points(value: Any) -> tuple[GroundControlPoint, ...]:
             )
             for about, place in found
         )
-    except (TypeError, ValueError, KeyError, IndexError, RecursionError):
+    except (TypeError, ValueError, KeyError, IndexError):
         return ()
 
 
 def _rpc(value: Any) -> dict[str, Any] | None:
     try:
-        said = json.loads(value)
-    except (TypeError, ValueError, RecursionError):
+        said = parse_json(value, what="rpc")
+    except (TypeError, ValueError):
         return None
     return said if isinstance(said, dict) and said else None
 

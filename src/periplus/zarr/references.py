@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
+from periplus.documents import parse_json
 from periplus.errors import FormatError, LimitError
 from periplus.zarr.referencesgen import generated
 
@@ -29,7 +30,7 @@ SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 def parse(text: bytes | str, *, url: str | None = None) -> dict[str, Any]:
     """The JSON text of an index; FormatError where it is none."""
     try:
-        value = json.loads(text)
+        value = parse_json(text, what="the index")
         if SURROGATE.search(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")):
             json.dumps(value, ensure_ascii=False).encode()  # a pair is a character, a single one is none
     except RecursionError:
