@@ -85,6 +85,20 @@ def test_a_source_that_changed_is_noticed_by_icechunk_and_by_us(tmp_path):
         periplus.open(tmp_path / "a.icechunk", allow=[str(tmp_path)])
 
 
+@pytest.mark.parametrize("size", [None, 0, 300])
+def test_a_source_that_is_gone_or_cut_off_is_an_error_in_icechunk_and_with_us(size, tmp_path):
+    report = written(tmp_path / "a.icechunk", days(tmp_path / "in", 1))
+    path = tmp_path / "in" / "20210101.tif"
+    before = path.stat()
+    path.unlink() if size is None else os.truncate(path, size)
+    if size is not None:
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(icechunk.IcechunkError):
+        group(tmp_path / "a.icechunk", report.prefixes)["0/data"][0, 0, -1, -1]
+    with pytest.raises(periplus.PeriplusError):
+        periplus.open(tmp_path / "a.icechunk", allow=[str(tmp_path)])["0/data"][0, 0, -1, -1]
+
+
 def test_chunks_in_several_pieces_are_copied_and_the_report_says_so(tmp_path):
     path, target = tmp_path / "a.j2k", tmp_path / "a.icechunk"
     path.write_bytes(j2ks.interleaved(j2ks.layout("parts-rpcl")))
