@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from periplus.arrange.pattern import moment, reader, suggested, values
+from periplus.arrange.pattern import moment, parse, reader, suggested, values
 from periplus.errors import FormatError
 
 
@@ -24,6 +24,8 @@ from periplus.errors import FormatError
         ("{time:%d%b%Y}", "/d/04Mar2021.tif", "2021-03-04"),
         ("{time}.tif", "/d/2021-03-04.tif", "2021-03-04"),
         ("x_{time:%Y%m%dT%H%M%S%z}", "/d/x_20210304T020000+0200.tif", "2021-03-04"),
+        ("{year}{month}{day}", "/d/x20210304.tif", "2021-03-04"),
+        ("{tile}_{year}/{doy}", "/d/T33_2021/063.tif", "2021-03-04"),
     ],
 )
 def test_moments_are_read(pattern: str, url: str, expected: str) -> None:
@@ -49,6 +51,36 @@ def test_of_several_names_the_time_is_the_dimension() -> None:
         assert reader(pattern, dim="tile").read("a/S2_T33UWP_20220115.tif") == "T33UWP"
 
 
+@pytest.mark.parametrize(
+    ("pattern", "fields", "time"),
+    [
+        ("{tile}_{time:%Y%m%d}_{band}", ("tile", "time", "band"), "time"),
+        ("{tile}_{acquired:%Y%m%d}_{processed:%Y%m%d}", ("tile", "acquired", "processed"), "acquired"),
+        (r"(?P<tile>\w+)_(?P<date>\d{8})", ("tile", "date"), "date"),
+        (r"(?P<year>\d{4})_(?P<tile>\w+)_(?P<month>\d\d)", ("time", "tile"), "time"),
+        ("{depth:d}", ("depth",), None),
+    ],
+)
+def test_fields_and_which_of_them_is_the_time(pattern: str, fields: tuple[str, ...], time: str | None) -> None:
+    parsed = parse(pattern)
+    assert (parsed.fields, parsed.time) == (fields, time)
+
+
+def test_text_at_the_end_of_a_template_reaches_to_the_suffix() -> None:
+    read = reader("x_{name}").read
+    assert [read(url) for url in ("/d/x_alpha.tif", "s3://b/x_v1.2_beta", "/d/x_c.d.tif")] == [
+        "alpha",
+        "v1.2_beta",
+        "c.d",
+    ]
+
+
+def test_a_field_twice_is_the_same_text() -> None:
+    read = reader("{tile}/{tile}_{time:%Y%m%d}", dim="tile").read
+    assert read("/d/T1/T1_20210304.tif") == "T1"
+    assert read("/d/T1/T2_20210304.tif") is None
+
+
 def test_no_match_is_none() -> None:
     assert reader(r"(?P<time>\d{8})").read("/d/a.tif") is None
 
@@ -61,7 +93,12 @@ def test_impossible_moments_are_errors() -> None:
 
 @pytest.mark.parametrize(
     ("pattern", "why"),
-    [("(?P<time>", "regular expression"), (r"\d+", "names nothing"), ("{time:%Q}", "%Q")],
+    [
+        ("(?P<time>", "regular expression"),
+        (r"\d+", "names nothing"),
+        ("{time:%Q}", "%Q"),
+        ("{n:03d}", "unknown format '03d'"),
+    ],
 )
 def test_bad_patterns_are_errors(pattern: str, why: str) -> None:
     with pytest.raises(FormatError, match=why):

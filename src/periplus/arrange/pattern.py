@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias
@@ -17,7 +17,8 @@ from periplus.errors import FormatError, redact
 Value: TypeAlias = np.datetime64 | int | float | str
 
 TIME_NAMES = frozenset({"time", "date", "datetime", "t"})
-_CALENDAR = ("year", "month", "day", "hour", "minute", "second", "doy")
+PARTS = {"year": r"\d{4}", "doy": r"\d{3}"} | dict.fromkeys(("month", "day", "hour", "minute", "second"), r"\d{1,2}")
+"""Parts of a date that fields may be named after, and how a template reads each."""
 _FIELD = re.compile(r"\{([A-Za-z_]\w*)(?::([^{}]*))?\}")
 _DIRECTIVES = {
     "Y": r"\d{4}", "m": r"\d{2}", "d": r"\d{2}", "H": r"\d{2}", "M": r"\d{2}", "S": r"\d{2}", "j": r"\d{3}",
@@ -25,11 +26,67 @@ _DIRECTIVES = {
     "p": r"[AaPp][Mm]", "I": r"\d{2}", "%": "%",
 }  # fmt: skip
 _NUMBERS = {"d": r"-?\d+", "f": r"-?\d+(?:\.\d+)?", "s": r"[^/]+?"}
+_TEXT_END = r"(?=(?:\.[A-Za-z]\w*)?(?:/|$))"
+"""Text at the end of a template reaches to the suffix of a name."""
 _DIGITS = {14: "%Y%m%d%H%M%S", 12: "%Y%m%d%H%M", 10: "%Y%m%d%H", 8: "%Y%m%d", 7: "%Y%j", 6: "%Y%m", 4: "%Y"}
 _USUAL = ("%Y%m%dT%H%M%S", "%Y-%m-%dT%H%M%S", "%Y%m%d_%H%M%S", "%Y-%m-%d", "%Y_%m_%d", "%Y%m%d", "%Y%j")
 """Forms of time that names of files often hold; where one is part of another, the longer comes first."""
 _LOOKED_AT = 100
 _COMPACT = re.compile(r"\d{8}T\d{2,6}(?:\.\d+)?Z?")
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A pattern that was parsed: its fields, and how each is read out of a URL."""
+
+    text: str
+    fields: tuple[str, ...]
+    """Names in the pattern, in order; parts of a date (`year`, `month`, ...) are one field, `time`."""
+    time: str | None
+    """The field that is the time of a file; None where no field is."""
+    regex: re.Pattern[str]
+    formats: Mapping[str, Sequence[str]]
+    """Formats of each name of a template."""
+    parts: tuple[str, ...]
+    """Names of parts of a date, where these make up `time`."""
+
+    def match(self, url: str) -> re.Match[str] | None:
+        """Where the pattern occurs: in the file name, else in the path (a date in a folder often means another)."""
+        path = _path(url)
+        return self.regex.search(path.rpartition("/")[2]) or self.regex.search(path)
+
+    def value(self, found: re.Match[str], field: str, url: str) -> Value | None:
+        """The value of a field; None where it takes no part in the match."""
+        if field == "time" and self.parts:
+            return _from_parts({name: self._text(found, name) for name in self.parts}, url)
+        text = self._text(found, field)
+        return None if text is None else _typed(text, " ".join(self.formats.get(field, ())), field, url)
+
+    def along(self, dim: str | None) -> str:
+        """The field that labels a new dimension: that of its name, else the time, else the first."""
+        if dim in self.fields or dim in self.parts:
+            return str(dim)
+        if dim is not None and len(self.fields) > 1:
+            raise FormatError(f"the pattern {self.text!r} names {', '.join(self.fields)}, and none of them is {dim!r}")
+        return self.time or self.fields[0]
+
+    def _text(self, found: re.Match[str], name: str) -> str | None:
+        if name not in self.formats:
+            return found[name]
+        return " ".join(found[f"{name}_{k}"] for k in range(len(self.formats[name])))
+
+
+def parse(text: str) -> Pattern:
+    """Parse a pattern; FormatError where it is malformed or has no field."""
+    regex, formats = _compiled(text)
+    names = list(formats) if formats else list(regex.groupindex)
+    if not names:
+        raise FormatError(f"the pattern {text!r} names nothing: write (?P<time>...) or {{time:%Y%m%d}}")
+    parts = tuple(name for name in names if name in PARTS) if "year" in names and "time" not in names else ()
+    fields = tuple(dict.fromkeys("time" if name in parts else name for name in names))
+    moments = [name for name in fields if name in TIME_NAMES or any("%" in form for form in formats.get(name, ()))]
+    time = "time" if "time" in fields else next(iter(moments), None)
+    return Pattern(text=text, fields=fields, time=time, regex=regex, formats=formats, parts=parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,30 +99,14 @@ class Reader:
 
 def reader(pattern: str, *, dim: str | None = None) -> Reader:
     """The reader a pattern means. The dimension is `dim`, else `time` where it names that, else its first name."""
-    regex, formats = _compiled(pattern)
-    names = list(formats) if formats else list(regex.groupindex)
-    if not names:
-        raise FormatError(f"the pattern {pattern!r} names nothing: write (?P<time>...) or {{time:%Y%m%d}}")
-    calendar = "year" in names and all(name in _CALENDAR for name in names if name != dim)
-    wanted = dim if dim in names else "time" if calendar or "time" in names else names[0]
-    if not calendar and dim is not None and dim not in names and len(names) > 1:
-        raise FormatError(f"the pattern {pattern!r} names {', '.join(names)}, and none of them is {dim!r}")
+    parsed = parse(pattern)
+    field = parsed.along(dim)
 
     def read(url: str) -> Value | None:
-        place = _place(url)
-        # The file name first: a date in a folder's name usually means something else.
-        found = regex.search(place.rpartition("/")[2]) or regex.search(place)
-        if found is None:
-            return None
-        if calendar and wanted not in names:
-            return _from_calendar(found.groupdict(), url)
-        if wanted in formats:
-            texts = [found[f"{wanted}_{k}"] for k in range(len(formats[wanted]))]
-            return _typed(" ".join(texts), " ".join(formats[wanted]), wanted, url)
-        text = found[wanted]
-        return None if text is None else _typed(text, "", wanted, url)
+        found = parsed.match(url)
+        return None if found is None else parsed.value(found, field, url)
 
-    return Reader(dim=dim or wanted, read=read)
+    return Reader(dim=dim or field, read=read)
 
 
 def suggested(urls: Sequence[str]) -> str | None:
@@ -119,16 +160,27 @@ def _compiled(pattern: str) -> tuple[re.Pattern[str], dict[str, list[str]]]:
         except re.error as error:
             raise FormatError(f"the pattern {pattern!r} is no regular expression: {error}") from None
     formats: dict[str, list[str]] = {}
-    parts, end = [], 0
-    for field in _FIELD.finditer(pattern):
-        parts.append(_literal(pattern[end : field.start()]))
-        name, form = field[1], field[2] or ("" if field[1] in TIME_NAMES else "s")
-        seen = formats.setdefault(name, [])
-        parts.append(f"(?P<{name}_{len(seen)}>{_expression(form, pattern)})")
-        seen.append(form)
+    expression, end = "", 0
+    found = list(_FIELD.finditer(pattern))
+    dated = "year" in (names := {field[1] for field in found}) and "time" not in names
+    for field in found:
+        expression += _literal(pattern[end : field.start()])
         end = field.end()
-    parts.append(_literal(pattern[end:]))
-    return re.compile("".join(parts)), formats
+        name, part = field[1], PARTS.get(field[1]) if dated else None
+        form = field[2] or ("" if part or name in TIME_NAMES else "s")
+        seen = formats.setdefault(name, [])
+        if seen and form in _NUMBERS:  # the same text again
+            expression += f"(?P={name}_0)"
+            continue
+        expression += f"(?P<{name}_{len(seen)}>{part if part and not form else _expression(form, pattern)})"
+        seen.append(form)
+    expression += _literal(pattern[end:])
+    if end == len(pattern) and form == "s":
+        expression += _TEXT_END
+    try:
+        return re.compile(expression), formats
+    except re.error as error:
+        raise FormatError(f"the pattern {pattern!r} cannot be used: {error}") from None
 
 
 def _literal(text: str) -> str:
@@ -140,6 +192,10 @@ def _expression(form: str, pattern: str) -> str:
         return _NUMBERS[form]
     if not form:
         return r"\d{4}[-\dT:_.]*Z?"
+    if "%" not in form:
+        raise FormatError(
+            f"the pattern {pattern!r} has the unknown format {form!r}: write d, f, s or one such as %Y%m%d"
+        )
     parts, letters = [], iter(form)
     for letter in letters:
         if letter != "%":
@@ -170,20 +226,20 @@ def _typed(text: str, form: str, name: str, url: str) -> Value:
     return text
 
 
-def _from_calendar(found: dict[str, str | None], url: str) -> np.datetime64:
-    part = {name: int(text) for name, text in found.items() if name in _CALENDAR and text is not None}
+def _from_parts(texts: Mapping[str, str | None], url: str) -> np.datetime64:
     try:
+        part = {name: int(text) for name, text in texts.items() if text is not None}
         if "doy" in part:
             day = datetime(part["year"], 1, 1) + timedelta(days=part["doy"] - 1)
         else:
             day = datetime(part["year"], part.get("month", 1), part.get("day", 1))
         clock = day.replace(hour=part.get("hour", 0), minute=part.get("minute", 0), second=part.get("second", 0))
     except (ValueError, KeyError, OverflowError):
-        raise FormatError(f"{found} is no moment", url=url) from None
+        raise FormatError(f"{dict(texts)} is no moment", url=url) from None
     return instant(clock)
 
 
-def _place(url: str) -> str:
+def _path(url: str) -> str:
     """The part of a URL that is a path: no scheme, host or query."""
     if "://" not in url:
         return url
