@@ -159,8 +159,13 @@ def test_one_cell_is_a_mosaic_too(tmp_path: Path) -> None:
 def test_a_cell_given_twice_is_refused_or_replaced(tmp_path: Path) -> None:
     whole = np.maximum(stitched(1, 2), 0)
     paths = cells(tmp_path / "a", whole) + cells(tmp_path / "b", whole + 1)[:1]
-    with pytest.raises(ConflictError, match="are the same cell"):
+    with pytest.raises(ConflictError, match="same cell and differ in 'a' and 'b': duplicates='first' or 'last'"):
         periplus.index(paths, arrange="mosaic")
+    other = paths[0].with_suffix(".avg")
+    other.write_bytes(paths[0].read_bytes())
+    with pytest.raises(ConflictError, match="index the files of each on their own") as caught:
+        periplus.index([*paths[:1], other], arrange="mosaic")
+    assert "duplicates" not in caught.value.message
     index = periplus.index(paths, arrange="mosaic", duplicates="last")
     np.testing.assert_array_equal(index["0/data"][0, :, :12], whole[0, :, :12] + 1)
     np.testing.assert_array_equal(index["0/data"][0, :, 12:], whole[0, :, 12:])

@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 
 from periplus.model import Array, Catalog, Files, Refs, Source
 
+REPLACED = "replaced: "
+"""How the error of a file begins that was left out because other files take its place, as `duplicates` asks."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Entry:
@@ -54,8 +57,6 @@ class Arrangement:
     warnings: tuple[str, ...] = ()
     misfits: Mapping[int, str] = field(default_factory=dict)
     """Entries left out because they do not fit, by number, and why."""
-    replaced: Mapping[int, str] = field(default_factory=dict)
-    """Entries left out because another of the same coordinate came later, by number, and why."""
 
 
 def instant(moment: datetime | None) -> np.datetime64:

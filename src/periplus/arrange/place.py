@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus.arrange.axis import Axis
-from periplus.arrange.entry import Entry
+from periplus.arrange.entry import REPLACED, Entry
 from periplus.arrange.pattern import values
-from periplus.arrange.words import two_files
+from periplus.arrange.words import distinguished, two_files
 from periplus.errors import ConflictError, FormatError
 
 DUPLICATES = ("error", "last", "keep")
@@ -45,12 +45,13 @@ def place(entries: Sequence[Entry], axis: Axis, members: Sequence[int], *, dupli
             ours, theirs = two_files(entries[i], entries[before])
             if duplicates == "error":
                 raise ConflictError(
-                    f"{ours} and {theirs} have the same {axis.dim} {_shown(value)}; "
-                    "pass duplicates='last' to take the last of them or 'keep' to keep all",
+                    f"{ours} and {theirs} have the same {axis.dim} {_shown(value)} and "
+                    f"{distinguished(entries[i], entries[before])}: index the files of each on their own, collect all "
+                    "with arrange='collect', or make each a step of its own with duplicates='keep'",
                     url=entries[i].source.url,
                 )
             if duplicates == "last":
-                replaced[before] = f"conflict: {ours} has the same {axis.dim} {_shown(value)} and comes later"
+                replaced[before] = f"{REPLACED}{ours} has the same {axis.dim} {_shown(value)} and comes later"
             else:
                 count = 1
                 while (series, value, count) in taken:

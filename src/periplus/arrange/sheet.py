@@ -17,12 +17,12 @@ from periplus.arrange.entry import Entry, Lookup
 from periplus.arrange.layer import common, hides_holes
 from periplus.arrange.lines import lines, regular
 from periplus.arrange.misfits import Misfits
-from periplus.arrange.overlap import Box, first_overlap, painting, shared
+from periplus.arrange.overlap import Box, first_overlap, painting, shared, view
 from periplus.arrange.packing import packing_of, physical, physical_dtype
 from periplus.arrange.patch import Canvas, Patches
 from periplus.arrange.patchwork import Patchwork
 from periplus.arrange.spot import spot, transform_of, unlike
-from periplus.arrange.words import two_files
+from periplus.arrange.words import distinguished, two_files
 from periplus.errors import ConflictError
 from periplus.model import Array, Georeference, Refs
 
@@ -126,13 +126,26 @@ def sheet(
 
 
 def _overlapping(name: str, boxes: Mapping[int, Box], pair: tuple[int, int], entries: Sequence[Entry]) -> ConflictError:
+    """Two files that overlap, and what can be done that hides no file altogether."""
+    seen: dict[Box, int] = {}
+    same = next(((i, seen[box]) for i, box in boxes.items() if seen.setdefault(box, i) != i), None)
+    one, other = (entries[i] for i in same or pair)
+    ours, theirs = two_files(one, other)
+    if same is not None:
+        return ConflictError(
+            f"{ours} and {theirs} hold the same pixels and {distinguished(one, other)}: a mosaic shows one file at "
+            "each place, so index the files of each on their own, or collect all with arrange='collect'",
+            url=one.source.url,
+        )
     both = shared(boxes[pair[0]], boxes[pair[1]])
-    ours, theirs = two_files(entries[pair[0]], entries[pair[1]])
+    looks = [view(boxes, {i: sign * i for i in boxes}) for sign in (1, -1)]
+    hidden = max(0 if look is None else len(look.hidden) for look in looks)
     return ConflictError(
         f"{ours} and {theirs} overlap in {both.bottom - both.top} rows and {both.right - both.left} columns from row "
         f"{both.top}, column {both.left} of {name} on; pass duplicates='first' or 'last' to say whose pixels are taken "
-        "('first-valid' or 'last-valid': those that are not nodata)",
-        url=entries[pair[0]].source.url,
+        "('first-valid' or 'last-valid': those that are not nodata)"
+        + (f"; {hidden:,} of {len(boxes):,} files may then be covered by others altogether" if hidden else ""),
+        url=one.source.url,
     )
 
 

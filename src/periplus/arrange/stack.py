@@ -71,7 +71,6 @@ def stack(
         kind="stack",
         warnings=_warnings(entries, axis),
         misfits=misfits.why,
-        replaced=steps.replaced,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from periplus.arrange.aligned import Aligned
-from periplus.arrange.entry import Arrangement, Entry, Lookup, files_of
+from periplus.arrange.entry import REPLACED, Arrangement, Entry, Lookup, files_of
 from periplus.arrange.layer import common, is_sparse
 from periplus.arrange.misfits import Misfits
 from periplus.arrange.overlap import painting, ranks, view
@@ -71,7 +71,6 @@ def lay_images(
         kind="mosaic",
         warnings=tuple(warnings),
         misfits=misfits.why,
-        replaced=covered,
     )
 
 
@@ -97,7 +96,7 @@ def _base(
         members = {i: array for i, array in members.items() if i not in hidden}
         pixels = {i: pixels[i] for i in members}
         base = sheet(BASE, members, pixels, entries, like=_first(like, members), rule=duplicates, rank=rank)
-    return base, list(members), dict.fromkeys(hidden, "conflict: other files of the mosaic hold the same pixels")
+    return base, list(members), dict.fromkeys(hidden, f"{REPLACED}other files of the mosaic hold the same pixels")
 
 
 def _first(like: int, members: Mapping[int, Array]) -> int:

@@ -9,12 +9,12 @@ from typing import TypeAlias
 from periplus import codecnames
 from periplus.arrange.cells import Laid, lay
 from periplus.arrange.collect import placed
-from periplus.arrange.entry import Arrangement, Entry, Lookup, files_of
+from periplus.arrange.entry import REPLACED, Arrangement, Entry, Lookup, files_of
 from periplus.arrange.layer import common
 from periplus.arrange.misfits import Misfits
 from periplus.arrange.overlap import painting, ranks
 from periplus.arrange.spot import PHASE, transform_of
-from periplus.arrange.words import two_files
+from periplus.arrange.words import distinguished, two_files
 from periplus.errors import ConflictError
 from periplus.model import Array, Catalog, Georeference
 
@@ -67,7 +67,6 @@ def lay_cells(
         blocks=(block for each in laid for block in each.blocks(refs)),
         kind="mosaic",
         misfits=misfits.why,
-        replaced=replaced,
     )
 
 
@@ -160,16 +159,19 @@ def _decide(
 ) -> None:
     """Keep of the files of one cell those that are to be seen, the one on top last."""
     if len(same) > 1 and duplicates == "error":
-        names = two_files(entries[same[0]], entries[same[1]])
+        one, other = entries[same[0]], entries[same[1]]
+        names = two_files(one, other)
+        # Averages, minima and maxima of a cell are files of other suffixes: to take one of them would drop data.
+        alike = len({name.rpartition(".")[2].lower() for name in names}) == 1
+        hint = "duplicates='first' or 'last' takes one of each" if alike else "index the files of each on their own"
         raise ConflictError(
-            f"{names[0]} and {names[1]} are the same cell; pass duplicates='first' or 'last' to take one",
-            url=entries[same[1]].source.url,
+            f"{names[0]} and {names[1]} are the same cell and {distinguished(one, other)}: {hint}", url=other.source.url
         )
     same.sort(key=painted.__getitem__)
     if not duplicates.endswith("valid"):
         for i in same[:-1]:
             names = two_files(entries[same[-1]], entries[i])
-            replaced[i] = f"conflict: {names[0]} is the same cell and is taken"
+            replaced[i] = f"{REPLACED}{names[0]} is the same cell and is taken"
         del same[:-1]
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from periplus.arrange.entry import REPLACED
 from periplus.errors import redact
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def describe(index: Index, url: str) -> dict[str, Any]:
     """Arrays, places, times, files and failures of an index."""
     files, catalog = index.files, index.table.catalog
     arrays = [describe_array(array) for array in index.arrays.values()]
-    failed = failures(index)
+    failed, replaced = failures(index), replacements(index)
     return {
         "index": redact(url),
         "rows": index.table.rows,
@@ -48,12 +49,23 @@ def describe(index: Index, url: str) -> dict[str, Any]:
             "taken": describe_values(np.asarray(files.datetime)),
             "failed": len(failed),
             "errors": failed,
+            "replaced": len(replaced),
+            "replacements": replaced,
         },
     }
 
 
 def failures(index: Index) -> list[dict[str, Any]]:
     """Every file that could not be indexed, and why."""
+    return [row for row in _left_out(index) if not str(row["error"]).startswith(REPLACED)]
+
+
+def replacements(index: Index) -> list[dict[str, Any]]:
+    """Every file that is in no array because others take its place, and why."""
+    return [row for row in _left_out(index) if str(row["error"]).startswith(REPLACED)]
+
+
+def _left_out(index: Index) -> list[dict[str, Any]]:
     rows = zip(index.files.path, index.files.status, index.files.error, strict=True)
     return [{"path": redact(path), "error": error} for path, status, error in rows if status != "ok"]
 

@@ -49,7 +49,7 @@ def readable(found: dict[str, Any]) -> str:
     """The answer for people."""
     files, arrays = found["files"], found["arrays"]
     rows = [("index", found["index"]), ("references", f"{found['rows']:,}")]
-    rows.append(("files", f"{files['count']:,}, {size(files['bytes'])}" + failed(files["failed"])))
+    rows.append(("files", f"{files['count']:,}, {size(files['bytes'])}" + left_out(files)))
     rows.append(("formats", ", ".join(f"{name} {number:,}" for name, number in files["formats"].items()) or "none"))
     if kind := found["arrangement"].get("kind"):
         along = found["arrangement"].get("dim")
@@ -75,6 +75,11 @@ def readable(found: dict[str, Any]) -> str:
         lines += [f"  {printable(each['path'])}: {printable(str(each['error']))}" for each in files["errors"][:SHOWN]]
         if files["failed"] > SHOWN:
             lines.append(f"  … {files['failed'] - SHOWN:,} more (--json shows all)")
+    if files["replacements"]:
+        lines += ["", "files left out, as others take their place"]
+        lines += [f"  {printable(row['path'])}: {printable(row['error'])}" for row in files["replacements"][:SHOWN]]
+        if files["replaced"] > SHOWN:
+            lines.append(f"  … {files['replaced'] - SHOWN:,} more (--json shows all)")
     return "\n".join(lines)
 
 
@@ -122,9 +127,9 @@ def row(array: dict[str, Any]) -> tuple[Any, ...]:
     )
 
 
-def failed(number: int) -> str:
-    """How many failed, if any did."""
-    return f", {number:,} failed" if number else ""
+def left_out(files: dict[str, Any]) -> str:
+    """How many failed and how many others replaced, if any."""
+    return "".join(f", {files[what]:,} {what}" for what in ("failed", "replaced") if files[what])
 
 
 def short(text: str) -> str:

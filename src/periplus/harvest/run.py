@@ -11,6 +11,7 @@ import numpy as np
 
 from periplus.arrange import Arrangement
 from periplus.arrange import arrange as arrange_entries
+from periplus.arrange.entry import REPLACED
 from periplus.errors import ConflictError, FetchError, FormatError, MissingError, StaleError, redact
 from periplus.fetch import Fetch
 from periplus.harvest.companions import Companions, with_companions
@@ -55,7 +56,7 @@ class Run:
         self.concurrency, self.siblings, self.progress = concurrency, siblings, progress
         self.notes = Notes()
         self.failures: list[Harvested] = []
-        self.reused = self.replaced = self.nameless = self.refused = 0
+        self.reused = self.nameless = self.refused = 0
         self.arrangement = ""
         self.files: Files | None = None
         """The whole files table, when this run made it."""
@@ -305,7 +306,6 @@ class Run:
         laid = arrange_entries(gathered.entries, gathered.refs, kind=self.kind, **self.options)
         self.arrangement = laid.kind
         self.notes.warnings += laid.warnings
-        self.replaced = len(laid.replaced)
         for number, why in laid.misfits.items():
             if len(self.failures) < SHOWN_ERRORS:
                 source = gathered.entries[number].source
@@ -329,17 +329,20 @@ class Run:
         """What was done, when all is done."""
         files = table.files if self.files is None else self.files
         good = np.array([status == "ok" for status in files.status], bool)
+        replaced = [i for i, error in enumerate(files.error) if error is not None and error.startswith(REPLACED)]
         return Summary(
             files=len(files),
             ok=int(good.sum()),
-            failed=len(files) - int(good.sum()) - self.replaced + self.nameless,
-            skipped=self.notes.skipped + self.replaced,
+            failed=len(files) - int(good.sum()) - len(replaced) + self.nameless,
+            replaced=len(replaced),
+            skipped=self.notes.skipped,
             reused=self.reused,
             gone=len(set(self.before).difference(files.path)),
             rows=table.rows,
             bytes=int(np.maximum(files.size, 0)[good].sum()),
             arrangement=self.arrangement,
             errors=tuple((file.source.url, file.error or "") for file in self.failures),
+            replacements=tuple((files.path[i], files.error[i] or "") for i in replaced[:SHOWN_ERRORS]),
             warnings=tuple(self.notes.warnings),
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from periplus.errors import redact
@@ -16,8 +17,10 @@ class Summary:
     ok: int = 0
     failed: int = 0
     """Files that could not be read, or did not fit."""
+    replaced: int = 0
+    """Files in no array, as others take their place by the rule of `duplicates`; their rows have the reason."""
     skipped: int = 0
-    """Files of unknown formats in folders, items without the asset asked for, files that gave way to a later one."""
+    """Files of unknown formats in folders, and items without the asset asked for."""
     reused: int = 0
     """Files known from an earlier run and unchanged, which were not read again."""
     gone: int = 0
@@ -29,6 +32,8 @@ class Summary:
     arrangement: str = ""
     errors: tuple[tuple[str, str], ...] = ()
     """(URL, `kind: message`) of the first few that failed."""
+    replacements: tuple[tuple[str, str], ...] = ()
+    """(URL, reason) of the first few that were replaced."""
     warnings: tuple[str, ...] = ()
     seconds: float = 0.0
 
@@ -41,14 +46,22 @@ class Summary:
         )
         parts += [f"{count:,} {what}" for count, what in others if count]
         lines = [", ".join(parts) + f", in {self.seconds:.1f} s"]
-        if self.failed:
-            lines.append(f"{self.failed:,} failed" + (":" if self.errors else ", as the table of files says"))
-            lines += [f"  {redact(url)}: {error}" for url, error in self.errors]
-            if self.failed > len(self.errors) > 0:
-                lines.append(f"  … and {self.failed - len(self.errors):,} more, in the table of files")
+        lines += _listed(self.failed, "failed", self.errors)
+        lines += _listed(self.replaced, "left out, as other files take their place", self.replacements)
         lines += [f"note: {warning}" for warning in self.warnings]
         # A path may hold what no terminal takes.
         return "\n".join(lines).encode("utf-8", "backslashreplace").decode()
+
+
+def _listed(count: int, what: str, some: Sequence[tuple[str, str]]) -> list[str]:
+    """Lines that count files and name the first few."""
+    if not count:
+        return []
+    lines = [f"{count:,} {what}" + (":" if some else ", as the table of files says")]
+    lines += [f"  {redact(url)}: {why}" for url, why in some]
+    if count > len(some) > 0:
+        lines.append(f"  … and {count - len(some):,} more, in the table of files")
+    return lines
 
 
 def amount(size: int) -> str:
