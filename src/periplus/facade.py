@@ -248,16 +248,19 @@ def index(
     memory.
 
     `arrange` is `collect` (each file its own group), `stack` (a new leading dimension), `mosaic` (files of one grid, or
-    DTED cells, side by side) or `auto`. A stack is along `dim`, by default `time`, whose labels come from file names by
-    `pattern` (`scene_{time:%Y%m%d}`, or a regular expression with a named group), or as `coordinate` says: `pattern`,
-    `datetime` (the files' own) or `order`. `duplicates` decides between files of one label, or that overlap: `error`,
-    `first`, `last`, `first-valid`, `last-valid` or `keep`; `order` says which file of a mosaic is the first: `given`,
-    `name` or `time`. With `skip_misfits` files that do not fit are left out.
+    DTED cells, side by side) or `auto`. `pattern` (`scene_{time:%Y%m%d}`, or a regular expression with a named group)
+    reads the time of each file from its name. A stack is along `dim`, by default `time`, whose labels come from the
+    pattern, or as `coordinate` says: `pattern`, `datetime` (the files' own) or `order`. `duplicates` decides between
+    files of one label, or that overlap: `error`, `first`, `last`, `first-valid`, `last-valid` or `keep`; `order` says
+    which file of a mosaic is the first: `given`, `name` or `time`. With `skip_misfits` files that do not fit, or do not
+    match the pattern, are left out. Files that are left out are rows of `files` with the reason. An option, or a field
+    of the pattern, that would have no effect is a ValueError.
 
     Files that the index at `to` knows, or that a run read which was interrupted, are not read again: `refresh` is
     `check` (ask whether they changed), `never` (trust it) or `always`. The index then holds the files named, with
-    `append` those it had as well. With `siblings=False` R-sets and world files are not looked for; `concurrency` is how
-    many headers are read at once; `progress` is called with (done, total or None, failed).
+    `append` those it had as well, by default with the same pattern. With `siblings=False` R-sets and world files are
+    not looked for; `concurrency` is how many headers are read at once; `progress` is called with (done, total or None,
+    failed).
     """
     from periplus.fetch import Fetch
     from periplus.harvest import index_into

@@ -57,6 +57,8 @@ class Parser:
         limits: Limits | None = None,
         **options: Any,
     ) -> None:
+        if options.get("pattern") is not None and arrange != "stack":
+            raise ValueError("pattern= has no effect on a ManifestStore of one file unless arrange='stack'")
         self.group, self.codecs, self.arrange, self.options = group, codecs, arrange, options
         self.limits = limits or Limits()
 

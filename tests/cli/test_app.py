@@ -160,3 +160,10 @@ def test_the_environment_is_not_needed():
 def test_advice_is_in_the_words_of_the_command_line_and_paths_stay():
     said = app.worded("1.tif has no time: pattern='x', or coordinate='order' (/data/dim=3/pattern=1/1.tif)")
     assert said == "1.tif has no time: --pattern 'x', or --coordinate 'order' (/data/dim=3/pattern=1/1.tif)"
+
+
+def test_advice_on_indexing_names_options_of_the_command_line():
+    said = app.worded("give assets=[...], to=, append=, refresh= or assets=; skip_misfits=True leaves such files out")
+    assert " ".join(said.split()) == (
+        "give --assets NAME,..., --output , --append , --refresh or --assets ; --skip-misfits leaves such files out"
+    )

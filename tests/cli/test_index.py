@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shutil
 
 import pytest
 
@@ -98,3 +99,68 @@ def test_wrong_options_are_one_line_and_exit_2(option, archive, periplus):
     assert done.err.startswith("periplus: usage: ")
     assert "see periplus index --help" in done.err
     assert len(done.err.splitlines()) == 1
+
+
+@pytest.fixture
+def bands(tmp_path, archive):
+    """Two bands of each of four days."""
+    for path in sorted(archive.glob("scene_*.tif")):
+        for band in ("B02", "B03"):
+            shutil.copy(path, tmp_path / f"{path.stem}_{band}.tif")
+    return tmp_path
+
+
+def test_a_field_that_is_not_used_is_a_mistake_in_usage(bands, periplus):
+    out = bands / "out.parquet"
+    done = periplus("index", f"{bands}/*_B*.tif", "-o", out, "--arrange", "stack", "--pattern", "{time:%Y%m%d}_{band}")
+    assert done.code == 2
+    assert done.err.startswith("periplus: usage: the field 'band' of the pattern is not used")
+    assert "--arrange 'collect'" in done.err
+    assert "duplicates" not in done.err
+    assert not out.exists()
+
+
+def test_files_left_out_by_duplicates_are_reported(bands, periplus):
+    out = bands / "out.parquet"
+    command = ("index", f"{bands}/*_B*.tif", "-o", out, "--arrange", "stack", "--pattern", "{time:%Y%m%d}")
+    done = periplus(*command)
+    assert done.code == 2
+    assert "differ in 'B03' and 'B02'" in done.err
+    assert "last" not in done.err
+    done = periplus(*command, "--duplicates", "last")
+    assert done.code == 0
+    assert "4 of 8 files indexed" in done.err
+    assert "4 left out, as other files take their place:" in done.err
+    assert done.err.count("_B02.tif: replaced: ") == 4
+    said = json.loads(periplus(*command, "--duplicates", "last", "--json").out)
+    assert (said["replaced"], said["failed"], said["errors"], len(said["replacements"])) == (4, 0, [], 4)
+    shown = periplus("info", out).out
+    assert "4 replaced" in shown
+    assert "failed" not in shown
+
+
+def test_a_pattern_without_a_stack_gives_times_to_query_by(bands, periplus):
+    out = bands / "out.parquet"
+    done = periplus("index", f"{bands}/*_B*.tif", "-o", out, "--arrange", "collect", "--pattern", "{time:%Y%m%d}")
+    assert done.code == 0
+    found = json.loads(periplus("query", out, "--time", "2023-01-01", "--files", "--format", "json").out)
+    assert [os.path.basename(row["path"]) for row in found] == ["scene_20230101_B02.tif", "scene_20230101_B03.tif"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--arrange", "collect", "--duplicates", "last"], "--duplicates has no effect with --arrange 'collect'"),
+        (["--arrange", "mosaic", "--dim", "z"], "--dim has no effect with --arrange 'mosaic'"),
+        (["--arrange", "collect", "--skip-misfits"], "--skip-misfits has no effect"),
+        (["--append"], "--append has no effect without --output"),
+        (["--refresh", "never"], "--refresh has no effect without --output"),
+        (["--assets", "red"], "--assets chooses among the assets of STAC items"),
+        (["--dim", ""], "--dim is the name of a dimension"),
+    ],
+)
+def test_an_option_without_effect_is_a_mistake_in_usage(options, said, archive, periplus):
+    done = periplus("index", f"{archive}/*.tif", *options)
+    assert done.code == 2
+    assert done.err.startswith(f"periplus: usage: {said}")
+    assert "=" not in done.err

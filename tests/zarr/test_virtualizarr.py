@@ -46,6 +46,8 @@ def pyramid(tmp_path_factory):
 def test_it_is_a_parser_as_virtualizarr_defines_one():
     assert isinstance(Parser(), Protocol)
     assert pickle.loads(pickle.dumps(Parser(group="1"))).group == "1"
+    with pytest.raises(ValueError, match=r"pattern= has no effect .* unless arrange='stack'"):
+        Parser(pattern="{time:%Y%m%d}")
 
 
 def test_the_store_reads_every_level_as_gdal_does(local, pyramid):

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from periplus.arrange.axis import Axis, read_axis
 from periplus.arrange.collect import collect
 from periplus.arrange.entry import Arrangement, Entry, Lookup, files_of
 from periplus.arrange.extend import extend
 from periplus.arrange.mosaic import mosaic
-from periplus.arrange.pattern import suggested
+from periplus.arrange.pattern import parse, suggested
 from periplus.arrange.stack import first_misfit, stack
 from periplus.errors import ConflictError, FormatError
 
@@ -34,7 +36,7 @@ def arrange(entries: Sequence[Entry], refs: Lookup, *, kind: str = "auto", **opt
     if kind == "stack":
         return stack(entries, refs, **options)
     if kind == "mosaic":
-        return mosaic(entries, refs, **options)
+        return _noting_times(mosaic(entries, refs, **options), options.get("pattern"))
     if kind == "collect":
         return collect(entries, refs)
     axis, why = _shared_axis(entries, **options)
@@ -45,7 +47,21 @@ def arrange(entries: Sequence[Entry], refs: Lookup, *, kind: str = "auto", **opt
             # What no cheap look could tell (equal coordinates, holes that would be lost): these files are no stack.
             why = error.message
     laid = collect(entries, refs)
-    return laid if why is None else replace(laid, warnings=(*laid.warnings, f"not stacked: {why}"))
+    notes = [] if why is None else [f"not stacked: {why}"]
+    if (pattern := options.get("pattern")) is not None and (parsed := parse(pattern)).time is None:
+        notes.append(f"the files are collected, so the field {parsed.fields[0]!r} of the pattern is not used")
+    return replace(laid, warnings=(*laid.warnings, *notes))
+
+
+def _noting_times(laid: Arrangement, pattern: str | None) -> Arrangement:
+    """A mosaic has no dimension of time: that its files have several is noted, where a pattern gave them."""
+    found = laid.files.datetime[[status == "ok" for status in laid.files.status]] if pattern is not None else ()
+    times = np.unique(found)
+    if len(times) < 2:
+        return laid
+    first, last = (np.datetime_as_string(end, "s") for end in (times[0], times[-1]))
+    note = f"files have {len(times):,} times, {first} to {last}: they are in the files table, a mosaic has no dimension"
+    return replace(laid, warnings=(*laid.warnings, note))
 
 
 def _shared_axis(

@@ -71,7 +71,7 @@ def _by_pattern(entries: Sequence[Entry], good: Sequence[int], dim: str | None, 
 def _by_datetime(entries: Sequence[Entry], good: Sequence[int], dim: str | None) -> Axis:
     known = [i for i in good if entries[i].datetime is not None]
     misfits = {
-        i: f"{file_name(entries[i])} has no datetime; give a pattern for its name, or coordinate='order'"
+        i: f"{file_name(entries[i])} has no datetime; give a pattern= for its name, or coordinate='order'"
         for i in good
         if entries[i].datetime is None
     }

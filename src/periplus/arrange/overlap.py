@@ -38,7 +38,10 @@ def ranks(entries: Sequence[Entry], numbers: Sequence[int], order: str) -> dict[
     elif order == "time":
         for i in numbers:
             if entries[i].datetime is None:
-                raise ConflictError("order='time', and this file has no datetime", url=entries[i].source.url)
+                raise ConflictError(
+                    "order='time', and this file has no datetime; give a pattern= for its name",
+                    url=entries[i].source.url,
+                )
         ordered.sort(key=lambda i: instant(entries[i].datetime))
     return {i: rank for rank, i in enumerate(ordered)}
 

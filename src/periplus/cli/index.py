@@ -40,39 +40,46 @@ FAILED = "select path, error from files where error is not null"
     help="collect: every file its own group. stack: one array with a new leading dimension. "
     "mosaic: images of one grid, or DTED cells, side by side as one array.",
 )
-@click.option("--dim", metavar="NAME", help="Name of the dimension a stack adds.  [default: time]")
+@click.option("--dim", metavar="NAME", help="Name of the dimension a stack adds (stack only).  [default: time]")
 @click.option(
     "--pattern",
-    help="How file names say the coordinate: a template such as scene_{time:%Y%m%d}, or a regular "
-    "expression with a named group.",
+    help="How to read file names: a template such as scene_{time:%Y%m%d} (* is any text), or a regular expression "
+    "with a named group. A time becomes the datetime of each file, and the coordinate of a stack.",
 )
 @click.option(
     "--coordinate",
     type=click.Choice(["auto", "pattern", "datetime", "order"]),
     default="auto",
     show_default=True,
-    help="Where the coordinate of a stack comes from: the pattern, the time a file says, its place in the list.",
+    help="Where the coordinate of a stack comes from (stack only): the pattern, the file's own time, its position in "
+    "the list.",
 )
 @click.option(
     "--duplicates",
     type=click.Choice(["error", "first", "last", "first-valid", "last-valid", "keep"]),
     default="error",
     show_default=True,
-    help="Files with the same coordinate, or that overlap: stop, take the last, keep each (stack alone), or, of a "
-    "mosaic, the first, or the first or last pixels that are not nodata.",
+    help="Files with the same coordinate, or that overlap: stop; take the last; keep each as a step (stack only); take "
+    "the first, or the first or last pixels that are not nodata (mosaic only). Files that are left out are reported.",
 )
 @click.option(
     "--order",
     type=click.Choice(["given", "name", "time"]),
     default="given",
     show_default=True,
-    help="What makes a file of a mosaic the first or the last.",
+    help="What makes a file of a mosaic the first or the last (mosaic only).",
 )
 @click.option("--assets", metavar="NAME,...", help="Which assets of STAC items to index.")
 @click.option(
-    "--skip-misfits", is_flag=True, help="Leave out files that do not fit into the stack, in place of stopping."
+    "--skip-misfits",
+    is_flag=True,
+    help="Leave out files that do not fit into the stack or mosaic, or do not match the pattern, in place of stopping.",
 )
-@click.option("--append", is_flag=True, help="Keep the files the index has already, besides those named.")
+@click.option(
+    "--append",
+    is_flag=True,
+    help="Keep the files the index has already, besides those named. Without --pattern, that of the index is used.",
+)
 @click.option(
     "--refresh",
     type=click.Choice(["check", "never", "always"]),
@@ -115,7 +122,7 @@ def command(
     import periplus
 
     named = [line for url in urls for line in (listed(sys.stdin) if url == "-" else [url])]
-    given = {name: value for name, value in options.items() if value}
+    given = {name: value for name, value in options.items() if value is not None and value is not False}
     if given.pop("no_siblings", False):
         given["siblings"] = False
     if assets is not None:
@@ -147,19 +154,19 @@ def listed(file: Iterable[str]) -> list[str]:
 def summarise(index: Index, output: str | None, *, quiet: bool, as_json: bool) -> int:
     """Say what was indexed and what failed; returns the exit code."""
     from periplus.cli.app import worded
-    from periplus.cli.describe import failures
+    from periplus.cli.describe import failures, replacements
 
     summary = index.summary
     assert summary is not None
     if as_json:
         facts = {**asdict(summary), "index": None if output is None else redact(output)}
-        facts["errors"] = failures(index)
+        facts |= {"errors": failures(index), "replacements": replacements(index)}
         click.echo(json.dumps(facts, indent=2))
     elif not quiet:
         lines = worded(scrub(str(summary))).splitlines()
         if output is not None:
             lines[0] = f"{redact(output)}: {lines[0]}"
-            if summary.failed > len(summary.errors):
+            if summary.failed > len(summary.errors) or summary.replaced > len(summary.replacements):
                 lines.append(f'to see them all: periplus query {redact(output)} --sql "{FAILED}"')
         click.echo("\n".join(clean(line) for line in lines), err=True)
     return int(summary.failed > 0)

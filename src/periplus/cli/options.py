@@ -202,4 +202,6 @@ def asked() -> Iterator[None]:
     except PeriplusError:
         raise
     except (IndexError, ValueError) as error:
-        raise click.UsageError(str(error)) from error
+        from periplus.cli.app import worded
+
+        raise click.UsageError(worded(str(error))) from error

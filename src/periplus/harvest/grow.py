@@ -14,6 +14,7 @@ from periplus.arrange import Arrangement, Entry, collect, extend
 from periplus.arrange.entry import instant
 from periplus.arrange.invert import Origin
 from periplus.arrange.names import safe_path
+from periplus.arrange.pattern import Pattern
 from periplus.harvest.drive import Harvested
 from periplus.harvest.gather import Gathered
 from periplus.harvest.known import Index
@@ -74,18 +75,28 @@ def _same_request(index: Index, kept: Mapping[int, Harvested], asked: Mapping[st
     groups = arrangement.get("groups")
     if groups is not None and not (isinstance(groups, list) and max(kept, default=-1) < len(groups)):
         return False  # not as we write them
-    dated = arrangement.get("coordinate") != "pattern"
+    named = index.pattern is not None and index.pattern.time is not None
     for number, file in kept.items():
         item = file.input
+        if named and index.pattern is not None and not _is_named(index, number, index.pattern):
+            return False  # written before a pattern gave times to every arrangement
         if file.number < 0:
             continue  # kept as it is
-        if dated and item.datetime is not None and instant(item.datetime) != index.files.datetime[number]:
+        if not named and item.datetime is not None and instant(item.datetime) != index.files.datetime[number]:
             return False
         if series is not None and series.get(number) != ("" if item.series is None else safe_path(item.series)):
             return False
         if groups is not None and item.group is not None and groups[number] != safe_path(item.group):
             return False
     return True
+
+
+def _is_named(index: Index, number: int, pattern: Pattern) -> bool:
+    """Whether a file has the time that is in its name."""
+    url = index.files.path[number]
+    found = pattern.match(url)
+    value = None if found is None else pattern.value(found, pattern.time or "", url)
+    return value is not None and bool(value == index.files.datetime[number])
 
 
 def _ascending(numbers: Sequence[int]) -> bool:

@@ -48,6 +48,8 @@ class Notes:
 
     warnings: list[str] = field(default_factory=list)
     skipped: int = 0
+    catalogs: int = 0
+    """STAC documents that were read."""
 
 
 async def expand(
@@ -67,6 +69,8 @@ async def expand(
             yield item
         if not found:
             notes.warnings.append(f"nothing matches {redact(url)}")
+    if assets is not None and not notes.catalogs:
+        raise ValueError("assets= chooses among the assets of STAC items, and none of the inputs holds any")
 
 
 async def _expand_one(
@@ -142,6 +146,7 @@ async def _listed(url: str, fetch: Fetch, assets: stac.Assets, notes: Notes) -> 
         items = await asyncio.to_thread(read_records, url, fetch=fetch, columns=stac.COLUMNS, needed=("assets",))
     else:
         items = stac.items_of(await _whole(url, fetch), url)
+    notes.catalogs += 1
     count = 0
     bad: list[Input] = []
     for each in items:

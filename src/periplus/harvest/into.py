@@ -12,8 +12,8 @@ from periplus.arrange import KINDS
 from periplus.arrange.axis import WAYS
 from periplus.arrange.overlap import ORDERS
 from periplus.arrange.overlap import RULES as OVERLAPS
-from periplus.arrange.pattern import reader
 from periplus.arrange.place import DUPLICATES
+from periplus.arrange.times import check_pattern
 from periplus.errors import FormatError
 from periplus.fetch import Fetch
 from periplus.harvest.drive import Harvested
@@ -28,6 +28,7 @@ from periplus.table import Table
 from periplus.table.forms import target_form
 
 REFRESH = ("check", "never", "always")
+FORMS = ("flat", "dataset", "duckdb")
 
 
 def index_into(
@@ -53,9 +54,11 @@ def index_into(
 ) -> tuple[Table, Summary]:
     """Index files into memory, or with `to` into an index that is written there and opened.
 
-    `arrange` is `collect`, `stack`, `mosaic` or `auto`; `dim`, `pattern`, `coordinate`, `duplicates`
-    and `skip_misfits` are of `stack`, the last two of `mosaic` too, and `order` of `mosaic`; `assets` chooses among
-    the assets of STAC items; `progress` is called with (done, total or None, failed).
+    `arrange` is `collect`, `stack`, `mosaic` or `auto`. `pattern` reads the time of every file from its name, and the
+    labels of a stack; `dim` and `coordinate` apply to `stack`, `duplicates` to `stack` and `mosaic`, `order` to
+    `mosaic`, and `skip_misfits` to files that do not fit or do not match the pattern. An option that has no effect is a
+    ValueError. `assets` chooses among the assets of STAC items; `progress` is called with (done, total or None,
+    failed).
 
     Some formats have files beside them that belong to them: reduced resolutions of NITF (`image.ntf.r1`, …), world
     files of JPEG, PNG and JPEG 2000. They are looked for beside such files, at the cost of a request or a few for each;
@@ -76,7 +79,8 @@ def index_into(
         "duplicates": duplicates,
         "skip_misfits": skip_misfits,
     }
-    _check_options(arrange, order=order, **options)
+    _check_options(arrange, order=order, append=append, **options)
+    _check_target(to, form=form, refresh=refresh, append=append, concurrency=concurrency)
     if to is not None and form is None:
         target_form(fspath(to))  # before anything is read
     if order != "given":
@@ -114,7 +118,15 @@ def harvest(
 
 
 def _check_options(
-    kind: str, *, dim: Any, pattern: str | None, coordinate: str, duplicates: str, order: str, skip_misfits: bool
+    kind: str,
+    *,
+    dim: Any,
+    pattern: str | None,
+    coordinate: str,
+    duplicates: str,
+    order: str,
+    skip_misfits: bool,
+    append: bool,
 ) -> None:
     """Say what is wrong with the options before anything is read."""
     for name, value, allowed in (
@@ -123,10 +135,34 @@ def _check_options(
         ("duplicates of a mosaic", duplicates, OVERLAPS)
         if kind == "mosaic"
         else ("duplicates", duplicates, DUPLICATES),
-        ("order", order, ORDERS if kind == "mosaic" else ORDERS[:1]),
+        ("order", order, ORDERS),
         ("skip_misfits", skip_misfits, (True, False)),
     ):
         if value not in allowed:
             raise FormatError(f"{name} is one of {', '.join(map(str, allowed))}, not {value!r}")
-    if pattern is not None:
-        reader(pattern, dim=dim)
+    if order != "given" and kind != "mosaic":
+        raise FormatError(f"order= has no effect with arrange={kind!r}: it applies to arrange='mosaic'")
+    stacks, plain = kind in ("stack", "auto"), kind == "collect"
+    named = pattern is not None or append  # to an index that may have a pattern
+    for name, given, applies, modes in (
+        ("dim", dim is not None, stacks, "'stack'"),
+        ("coordinate", coordinate != "auto", stacks, "'stack'"),
+        ("duplicates", duplicates != "error", not plain, "'stack' or 'mosaic'"),
+        ("skip_misfits", skip_misfits, not plain or named, "'stack' or 'mosaic', or to a pattern="),
+    ):
+        if given and not applies:
+            raise ValueError(f"{name}= has no effect with arrange={kind!r}: it applies to arrange={modes}")
+    if dim == "":
+        raise ValueError("dim= is the name of a dimension, and it is empty")
+    check_pattern(pattern, kind=kind, dim=dim, coordinate=coordinate)
+
+
+def _check_target(to: Any, *, form: str | None, refresh: str, append: bool, concurrency: int) -> None:
+    """Refuse options of an index that is written, where none is."""
+    if form not in (None, *FORMS):
+        raise ValueError(f"form is one of {', '.join(FORMS)}, not {form!r}")
+    for name, given in (("append", append), ("refresh", refresh != "check"), ("form", form is not None)):
+        if given and to is None:
+            raise ValueError(f"{name}= has no effect without to=, where the index is written")
+    if concurrency < 1:
+        raise ValueError(f"concurrency is at least 1, not {concurrency}")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from periplus.arrange.invert import Origin, is_stack, origins, undo, unstacked
-from periplus.errors import MissingError
+from periplus.arrange.pattern import Pattern, parse
+from periplus.errors import FormatError, MissingError
 from periplus.fetch import Fetch
 from periplus.harvest.companions import SIDECAR, listed
 from periplus.harvest.members import Members, members_of
@@ -21,6 +24,9 @@ from periplus.limits import Limits
 from periplus.model import Array, Files, Source
 from periplus.policy import Policy
 from periplus.table import Table
+
+OWN_TIMES = "own_times"
+"""In an arrangement whose files have the times in their names: whether some have other times of their own."""
 
 
 @dataclass(slots=True, eq=False)
@@ -36,11 +42,26 @@ class Index:
     """File ids of the companions of a file."""
     members: Members | None = None
     """What a mosaic remembers of its files."""
+    asked: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the run that wrote it."""
+    pattern: Pattern | None = None
+    """The pattern of that run."""
 
     def source(self, url: str) -> Source | None:
         """Facts of a file when it was indexed."""
         number = self.by_url.get(url)
         return None if number is None else self.files.source(number)
+
+    @property
+    def lost_times(self) -> bool:
+        """Whether files have times of their own that the index does not hold, as it has those in their names."""
+        named = self.pattern is not None and self.pattern.time is not None
+        return named and self.table.catalog.arrangement.get(OWN_TIMES) is not False
+
+    def moment(self, number: int) -> datetime | None:
+        """A file's own time; None where the index has the time in its name, by a pattern that a run need not give."""
+        named = self.pattern is not None and self.pattern.time is not None
+        return None if named else moment(self.files.datetime[number])
 
     def beside(self, url: str) -> list[Source]:
         """Facts of a file's companions when it was indexed."""
@@ -62,7 +83,26 @@ def open_index(target: str, fetch: Fetch, *, limits: Limits) -> Index | None:
     companions = listed(table.catalog.arrangement, len(files))
     for number in {number for each in companions.values() for number in each}:
         good.pop(files.path[number], None)
-    return Index(table=table, files=files, origins=names, by_url=good, companions=companions, members=members)
+    asked = table.catalog.arrangement.get("asked")
+    asked = asked if isinstance(asked, Mapping) else {}
+    return Index(
+        table=table,
+        files=files,
+        origins=names,
+        by_url=good,
+        companions=companions,
+        members=members,
+        asked=asked,
+        pattern=_pattern(asked.get("pattern")),
+    )
+
+
+def _pattern(text: Any) -> Pattern | None:
+    """A pattern that an index holds, if it is one."""
+    try:
+        return parse(text) if isinstance(text, str) else None
+    except FormatError:
+        return None
 
 
 @dataclass(slots=True, eq=False)
@@ -148,8 +188,6 @@ def _files(
 ) -> tuple[list[Fact], dict[int, int], list[tuple[Array, ...]], list[tuple[tuple[int, ...], ...]]]:
     """For every file that has rows: what is known of it, its slot, its arrays, and the pipelines each of them uses."""
     catalog, files, names = index.table.catalog, index.files, index.origins or {}
-    # Such a moment came from the file's name, by a pattern that another run may not give.
-    by_name = catalog.arrangement.get("coordinate") == "pattern"
     variants: dict[tuple[str, tuple[int, ...]], Array] = {}
 
     def variant(name: str, used: tuple[int, ...]) -> Array:
@@ -179,7 +217,7 @@ def _files(
             Fact(
                 source=files.source(owner),
                 format=files.format[owner],
-                datetime=None if by_name else moment(files.datetime[owner]),
+                datetime=index.moment(owner),
                 attributes=catalog.attributes.get(prefix, {}),
                 companions=tuple(files.source(number) for number in index.companions.get(owner, ())),
                 homes=homes,

@@ -22,6 +22,7 @@ from periplus.harvest.inputs import Input, Notes, expand, is_literal
 from periplus.harvest.journal import Journal
 from periplus.harvest.known import Index, open_index, undo_index
 from periplus.harvest.members import with_members
+from periplus.harvest.names import inherited, named
 from periplus.harvest.part import Fact, Part
 from periplus.harvest.stac import Assets
 from periplus.harvest.stream import harvest_inputs
@@ -63,6 +64,7 @@ class Run:
         self.gathered = Gathered()
         self.before: Sequence[str] = ()
         """Files that the index had."""
+        self.names = named(kind, options)
 
     # --- the two ways ----------------------------------------------------------------------------------------------
 
@@ -73,6 +75,7 @@ class Run:
                 self._take(file)
         self.gathered.finish()
         self._must_have_something()
+        self._take_times()
         laid = self._arranged()
         refs: dict[str, list[Refs]] = {}
         for name, block in laid.blocks:
@@ -106,6 +109,7 @@ class Run:
             if append and index is not None:
                 if index.origins is None:
                     raise ConflictError("an index laid in this way does not grow: name all files of it", url=to)
+                self._inherit(index, to)
                 kept |= self._others(index, kept)
             with tempfile.TemporaryDirectory(prefix="periplus-") as folder:
                 try:
@@ -247,6 +251,7 @@ class Run:
         gathered.finish(
             [] if index is None else (s.url for number in kept for s in index.beside(index.files.path[number]))
         )
+        self._take_times(kept=len(kept))
         if index is not None:
             if unchanged_index(index, kept, gathered.entries, self._asked(), form):
                 self.arrangement = str(index.table.catalog.arrangement.get("kind", ""))
@@ -254,9 +259,11 @@ class Run:
             laid = grown(index, kept, gathered, self._asked(), form)
             if laid is not None:
                 self.arrangement = laid.kind
+                self.names.own = self.names.own or index.lost_times
+                arrangement = {**laid.catalog.arrangement, **self.names.recorded()}
                 return append_table(
                     to,
-                    laid.catalog,
+                    replace(laid.catalog, arrangement=arrangement),
                     laid.blocks,
                     laid.files,
                     fetch=self.fetch,
@@ -280,8 +287,13 @@ class Run:
 
     def _bring_back(self, index: Index, kept: dict[int, Harvested], folder: str) -> None:
         """Kept files as if scanned: their references come from the index; what it cannot give back is read again."""
-        part, facts, slots = undo_index(index, kept, folder)
-        number = self.gathered.adopt(part)
+        facts: list[Fact] = []
+        slots: dict[int, int] = {}
+        number = -1
+        if self.names.give_times or not index.lost_times:
+            part, facts, slots = undo_index(index, kept, folder)
+            number = self.gathered.adopt(part)
+            self.names.own = self.names.own or index.lost_times
         again = []
         for owner, file in kept.items():
             if owner not in slots:
@@ -300,21 +312,41 @@ class Run:
                 for file in batch:
                     self._take(replace(file, number=places.get(file.source.url, file.number)))
         self.gathered.finish()
+        self._take_times()
 
     def _arranged(self) -> Arrangement:
         gathered = self.gathered
         laid = arrange_entries(gathered.entries, gathered.refs, kind=self.kind, **self.options)
         self.arrangement = laid.kind
         self.notes.warnings += laid.warnings
-        for number, why in laid.misfits.items():
-            if len(self.failures) < SHOWN_ERRORS:
-                source = gathered.entries[number].source
-                self.failures.append(Harvested(input=Input(url=source.url), source=source, error=f"conflict: {why}"))
-        arrangement = {**laid.catalog.arrangement, "asked": self._asked()}
+        self._note_misfits(laid.misfits)
+        arrangement = {**laid.catalog.arrangement, "asked": self._asked(), **self.names.recorded()}
         laid = replace(laid, catalog=replace(laid.catalog, arrangement=arrangement))
         laid = with_companions(with_members(laid, gathered.entries, gathered.refs), gathered.entries)
         self.files = laid.files
         return laid
+
+    def _inherit(self, index: Index, to: str) -> None:
+        """Read the names of added files as those of the index were read."""
+        options = inherited(index, self.kind, self.options)
+        if options != self.options:
+            self.options, self.names = options, named(self.kind, options)
+            self.notes.warnings.append(f"names are read as before, by pattern={options['pattern']!r}")
+        if index.lost_times and not self.names.give_times:
+            raise ConflictError(
+                "the files of this index have the times in their names: give a pattern= with a time to add to it",
+                url=to,
+            )
+
+    def _take_times(self, kept: int = 0) -> None:
+        skip = bool(self.options["skip_misfits"])
+        self._note_misfits(self.names.apply(self.gathered, skip_misfits=skip, kept=kept))
+
+    def _note_misfits(self, misfits: Mapping[int, str]) -> None:
+        for number, why in misfits.items():
+            if len(self.failures) < SHOWN_ERRORS:
+                source = self.gathered.entries[number].source
+                self.failures.append(Harvested(input=Input(url=source.url), source=source, error=f"conflict: {why}"))
 
     def _asked(self) -> dict[str, Any]:
         """What was asked for, so that a later run can tell whether the same is meant."""

@@ -45,7 +45,7 @@ def undo_mosaic(index: Index, members: Members, wanted: Collection[int]) -> tupl
         fact = Fact(
             source=files.source(owner),
             format=files.format[owner],
-            datetime=moment(files.datetime[owner]),
+            datetime=index.moment(owner),
             attributes=catalog.attributes.get("", {}),
             prefix=members.series,
         )

@@ -1,0 +1,63 @@
+"""Times from file names in a run: of the files that are read, and of those that an index has already."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from periplus.arrange.pattern import Pattern
+from periplus.arrange.times import check_pattern, timed
+from periplus.errors import ConflictError
+from periplus.harvest.gather import Gathered
+from periplus.harvest.known import OWN_TIMES, Index
+
+
+@dataclass(slots=True)
+class Names:
+    """What a pattern gives the files of a run."""
+
+    pattern: Pattern | None
+    own: bool = False
+    """Whether a file has a time of its own, and its name another."""
+
+    @property
+    def give_times(self) -> bool:
+        return self.pattern is not None and self.pattern.time is not None
+
+    def apply(self, gathered: Gathered, *, skip_misfits: bool, kept: int = 0) -> Mapping[int, str]:
+        """Give files the times in their names; those that do not match. That no file matches is an error."""
+        if self.pattern is None:
+            return {}
+        gathered.entries, misfits, own = timed(gathered.entries, self.pattern, skip_misfits=skip_misfits)
+        self.own = self.own or own
+        if misfits and not kept and all(entry.error is not None for entry in gathered.entries):
+            raise ConflictError(f"no file matches: {next(iter(misfits.values()))}")
+        return misfits
+
+    def recorded(self) -> dict[str, bool]:
+        """For the arrangement: whether files have times of their own, which a run without the pattern must read."""
+        return {OWN_TIMES: self.own} if self.give_times else {}
+
+
+def named(kind: str, options: Mapping[str, Any]) -> Names:
+    """The names of a run with these options."""
+    chosen = {name: options[name] for name in ("dim", "coordinate")}
+    return Names(check_pattern(options["pattern"], kind=kind, **chosen))
+
+
+def inherited(index: Index, kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a run that adds files to an index: without a pattern, that of the index is meant."""
+    if options["pattern"] is not None or options["coordinate"] != "auto" or index.pattern is None:
+        return dict(options)
+    chosen: dict[str, Any] = {**options, "pattern": index.pattern.text}
+    if kind in ("auto", "stack"):
+        before = {"dim": options["dim"] or index.asked.get("dim"), "coordinate": index.asked.get("coordinate")}
+        chosen |= {name: value for name, value in before.items() if isinstance(value, str)}
+    try:
+        named(kind, chosen)
+    except ValueError as error:
+        if index.pattern.time is None:
+            return dict(options)  # it gives files nothing that they would lose
+        raise ValueError(f"the index has pattern={index.pattern.text!r}, so give a pattern= too: {error}") from None
+    return chosen
