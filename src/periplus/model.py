@@ -218,7 +218,7 @@ class Files:
 
     def __repr__(self) -> str:
         failed = sum(status != "ok" for status in self.status)
-        return f"<periplus files: {len(self):,}" + (f", {failed:,} of them failed>" if failed else ">")
+        return f"<periplus files: {len(self):,}" + (f", {failed:,} of them in no array>" if failed else ">")
 
     def source(self, file: int) -> Source:
         modified = self.last_modified[file]

@@ -59,6 +59,7 @@ def test_of_several_names_the_time_is_the_dimension() -> None:
         (r"(?P<tile>\w+)_(?P<date>\d{8})", ("tile", "date"), "date"),
         (r"(?P<year>\d{4})_(?P<tile>\w+)_(?P<month>\d\d)", ("time", "tile"), "time"),
         ("{depth:d}", ("depth",), None),
+        ("{time:d}", ("time",), None),
     ],
 )
 def test_fields_and_which_of_them_is_the_time(pattern: str, fields: tuple[str, ...], time: str | None) -> None:

@@ -163,7 +163,7 @@ def test_advice_is_in_the_words_of_the_command_line_and_paths_stay():
 
 
 def test_advice_on_indexing_names_options_of_the_command_line():
-    said = app.worded("give assets=[...], to=, append=, refresh= or assets=; skip_misfits=True leaves such files out")
+    said = app.worded("assets=[...] or assets= chooses; append= needs to=, and codecs='all'; skip_misfits=True skips")
     assert " ".join(said.split()) == (
-        "give --assets NAME,..., --output , --append , --refresh or --assets ; --skip-misfits leaves such files out"
+        "--assets NAME,... or --assets chooses; --append needs --output, and --codecs 'all'; --skip-misfits skips"
     )

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus.arrange.entry import instant
-from periplus.errors import FormatError, redact
+from periplus.errors import FormatError
 
 Value: TypeAlias = np.datetime64 | int | float | str
 
@@ -68,7 +68,7 @@ class Pattern:
             return str(dim)
         if dim is not None and len(self.fields) > 1:
             raise FormatError(f"the pattern {self.text!r} names {', '.join(self.fields)}, and none of them is {dim!r}")
-        return self.time or self.fields[0]
+        return self.time or ("time" if "time" in self.fields else self.fields[0])
 
     def _text(self, found: re.Match[str], name: str) -> str | None:
         if name not in self.formats:
@@ -84,9 +84,14 @@ def parse(text: str) -> Pattern:
         raise FormatError(f"the pattern {text!r} names nothing: write (?P<time>...) or {{time:%Y%m%d}}")
     parts = tuple(name for name in names if name in PARTS) if "year" in names and "time" not in names else ()
     fields = tuple(dict.fromkeys("time" if name in parts else name for name in names))
-    moments = [name for name in fields if name in TIME_NAMES or any("%" in form for form in formats.get(name, ()))]
-    time = "time" if "time" in fields else next(iter(moments), None)
+    moments = [name for name in fields if _is_time(name, formats.get(name, [""]))]
+    time = "time" if parts or "time" in moments else next(iter(moments), None)
     return Pattern(text=text, fields=fields, time=time, regex=regex, formats=formats, parts=parts)
+
+
+def _is_time(name: str, forms: Sequence[str]) -> bool:
+    """Whether a field is a time: by a format such as %Y%m%d, or by its name where it has no format."""
+    return any("%" in form for form in forms) or (name in TIME_NAMES and not any(forms))
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +245,8 @@ def _from_parts(texts: Mapping[str, str | None], url: str) -> np.datetime64:
 
 
 def _path(url: str) -> str:
-    """The part of a URL that is a path: no scheme, host or query."""
+    """The part of a URL that names a file: no scheme, user or query."""
     if "://" not in url:
         return url
-    return redact(url).partition("://")[2].partition("?")[0]
+    host, slash, path = url.partition("://")[2].partition("?")[0].partition("/")
+    return host.rpartition("@")[2] + slash + path

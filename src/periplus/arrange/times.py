@@ -51,8 +51,7 @@ def timed(
 ) -> tuple[list[Entry], dict[int, str], bool]:
     """Entries with the times that their names give; misfits by number; whether a file had another time of its own.
 
-    A file whose name does not match is an error, with `skip_misfits` an entry with an error. That no file matches is
-    always an error.
+    A file whose name does not match is an error, with `skip_misfits` an entry with an error.
     """
     misfits = Misfits(entries, skip_misfits)
     result = list(entries)
