@@ -60,7 +60,7 @@ def _noting_times(laid: Arrangement, pattern: str | None) -> Arrangement:
     if len(times) < 2:
         return laid
     first, last = (np.datetime_as_string(end, "s") for end in (times[0], times[-1]))
-    note = f"files have {len(times):,} times, {first} to {last}: they are in the files table, a mosaic has no dimension"
+    note = f"files have {len(times):,} times, {first} to {last}: they are in files, a mosaic has no time dimension"
     return replace(laid, warnings=(*laid.warnings, note))
 
 
