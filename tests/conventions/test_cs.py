@@ -283,7 +283,7 @@ def test_arrays_of_positions_inside_a_crs_are_attached(store, codes, coord):
         ("lon", "geolocation"),
         ("lat", "geolocation"),
     ]
-    assert meaning.crs.code == "EPSG:4326"
+    assert meaning.crs is None  # EPSG:4326 is the CRS of lon and lat, not of rlon and rlat
     assert codes(meaning) == []
 
 
@@ -376,3 +376,33 @@ def test_words_that_are_missing_or_too_many_are_mild(store, codes):
     assert codes(axes(store, {"lat": {"coordinates": [bare]}}), all=True) == ["cs.unit-missing", "cs.direction-missing"]
     texts = {"unit": "1", "values": {"explicit": ["a", "b", "c"]}}
     assert codes(axes(store, {"lat": {"coordinates": [texts]}}), all=True) == ["cs.unit-text"]
+
+
+@pytest.mark.parametrize("term_first", [True, False])
+def test_an_axis_that_is_a_term_of_a_formula_keeps_its_attributes(store, codes, coord, term_first):
+    for name in ("s_rho", "Cs_r"):
+        store.array(f"/g/{name}", ("s_rho",), (3,))
+    terms = {name: {"external": {"ref": {"node": f"../{node}"}}} for name, node in (("s", "s_rho"), ("C", "Cs_r"))}
+    described = {
+        "direction": "up",
+        "unit": "1",
+        "values": {"external": {"ref": {"node": "../s_rho"}}},
+        "parametric": {"formula": "ocean_s_coordinate_g2", "terms": terms},
+    }
+    vertical = {"s_rho": {"abbreviation": "Z", "coordinates": [described]}}
+    # The array of one axis may be a term of another axis as well.
+    sigma = lat(parametric={"formula": "f", "terms": {"s": terms["s"]}})
+    both = (
+        {"lat": {"coordinates": [sigma]}, **vertical} if term_first else {**vertical, "lat": {"coordinates": [sigma]}}
+    )
+    meaning = axes(store, both, ("s_rho", "lat"), (3, 3))
+    assert sorted((c.name, c.role) for c in meaning.coords) == [("Cs_r", "term"), ("lat", "axis"), ("s_rho", "axis")]
+    assert dict(coord(meaning, "s_rho").attributes) == {
+        "axis": "Z",
+        "units": "1",
+        "positive": "up",
+        "standard_name": "ocean_s_coordinate_g2",
+        "formula_terms": "s: s_rho C: Cs_r",
+    }
+    assert coord(meaning, "lat").attributes["formula_terms"] == "s: s_rho"
+    assert codes(meaning) == []

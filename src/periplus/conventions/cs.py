@@ -228,6 +228,8 @@ def _read_coordinate(scope: _Scope, axis: _Axis, found: Mapping[str, Any], where
     if "parametric" in found:
         attributes |= _terms(scope, axis, found["parametric"], f"{where}.parametric")
     dims = () if dim is None else (dim,)
+    # The array of an axis may also be a term of a formula (`s: s_rho`); it is one coordinate, described by the axis.
+    made.coords = [other for other in made.coords if (other.name, other.role) != (name, "term")]
     made.coords.append(Coord(name=name, dims=dims, values=values, role=role, convention="cs", attributes=attributes))
     return True
 
