@@ -131,3 +131,90 @@ def test_boxes_of_node_grids_by_their_edges_are_mild(store, codes):
         spatial__bbox=[499995.0, 4999965.0, 500045.0, 5000005.0],
     )
     assert codes(store.read("/a"), all=True) == ["spatial.bbox-edges"]
+
+
+NODES = [10.0, 0.0, 0.0, 0.0, -10.0, 80.0]
+
+
+def steps(meaning):
+    return [
+        None if one.grid is None else (one.grid.transform[4], one.grid.transform[0]) for one in meaning.pyramid.levels
+    ]
+
+
+@pytest.mark.parametrize(
+    "scales",
+    [
+        (None, None),  # by sizes alone: 8, 4 and 2 cells lie between 9, 5 and 3 samples
+        (2, 2),
+        (2, 4),  # counted from the base
+        (9 / 5, 5 / 3),  # the ratio of sizes, as GDAL writes it
+    ],
+)
+def test_nodes_are_apart_by_the_cells_between_them(store, codes, scales):
+    items = [level("0")]
+    for n, factor in enumerate(scales, 1):
+        items.append(level(str(n)) if factor is None else level(str(n), str(n - 1), **scale(factor, factor)))
+    meaning = levels(store, *items, sizes=(9, 5, 3), spatial__transform=NODES, spatial__registration="node")
+    assert steps(meaning) == [(-10, 10), (-20, 20), (-40, 40)]
+    for n in range(3):
+        x, y = ({c.name: c.values.values() for c in store.read(f"/{n}/b").coords}[dim] for dim in "xy")
+        assert (x[0], x[-1], y[0], y[-1]) == (0, 80, 80, 0)
+    assert codes(meaning) == []
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ((9, 3), [10, 40]),
+        ((8, 4), [10, 20]),  # samples 0, 2, 4 and 6
+        ((10, 5), [10, 20]),
+        ((101, 51, 26), [10, 20, 40]),
+        ((7, 3), [10, 30]),
+    ],
+)
+def test_nodes_of_any_size_keep_their_first_sample(store, sizes, expected):
+    items = [level(str(n)) for n in range(len(sizes))]
+    meaning = levels(store, *items, sizes=sizes, spatial__transform=NODES, spatial__registration="node")
+    assert [x for _, x in steps(meaning)] == expected
+    assert {one.grid.transform[2] for one in meaning.pyramid.levels} == {0}
+
+
+def test_a_level_of_one_node_needs_a_scale(store, codes):
+    place = {"spatial__transform": NODES, "spatial__registration": "node"}
+    meaning = levels(store, level("0"), level("1"), sizes=(9, 1), **place)
+    assert steps(meaning) == [(-10, 10), None]
+    assert codes(meaning) == ["multiscales.scale-missing"]
+    meaning = levels(store, level("0"), level("1", "0", **scale(16, 16)), sizes=(9, 1), **place)
+    assert steps(meaning) == [(-10, 10), (-160, 160)]
+    assert codes(meaning) == []
+    store.array("/0/b", ("y", "x"), (9, 2))
+    store.array("/1/b", ("y", "x"), (5, 1))
+    store.group("/", "multiscales spatial", multiscales={"layout": [level("0"), level("1")]}, **place)
+    assert steps(store.read("/")) == [(-10, 10), (-20, 20)]
+
+
+@pytest.mark.parametrize(
+    ("registration", "sizes", "ends"),
+    [("pixel", (8, 4, 2), [(5, 75), (10, 70), (20, 60)]), ("node", (9, 5, 3), [(0, 80), (0, 80), (0, 80)])],
+)
+def test_a_box_places_the_finest_level_where_there_is_no_transform(store, codes, registration, sizes, ends):
+    items = [level("0"), level("1", "0", **scale(2, 2)), level("2", "1", **scale(2, 2))]
+    place = {"spatial__bbox": [0, 0, 80, 80], "spatial__registration": registration}
+    meaning = levels(store, *items, sizes=sizes, **place)
+    assert steps(meaning) == [(-10, 10), (-20, 20), (-40, 40)]
+    assert codes(meaning) == ["spatial.transform-from-bbox"]
+    for n, (first, last) in enumerate(ends):
+        x, y = ({c.name: c.values.values() for c in store.read(f"/{n}/b").coords}[dim] for dim in "xy")
+        assert (x[0], x[-1], y[0], y[-1]) == (first, last, last, first)
+
+
+def test_boxes_of_levels_and_layout_items_place_them(store, codes):
+    items = [level("0", **{"spatial:bbox": [0, 0, 80, 80]}), level("1")]
+    assert steps(levels(store, *items, sizes=(8, 4))) == [(-10, 10), (-20, 20)]
+    meaning = levels(store, level("0"), level("1", "0", **scale(2, 2)), sizes=(8, 4))
+    assert codes(meaning) == ["spatial.transform-missing"]
+    store.group("/0", "spatial", spatial__bbox=[0, 0, 80, 160])
+    meaning = store.read("/")
+    assert steps(meaning) == [(-20, 10), (-40, 20)]
+    assert codes(meaning) == ["spatial.transform-from-bbox"]

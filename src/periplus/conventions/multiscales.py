@@ -16,7 +16,7 @@ from periplus.conventions.node import Node, ancestors, parent
 from periplus.conventions.proj import same_crs
 from periplus.conventions.reading import Reading, texts
 from periplus.conventions.scales import Pair
-from periplus.conventions.spatial import close, properties, read_transform
+from periplus.conventions.spatial import close, properties, read_transform, transform_from_bbox
 from periplus.conventions.usual import usual_dims
 from periplus.model import Transform
 
@@ -123,6 +123,11 @@ def _draft(reading: Reading, group: Node, item: Item, given: Mapping[str, Any]) 
     if stands is not None:
         _take_transform(reading, draft, own, stands)
     _take_transform(reading, draft, level, node)
+    for said, by in ((item.properties, group), (own, stands or node), (level, node)):
+        if draft.transform is None:
+            near = reading.of(by)
+            draft.transform = _from_bbox(near, said, draft)
+            reading.add(*near.notes)
     return draft
 
 
@@ -254,10 +259,25 @@ def _ordered(sources: Mapping[str, str | None]) -> list[str]:
 def _base_transform(
     reading: Reading, drafts: Mapping[str, _Draft], sources: Mapping[str, str | None], given: Mapping[str, Any]
 ) -> None:
-    """The group's own transform is that of the base, where nobody closer says one."""
-    roots = [path for path, source in sources.items() if source is None]
-    if len(roots) == 1 and drafts[roots[0]].transform is None and "spatial:transform" in given:
-        drafts[roots[0]].transform = _said(reading, given, reading.node)
+    """The group's own transform or box is that of the base, where nobody closer says one."""
+    roots = [drafts[path] for path, source in sources.items() if source is None]
+    base = roots[0]
+    if len(roots) > 1 or base.transform is not None:
+        return
+    base.transform = _said(reading, given, reading.node) or _from_bbox(reading, given, base)
+    home = base.item.path if base.kind == "group" else parent(base.item.path) or "/"
+    labelled = any(reading.lookup(f"{home.rstrip('/')}/{dim}") is not None for dim in base.dims)
+    if base.transform is None and base.arrays and not labelled and "spatial:dimensions" in given:
+        message = "neither a transform nor a box places the levels; they have no coordinates"
+        reading.note("spatial.transform-missing", "warning", "spatial:transform", message, "write spatial:transform")
+
+
+def _from_bbox(reading: Reading, said: Mapping[str, Any], draft: _Draft) -> Transform | None:
+    """The transform of a level by its box, where a node or an item says the box alone."""
+    affine = said.get("spatial:transform_type", "affine") == "affine"
+    if draft.shape is None or "spatial:bbox" not in said or "spatial:transform" in said or not affine:
+        return None
+    return transform_from_bbox(reading, said["spatial:bbox"], draft.shape, draft.registration)
 
 
 def _derive(reading: Reading, draft: _Draft, source: _Draft, root: _Draft) -> None:
@@ -277,10 +297,20 @@ def _derive(reading: Reading, draft: _Draft, source: _Draft, root: _Draft) -> No
         draft.sofar, draft.known = (source.sofar[0] * pixels[0], source.sofar[1] * pixels[1]), source.known
         return
     grown = scales.growth(
-        reading, item, scale, finer=source.shape, shape=draft.shape, base=root.shape, sofar=source.sofar
+        reading,
+        item,
+        scale,
+        finer=source.shape,
+        shape=draft.shape,
+        base=root.shape,
+        sofar=source.sofar,
+        nodes=source.registration == "node",
     )
     if grown is None:
         draft.known = False
+        if source.transform is not None and draft.transform is None and draft.arrays:
+            message = f"the sizes {list(source.shape or ())} and {list(draft.shape or ())} do not give its scale"
+            reading.note("multiscales.scale-missing", "warning", f"{item.where}.transform", message, "write the scale")
         return
     draft.sofar, draft.known = (source.sofar[0] * grown[0], source.sofar[1] * grown[1]), source.known
     moved = scales.shift(reading, item, translation, grown)

@@ -18,9 +18,9 @@ from periplus.conventions.multiscales import pyramid_of
 from periplus.conventions.names import Names
 from periplus.conventions.node import Lookup, Node, Stores
 from periplus.conventions.place import axis_words, place_of
-from periplus.conventions.reading import Reading, numbers, texts, whole
+from periplus.conventions.reading import Reading, texts, whole
 from periplus.conventions.ref import follow, unwrapped
-from periplus.conventions.spatial import check_bbox, coords_of, properties, read_transform
+from periplus.conventions.spatial import check_bbox, coords_of, properties, read_bbox, read_transform
 from periplus.conventions.uom import array_units
 from periplus.errors import FormatError
 
@@ -175,9 +175,7 @@ def _group(reading: Reading) -> GroupMeaning:
     node = reading.node
     declared = reading.declared_by(node)
     given = properties(reading, node)
-    box = numbers(given["spatial:bbox"], 4) if "spatial:bbox" in given else None
-    if "spatial:bbox" in given and box is None:
-        reading.note("spatial.bbox", "error", "spatial:bbox", "spatial:bbox is four finite numbers")
+    box = read_bbox(reading, given)
     pyramid = pyramid_of(reading, node)
     crs = crs_of(reading, node)
     grid = _group_grid(reading, given, pyramid)

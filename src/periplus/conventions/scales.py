@@ -46,41 +46,75 @@ def growth(
     shape: tuple[int, int] | None,
     base: tuple[int, int] | None,
     sofar: Pair,
+    nodes: bool = False,
 ) -> Pair | None:
     """How much larger pixels are than those of the level it derives from (`finer`); None where nothing tells.
 
     `base` is the shape of the level without a source, `sofar` how much larger than its pixels those of `finer` are.
+    `nodes`: the samples are nodes, of which n span n - 1 cells.
     """
     where = f"{item.where}.transform.scale"
-    if finer is None or shape is None or not all(shape) or not all(finer):
+    by_size = None if finer is None or shape is None else size_factors(finer, shape, nodes=nodes)
+    if finer is None or shape is None or by_size is None:
         if scale is not None and min(sofar) > 1 and scale[0] > sofar[0] and scale[1] > sofar[1]:
             message = f"scale {list(scale)} may count from the base; no shapes tell, so it counts from the level before"
             reading.note("multiscales.scale-ambiguous", "warning", where, message, "write spatial:shape")
         return scale
-    ratio = (finer[0] / shape[0], finer[1] / shape[1])
     if scale is None:
-        return whole_if_near(ratio, finer, shape)
-    relative = _misfit(finer, shape, scale)
-    cumulative = math.inf if base is None else _misfit(base, shape, scale)
+        return by_size
+    ratio = (finer[0] / shape[0], finer[1] / shape[1])
+    relative = _misfit(finer, shape, scale, nodes)
+    cumulative = math.inf if base is None else _misfit(base, shape, scale, nodes)
     if relative < 1 and relative <= cumulative:
-        return whole_if_near(scale, finer, shape) if _near(scale, ratio) else scale
+        # Whole factors are meant as they are written; 1.98 for 101 and 51 pixels repeats the sizes.
+        return by_size if _near(scale, ratio) and (not nodes or scale != _rounded(scale)) else scale
     if cumulative < 1 and scale != sofar:
         message = f"scale {list(scale)} counts from the base, not from {item.derived_from}; so the shapes say"
         hint = f"write {[s / f for s, f in zip(scale, sofar, strict=True)]}"
         reading.note("multiscales.scale-cumulative", "info", where, message, hint)
         return scale[0] / sofar[0], scale[1] / sofar[1]
     message = f"scale {list(scale)} does not fit the sizes {list(finer)} and {list(shape)}; the sizes are taken"
-    reading.note("multiscales.scale-mismatch", "warning", where, message, f"write {list(ratio)}")
-    return whole_if_near(ratio, finer, shape)
+    hint = f"write {list(by_size if nodes else ratio)}"
+    reading.note("multiscales.scale-mismatch", "warning", where, message, hint)
+    return by_size
 
 
-def whole_if_near(ratio: Pair, finer: tuple[int, int], shape: tuple[int, int]) -> Pair:
+def size_factors(finer: tuple[int, int], shape: tuple[int, int], *, nodes: bool = False) -> Pair | None:
+    """How much larger the cells of a level are, (y, x), by the sizes of both levels; None where these do not tell.
+
+    Pixels divide the same extent, so the factor is the ratio of sizes. Nodes (`nodes`) have n - 1 cells between n
+    samples: 9, 5 and 3 of them are apart by 1, 2 and 4. Along an axis on which one node is left, its distance to the
+    next is unknown; the factor of the other axis is taken where it fits.
+    """
+    less = 1 if nodes else 0
+    pairs = [(many - less, few - less) for many, few in zip(finer, shape, strict=True)]
+    if any(many < 0 or few < 0 for many, few in pairs) or (not nodes and any(0 in pair for pair in pairs)):
+        return None
+    made = [_factor(many, few) for many, few in pairs]
+    for n, (many, few) in enumerate(pairs):
+        other = made[1 - n]
+        if made[n] is None and other is not None and few in _divided(many, other):
+            made[n] = other
+    down, across = made
+    return None if down is None or across is None else (down, across)
+
+
+def _factor(many: int, few: int) -> float | None:
     """A whole factor where an uneven size is one rounded up or down: 101 to 51 is a factor of 2, and not 1.98."""
-    made = []
-    for factor, many, few in zip(ratio, finer, shape, strict=True):
-        nearest = round(factor)
-        made.append(float(nearest) if nearest >= 1 and few in (many // nearest, -(-many // nearest)) else factor)
-    return made[0], made[1]
+    if many == few:
+        return 1.0
+    if not many or not few:
+        return None
+    nearest = round(many / few)
+    return float(nearest) if nearest >= 1 and few in _divided(many, nearest) else many / few
+
+
+def _divided(many: int, factor: float) -> tuple[int, int]:
+    return math.floor(many / factor), math.ceil(many / factor)
+
+
+def _rounded(scale: Pair) -> Pair:
+    return float(round(scale[0])), float(round(scale[1]))
 
 
 def check(reading: Reading, item: Item, scale: Pair | None, pixels: Pair, ratio: Pair | None, sofar: Pair) -> None:
@@ -115,5 +149,7 @@ def _near(one: Pair, other: Pair, slack: float = CLOSE) -> bool:
     return all(abs(a - b) <= slack * max(abs(a), abs(b), 1e-12) for a, b in zip(one, other, strict=True))
 
 
-def _misfit(finer: tuple[int, int], shape: tuple[int, int], scale: Pair) -> float:
-    return max(abs(n / s - m) for n, s, m in zip(finer, scale, shape, strict=True))
+def _misfit(finer: tuple[int, int], shape: tuple[int, int], scale: Pair, nodes: bool) -> float:
+    """By how many cells a level of this scale would be larger or smaller than it is."""
+    less = 1 if nodes else 0
+    return max(abs((n - less) / s - (m - less)) for n, s, m in zip(finer, scale, shape, strict=True))

@@ -70,19 +70,18 @@ def grid_of(reading: Reading, given: Mapping[str, Any], own: bool, inherited: Ma
     if not _shape_fits(reading, given, shape, inherited):
         return None
     registration = _registration(reading, given)
-    bbox = numbers(given["spatial:bbox"], 4) if "spatial:bbox" in given else None
-    if bbox is None and "spatial:bbox" in given:
-        reading.note("spatial.bbox", "error", "spatial:bbox", "spatial:bbox is four finite numbers")
-    transform = _transform(reading, given)
-    if transform is None and "spatial:transform" not in given and bbox is not None:
-        transform = _from_bbox(reading, bbox, shape, registration)
+    transform, bbox = _transform(reading, given), None
+    if "spatial:transform" in given:
+        bbox = read_bbox(reading, given)
+    elif "spatial:bbox" in given:
+        transform = transform_from_bbox(reading, given["spatial:bbox"], shape, registration)
     if transform is None:
-        if own and "spatial:transform" not in given:
+        if own and not given.keys() & {"spatial:transform", "spatial:bbox"}:
             hint = "write spatial:transform"
             reading.note("spatial.transform-missing", "warning", "spatial:transform", "there is no transform", hint)
         return None
     grid = Grid(dims=dims, shape=shape, transform=transform, registration=registration)
-    if bbox is not None and "spatial:transform" in given and "spatial:bbox" not in inherited:
+    if bbox is not None and "spatial:bbox" not in inherited:
         check_bbox(reading, grid, bbox, node.path)
     return grid
 
@@ -232,9 +231,23 @@ def read_transform(
     return a, b, c, d, e, f
 
 
-def _from_bbox(
-    reading: Reading, bbox: tuple[float, ...], shape: tuple[int, int], registration: str
+def read_bbox(reading: Reading, given: Mapping[str, Any]) -> tuple[float, ...] | None:
+    """The four numbers of `spatial:bbox`; None, and a finding, where it is something else."""
+    if "spatial:bbox" not in given:
+        return None
+    found = numbers(given["spatial:bbox"], 4)
+    if found is None:
+        reading.note("spatial.bbox", "error", "spatial:bbox", "spatial:bbox is four finite numbers")
+    return found
+
+
+def transform_from_bbox(
+    reading: Reading, value: Any, shape: tuple[int, int], registration: Literal["pixel", "node"]
 ) -> Transform | None:
+    """The transform of a north-up grid by its box: of outer edges for pixels, of the outermost samples for nodes."""
+    bbox = read_bbox(reading, {"spatial:bbox": value})
+    if bbox is None:
+        return None
     xmin, ymin, xmax, ymax = bbox
     if xmax < xmin and -180 <= xmax <= 180 and -180 <= xmin <= 180:
         xmax += 360

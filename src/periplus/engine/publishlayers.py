@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from periplus.affine import scaled
+from periplus.affine import scaled, shifted
 from periplus.conventions import publish, scales
 from periplus.conventions.write import Layer, Written, size
+from periplus.errors import FormatError
 from periplus.model import Georeference, Transform
 
 
@@ -49,6 +50,19 @@ def filled(layers: Iterable[Layer], pyramids: Mapping[str, Sequence[str]]) -> li
             place, large, small = place_of(finest), size(finest), size(layer)
             if place.transform is None or place_of(layer).transform is not None or large is None or small is None:
                 continue
-            factors = scales.whole_if_near((large[0] / small[0], large[1] / small[1]), large, small)
-            made[name] = replace(layer, georeference=replace(place, transform=scaled(place.transform, *factors)))
+            made[name] = replace(layer, georeference=_coarser(place, place.transform, large, layer.name, small))
     return list(made.values())
+
+
+def _coarser(
+    place: Georeference, transform: Transform, large: tuple[int, int], name: str, small: tuple[int, int]
+) -> Georeference:
+    """The place of a level by its size: pixels keep their first corner, points their first sample."""
+    nodes = place.registration == "point"
+    factors = scales.size_factors(large, small, nodes=nodes)
+    if factors is None:
+        message = f"the size {list(small)} of {name} does not give its pixel size; declare its spatial:transform first"
+        raise FormatError(message)
+    kept = 0.5 if nodes else 0.0
+    moved = shifted(scaled(shifted(transform, kept, kept), *factors), -kept, -kept)
+    return replace(place, transform=moved)
