@@ -75,3 +75,35 @@ def test_one_missing_array_leaves_the_other(positions, codes):
     meaning = swath(positions, {"geodetic": {"x": {"node": "../none"}, "y": {"node": "../lat"}}})
     assert [c.name for c in meaning.coords] == ["lat"]
     assert codes(meaning) == ["ref.missing", "principal.none"]
+
+
+GEODETIC = {"geodetic": {"x": {"node": "/c/lon"}, "y": {"node": "/c/lat"}, "crs": {"proj:code": "EPSG:4326"}}}
+
+
+def axis_of(values):
+    return {"coordinates": [{"unit": "degrees", "direction": "east", "values": {"regular": values}}]}
+
+
+def test_the_crs_of_positions_is_not_that_of_a_grid_by_cs(positions, coord):
+    rotated = {"crs": [{"axes": {"y": axis_of([-10.0, 0.5]), "x": axis_of([0, 1])}, "geolocation": GEODETIC}]}
+    positions.array("/d/v", ("y", "x"), (3, 4), "cs geolocation ref", cs=rotated)
+    meaning = positions.read("/d/v")
+    assert coord(meaning, "c_lon").role == "geolocation"
+    assert meaning.crs is None
+
+
+def test_the_crs_of_positions_is_not_that_of_an_affine_grid_or_of_stored_labels(positions):
+    place = {"spatial__dimensions": ["y", "x"], "spatial__transform": [2.0, 0.5, 0, 0.5, -2.0, 0]}
+    positions.array("/d/v", ("y", "x"), (3, 4), "geolocation ref spatial", geolocation=GEODETIC, **place)
+    assert positions.read("/d/v").crs is None
+    positions.array("/d/w", ("y", "x"), (3, 4), "geolocation ref proj", geolocation=GEODETIC, proj__code="EPSG:3995")
+    assert positions.read("/d/w").crs.code == "EPSG:3995"
+    assert swath(positions, GEODETIC).crs.code == "EPSG:4326"
+    positions.array("/d/x", ("x",), (4,))
+    assert swath(positions, GEODETIC).crs is None
+
+
+def test_a_swath_whose_axes_only_count_has_the_crs_of_its_positions(positions):
+    counted = {"crs": [{"axes": {"y": {}, "x": {}}, "geolocation": GEODETIC}]}
+    positions.array("/d/v", ("y", "x"), (3, 4), "cs geolocation ref", cs=counted)
+    assert positions.read("/d/v").crs.code == "EPSG:4326"

@@ -13,7 +13,7 @@ from periplus.conventions.cs import check_shared, read_cs
 from periplus.conventions.dimensions import read_dimensions
 from periplus.conventions.embeddings import quantization_of, read_embedding
 from periplus.conventions.geolocation import read_geolocation
-from periplus.conventions.meaning import Coord, CrsText, Grid, GroupMeaning, Link, Meaning, Pyramid
+from periplus.conventions.meaning import Affine, Coord, CrsText, Grid, GroupMeaning, Link, Meaning, Pyramid, Regular
 from periplus.conventions.multiscales import pyramid_of
 from periplus.conventions.names import Names
 from periplus.conventions.node import Lookup, Node, Stores
@@ -106,7 +106,9 @@ def _array(reading: Reading) -> Meaning:
     cf = read_cf(reading, names, coords)
     coords += cf.coords
     reference = _own_reference(reading)
-    located = None if coordinate_set is None else coordinate_set.located
+    located = said if coordinate_set is None else coordinate_set.located or said
+    if located is not None and _are_labelled(reading, coords):
+        located = None  # it is the CRS of the geolocation arrays, and not that of the grid
     if not (principal or place.concerned or coordinate_set is not None or _needs_none(reading)):
         message = "no principal convention is declared; there are no coordinates of its axes"
         reading.note("principal.none", "warning", "zarr_conventions", message, "declare cs or spatial")
@@ -116,7 +118,7 @@ def _array(reading: Reading) -> Meaning:
         principal=tuple(principal),
         coords=tuple(coords),
         grid=place.grid,
-        crs=crs or cf.crs or located or said,
+        crs=crs or cf.crs or located,
         pyramid=None if place.pyramid is None else place.pyramid.path,
         level=place.level,
         attributes={**array_units(reading), **cf.attributes},
@@ -128,6 +130,24 @@ def _array(reading: Reading) -> Meaning:
 
 def _axes(coords: list[Coord]) -> frozenset[str]:
     return frozenset(dim for coord in coords if coord.role == "axis" for dim in coord.dims)
+
+
+def _are_labelled(reading: Reading, coords: list[Coord]) -> bool:
+    """Whether the dimensions that geolocation arrays span have coordinates of their own: a grid, and not a swath."""
+    over = {dim for coord in coords if coord.role == "geolocation" for dim in coord.dims}
+    labels = [coord for coord in coords if coord.role == "axis" or isinstance(coord.values, Affine)]
+    if any(over & set(coord.dims) and not _counts(coord) for coord in labels):
+        return True
+    around = "" if reading.group is None else reading.group.path.rstrip("/")
+    stored = (reading.lookup(f"{around}/{dim}") for dim in over)
+    return any(node is not None and node.dims == (node.name,) for node in stored)
+
+
+def _counts(coord: Coord) -> bool:
+    """Whether a coordinate only counts the items along its dimension."""
+    values = coord.values
+    plain = isinstance(values, Regular) and (values.start, values.step, values.offset) == (0, 1, 0)
+    return plain and "units" not in coord.attributes
 
 
 def _by_grid(reading: Reading, grid: Grid, crs: CrsText | None, covered: frozenset[str], names: Names) -> list[Coord]:
