@@ -133,6 +133,22 @@ def test_geolocation_arrays_bring_their_crs():
     assert {"lon", "lat"} <= set(dataset.v.coords)
 
 
+def test_labelled_axes_do_not_get_the_crs_of_geolocation_arrays():
+    located = {"geodetic": {"x": {"node": "/d/lon"}, "y": {"node": "/d/lat"}, "crs": {"proj:code": "EPSG:4326"}}}
+    nodes = {
+        "d/v": image({**declared("geolocation", "ref"), "geolocation": located}, dims=("rlat", "rlon")),
+        "d/lon": image({}, dims=("rlat", "rlon")),
+        "d/lat": image({}, dims=("rlat", "rlon")),
+        "d/rlat": Stored(dims=("rlat",), values=np.linspace(-10, 10, 4)),
+        "d/rlon": Stored(dims=("rlon",), values=np.linspace(-20, 20, 5)),
+    }
+    with pytest.warns(UserWarning, match="no principal"):
+        dataset = xr.open_dataset(write_hierarchy(MemoryStore(), nodes), engine="xgroup", group="d")
+    assert {"lon", "lat", "rlon", "rlat"} <= set(dataset.v.coords)
+    assert "spatial_ref" not in dataset.variables
+    assert dataset.v.rio.crs is None
+
+
 def test_xproj_is_not_needed(monkeypatch):
     from periplus.engine import xgroupcrs
 

@@ -275,3 +275,31 @@ def test_a_tree_has_all_levels_and_takes_no_choice_of_one(argument):
     store = write_hierarchy(MemoryStore(), {"g/a": Stored(dims=("y", "x"), shape=(4, 5), attributes={})})
     with pytest.raises(TypeError, match=argument):
         xr.open_datatree(store, engine="xgroup", **{argument: 0})
+
+
+def test_a_box_over_arrays_of_different_crs_is_cut_in_the_crs_of_each():
+    def image(step, corner, code, shape):
+        place = {"spatial:dimensions": ["y", "x"], "spatial:transform": [step, 0.0, corner[0], 0.0, -step, corner[1]]}
+        return Stored(
+            dims=("y", "x"), shape=shape, attributes={**declared("spatial", "proj"), "proj:code": code, **place}
+        )
+
+    nodes = {
+        "a": image(1.0, (10.0, 50.0), "EPSG:4326", (10, 10)),
+        # The same area in metres: a degree is 111319.49 m along the equator of the web's Mercator.
+        "b": image(111319.49079327358 / 2, (1113194.9079327358, 6446275.841017161), "EPSG:3857", (30, 20)),
+    }
+    store = write_hierarchy(MemoryStore(), nodes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(FormatError, match="bbox_crs"):
+            xr.open_dataset(store, engine="xgroup", bbox=(12, 45, 14, 48))
+        part = xr.open_dataset(store, engine="xgroup", bbox=(12, 45, 14, 48), bbox_crs="EPSG:4326")
+    assert part["a"].shape == (3, 2)
+    assert part["b"].shape[1] == 4
+    assert part["b"].attrs["spatial:dimensions"] == list(part["b"].dims)
+    same = {"a": image(1.0, (10.0, 50.0), "EPSG:4326", (5, 5)), "b": image(1.0, (10.0, 50.0), "EPSG:3857", (5, 5))}
+    with pytest.raises(FormatError, match="drop_variables"):
+        xr.open_dataset(
+            write_hierarchy(MemoryStore(), same), engine="xgroup", bbox=(12, 45, 14, 48), bbox_crs="EPSG:4326"
+        )

@@ -187,6 +187,31 @@ def test_parametric_terms_are_coordinates():
     assert list(dataset.data_vars) == ["v"]
 
 
+@pytest.mark.parametrize("place", ["g", "c"])
+def test_an_axis_that_is_a_term_of_its_own_formula_is_described(place):
+    terms = {"s": external(f"/{place}/s_rho")["external"], "C": external("/c/Cs_r")["external"]}
+    vertical = axis(
+        "s_rho",
+        external(f"/{place}/s_rho"),
+        "vertical",
+        "Z",
+        direction="up",
+        unit="1",
+        parametric={"formula": "ocean_s_coordinate_g2", "terms": terms},
+    )
+    nodes = {
+        "g/v": Stored(dims=("s_rho",), shape=(2,), attributes=cs(vertical)),
+        f"{place}/s_rho": Stored(dims=("s_rho",), values=np.array([-0.7, -0.1])),
+        "c/Cs_r": Stored(dims=("s_rho",), values=np.array([-0.6, -0.2])),
+    }
+    dataset = quietly(write_hierarchy(MemoryStore(), nodes), group="g")
+    assert dataset.s_rho.values.tolist() == [-0.7, -0.1]
+    assert dataset.s_rho.attrs["standard_name"] == "ocean_s_coordinate_g2"
+    assert dataset.s_rho.attrs["formula_terms"] == "s: s_rho C: Cs_r"
+    assert (dataset.s_rho.attrs["axis"], dataset.s_rho.attrs["positive"]) == ("Z", "up")
+    assert list(dataset.data_vars) == ["v"]
+
+
 @pytest.mark.parametrize("calendar", ["noleap", "360_day", "julian"])
 def test_calendars_are_decoded_by_cftime(calendar):
     clock = {"unit": "days", "epoch": "2000-02-28", "calendar": calendar}

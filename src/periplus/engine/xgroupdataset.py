@@ -9,6 +9,7 @@ from typing import Any
 import xarray as xr
 
 from periplus.conventions.meaning import Coord, CrsText, Grid, Meaning, Regular
+from periplus.conventions.write import declare, merged
 from periplus.engine.xgroupattach import Attaching
 from periplus.engine.xgroupcoords import renamed
 from periplus.engine.xgroupcrs import Mappings
@@ -22,23 +23,23 @@ from periplus.engine.xgroupopening import Opening
 from periplus.engine.xgroupquantized import dequantized
 from periplus.errors import PeriplusError
 
+REGISTRATION = "spatial:registration"
+
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
     """A Dataset and the grids its arrays lie on."""
 
     dataset: xr.Dataset
-    grids: Mapping[tuple[str, str], Grid]
-    """By the dimensions (y, x) they have there."""
-    crs: CrsText | None
-    """Of the first array that has one."""
+    grids: Mapping[tuple[str, str], tuple[Grid, Mapping[str, CrsText]]]
+    """With the CRSs of the arrays on each, by their texts; by the dimensions (y, x) they have there."""
 
 
 def assemble(opening: Opening, arrays: Mapping[str, str], attributes: Mapping[str, Any]) -> Assembled:
     """The Dataset of some arrays, given as names to paths; no chunk is read."""
     wanted = {name: path for name, path in arrays.items() if name not in opening.options.drop}
     made = _Assembly(opening, wanted)
-    return Assembled(made.dataset(attributes), made.grids, made.crs)
+    return Assembled(made.dataset(attributes), made.grids)
 
 
 class _Assembly:
@@ -49,8 +50,7 @@ class _Assembly:
         self.attaching, self.mappings = Attaching(opening, self.draft), Mappings(opening)
         self.labelled: dict[str, Any] = {}
         """What labels each dimension, as the first array that has labels says it."""
-        self.grids: dict[tuple[str, str], Grid] = {}
-        self.crs: CrsText | None = None
+        self.grids: dict[tuple[str, str], tuple[Grid, dict[str, CrsText]]] = {}
 
     def dataset(self, attributes: Mapping[str, Any]) -> xr.Dataset:
         stored, said = self._read()
@@ -67,7 +67,7 @@ class _Assembly:
         for name in stored:
             self._locate(name, said[name], placed[name])
         self._note_bare(said)
-        return self._decoded(attributes)
+        return self._decoded(self._registered(attributes))
 
     def _read(self) -> tuple[dict[str, xr.Variable], dict[str, Meaning]]:
         """The arrays as they are stored, and what the conventions say of each."""
@@ -105,6 +105,8 @@ class _Assembly:
         raw = self.draft.raw
         raw[name] = variable if dims == variable.dims else renamed(variable, dims)
         raw[name].attrs.update(meaning.attributes)
+        if meaning.grid is not None and any(given[dim] != dim for dim in meaning.grid.dims):
+            raw[name].attrs["spatial:dimensions"] = [given[dim] for dim in meaning.grid.dims]
         self.draft.origins[name] = ("path", None, self.draft.arrays[name])
         return given
 
@@ -156,14 +158,24 @@ class _Assembly:
             self.opening.used.add(meaning.path)
 
     def _locate(self, name: str, meaning: Meaning, dims: Mapping[str, str]) -> None:
-        self.crs = self.crs or meaning.crs
         if meaning.grid is not None:
             y, x = (dims.get(dim, dim) for dim in meaning.grid.dims)
-            self.grids.setdefault((y, x), meaning.grid)
+            _, texts = self.grids.setdefault((y, x), (meaning.grid, {}))
+            if meaning.crs is not None:
+                texts[meaning.crs.text] = meaning.crs
         mapping = self.mappings.of(name, meaning, self.draft, dims)
         if mapping is not None:
             self.draft.coords.add(mapping)
             self.draft.raw[name].encoding["grid_mapping"] = mapping
+
+    def _registered(self, attributes: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Attributes of the Dataset that declare nodes too, where only a group further up, a pyramid's, does."""
+        registrations = {grid.registration for grid, _ in self.grids.values()}
+        own = (self.draft.raw[name].attrs for name in self.draft.arrays if name in self.draft.raw)
+        if registrations != {"node"} or any(REGISTRATION in one for one in (attributes, *own)):
+            return attributes
+        kept = {key: value for key, value in attributes.items() if key.startswith("spatial:")}
+        return merged(attributes, {**declare("spatial"), **kept, REGISTRATION: "node"})
 
     def _note_bare(self, said: Mapping[str, Meaning]) -> None:
         raw, coords = self.draft.raw, self.draft.coords

@@ -125,21 +125,26 @@ def _span(low: float, high: float, size: int) -> slice:
     return slice(start, max(start, stop))
 
 
-def crop(dataset: xr.Dataset, grids: Mapping[tuple[str, str], Grid], wish: Wish, crs: CrsText | None) -> xr.Dataset:
+def crop(
+    dataset: xr.Dataset, grids: Mapping[tuple[str, str], tuple[Grid, Mapping[str, CrsText]]], wish: Wish
+) -> xr.Dataset:
     """The part of a Dataset that the box covers, on each of its grids; what attributes say of the grid moves along."""
     if wish.bbox is None:
         return dataset
     if not grids:
         raise MissingError("bbox needs an affine grid, and no array here has one")
-    box = in_crs(wish, crs)
+    if wish.bbox_crs is None and len({text for _, known in grids.values() for text in known}) > 1:
+        raise FormatError("the arrays have different CRSs; give that of the box as bbox_crs")
     parts: dict[str, slice] = {}
-    for (y, x), grid in grids.items():
-        parts[y], parts[x] = window(grid, box)
+    for (y, x), (grid, known) in grids.items():
+        if len(known) > 1:
+            raise FormatError(f"the arrays over {y} and {x} have different CRSs; leave some out by drop_variables")
+        parts[y], parts[x] = window(grid, in_crs(wish, next(iter(known.values()), None)))
     if any(part.start == part.stop for part in parts.values()):
-        reach = ", ".join(str(grid.bbox) for grid in grids.values())
-        raise MissingError(f"nothing lies within {box}; the arrays reach {reach}")
+        reach = ", ".join(str(grid.bbox) for grid, _ in grids.values())
+        raise MissingError(f"nothing lies within {wish.bbox}; the arrays reach {reach}")
     part = dataset.isel({dim: part for dim, part in parts.items() if dim in dataset.dims})
-    for (y, x), grid in grids.items():
+    for (y, x), (grid, _) in grids.items():
         moved = _moved(grid, parts[y], parts[x])
         if len(grids) == 1:
             part.attrs = _replaced(part.attrs, moved)

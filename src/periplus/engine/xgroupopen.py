@@ -54,7 +54,7 @@ def one_dataset(what: Any, wish: Wish, **options: Any) -> xr.Dataset:
         elif wish.level not in (None, 0):
             raise MissingError(f"no level {wish.level!r}: {group} holds no pyramid{_elsewhere(opening, group)}")
         made = assemble(opening, arrays, attributes)
-        dataset = crop(made.dataset, made.grids, wish, made.crs)
+        dataset = crop(made.dataset, made.grids, wish)
     except BaseException:
         opening.close()
         raise
