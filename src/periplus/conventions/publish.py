@@ -17,7 +17,6 @@ from periplus.conventions.write import (
     multiscales_attributes,
     proj_attributes,
     size,
-    spatial_attributes,
     spatial_dims,
 )
 from periplus.errors import FormatError
@@ -113,6 +112,7 @@ def _pyramid(group: str, levels: Mapping[str, list[Placed]], resampling: str | N
                 level=n,
                 georeference=one_place[asset],
                 spatial_dims=spatial_dims(a),
+                nodes=None if one_place[asset] is None else getattr(levels[asset][0], "nodes", None),
             ),
         )
         for n, (asset, a) in enumerate(chosen.items())
@@ -126,7 +126,7 @@ def _pyramid(group: str, levels: Mapping[str, list[Placed]], resampling: str | N
     first = items[0][1]
     place = first.georeference
     if place is not None and place.transform is not None and size(first) is not None:
-        own = spatial_attributes(place, first.shape, first.dims, spatial_dims=spatial_dims(first))
+        own = array_attributes(first, cf=None)
         # No transform here: arrays directly below would take it for theirs, and the layout says those of levels.
         attributes |= {key: own[key] for key in ("spatial:dimensions", "spatial:bbox", "spatial:registration")}
         conventions.append("spatial")

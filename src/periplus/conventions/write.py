@@ -16,6 +16,11 @@ from periplus.errors import FormatError
 from periplus.model import Georeference, Shape, Transform
 
 GRID_MAPPING = "spatial_ref"
+_WHOLES = {
+    "spatial:": ("spatial:", "proj:transform", "proj:bbox", "proj:shape", "proj:spatial_dimensions"),
+    "proj:": ("proj:code", "proj:wkt2", "proj:projjson", "proj:epsg"),
+}
+"""Keys that are replaced together, by the prefix of those that replace them."""
 WHOLE = 1e-6
 """By how much a factor that is whole may miss, as transforms are rounded."""
 
@@ -47,6 +52,8 @@ class Layer:
     georeference: Georeference | None = None
     spatial_dims: tuple[str, str] | None = None
     """(y, x) where these are not the last two dimensions."""
+    nodes: Transform | None = None
+    """The transform of samples that are nodes, where it is known: half a cell back and forth would round it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +73,14 @@ def declare(*conventions: str, existing: Sequence[Mapping[str, Any]] = ()) -> di
 
 
 def merged(attributes: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Attributes with further ones laid over them; what both declare is declared once."""
+    """Attributes with further ones over them. What both declare is declared once.
+
+    Keys of spatial and of proj are replaced as a whole: a transform with the shape of an earlier one would be wrong.
+    """
+    replaced = tuple(
+        key for start, keys in _WHOLES.items() if any(one.startswith(start) for one in more) for key in keys
+    )
+    attributes = {key: value for key, value in attributes.items() if not str(key).startswith(replaced or ("\0",))}
     entries = attributes.get(KEY)
     if not isinstance(entries, list | tuple) or KEY not in more:
         return {**attributes, **more}
@@ -104,7 +118,9 @@ def as_grid(place: Georeference, shape: tuple[int, int], dims: tuple[str, str] =
     if place.transform is None:
         return None
     corner = Grid(dims=dims, shape=shape, transform=place.transform)
-    if place.registration != "point":
+    if place.registration not in ("area", "point"):
+        raise ValueError(f"the registration of a georeference must be area or point, not {place.registration!r}")
+    if place.registration == "area":
         return corner
     return Grid(dims=dims, shape=shape, transform=corner.centre, registration="node")
 
@@ -209,8 +225,19 @@ def spatial_dims(array: Placed) -> tuple[str, str]:
     return said or (array.dims[-2], array.dims[-1])
 
 
+def layer_grid(array: Placed) -> Grid | None:
+    """The grid of an array that is placed and has pixels."""
+    area = size(array)
+    nodes: Transform | None = getattr(array, "nodes", None)
+    if area is None or array.georeference is None:
+        return None
+    if nodes is not None:
+        return Grid(dims=spatial_dims(array), shape=area, transform=nodes, registration="node")
+    return as_grid(array.georeference, area, spatial_dims(array))
+
+
 def _spatial(array: Placed) -> dict[str, Any]:
-    place = array.georeference or Georeference()
+    place = layer_grid(array) or array.georeference or Georeference()
     return spatial_attributes(place, array.shape, array.dims, spatial_dims=spatial_dims(array))
 
 

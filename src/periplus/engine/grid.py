@@ -10,6 +10,7 @@ import xarray as xr
 from xarray.core.indexing import IndexSelResult
 from xarray.indexes import CoordinateTransform, Index
 
+from periplus.affine import scaled, shifted
 from periplus.engine.axis import Axis
 from periplus.engine.labels import LazyIndex, axis_index
 from periplus.model import Transform
@@ -32,6 +33,12 @@ class GridTransform(CoordinateTransform):
     ) -> None:
         super().__init__(names, {dims[0]: len(rows), dims[1]: len(columns)}, np.dtype(np.float64))
         self.affine, self.rows, self.columns, self.offset = transform, rows, columns, offset
+
+    @property
+    def samples(self) -> Transform:
+        """The transform whose whole rows and columns are the pixel centres of the selected rows and columns."""
+        first = shifted(shifted(self.affine, self.offset, self.offset), self.rows.start, self.columns.start)
+        return scaled(first, self.rows.step, self.columns.step)
 
     def forward(self, dim_positions: dict[str, Any]) -> dict[Hashable, Any]:
         a, b, c, d, e, f = self.affine

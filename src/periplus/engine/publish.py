@@ -31,10 +31,15 @@ def write_conventions(
     """Declare multiscales, spatial and proj where they belong, with edges, WKT2, code, PROJJSON and CF's twin.
 
     A Dataset or DataTree comes back with the attributes on it. Anything else is opened as a Zarr group and changed: its
-    metadata only, and consolidated again if they were (`consolidate`); what was written is returned. Places are those
-    given (`transform`: pixel corners of the finest level), else those the store says already, in whatever draft, else
-    those of even labels. Groups 0, 1, 2 …, or the children of a DataTree, are levels of a pyramid. Labels of x and y of
-    a Dataset that are computed when asked for are dropped, for the transform gives them; `labels` keeps or drops all.
+    metadata only, and consolidated again if they were (`consolidate`); what was written is returned.
+
+    The finest level is placed by `transform` if that is given: of pixel corners, or of samples with
+    `registration="node"`. Else the labels of x and y place it, which must be evenly spaced, else the transform that the
+    attributes declare, in whatever draft. `registration` is "pixel" or "node" (or GDAL's "area" or "point", for which
+    `transform` is always of pixel corners); the default is what the attributes declare, else "pixel".
+
+    Groups 0, 1, 2 …, or the children of a DataTree, are levels of a pyramid. Lazy labels of x and y of a Dataset are
+    dropped, for the transform gives them; `labels` keeps or drops all.
     """
     wanted = Wanted(
         crs=crs, transform=transform, registration=registration, dims=spatial_dims, resampling=resampling, cf=cf

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from periplus.affine import scaled, shifted
+from periplus.affine import scaled
 from periplus.conventions import publish, scales
-from periplus.conventions.write import Layer, Written, size
+from periplus.conventions.layers import registration_of, with_grid
+from periplus.conventions.meaning import Grid
+from periplus.conventions.write import Layer, Written, layer_grid, size
 from periplus.errors import FormatError
 from periplus.model import Georeference, Transform
 
@@ -18,13 +21,35 @@ class Wanted:
 
     crs: str | None
     transform: Transform | None
-    """Pixel corners of the finest level."""
+    """Of the finest level: of samples where the registration is `node`, else of pixel corners."""
     registration: str | None
     dims: tuple[str, str] | None
     """Names of y and x."""
     resampling: str | None
     cf: bool
     """Whether CF's grid mapping is written as well."""
+
+    def __post_init__(self) -> None:
+        if self.registration is not None:
+            registration_of(self.registration)
+        if self.dims is not None and (isinstance(self.dims, str) or len(set(self.dims)) != 2):
+            raise ValueError(f"spatial_dims must be the names of y and x, not {self.dims!r}")
+        if self.resampling is not None and not isinstance(self.resampling, str):
+            raise TypeError(f"resampling must be the name of a method, not {self.resampling!r}")
+        if self.transform is not None:
+            _check(self.transform)
+
+
+def _check(transform: Transform) -> None:
+    """ValueError for what is not a transform."""
+    message = f"transform must be six finite numbers (a, b, c, d, e, f) that have an inverse, not {transform!r}"
+    try:
+        a, b, c, d, e, f = (float(v) for v in transform)
+    except (TypeError, ValueError):
+        raise ValueError(message) from None
+    area = a * e - b * d
+    if not area or not all(map(math.isfinite, (area, c, f))):
+        raise ValueError(message)
 
 
 def written(layers: Iterable[Layer], pyramids: Mapping[str, Sequence[str]], wanted: Wanted) -> Written:
@@ -47,22 +72,19 @@ def filled(layers: Iterable[Layer], pyramids: Mapping[str, Sequence[str]]) -> li
             finest = made.get(f"{prefix}{names[0]}/{variable}")
             if finest is None or finest is layer or folder not in {prefix + one for one in names[1:]}:
                 continue
-            place, large, small = place_of(finest), size(finest), size(layer)
-            if place.transform is None or place_of(layer).transform is not None or large is None or small is None:
+            grid, small = layer_grid(finest), size(layer)
+            if grid is None or place_of(layer).transform is not None or small is None:
                 continue
-            made[name] = replace(layer, georeference=_coarser(place, place.transform, large, layer.name, small))
+            factors = scales.size_factors(grid.shape, small, nodes=grid.registration == "node")
+            if factors is None:
+                message = f"the size {list(small)} of {name} does not give its pixel size"
+                raise FormatError(f"{message}; declare its spatial:transform first")
+            made[name] = _coarser(finest, grid, layer, factors)
     return list(made.values())
 
 
-def _coarser(
-    place: Georeference, transform: Transform, large: tuple[int, int], name: str, small: tuple[int, int]
-) -> Georeference:
-    """The place of a level by its size: pixels keep their first corner, points their first sample."""
-    nodes = place.registration == "point"
-    factors = scales.size_factors(large, small, nodes=nodes)
-    if factors is None:
-        message = f"the size {list(small)} of {name} does not give its pixel size; declare its spatial:transform first"
-        raise FormatError(message)
-    kept = 0.5 if nodes else 0.0
-    moved = shifted(scaled(shifted(transform, kept, kept), *factors), -kept, -kept)
-    return replace(place, transform=moved)
+def _coarser(finest: Layer, grid: Grid, layer: Layer, factors: scales.Pair) -> Layer:
+    """A level placed by the finest: pixels keep their first corner, nodes their first sample."""
+    place = replace(place_of(finest), crs=place_of(layer).crs or place_of(finest).crs)
+    coarse = replace(grid, transform=scaled(grid.transform, *factors))
+    return with_grid(replace(layer, georeference=place), coarse, place.registration)

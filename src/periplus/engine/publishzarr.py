@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 import zarr
 
-from periplus.conventions.layers import layer_of, transform_of
-from periplus.conventions.meaning import Pyramid
+from periplus.conventions.layers import (
+    check_labels,
+    declared,
+    declared_registration,
+    given_grid,
+    layer_of,
+    placed,
+    registration_of,
+    unsized,
+    with_grid,
+)
+from periplus.conventions.meaning import Grid, Pyramid
 from periplus.conventions.node import DIMENSIONS, ROOT, Node, join, parent
 from periplus.conventions.read import Reader
 from periplus.conventions.usual import usual_dims
@@ -20,7 +31,6 @@ from periplus.conventions.write import Layer, Written, merged
 from periplus.engine.publishlayers import Wanted, filled, place_of, written
 from periplus.engine.xgroupnodes import dims_of
 from periplus.errors import DeniedError, FormatError, MissingError
-from periplus.model import Georeference
 
 
 def open_to_write(target: Any, storage_options: Mapping[str, Any] | None) -> zarr.Group:
@@ -40,12 +50,12 @@ def open_to_write(target: Any, storage_options: Mapping[str, Any] | None) -> zar
 def into_zarr(group: zarr.Group, wanted: Wanted, consolidate: bool | None) -> Written:
     """Declare what belongs on every node of a group; answers what was written."""
     nodes = _nodes(group)
-    reader = Reader(lookup=nodes.get, strict=False)
+    reader = unsized(nodes)
     pyramids = _pyramids(nodes, reader)
     said = written(filled(_placed(group, nodes, reader, pyramids, wanted), pyramids), pyramids, wanted)
     for path, attributes in said.attributes.items():
         node = group[path] if path else group
-        node.update_attributes(merged(dict(node.attrs), attributes))
+        node.attrs.put(merged(dict(node.attrs), attributes))
     for path, attributes in said.grid_mappings.items():
         _scalar(group, path, attributes)
     if consolidate or (consolidate is None and group.metadata.consolidated_metadata is not None):
@@ -58,22 +68,39 @@ def into_zarr(group: zarr.Group, wanted: Wanted, consolidate: bool | None) -> Wr
 def _placed(
     group: zarr.Group, nodes: Mapping[str, Node], reader: Reader, pyramids: Mapping[str, list[str]], wanted: Wanted
 ) -> list[Layer]:
-    """The arrays over y and x, where the user says they lie, or else the store."""
+    """The arrays over y and x, placed by the user, or else by their labels or the store."""
     finest = {join(join(ROOT, path), names[0]) for path, names in pyramids.items()}
     layers = []
+    values = cache(partial(_values, group))
     for node in nodes.values():
-        layer = _layer(group, node, nodes, reader, wanted.dims)
+        layer = _layer(node, reader, wanted.dims)
         if layer is None:
             continue
-        place = place_of(layer)
         first = parent(node.path) in finest or not pyramids
-        place = Georeference(
-            crs=wanted.crs or place.crs,
-            transform=wanted.transform if wanted.transform is not None and first else place.transform,
-            registration=wanted.registration or place.registration,
-        )
-        layers.append(replace(layer, georeference=place))
+        grid = _grid(layer, _labels(values, node, nodes, layer), nodes, reader, wanted, first)
+        registration = wanted.registration and registration_of(wanted.registration)
+        layer = with_grid(layer, grid, registration or declared_registration(nodes, layer))
+        place = place_of(layer)
+        layers.append(replace(layer, georeference=replace(place, crs=wanted.crs or place.crs)))
     return layers
+
+
+def _grid(
+    layer: Layer, labels: Mapping[str, Any], nodes: Mapping[str, Node], reader: Reader, wanted: Wanted, first: bool
+) -> Grid | None:
+    if wanted.transform is not None and first:
+        given = given_grid(layer, wanted.transform, wanted.registration)
+        if given is not None:
+            check_labels(layer, given, labels)
+        return given
+    # What a coarser level declares belongs to the transform that another one replaces.
+    known = declared(nodes, reader, layer) if wanted.transform is None else None
+    try:
+        return placed(layer, known, labels=labels)
+    except FormatError:
+        if known is not None:
+            raise
+        return None  # uneven labels are the coordinates; there is no transform to be written
 
 
 def _nodes(group: zarr.Group) -> dict[str, Node]:
@@ -114,29 +141,23 @@ def _has_images(nodes: Mapping[str, Node], path: str) -> bool:
     return node.kind == "group" and any(len(nodes[join(path, name)].shape) >= 2 for name in node.members or ())
 
 
-def _layer(
-    group: zarr.Group, node: Node, nodes: Mapping[str, Node], reader: Reader, dims: tuple[str, str] | None
-) -> Layer | None:
-    """An array over y and x, placed as the store says or as the labels beside it say; None for others."""
+def _layer(node: Node, reader: Reader, dims: tuple[str, str] | None) -> Layer | None:
+    """An array over y and x, placed as the store declares; None for others."""
     if node.kind != "array" or len(node.shape) < 2 or None in node.dims or len(node.dims) != len(node.shape):
         return None
-    layer = layer_of(node, reader.array(node))
+    layer = layer_of(node, reader.array(reader.lookup(node.path) or node))
     over = dims or layer.spatial_dims or usual_dims(node.dims)
-    if over is None or not set(over) <= set(node.dims):
-        return None
-    y, x = over
-    layer = replace(layer, spatial_dims=over)
-    if layer.georeference is not None and layer.georeference.transform is not None:
-        return layer
-    beside = [nodes.get(join(parent(node.path) or ROOT, name)) for name in (x, y)]
-    if any(one is None or one.kind != "array" or len(one.shape) != 1 for one in beside):
-        return layer
-    labels = [_values(group, one.path) for one in beside if one is not None]
-    try:
-        transform = transform_of(*labels)
-    except FormatError:
-        return layer  # uneven labels are the coordinates; there is no transform to be written
-    return replace(layer, georeference=replace(place_of(layer), transform=transform))
+    return replace(layer, spatial_dims=over) if over is not None and set(over) <= set(node.dims) else None
+
+
+def _labels(values: Callable[[str], Any], node: Node, nodes: Mapping[str, Node], layer: Layer) -> dict[str, Any]:
+    """Labels of y and x that the group of an array stores."""
+    found = {}
+    for dim in layer.spatial_dims or ():
+        stored = nodes.get(join(parent(node.path) or ROOT, dim))
+        if stored is not None and stored.kind == "array" and len(stored.shape) == 1:
+            found[dim] = values(stored.path)
+    return found
 
 
 def _values(group: zarr.Group, path: str) -> Any:
