@@ -218,3 +218,28 @@ def test_boxes_of_levels_and_layout_items_place_them(store, codes):
     meaning = store.read("/")
     assert steps(meaning) == [(-20, 10), (-40, 20)]
     assert codes(meaning) == ["spatial.transform-from-bbox"]
+
+
+@pytest.mark.parametrize(
+    ("registration", "sizes", "steps", "found"),
+    [
+        ("node", (9, 5, 3), (10, 20, 40), []),
+        ("node", (9, 4, 2), (10, 20, 40), []),
+        ("pixel", (9, 5, 3), (10, 20, 40), []),
+        ("pixel", (9, 4, 2), (10, 20, 40), []),
+        ("pixel", (101, 51, 26), (10, 20, 40), []),
+        ("node", (9, 5, 3), (10, 10, 40), ["multiscales.extent", "multiscales.extent"]),
+        ("pixel", (16, 8, 4), (10, 20, 20), ["multiscales.extent"]),
+    ],
+)
+def test_levels_that_do_not_cover_the_same_area_are_found(store, codes, registration, sizes, steps, found):
+    items = [
+        level(
+            str(n),
+            str(n - 1) if n else None,
+            **(scale(step / steps[n - 1], step / steps[n - 1]) if n else {}),
+            **{"spatial:transform": [step, 0.0, 0.0, 0.0, -step, 80.0]},
+        )
+        for n, step in enumerate(steps)
+    ]
+    assert codes(levels(store, *items, sizes=sizes, spatial__registration=registration)) == found

@@ -294,6 +294,7 @@ def _derive(reading: Reading, draft: _Draft, source: _Draft, root: _Draft) -> No
         scales.check(reading, item, scale, pixels, ratio, source.sofar)
         if scale is not None:
             scales.shift(reading, item, translation, pixels)
+        _check_extent(reading, draft, source)
         draft.sofar, draft.known = (source.sofar[0] * pixels[0], source.sofar[1] * pixels[1]), source.known
         return
     grown = scales.growth(
@@ -320,6 +321,29 @@ def _derive(reading: Reading, draft: _Draft, source: _Draft, root: _Draft) -> No
         draft.registration = source.registration
 
 
+def _check_extent(reading: Reading, draft: _Draft, source: _Draft) -> None:
+    """A finding where a level ends more than one of its cells before or beyond the level it derives from.
+
+    Less is usual: sizes are rounded up or down, and nodes of a coarse level need not hit the last of a fine one.
+    """
+    here, there = _grid(draft), _grid(source)
+    if here is None or there is None:
+        return
+    cell = max(scales.sizes(here.transform))
+    apart = max(abs(a - b) for a, b in zip(here.bbox, there.bbox, strict=True))
+    if apart > cell * 1.01:
+        message = (
+            f"by its transform and shape it covers {list(here.bbox)}, and {source.item.asset!r} {list(there.bbox)}"
+        )
+        reading.note("multiscales.extent", "warning", f"{draft.item.where}.spatial:transform", message)
+
+
+def _grid(draft: _Draft) -> Grid | None:
+    if draft.transform is None or draft.shape is None or draft.kind == "missing":
+        return None
+    return Grid(dims=draft.dims, shape=draft.shape, transform=draft.transform, registration=draft.registration)
+
+
 def _relate_roots(drafts: Mapping[str, _Draft], sources: Mapping[str, str | None]) -> None:
     """Levels of chains that begin apart are compared by the pixel sizes of their beginnings."""
     roots = [path for path, source in sources.items() if source is None]
@@ -344,9 +368,6 @@ def _levels(drafts: list[_Draft], sources: Mapping[str, str | None]) -> tuple[Le
     finest = min((one.sofar for one in known), key=lambda pair: pair[0] * pair[1], default=(1.0, 1.0))
     made = []
     for draft in drafts:
-        grid = None
-        if draft.transform is not None and draft.shape is not None and draft.kind != "missing":
-            grid = Grid(dims=draft.dims, shape=draft.shape, transform=draft.transform, registration=draft.registration)
         source = sources[draft.item.path]
         made.append(
             Level(
@@ -356,7 +377,7 @@ def _levels(drafts: list[_Draft], sources: Mapping[str, str | None]) -> tuple[Le
                 order=0,
                 derived_from=source,
                 factors=(draft.sofar[0] / finest[0], draft.sofar[1] / finest[1]) if draft.known else None,
-                grid=grid,
+                grid=_grid(draft),
                 absolute=draft.item.transform is not None,
                 shape=draft.shape,
                 arrays=draft.arrays,
