@@ -243,3 +243,10 @@ def test_levels_that_do_not_cover_the_same_area_are_found(store, codes, registra
         for n, step in enumerate(steps)
     ]
     assert codes(levels(store, *items, sizes=sizes, spatial__registration=registration)) == found
+
+
+def test_a_level_of_another_registration_than_its_pyramid_is_found(store, codes):
+    meaning = levels(store, level("0", **{"spatial:transform": NODES}), spatial__registration="node", sizes=(9,))
+    assert codes(meaning) == []
+    store.array("/0/b", ("y", "x"), (9, 9), "spatial", spatial__registration="pixel")
+    assert codes(store.read("/")) == ["multiscales.registration"]

@@ -120,6 +120,10 @@ def _draft(reading: Reading, group: Node, item: Item, given: Mapping[str, Any]) 
         registration="node" if {**merged, **own}.get("spatial:registration") == "node" else "pixel",
         crs=next((crs for one in (stands, node) if one is not None and (crs := _said_crs(reading, one, group))), None),
     )
+    declared_word = given.get("spatial:registration")
+    if declared_word in ("pixel", "node") and declared_word != draft.registration:
+        message = f"asset {item.asset!r} has the registration {draft.registration}, and its pyramid {declared_word}"
+        reading.note("multiscales.registration", "warning", item.where, message)
     if stands is not None:
         _take_transform(reading, draft, own, stands)
     _take_transform(reading, draft, level, node)
