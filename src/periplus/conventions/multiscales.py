@@ -4,40 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
 from periplus.affine import scaled, shifted
 from periplus.conventions import scales
 from periplus.conventions.crs import crs_of
-from periplus.conventions.layout import Item, items
-from periplus.conventions.meaning import CrsText, Grid, Level, Pyramid
+from periplus.conventions.layout import items
+from periplus.conventions.level import Draft, draft_of, grid_of, said_transform, transform_by_box
+from periplus.conventions.meaning import CrsText, Level, Pyramid
 from periplus.conventions.node import Node, ancestors, parent
 from periplus.conventions.proj import same_crs
-from periplus.conventions.reading import Reading, texts
-from periplus.conventions.scales import Pair
-from periplus.conventions.spatial import close, properties, read_transform, transform_from_bbox
-from periplus.conventions.usual import usual_dims
-from periplus.model import Transform
-
-
-@dataclass(slots=True, kw_only=True)
-class _Draft:
-    """A level while it is being worked out."""
-
-    item: Item
-    kind: Literal["group", "array", "missing"]
-    arrays: dict[str, str]
-    dims: tuple[str, str]
-    names: tuple[str | None, ...] = ()
-    """Dimensions of the array that stands for the level."""
-    shape: tuple[int, int] | None = None
-    transform: Transform | None = None
-    registration: Literal["pixel", "node"] = "pixel"
-    crs: CrsText | None = None
-    sofar: Pair = (1.0, 1.0)
-    """How much larger pixels are than those of the first level of its chain."""
-    known: bool = True
+from periplus.conventions.reading import Reading
+from periplus.conventions.spatial import properties
 
 
 def pyramid_of(reading: Reading, group: Node) -> Pyramid | None:
@@ -75,7 +54,7 @@ def _pyramid(reading: Reading, group: Node) -> Pyramid | None:
     if "multiscales" not in group.attributes or not reading.declares(group, "multiscales"):
         return None
     given = properties(reading, group)
-    drafts = {item.path: _draft(reading, group, item, given) for item in items(reading, group)}
+    drafts = {item.path: draft_of(reading, group, item, given) for item in items(reading, group)}
     if not drafts:
         return None
     sources = _sources(reading, drafts)
@@ -95,109 +74,7 @@ def _pyramid(reading: Reading, group: Node) -> Pyramid | None:
     )
 
 
-def _draft(reading: Reading, group: Node, item: Item, given: Mapping[str, Any]) -> _Draft:
-    node = reading.lookup(item.path)
-    if node is None:
-        reading.note("multiscales.asset-missing", "error", f"{item.where}.asset", f"asset {item.asset!r} missing")
-        return _Draft(item=item, kind="missing", arrays={}, dims=("y", "x"), shape=item.shape, transform=item.transform)
-    declared = "spatial" in reading.declared_by(group)
-    level = properties(reading, node, by_group=declared) if node.path != group.path else {}
-    arrays = _arrays(reading, node)
-    merged = {**given, **level, **item.properties}
-    dims = _dims(merged, list(arrays))
-    having = [array for array in arrays if not array.dims or {*dims} <= {*array.dims}]
-    stands = _standing(reading, item, having, dims)
-    declared = declared or "spatial" in reading.declared_by(node)
-    own = {} if stands is None or node.kind == "array" else properties(reading.of(stands), stands, by_group=declared)
-    draft = _Draft(
-        item=item,
-        kind=node.kind,
-        arrays={array.name: array.path for array in having},
-        dims=dims,
-        names=() if stands is None else stands.dims,
-        shape=item.shape if stands is None else _size(stands, dims),
-        transform=item.transform,
-        registration="node" if {**merged, **own}.get("spatial:registration") == "node" else "pixel",
-        crs=next((crs for one in (stands, node) if one is not None and (crs := _said_crs(reading, one, group))), None),
-    )
-    declared_word = given.get("spatial:registration")
-    if declared_word in ("pixel", "node") and declared_word != draft.registration:
-        message = f"asset {item.asset!r} has the registration {draft.registration}, and its pyramid {declared_word}"
-        reading.note("multiscales.registration", "warning", item.where, message)
-    if stands is not None:
-        _take_transform(reading, draft, own, stands)
-    _take_transform(reading, draft, level, node)
-    for said, by in ((item.properties, group), (own, stands or node), (level, node)):
-        if draft.transform is None:
-            near = reading.of(by)
-            draft.transform = _from_bbox(near, said, draft)
-            reading.add(*near.notes)
-    return draft
-
-
-def _standing(reading: Reading, item: Item, arrays: Sequence[Node], dims: tuple[str, str]) -> Node | None:
-    """The array that stands for a level: the first of the size that the layout says, else the first."""
-    if not arrays:
-        return None
-    right = next((array for array in arrays if _size(array, dims) == item.shape), None)
-    if right is None and item.shape is not None:
-        found = list(_size(arrays[0], dims))
-        message = f"spatial:shape {list(item.shape)} of asset {item.asset!r} is not its arrays' {found}"
-        reading.note("multiscales.shape-mismatch", "error", f"{item.where}.spatial:shape", message)
-    return right or arrays[0]
-
-
-def _take_transform(reading: Reading, draft: _Draft, said: Mapping[str, Any], node: Node) -> None:
-    """The transform that a node says of a level, unless the layout or another node said one before."""
-    transform, item = _said(reading, said, node), draft.item
-    if transform is None:
-        return
-    if draft.transform is None:
-        draft.transform = transform
-    elif item.transform is not None and draft.shape and not close(item.transform, transform, draft.shape):
-        message = f"the transform of {node.path} is not that of the layout, which is taken"
-        reading.note("multiscales.transform-conflict", "warning", f"{item.where}.spatial:transform", message)
-
-
-def _said_crs(reading: Reading, node: Node, group: Node) -> CrsText | None:
-    if node.path == group.path:
-        return None
-    return crs_of(reading.of(node), node, by_group="proj" in reading.declared_by(group))
-
-
-def _said(reading: Reading, said: Mapping[str, Any], node: Node) -> Transform | None:
-    if "spatial:transform" not in said or said.get("spatial:transform_type", "affine") != "affine":
-        return None
-    return read_transform(reading.of(node), said["spatial:transform"])
-
-
-def _arrays(reading: Reading, node: Node) -> list[Node]:
-    """Arrays of a level that may have a grid: itself, or direct children of two dimensions and more."""
-    if node.kind == "array":
-        return [node] if len(node.shape) >= 2 else []
-    prefix = node.path.rstrip("/") + "/"
-    children = (reading.lookup(prefix + name) for name in node.members or ())
-    return [child for child in children if child is not None and child.kind == "array" and len(child.shape) >= 2]
-
-
-def _dims(merged: Mapping[str, Any], arrays: Sequence[Node]) -> tuple[str, str]:
-    said = texts(merged.get("spatial:dimensions"))
-    if said is not None and len(said) >= 2:
-        return said[-2], said[-1]
-    for array in arrays:
-        if (usual := usual_dims(array.dims)) is not None:
-            return usual
-    first = next((array.dims for array in arrays if len(array.dims) >= 2 and None not in array.dims[-2:]), ("y", "x"))
-    return str(first[-2]), str(first[-1])
-
-
-def _size(array: Node, dims: tuple[str, str]) -> tuple[int, int]:
-    if not array.dims:
-        return array.shape[-2], array.shape[-1]  # without names the last two are rows and columns
-    return array.shape[array.dims.index(dims[0])], array.shape[array.dims.index(dims[1])]
-
-
-def _name_arrays(group: Node, drafts: Sequence[_Draft]) -> None:
+def _name_arrays(group: Node, drafts: Sequence[Draft]) -> None:
     """Levels that are arrays, each by another name, are one variable: it takes the group's name."""
     names = {next(iter(one.arrays)) for one in drafts if one.kind == "array" and one.arrays}
     if len(names) > 1 and not any(one.kind == "group" for one in drafts):
@@ -206,7 +83,7 @@ def _name_arrays(group: Node, drafts: Sequence[_Draft]) -> None:
                 one.arrays = {group.name or "data": next(iter(one.arrays.values()))}
 
 
-def _sources(reading: Reading, drafts: Mapping[str, _Draft]) -> dict[str, str | None]:
+def _sources(reading: Reading, drafts: Mapping[str, Draft]) -> dict[str, str | None]:
     """Which level each derives from; circles are cut, and what names no level counts from the finest."""
     sources: dict[str, str | None] = {}
     for path, draft in drafts.items():
@@ -261,14 +138,14 @@ def _ordered(sources: Mapping[str, str | None]) -> list[str]:
 
 
 def _base_transform(
-    reading: Reading, drafts: Mapping[str, _Draft], sources: Mapping[str, str | None], given: Mapping[str, Any]
+    reading: Reading, drafts: Mapping[str, Draft], sources: Mapping[str, str | None], given: Mapping[str, Any]
 ) -> None:
     """The group's own transform or box is that of the base, where nobody closer says one."""
     roots = [drafts[path] for path, source in sources.items() if source is None]
     base = roots[0]
     if len(roots) > 1 or base.transform is not None:
         return
-    base.transform = _said(reading, given, reading.node) or _from_bbox(reading, given, base)
+    base.transform = said_transform(reading, given, reading.node) or transform_by_box(reading, given, base)
     home = base.item.path if base.kind == "group" else parent(base.item.path) or "/"
     labelled = any(reading.lookup(f"{home.rstrip('/')}/{dim}") is not None for dim in base.dims)
     if base.transform is None and base.arrays and not labelled and "spatial:dimensions" in given:
@@ -276,15 +153,7 @@ def _base_transform(
         reading.note("spatial.transform-missing", "warning", "spatial:transform", message, "write spatial:transform")
 
 
-def _from_bbox(reading: Reading, said: Mapping[str, Any], draft: _Draft) -> Transform | None:
-    """The transform of a level by its box, where a node or an item says the box alone."""
-    affine = said.get("spatial:transform_type", "affine") == "affine"
-    if draft.shape is None or "spatial:bbox" not in said or "spatial:transform" in said or not affine:
-        return None
-    return transform_from_bbox(reading, said["spatial:bbox"], draft.shape, draft.registration)
-
-
-def _derive(reading: Reading, draft: _Draft, source: _Draft, root: _Draft) -> None:
+def _derive(reading: Reading, draft: Draft, source: Draft, root: Draft) -> None:
     item = draft.item
     quiet = not draft.names and item.scale is not None and len(item.scale) != 2
     scale = None if quiet else scales.pair(reading, item, item.scale, draft.names, draft.dims)
@@ -325,12 +194,12 @@ def _derive(reading: Reading, draft: _Draft, source: _Draft, root: _Draft) -> No
         draft.registration = source.registration
 
 
-def _check_extent(reading: Reading, draft: _Draft, source: _Draft) -> None:
+def _check_extent(reading: Reading, draft: Draft, source: Draft) -> None:
     """A finding where a level ends more than one of its cells before or beyond the level it derives from.
 
     Less is usual: sizes are rounded up or down, and nodes of a coarse level need not hit the last of a fine one.
     """
-    here, there = _grid(draft), _grid(source)
+    here, there = grid_of(draft), grid_of(source)
     if here is None or there is None:
         return
     cell = max(scales.sizes(here.transform))
@@ -342,13 +211,7 @@ def _check_extent(reading: Reading, draft: _Draft, source: _Draft) -> None:
         reading.note("multiscales.extent", "warning", f"{draft.item.where}.spatial:transform", message)
 
 
-def _grid(draft: _Draft) -> Grid | None:
-    if draft.transform is None or draft.shape is None or draft.kind == "missing":
-        return None
-    return Grid(dims=draft.dims, shape=draft.shape, transform=draft.transform, registration=draft.registration)
-
-
-def _relate_roots(drafts: Mapping[str, _Draft], sources: Mapping[str, str | None]) -> None:
+def _relate_roots(drafts: Mapping[str, Draft], sources: Mapping[str, str | None]) -> None:
     """Levels of chains that begin apart are compared by the pixel sizes of their beginnings."""
     roots = [path for path, source in sources.items() if source is None]
     measured = [path for path in roots if drafts[path].transform is not None]
@@ -364,7 +227,7 @@ def _relate_roots(drafts: Mapping[str, _Draft], sources: Mapping[str, str | None
             draft.sofar = (draft.sofar[0] * here[0] / there[0], draft.sofar[1] * here[1] / there[1])
 
 
-def _levels(drafts: list[_Draft], sources: Mapping[str, str | None]) -> tuple[Level, ...]:
+def _levels(drafts: list[Draft], sources: Mapping[str, str | None]) -> tuple[Level, ...]:
     for one in drafts:
         # Scales of a hostile layout may multiply to nothing, or to infinity.
         one.known = one.known and all(0 < factor < math.inf for factor in one.sofar)
@@ -381,7 +244,7 @@ def _levels(drafts: list[_Draft], sources: Mapping[str, str | None]) -> tuple[Le
                 order=0,
                 derived_from=source,
                 factors=(draft.sofar[0] / finest[0], draft.sofar[1] / finest[1]) if draft.known else None,
-                grid=_grid(draft),
+                grid=grid_of(draft),
                 absolute=draft.item.transform is not None,
                 shape=draft.shape,
                 arrays=draft.arrays,
@@ -392,7 +255,7 @@ def _levels(drafts: list[_Draft], sources: Mapping[str, str | None]) -> tuple[Le
     return tuple(replace(level, order=n) for n, level in enumerate(made))
 
 
-def _crs(reading: Reading, group: Node, drafts: Sequence[_Draft]) -> CrsText | None:
+def _crs(reading: Reading, group: Node, drafts: Sequence[Draft]) -> CrsText | None:
     said = [crs for crs in (crs_of(reading, group), *(draft.crs for draft in drafts)) if crs is not None]
     for other in said[1:]:
         if not same_crs(said[0].text, other.text):
