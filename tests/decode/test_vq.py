@@ -67,8 +67,13 @@ def picture(data: bytes, values: np.ndarray, table: bytes = b"", coding: str = "
     )  # fmt: skip
 
 
-def frame(*outer: float, whole: bool = False, idle: bool = False) -> tuple[bytes, np.ndarray]:
-    """The image with a table of locations and its outer corners, as frames of charts have them."""
+def frame(
+    *outer: float, whole: bool = False, idle: bool = False, coverage: int | None = None
+) -> tuple[bytes, np.ndarray]:
+    """The image with a table of locations and its outer corners, as frames of charts have them.
+
+    The corners are said to be at `coverage`, where that is given.
+    """
     data, values, places = quantised(whole=whole, idle=idle)
     coding = "C4" if whole else "M4"
     corners = struct.pack(">12d", *(outer or (40, 10, 39, 10, 40, 12, 39, 12)), 0, 0, 0, 0)
@@ -76,7 +81,7 @@ def frame(*outer: float, whole: bool = False, idle: bool = False) -> tuple[bytes
 
     def table(first: int, own: int) -> bytes:
         records = {number: (first + at, length) for number, (at, length) in places.items()}
-        records[130] = (own + 14 + 10 * count, len(corners))
+        records[130] = (own + 14 + 10 * count if coverage is None else coverage, len(corners))
         rows = b"".join(struct.pack(">HII", number, length, at) for number, (at, length) in sorted(records.items()))
         return struct.pack(">HIHHI", 14 + len(rows), 14, count, 10, len(data)) + rows + corners
 
@@ -126,6 +131,16 @@ def test_a_frame_of_a_chart_is_what_gdal_reads(whole, idle, tmp_path):
         np.testing.assert_allclose(array.georeference.transform, tuple(file.transform)[:6])
 
 
+def test_corners_elsewhere_in_the_file_are_asked_for():
+    corners = struct.pack(">8d", 30, 10, 29, 10, 30, 12, 29, 12)
+    size = len(frame()[0])
+    _, array = assembled(frame(coverage=size)[0] + corners)
+    assert array.georeference.transform == (2 / 512, 0.0, 10.0, 0.0, -1 / 512, 30.0)
+    _, array = assembled(frame(coverage=size)[0] + corners[:-1])
+    assert "coverage section" in array.attributes["grid_unread"]
+    assert array.georeference.transform is not None
+
+
 @pytest.mark.parametrize("south", [False, True])
 def test_a_frame_of_a_polar_zone_has_a_transform_in_its_plane(south):
     # Latitudes and longitudes of the corners, first and last row of the first column and then of the last.
@@ -140,7 +155,7 @@ def test_a_frame_of_a_polar_zone_has_a_transform_in_its_plane(south):
     np.testing.assert_allclose(found, (size, 0, left, 0, -size, top), rtol=1e-9)
     plane = pyproj.Transformer.from_crs(pyproj.CRS(array.georeference.crs), "EPSG:4326", always_xy=True)
     x, y = plane.transform(found[2], found[5])
-    np.testing.assert_allclose((y, (x - corners[1]) % 360), (corners[0], 0), atol=1e-6)
+    np.testing.assert_allclose((y, (x - corners[1] + 180) % 360), (corners[0], 180), atol=1e-6)
 
 
 def test_blocks_cut_off_and_other_chunks_are_refused():

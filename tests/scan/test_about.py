@@ -2,6 +2,7 @@
 
 import json
 import math
+import struct
 import warnings
 from datetime import UTC, datetime
 
@@ -14,7 +15,7 @@ from periplus.model import About, Array, Found
 from periplus.scan.drive import scan_bytes
 from periplus.scan.gdalmetadata import items, nodata, number
 from periplus.testing import tiffs
-from periplus.testing.handmade import ASCII, RATIONAL, SHORT, image_tags, tiff
+from periplus.testing.handmade import ASCII, DOUBLE, RATIONAL, SHORT, image_tags, tiff
 
 PLACE = Affine(10, 0, 0, 0, -10, 0)
 
@@ -193,6 +194,25 @@ def test_attributes_are_small_json() -> None:
     for name in tiffs.names():
         for array in arrays(tiffs.case(name).data).values():
             assert len(json.dumps(array.attributes)) < 8192
+
+
+def lost(**changes) -> list[str]:
+    steps = scan_bytes(tiff(image_tags(4, 4, **changes), data=bytes(16)))
+    return [why for step in steps if isinstance(step, About) for why in step.attributes["refused"]]
+
+
+def test_metadata_that_cannot_be_read_are_reported() -> None:
+    outside = struct.pack("<I", 1 << 20)
+    for tag, name in ((42113, "nodata"), (42112, "GDAL's metadata")):
+        (why,) = lost(**{f"t{tag}": (ASCII, outside, 8)})
+        assert why.startswith("image 0: ")
+        assert name in why
+    assert "colour map" in lost(t262=3, t320=(SHORT, [0] * 3 * 65536))[0]
+    assert "XML" in lost(t42112=(ASCII, b"<GDALMetadata><Item\0"))[0]
+    assert "transform" in lost(t33550=(DOUBLE, [1.0, 0.0, 0.0]), t33922=(DOUBLE, [0.0] * 6))[0]
+    assert "RPC" in lost(t50844=(DOUBLE, [1.0] * 91))[0]
+    # Long text and text outside the file leave what values mean as it is.
+    assert lost(t270=(ASCII, b"a" * 5000), t305=(ASCII, outside, 8)) == []
 
 
 def test_text_that_is_no_xml_says_nothing() -> None:

@@ -1,5 +1,7 @@
 """The bounded cursor and the blocks: no read outside what is at hand, no request without end."""
 
+import random
+
 import pytest
 
 from periplus.errors import FormatError, LimitError
@@ -84,3 +86,22 @@ def test_requests_stay_within_the_limit_and_within_reason() -> None:
     with pytest.raises(FormatError, match="again and again"):
         needs.extend(need for start in range(1000, 0, -1) for need in answered(blocks.hold("x", start, 1 << 18), data))
     assert blocks.asked > 8 * len(data)
+
+
+def test_a_range_is_found_wherever_the_blocks_that_cover_it_start() -> None:
+    rng = random.Random(5)
+    data = bytes(rng.randrange(256) for _ in range(200))
+    for _ in range(300):
+        blocks = Blocks(Source(url="a", size=len(data)), Limits())
+        held: set[int] = set()
+        for _ in range(12):
+            start = rng.randrange(len(data))
+            length = rng.randint(1, min(rng.choice((4, 60)), len(data) - start))
+            covered = held.issuperset(range(start, start + length))
+            place = blocks.locate(start, length)
+            assert (place is not None) == covered
+            if place is not None:
+                assert place[0][place[1] : place[1] + length] == data[start : start + length]
+            needs = answered(blocks.hold("x", start, length, ahead=rng.choice((0, 20))), data)
+            assert bool(needs) != covered
+            held.update(position for need in needs for position in range(need.offset, need.offset + need.length))

@@ -8,7 +8,11 @@ import pytest
 from rasterio.io import MemoryFile
 
 from periplus.errors import FormatError
+from periplus.model import About
+from periplus.scan.drive import scan_bytes
+from periplus.scan.jp2boxes import GEOTIFF
 from periplus.testing import j2ks
+from periplus.testing.handmade import DOUBLE, image_tags, tiff
 
 HEADER = b"\0\0\0\x0cjP  \r\n\x87\n" + b"\0\0\0\x14ftypjp2 \0\0\0\0jp2 "
 SIZE = {"blockxsize": 64, "blockysize": 64}
@@ -137,8 +141,29 @@ def test_broken_boxes_are_refused_or_passed_over() -> None:
     with pytest.raises(FormatError, match="past the end"):
         j2ks.found(HEADER + struct.pack(">I4sQ", 1, b"free", 1 << 60) + box(b"jp2c", stream))
     for inner in (box(b"cdef", b"\0\x05"), box(b"pclr", b"\0"), b"\0\0\0\x01abcd", box(b"pclr", b"\xff\xff\x03\7\7\7")):
-        told = j2ks.found(HEADER + described(1, inner) + box(b"jp2c", stream))[0].array.attributes
-        assert told == {"photometric": "min_is_black"}
+        data = HEADER + described(1, inner) + box(b"jp2c", stream)
+        assert j2ks.found(data)[0].array.attributes == {"photometric": "min_is_black"}
+        assert len(lost(data)) == 1
+
+
+def lost(data: bytes) -> list[str]:
+    """What a file says could not be read of it."""
+    return next((s.attributes.get("refused", []) for s in scan_bytes(data) if isinstance(s, About)), [])
+
+
+def test_georeferencing_that_cannot_be_read_is_reported() -> None:
+    _, stream = codestream()
+
+    def told(*boxes: bytes) -> list[str]:
+        return lost(HEADER + described(1) + b"".join(boxes) + box(b"jp2c", stream))
+
+    assert told() == []
+    assert "GeoJP2" in told(box(b"uuid", GEOTIFF + b"II*\0" + bytes(20)))[0]
+    flat = tiff(image_tags(1, 1, t33550=(DOUBLE, [0.0] * 3), t33922=(DOUBLE, [0.0] * 6)), data=b"\0")
+    assert "do not give a transform" in told(box(b"uuid", GEOTIFF + flat))[0]
+    labelled = box(b"lbl ", b"gml.root-instance") + box(b"xml ", b"<FeatureCollection>")
+    assert "GMLJP2" in told(box(b"asoc", labelled))[0]
+    assert "too large" in told(box(b"asoc", bytes(4 << 20) + b"\0"))[0]
 
 
 def test_what_is_broken_behind_the_pixels_does_not_harm_them() -> None:

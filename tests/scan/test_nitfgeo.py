@@ -245,6 +245,13 @@ def test_a_projection_is_told_whether_it_is_read_or_not():
     assert "grid_unread" not in attributes(file_of(icords="G", igeolo=IGEOLO))
 
 
+def test_corners_and_coefficients_that_are_not_readable_are_reported():
+    assert "IGEOLO" in attributes(file_of(icords="G", igeolo="x" + IGEOLO[1:]))["grid_unread"]
+    assert "RPC00B" in attributes(file_of(tre("RPC00B", b"1" + b"x" * 1040)))["grid_unread"]
+    # A record may say itself that it holds no coefficients.
+    assert "grid_unread" not in attributes(file_of(tre("RPC00B", b"0" + b"x" * 1040)))
+
+
 def test_corners_of_commercial_scenes():
     corners = ((41.3, 20.1), (41.3, 20.19), (41.228, 20.19), (41.228, 20.1))
     record = tre("CSCRNA", ("Y" + "".join(f"{y:+09.5f}{x:+010.5f}{0:+08.1f}" for y, x in corners)).encode())

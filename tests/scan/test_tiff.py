@@ -1,6 +1,7 @@
 """Arrays and references of every TIFF flavour, compared with tifffile and with the values that were written."""
 
 import io
+import struct
 import zlib
 
 import numpy as np
@@ -12,7 +13,7 @@ from periplus.model import About, Array, Found, Need, Refs, Source
 from periplus.scan import SCANNERS, sniff, tiff
 from periplus.scan.drive import scan_bytes
 from periplus.testing import tiffs
-from periplus.testing.handmade import LONG, SHORT, image_tags
+from periplus.testing.handmade import DOUBLE, LONG, RATIONAL, SHORT, image_tags
 from periplus.testing.handmade import tiff as handmade
 
 NAMES = tiffs.names()
@@ -112,6 +113,28 @@ def test_overviews_at_the_end_of_a_large_file_take_few_requests() -> None:
     assert len(asked) <= 4
     assert sum(asked) < 50_000
     assert sum(isinstance(item, Found) for item in [step, *steps]) == 3
+
+
+@pytest.mark.parametrize("kept_apart", ["transform", "offsets"])
+def test_values_around_a_range_that_was_asked_for_before_are_found(kept_apart: str) -> None:
+    """The second directory's values are asked for together, across the eight bytes that the first one asked for."""
+    gap, strips = 20_000, 6
+    near, held, later = 8 + gap, 8 + gap + 100, 8 + gap + 104
+    values = bytearray(200)
+    struct.pack_into("<3d", values, 0, 2.0, 2.0, 0.0)
+    if kept_apart == "transform":
+        struct.pack_into("<6d", values, later - near, 0, 0, 0, 500.0, 900.0, 0)
+        tags = image_tags(4, 4, t33922=(DOUBLE, struct.pack("<I", later), 6))
+    else:
+        struct.pack_into(f"<{strips}I", values, later - near, *range(8, 8 + strips))
+        tags = image_tags(1, strips, t278=1, t273=(LONG, struct.pack("<I", later), strips), t279=(SHORT, [1] * strips))
+    tags[33550] = (DOUBLE, struct.pack("<I", near), 3)
+    first = image_tags(4, 4, t282=(RATIONAL, struct.pack("<I", held), 1))
+    items = found(handmade(first, tags, data=bytes(gap) + values))
+    if kept_apart == "transform":
+        assert items["images/1/0/data"].array.georeference.transform == (2.0, 0.0, 500.0, 0.0, -2.0, 900.0)
+    else:
+        assert items["images/1/0/data"].refs.offset.tolist() == [8]
 
 
 def test_sparse_tiles_have_no_rows_and_fill_is_nodata() -> None:

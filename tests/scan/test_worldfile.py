@@ -170,3 +170,10 @@ def test_names_beside_a_file():
         "a.jpgw",
         "a.wld",
     )
+
+
+def test_a_transform_is_kept_where_its_coordinate_system_is_not_readable(picture):
+    text = "<PAMDataset><SRS>here</SRS><GeoTransform>100, 2, 0, 200, 0, -3</GeoTransform></PAMDataset>"
+    found, about = scanned(picture("a.jpg"), "a.jpg", {"a.jpg.aux.xml": text})
+    assert found.array.georeference.transform == (2, 0, 100, 0, -3, 200)
+    assert about.attributes["refused"] == ["a.jpg.aux.xml: its SRS is not a coordinate system in WKT"]

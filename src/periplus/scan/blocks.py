@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right
 from collections.abc import Generator, Iterable
 
 from periplus.errors import FormatError, LimitError
@@ -28,13 +28,38 @@ class Blocks:
         self._held: dict[int, bytes] = {}
 
     def locate(self, offset: int, length: int) -> tuple[bytes, int] | None:
-        """The block that holds a range and where in it the range starts, or None."""
-        place = bisect_right(self._starts, offset) - 1
-        if place < 0:
+        """Bytes that hold a range and where in them it starts, or None; a range across blocks is joined from them."""
+        found = self._nearest(offset)
+        if found is None:
             return None
-        start = self._starts[place]
-        block = self._held[start]
-        return (block, offset - start) if offset + length <= start + len(block) else None
+        if offset + length <= found[0] + len(found[1]):
+            return found[1], offset - found[0]
+        pieces, position = [], offset
+        while position < offset + length:
+            found = self._nearest(position)
+            if found is None or position >= found[0] + len(found[1]):
+                return None
+            pieces.append(found[1][position - found[0] : offset + length - found[0]])
+            position = found[0] + len(found[1])
+        return b"".join(pieces), 0
+
+    def _nearest(self, position: int) -> tuple[int, bytes] | None:
+        """Start and bytes of the last block that starts at or before a position: the one that goes on furthest."""
+        place = bisect_right(self._starts, position) - 1
+        return None if place < 0 else (self._starts[place], self._held[self._starts[place]])
+
+    def _keep(self, start: int, block: bytes) -> None:
+        """Add a block; no block is kept that another covers, so that later starts have later ends."""
+        stop = start + len(block)
+        before = self._nearest(start)
+        if before is not None and before[0] + len(before[1]) >= stop:
+            return
+        first = last = bisect_left(self._starts, start)
+        while last < len(self._starts) and self._starts[last] + len(self._held[self._starts[last]]) <= stop:
+            del self._held[self._starts[last]]
+            last += 1
+        self._starts[first:last] = [start]
+        self._held[start] = block
 
     def check(self, what: str, offset: int, length: int) -> None:
         """FormatError where a range is known to lie outside the file."""
@@ -76,11 +101,7 @@ class Blocks:
             block = block[:wish]
         if len(block) < wish:
             self.size = offset + len(block)
-        known = self._held.get(offset)
-        if known is None:
-            insort(self._starts, offset)
-        if known is None or len(known) < len(block):
-            self._held[offset] = block
+        self._keep(offset, block)
         if len(block) < length:
             raise FormatError(
                 f"{what} ends past the end of the file ({offset} + {length} > {self.size})", url=self.url, offset=offset

@@ -10,7 +10,7 @@ import numpy as np
 from periplus import codecnames
 from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
-from periplus.model import Array, Found, Georeference, Pipeline, Refs, Source, Steps, chunk_positions
+from periplus.model import About, Array, Found, Georeference, Pipeline, Refs, Source, Steps, chunk_positions
 from periplus.scan.blocks import Blocks
 from periplus.scan.cursor import Cursor
 
@@ -83,6 +83,8 @@ def scan(source: Source, limits: Limits) -> Steps:
         offset=np.array([start + HEADER_BYTES], np.int64),
         length=np.array([records * record], np.int64),
     )
+    if found.georeference is None:
+        yield About(attributes={"refused": ["the origin or the intervals of the user header label are not readable"]})
     yield Found(found, refs)
 
 

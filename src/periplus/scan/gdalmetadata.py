@@ -29,6 +29,8 @@ class Items:
     bands: dict[int, dict[str, str]] = field(default_factory=dict)
     roles: dict[str, dict[int, str]] = field(default_factory=dict)
     """`scale`, `offset`, `unit`, `description` and `color` by band."""
+    whole: bool = True
+    """False where the text is no XML."""
 
 
 def items(text: str) -> Items:
@@ -42,7 +44,7 @@ def items(text: str) -> Items:
     try:
         root = ElementTree.fromstring(text)
     except ParseError:
-        return found
+        return Items(whole=False)
     except (DefusedXmlException, ValueError) as error:
         raise FormatError(f"the GDAL metadata are hostile XML: {error}") from None
     total = 0

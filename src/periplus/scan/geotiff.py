@@ -31,6 +31,16 @@ def georeference(fields: Fields) -> Georeference | None:
     return Georeference(crs=crs, transform=transform, registration="point" if point else "area", gcps=gcps, rpc=rpc)
 
 
+def georeference_unread(fields: Fields) -> list[str]:
+    """Georeferencing tags whose values make no sense, in sentences."""
+    found = []
+    if (tag.TRANSFORMATION in fields or tag.PIXEL_SCALE in fields) and _transform(fields, False) is None:
+        found.append("its pixel scale, tie points or transformation matrix do not give a transform")
+    if tag.RPC_COEFFICIENTS in fields and _rpc(fields) is None:
+        found.append("its RPC tag does not hold 92 numbers")
+    return found
+
+
 def geo_keys(fields: Fields) -> tuple[dict[int, geokeys.Value], str | None]:
     """GeoKeys by number, and the text of the CRS they describe."""
     if tag.GEO_KEYS not in fields:

@@ -37,6 +37,8 @@ class Boxes:
     """The number of the colour space, where it has one."""
     fragments: bool = False
     """A codestream lies in pieces, perhaps of other files."""
+    unread: tuple[str, ...] = ()
+    """Boxes that could not be read, in sentences."""
 
 
 def walk(blocks: Blocks, limits: Limits) -> Generator[Need, Any, Boxes]:
@@ -48,6 +50,7 @@ def walk(blocks: Blocks, limits: Limits) -> Generator[Need, Any, Boxes]:
     channels: tuple[tuple[int, int, int], ...] = ()
     colours: int | None = None
     fragments = False
+    unread: list[str] = []
     position, count = 0, 0
     while blocks.size is None or position + 8 <= blocks.size:
         count += 1
@@ -77,15 +80,24 @@ def walk(blocks: Blocks, limits: Limits) -> Generator[Need, Any, Boxes]:
             elif kind == b"asoc":
                 labels += _association(content)
             elif kind == b"jp2h":
-                palette = next((_palette(inner) for kind, inner in _inner(content) if kind == b"pclr"), None)
-                channels = next((_channels(inner) for kind, inner in _inner(content) if kind == b"cdef"), ())
-                spaces = [inner[3:7] for kind, inner in _inner(content) if kind == b"colr" and inner[:1] == b"\x01"]
+                inside = _inner(content)
+                palette = next((_palette(inner) for kind, inner in inside if kind == b"pclr"), None)
+                channels = next((_channels(inner) for kind, inner in inside if kind == b"cdef"), ())
+                spaces = [inner[3:7] for kind, inner in inside if kind == b"colr" and inner[:1] == b"\x01"]
+                if palette is None and any(kind == b"pclr" for kind, _ in inside):
+                    unread.append("the palette is damaged, or not of three or four columns of 8 bits")
+                if not channels and any(kind == b"cdef" for kind, _ in inside):
+                    unread.append("the channel definitions are damaged")
+                if sum(8 + len(inner) for _, inner in inside) < len(content):
+                    unread.append("the JP2 header is damaged")
                 colours = int.from_bytes(spaces[0], "big") if spaces else None
+        elif kind == b"asoc" and stop is not None:
+            unread.append(f"a box of {stop - start} bytes that may hold georeferencing is too large")
         fragments |= kind == b"ftbl"
         if stop is None:
             break
         position = stop
-    return Boxes(tuple(codestreams), geotiff, tuple(labels), palette, channels, colours, fragments)
+    return Boxes(tuple(codestreams), geotiff, tuple(labels), palette, channels, colours, fragments, tuple(unread))
 
 
 def _box(blocks: Blocks, position: int) -> Generator[Need, Any, tuple[bytes, int, int | None]]:

@@ -44,7 +44,7 @@ def scan(source: Source, limits: Limits) -> Steps:
             raise FormatError(
                 "a codestream in fragments is not read" if boxes.fragments else "the file holds no codestream"
             )
-        where = _georeference(boxes, limits)
+        where, lost = _georeference(boxes, limits)
         beside = (yield from placed(source, limits)) if where is None else Placed(where)
         comments: list[str] = []
         for number, (offset, length) in enumerate(boxes.codestreams):
@@ -57,7 +57,7 @@ def scan(source: Source, limits: Limits) -> Steps:
                 told["georeferenced_by"] = list(place.told_by)
             for array, refs in arrays(facts, ranges, limits, prefix=prefix, attributes=told, georeference=place.where):
                 yield Found(array, refs, told_by=place.told_by)
-        about = {"comments": comments, "refused": list(beside.refused)}
+        about = {"comments": comments, "refused": [*lost, *beside.refused]}
         if any(about.values()):
             yield About(attributes={name: value for name, value in about.items() if value})
     except PeriplusError as error:
@@ -83,14 +83,23 @@ def _told(boxes: Boxes, facts: Codestream) -> dict[str, Any]:
     return {**told, "extra_samples": [alphas[number] for number in range(first, components)]}
 
 
-def _georeference(boxes: Boxes, limits: Limits) -> Georeference | None:
-    """Of the GeoTIFF of one pixel that GeoJP2 puts into a box, else of GMLJP2."""
-    where = None
+def _georeference(boxes: Boxes, limits: Limits) -> tuple[Georeference | None, list[str]]:
+    """Of the GeoTIFF of one pixel that GeoJP2 puts into a box, else of GMLJP2; and what of them could not be read."""
+    where, lost = None, list(boxes.unread)
     if boxes.geotiff is not None:
         try:
             found = scan_bytes(boxes.geotiff, limits=limits, scanner=tiff)
-        except PeriplusError:
+        except PeriplusError as error:
             # It only tells where the pixels lie; they are as good without it.
             found = []
+            lost.append(f"the GeoJP2 box: {error.message}")
         where = next((item.array.georeference for item in found if isinstance(item, Found)), None)
-    return where or gmljp2.georeference(boxes.labels)
+        for item in found:
+            if isinstance(item, About):
+                lost += [f"the GeoJP2 box: {why}" for why in item.attributes.get("refused", [])]
+    if where is not None:
+        return where, lost
+    where = gmljp2.georeference(boxes.labels)
+    if where is None and any(label == gmljp2.ROOT_LABEL for label, _ in boxes.labels):
+        lost.append("the GMLJP2 box holds no rectified grid with an EPSG code and a known axis order")
+    return where, lost

@@ -11,8 +11,8 @@ import numpy as np
 
 from periplus.model import Georeference, GroundControlPoint, Transform
 from periplus.scan.nitffields import Subheader
-from periplus.scan.nitfgrid import corners, grid, polar, predicted
-from periplus.scan.tres import first, rpc
+from periplus.scan.nitfgrid import corners, grid, grid_unread, polar, predicted
+from periplus.scan.tres import ORDERS, first, rpc
 
 DEGREES = re.compile(r"(\d\d)(\d\d)(\d\d)([NS])(\d\d\d)(\d\d)(\d\d)([EW])", re.ASCII)
 DECIMAL = re.compile(r"([+-]\d\d\.\d{3})([+-]\d\d\d\.\d{3})", re.ASCII)
@@ -58,6 +58,16 @@ def georeference(head: Subheader) -> Georeference | None:
         found = joined(found)
     places = ((0.5, 0.5), (columns - 0.5, 0.5), (columns - 0.5, rows - 0.5), (0.5, rows - 0.5))
     return placed(crs, places, found, coefficients)
+
+
+def unread(head: Subheader) -> str:
+    """Why georeferencing that an image is said to have is not reported; empty where all of it is."""
+    found = [grid_unread(head.tres, head.file_tres)]
+    if head.corners is not None and head.corners.strip() and _corners(head)[1] is None:
+        found.append("the corners of IGEOLO are not readable, or in two zones")
+    if any(tre.tag in ORDERS and tre.data[:1] == b"1" for tre in head.tres) and rpc(head.tres) is None:
+        found.append("the coefficients of RPC00A or RPC00B are not readable")
+    return "; ".join(why for why in found if why)
 
 
 def joined(corners: list[Corner]) -> list[Corner]:

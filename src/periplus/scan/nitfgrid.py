@@ -125,7 +125,7 @@ def polar(places: Sequence[Corner]) -> tuple[str, list[Corner]] | None:
     return crs, found
 
 
-def unread(image: Sequence[Tre], file: Sequence[Tre]) -> str | None:
+def grid_unread(image: Sequence[Tre], file: Sequence[Tre]) -> str | None:
     """Why the grid that an image is said to have is not told; None where there is none, or it is."""
     if not any(tre.tag in ("GEOLOB", "MAPLOB") for tre in image) or grid(image, file) is not None:
         return None

@@ -20,8 +20,7 @@ from periplus.scan.j2kparts import scan_codestream
 from periplus.scan.nitfblocks import Layout, layout, locate, pipeline, plan, squeezed
 from periplus.scan.nitffax import fax_pipeline, fax_starts
 from periplus.scan.nitffields import Subheader
-from periplus.scan.nitfgeo import georeference
-from periplus.scan.nitfgrid import unread
+from periplus.scan.nitfgeo import georeference, unread
 from periplus.scan.nitfmask import ABSENT, Mask, pad_value, read_mask, read_tables
 from periplus.scan.nitfstreams import (
     codestream,
@@ -33,7 +32,7 @@ from periplus.scan.nitfstreams import (
     stream_refs,
 )
 from periplus.scan.nitftables import shared_tables
-from periplus.scan.nitfvq import MASKED, TRANSPARENT, covered, locations, vq_refs
+from periplus.scan.nitfvq import MASKED, TRANSPARENT, covered, locations, outside, vq_refs
 from periplus.scan.tres import described
 
 Place = tuple[int, int]
@@ -164,7 +163,11 @@ def _quantised(
     if mask.pad is None and facts.bands[0].luts and len(facts.bands[0].luts[0]) == TRANSPARENT:
         mask = replace(mask, pad=bytes([TRANSPARENT]))
     array = _array(prefix, image, facts, (1, image.height, image.width), ({"name": VECTOR_QUANTISED},), mask, limits)
-    return [Found(replace(array, georeference=covered(blocks, known, image) or array.georeference), refs)]
+    where = yield from covered(blocks, known, image)
+    if outside(blocks, known):
+        attributes = {**array.attributes, "grid_unread": "the coverage section of the frame is outside the file"}
+        array = replace(array, attributes=attributes)
+    return [Found(replace(array, georeference=where or array.georeference), refs)]
 
 
 def _array(
@@ -216,7 +219,7 @@ def _attributes(facts: Subheader, pad: Scalar | None) -> dict[str, Any]:
         found["comments"] = list(facts.comments)
     if facts.tres:
         found["tres"] = described(facts.tres)
-    if (why := unread(facts.tres, facts.file_tres)) is not None:
+    if why := unread(facts):
         found["grid_unread"] = why
     names = [band.fields["IREPBAND"] or band.fields["ISUBCAT"] for band in facts.bands]
     if any(names):

@@ -25,6 +25,8 @@ LOOKUP_BYTES = 62
 """The table of code books: where it starts and how long its records are, then four records."""
 TRANSPARENT = 216
 """The colour of pixels that are not there, in palettes of 216 colours."""
+CORNERS = struct.Struct(">8d")
+"""Latitude and longitude of the outer corners of a frame."""
 Locations = dict[int, tuple[int, int]]
 
 
@@ -87,13 +89,19 @@ def _books(blocks: Blocks, known: Locations, after: int) -> Generator[Need, Any,
     return int(start + first)
 
 
-def covered(blocks: Blocks, known: Locations, image: Layout) -> Georeference | None:
-    """Georeferencing by the outer corners of a frame; None where the file does not have them at hand."""
+def outside(blocks: Blocks, known: Locations) -> bool:
+    """Whether the corners of a frame are said to be where the file has ended."""
     start, length = known.get(COVERAGE, (0, 0))
-    at = blocks.locate(start, 64) if length >= 64 else None
-    if at is None:
+    return length >= CORNERS.size and blocks.size is not None and start + CORNERS.size > blocks.size
+
+
+def covered(blocks: Blocks, known: Locations, image: Layout) -> Generator[Need, Any, Georeference | None]:
+    """Georeferencing by the outer corners of a frame; None where the file has no such section, or not plainly."""
+    start, length = known.get(COVERAGE, (0, 0))
+    if length < CORNERS.size or outside(blocks, known):
         return None
-    values = struct.unpack_from(">8d", at[0], at[1])
+    yield from blocks.hold("the coverage section", start, CORNERS.size)
+    values = CORNERS.unpack(held(blocks, start, CORNERS.size))
     (top, left), (low, west), (high, right), (bottom, east) = zip(values[::2], values[1::2], strict=True)
     if not all(abs(y) <= 90 and abs(x) <= 360 for y, x in zip(values[::2], values[1::2], strict=True)):
         return None

@@ -166,22 +166,24 @@ def _directory(
 
 def _elsewhere(blocks: Blocks, entries: Entries) -> Generator[Need, Any, tuple[Values, Values, dict[int, Integers]]]:
     """Values and lists that lie in other blocks, asked for where needed; descriptive ones may lie outside the file."""
-    missing = [
-        (f"the value of tag {tag}", where, length)
-        for tag, _, _, where, length in (*entries.structure, *entries.told, *entries.far)
-        if not (tag in DESCRIPTIVE and blocks.size is not None and where + length > blocks.size)
-    ]
-    yield from blocks.hold_all(missing, gap=GAP_BYTES)
+    outside = {
+        place
+        for place in entries.told
+        if place[0] in DESCRIPTIVE and blocks.size is not None and place[3] + place[4] > blocks.size
+    }
+    inside = [place for place in (*entries.structure, *entries.told, *entries.far) if place not in outside]
+    yield from blocks.hold_all([(f"the value of tag {place[0]}", *place[3:]) for place in inside], gap=GAP_BYTES)
     lists = {
         tag: integers(tag, *_at(blocks, where, length), kind, count, entries.form.order)
         for tag, kind, count, where, length in entries.far
     }
-    return _values(blocks, entries.structure), _values(blocks, entries.told), lists
+    told = tuple([None if place in outside else _value(blocks, place) for place in entries.told])
+    return tuple([_value(blocks, place) for place in entries.structure]), told, lists
 
 
-def _values(blocks: Blocks, remote: tuple[Remote, ...]) -> Values:
-    places = [(blocks.locate(where, length), length) for _, _, _, where, length in remote]
-    return tuple(None if place is None else place[0][place[1] : place[1] + length] for place, length in places)
+def _value(blocks: Blocks, place: Remote) -> bytes:
+    block, start = _at(blocks, *place[3:])
+    return block[start : start + place[4]]
 
 
 def _at(blocks: Blocks, offset: int, length: int) -> tuple[bytes, int]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
 from periplus.scan import gdalmetadata, geokeys
 from periplus.scan import tifftags as tag
-from periplus.scan.geotiff import geo_keys
+from periplus.scan.geotiff import geo_keys, georeference_unread
 from periplus.scan.tiffimage import Image
 from periplus.scan.tifftags import Fields
 
@@ -19,6 +20,12 @@ PHOTOMETRIC = {
 }  # fmt: skip
 EXTRA = {0: "unspecified", 1: "associated_alpha", 2: "alpha"}
 WORDS = {"description": tag.DESCRIPTION, "software": tag.SOFTWARE, "artist": tag.ARTIST, "datetime": tag.DATETIME}
+MEANING = {
+    tag.COLORMAP: "the colour map",
+    tag.GDAL_METADATA: "GDAL's metadata (band names, scales, units)",
+    tag.GDAL_NODATA: "the nodata value",
+}
+"""Tags that decide what values mean; without other descriptive tags an image is as good."""
 RESOLUTION_UNITS: dict[int | float, str] = {2: "inch", 3: "centimetre"}
 STATISTICS = {
     "STATISTICS_MINIMUM": "minimum", "STATISTICS_MAXIMUM": "maximum", "STATISTICS_MEAN": "mean",
@@ -44,6 +51,14 @@ def attributes(image: Image, fields: Fields) -> dict[str, Any]:
     if colors := _colormap(fields, image):
         found["colormap"] = colors
     return found
+
+
+def unread(fields: Fields, missing: Sequence[int]) -> tuple[str, ...]:
+    """Metadata that could not be read, in sentences; `missing` are the tags whose values were not."""
+    found = [f"{MEANING[number]} is too large or outside the file" for number in missing if number in MEANING]
+    if tag.GDAL_METADATA in fields and not _items(fields.text(tag.GDAL_METADATA)).whole:
+        found.append(f"{MEANING[tag.GDAL_METADATA]} is not valid XML")
+    return (*found, *georeference_unread(fields))
 
 
 @lru_cache(maxsize=64)

@@ -12,7 +12,7 @@ from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
 from periplus.model import About, Array, Georeference, Refs
 from periplus.scan.geotiff import georeference, reduced
-from periplus.scan.tiffabout import attributes, file_time, story
+from periplus.scan.tiffabout import attributes, file_time, story, unread
 from periplus.scan.tiffcodecs import KNOWN, pipeline
 from periplus.scan.tiffentries import Values
 from periplus.scan.tiffimage import OLD_JPEG, Image, image
@@ -87,7 +87,9 @@ def _arrays(
             pictures[part.place.base] = (_picture if small else _picture.__wrapped__)(part.base, values)
     arrays = tuple([(part.number, _array(part, pictures[part.place.base])) for part in parts])
     time = next((picture.time for picture in pictures.values() if picture.time is not None), None)
-    notes = {"refused": [f"image {number}: {why}" for number, why in refusals]} if refusals else {}
+    lost = [(number, why) for number, picture in pictures.items() for why in picture.lost]
+    left_out = [f"image {number}: {why}" for number, why in (*refusals, *lost)]
+    notes = {"refused": left_out} if left_out else {}
     return (About(datetime=time, attributes=notes) if time or notes else None), arrays
 
 
@@ -131,6 +133,8 @@ class _Picture:
     kept: dict[str, Any]
     """Attributes that hold for every level."""
     time: datetime | None
+    lost: tuple[str, ...]
+    """Metadata that could not be read."""
 
 
 @lru_cache(maxsize=256)
@@ -138,7 +142,8 @@ def _picture(base: Image, told: Values) -> _Picture:
     fields = base.form.fields(told=told)
     kept = attributes(base, fields)
     full = {**kept, **story(fields, base.samples)}
-    return _Picture(georeference(fields), kept.get("_FillValue", 0), full, kept, file_time(fields))
+    lost = unread(fields, base.form.missing(told))
+    return _Picture(georeference(fields), kept.get("_FillValue", 0), full, kept, file_time(fields), lost)
 
 
 def _array(part: _Part, picture: _Picture) -> Array:

@@ -49,12 +49,18 @@ class Form:
     structure: tuple[Kind, ...]
     told: tuple[Kind, ...]
     """Values that lie elsewhere: those that say how pixels are stored, and those that only tell about them."""
+    skipped: tuple[int, ...] = ()
+    """Tags whose values are too large to be read."""
 
     def fields(self, structure: Values = (), told: Values = ()) -> Fields:
         """Everything as fields: what lies inline, and the given values."""
         kinds = (*self.structure[: len(structure)], *self.told[: len(told)])
         found = [(*kind, v) for kind, v in zip(kinds, (*structure, *told), strict=True) if v is not None]
         return Fields((*self.inline, *found), self.order)
+
+    def missing(self, told: Values) -> list[int]:
+        """Tags without a value: too large, or stored outside the file."""
+        return [*self.skipped, *(kind[0] for kind, value in zip(self.told, told, strict=True) if value is None)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,6 +94,7 @@ def _parse(raw: bytes, order: str, big: bool) -> Entries:
     far: list[Remote] = []
     structure: list[Remote] = []
     told: list[Remote] = []
+    skipped: list[int] = []
     pointer = 8 if big else 4
     for tag, kind, count, value in ENTRY[order, big].iter_unpack(raw):
         cap = WANTED.get(tag)
@@ -105,6 +112,8 @@ def _parse(raw: bytes, order: str, big: bool) -> Entries:
             inline[tag] = None
         elif tag not in DESCRIPTIVE:
             raise FormatError(f"tag {tag} takes {length} bytes; at most {cap} make sense")
+        else:
+            skipped.append(tag)
     elsewhere = [*structure, *told, *far]
     return Entries(
         form=_form(
@@ -112,6 +121,7 @@ def _parse(raw: bytes, order: str, big: bool) -> Entries:
             tuple(field for field in inline.values() if field),
             tuple(place[:3] for place in structure),
             tuple(place[:3] for place in told),
+            tuple(skipped),
         ),
         structure=tuple(structure),
         told=tuple(told),
@@ -124,8 +134,14 @@ def _parse(raw: bytes, order: str, big: bool) -> Entries:
 
 
 @lru_cache(maxsize=1024)
-def _form(order: str, inline: tuple[Field, ...], structure: tuple[Kind, ...], told: tuple[Kind, ...]) -> Form:
-    return Form(order, inline, structure, told)
+def _form(
+    order: str,
+    inline: tuple[Field, ...],
+    structure: tuple[Kind, ...],
+    told: tuple[Kind, ...],
+    skipped: tuple[int, ...],
+) -> Form:
+    return Form(order, inline, structure, told, skipped)
 
 
 def integers(tag: int, block: bytes, start: int, kind: int, count: int, order: str) -> Integers:

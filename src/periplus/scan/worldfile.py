@@ -19,6 +19,8 @@ MOST_BYTES = 65_536
 NUMBER = re.compile(r"[+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eEdD][+-]?\d++)?", re.ASCII)
 """Digits once taken are not given back: tried in every way, a long row of them would take minutes."""
 WKT = re.compile(r"(?:PROJCS|GEOGCS|COMPD_CS|PROJCRS|GEOGCRS|GEODCRS|COMPOUNDCRS|BOUNDCRS)\s*\[.*\]", re.DOTALL)
+SYSTEM = re.compile(r"<SRS[^>]*>\s*[^<\s]")
+"""The start of GDAL's element of a coordinate system that is not empty."""
 AUTHORITY = re.compile(r'(?:AUTHORITY\["EPSG"\s*,\s*"(\d{4,6})"\]|ID\["EPSG"\s*,\s*(\d{4,6})\])\s*\]\s*\Z')
 
 
@@ -59,6 +61,8 @@ def placed(source: Source, limits: Limits) -> Generator[Beside | Need, Any, Plac
         try:
             if name.lower().endswith(AUXILIARY):
                 crs, transform = auxiliary(content)
+                if crs is None and SYSTEM.search(content):
+                    refused.append(f"{name}: its SRS is not a coordinate system in WKT")
             else:
                 transform = world(content)
             told += [name] if crs or transform else []
