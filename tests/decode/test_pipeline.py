@@ -46,7 +46,7 @@ def tile(compression=8, **changes):
         [LITTLE] * 17,
         [tile(), {"name": "zstd"}],
         [tile(compression=99999)],
-        [tile(compression=6)],
+        [tile(compression=32771)],
         [tile(compression=34934)],
         [tile(compression="lzw")],
         [tile(compression=None)],

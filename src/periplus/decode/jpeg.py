@@ -19,9 +19,8 @@ from periplus.errors import DecodeError
 END = re.compile(rb"\xff\xd9")
 TAIL = 64
 """Bytes at the end of a stream where its end marker is looked for first."""
-APP0, JFIF = b"\xff\xe0", b"JFIF\0"
-GRAYS = (0, 1)
-"""Photometric interpretations without colour."""
+RGB, OLD_STYLE, YCCK = 2, 6, 2
+"""TIFF's numbers of a photometric interpretation and of a compression, and Adobe's of a colour transform."""
 ZEROS, VALUES_A_ZERO = 12, 1 << 20
 """More zeros than arithmetic coding leaves out at the end of a picture, be it of a single colour."""
 RESTART, FIRST_RESTART = re.compile(rb"\xff[\xd0-\xd7]"), 0xD0
@@ -32,12 +31,12 @@ PADS = (b"\x55\xaa\x5a" * 40, b"\xff\x00" * 60)
 def jpeg(tile: Tile, slot: int, *, told: bool = False) -> Picture:
     """Baseline, progressive, 12-bit and lossless JPEG; YCbCr becomes RGB, all else stays as it is stored.
 
-    Streams in TIFF take their colour space from the photometric tag; `told` ones say it in their own markers.
+    Streams in TIFF take their colour space from the photometric tag and from their markers; `told` ones from the
+    latter alone.
     """
     decode = native("jpeg8_decode")
     tables = tile.jpeg_tables
-    stored, wanted = (None, None) if told else _colours(tile)
-    plain = not told and tile.samples == 3 and tile.photometric in GRAYS
+    wanted = None if told else _wanted(tile)
 
     def run(data: Buffer, rows: int, columns: int) -> NDArray[Any]:
         view = stream(data)
@@ -46,8 +45,7 @@ def jpeg(tile: Tile, slot: int, *, told: bool = False) -> Picture:
         jpegheader.check_room(header, len(view), rows)
         jpegheader.check_restarts(header, view, rows)
         out = scratch_array(slot, shape, tile.dtype)
-        # libtiff writes none of JFIF's headers; whoever does has YCbCr in the stream if the tag speaks of no colours.
-        colours = "YCbCr" if plain and view[2:4] == APP0 and view[6:11] == JFIF else stored
+        colours = None if told else _stored(tile, header)
 
         def once(encoded: Buffer, into: NDArray[Any]) -> NDArray[Any]:
             found = decode(encoded, tables=tables, colorspace=colours, outcolorspace=wanted, out=into)
@@ -114,10 +112,31 @@ def _all_scanned(data: bytes, header: JpegHeader, scans: list[int]) -> bool:
     return told >= set(data[header.frame + 10 : header.frame + 10 + 3 * header.samples : 3])
 
 
-def _colours(tile: Tile) -> tuple[str, str]:
-    """(colour space of the stream, colour space wanted), in libjpeg's names."""
-    if tile.samples == 1:
-        return "GRAYSCALE", "GRAYSCALE"
-    if tile.samples == 3:
-        return ("YCbCr" if tile.photometric == YCBCR else "RGB"), "RGB"
-    return "UNKNOWN", "UNKNOWN"
+def _wanted(tile: Tile) -> str:
+    """The colour space of decoded values, in libjpeg's names."""
+    return {1: "GRAYSCALE", 3: "RGB"}.get(tile.samples, "UNKNOWN")
+
+
+def _stored(tile: Tile, header: JpegHeader) -> str:
+    """The colour space of a stream in TIFF, in libjpeg's names; DecodeError where readers differ on what it is.
+
+    The photometric tag decides, or the markers where it names no colours. Where they contradict each other libtiff
+    takes the tag and others the markers; all take the tag if it says RGB and only Adobe's marker says YCbCr. Streams of
+    old-style JPEG are YCbCr unless they declare something else: where a tag says RGB it is mostly wrong, and libtiff
+    does not trust it either.
+    """
+    declared = header.colours
+    named = {RGB: "RGB", YCBCR: "YCbCr"}.get(tile.photometric)
+    if tile.samples != 3:
+        if tile.samples == 4 and header.adobe == YCCK:
+            raise DecodeError("the JPEG stream is YCCK by its Adobe marker, which TIFF has no tag for")
+        stored = "GRAYSCALE" if tile.samples == 1 else "UNKNOWN"
+    elif tile.compression == OLD_STYLE:
+        stored = declared or "YCbCr"
+    elif named and declared and named != declared and (header.jfif or named == "YCbCr"):
+        raise DecodeError(f"the JPEG stream is {declared} by its markers, but {named} by the photometric tag")
+    else:
+        stored = named or declared or "RGB"
+    if stored != "YCbCr" and len(set(header.factors)) > 1:
+        raise DecodeError("the JPEG stream has components of different resolutions, which only YCbCr has")
+    return stored

@@ -22,6 +22,7 @@ ARITHMETIC = 0xC9
 """The first of the frame headers of arithmetic coding, which are the last ones."""
 NO_FRAMES = frozenset({0xC4, 0xC8, 0xCC})
 INTERVAL, SCAN, END = 0xDD, 0xDA, 0xD9
+APP0, ADOBE = 0xE0, 0xEE
 MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd8\xff]")
 """One that has a length, or ends the stream."""
 RESTART = re.compile(rb"\xff([\xd0-\xd7\xd9])")
@@ -46,6 +47,21 @@ class JpegHeader(Header):
     """Units between restarts; 0 where there are none."""
     factors: tuple[tuple[int, int], ...]
     """Horizontal and vertical sampling of every component."""
+    jfif: bool
+    """Whether the stream is a JFIF file, whose three components are YCbCr."""
+    adobe: int | None
+    """The colour transform of Adobe's marker: 0 for none, 1 for YCbCr, 2 for YCCK."""
+    names: bytes
+    """Identifiers of the components."""
+
+    @property
+    def colours(self) -> str | None:
+        """The colour space that three components declare by libjpeg's rules: YCbCr or RGB; None where they do not."""
+        if self.jfif:
+            return "YCbCr"
+        if self.adobe is not None:
+            return "YCbCr" if self.adobe else "RGB"
+        return "RGB" if self.names == b"RGB" else None
 
     @property
     def several(self) -> bool:
@@ -58,6 +74,7 @@ def jpeg(data: memoryview) -> JpegHeader:
     if bytes(data[:2]) != b"\xff\xd8":
         raise DecodeError("the JPEG stream does not begin with its marker")
     position, end, frame, interval = 2, len(data), 0, 0
+    jfif, adobe = False, None
     for _ in range(LARGEST_MARKERS):
         # Fill and rubbish between markers are stepped over, as every decoder does.
         following = MARKER.search(data, position)
@@ -72,6 +89,10 @@ def jpeg(data: memoryview) -> JpegHeader:
             frame = frame or position
         elif marker == INTERVAL and position + 6 <= end:
             interval = int.from_bytes(data[position + 4 : position + 6], "big")
+        elif marker == APP0:
+            jfif = jfif or bytes(data[position + 4 : position + 9]) == b"JFIF\0"
+        elif marker == ADOBE and position + 16 <= end and bytes(data[position + 4 : position + 9]) == b"Adobe":
+            adobe = data[position + 15]
         position += 2 + int.from_bytes(data[position + 2 : position + 4], "big")
     if not frame or frame + 10 > end:
         raise DecodeError("the JPEG stream has no frame header")
@@ -88,6 +109,9 @@ def jpeg(data: memoryview) -> JpegHeader:
         alone=first == bytes([SCAN, samples]),
         interval=interval,
         factors=tuple(divmod(both, 16) for both in data[frame + 11 : frame + 10 + 3 * samples : 3]),
+        jfif=jfif,
+        adobe=adobe,
+        names=bytes(data[frame + 10 : frame + 10 + 3 * samples : 3]),
     )
     if found.kind in PROGRESSIVE and len(jpeg_scans(data, frame)[0]) > LARGEST_SCANS:
         raise DecodeError(f"the JPEG stream has more than {LARGEST_SCANS} scans")

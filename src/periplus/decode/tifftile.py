@@ -32,6 +32,7 @@ PICTURES: dict[int, Callable[[Tile, int], Picture]] = {
     2: fax,
     3: fax,
     4: fax,
+    6: jpeg,
     7: jpeg,
     32766: nextstep,
     32809: thunderscan,
@@ -52,7 +53,6 @@ PICTURES: dict[int, Callable[[Tile, int], Picture]] = {
 SLOW = frozenset(number for number, make in PICTURES.items() if make in (images.jpeg2000, images.jpeg_xl))
 """Those that take many times as long to decode as others."""
 REFUSED = {
-    6: "old-style JPEG, unless one whole JPEG stream holds the image",
     32771: "CCITT RLE aligned to words",
     33007: "a private form of JPEG",
     34677: "LogLuv in 24 bits",

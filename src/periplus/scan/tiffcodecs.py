@@ -53,8 +53,9 @@ def _standard(image: Image, last: int) -> Pipeline | None:
 
 def _tiff_tile(image: Image, rows: int, last: int) -> Codec:
     """Everything a decoder of one tile or strip must know."""
-    # A whole old-style JPEG stream is just a JPEG stream.
-    compression = JPEG if image.compression == OLD_JPEG else image.compression
+    # A whole stream of old-style JPEG is a JPEG stream, but where the tag is not YCbCr it is not to be trusted.
+    whole = image.compression == OLD_JPEG and image.photometric == YCBCR
+    compression = JPEG if whole else image.compression
     tables = image.fields.raw(tag.JPEG_TABLES)
     configuration: dict[str, Any] = {
         "compression": compression,
