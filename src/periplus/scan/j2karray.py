@@ -22,8 +22,14 @@ from periplus.scan.j2kranges import Levels, ranks
 
 LARGEST_PACKED = 4_096
 """Tiles whose packet headers lie in the main header: each has a codec of its own, which travels in the index."""
+HALVED = (((1, 1), (2, 1), (2, 1)), ((1, 1), (2, 2), (2, 2)))
 PPM_BYTES = 65_532
 LARGEST_PARTS = 65_535
+
+
+def turned(facts: Codestream) -> bool:
+    """Whether values are RGB that the codestream stores as luma and chroma of half the resolution."""
+    return facts.steps in HALVED and not facts.signed and len(set(facts.depths[::3])) == 1
 
 
 def pipelines(facts: Codestream, found: Levels, level: int = 0) -> tuple[Pipeline, ...]:

@@ -37,6 +37,8 @@ class Boxes:
     """The number of the colour space, where it has one."""
     fragments: bool = False
     """A codestream lies in pieces, perhaps of other files."""
+    indexed: bool = False
+    """Whether values are indices of a palette, be it one that is read or not."""
     unread: tuple[str, ...] = ()
     """Boxes that could not be read, in sentences."""
 
@@ -49,7 +51,7 @@ def walk(blocks: Blocks, limits: Limits) -> Generator[Need, Any, Boxes]:
     palette: tuple[tuple[int, ...], ...] | None = None
     channels: tuple[tuple[int, int, int], ...] = ()
     colours: int | None = None
-    fragments = False
+    fragments = indexed = False
     unread: list[str] = []
     position, count = 0, 0
     while blocks.size is None or position + 8 <= blocks.size:
@@ -84,7 +86,8 @@ def walk(blocks: Blocks, limits: Limits) -> Generator[Need, Any, Boxes]:
                 palette = next((_palette(inner) for kind, inner in inside if kind == b"pclr"), None)
                 channels = next((_channels(inner) for kind, inner in inside if kind == b"cdef"), ())
                 spaces = [inner[3:7] for kind, inner in inside if kind == b"colr" and inner[:1] == b"\x01"]
-                if palette is None and any(kind == b"pclr" for kind, _ in inside):
+                indexed = any(kind == b"pclr" for kind, _ in inside)
+                if indexed and palette is None:
                     unread.append("the palette is damaged, or not of three or four columns of 8 bits")
                 if not channels and any(kind == b"cdef" for kind, _ in inside):
                     unread.append("the channel definitions are damaged")
@@ -97,7 +100,9 @@ def walk(blocks: Blocks, limits: Limits) -> Generator[Need, Any, Boxes]:
         if stop is None:
             break
         position = stop
-    return Boxes(tuple(codestreams), geotiff, tuple(labels), palette, channels, colours, fragments, tuple(unread))
+    return Boxes(
+        tuple(codestreams), geotiff, tuple(labels), palette, channels, colours, fragments, indexed, tuple(unread)
+    )
 
 
 def _box(blocks: Blocks, position: int) -> Generator[Need, Any, tuple[bytes, int, int | None]]:

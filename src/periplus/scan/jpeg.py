@@ -12,7 +12,8 @@ from periplus.scan.jpegmarkers import FRAMES, Markers, walk
 from periplus.scan.picture import Reading, picture_array, scan_picture, whole_file
 
 NAME = "jpeg"
-PHOTOMETRIC = {1: "min_is_black", 3: "rgb", 4: "cmyk"}
+PHOTOMETRIC = {1: "min_is_black", 3: "rgb"}
+"""By the number of bands; four are inks, which become RGB, or without loss any data."""
 
 
 def sniff(head: bytes) -> bool:

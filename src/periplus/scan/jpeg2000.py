@@ -10,7 +10,7 @@ from periplus.model import About, Found, Georeference, Source, Steps
 from periplus.scan import gmljp2, tiff
 from periplus.scan.blocks import Blocks
 from periplus.scan.drive import scan_bytes
-from periplus.scan.j2karray import arrays
+from periplus.scan.j2karray import arrays, turned
 from periplus.scan.j2kmarkers import Codestream
 from periplus.scan.j2kparts import scan_codestream
 from periplus.scan.jp2boxes import SIGNATURE, Boxes, walk
@@ -24,7 +24,6 @@ ALPHA = {1: "alpha", 2: "associated_alpha"}
 RGB, YCBCR = 16, 18
 PHOTOMETRIC = {12: "cmyk", 14: "cielab", RGB: "rgb", 17: "min_is_black", YCBCR: "ycbcr"}
 """Enumerated colour spaces."""
-HALVED = (((1, 1), (2, 1), (2, 1)), ((1, 1), (2, 2), (2, 2)))
 
 
 def sniff(head: bytes) -> bool:
@@ -72,9 +71,9 @@ def _told(boxes: Boxes, facts: Codestream) -> dict[str, Any]:
         if len(boxes.palette[0]) == 4:
             told["colormap_alpha"] = [colour[3] for colour in boxes.palette]
         return {"photometric": "palette", **told} if components == 1 else {}
-    # Chroma of half the resolution is turned into colours when it is read.
-    turned = facts.steps in HALVED and not facts.signed and boxes.colours == YCBCR
-    space = RGB if turned else boxes.colours
+    if boxes.indexed and components == 1:
+        return {"photometric": "palette"}
+    space = RGB if turned(facts) and boxes.colours == YCBCR else boxes.colours
     told = {"photometric": PHOTOMETRIC[space]} if space in PHOTOMETRIC else {}
     alphas = {number: ALPHA[kind] for number, kind, _ in boxes.channels if kind in ALPHA and number < components}
     first = min(alphas, default=components)

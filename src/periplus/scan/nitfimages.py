@@ -15,7 +15,7 @@ from periplus.limits import Limits
 from periplus.model import Array, Found, Need, Pipeline, Refs, Scalar, Shape
 from periplus.scan.blocks import Blocks
 from periplus.scan.geotiff import reduced
-from periplus.scan.j2karray import arrays
+from periplus.scan.j2karray import arrays, turned
 from periplus.scan.j2kparts import scan_codestream
 from periplus.scan.nitfblocks import Layout, layout, locate, pipeline, plan, squeezed
 from periplus.scan.nitffax import fax_pipeline, fax_starts
@@ -127,7 +127,7 @@ def _jpeg2000(
         limits,
         prefix=prefix,
         fill=0 if pad is None else pad,
-        attributes=_attributes(facts, pad),
+        attributes=_attributes(facts, pad, rgb=turned(stream)),
         georeference=georeference(facts),
     )
     found = [Found(array, _stored(refs, image, array, absent)) for array, refs in made]
@@ -174,6 +174,7 @@ def _array(
     prefix: str, image: Layout, facts: Subheader, chunks: Shape, codecs: Pipeline, mask: Mask, limits: Limits
 ) -> Array:
     limits.check("the bytes of a chunk", math.prod(chunks) * image.dtype.itemsize, limits.chunk_bytes)
+    lossy = facts.fields["IC"] in ("C3", "M3", "I1") and image.samples == 3
     pad = pad_value(image.dtype, image.bits, mask.pad)
     return Array(
         name=f"{prefix}0/data",
@@ -183,7 +184,7 @@ def _array(
         dtype=image.dtype,
         fill=0 if pad is None else pad,
         encodings=(codecs,),
-        attributes=_attributes(facts, pad),
+        attributes=_attributes(facts, pad, rgb=lossy),
         georeference=georeference(facts),
     )
 
@@ -212,8 +213,11 @@ def _look_up(facts: Subheader) -> dict[str, Any]:
     return {}
 
 
-def _attributes(facts: Subheader, pad: Scalar | None) -> dict[str, Any]:
-    """The subheader's fields, extensions, names of bands and look-up tables."""
+def _attributes(facts: Subheader, pad: Scalar | None, *, rgb: bool) -> dict[str, Any]:
+    """The subheader's fields, extensions, names of bands and look-up tables.
+
+    Decoders turn YCbCr of three bands into `rgb`, whose names the bands then have.
+    """
     found: dict[str, Any] = {"nitf": facts.fields}
     if facts.comments:
         found["comments"] = list(facts.comments)
@@ -222,6 +226,8 @@ def _attributes(facts: Subheader, pad: Scalar | None) -> dict[str, Any]:
     if why := unread(facts):
         found["grid_unread"] = why
     names = [band.fields["IREPBAND"] or band.fields["ISUBCAT"] for band in facts.bands]
+    if rgb and len(names) == 3 and (facts.fields["IREP"] == "YCbCr601" or names == ["Y", "Cb", "Cr"]):
+        names = ["R", "G", "B"]
     if any(names):
         found["band_names"] = names
     if any(band.fields["ISUBCAT"] for band in facts.bands):

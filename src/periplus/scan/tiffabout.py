@@ -44,7 +44,9 @@ def attributes(image: Image, fields: Fields) -> dict[str, Any]:
         found.update(_packing(_items(fields.text(tag.GDAL_METADATA)), image.samples))
     if "units" not in found and (unit := geokeys.height_unit(geo_keys(fields)[0])):
         found["units"] = unit
-    if image.photometric is not None:
+    if image.turned:
+        found |= {"photometric": "rgb", "source_color_space": "YCbCr"}
+    elif image.photometric is not None:
         found["photometric"] = PHOTOMETRIC.get(image.photometric, str(image.photometric))
     if extra := image.fields.numbers(tag.EXTRA_SAMPLES):
         found["extra_samples"] = [EXTRA.get(int(e), str(int(e))) for e in extra[: image.samples]]

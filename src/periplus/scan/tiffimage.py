@@ -17,6 +17,10 @@ from periplus.scan.tifftags import Fields
 NONE, OLD_JPEG, JPEG = 1, 6, 7
 PREDICTED = frozenset({5, 8, 32946, 34925, 34926, 50000})
 """Compressions that libtiff runs a predictor for; elsewhere the tag is noise."""
+OWN_COLOURS = frozenset({
+    2, 3, 4, 32766, 32809, 33003, 33004, 33005, 34676, 34712, 34887, 34927, 34933, 50001, 50002, 52546
+})  # fmt: skip
+"""Compressions of whole images, but for JPEG, whose decoders do not know the photometric tag."""
 YCBCR, MASK_PHOTOMETRIC = 6, 4
 REDUCED_BIT, MASK_BIT = 1, 4
 
@@ -60,6 +64,13 @@ class Image:
     """Bytes of one row of a chunk, uncompressed; rows start at whole bytes."""
     plain: bool
     """Values lie uncompressed, row after row."""
+
+    @property
+    def turned(self) -> bool:
+        """Whether values are RGB that the file stores as YCbCr."""
+        if self.compression == OLD_JPEG:
+            return self.samples == 3
+        return self.photometric == YCBCR and not self.planar and self.compression not in OWN_COLOURS
 
     def chunk_bytes(self, rows: int) -> int:
         """Bytes of one decoded chunk of that many rows."""
