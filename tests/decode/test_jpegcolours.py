@@ -134,9 +134,10 @@ def test_colours_are_those_all_readers_agree_on(name: str, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("photometric", "options"),
     [(GRAY, {"markers": JFIF}), (None, {"markers": adobe(1)}), (GRAY, {"stored": "RGB", "markers": adobe(0)}),
-     (GRAY, {"stored": "RGB", "names": b"\0\1\2"}), (None, {"stored": "RGB", "names": b"RGB"})],
+     (GRAY, {"stored": "RGB", "names": b"\0\1\2"}), (None, {"stored": "RGB", "names": b"RGB"}),
+     (RGB, {"markers": JFIF, "subsampling": "420"})],
 )  # fmt: skip
-def test_markers_decide_where_the_tag_names_no_colours(photometric: int | None, options: dict, tmp_path) -> None:
+def test_markers_decide_where_the_tag_does_not_or_cannot(photometric: int | None, options: dict, tmp_path) -> None:
     values = read(made(NEW, photometric, **options), tmp_path)
     assert apart(values, picture().transpose(2, 0, 1)) < NEAR
 

@@ -121,11 +121,11 @@ def _stored(tile: Tile, header: JpegHeader) -> str:
     """The colour space of a stream in TIFF, in libjpeg's names; DecodeError where readers differ on what it is.
 
     The photometric tag decides, or the markers where it names no colours. Where they contradict each other libtiff
-    takes the tag and others the markers; all take the tag if it says RGB and only Adobe's marker says YCbCr. Streams of
-    old-style JPEG are YCbCr unless they declare something else: where a tag says RGB it is mostly wrong, and libtiff
-    does not trust it either.
+    takes the tag and others the markers; all take the tag if it says RGB and only Adobe's marker says YCbCr, and none
+    takes it for a JFIF stream with chroma subsampling. Streams of old-style JPEG are YCbCr unless they declare
+    something else: where a tag says RGB it is mostly wrong, and libtiff does not trust it either.
     """
-    declared = header.colours
+    declared, subsampled = header.colours, len(set(header.factors)) > 1
     named = {RGB: "RGB", YCBCR: "YCbCr"}.get(tile.photometric)
     if tile.samples != 3:
         if tile.samples == 4 and header.adobe == YCCK:
@@ -133,10 +133,12 @@ def _stored(tile: Tile, header: JpegHeader) -> str:
         stored = "GRAYSCALE" if tile.samples == 1 else "UNKNOWN"
     elif tile.compression == OLD_STYLE:
         stored = declared or "YCbCr"
+    elif header.jfif and subsampled:
+        stored = "YCbCr"
     elif named and declared and named != declared and (header.jfif or named == "YCbCr"):
         raise DecodeError(f"the JPEG stream is {declared} by its markers, but {named} by the photometric tag")
     else:
         stored = named or declared or "RGB"
-    if stored != "YCbCr" and len(set(header.factors)) > 1:
+    if stored != "YCbCr" and subsampled:
         raise DecodeError("the JPEG stream has components of different resolutions, which only YCbCr has")
     return stored
