@@ -252,3 +252,11 @@ def test_mutants_give_only_our_errors(bits: int, colour: int, bands: int, interl
             refused += 1
         assert time.process_time() - start < 10
     assert 0 < refused <= 200
+
+
+def test_a_nodata_value_that_fails_its_check_is_reported() -> None:
+    data = made(8, 0, 1, [(b"tRNS", b"\0\x07")])
+    at = data.index(b"tRNS")
+    about, found = scan_bytes(data[: at + 5] + b"\x08" + data[at + 6 :])
+    assert "_FillValue" not in found.array.attributes
+    assert about.attributes["refused"] == ["the chunk tRNS fails its check"]

@@ -30,7 +30,7 @@ def _read(blocks: Blocks, limits: Limits) -> Reading:
     markers = yield from walk(blocks, limits)
     cut = yield from banded(markers.cut(), blocks, limits)
     refs = whole_file(blocks) if cut is None else cut.refs
-    return _array(markers, limits, cut), refs, markers.moment
+    return _array(markers, limits, cut), refs, markers.moment, ()
 
 
 def _array(markers: Markers, limits: Limits, cut: Bands | None) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeAlias
 
@@ -14,16 +15,17 @@ from periplus.model import Array, Found, Need, Pipeline, Refs, Shape, Source, St
 from periplus.scan.blocks import Blocks
 from periplus.scan.worldfile import placed
 
-Told: TypeAlias = tuple[Array, Refs, datetime | None]
-"""The picture, where its bytes lie, and when it was taken."""
+Told: TypeAlias = tuple[Array, Refs, datetime | None, tuple[str, ...]]
+"""The picture, where its bytes lie, when it was taken, and metadata that could not be read."""
 Reading: TypeAlias = Generator[Need, Any, Told]
 
 
 def scan_picture(source: Source, limits: Limits, read: Callable[[Blocks, Limits], Reading]) -> Steps:
     """The array of a file that holds one picture."""
     try:
-        array, refs, moment = yield from read(Blocks(source, limits), limits)
+        array, refs, moment, unread = yield from read(Blocks(source, limits), limits)
         place = yield from placed(source, limits)
+        place = replace(place, refused=(*unread, *place.refused))
     except PeriplusError as error:
         raise error.at(url=source.url) from None
     about = place.about(moment)

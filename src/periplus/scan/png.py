@@ -41,6 +41,8 @@ class _Picture:
     colour: int
     moment: datetime | None = None
     attributes: dict[str, Any] = field(default_factory=dict)
+    unread: list[str] = field(default_factory=list)
+    """Metadata that could not be read."""
 
 
 def sniff(head: bytes) -> bool:
@@ -55,7 +57,7 @@ def scan(source: Source, limits: Limits) -> Steps:
 
 def _read(blocks: Blocks, limits: Limits) -> Reading:
     picture = yield from _walk(blocks, limits)
-    return _array(picture, limits), whole_file(blocks), picture.moment
+    return _array(picture, limits), whole_file(blocks), picture.moment, tuple(picture.unread)
 
 
 def _walk(blocks: Blocks, limits: Limits) -> Generator[Need, Any, _Picture]:
@@ -84,6 +86,8 @@ def _walk(blocks: Blocks, limits: Limits) -> Generator[Need, Any, _Picture]:
             # Others only tell something of the pixels; they are as good without it.
             if sound:
                 _told(picture, kind, body)
+            else:
+                picture.unread.append(f"the chunk {kind.decode('ascii')} fails its check")
         position += 12 + length
     if picture.colour == PALETTE and "colormap" not in picture.attributes:
         raise FormatError("the PNG file has no palette", offset=position)
