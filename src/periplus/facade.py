@@ -200,6 +200,7 @@ class Index:
 
     def close(self) -> None:
         """Let go of connections and descriptors; the index can still be used and will open them again."""
+        self.table.close()
         self.fetch.close()
 
     def __enter__(self) -> Self:

@@ -13,6 +13,8 @@ from xarray.backends import BackendArray
 from xarray.core.indexing import ExplicitIndexer, IndexingSupport, LazilyIndexedArray, explicit_indexing_adapter
 from zarr.core.sync import sync
 
+from periplus.forks import renewed
+
 LARGEST = 1 << 20
 """Bytes of labels that are kept; longer ones are read as any array is."""
 AT_ONCE = 16
@@ -22,9 +24,11 @@ AT_ONCE = 16
 class Batch:
     """Labels of one opening that will all be wanted once the first is: by decoding, or by making indexes."""
 
+    lock: threading.Lock
+
     def __init__(self) -> None:
         self.waiting: dict[str, Once] = {}
-        self.lock = threading.Lock()
+        renewed(self, lock=threading.Lock)
 
     def load(self) -> None:
         """Read all that wait."""

@@ -1,19 +1,21 @@
-"""The one bridge between sync and async code: an event loop in a background thread."""
+"""The one bridge between sync and async code: an event loop in a background thread, shared by all who need one."""
 
 from __future__ import annotations
 
 import asyncio
 import atexit
-import os
 import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError, Future, wait
+from contextvars import ContextVar, copy_context
 from types import FrameType
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 from periplus.errors import FetchError
+from periplus.forks import nothing, renewed
 
 T = TypeVar("T")
 CLOSED = "the connections were closed while they were in use"
@@ -47,18 +49,29 @@ def _outermost(frame: FrameType) -> FrameType:
 atexit.register(settle)
 
 
-class Bridge:
-    """A running event loop; `stop` cancels what runs, calls the closers and ends the thread."""
+_OWNER: ContextVar[Bridge | None] = ContextVar("periplus_bridge", default=None)
+"""The bridge that a task, or the task that started it, came over."""
+
+
+def _owned(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
+    """The loop's task factory: every bridge knows its tasks, since it ends them and no others."""
+    task: asyncio.Task[Any] = asyncio.Task(coroutine, loop=loop, **options)
+    owner = _OWNER.get()
+    if owner is not None:
+        owner.tasks.add(task)
+    return task
+
+
+class _Loop:
+    """A running event loop, which all bridges share: a thread and its descriptors for each would soon be too many."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
-        self.closers: list[Callable[[], Awaitable[None]]] = []
-        self._lock = threading.Lock()
-        self._ended = False
-        self._pid = os.getpid()
-        self._thread = threading.Thread(target=self._main, name="periplus-fetch", daemon=True)
+        self.loop.set_task_factory(_owned)
+        self.users = 0
+        self.thread = threading.Thread(target=self._main, name="periplus-fetch", daemon=True)
         try:
-            self._thread.start()
+            self.thread.start()
         except RuntimeError:
             self.loop.close()
             raise FetchError("this process cannot start another thread") from None
@@ -67,20 +80,75 @@ class Bridge:
         asyncio.set_event_loop(self.loop)
         try:
             self.loop.run_forever()
+            self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+            self.loop.run_until_complete(self.loop.shutdown_default_executor())
         finally:
             self.loop.close()
 
+
+class _Shared:
+    """The loop that runs while there is a bridge."""
+
+    _lock: threading.Lock
+    _running: _Loop | None
+
+    def __init__(self) -> None:
+        renewed(self, _lock=threading.Lock, _running=nothing)
+
+    def enter(self) -> _Loop:
+        with self._lock:
+            if self._running is None:
+                self._running = _Loop()
+            self._running.users += 1
+            return self._running
+
+    def leave(self, home: _Loop) -> None:
+        """The last one ends the loop."""
+        with self._lock:
+            home.users -= 1
+            if home.users == 0:
+                self._running = None
+                home.loop.call_soon_threadsafe(home.loop.stop)
+
+
+_shared = _Shared()
+
+
+class Bridge:
+    """A way from threads to the loop; `stop` cancels what came over it, calls the closers and ends an unused loop."""
+
+    def __init__(self) -> None:
+        self.closers: list[Callable[[], Awaitable[None]]] = []
+        self.tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
+        self._lock = threading.Lock()
+        self._ending: Future[None] | None = None
+        self._left = threading.Event()
+        self._home = _shared.enter()
+        self.loop = self._home.loop
+
     def inside(self) -> bool:
         """Whether the caller runs in the loop's own thread."""
-        return threading.current_thread() is self._thread
+        return threading.current_thread() is self._home.thread
 
     def submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
         """Start a coroutine. What was submitted before `stop` is cancelled by it; nothing is taken after that."""
+        try:
+            return self._within(asyncio.run_coroutine_threadsafe, coroutine, self.loop)
+        except FetchError:
+            coroutine.close()
+            raise
+
+    def call(self, function: Callable[..., object], *arguments: object) -> None:
+        """Call a function in the loop's thread; the tasks it starts are cancelled by `stop`."""
+        self._within(self.loop.call_soon_threadsafe, function, *arguments)
+
+    def _within(self, function: Callable[..., T], *arguments: Any) -> T:
+        context = copy_context()
+        context.run(_OWNER.set, self)
         with self._lock:
-            if self._ended:
-                coroutine.close()
+            if self._ending is not None:
                 raise FetchError(CLOSED)
-            return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+            return context.run(function, *arguments)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """The coroutine's result; an interrupt of the waiting thread cancels it and waits until it has ended."""
@@ -111,26 +179,29 @@ class Bridge:
             coroutine.close()
 
     def stop(self) -> None:
-        """Cancel every task, close what was opened, end the thread. Safe to call twice, and from the loop itself."""
-        if self._pid != os.getpid():
-            return  # a forked child: neither thread nor loop is its own
+        """Cancel every task that came this way and close what was opened. Safe to call twice, and from the loop."""
+        if not self._home.thread.is_alive():
+            return  # also in a forked child, which has but one thread
         with self._lock:
-            ended, self._ended = self._ended, True
-            if not ended:
+            if self._ending is None:
                 # Held here, since the loop keeps only a weak hold on its tasks.
                 self._ending = asyncio.run_coroutine_threadsafe(self._end(), self.loop)
+                self._ending.add_done_callback(self._leave)
         if not self.inside():
-            self._thread.join()
+            self._left.wait()
+            if self._home.users == 0:
+                self._home.thread.join()
+
+    def _leave(self, _: object) -> None:
+        _shared.leave(self._home)
+        self._left.set()
 
     async def _end(self) -> None:
         me = asyncio.current_task()
-        tasks = [task for task in asyncio.all_tasks() if task is not me]
+        tasks = [task for task in self.tasks if task is not me]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for close in self.closers:
             await close()
-        await self.loop.shutdown_asyncgens()
-        await self.loop.shutdown_default_executor()
         await asyncio.sleep(0)  # those who wait for a task that has just ended are told in the next round
-        self.loop.stop()

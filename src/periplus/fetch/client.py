@@ -29,6 +29,7 @@ from periplus.fetch.retry import Patience
 from periplus.fetch.stale import check_same
 from periplus.fetch.stores import Stores
 from periplus.fetch.stream import stream_remote
+from periplus.forks import nothing, renewed
 from periplus.model import Source
 from periplus.policy import WEB, Policy, canonical, is_local, scheme_of, without_secrets
 
@@ -38,10 +39,13 @@ DOWNLOAD_PART = 16 << 20
 DOWNLOAD_PARTS = 4
 
 
+FILES = OpenFiles()
+
+
 class Fetch:
     """Reads ranges, whole files and listings; writes atomically. Cheap to make, connects on first use, picklable.
 
-    The async methods may be awaited on any event loop; remote requests run on this object's own loop.
+    The async methods may be awaited on any event loop; remote requests run on one loop that all objects share.
 
     `storage_options` hold what a store wants: region, endpoint, access_key_id, skip_signature (or anon), account_name …
     under obstore's names or those of fsspec; for HTTP {"headers": {...}, "query": "..."}. A key that is a URL prefix
@@ -49,6 +53,9 @@ class Fetch:
     At most `concurrency` requests run at once, `per_host` to one host or bucket. A read is retried up to `retries`
     times in a row, given up on after `stall` seconds without a byte, and ends after `deadline` seconds in all.
     """
+
+    _lock: threading.Lock
+    _remote: _Remote | None
 
     def __init__(
         self,
@@ -65,13 +72,9 @@ class Fetch:
         self._options = dict(storage_options or {})
         self.concurrency, self.per_host = concurrency, per_host
         self.patience = Patience(retries=retries, stall=stall, deadline=deadline)
-        self._reset()
-
-    def _reset(self) -> None:
-        self._pid = os.getpid()
-        self._lock = threading.Lock()
-        self._remote: _Remote | None = None
-        self._files = OpenFiles()
+        renewed(self, _lock=threading.Lock, _remote=nothing)
+        self._user = object()
+        weakref.finalize(self, FILES.drop, self._user).atexit = False
 
     def __repr__(self) -> str:
         return f"<Fetch {'everything' if self.policy.prefixes is None else f'{len(self.policy.prefixes)} prefixes'}>"
@@ -102,8 +105,8 @@ class Fetch:
         """End the loop, its connections and open files. The object may be used again and then connects anew."""
         with self._lock:
             remote, self._remote = self._remote, None
-        self._files.clear()
-        if remote is not None and self._pid == os.getpid():
+        FILES.drop(self._user)
+        if remote is not None:
             remote.finish()
 
     def under(self, policy: Policy) -> Fetch:
@@ -134,7 +137,7 @@ class Fetch:
             raise FormatError(f"no such range: {length} bytes", url=plain, offset=offset)
         data: Any
         if is_local(plain):
-            file = self._files_now().get(plain, expect)
+            file = FILES.get(plain, expect, user=self._user)
             data, source = file.read_until_end(offset, length), file.source
         elif length == 0:
             data, source = b"", expect or await self.head(given)
@@ -174,7 +177,7 @@ class Fetch:
         """The open file of a local source that is still what was indexed; None for remote sources."""
         if not is_local(source.url):
             return None
-        return self._files_now().get(self._checked(source.url), source)
+        return FILES.get(self._checked(source.url), source, user=self._user)
 
     def stream(self, spans: Spans, *, in_flight_bytes: int) -> Iterator[tuple[int, memoryview]]:
         """(span number, its bytes) as they arrive; at most `in_flight_bytes` fetched or under way, or one span.
@@ -193,7 +196,7 @@ class Fetch:
             plain, here = files[file]
             if here:
                 start = int(spans.start[number])
-                opened = self._files_now().get(plain, spans.sources[file])
+                opened = FILES.get(plain, spans.sources[file], user=self._user)
                 yield number, memoryview(opened.read(start, int(spans.stop[number]) - start))
         if remote:
             connected = self._connected()
@@ -217,7 +220,7 @@ class Fetch:
 
         def read_range(offset: int, length: int) -> bytes:
             if is_local(plain):
-                return self._files_now().get(plain, source).read(offset, length)
+                return FILES.get(plain, source, user=self._user).read(offset, length)
             return self.run(self.read(url, offset, length, expect=source))[0]
 
         file = RangeFile(read_range, size, name=plain, block=block)
@@ -316,14 +319,7 @@ class Fetch:
             self.policy.check(url)
         return without_secrets(url)
 
-    def _files_now(self) -> OpenFiles:
-        if self._pid != os.getpid():
-            self._reset()
-        return self._files
-
     def _connected(self) -> _Remote:
-        if self._pid != os.getpid():
-            self._reset()  # a forked child has the parent's objects but not its threads
         with self._lock:
             if self._remote is None:
                 self._remote = _Remote(self.policy, self._options, self.concurrency, self.per_host, self.patience)
@@ -332,7 +328,7 @@ class Fetch:
             return self._remote
 
     async def _there(self, work: Callable[[_Remote], Coroutine[Any, Any, T]]) -> T:
-        """Run on our own loop, from whichever loop this is."""
+        """Run on the loop of remote requests, from whichever loop this is."""
         remote = self._connected()
         if remote.bridge.inside():
             return await work(remote)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from periplus.errors import FormatError
+from periplus.forks import renewed
 
 KIB = 1 << 10
 MIB = 1 << 20
@@ -19,6 +20,8 @@ class RangeFile(io.RawIOBase):
 
     `read_range(offset, length)` returns exactly these bytes. Thread safe.
     """
+
+    _lock: threading.RLock
 
     def __init__(
         self,
@@ -34,7 +37,7 @@ class RangeFile(io.RawIOBase):
         self._read_range, self._size, self.name = read_range, size, name
         self._block, self._most, self._ahead = block, max(4, cache_bytes // block), max(1, ahead // block)
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
-        self._lock = threading.RLock()
+        renewed(self, _lock=threading.RLock)
         self._position = 0
         self._next = -1
         self._run = 0

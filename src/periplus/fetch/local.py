@@ -14,8 +14,11 @@ from periplus.errors import FetchError, FormatError, MissingError, StaleError
 from periplus.fetch.door import translate
 from periplus.fetch.glob import Pattern
 from periplus.fetch.stale import check_same
+from periplus.forks import renewed
 from periplus.model import Source
 
+MOST_OPEN = 128
+"""Files kept open, by all indexes of the process together."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Non-blocking, so that opening a FIFO comes back at once and is then refused.
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
@@ -31,6 +34,11 @@ def source_of(path: str, status: os.stat_result) -> Source:
 
 def _micros(status: os.stat_result) -> int:
     return status.st_mtime_ns // 1000
+
+
+def _identity(status: os.stat_result) -> tuple[int, ...]:
+    """What tells a file from another that took its place."""
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def folders(path: str) -> list[str]:
@@ -53,7 +61,7 @@ def head(path: str) -> Source:
 class LocalFile:
     """An open regular file, checked against what was indexed; closed when nobody holds it any more."""
 
-    __slots__ = ("_changed", "_fd", "_size", "source")
+    __slots__ = ("_changed", "_fd", "_size", "identity", "source")
 
     def __init__(self, path: str, expect: Source | None = None) -> None:
         self._fd = -1
@@ -66,6 +74,7 @@ class LocalFile:
         if expect is not None:
             check_same(expect, self.source)
         self._size, self._changed = status.st_size, status.st_mtime_ns
+        self.identity = _identity(status)
 
     def __del__(self) -> None:
         if self._fd >= 0:
@@ -123,34 +132,49 @@ class LocalFile:
 
 
 class OpenFiles:
-    """The most recently used files, kept open; thread safe."""
+    """The most recently used files of the process, kept open; thread safe.
 
-    def __init__(self, most: int = 128) -> None:
-        limit = getrlimit(RLIMIT_NOFILE)[0]
-        # A part of what the process may have, since others need descriptors too; below zero it may have any number.
-        self._most = most if limit < 0 else max(1, min(most, limit // 4))
-        self._files: OrderedDict[str, LocalFile] = OrderedDict()
-        self._lock = threading.Lock()
+    A file that is no longer among them closes when the last reader lets go of it, and is opened again when needed.
+    """
 
-    def get(self, path: str, expect: Source | None = None) -> LocalFile:
+    _lock: threading.Lock
+
+    def __init__(self, most: int = MOST_OPEN) -> None:
+        self._most = most
+        self._files: OrderedDict[str, tuple[LocalFile, object]] = OrderedDict()
+        renewed(self, _lock=threading.Lock)
+
+    def get(self, path: str, expect: Source | None = None, *, user: object = None) -> LocalFile:
         """The open file at `path`, reopened where another file took its place, checked against `expect`."""
         with self._lock:
-            file = self._files.get(path)
-        now = head(path)
-        if file is None or file.source != now:
+            file, _ = self._files.get(path, (None, None))
+        try:
+            now = os.stat(path)
+        except (OSError, ValueError) as error:
+            raise _ours(error, path) from None
+        fresh = file is None or file.identity != _identity(now)
+        if file is None or fresh:
+            source_of(path, now)  # refuses what must not be opened
             file = LocalFile(path)
         with self._lock:
-            self._files[path] = file
+            self._files[path] = file, user
             self._files.move_to_end(path)
-            if len(self._files) > self._most:
+            while fresh and len(self._files) > self._room():
                 self._files.popitem(last=False)
         if expect is not None:
             check_same(expect, file.source)
         return file
 
-    def clear(self) -> None:
+    def _room(self) -> int:
+        """A part of what the process may have, since others need descriptors too; below zero it may have any number."""
+        limit = getrlimit(RLIMIT_NOFILE)[0]
+        return self._most if limit < 0 else max(1, min(self._most, limit // 4))
+
+    def drop(self, user: object) -> None:
+        """Forget the files that this user was the last to get."""
         with self._lock:
-            self._files.clear()
+            for path in [path for path, (_, last) in self._files.items() if last is user]:
+                del self._files[path]
 
 
 def find(path: str) -> Iterator[Source]:

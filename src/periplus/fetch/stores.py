@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -12,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from periplus import forks
 from periplus.errors import ConflictError, FetchError, FormatError, MissingError, PeriplusError, StaleError
 from periplus.fetch.door import mapped, translate
 from periplus.fetch.gate import Gate
@@ -52,7 +52,7 @@ def split(url: str) -> tuple[str, str, str]:
     return scheme, bucket, key
 
 
-_STARTED: dict[str, int] = {}
+_STARTED: dict[str, object] = {}
 """The process in which the library started its threads: a forked child has none of them, and would wait forever."""
 
 
@@ -72,7 +72,7 @@ class Stores:
         self._opening = asyncio.Lock()
 
     async def _store(self, url: str) -> ObjectStore:
-        if _STARTED.setdefault("process", os.getpid()) != os.getpid():
+        if _STARTED.setdefault("process", forks.process()) is not forks.process():
             raise FetchError(
                 "object stores cannot be used in a process that was forked after its parent used them; start workers "
                 "by 'spawn' or 'forkserver'",

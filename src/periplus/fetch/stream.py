@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any
 
@@ -56,7 +57,7 @@ def stream_remote(
                 running += 1
                 upcoming = next(waiting, None)
             if batch:
-                bridge.loop.call_soon_threadsafe(launch, batch)
+                bridge.call(launch, batch)
             number, data, error = arrived.get()
             if error is not None:
                 raise error if isinstance(error, Exception) else FetchError("the read was cancelled")
@@ -68,5 +69,6 @@ def stream_remote(
             running -= 1
             outstanding -= sizes[number]
     finally:
-        if running and not bridge.loop.is_closed():
-            bridge.run(stop())
+        if running:
+            with suppress(FetchError):  # closed: all have been cancelled
+                bridge.run(stop())

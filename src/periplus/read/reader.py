@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus.decode import Decoder
-from periplus.errors import MissingError
+from periplus.errors import FetchError, MissingError
+from periplus.forks import process
 from periplus.limits import Limits
 from periplus.model import Array, Files, Refs, Source
 from periplus.policy import is_local
@@ -75,7 +76,7 @@ def read_array(
     place = Placer(cuts, work, decoders, target=selection.oriented(whole), sources=sources)
     if len(work):
         count = _workers(array, work, limits, workers, slow=isinstance(decoders, Decoder) and decoders.slow)
-        _run(work, place, fetch, sources, count, limits, progress)
+        _run(work, place, fetch, sources, count, limits, progress and _in_one_process(progress))
     return selection.result(whole) if out is None else out
 
 
@@ -95,6 +96,18 @@ def read_chunk(
     out = np.full(shape, fill_of(array), array.dtype)
     out[tuple(slice(0, n) for n in values.shape)] = values
     return out
+
+
+def _in_one_process(progress: Progress) -> Progress:
+    """Ends a read in a child that was forked by the callback: the threads that do the rest are not there."""
+    here = process()
+
+    def told(done: int, total: int) -> None:
+        progress(done, total)
+        if process() is not here:
+            raise FetchError("a read cannot go on in a process that was forked while it ran; read again there")
+
+    return told
 
 
 def _run(

@@ -6,7 +6,7 @@ import math
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,19 +14,20 @@ import pyarrow as pa
 
 from periplus.errors import DeniedError, FormatError, MissingError
 from periplus.fetch.local import head
+from periplus.fetch.stale import check_same
+from periplus.forks import cached_property, renewed
 from periplus.limits import Limits
 from periplus.model import Array, Catalog, Files, Refs, Source
 from periplus.policy import Policy, is_local
 from periplus.table.columns import columns_for
 from periplus.table.document import Document, dump, load
-from periplus.table.duck import duckdb
+from periplus.table.duck import SAFE, Connected, connect, duckdb
 from periplus.table.groups import row_groups
 from periplus.table.reach import at_rest
 from periplus.table.schema import Layout, files_from_arrow, files_to_arrow, integers, level_extra
 from periplus.table.sinks import FlatSink, spool_folder
 from periplus.table.sql import (
     FOOTPRINT,
-    SAFE,
     Database,
     add_views,
     arrays_view,
@@ -104,19 +105,21 @@ def open_duckdb(
     if not os.path.exists(url):
         raise MissingError("there is no such index", url=url)
     source = head(url)
-    rows = DuckRows(url, limits)
+    rows = DuckRows(url, limits, source)
     return Table(rows.document, rows, url=url, policy=policy, limits=limits, reopen=reopen, source=source)
 
 
 class DuckRows:
     """Rows of a DuckDB file, attached read only to a database in memory that can reach nothing else."""
 
-    def __init__(self, url: str, limits: Limits) -> None:
+    _lock: threading.RLock
+
+    def __init__(self, url: str, limits: Limits, source: Source) -> None:
         self._url = url
-        self._lock = threading.RLock()
+        self._source = source
+        self._connected = Connected(partial(_attached, source))
+        renewed(self, _lock=threading.RLock)
         with sql_errors(url):
-            self._connection = duckdb.connect(":memory:", config=SAFE)
-            self._connection.execute(f"attach {literal(url)} as kept (read_only)")
             found = self._query("select value from kept.document where key = 'array_references'").to_pylist()
             if len(found) != 1 or not isinstance(found[0]["value"], str):
                 raise FormatError("this DuckDB file has no document, so it is no index", url=url)
@@ -133,7 +136,7 @@ class DuckRows:
 
     def _query(self, text: str, parameters: Sequence[Any] = ()) -> pa.Table:
         with self._lock, sql_errors(self._url):
-            return self._connection.sql(text, params=list(parameters)).to_arrow_table()
+            return self._connected.get().sql(text, params=list(parameters)).to_arrow_table()
 
     @cached_property
     def _files(self) -> Files:
@@ -184,8 +187,21 @@ class DuckRows:
                 if len(refs):
                     yield name, refs
 
+    def close(self) -> None:
+        self._connected.close()
+
     def database(self, table: Table) -> Database:
-        with self._lock, sql_errors(self._url):
-            add_views(self._connection, table, "kept.chunks", self._columns)
-            shut(self._connection)
-        return Database(self._connection, self._url)
+        def viewed() -> Any:
+            connection = _attached(self._source)
+            add_views(connection, table, "kept.chunks", self._columns)
+            shut(connection)
+            return connection
+
+        return Database(viewed, self._url)
+
+
+def _attached(source: Source) -> Any:
+    """A connection to the file that was opened; StaleError where another one took its place."""
+    connection = connect(f"attach {literal(source.url)} as kept (read_only)")
+    check_same(source, head(source.url))
+    return connection

@@ -66,6 +66,9 @@ class MemoryRows:
     def blocks(self) -> Iterator[tuple[str, Refs]]:
         yield from self.refs.items()
 
+    def close(self) -> None:
+        """Nothing stays open here."""
+
     def database(self, table: Table) -> Database:
         from periplus.table.sql import memory_database
 

@@ -7,7 +7,6 @@ import bisect
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,6 +14,7 @@ import pyarrow.parquet as pq
 
 from periplus.errors import FormatError, PeriplusError, StaleError
 from periplus.fetch.cost import gap, largest
+from periplus.forks import cached_property
 from periplus.limits import Limits
 from periplus.table.footer import Chunk, Footer
 

@@ -7,7 +7,6 @@ import binascii
 import math
 import threading
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from periplus.errors import FormatError, MissingError, StaleError
 from periplus.fetch.stale import check_same
+from periplus.forks import cached_property, renewed
 from periplus.limits import Limits
 from periplus.model import Array, Files, Refs, Source
 from periplus.table.buffers import strings, to_numpy, to_strings
@@ -153,13 +153,15 @@ def read_embedded(raw: bytes, limits: Limits, url: str) -> tuple[Files, dict[byt
 class ParquetRows:
     """The rows of a flat table or of a dataset's parts; parts are opened when a query reaches them."""
 
+    _lock: threading.RLock
+
     def __init__(self, document: Document, base: ParquetBytes, *, folder: str, fetch: Fetch, limits: Limits) -> None:
         self.document = document
         self.base = base
         self.folder = folder
         self.fetch = fetch
         self.limits = limits
-        self._lock = threading.RLock()
+        renewed(self, _lock=threading.RLock)
         self._parts: dict[str, PartRows] = {}
         self._kept = Kept(KEPT_BYTES)
         if document.pieces is None:
@@ -296,6 +298,9 @@ class ParquetRows:
             rows = group.rows(arrays[name], None)
             if len(rows):
                 yield name, group.refs(arrays[name], rows)
+
+    def close(self) -> None:
+        """Nothing stays open here."""
 
     def database(self, table: Table) -> Database:
         from periplus.table.sql import parquet_database

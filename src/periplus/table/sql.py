@@ -15,27 +15,20 @@ import pyarrow as pa
 from periplus.errors import FormatError, MissingError, PeriplusError, StaleError
 from periplus.fetch.glob import Pattern
 from periplus.fetch.stale import check_same
+from periplus.forks import renewed
 from periplus.model import Array, Refs, Source
 from periplus.policy import is_local
 from periplus.table.arrays import write_array
 from periplus.table.buffers import numbers, strings
 from periplus.table.columns import Columns
 from periplus.table.document import Document
-from periplus.table.duck import duckdb
+from periplus.table.duck import Connected, connect, duckdb
 from periplus.table.footprint import affine, around, spatial_axes
 from periplus.table.schema import EXTRAS, Layout, chunks_to_arrow, files_to_arrow
 
 if TYPE_CHECKING:
     from periplus.table.rows import ParquetRows
     from periplus.table.table import Table
-
-SAFE: dict[str, Any] = {
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-    "allow_community_extensions": "false",
-    "python_enable_replacements": "false",
-}
-"""Nothing is downloaded, and no variable of the calling program is a table."""
 
 FOOTPRINT = """
 create macro footprint(g, row_chunk, column_chunk) as (
@@ -78,17 +71,21 @@ Fresh = Callable[[bool], None]
 class Database:
     """A DuckDB connection with the views of one index; answers SELECT and nothing else."""
 
-    def __init__(self, connection: Any, url: str | None, fresh: Fresh = lambda _: None) -> None:
-        self._connection = connection
+    _lock: threading.Lock
+
+    def __init__(self, make: Callable[[], Any], url: str | None, fresh: Fresh = lambda _: None) -> None:
+        """`make` opens the connection, again where it was closed meanwhile."""
+        self._connected = Connected(make)
         self._url = url
         self._fresh = fresh
-        self._lock = threading.Lock()
+        renewed(self, _lock=threading.Lock)
 
     def query(self, text: str, parameters: Sequence[Any] = ()) -> pa.Table:
         """The rows of one SELECT; values are passed as parameters, for `?` in the text."""
         with self._lock, sql_errors(self._url):
+            connection = self._connected.get()
             try:
-                statements = self._connection.extract_statements(text)
+                statements = connection.extract_statements(text)
             except duckdb.ParserException as error:
                 hint = '; the columns "array" and "offset" need their quotes' if _BARE.search(text) else ""
                 raise FormatError(f"the query failed: {error}{hint}", url=self._url) from error
@@ -97,18 +94,25 @@ class Database:
                 raise FormatError("an index answers one SELECT at a time", url=self._url)
             answer = None
             try:
-                answer = self._connection.sql(text, params=list(parameters)).to_arrow_table()
+                answer = connection.sql(text, params=list(parameters)).to_arrow_table()
             finally:
                 self._fresh(answer is not None)
             return answer
 
 
-def connect(paths: Sequence[str], url: str | None) -> Any:
-    """A connection in memory that may open these local files and nothing else."""
-    with sql_errors(url):
-        connection = duckdb.connect(":memory:", config=SAFE)
+def viewing(table: Table, source: str, columns: Columns, *, rows: Any = None, paths: Sequence[str] = ()) -> Any:
+    """A connection with the views of a table; it may open these local files and nothing else.
+
+    `source` is what `chunks` selects from: a call, or `chunk_rows` for Arrow `rows`.
+    """
+    with sql_errors(table.url):
+        connection = connect()
         if paths:
             connection.execute(f"set allowed_paths = [{', '.join(map(literal, paths))}]")
+        if rows is not None:
+            connection.register("chunk_rows", rows)
+        add_views(connection, table, source, columns)
+        shut(connection)
         return connection
 
 
@@ -243,13 +247,7 @@ def memory_database(table: Table, refs: Mapping[str, Refs]) -> Database:
     """Rows in memory, registered as Arrow."""
     layout = Layout(columns=table.document.columns, extras=EXTRAS)
     items = [(table.array(name), one) for name, one in refs.items()]
-    rows = chunks_to_arrow(items, layout)
-    connection = connect([], table.url)
-    with sql_errors(table.url):
-        connection.register("chunk_rows", rows)
-        add_views(connection, table, "chunk_rows", table.document.columns.within(rows.column_names))
-        shut(connection)
-    return Database(connection, table.url)
+    return _registered(table, chunks_to_arrow(items, layout))
 
 
 def parquet_database(table: Table, rows: ParquetRows) -> Database:
@@ -264,13 +262,10 @@ def parquet_database(table: Table, rows: ParquetRows) -> Database:
         return _registered(table, _dataset(rows), lambda good: None if good else _same([rows.base.source], rows))
     names = list(dict.fromkeys(name for part in parts for name in part.source.schema.names))
     listed = ", ".join(map(literal, paths))
-    connection = connect(paths, table.url)
-    with sql_errors(table.url):
-        source = f"read_parquet([{listed}], union_by_name = {'true' if len(paths) > 1 else 'false'})"
-        add_views(connection, table, source, table.document.columns.within(names))
-        shut(connection)
+    source = f"read_parquet([{listed}], union_by_name = {'true' if len(paths) > 1 else 'false'})"
     opened = [part.source.source for part in parts]
-    return Database(connection, table.url, lambda _: _same(opened, rows))
+    columns = table.document.columns.within(names)
+    return Database(lambda: viewing(table, source, columns, paths=paths), table.url, lambda _: _same(opened, rows))
 
 
 def _same(sources: Sequence[Source], rows: ParquetRows) -> None:
@@ -287,12 +282,8 @@ def _same(sources: Sequence[Source], rows: ParquetRows) -> None:
 
 
 def _registered(table: Table, rows: Any, fresh: Fresh = lambda _: None) -> Database:
-    connection = connect([], table.url)
-    with sql_errors(table.url):
-        connection.register("chunk_rows", rows)
-        add_views(connection, table, "chunk_rows", table.document.columns.within(rows.schema.names))
-        shut(connection)
-    return Database(connection, table.url, fresh)
+    columns = table.document.columns.within(rows.schema.names)
+    return Database(lambda: viewing(table, "chunk_rows", columns, rows=rows), table.url, fresh)
 
 
 def _dataset(rows: ParquetRows) -> Any:

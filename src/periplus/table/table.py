@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from periplus.errors import FormatError, MissingError, redact, some
+from periplus.forks import cached_property, renewed
 from periplus.limits import Limits
 from periplus.model import Array, Catalog, Files, Refs, Source
 from periplus.policy import Policy
@@ -44,9 +45,14 @@ class Rows(Protocol):
     def database(self, table: Table) -> Database:
         """The rows as SQL views."""
 
+    def close(self) -> None:
+        """Close what is open, until it is needed again."""
+
 
 class Table:
     """An index: what it describes (`catalog`), its sources (`files`) and where their bytes lie (`refs`)."""
+
+    _lock: threading.RLock
 
     def __init__(
         self,
@@ -67,7 +73,7 @@ class Table:
         self.limits = limits
         self._rows = rows
         self._reopen = reopen
-        self._lock = threading.RLock()
+        renewed(self, _lock=threading.RLock)
 
     @property
     def catalog(self) -> Catalog:
@@ -143,6 +149,11 @@ class Table:
         """The answer to one SELECT over the views `chunks`, `files`, `arrays` and `grid`."""
         return self._database.query(query, parameters)
 
+    def close(self) -> None:
+        """Close connections to databases; they are opened again when needed."""
+        self.__dict__.pop("_database", None)
+        self._rows.close()
+
     @cached_property
     def _sources(self) -> tuple[Files, Reach]:
         with self._lock:
@@ -175,7 +186,8 @@ class Table:
     @cached_property
     def _database(self) -> Database:
         with self._lock:
-            return self._rows.database(self)
+            # Weak, so that a table goes, with its connections, when its last user does.
+            return self._rows.database(weakref.proxy(self))
 
     def __repr__(self) -> str:
         return f"<Table of {len(self.catalog.arrays)} arrays, {self.rows} rows at {redact(self.url or 'memory')}>"

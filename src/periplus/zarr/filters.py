@@ -7,7 +7,6 @@ A filter is told neither the shape nor the type of its chunk, so only codecs who
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
@@ -17,6 +16,7 @@ from numcodecs.registry import register_codec
 
 from periplus.decode import dted, jbp, jpeg2000, jpegblock, pipeline, png, prepare, tifftile
 from periplus.decode.extent import extent
+from periplus.forks import cached_property
 from periplus.limits import Limits
 from periplus.zarr.express import ANY
 

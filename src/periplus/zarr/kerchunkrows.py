@@ -8,7 +8,6 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from periplus.errors import FormatError, LimitError, MissingError, PeriplusError, StaleError
 from periplus.fetch.stale import check_same
+from periplus.forks import cached_property, renewed
 from periplus.limits import Limits
 from periplus.model import Array, Files, Refs, Source
 from periplus.policy import WEB, resolve, scheme_of
@@ -39,6 +39,8 @@ RECORD = re.compile(r"refs\.(0|[1-9][0-9]{0,9})\.parq")
 
 class RecordRows:
     """Rows at rest in `<array>/refs.<n>.parq`; a chunk's place in its grid, in C order, is its row."""
+
+    _lock: threading.RLock
 
     def __init__(
         self,
@@ -65,7 +67,7 @@ class RecordRows:
         self._declared, self._metadata = declared, metadata
         self._seen: dict[str, Source] = {}
         """Record files as they were when they were first read, where they do not carry the id of a write."""
-        self._lock = threading.RLock()
+        renewed(self, _lock=threading.RLock)
         self._files: Files | None = None
         self._count = 0
         self._records: dict[str, list[int]] = {}
@@ -104,6 +106,9 @@ class RecordRows:
             for record in self._records.get(name, []):
                 yield name, self._record(array, record)
 
+    def close(self) -> None:
+        """Nothing stays open here."""
+
     def database(self, table: Table) -> Database:
         from periplus.table.sql import memory_database
 
@@ -137,6 +142,7 @@ class RecordRows:
 
     def _survey(self) -> None:
         """Which record files there are, the URLs they name, and how many chunks."""
+        self._count = 0  # an attempt that failed, or that a fork cut off, may have counted some
         for name, path in self._arrays.items():
             if name not in self._known:
                 continue

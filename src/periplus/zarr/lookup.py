@@ -7,7 +7,6 @@ loads the rows of a whole block of the grid, cut as the rows lie in the index, a
 from __future__ import annotations
 
 import math
-import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus.errors import DeniedError
+from periplus.forks import renewed
 from periplus.model import Array, Refs, Shape
 from periplus.table.order import STEPS
 
@@ -106,11 +106,12 @@ class Block:
 class Lookup:
     """Chunks of a table's arrays by position; safe to use from many threads."""
 
+    _lock: threading.Lock
+    _loading: dict[tuple[str, Shape], threading.Lock]
+
     def __init__(self, table: Table) -> None:
         self._table = table
-        self._pid = os.getpid()
-        self._lock = threading.Lock()
-        self._loading: dict[tuple[str, Shape], threading.Lock] = {}
+        renewed(self, _lock=threading.Lock, _loading=dict)
         self._blocks: OrderedDict[tuple[str, Shape], Block] = OrderedDict()
         self._bytes = 0
         self._shapes: dict[str, Shape] = {}
@@ -181,9 +182,6 @@ class Lookup:
                 self._loading.pop(key, None)
 
     def _held(self, key: tuple[str, Shape]) -> Block | None:
-        if self._pid != os.getpid():
-            # A forked child: another thread may have held a lock, and is not here to let go of it.
-            self._pid, self._lock, self._loading = os.getpid(), threading.Lock(), {}
         with self._lock:
             if key in self._blocks:
                 self._blocks.move_to_end(key)

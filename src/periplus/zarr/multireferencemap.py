@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from periplus.errors import FormatError, StaleError
+from periplus.forks import renewed
 from periplus.limits import Limits
 from periplus.zarr.kerchunkcatalog import checked_name
 from periplus.zarr.kerchunkcolumns import NUMBERS
@@ -27,6 +28,8 @@ _NONE = Record(paths=[], path=np.empty(0, np.int32), offset=np.empty(0, np.int64
 
 class RecordMapping(MutableMapping[str, Reference]):
     """Keys and references; what is set by hand is kept in memory."""
+
+    _lock: threading.Lock
 
     def __init__(
         self,
@@ -54,7 +57,8 @@ class RecordMapping(MutableMapping[str, Reference]):
         self._grids = {path: _Grid(key, documents[key]) for key, path in named.items()}
         self._load, self._fill = load, fill
         self._records: OrderedDict[tuple[str, int], Record] = OrderedDict()
-        self._most, self._limits, self._lock = cache_size, Limits(), threading.Lock()
+        self._most, self._limits = cache_size, Limits()
+        renewed(self, _lock=threading.Lock)
 
     # --- one key ----------------------------------------------------------------------------------------------------
 

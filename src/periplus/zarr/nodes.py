@@ -7,12 +7,12 @@ import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
 from periplus.errors import FormatError
+from periplus.forks import cached_property
 from periplus.model import Array, Catalog
 from periplus.read.place import fill_of
 from periplus.zarr.express import KINDS, express, jsonable, plain
