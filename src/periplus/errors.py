@@ -2,30 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from urllib.parse import urlsplit, urlunsplit
 
-_SAFE_QUERY = re.compile(r"^(versionId|partNumber|generation|snapshot)$", re.IGNORECASE)
-
-
-def redact(url: str) -> str:
-    """The URL without user names, passwords, signatures or tokens, fit for a log or an error."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return "<unreadable url>"
-    if not parts.scheme or "://" not in url:
-        return url
-    host = parts.netloc.rpartition("@")[2]
-    query = "&".join(
-        pair if _SAFE_QUERY.match(name) else f"{name}=REDACTED" if equals else "REDACTED"
-        for pair in parts.query.split("&")
-        for name, equals, _ in [pair.partition("=")]
-        if pair
-    )
-    return urlunsplit((parts.scheme, host, parts.path, query, ""))
+from periplus.redaction import redact as redact
 
 
 def some(names: Iterable[str], *, like: str = "", most: int = 8) -> str:

@@ -238,6 +238,7 @@ def index(
     concurrency: int = 256,
     form: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    keep_query: str | Iterable[str] = (),
     limits: Limits | None = None,
     progress: Callable[..., None] | None = None,
 ) -> Index:
@@ -261,13 +262,14 @@ def index(
     `check` (ask whether they changed), `never` (trust it) or `always`. The index then holds the files named, with
     `append` those it had as well, by default with the same pattern. With `siblings=False` R-sets and world files are
     not looked for; `concurrency` is how many headers are read at once; `progress` is called with (done, total or None,
-    failed).
+    failed). `keep_query` names parameters of URLs that may be stored: others than well-known ones are refused, since
+    they may be secrets.
     """
     from periplus.fetch import Fetch
     from periplus.harvest import index_into
 
     limits = limits or Limits()
-    fetch = Fetch(storage_options=storage_options)
+    fetch = Fetch(storage_options=storage_options, keep_query=keep_query)
     listed = [fspath(urls)] if isinstance(urls, str | PathLike) else [fspath(url) for url in urls]
     target = None if to is None else fspath(to)
     try:
@@ -303,6 +305,7 @@ def open(
     allow: str | Sequence[str] = (),
     trust: bool = False,
     storage_options: Mapping[str, Any] | None = None,
+    keep_query: str | Iterable[str] = (),
     limits: Limits | None = None,
     **options: Any,
 ) -> Index:
@@ -311,7 +314,7 @@ def open(
     `trust` lets a DuckDB file be opened: do so only with files whose writer you trust. An Icechunk repository is an
     index too: `branch`, `tag` or `snapshot` say which version, `leave_out` which arrays to do without. So are kerchunk
     references, as `.json` or as a Parquet directory; `template_overrides` fill their templates, and what is given there
-    may be reached.
+    may be reached. `keep_query` names parameters of its URLs that may be stored when it is written elsewhere.
     """
     from periplus.fetch import Fetch
     from periplus.policy import Policy
@@ -322,7 +325,8 @@ def open(
     allowed = (allow,) if isinstance(allow, str) else tuple(allow)
     allowed += tuple(base for base in (options.get("template_overrides") or {}).values() if base)
     url = fspath(index_url)
-    fetch = Fetch(policy=Policy.beside(home_of(url), allow=allowed), storage_options=storage_options)
+    policy = Policy.beside(home_of(url), allow=allowed)
+    fetch = Fetch(policy=policy, storage_options=storage_options, keep_query=keep_query)
     try:
         if is_icechunk(url):
             from periplus.zarr.iceread import read_icechunk

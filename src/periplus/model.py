@@ -11,6 +11,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from periplus.redaction import redact
+
 Shape: TypeAlias = tuple[int, ...]
 Codec: TypeAlias = Mapping[str, Any]
 """One Zarr v3 codec: {"name": ..., "configuration": {...}}."""
@@ -32,6 +34,9 @@ class Source:
     etag: str | None = None
     last_modified: datetime | None = None
     """Always aware, in UTC."""
+
+    def __repr__(self) -> str:
+        return f"<Source {redact(self.url)}: {self.size} bytes, {self.etag or self.last_modified}>"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

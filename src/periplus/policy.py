@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv6Address
@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
 from periplus.errors import DeniedError
+from periplus.redaction import doubtful, is_secret, parameters
 
 WEB = frozenset({"http", "https"})
 BUCKETS = frozenset({"s3", "gs", "az", "abfs"})
@@ -26,10 +27,9 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _NUMERIC_HOST = re.compile(r"(0x[0-9a-f]*|[0-9]+)(\.(0x[0-9a-f]*|[0-9]+))*")
 _HOST = re.compile(r"[a-z0-9_]([a-z0-9._-]*[a-z0-9_])?")
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_PARAMETER = re.compile("[?;=]|%3[BD]")
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
-_SECRET_NAMES = frozenset({"sig", "auth", "authorization", "jwt", "bearer", "key", "pwd", "passwd", "hdnea", "hdnts"})
-_SECRET_PARTS = ("token", "secret", "signature", "password", "credential", "apikey", "accesskey", "subscriptionkey")
 
 
 def scheme_of(url: str) -> str:
@@ -166,22 +166,37 @@ def _checked_segments(path: str, url: str, *, empty: bool) -> str:
 
 
 def without_secrets(url: str | os.PathLike[str]) -> str:
-    """The canonical URL, fit to be stored; DeniedError where a signature or token in the query would be lost."""
+    """The canonical URL; DeniedError where it carries a signature or token."""
     plain = canonical(url)
-    if "?" in plain and not is_local(plain):
-        for pair in re.split("[&;]", plain.partition("?")[2]):
-            if _is_secret(unquote(pair.partition("=")[0])):
-                raise DeniedError(
-                    "the URL carries a signature or token, which must not be stored; pass the plain URL and "
-                    'storage_options={"query": "..."} or {"headers": {...}} instead',
-                    url=plain,
-                )
+    if _PARAMETER.search(plain) and not is_local(plain):
+        path, _, query = plain.partition("://")[2].partition("?")
+        if any(is_secret(name) for name, _ in parameters(path, query)):
+            raise DeniedError(
+                "the URL carries a signature or token, which must not be stored; pass the plain URL and "
+                'storage_options={"query": "..."} or {"headers": {...}} instead',
+                url=plain,
+            )
     return plain
 
 
-def _is_secret(name: str) -> bool:
-    name = re.sub("[^a-z]", "", name.lower())
-    return name in _SECRET_NAMES or name.startswith(("xamz", "xgoog")) or any(part in name for part in _SECRET_PARTS)
+def storable(url: str | os.PathLike[str], keep_query: Collection[str] = ()) -> str:
+    """The canonical URL, fit to be stored; DeniedError where a parameter may be a secret.
+
+    Those in `keep_query` are not, and neither are names that only say what is wanted: without such a parameter the URL
+    would mean another file, so that none is dropped.
+    """
+    plain = without_secrets(url)
+    if scheme_of(plain) in WEB and _PARAMETER.search(plain):
+        path, _, query = plain.partition("://")[2].partition("?")
+        name = doubtful(path, query, keep_query)
+        if name is not None:
+            raise DeniedError(
+                f"the URL has the parameter {name!r}, which may be a secret and would be stored; if it only names the "
+                f'file, pass keep_query="{name}", otherwise pass the URL without it and '
+                'storage_options={"query": "..."} or {"headers": {...}}',
+                url=plain,
+            )
+    return plain
 
 
 def folder_of(url: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from periplus.cli.options import asked, settings, storage_option
+from periplus.cli.options import asked, keep_query, kept_names, settings, storage_option
 from periplus.cli.progress import bar
 from periplus.cli.secrets import scrub
 from periplus.cli.text import clean
@@ -93,6 +93,7 @@ FAILED = "select path, error from files where error is not null"
     help="Do not look beside files for those that belong to them: R-sets of NITF, world files of pictures.",
 )
 @click.option("--concurrency", type=click.IntRange(min=1), help="Headers in flight at once.")
+@keep_query
 @storage_option
 @click.option("--quiet", "-q", is_flag=True, help="No progress bar, no summary.")
 @click.option("--json", "as_json", is_flag=True, help="The summary as JSON on standard output.")
@@ -138,6 +139,7 @@ def command(
             to=output,
             arrange=arrange,
             storage_options=settings(storage_options),
+            keep_query=kept_names(),
             progress=None if report is None else progress,
             **given,
         )
@@ -160,7 +162,10 @@ def summarise(index: Index, output: str | None, *, quiet: bool, as_json: bool) -
     assert summary is not None
     if as_json:
         facts = {**asdict(summary), "index": None if output is None else redact(output)}
-        facts |= {"errors": failures(index), "replacements": replacements(index)}
+        # With those that have no row, since their URL must not be stored.
+        more = [{"path": redact(url), "error": scrub(error)} for url, error in summary.errors]
+        known = failures(index)
+        facts |= {"errors": known + [one for one in more if one not in known], "replacements": replacements(index)}
         click.echo(json.dumps(facts, indent=2))
     elif not quiet:
         lines = worded(scrub(str(summary))).splitlines()

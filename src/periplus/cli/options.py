@@ -133,6 +133,7 @@ def access(command: Command) -> Command:
             callback=_keep_templates,
             help="What a template of kerchunk references stands for, for example base=s3://bucket/. Repeatable.",
         ),
+        keep_query,
         storage_option,
     ):
         command = option(command)
@@ -140,11 +141,32 @@ def access(command: Command) -> Command:
 
 
 TEMPLATES = "periplus.templates"
+KEPT = "periplus.keep_query"
 
 
 def _keep_templates(ctx: click.Context, param: click.Parameter, value: Sequence[tuple[str, str]]) -> None:  # noqa: ARG001
     """Only `open_index` needs them, so verbs need not pass them on."""
     ctx.meta[TEMPLATES] = dict(value)
+
+
+def _keep_names(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> None:  # noqa: ARG001
+    ctx.meta[KEPT] = tuple(value)
+
+
+keep_query = click.option(
+    "--keep-query",
+    multiple=True,
+    metavar="NAME",
+    expose_value=False,
+    callback=_keep_names,
+    help="A parameter of URLs that is no secret and may be stored in an index. Repeatable.",
+)
+
+
+def kept_names() -> tuple[str, ...]:
+    """What was given as --keep-query."""
+    names: tuple[str, ...] = click.get_current_context().meta.get(KEPT, ())
+    return names
 
 
 storage_option = click.option(
@@ -161,7 +183,8 @@ def open_index(url: str, *, allow: Sequence[str], trust: bool, storage_options: 
     import periplus
 
     templates = click.get_current_context().meta.get(TEMPLATES)
-    more = {"template_overrides": templates} if templates else {}
+    more: dict[str, Any] = {"template_overrides": templates} if templates else {}
+    more["keep_query"] = kept_names()
     return periplus.open(url, allow=tuple(allow), trust=trust, storage_options=settings(storage_options), **more)
 
 
@@ -173,7 +196,7 @@ def open_any(url: str, *, allow: Sequence[str], trust: bool, storage_options: Se
     is_file = os.path.isfile(url) or (_FILE.search(url.partition("?")[0]) and not os.path.isdir(url))
     if is_file and not url.lower().endswith(NEVER_SCANNED):
         try:
-            return periplus.index(url, storage_options=settings(storage_options))
+            return periplus.index(url, storage_options=settings(storage_options), keep_query=kept_names())
         except periplus.MissingError as error:
             absent = error  # or an index of that name in a store, which has folders only in name
     try:

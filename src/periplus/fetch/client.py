@@ -7,7 +7,7 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -32,6 +32,7 @@ from periplus.fetch.stream import stream_remote
 from periplus.forks import nothing, renewed
 from periplus.model import Source
 from periplus.policy import WEB, Policy, canonical, is_local, scheme_of, without_secrets
+from periplus.redaction import is_secret
 
 T = TypeVar("T")
 Url = str | os.PathLike[str]
@@ -50,6 +51,7 @@ class Fetch:
     `storage_options` hold what a store wants: region, endpoint, access_key_id, skip_signature (or anon), account_name …
     under obstore's names or those of fsspec; for HTTP {"headers": {...}, "query": "..."}. A key that is a URL prefix
     holds options for that place only: {"s3://bucket/": {"region": "eu-central-1"}}. They are never shown or stored.
+    `keep_query` are names of URL parameters that are no secrets and may be stored in an index.
     At most `concurrency` requests run at once, `per_host` to one host or bucket. A read is retried up to `retries`
     times in a row, given up on after `stall` seconds without a byte, and ends after `deadline` seconds in all.
     """
@@ -62,6 +64,7 @@ class Fetch:
         *,
         policy: Policy | None = None,
         storage_options: Mapping[str, Any] | None = None,
+        keep_query: Iterable[str] = (),
         concurrency: int = 256,
         per_host: int = 128,
         retries: int = 10,
@@ -70,6 +73,7 @@ class Fetch:
     ) -> None:
         self.policy = Policy.everything() if policy is None else policy
         self._options = dict(storage_options or {})
+        self.keep_query = _names(keep_query)
         self.concurrency, self.per_host = concurrency, per_host
         self.patience = Patience(retries=retries, stall=stall, deadline=deadline)
         renewed(self, _lock=threading.Lock, _remote=nothing)
@@ -83,6 +87,7 @@ class Fetch:
         return {
             "policy": self.policy,
             "storage_options": self._options,
+            "keep_query": self.keep_query,
             "concurrency": self.concurrency,
             "per_host": self.per_host,
             "retries": self.patience.retries,
@@ -353,6 +358,14 @@ class Fetch:
             if not more:
                 return
             yield value  # type: ignore[misc]
+
+
+def _names(keep_query: Iterable[str]) -> frozenset[str]:
+    names = frozenset((keep_query,) if isinstance(keep_query, str) else keep_query)
+    for name in sorted(names):
+        if is_secret(name):
+            raise ValueError(f"keep_query: {name!r} is the name of a credential; pass it by storage_options")
+    return names
 
 
 class _Remote:

@@ -33,6 +33,8 @@ _TRUTHS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0"
 ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 """Variables in which the library finds the endpoint of S3 for itself."""
 _WEB_ONLY = ("headers", "query")
+FROM_ENVIRONMENT = "env:"
+"""Begins a value that is the name of an environment variable: each process looks it up, so that no pickle holds it."""
 # Where the store's library looks for credentials, apart from the machine's own metadata service.
 KEYS = {
     "s3": ("access_key_id", "aws_access_key_id", "web_identity_token_file", "container_credentials_relative_uri"),
@@ -55,14 +57,27 @@ _MACHINE = {"s3": "Amazon", "gs": "Google"}
 def options_for(url: str, options: Options) -> dict[str, Any]:
     """The options that hold for a URL: the general ones, then those under the longest prefixes it lies in.
 
-    A key with `://` in it is such a prefix: {"s3://bucket/": {"region": "eu-central-1"}}.
+    A key with `://` in it is such a prefix: {"s3://bucket/": {"region": "eu-central-1"}}. A value env:NAME is that of
+    an environment variable.
     """
     chosen = {key: value for key, value in options.items() if "://" not in key}
     for prefix in sorted((key for key in options if "://" in key), key=len):
         place = canonical(prefix)
         if url == place or url.startswith(place if place.endswith("/") else place + "/"):
             chosen.update(options[prefix])
-    return chosen
+    return {name: _value(name, value) for name, value in chosen.items()}
+
+
+def _value(name: str, value: Any) -> Any:
+    """A value as it is, or that of the environment variable NAME where it is written env:NAME."""
+    if isinstance(value, Mapping):
+        return {inner: _value(f"{name}.{inner}", one) for inner, one in value.items()}
+    if not isinstance(value, str) or not value.startswith(FROM_ENVIRONMENT):
+        return value
+    variable = value.removeprefix(FROM_ENVIRONMENT)
+    if variable not in os.environ:
+        raise FormatError(f"the storage option {name} is in the environment variable {variable!r}, which is not set")
+    return os.environ[variable]
 
 
 def store_config(scheme: str, options: Options) -> tuple[dict[str, Any], dict[str, Any]]:

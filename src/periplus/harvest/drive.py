@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -17,6 +18,9 @@ from periplus.limits import Limits
 from periplus.model import About, Beside, Found, Need, Source
 
 Ranges: TypeAlias = Generator[Wanted, Any, "Harvested"]
+
+_NAKED = re.compile("[?;]|%3B", re.IGNORECASE)
+"""Where the parameters of a URL begin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -107,7 +111,7 @@ def failed(
     nameless: bool = False,
 ) -> Harvested:
     """A file that could not be read, as a row that says why."""
-    source = source or item.source or Source(url=url or redact(item.url).partition("?")[0])
+    source = source or item.source or Source(url=url or _NAKED.split(redact(item.url))[0])
     return Harvested(
         input=item,
         source=source,

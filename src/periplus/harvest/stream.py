@@ -17,7 +17,7 @@ from periplus.harvest.head import HeadSize
 from periplus.harvest.inputs import Input
 from periplus.limits import Limits
 from periplus.model import Source
-from periplus.policy import is_local, without_secrets
+from periplus.policy import WEB, is_local, scheme_of, storable
 
 Known: TypeAlias = Callable[[str], Source | None]
 """Facts of a URL from an earlier run; None where it is not known."""
@@ -108,8 +108,9 @@ class Pump:
         try:
             if item.error is not None:
                 raise item.error
-            # What a listing gave is spelled as it should be.
-            plain = without_secrets(item.url) if item.source is None else item.source.url
+            plain = item.url if item.source is None else item.source.url
+            if item.source is None or scheme_of(plain) in WEB:  # what other listings gave is spelled as it should be
+                plain = storable(plain, self._fetch.keep_query)
             if unwritable := _UNWRITABLE.search(plain):
                 what = "is not UTF-8" if unwritable[0] > "\x7f" else "has a backslash or control character"
                 raise FormatError(f"the file's name {what}, so no index can hold it")

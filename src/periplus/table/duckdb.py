@@ -74,7 +74,7 @@ def write_duckdb(
         document = Document(catalog=catalog, columns=columns, parts=parts)
         with duckdb.connect(str(path), config=SAFE) as connection:
             connection.execute(f"create table chunks as from read_parquet({literal(str(rows))})")
-            _insert(connection, "files", files_to_arrow(files, at_rest(files.path, url)))
+            _insert(connection, "files", files_to_arrow(files, at_rest(files.path, url, fetch.keep_query)))
             _insert(connection, "arrays", arrays_view(document))
             _insert(connection, "grid", grid_view(arrays))
             connection.execute("create table document(key varchar, value varchar)")

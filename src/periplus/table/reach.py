@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from periplus.errors import DeniedError
-from periplus.policy import Policy, canonical, folder_of, is_local, resolve, without_secrets
+from periplus.policy import Policy, canonical, folder_of, is_local, resolve, storable
 
 _SEGMENT = r"(?!\.{1,2}(?:/|$))[A-Za-z0-9._~=+,@-]+"
 _RELATIVE = re.compile(rf"{_SEGMENT}(?:/{_SEGMENT})*")
@@ -19,12 +19,13 @@ _LEAF = re.compile(_SEGMENT)
 """Spellings that are already canonical, so that thousands of paths cost one match each."""
 
 
-def at_rest(paths: Sequence[str], index_url: str) -> list[str]:
+def at_rest(paths: Sequence[str], index_url: str, keep_query: Collection[str] = ()) -> list[str]:
     """Paths as an index stores them: relative where they lie under its folder, else as harvested; no credentials."""
     folder = folder_of(index_url)
     answer = []
     for path in paths:
-        plain = path if _ABSOLUTE.fullmatch(path) else without_secrets(path)
+        odd = "=" in path and not path.startswith("/")  # a credential may be a folder of the path
+        plain = path if _ABSOLUTE.fullmatch(path) and not odd else storable(path, keep_query)
         inner = plain.removeprefix(folder)
         # A name that would not resolve to itself again stays absolute.
         if inner != plain and (_RELATIVE.fullmatch(inner) or _attempt(index_url, inner) == plain):

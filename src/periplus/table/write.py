@@ -99,7 +99,7 @@ def _layout(catalog: Catalog, columns: Columns, paths: list[str] | None) -> Layo
 def _write_flat(
     url: str, catalog: Catalog, blocks: Blocks, files: Files, fetch: Fetch, before: Source | None, create: bool
 ) -> None:
-    paths = at_rest(files.path, url)
+    paths = at_rest(files.path, url, fetch.keep_query)
     if len(set(paths)) != len(paths):
         raise FormatError("a flat index names files by their path, and the files table lists one twice")
     columns = columns_for(kinds(catalog.arrays))
@@ -127,7 +127,7 @@ def _write_dataset(
     url: str, catalog: Catalog, blocks: Blocks, files: Files, fetch: Fetch, before: Source | None, create: bool
 ) -> None:
     folder = _folder(url)
-    paths = at_rest(files.path, folder[:-1])
+    paths = at_rest(files.path, folder[:-1], fetch.keep_query)
     columns = columns_for(kinds(catalog.arrays))
     layout = _layout(catalog, columns, None)
     parts = PartSink(folder, layout, list(kinds(catalog.arrays)), fetch)
@@ -205,7 +205,7 @@ def append_table(
         raise ConflictError("only a dataset can be added to; copy the index into one first", url=folder)
     _check_growth(before.catalog, catalog, folder)
     columns = columns_for(kinds(catalog.arrays), before.document.columns)
-    paths = [*old.path, *at_rest(files.path, folder[:-1])]
+    paths = [*old.path, *at_rest(files.path, folder[:-1], fetch.keep_query)]
     together = _together(old, files)
     _check(catalog, limits)
     parts = PartSink(folder, _layout(catalog, columns, None), list(kinds(catalog.arrays)), fetch)

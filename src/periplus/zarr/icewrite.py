@@ -18,7 +18,7 @@ from zarr.core.buffer import Buffer, default_buffer_prototype
 from periplus.documents import parse_json
 from periplus.errors import ConflictError, DecodeError, FetchError, FormatError, LimitError, redact
 from periplus.model import Files, Refs
-from periplus.policy import Policy
+from periplus.policy import Policy, storable
 from periplus.zarr.express import single_ranges
 from periplus.zarr.icelocations import located, prefixes_of
 from periplus.zarr.icerepository import open_repository, remove_repository
@@ -236,7 +236,11 @@ class _Writer:
             if changed is not None and changed.microsecond:
                 # Icechunk counts seconds, and refuses what is younger: a part of a second would be younger.
                 changed = changed.replace(microsecond=0) + timedelta(seconds=1)
-            self._locations[file] = (located(source.url), strong, None if strong else changed)
+            self._locations[file] = (
+                located(storable(source.url, self.fetch.keep_query)),
+                strong,
+                None if strong else changed,
+            )
         return self._locations[file]
 
     async def _copy(self, leaf: Leaf, positions: Iterator[tuple[int, ...]], *, counted: bool = True) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import IO, TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Array
-from periplus.policy import canonical, folder_of, without_secrets
+from periplus.policy import canonical, folder_of, storable
 from periplus.table.sinks import sink
 from periplus.zarr.kerchunkopen import is_json
 from periplus.zarr.kerchunkown import BASE, KEY, pack_files, to_text
@@ -100,7 +101,7 @@ def write_kerchunk(
             url=url,
         )
     said = say(table, fetch, zarr_format=zarr_format, codecs=codecs, leave_out=leave_out, limits=limits)
-    urls, folder = named_urls(table.files.path, portable=portable)
+    urls, folder = named_urls(table.files.path, fetch.keep_query, portable=portable)
     if as_json:
         with sink(url, fetch) as file:
             own = folder_of(url)
@@ -180,9 +181,15 @@ def _labels(
     return found
 
 
-def named_urls(paths: Sequence[str], *, portable: bool) -> tuple[list[str], str | None]:
+_ODD = re.compile("[?@;=%]")
+"""In URLs that may carry a user name or parameters."""
+
+
+def named_urls(
+    paths: Sequence[str], keep_query: Collection[str] = (), *, portable: bool
+) -> tuple[list[str], str | None]:
     """URLs as the index writes them, and the folder that `{{base}}` stands for in those of a portable one."""
-    plain = [without_secrets(path) if "?" in path or "@" in path else path for path in paths]
+    plain = [storable(path, keep_query) if _ODD.search(path) else path for path in paths]
     odd = next((path for path in plain if CODE.search(path)), None)
     if odd is not None:
         raise FormatError(f"the URL {odd!r} looks like a template, and would be taken for one")

@@ -1,0 +1,126 @@
+"""No secret of a URL is stored, shown or logged, whatever its parameter is called."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import subprocess
+import sys
+import traceback
+
+import numpy as np
+import pytest
+
+import periplus
+from periplus.errors import DeniedError
+from periplus.testing import tiffs
+from periplus.testing.fixtures import server
+
+__all__ = ["server"]
+
+SECRET = "hunter2Xyz9QQ"
+MAIN = "import sys; from periplus.cli import main; sys.exit(main())"
+SHAPES = [
+    *(f"a.tif?{name}={SECRET}" for name in (
+        "code", "session", "hash", "k", "st", "Policy", "verify", "__gda__", "__token__", "hdnts", "hdntl", "se", "sp",
+        "sv", "skoid", "sig", "Expires", "Key-Pair-Id", "GoogleAccessId", "AWSAccessKeyId", "X-Amz-Signature",
+        "X-Goog-Signature", "access_token", "id_token", "client_secret", "api_key", "_p", "key", "id", "ticket",
+    )),
+    f"a.tif?{SECRET}", f"a.tif?{SECRET}==", f"a.tif?file={SECRET}%3D%26x", f"a.tif?file=a.tif&x={SECRET}",
+    f"a.tif?path=https://u:{SECRET}@h/a", f"a.tif;jsessionid={SECRET}", f"a.tif;jsessionid={SECRET}?file=a.tif",
+    f"a.tif%3Bjsessionid%3D{SECRET}", f"hdnts={SECRET}/a.tif", f"a.tif;x={SECRET}",
+]  # fmt: skip
+
+
+@pytest.fixture
+def archive(server):
+    image = tiffs.picture("secrets", "u1", (1, 64, 64))
+    data = tiffs.gdal_written(image, tiled=True, blockxsize=32, blockysize=32)
+    for shape in SHAPES:
+        server.files[shape.partition("?")[0].replace("%3B", ";").replace("%3D", "=")] = data
+    server.files["good.tif"] = data
+    return image
+
+
+def everything(folder) -> bytes:
+    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+
+
+def texts(error: BaseException) -> str:
+    """What a log or terminal shows of an error; lines of this test's source do not count."""
+    shown = "".join(traceback.format_exception(error)).replace(f'"{SECRET}"', "")
+    return f"{shown} {error!r} {error}"
+
+
+@pytest.mark.parametrize("form", ["flat", "dataset", "duckdb"])
+def test_no_shape_of_url_leaves_a_secret_in_an_index(form, archive, server, tmp_path, caplog):
+    caplog.set_level(logging.DEBUG)
+    target = tmp_path / {"flat": "x.parquet", "dataset": "x", "duckdb": "x.duckdb"}[form]
+    urls = [f"{server.url}/{shape}" for shape in SHAPES]
+    index = periplus.index([f"{server.url}/good.tif", *urls], to=target, arrange="collect")
+    with index:
+        assert index.summary.failed == len(SHAPES)
+        shown = f"{index!r} {index.summary} {index.summary.errors} {list(index.files.path)} {list(index.files.error)}"
+        assert SECRET not in shown
+        assert SECRET.encode() not in pickle.dumps(index)
+    assert SECRET.encode() not in everything(tmp_path)
+    assert SECRET not in caplog.text
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_what_an_error_says_has_no_secret_and_tells_what_to_do(shape, archive, server):
+    with pytest.raises(DeniedError, match="storage_options") as caught:
+        periplus.index(f"{server.url}/{shape}")
+    assert SECRET not in texts(caught.value)
+
+
+@pytest.mark.parametrize("target", ["y.parquet", "y", "y.duckdb", "y.json", "y.icechunk"])
+def test_an_index_of_another_tool_is_not_copied_with_what_may_be_a_secret(target, archive, server, tmp_path):
+    url = f"{server.url}/good.tif?code={SECRET}"
+    with periplus.index(url, keep_query=["code"]) as index:
+        index.write(tmp_path / "x.parquet").close()
+    (tmp_path / "out").mkdir()
+    with periplus.open(tmp_path / "x.parquet", allow=server.url + "/") as index:
+        np.testing.assert_array_equal(index["0/data"][...], archive)  # an index that has it is read without a question
+        assert SECRET not in f"{index!r} {index.files!r} {index.files.source(0)!r}"
+        options = {"form": "kerchunk"} if target.endswith(".json") else {}
+        with pytest.raises(DeniedError, match="keep_query") as caught:
+            index.write(tmp_path / "out" / target, **options)
+    assert SECRET not in texts(caught.value)
+    assert SECRET.encode() not in everything(tmp_path / "out")
+
+
+def test_names_of_files_are_kept_by_default_and_others_when_asked(archive, server, tmp_path):
+    for query, keep in (("file=good.tif&versionId=3", ()), ("id=5", ["id"]), ("id=5", "id")):
+        url = f"{server.url}/good.tif?{query}"
+        with periplus.index(url, to=tmp_path / "x.parquet", keep_query=keep) as index:
+            assert list(index.files.path) == [url]
+            np.testing.assert_array_equal(index["0/data"][...], archive)
+    with pytest.raises(ValueError, match="storage_options"):
+        periplus.index(f"{server.url}/good.tif", keep_query=["access_token"])
+
+
+@pytest.mark.parametrize("shape", [f"good.tif?code={SECRET}", f"good.tif;jsessionid={SECRET}", f"good.tif?{SECRET}"])
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_the_command_line_shows_and_stores_no_secret(shape, options, archive, server, tmp_path):
+    server.files[shape.partition("?")[0]] = server.files["good.tif"]
+    urls = [f"{server.url}/good.tif", f"{server.url}/{shape}"]
+    command = [sys.executable, "-c", MAIN, "index", *urls, "-o", str(tmp_path / "x.parquet"), *options]
+    done = subprocess.run(command, capture_output=True, timeout=60)
+    assert done.returncode == 1
+    assert b"storage" in done.stdout + done.stderr
+    assert SECRET.encode() not in done.stdout + done.stderr + everything(tmp_path)
+
+
+def test_a_pickle_holds_the_name_of_a_variable_where_that_was_given(archive, server, tmp_path, monkeypatch):
+    monkeypatch.setenv("OUR_TOKEN", f"Bearer {SECRET}")
+    options = {"headers": {"Authorization": "env:OUR_TOKEN"}}
+    with periplus.index(f"{server.url}/good.tif", storage_options=options) as index:
+        for thing in (index, index.table, index.store(), index.fetch):
+            assert SECRET.encode() not in pickle.dumps(thing)
+        with pickle.loads(pickle.dumps(index)) as again:
+            np.testing.assert_array_equal(again["0/data"][...], archive)
+        assert server.log[-1].headers["authorization"] == f"Bearer {SECRET}"
+        monkeypatch.delenv("OUR_TOKEN")
+        with pickle.loads(pickle.dumps(index)) as again, pytest.raises(periplus.FormatError, match="OUR_TOKEN"):
+            again["0/data"][...]
