@@ -74,7 +74,7 @@ def test_what_an_error_says_has_no_secret_and_tells_what_to_do(shape, archive, s
     assert SECRET not in texts(caught.value)
 
 
-@pytest.mark.parametrize("target", ["y.parquet", "y", "y.duckdb", "y.json", "y.icechunk"])
+@pytest.mark.parametrize("target", ["y.parquet", "y", "y.duckdb", "y.json", "y.kerchunk", "y.icechunk"])
 def test_an_index_of_another_tool_is_not_copied_with_what_may_be_a_secret(target, archive, server, tmp_path):
     url = f"{server.url}/good.tif?code={SECRET}"
     with periplus.index(url, keep_query=["code"]) as index:
@@ -83,7 +83,7 @@ def test_an_index_of_another_tool_is_not_copied_with_what_may_be_a_secret(target
     with periplus.open(tmp_path / "x.parquet", allow=server.url + "/") as index:
         np.testing.assert_array_equal(index["0/data"][...], archive)  # an index that has it is read without a question
         assert SECRET not in f"{index!r} {index.files!r} {index.files.source(0)!r}"
-        options = {"form": "kerchunk"} if target.endswith(".json") else {}
+        options = {"form": "kerchunk"} if target.endswith((".json", ".kerchunk")) else {}
         with pytest.raises(DeniedError, match="keep_query") as caught:
             index.write(tmp_path / "out" / target, **options)
     assert SECRET not in texts(caught.value)

@@ -5,6 +5,7 @@ import secrets
 import signal
 import subprocess
 import sys
+import threading
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -162,6 +163,7 @@ def test_an_interrupt_cancels_and_waits_for_the_clean_up():
 
 EXITING = """
 import sys
+import threading
 from periplus.fetch import Fetch
 fetch = Fetch()
 print(fetch.run(fetch.read(sys.argv[1], 0, 4))[0])
@@ -206,6 +208,31 @@ def test_it_works_in_a_forked_child(server, payload, used_before):
             fetch.run(fetch.read(url, 0, 1))
         assert in_child(lambda: fetch.run(fetch.read(url, 10, 20))[0] == payload[10:30])
         assert fetch.run(fetch.read(url, 0, 5))[0] == payload[:5]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_forks_while_threads_read_harm_neither_side(server, payload):
+    server.files["a.bin"] = payload
+    url, stop = f"{server.url}/a.bin", threading.Event()
+
+    with Fetch() as fetch, Fetch() as other:
+
+        def work(number):
+            count = 0
+            while not stop.is_set():
+                start = (number * 7919 + count * 31) % 100_000
+                assert (other if count % 2 else fetch).run(fetch.read(url, start, 9))[0] == payload[start : start + 9]
+                count += 1
+            return count
+
+        with ThreadPoolExecutor(3) as pool:
+            busy = [pool.submit(work, number) for number in range(3)]
+            try:
+                good = [in_child(lambda: fetch.run(fetch.read(url, 10, 20))[0] == payload[10:30]) for _ in range(8)]
+            finally:
+                stop.set()
+            assert all(one.result(20) for one in busy)
+        assert good == [True] * 8
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
