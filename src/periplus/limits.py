@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from periplus.errors import LimitError
 
 MIB = 1 << 20
 GIB = 1 << 30
+
+
+def out_of_memory(what: str, *, url: str | None = None, offset: int | None = None) -> LimitError:
+    """What a MemoryError becomes; `what` says what there was no room for."""
+    advice = "read less at a time, or lower memory_bytes in periplus.Limits"
+    return LimitError(f"not enough memory for {what}; {advice}", url=url, offset=offset)
+
+
+@contextmanager
+def enough_memory(what: str, *, url: str | None = None) -> Iterator[None]:
+    """LimitError in place of MemoryError."""
+    try:
+        yield
+    except MemoryError as error:
+        raise out_of_memory(what, url=url) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

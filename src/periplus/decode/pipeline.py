@@ -17,7 +17,7 @@ from periplus.decode import crop, dted, jbp, jpeg2000, jpegblock, piece, png, st
 from periplus.decode.scratch import Buffer
 from periplus.decode.settings import known, number
 from periplus.errors import DecodeError, FormatError
-from periplus.limits import Limits
+from periplus.limits import Limits, out_of_memory
 from periplus.model import Pipeline, Shape
 
 LIST = codecnames.PIPELINE
@@ -79,12 +79,15 @@ class Decoder:
 
         `valid` is the part of the chunk inside the array; what lies outside `want` may be anything. The result may lie
         in memory that the next call from this thread overwrites: copy it out at once. Whatever the bytes are, only
-        DecodeError is raised.
+        DecodeError is raised, or LimitError where memory is short.
         """
         try:
             return self._run(data, valid, want) if self.partial else self._run(data, valid)
         except DecodeError:
             raise
+        except MemoryError as error:
+            size = math.prod(self.chunks) * self.dtype.itemsize
+            raise out_of_memory(f"decoding a chunk of {size} bytes") from error
         except Exception as error:
             # The one place where errors of native decoders become ours.
             raise DecodeError(f"the chunk does not decode: {error or type(error).__name__}") from error

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 
 from periplus.errors import (
@@ -17,6 +20,7 @@ from periplus.errors import (
     StaleError,
     redact,
 )
+from periplus.limits import out_of_memory
 
 _BY_NAME: dict[str, tuple[type[PeriplusError], str]] = {
     "NotFoundError": (MissingError, "no such object"),
@@ -35,7 +39,19 @@ _BY_NAME: dict[str, tuple[type[PeriplusError], str]] = {
     "UnknownConfigurationKeyError": (FormatError, "unknown storage option"),
 }
 _MISSING = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP}
-_DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
+_DENIED = {errno.EACCES, errno.EPERM}
+_SYSTEM: dict[int, tuple[type[PeriplusError], str]] = {
+    errno.ENOSPC: (FetchError, "the disk is full; free some space, or write to another disk"),
+    errno.EDQUOT: (FetchError, "the disk quota is used up; free some space, or write to another disk"),
+    errno.EFBIG: (FetchError, "the file is too large for its file system, or for the limit of `ulimit -f`"),
+    errno.EMFILE: (FetchError, "too many open files in this process; raise the limit of `ulimit -n`"),
+    errno.ENFILE: (FetchError, "too many open files on this machine; close other programs"),
+    errno.EIO: (FetchError, "the disk failed to read or write (input/output error); check it, or use another"),
+    errno.EROFS: (DeniedError, "the file system is read-only"),
+}
+"""What an error of the system means to a user, and what to do."""
+_REPORTED = (*_SYSTEM, *_DENIED, errno.ENOMEM)
+_OS_ERROR = re.compile(r"\(os error (\d+)\)")
 _METADATA = ("169.254.169.254", "metadata.google.internal")
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s\"'<>)]+")
 _CODE = re.compile(r"<Code>([A-Za-z0-9.]+)</Code>")
@@ -58,16 +74,36 @@ class mapped:  # noqa: N801 - reads as a word: `with mapped(url): ...`
             return
         ours = translate(error, self.url, self.offset)
         if ours is not None:
-            # Not `from error`: its text may hold signed URLs, which would reach logs with the traceback.
-            raise ours from None
+            raise ours from cause(error)
+
+
+@contextmanager
+def system_errors(url: str) -> Iterator[None]:
+    """As `mapped`, for code of our own: only errors of the system and a lack of memory become ours."""
+    try:
+        yield
+    except PeriplusError:
+        raise
+    except (OSError, MemoryError) as error:
+        raise translate(error, url) or error from cause(error)
+
+
+def cause(error: BaseException) -> BaseException | None:
+    """What our error is raised from: errors of Python itself.
+
+    Not those of libraries, whose text may hold signed URLs, which would reach logs with the traceback.
+    """
+    return error if type(error).__module__ in ("builtins", "socket", "asyncio.exceptions", "numpy") else None
 
 
 def translate(error: BaseException, url: str, offset: int | None = None) -> PeriplusError | None:
-    """Our error for a foreign one, or None for what must pass: cancellation, interrupts, lack of memory."""
+    """Our error for a foreign one, or None for what must pass: cancellation and interrupts."""
     if isinstance(error, PeriplusError):
         return error
-    if isinstance(error, asyncio.CancelledError | MemoryError):
+    if isinstance(error, asyncio.CancelledError):
         return None
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+        return out_of_memory("the bytes of this file", url=url, offset=offset)
     name = type(error).__name__
     if not isinstance(error, Exception):
         if name != "PanicException":
@@ -88,8 +124,14 @@ def translate(error: BaseException, url: str, offset: int | None = None) -> Peri
         return DeniedError("the system refuses access", url=url, offset=offset)
     if isinstance(error, OSError) and error.errno in _MISSING:
         return MissingError(f"no such file ({error.strerror})", url=url, offset=offset)
+    if isinstance(error, OSError) and error.errno in _SYSTEM:
+        cls, text = _SYSTEM[error.errno]
+        return cls(text, url=url, offset=offset)
     if isinstance(error, OSError) and error.strerror:
         return FetchError(f"{name}: {error.strerror}", url=url, offset=offset)
+    known = system_error(str(error))
+    if known is not None:
+        return translate(known, url, offset)
     text = clean(str(error))
     if "(NoSuchBucket)" in text or "(ContainerNotFound)" in text:
         return MissingError("there is no such bucket", url=url)
@@ -97,6 +139,13 @@ def translate(error: BaseException, url: str, offset: int | None = None) -> Peri
         advice = 'pass them by storage_options or the environment, or {"anon": True} for public data'
         return DeniedError(f"no credentials were found; {advice}", url=url, offset=offset)
     return FetchError(f"{name}: {text}", url=url, offset=offset)
+
+
+def system_error(text: str) -> OSError | None:
+    """The error of the system that a library reports by its text alone."""
+    found = _OS_ERROR.search(text)
+    number = int(found[1]) if found else next((n for n in _REPORTED if os.strerror(n) in text), None)
+    return None if number not in _REPORTED else OSError(number, os.strerror(number))
 
 
 def clean(text: str) -> str:

@@ -11,10 +11,11 @@ from datetime import UTC, datetime, timedelta
 from resource import RLIMIT_NOFILE, getrlimit
 
 from periplus.errors import FetchError, FormatError, MissingError, StaleError
-from periplus.fetch.door import translate
+from periplus.fetch.door import cause, translate
 from periplus.fetch.glob import Pattern
 from periplus.fetch.stale import check_same
 from periplus.forks import renewed
+from periplus.limits import out_of_memory
 from periplus.model import Source
 
 MOST_OPEN = 128
@@ -47,15 +48,15 @@ def folders(path: str) -> list[str]:
         with os.scandir(path) as entries:
             return sorted(entry.name for entry in entries if entry.is_dir())
     except OSError as error:
-        raise _ours(error, path) from None
+        raise _ours(error, path) from cause(error)
 
 
 def head(path: str) -> Source:
     """Facts of the file at a path."""
     try:
         return source_of(path, os.stat(path))
-    except (OSError, ValueError) as error:
-        raise _ours(error, path) from None
+    except (OSError, ValueError, MemoryError) as error:
+        raise _ours(error, path) from cause(error)
 
 
 class LocalFile:
@@ -69,8 +70,8 @@ class LocalFile:
             self._fd = os.open(path, _FLAGS)
             status = os.fstat(self._fd)
             self.source = source_of(path, status)
-        except (OSError, ValueError) as error:
-            raise _ours(error, path) from None
+        except (OSError, ValueError, MemoryError) as error:
+            raise _ours(error, path) from cause(error)
         if expect is not None:
             check_same(expect, self.source)
         self._size, self._changed = status.st_size, status.st_mtime_ns
@@ -98,8 +99,10 @@ class LocalFile:
                 data = self._rest(data, offset, length)
             # After the read: bytes written before or while it ran have moved the modification time by now.
             status = os.fstat(self._fd)
+        except MemoryError as error:
+            raise out_of_memory(f"{length} bytes", url=self.source.url, offset=offset) from error
         except OSError as error:
-            raise translate(error, self.source.url, offset) or error from None
+            raise translate(error, self.source.url, offset) or error from cause(error)
         if len(data) != length or status.st_mtime_ns != self._changed or status.st_size != self._size:
             raise StaleError("the file was changed while it was open", url=self.source.url, offset=offset)
         return data
@@ -113,8 +116,8 @@ class LocalFile:
             while have < len(into) and (more := os.preadv(self._fd, [into[have:]], offset + have)):
                 have += more
             status = os.fstat(self._fd)  # after the read, as above
-        except OSError as error:
-            raise translate(error, self.source.url, offset) or error from None
+        except (OSError, MemoryError) as error:
+            raise translate(error, self.source.url, offset) or error from cause(error)
         if have < len(into) or status.st_mtime_ns != self._changed or status.st_size != self._size:
             raise StaleError("the file was changed while it was open", url=self.source.url, offset=offset)
 
@@ -209,7 +212,7 @@ def _walk(folder: str, pattern: Pattern) -> Iterator[Source]:
             if isinstance(error, PermissionError) and place != top:
                 yield Source(url=place)  # the rest goes on, and whoever reads it is told that it is denied
                 return
-            raise _ours(error, place) from None
+            raise _ours(error, place) from cause(error)
         for name, entry in found:
             if name.endswith("/"):
                 if pattern.may_enter(entry.path):
@@ -237,7 +240,7 @@ def _regular(path: str) -> Source | None:
         return None
 
 
-def _ours(error: OSError | ValueError, path: str) -> Exception:
+def _ours(error: OSError | ValueError | MemoryError, path: str) -> Exception:
     return translate(error, path) or error
 
 

@@ -14,10 +14,12 @@ from periplus.fetch import Fetch, LocalFile
 from periplus.harvest.beside import Siblings, Wanted, answer_local, answer_remote, held
 from periplus.harvest.head import Header, HeadSize
 from periplus.harvest.inputs import Input
-from periplus.limits import Limits
+from periplus.limits import Limits, out_of_memory
 from periplus.model import About, Beside, Found, Need, Source
 
 Ranges: TypeAlias = Generator[Wanted, Any, "Harvested"]
+HEADERS = "the headers of this file"
+"""What a scan may lack memory for."""
 
 _NAKED = re.compile("[?;]|%3B", re.IGNORECASE)
 """Where the parameters of a URL begin."""
@@ -151,6 +153,8 @@ def harvest_local(
             return result
     except PeriplusError as error:
         return failed(item, error.at(url=path), source, url=path, number=number)
+    except MemoryError:
+        return failed(item, out_of_memory(HEADERS, url=path), source, url=path, number=number)
 
 
 async def harvest_remote(
@@ -179,3 +183,5 @@ async def harvest_remote(
             return result
     except PeriplusError as error:
         return failed(item, error.at(url=plain), source, url=plain, number=number)
+    except MemoryError:
+        return failed(item, out_of_memory(HEADERS, url=plain), source, url=plain, number=number)

@@ -180,9 +180,12 @@ def allocate(
 def _memory(make: Callable[..., NDArray[Any]], array: Array, selection: Selection) -> NDArray[Any]:
     try:
         return make(selection.shape, array.dtype)
-    except MemoryError:
+    except MemoryError as error:
         size = math.prod(selection.shape) * array.dtype.itemsize
-        raise LimitError(f"the selection of {array.name} takes {size} bytes, more than there is") from None
+        advice = "read less at a time, or a coarser level"
+        raise LimitError(
+            f"the selection of {array.name} takes {size} bytes, more memory than there is; {advice}"
+        ) from error
 
 
 def fill_of(array: Array) -> NDArray[Any]:

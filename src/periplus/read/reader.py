@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from periplus.decode import Decoder
 from periplus.errors import FetchError, MissingError
 from periplus.forks import process
-from periplus.limits import Limits
+from periplus.limits import Limits, enough_memory
 from periplus.model import Array, Files, Refs, Source
 from periplus.policy import is_local
 from periplus.read.compose import needed
@@ -67,16 +67,17 @@ def read_array(
         touched(array, selection),
         limits.memory_bytes // PLAN_BYTES,
     )
-    cuts = cut(array, selection)
-    work, pieces = needed(array, cuts, match(cuts, table.refs(array.name, [c.window for c in cuts])))
-    sources = _sources(table.files, work.refs)
-    _check_sizes(work, limits)
-    decoders = prepare_all(array, cuts, work, limits, sources=sources, pieces=pieces)
-    whole = allocate(array, selection, cuts, work.missing, given)
-    place = Placer(cuts, work, decoders, target=selection.oriented(whole), sources=sources)
-    if len(work):
-        count = _workers(array, work, limits, workers, slow=isinstance(decoders, Decoder) and decoders.slow)
-        _run(work, place, fetch, sources, count, limits, progress and _in_one_process(progress))
+    with enough_memory(f"the chunks of {array.name} in a selection of shape {shape}"):
+        cuts = cut(array, selection)
+        work, pieces = needed(array, cuts, match(cuts, table.refs(array.name, [c.window for c in cuts])))
+        sources = _sources(table.files, work.refs)
+        _check_sizes(work, limits)
+        decoders = prepare_all(array, cuts, work, limits, sources=sources, pieces=pieces)
+        whole = allocate(array, selection, cuts, work.missing, given)
+        place = Placer(cuts, work, decoders, target=selection.oriented(whole), sources=sources)
+        if len(work):
+            count = _workers(array, work, limits, workers, slow=isinstance(decoders, Decoder) and decoders.slow)
+            _run(work, place, fetch, sources, count, limits, progress and _in_one_process(progress))
     return selection.result(whole) if out is None else out
 
 

@@ -14,8 +14,9 @@ import pyarrow.parquet as pq
 
 from periplus.errors import FormatError, PeriplusError, StaleError
 from periplus.fetch.cost import gap, largest
+from periplus.fetch.door import translate
 from periplus.forks import cached_property
-from periplus.limits import Limits
+from periplus.limits import Limits, out_of_memory
 from periplus.table.footer import Chunk, Footer
 
 if TYPE_CHECKING:
@@ -30,11 +31,16 @@ NO_PARQUET = "this is no index: not a Parquet file. periplus.index makes an inde
 
 @contextmanager
 def arrow_errors(what: str, url: str | None = None) -> Iterator[None]:
-    """Whatever Arrow says of bad bytes is a FormatError here; our own errors pass through it unchanged."""
+    """What Arrow reports of bad bytes is a FormatError here; our own errors pass through unchanged.
+
+    A lack of memory and errors of the system, which have a number, say nothing of the bytes.
+    """
     try:
         yield
     except PeriplusError as error:
         raise error.at(url=url) from error.__cause__
+    except MemoryError as error:
+        raise out_of_memory(f"the rows of the index ({what})", url=url) from error
     except (
         pa.ArrowException,
         OSError,
@@ -45,6 +51,8 @@ def arrow_errors(what: str, url: str | None = None) -> Iterator[None]:
         OverflowError,
         UnicodeError,
     ) as error:
+        if isinstance(error, OSError) and error.errno:
+            raise translate(error, url or "") or error from error
         raise FormatError(
             f"{what}: {str(error).splitlines()[0] if str(error) else type(error).__name__}", url=url
         ) from error

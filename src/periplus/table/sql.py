@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from periplus.errors import FormatError, MissingError, PeriplusError, StaleError
+from periplus.errors import FormatError, LimitError, MissingError, PeriplusError, StaleError
+from periplus.fetch.door import system_error, translate
 from periplus.fetch.glob import Pattern
 from periplus.fetch.stale import check_same
 from periplus.forks import renewed
@@ -49,14 +50,19 @@ _BARE = re.compile(r"""(?<!["'\w.])(array|offset)(?!["'\w(\[])""", re.IGNORECASE
 
 @contextmanager
 def sql_errors(url: str | None) -> Iterator[None]:
-    """What DuckDB says is a FormatError here."""
+    """What DuckDB reports becomes ours here: errors of the system, a lack of memory, else a FormatError."""
     try:
         yield
     except PeriplusError:
         raise
     except duckdb.InterruptException:
         raise KeyboardInterrupt from None
+    except (duckdb.OutOfMemoryException, MemoryError) as error:
+        raise LimitError("not enough memory for this query; select fewer rows or columns", url=url) from error
     except duckdb.Error as error:
+        known = system_error(str(error))
+        if known is not None:
+            raise translate(known, url or "") or known from error
         raise FormatError(f"the query failed: {error}", url=url) from error
     except RuntimeError as error:
         if str(error) == "Query interrupted":  # what DuckDB makes of Ctrl-C

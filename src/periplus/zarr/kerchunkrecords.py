@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from periplus.errors import FormatError
-from periplus.limits import Limits
+from periplus.limits import Limits, out_of_memory
 from periplus.table.buffers import blobs, numbers, strings, to_numpy, to_valid
 from periplus.zarr.kerchunkown import WRITE, Declared
 
@@ -105,6 +105,8 @@ def _read(data: bytes, key: str, limits: Limits, columns: list[str] | None, decl
         table = file.read(columns=None if columns is None else [name for name in columns if name in names])
         table.validate(full=True)  # also that no row has a string beyond the last
         return table
+    except MemoryError as error:
+        raise out_of_memory(f"the references in {key}") from error
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         if isinstance(error, FormatError) or hasattr(error, "kind"):
             raise
