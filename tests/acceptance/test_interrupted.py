@@ -75,9 +75,7 @@ def days(target: Path, archive: Path) -> int | None:
 
 def left(folder: Path) -> set[str]:
     """Names in a folder, apart from those of an index."""
-    # A spool that died before it had a lock stays for a while: it could be one that is just being made.
-    found = [path for path in folder.iterdir() if ".spool-" not in path.name or (path / "lock").exists()]
-    names = {path.name for path in found} - set(FORMS)
+    names = {path.name for path in folder.iterdir()} - set(FORMS)
     dataset = folder / "index"
     if dataset.is_dir():
         parts = len(list((dataset / "chunks").iterdir()))

@@ -3,39 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 import tempfile
 from collections.abc import Iterator
 from typing import BinaryIO
 
+from periplus.fetch.atomic import replacing
+from periplus.fetch.door import system_errors
+
 
 @contextlib.contextmanager
 def opened(target: str) -> Iterator[BinaryIO]:
     """A seekable binary file for `target`; it takes its name only when the block ends well."""
-    if target == "-":
-        with tempfile.SpooledTemporaryFile(max_size=1 << 26) as spool:
+    if target != "-":
+        with replacing(target) as file:
+            yield file  # type: ignore[misc]
+        return
+    with contextlib.ExitStack() as stack:
+        with system_errors(tempfile.gettempdir()):  # a large result is spooled there
+            spool = stack.enter_context(tempfile.SpooledTemporaryFile(max_size=1 << 26))
             yield spool  # type: ignore[misc]
             spool.seek(0)
-            while block := spool.read(1 << 20):
-                sys.stdout.buffer.write(block)
-        sys.stdout.buffer.flush()
-        return
-    folder, name = os.path.split(os.path.abspath(target))
-    try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{name}.", suffix=".part", dir=folder)
-    except OSError as error:
-        raise type(error)(error.errno, error.strerror, target) from None  # not the name that nobody asked for
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, target)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
+        while block := spool.read(1 << 20):
+            sys.stdout.buffer.write(block)
+    sys.stdout.buffer.flush()

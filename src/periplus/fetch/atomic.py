@@ -6,13 +6,14 @@ import fcntl
 import os
 import secrets
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 from periplus.errors import ConflictError, MissingError, StaleError
-from periplus.fetch.door import mapped, translate
+from periplus.fetch.door import mapped, system_errors
 from periplus.fetch.local import head
 from periplus.fetch.stale import check_same
 from periplus.model import Source
@@ -48,7 +49,7 @@ def replacing(path: str, *, create: bool = False, expect: Source | None = None) 
 
     ConflictError where the target exists (`create`), or is no longer the one that is to be replaced (`expect`).
     """
-    try:
+    with system_errors(path):
         target = os.path.realpath(path)
         folder, name = os.path.split(target)
         os.makedirs(folder, exist_ok=True)
@@ -67,14 +68,21 @@ def replacing(path: str, *, create: bool = False, expect: Source | None = None) 
                     _move_on(temporary, target)
                     os.replace(temporary, target)
         except BaseException:
-            with suppress(FileNotFoundError):
+            with suppress(OSError):  # gone already, or left to the next writer: what failed before is what to report
                 os.unlink(temporary)
             raise
         finally:
             os.close(fd)
         sync(folder)
-    except OSError as error:
-        raise translate(error, path) or error from None
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A temporary folder for what is too large for memory; gone at the end. Errors of the system name it."""
+    with system_errors(tempfile.gettempdir()):
+        folder = tempfile.TemporaryDirectory(prefix="periplus-", ignore_cleanup_errors=True)
+    with folder as name, system_errors(name):
+        yield Path(name)
 
 
 def _check(target: str, *, create: bool, expect: Source | None) -> None:

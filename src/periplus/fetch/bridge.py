@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError, Future, wait
+from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from types import FrameType
 from typing import Any, TypeVar
@@ -175,8 +176,9 @@ class Bridge:
                 raise
         finally:
             # Both have ended, unless the loop ended before they began: then nobody else would close them.
-            outer.close()
-            coroutine.close()
+            with suppress(ValueError):  # still running, after an interrupt of the waiting for it: the loop ends it
+                outer.close()
+                coroutine.close()
 
     def stop(self) -> None:
         """Cancel every task that came this way and close what was opened. Safe to call twice, and from the loop."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import mmap
 import secrets
-import tempfile
 from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from fcntl import LOCK_EX, LOCK_NB, flock
-from mmap import ACCESS_READ, mmap
 from pathlib import Path
 
 from periplus.errors import FormatError, MissingError
 from periplus.fetch import Fetch
+from periplus.fetch.atomic import scratch
+from periplus.fetch.door import system_errors
 from periplus.harvest.part import Fact, Part
 from periplus.harvest.rest import read_part, write_part
 from periplus.limits import Limits
@@ -27,7 +29,8 @@ class Journal:
         self.folder = canonical(target).rstrip("/") + SUFFIX
         self._fetch, self._limits, self._kind = fetch, limits, kind
         self._local = is_local(self.folder)
-        self._copies: tempfile.TemporaryDirectory[str] | None = None
+        self._copies: Path | None = None
+        self._open = ExitStack()
         self.damaged = 0
         """Parts that could not be used."""
         self._written: list[str] = []
@@ -63,14 +66,14 @@ class Journal:
             except MissingError:
                 continue  # another run that had the same target removed it
         if self._local:
-            _remove_folder(Path(self.folder))
+            with suppress(OSError):  # an empty folder does no harm, and the index is written
+                _remove_folder(Path(self.folder))
         self.close()
 
     def close(self) -> None:
         """Let go of local copies."""
-        if self._copies is not None:
-            self._copies.cleanup()
-            self._copies = None
+        self._open.close()
+        self._copies = None
 
     def _listed(self) -> list[str]:
         async def found() -> list[str]:
@@ -87,15 +90,15 @@ class Journal:
         if self._local:
             return url
         if self._copies is None:
-            self._copies = tempfile.TemporaryDirectory(prefix="periplus-")
-        return str(Path(self._copies.name) / url.rpartition("/")[2])
+            self._copies = self._open.enter_context(scratch())
+        return str(self._copies / url.rpartition("/")[2])
 
     def _mapped(self, path: str) -> tuple[Part, list[Fact]]:
-        try:
-            with Path(path).open("rb") as file:
-                data = mmap(file.fileno(), 0, access=ACCESS_READ)
-        except ValueError:  # an empty file cannot be mapped
-            raise FormatError("a part of the journal is empty", url=path) from None
+        with system_errors(path), Path(path).open("rb") as file:
+            try:
+                data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            except ValueError:  # an empty file cannot be mapped
+                raise FormatError("a part of the journal is empty", url=path) from None
         part, facts = read_part(memoryview(data), limits=self._limits, kind=self._kind)
         part.maps = (data,)
         part.release()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,6 +13,7 @@ from periplus.arrange import arrange as arrange_entries
 from periplus.arrange.entry import REPLACED
 from periplus.errors import ConflictError, FetchError, FormatError, MissingError, StaleError, redact
 from periplus.fetch import Fetch
+from periplus.fetch.atomic import scratch
 from periplus.harvest.companions import Companions, with_companions
 from periplus.harvest.drive import Harvested
 from periplus.harvest.gather import Gathered
@@ -111,9 +111,9 @@ class Run:
                     raise ConflictError("an index laid in this way does not grow: name all files of it", url=to)
                 self._inherit(index, to)
                 kept |= self._others(index, kept)
-            with tempfile.TemporaryDirectory(prefix="periplus-") as folder:
+            with scratch() as folder:
                 try:
-                    table = self._laid(to, form, index, kept, folder, append)
+                    table = self._laid(to, form, index, kept, str(folder), append)
                 except StaleError:  # the files are read by now: it is the index that changed
                     raise ConflictError("another writer changed the index meanwhile", url=to) from None
             journal.clear()

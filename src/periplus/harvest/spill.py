@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import mmap
 from contextlib import ExitStack
-from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, NamedTuple, Self
@@ -41,8 +41,10 @@ class Spill:
         self._rows = self._positions = 0
 
     def __enter__(self) -> Self:
-        for name in _COLUMNS:
-            self._files[name] = self._open.enter_context((self._folder / name).open("wb"))
+        with ExitStack() as opening:  # where one cannot be opened, the others are closed
+            for name in _COLUMNS:
+                self._files[name] = opening.enter_context((self._folder / name).open("wb"))
+            self._open = opening.pop_all()
         return self
 
     def __exit__(
@@ -69,13 +71,13 @@ class Spill:
         self._positions += count * rank
         return place
 
-    def columns(self) -> tuple[dict[str, NDArray[Any]], list[mmap]]:
+    def columns(self) -> tuple[dict[str, NDArray[Any]], list[mmap.mmap]]:
         """The columns, and the files they are mapped from."""
         self._open.close()
         result: dict[str, NDArray[Any]] = {name: np.empty(0, dtype) for name, dtype in _COLUMNS.items()}
         maps = []
         for name, dtype in _COLUMNS.items() if self._rows else ():
             with (self._folder / name).open("rb") as file:
-                maps.append(mmap(file.fileno(), 0, access=ACCESS_READ))
+                maps.append(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
             result[name] = np.frombuffer(maps[-1], dtype)
         return result, maps

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import glob
+import os
 import re
+import secrets
 import shutil
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,8 +24,8 @@ if TYPE_CHECKING:
     from periplus.limits import Limits
 
 PART = re.compile(r"part-[0-9a-f]{16}\.parquet")
-UNLOCKED_SECONDS = 60
-"""Age after which a spool that was never locked belongs to nobody: a living writer locks it at once."""
+LOCK = ".lock"
+"""What the name of a spool folder's lock ends in."""
 
 
 def sweep(url: str, *, fetch: Fetch, limits: Limits) -> None:
@@ -59,39 +62,58 @@ def _sweep_parts(folder: Path, fetch: Fetch, limits: Limits) -> None:
                 remove_unlocked(path)
 
 
-def spool_prefix(target: Path) -> str:
+@contextmanager
+def new_spool(target: Path) -> Iterator[Path]:
+    """A folder beside a target for what is not whole yet; those of writers that died are removed first.
+
+    Its lock is a file beside it, made before the folder and removed after it: a folder without one is a leftover.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    sweep_spools(target)
+    while True:
+        folder = target.parent / f"{_spool_prefix(target)}{secrets.token_hex(8)}"
+        lock = folder.with_name(folder.name + LOCK)
+        with lock.open("w") as held:
+            try:
+                with suppress(OSError):  # a file system without locks
+                    fcntl.flock(held, fcntl.LOCK_EX)
+                if not os.fstat(held.fileno()).st_nlink:
+                    continue  # another writer took it for a leftover before it was locked
+                folder.mkdir()
+                yield folder
+            finally:
+                _remove_spool(folder)
+        return
+
+
+def _spool_prefix(target: Path) -> str:
     """How the names of spool folders of an index begin."""
     return f".{target.name[:100]}.spool-"
 
 
 def sweep_spools(target: Path) -> None:
     """Remove spool folders whose writer died."""
-    for left in target.parent.glob(glob.escape(spool_prefix(target)) + "*"):
-        remove_unlocked(left)
-
-
-def remove_unlocked(left: Path) -> None:
-    """Remove an unfinished file or folder whose writer died: its lock died with it."""
-    try:
-        if left.is_dir() and not (left / "lock").exists():
-            if time.time() - left.stat().st_mtime > UNLOCKED_SECONDS:
-                shutil.rmtree(left, ignore_errors=True)
-            return
-        with open(left / "lock" if left.is_dir() else left) as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if left.is_dir():
-                remove_spool(left)
-            else:
-                left.unlink(missing_ok=True)
-    except OSError:
-        return  # its writer lives, or another removed it first
-
-
-def remove_spool(folder: Path) -> None:
-    """Remove a spool folder, its lock last: if we die at it, the next writer can still tell that nobody holds it."""
-    for left in folder.iterdir():
-        if left.is_dir() and not left.is_symlink():
+    # Folders are listed before locks are looked at: one that has none by then has lost its writer.
+    for left in sorted(target.parent.glob(glob.escape(_spool_prefix(target)) + "*")):
+        if left.name.endswith(LOCK):
+            remove_unlocked(left, left.with_name(left.name.removesuffix(LOCK)))
+        elif not left.with_name(left.name + LOCK).exists():
             shutil.rmtree(left, ignore_errors=True)
-        elif left.name != "lock":
+
+
+def remove_unlocked(left: Path, folder: Path | None = None) -> None:
+    """Remove an unfinished file whose writer died, and the folder it is the lock of: its lock died with it."""
+    with suppress(OSError), left.open() as lock:  # its writer lives, or another removed it first
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if folder is None:
             left.unlink(missing_ok=True)
+        else:
+            _remove_spool(folder)
+
+
+def _remove_spool(folder: Path) -> None:
+    """Remove a spool folder, its lock last: if we die at it, the next writer can still tell that nobody holds it."""
     shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OSError):
+        if not folder.exists():
+            folder.with_name(folder.name + LOCK).unlink(missing_ok=True)

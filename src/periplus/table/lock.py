@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from periplus.errors import ConflictError, MissingError
-from periplus.fetch.door import mapped
+from periplus.fetch.door import system_errors
 from periplus.policy import is_local
 
 if TYPE_CHECKING:
@@ -41,15 +41,14 @@ def locked(folder: str, fetch: Fetch) -> Iterator[Held]:
 
 @contextmanager
 def _local(folder: str) -> Iterator[Held]:
-    with mapped(folder):
+    with system_errors(folder):
         os.makedirs(folder, exist_ok=True)
         fd = os.open(folder + NAME, os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        with mapped(folder):
+        try:
             _wait(fd, folder)
-        yield lambda: None
-    finally:
-        os.close(fd)
+            yield lambda: None
+        finally:
+            os.close(fd)
 
 
 def _wait(fd: int, folder: str) -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import base64
-import fcntl
 import io
 import os
 import secrets
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -18,14 +16,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from periplus.fetch.atomic import replacing
-from periplus.fetch.door import mapped
+from periplus.fetch.atomic import replacing, scratch
+from periplus.fetch.door import system_errors
 from periplus.model import Array, Files, Source
 from periplus.policy import canonical, is_local
 from periplus.table.buffers import numbers
 from periplus.table.document import Piece
 from periplus.table.groups import RowGroup, Tally
-from periplus.table.leftovers import remove_spool, spool_prefix, sweep_spools
+from periplus.table.leftovers import new_spool
 from periplus.table.schema import Layout, chunks_to_arrow, extras_of, files_to_arrow
 
 if TYPE_CHECKING:
@@ -44,8 +42,8 @@ def sink(url: str, fetch: Fetch, *, create: bool = False, expect: Source | None 
         with replacing(plain, create=create, expect=expect) as file:
             yield file
         return
-    with mapped(plain), tempfile.TemporaryDirectory(prefix="periplus-") as folder:
-        spool = Path(folder) / "spool"
+    with scratch() as folder:
+        spool = folder / "spool"
         with spool.open("w+b") as file:
             yield file
         fetch.run(fetch.write(url, spool, create=create, expect=expect))
@@ -59,20 +57,11 @@ def spool_folder(url: str) -> Iterator[Path]:
     """
     plain = canonical(url)
     if not is_local(plain):
-        with mapped(plain), tempfile.TemporaryDirectory(prefix="periplus-") as elsewhere:
-            yield Path(elsewhere)
+        with scratch() as elsewhere:
+            yield elsewhere
         return
-    with mapped(plain):
-        target = Path(plain)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        sweep_spools(target)
-        folder = Path(tempfile.mkdtemp(prefix=spool_prefix(target), dir=target.parent))
-        with (folder / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            try:
-                yield folder
-            finally:
-                remove_spool(folder)
+    with system_errors(plain), new_spool(Path(plain)) as folder:
+        yield folder
 
 
 MOST_BOUNDS = 1024
@@ -168,8 +157,8 @@ class FlatSink:
         tally = self._writer.tally
         self._writer.close({})
         self._layout = replace(self._layout, extras=self._layout.extras | needs)
-        with tempfile.TemporaryDirectory(prefix="periplus-") as folder:
-            narrow = Path(folder) / "narrow.parquet"
+        with scratch() as folder:
+            narrow = folder / "narrow.parquet"
             self._file.flush()
             with narrow.open("wb") as copy:
                 _copy_out(self._file.fileno(), copy)
@@ -215,7 +204,8 @@ class PartSink:
     def release(self) -> None:
         """Give up the locks on the parts, which tell others that they are still to be committed."""
         while self._held:
-            os.close(self._held.pop())
+            with suppress(OSError):  # the files are synced and closed; this is one more descriptor of them
+                os.close(self._held.pop())
 
     def write(self, group: RowGroup) -> None:
         needs = frozenset().union(*(extras_of(refs) for _, refs in group))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -158,8 +158,9 @@ def _write_dataset(
         parts.release()
     _discard(folder, old - {piece.path for piece in parts.pieces}, fetch)
     if is_local(folder):
-        for left in Path(folder, "chunks").glob(".part-*"):
-            remove_unlocked(left)
+        with suppress(OSError):  # the index is written; the next writer sweeps what is left
+            for left in Path(folder, "chunks").glob(".part-*"):
+                remove_unlocked(left)
 
 
 def _check_before(before: Source | None, fetch: Fetch) -> None:
@@ -320,11 +321,10 @@ def _undo(folder: str, parts: PartSink, revision: str, fetch: Fetch) -> None:
 
 
 def _discard(folder: str, paths: Iterable[str], fetch: Fetch) -> None:
+    """Remove parts that no index lists, as far as they can be: what is left does no harm, and a later writer tries."""
     for path in paths:
-        try:
+        with suppress(PeriplusError):
             fetch.run(fetch.delete(folder + path))
-        except MissingError:
-            continue
 
 
 def _parts_in(folder: str, fetch: Fetch) -> set[str]:

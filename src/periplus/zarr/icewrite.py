@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import product
@@ -16,7 +16,8 @@ import numpy as np
 from zarr.core.buffer import Buffer, default_buffer_prototype
 
 from periplus.documents import parse_json
-from periplus.errors import ConflictError, DecodeError, FetchError, FormatError, LimitError, redact
+from periplus.errors import ConflictError, DecodeError, FetchError, FormatError, LimitError, PeriplusError, redact
+from periplus.fetch.door import system_error, translate
 from periplus.model import Files, Refs
 from periplus.policy import Policy, storable
 from periplus.zarr.express import single_ranges
@@ -103,7 +104,8 @@ def write_icechunk(
             snapshot = session.commit(message or f"{table.rows} references by periplus")
         except BaseException:
             if created:
-                remove_repository(repository, target, fetch)
+                with suppress(icechunk.IcechunkError, PeriplusError):  # what failed before is what to report
+                    remove_repository(repository, target, fetch)
             raise
     return Committed(
         url=target,
@@ -325,4 +327,7 @@ def _said(target: str) -> Iterator[None]:
     except icechunk.ConflictError as error:
         raise ConflictError(f"another writer was first: {redact(str(error))}", url=target) from error
     except icechunk.IcechunkError as error:
+        known = system_error(str(error))
+        if known is not None:
+            raise translate(known, target) or known from error
         raise FetchError(f"Icechunk: {' '.join(redact(str(error)).split())}", url=target) from error
