@@ -1,0 +1,195 @@
+"""Every call of every writer fails in turn: the index is the old or the new one, and the next run leaves no trace.
+
+Here a seeded sample of the calls fails; `make faults` lets each of them fail in every way.
+"""
+
+import errno
+import os
+import random
+import signal
+import tempfile
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+
+import periplus
+from periplus.testing.disks import ERRORS, INTERRUPT, KILL, KILLED, MEMORY, READS, FailingDisk, counted
+from periplus.testing.writers import WRITERS, Stage, Writer
+
+ALL = os.environ.get("PERIPLUS_FAULTS") == "all"
+SEED = os.environ.get("PERIPLUS_FUZZ_SEED", "0")
+SAMPLE, KILLS = 4, 1
+FAULTS = {**ERRORS, INTERRUPT: INTERRUPT, MEMORY: MEMORY}
+WORDS = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "quota",
+    errno.EFBIG: "too large",
+    errno.EMFILE: "too many open files",
+    errno.EIO: "input/output error",
+    errno.EACCES: "refuses access",
+    MEMORY: "not enough memory",
+}
+CLEANING = {"unlink", "rmdir", "open"}
+"""Calls without which a folder for temporary files cannot be removed."""
+NATIVE = ("icechunk", "icechunk-new")
+"""Writers whose files a native library writes."""
+
+pytestmark = [pytest.mark.timeout(3600 if ALL else 120)]
+
+
+def marked(writers: list[Writer]) -> list:
+    late = pytest.mark.xfail(reason="the folder of kerchunk Parquet is not yet switched atomically", strict=False)
+    return [
+        pytest.param(writer, id=writer.name, marks=late if writer.name == "kerchunk-parquet" else ())
+        for writer in writers
+    ]
+
+
+@pytest.fixture
+def interruptible():
+    """Ctrl-C interrupts, whatever the parent process chose."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def cases(calls: list[str], seed: str) -> list[tuple[str, int, bool]]:
+    """(fault, which call, whether it lasts): all of them, or a sample."""
+    every = [
+        (fault, at, lasting)
+        for fault in FAULTS
+        for at, call in enumerate(calls, 1)
+        for lasting in (False, True)
+        if fault != MEMORY or call in ("open", "write")
+    ]
+    return every if ALL else random.Random(f"{seed} {SEED}").sample(every, SAMPLE)
+
+
+def fail(stage: Stage, fault: str, at: int, lasting: bool) -> None:
+    """One run with a fault, and one without."""
+    stage.restore()
+    error: BaseException | None = None
+    disk = FailingDisk(stage.out, at=at, fault=FAULTS[fault], lasting=lasting)
+    try:
+        with disk:
+            stage.write()
+    except BaseException as raised:  # noqa: BLE001 - what was raised is judged below
+        error = raised
+    where = f"{fault} at call {at} ({disk.failed}){', lasting' if lasting else ''}"
+    assert stage.state() in ((stage.after,) if error is None else (stage.before, stage.after)), where
+    if error is not None and fault == INTERRUPT:
+        assert isinstance(error, KeyboardInterrupt), where
+    elif error is not None:
+        assert isinstance(error, periplus.PeriplusError), (where, error)
+        assert isinstance(error.__cause__, OSError | MemoryError), where
+        assert WORDS[FAULTS[fault]] in str(error), (where, error)
+    if disk.failed not in CLEANING:
+        assert not list(stage.temporary.iterdir()), where
+    stage.write()
+    assert stage.state() == stage.after, where
+    assert stage.listed() == stage.names, where
+
+
+def killed_write(name: str, out: str, archive: str, at: int) -> None:
+    """In a process of its own: a write that ends at the n-th call."""
+    tempfile.tempdir = str(Path(out, "tmp"))
+    writer = next(one for one in WRITERS if one.name == name)
+    with FailingDisk(out, at=at, fault=KILL):
+        writer.write(Path(out), Path(archive))
+
+
+def kill(stage: Stage, at: int, spawner) -> None:
+    """A run that is killed, and one that is not."""
+    stage.restore()
+    process = spawner.Process(target=killed_write, args=(stage.writer.name, str(stage.out), str(stage.archive), at))
+    process.start()
+    process.join()
+    assert process.exitcode == KILLED, at
+    assert stage.state() in (stage.before, stage.after), f"killed at call {at}"
+    stage.write()
+    assert stage.state() == stage.after, f"killed at call {at}"
+    assert stage.listed() == stage.names, f"killed at call {at}"
+
+
+@pytest.fixture(scope="module")
+def spawner():
+    """Starts processes that have loaded what they need and used nothing of it."""
+    context = get_context("forkserver")
+    loaded = [
+        "duckdb",
+        "pyarrow.parquet",
+        "pyproj",
+        "periplus.harvest",
+        "periplus.cli.read",
+        "periplus.testing.writers",
+    ]
+    context.set_forkserver_preload([*loaded, "periplus.table.duckdb", "periplus.zarr.kerchunkwrite"])
+    return context
+
+
+@pytest.mark.parametrize("writer", marked([writer for writer in WRITERS if writer.name not in NATIVE]))
+def test_a_write_that_fails_or_is_killed_leaves_the_old_or_the_new(writer, tmp_path, interruptible, spawner):
+    stage = Stage(writer, tmp_path)
+    stage.restore()
+    with counted(stage.out) as calls:
+        stage.write()
+    assert {"open", "write", "fsync", "replace"} <= set(calls)
+    for fault, at, lasting in cases(calls, writer.name):
+        fail(stage, fault, at, lasting)
+    every = range(1, len(calls) + 1)
+    for at in every if ALL else random.Random(f"{writer.name} {SEED}").sample(every, KILLS):
+        kill(stage, at, spawner)
+
+
+@pytest.mark.parametrize("writer", [one for one in WRITERS if one.name in NATIVE], ids=NATIVE)
+@pytest.mark.parametrize("when", ["before the commit", "the commit"])
+def test_a_commit_to_icechunk_that_fails_leaves_the_old_or_none(writer, when, tmp_path, monkeypatch):
+    import icechunk
+
+    from periplus.fetch import Fetch
+    from periplus.zarr import icewrite
+
+    stage = Stage(writer, tmp_path)
+    stage.restore()
+
+    def full(*_args, **_options):
+        raise icechunk.IcechunkError("storage error: No space left on device (os error 28)")
+
+    async def stuck(*_args, **_options):
+        raise periplus.FetchError("cannot be removed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(*((icechunk.Session, "commit") if when == "the commit" else (icewrite._Writer, "write")), full)
+        patch.setattr(Fetch, "delete", stuck)  # what is cleaned up after a failure hides none
+        with pytest.raises(periplus.FetchError, match="the disk is full") as caught:
+            stage.write()
+    assert isinstance(caught.value.__cause__, icechunk.IcechunkError)
+    if stage.before is not None:
+        assert stage.state() == stage.before
+    stage.write()
+    assert stage.state() == stage.after
+
+
+@pytest.mark.parametrize("fault", [*ERRORS, MEMORY])
+def test_reading_fails_with_an_error_of_ours(fault, tmp_path):
+    stage = Stage(next(one for one in WRITERS if one.name == "dataset-append"), tmp_path)
+    which = READS & {"open", "read", "pread", "preadv"} if fault == MEMORY else READS
+    with counted(stage.out.parent, calls=which) as calls:
+        assert stage.state() == stage.after
+    every = range(1, len(calls) + 1)
+    for at in every if ALL else random.Random(f"{fault} {SEED}").sample(every, min(6, len(every))):
+        with FailingDisk(stage.out.parent, at=at, fault=FAULTS[fault], calls=which) as disk:
+            error = refusal(stage)
+        if error is not None:
+            assert WORDS[FAULTS[fault]] in str(error), (at, disk.failed, error)
+            assert isinstance(error.__cause__, OSError | MemoryError), (at, disk.failed)
+
+
+def refusal(stage: Stage) -> periplus.PeriplusError | None:
+    """Why the new index cannot be read; None where it can: not all that a disk is asked for is needed."""
+    try:
+        assert stage.state() == stage.after
+    except periplus.PeriplusError as error:
+        return error
+    return None
