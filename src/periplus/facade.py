@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from periplus.harvest.stac import Assets
     from periplus.read import Raster, Report
     from periplus.table import Table
+    from periplus.table.integrity import IndexReport
     from periplus.zarr.icewrite import Committed
     from periplus.zarr.metadata import Codecs
     from periplus.zarr.store import IndexStore
@@ -146,6 +147,16 @@ class Index:
         from periplus.read import check_sources
 
         return check_sources(self.table, self.fetch, progress=progress)
+
+    def check_index(self, *, progress: Progress | None = None) -> IndexReport:
+        """Read every row of the index and compare it with what the index declares; no source is accessed.
+
+        Found are chunks outside their grid, rows that come twice, parts that are missing or that nothing lists, byte
+        ranges past the end of their file, wrong file ids, encodings, counts and statistics, and damaged pages.
+        """
+        from periplus.table.integrity import check_table
+
+        return check_table(self.table, progress=progress)
 
     def write(self, target: Location, *, form: str | None = None, **options: Any) -> Index:
         """Write this index as `.parquet` (flat), `.duckdb`, or a folder (dataset), and return it opened from there.

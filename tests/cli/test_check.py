@@ -6,6 +6,8 @@ import shutil
 
 import pytest
 
+from periplus.testing.forge import column, forge
+
 
 def test_an_untouched_archive_is_ok(index, periplus):
     done = periplus("check", index)
@@ -57,5 +59,37 @@ def test_a_whole_archive_that_moved_is_still_ok(index, archive, periplus, tmp_pa
 @pytest.mark.parametrize("verb", ["info", "query", "check"])
 def test_no_such_index(verb, periplus, tmp_path):
     done = periplus(verb, tmp_path / "absent.parquet")
+    assert done.code == 2
+    assert done.err.startswith("periplus: missing: ")
+
+
+def test_an_index_that_is_whole_is_ok(index, archive, periplus):
+    shutil.rmtree(archive)  # no source is accessed
+    done = periplus("check", index, "--index")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.endswith(" rows: ok\n")
+    said = json.loads(periplus("check", index, "--index", "--json").out)
+    assert (said["ok"], said["problems"], said["more"]) == (True, [], 0)
+    assert said["rows"] > 0
+
+
+def test_an_index_that_contradicts_itself_is_found(index, periplus):
+    forge(index, rows=column("offset", lambda values: [1 << 40, *values[1:]]))
+    done = periplus("check", index, "--index", "--json")
+    said = json.loads(done.out)
+    assert (done.code, said["ok"]) == (1, False)
+    assert [problem["kind"] for problem in said["problems"]] == ["range"]
+    shown = periplus("check", index, "--index")
+    assert shown.code == 1
+    assert shown.out.startswith("range: array ")
+    assert shown.out.endswith("rows: 1 problem\n")
+
+
+def test_an_index_that_cannot_be_opened_is_a_problem_and_none_is_an_error(index, periplus, tmp_path):
+    forge(index, document=lambda _: b"{")
+    done = periplus("check", index, "--index")
+    assert done.code == 1
+    assert done.out.startswith("document: ")
+    done = periplus("check", tmp_path / "absent.parquet", "--index")
     assert done.code == 2
     assert done.err.startswith("periplus: missing: ")

@@ -189,7 +189,11 @@ class ParquetBytes:
             with arrow_errors("the column chunks are damaged", self.url):
                 texts = [name for name in names if self._is_stringlike(name)]
                 reader = pq.ParquetFile(
-                    pa.PythonFile(file, "r"), metadata=self.metadata, read_dictionary=texts, pre_buffer=False
+                    pa.PythonFile(file, "r"),
+                    metadata=self.metadata,
+                    read_dictionary=texts,
+                    pre_buffer=False,
+                    page_checksum_verification=True,
                 )
                 for number in batch:
                     yield number, self._decode(reader, number, names)

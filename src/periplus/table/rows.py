@@ -76,7 +76,7 @@ class PartRows:
         for names, members in alike.items():
             for number, table in self.source.read(members, names):
                 with arrow_errors("a row group does not decode", self.source.url):
-                    yield number, self._group(number, table, ids)
+                    yield number, self.group(number, table, ids)
 
     def _constant(self, number: int, name: str) -> Any:
         low, high, full = self.source.bounds(number, name)
@@ -98,7 +98,17 @@ class PartRows:
         assert self.columns.array is not None
         return len(self._arrays) == 1 and self._constant(number, self.columns.array) in self._arrays
 
-    def _group(self, number: int, table: pa.Table, ids: dict[str, int] | None) -> Group:
+    @property
+    def all_columns(self) -> list[str]:
+        """Every column that has a role."""
+        roles = self.columns
+        extra = [roles.array, roles.level, roles.part, roles.file_id, roles.encoding, roles.data, roles.present]
+        path = roles.path if roles.file_id is None else None
+        named = [name for name in (*extra, path) if name is not None]
+        return [*roles.chunk.values(), roles.offset, roles.length, *named]
+
+    def group(self, number: int, table: pa.Table, ids: dict[str, int] | None) -> Group:
+        """A row group decoded; columns that the table lacks are as statistics tell."""
         roles, count = self.columns, table.num_rows
         held = set(table.column_names)
         place: dict[str, NDArray[np.int32] | int] = {}
@@ -225,9 +235,12 @@ class ParquetRows:
         """The parts, or those that may hold rows of a window; opened on first use."""
         if self.document.pieces is None:
             return [self._parts[""]]
-        wanted = [
-            piece for piece in self.document.pieces if array is None or window is None or _meets(piece, array, window)
-        ]
+        return self.opened(
+            [piece for piece in self.document.pieces if array is None or window is None or _meets(piece, array, window)]
+        )
+
+    def opened(self, wanted: Sequence[Piece]) -> list[PartRows]:
+        """The parts that pieces of the document name."""
         fresh = [piece for piece in wanted if piece.path not in self._parts]
         urls = [self.folder + piece.path for piece in fresh]
         for piece, url, tail in zip(fresh, urls, self._tails(urls), strict=True):
@@ -274,17 +287,18 @@ class ParquetRows:
                 fresh.append(number)
             else:
                 yield group
-        for number, group in part.decode(fresh, self._names(part)):
+        for number, group in part.decode(fresh, self.names(part)):
             self._kept.put((url, number), group)
             yield group
 
-    def _names(self, part: PartRows) -> dict[str, int] | None:
+    def names(self, part: PartRows) -> dict[str, int] | None:
+        """File ids by path, for a part that names files by their path."""
         return self._ids if part.columns.file_id is None and part.columns.path is not None else None
 
     def blocks(self) -> Iterator[tuple[str, Refs]]:
         for part in self.parts():
             for number in range(part.source.groups):
-                for _, group in part.decode([number], self._names(part)):
+                for _, group in part.decode([number], self.names(part)):
                     yield from self._split(group)
 
     def _split(self, group: Group) -> Iterator[tuple[str, Refs]]:

@@ -86,6 +86,7 @@ class GroupWriter:
             write_statistics=["array", *layout.columns.chunk.values()],
             sorting_columns=_sorting(schema, layout, arrays),
             write_page_index=True,
+            write_page_checksum=True,
         )
 
     def write(self, group: RowGroup) -> None:
@@ -256,6 +257,7 @@ def files_parquet(files: Files, paths: Sequence[str], file: IO[bytes], keys: dic
         use_dictionary=["format", "status", "error"],
         column_encoding=dict.fromkeys(integers, "DELTA_BINARY_PACKED"),
         write_statistics=integers,
+        write_page_checksum=True,
     ) as writer:
         writer.write_table(table, row_group_size=1 << 17)
         writer.add_key_value_metadata(keys)

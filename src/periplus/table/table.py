@@ -139,6 +139,11 @@ class Table:
                 reach.check(refs.file)
             yield name, refs
 
+    @property
+    def unverified(self) -> Rows:
+        """The rows as they are at rest, for those who judge them."""
+        return self._rows
+
     def select(self, **query: Any) -> pa.Table:
         """Rows as a readable Arrow table; see `periplus.table.select.select` for what may be asked."""
         from periplus.table.select import select

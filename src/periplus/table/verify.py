@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,31 +13,43 @@ from periplus.model import Array, Refs
 INT64 = np.iinfo(np.int64).max
 
 
+Fault = tuple[str, str, int | None]
+"""What is wrong: a kind, a message, and the offset of the reference where that says more."""
+
+
 def verify(
     array: Array, refs: Refs, *, sizes: NDArray[np.int64], window: Sequence[tuple[int, int]] | None = None
 ) -> Refs:
     """The refs, or FormatError. `sizes` are the files' sizes in bytes, -1 where unknown."""
+    for _, message, offset in faults(array, refs, sizes=sizes, window=window):
+        raise FormatError(message, offset=offset)
+    return refs
+
+
+def faults(
+    array: Array, refs: Refs, *, sizes: NDArray[np.int64], window: Sequence[tuple[int, int]] | None = None
+) -> Iterator[Fault]:
+    """All that is wrong with rows, each kind once."""
     count = len(refs)
     what = f"array {array.name!r}"
     if refs.chunk.ndim != 2 or refs.chunk.shape != (array.ndim, count) or refs.length.shape != (count,):
-        raise FormatError(f"{what}: columns of references differ in length")
+        yield "range", f"{what}: columns of references differ in length", None
+        return
     if not count:
-        return refs
+        return
     box = [(0, n) for n in array.grid] if window is None else window
     least, most = refs.chunk.min(axis=1).tolist(), refs.chunk.max(axis=1).tolist()
     for positions, dim, (low, high), first, last in zip(refs.chunk, array.dims, box, least, most, strict=True):
         if first < low or last >= high:
-            raise FormatError(
-                f"{what}: chunk position {_outside(positions, low, high)} along {dim!r} is not in the grid"
-            )
+            outside = _outside(positions, low, high)
+            yield "position", f"{what}: chunk position {outside} along {dim!r} is not in the grid", None
     if refs.offset.min() < 0 or refs.length.min() < 0:
-        raise FormatError(f"{what}: a reference has a negative offset or length")
+        yield "range", f"{what}: a reference has a negative offset or length", None
     if int(refs.offset.max()) + int(refs.length.max()) > INT64 and (refs.offset > INT64 - refs.length).any():
-        raise FormatError(f"{what}: offset plus length overflows")
+        yield "range", f"{what}: offset plus length overflows", None
     if refs.encoding is not None and (worst := int(refs.encoding.max())) >= max(1, len(array.encodings)):
-        raise FormatError(f"{what}: encoding {worst} where {len(array.encodings)} are listed")
-    _verify_files(what, refs, sizes)
-    return refs
+        yield "encoding", f"{what}: encoding {worst} where {len(array.encodings)} are listed", None
+    yield from _file_faults(what, refs, sizes)
 
 
 def verify_parts(array: Array, refs: Refs) -> None:
@@ -51,13 +63,15 @@ def verify_parts(array: Array, refs: Refs) -> None:
         raise FormatError(f"array {array.name!r}: a chunk lacks one of its parts")
 
 
-def _verify_files(what: str, refs: Refs, sizes: NDArray[np.int64]) -> None:
+def _file_faults(what: str, refs: Refs, sizes: NDArray[np.int64]) -> Iterator[Fault]:
     lowest, highest = (0, 0) if refs.file is None else (int(refs.file.min()), int(refs.file.max()))
     if lowest < -1 or highest >= len(sizes):
-        raise FormatError(f"{what}: file {highest if highest >= len(sizes) else lowest} where {len(sizes)} are listed")
+        worst = highest if highest >= len(sizes) else lowest
+        yield "file", f"{what}: file {worst} where {len(sizes)} are listed", None
+        return
     file = np.zeros(len(refs), np.int32) if refs.file is None else refs.file
     if lowest < 0:
-        _verify_inline(what, refs, np.flatnonzero(file < 0))
+        yield from _inline_faults(what, refs, np.flatnonzero(file < 0))
     if highest < 0:
         return
     end = refs.offset + refs.length
@@ -67,19 +81,20 @@ def _verify_files(what: str, refs: Refs, sizes: NDArray[np.int64]) -> None:
         past = np.flatnonzero((file >= 0) & (size >= 0) & (end > size))
         if past.size:
             row = int(past[0])
-            raise FormatError(
-                f"{what}: a reference ends at {int(end[row])}, past the end of its file of {int(size[row])} bytes",
-                offset=int(refs.offset[row]),
-            )
+            ends = f"ends at {int(end[row])}, past the end of its file of {int(size[row])} bytes"
+            yield "range", f"{what}: a reference {ends}", int(refs.offset[row])
 
 
-def _verify_inline(what: str, refs: Refs, rows: NDArray[np.intp]) -> None:
+def _inline_faults(what: str, refs: Refs, rows: NDArray[np.intp]) -> Iterator[Fault]:
     for row in rows.tolist():
         data = None if refs.data is None else refs.data[row]
         if data is None:
-            raise FormatError(f"{what}: a reference has neither a file nor inline bytes")
+            yield "inline", f"{what}: a reference has neither a file nor inline bytes", None
+            return
         if len(data) != refs.length[row]:
-            raise FormatError(f"{what}: {len(data)} inline bytes where the length says {int(refs.length[row])}")
+            length = int(refs.length[row])
+            yield "inline", f"{what}: {len(data)} inline bytes where the length says {length}", None
+            return
 
 
 def _outside(positions: NDArray[np.int32], low: int, high: int) -> int:
