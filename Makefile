@@ -9,7 +9,7 @@ SHELL := /bin/sh
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format docs bench clean
+.PHONY: help setup demo test faults lint format docs bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,6 +22,9 @@ demo: $(VENV)/.installed-demo ## Index a small archive it generates, query it, r
 
 test: $(VENV)/.installed-test ## Run the tests; ARGS="-k tiff" passes options on to pytest
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(ARGS)
+
+faults: $(VENV)/.installed-test ## Let every call of every writer fail in turn (about an hour); ARGS="-k flat" chooses
+	@PERIPLUS_FAULTS=all $(BIN)/python -m pytest -q tests/acceptance/test_faults.py $(ARGS)
 
 # Types are checked against the libraries themselves, so these must be there.
 lint: $(VENV)/.installed-test $(VENV)/.installed-lint ## Check style, types and the arrows between rooms

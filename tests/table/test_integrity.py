@@ -297,3 +297,11 @@ def test_progress_counts_rows(index, fetch):
     assert told[-1] == (60, 60)
     with Fetch() as other:
         assert check_table(open_table(str(index), fetch=other)).rows == 60
+
+
+def test_many_sorted_rows_are_looked_at_in_steps(index, fetch, monkeypatch):
+    from periplus.table import integrity
+
+    monkeypatch.setattr(integrity, "STEP", 3)  # which is between two parts of a chunk
+    assert problems(index, fetch) == []
+    assert "duplicate" in kinds(changed(index, "x_chunk", 2, 0), fetch)

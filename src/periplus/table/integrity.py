@@ -26,8 +26,11 @@ if TYPE_CHECKING:
 LISTED = 1000
 """Problems that a report lists; the rest is counted."""
 KEY_BYTES = 32
-"""Memory for one row while chunks that come twice are looked for: its key, and the sorting of it."""
+"""Memory for one row while chunks that come twice are looked for: its key, once more while keys are joined, and as
+much again to spare."""
 PARTS = 1 << 16
+STEP = 1 << 20
+"""Sorted rows looked at together."""
 
 Progress = Callable[[int, int], None]
 
@@ -280,14 +283,20 @@ class _Places:
 
     def report(self, notes: _Notes) -> None:
         for name in list(self._keys):
-            columns = np.concatenate(self._keys.pop(name), axis=1)
-            if len(columns) == 1:
-                columns[0].sort()
-                places, part = columns // PARTS, columns[0] % PARTS
-            else:
+            array, columns = self._arrays[name], np.concatenate(self._keys.pop(name), axis=1)
+            if len(columns) > 1:
                 columns = columns[:, np.lexsort(columns[::-1])]
-                places, part = columns[:-1], columns[-1]
-            self._check(self._arrays[name], places, part, notes)
+                self._check(array, columns[:-1], columns[-1], notes)
+                continue
+            key = columns[0]
+            key.sort()
+            ends = [*range(STEP, len(key), STEP), len(key)]
+            start = 0
+            for end in ends:
+                # Not between two parts of a chunk.
+                stop = end if end == len(key) else int(np.searchsorted(key, key[end] // PARTS * PARTS))
+                self._check(array, key[None, start:stop] // PARTS, key[start:stop] % PARTS, notes)
+                start = stop
 
     def _check(self, array: Array, places: NDArray[Any], part: NDArray[Any], notes: _Notes) -> None:
         if not len(part):
