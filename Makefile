@@ -24,7 +24,7 @@ test: $(VENV)/.installed-test ## Run the tests; ARGS="-k tiff" passes options on
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(ARGS)
 
 faults: $(VENV)/.installed-test ## Let every call of every writer fail in turn (about an hour); ARGS="-k flat" chooses
-	@PERIPLUS_FAULTS=all $(BIN)/python -m pytest -q tests/acceptance/test_faults.py $(ARGS)
+	@PERIPLUS_FAULTS=all $(BIN)/python -m pytest -q tests/acceptance/test_faults.py tests/acceptance/test_faults_remote.py $(ARGS)
 
 # Types are checked against the libraries themselves, so these must be there.
 lint: $(VENV)/.installed-test $(VENV)/.installed-lint ## Check style, types and the arrows between rooms

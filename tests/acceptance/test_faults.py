@@ -19,7 +19,7 @@ from periplus.testing.writers import WRITERS, Stage, Writer
 
 ALL = os.environ.get("PERIPLUS_FAULTS") == "all"
 SEED = os.environ.get("PERIPLUS_FUZZ_SEED", "0")
-SAMPLE, KILLS = 4, 1
+SAMPLE, KILLS = 3, 1
 FAULTS = {**ERRORS, INTERRUPT: INTERRUPT, MEMORY: MEMORY}
 WORDS = {
     errno.ENOSPC: "the disk is full",

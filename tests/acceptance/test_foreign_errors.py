@@ -77,8 +77,11 @@ def index(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("number", ERRORS.values(), ids=ERRORS)
-@pytest.mark.parametrize("step", ["create table", "insert into", "checkpoint"])
+@pytest.mark.parametrize(
+    ("number", "step"),
+    list(zip(ERRORS.values(), 2 * ("create table", "insert into", "checkpoint"), strict=True)),
+    ids=list(ERRORS),
+)
 def test_a_full_disk_under_duckdb_is_no_format_error(number, step, index, monkeypatch):
     from periplus.table import duckdb as module
 

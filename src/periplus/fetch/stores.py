@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from periplus import forks
 from periplus.errors import ConflictError, FetchError, FormatError, MissingError, PeriplusError, StaleError
@@ -32,6 +32,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # what the library says where the sto
 _MARK = "periplus-write"
 PART = 8 << 20
 """Bytes of one part of a large upload."""
+PAUSES = (0.1, 0.4, 1.6)
+"""Seconds between attempts at what the library does not repeat."""
+T = TypeVar("T")
 
 
 @cache
@@ -164,19 +167,28 @@ class Stores:
         else:
             content = memoryview(data).cast("B")
             size = len(content)
-        try:
-            async with self._guarded(url):
-                result = await obstore.put_async(
-                    await self._store(url), split(url)[2], content, mode=mode, chunk_size=PART, attributes=attributes
-                )
-        except (StaleError, ConflictError, FetchError) as error:
-            ours = await self._ours(url, attributes[_MARK]) if attributes else None
-            if ours is not None:
-                return ours
-            if isinstance(error, StaleError):
-                raise ConflictError("another writer replaced the object meanwhile", url=url) from None
-            raise
-        return Source(url=url, size=size, etag=result["e_tag"])
+
+        async def put() -> Source:
+            try:
+                async with self._guarded(url):
+                    result = await obstore.put_async(
+                        await self._store(url),
+                        split(url)[2],
+                        content,
+                        mode=mode,
+                        chunk_size=PART,
+                        attributes=attributes,
+                    )
+            except (StaleError, ConflictError, FetchError) as error:
+                ours = await self._ours(url, attributes[_MARK]) if attributes else None
+                if ours is not None:
+                    return ours
+                if isinstance(error, StaleError):
+                    raise ConflictError("another writer replaced the object meanwhile", url=url) from None
+                raise
+            return Source(url=url, size=size, etag=result["e_tag"])
+
+        return await _repeated(put)
 
     async def _version(self, url: str, expect: Source) -> dict[str, Any]:
         """What a store knows the object to be replaced by: its tag, which may have to be asked for, or its number."""
@@ -205,8 +217,11 @@ class Stores:
         """Remove the object; most stores do not say whether there was one."""
         import obstore
 
-        async with self._guarded(url):
-            await obstore.delete_async(await self._store(url), split(url)[2])
+        async def delete() -> None:
+            async with self._guarded(url):
+                await obstore.delete_async(await self._store(url), split(url)[2])
+
+        await _repeated(delete)
 
     async def find(self, url: str) -> AsyncIterator[Source]:
         """One object, those under a prefix that ends in a slash, or those that match a glob."""
@@ -279,6 +294,21 @@ class Stores:
             with mapped(url, offset):
                 async with asyncio.timeout(self._patience.deadline):
                     yield
+
+
+async def _repeated(work: Callable[[], Awaitable[T]]) -> T:
+    """Try again what the library does not: conditional writes, which we know again, and deletions.
+
+    It takes both for unsafe to repeat when a connection breaks, and gives up at the first.
+    """
+    for pause in PAUSES:
+        try:
+            return await work()
+        except FetchError as error:
+            if "retries" in error.message:  # the library has tried again
+                raise
+        await asyncio.sleep(pause)
+    return await work()
 
 
 def _url(source: Source) -> str:

@@ -9,10 +9,10 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from periplus.errors import ConflictError, MissingError
+from periplus.errors import ConflictError, MissingError, PeriplusError
 from periplus.fetch.door import system_errors
 from periplus.policy import is_local
 
@@ -74,11 +74,22 @@ def _remote(folder: str, fetch: Fetch) -> Iterator[Held]:
         if not 0 <= time.time() - began < HELD:
             raise ConflictError("the commit took so long that another writer may have begun", url=url)
 
-    try:
-        yield held
-    finally:
+    def release() -> None:
         if 0 <= time.time() - began < LIFE:  # later it may be another's
             fetch.run(fetch.delete(url))
+
+    try:
+        yield held
+    except BaseException:
+        with suppress(PeriplusError):  # what failed before is what to report
+            release()
+        raise
+    try:
+        release()
+    except PeriplusError as error:
+        after = f"the next writer can begin when you remove it, or after {LIFE / 60:g} minutes"
+        error.message = f"the index was written, but its lock could not be removed; {after}: {error.message}"
+        raise
 
 
 def _take(url: str, owner: str, fetch: Fetch) -> None:
