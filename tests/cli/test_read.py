@@ -143,7 +143,7 @@ def test_a_dash_is_npy_on_stdout(index, truth):
         (["--array", "0/data", "--window", "0:5,0:5", "--bands", "1", "-o", "out.npy"], "usage", "stands alone"),
         (["--crs", "EPSG:0", "--bbox", "0,0,1,1", "-o", "out.npy"], "format", "EPSG:0"),
         (["--resolution", "-3", "-o", "out.npy"], "usage", "positive"),
-        (["-o", "no/such/folder/out.npy"], "error", "No such file or directory: no/such/folder/out.npy\n"),
+        (["-o", "no/such/folder/out.npy"], "missing", "no such folder to write to (no/such/folder/out.npy)\n"),
         (["--array", "1/dat", "-o", "out.npy"], "missing", "this index has data"),
     ],
 )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import tempfile
 from collections.abc import Iterator
 from typing import BinaryIO
 
+from periplus.errors import MissingError
 from periplus.fetch.atomic import replacing
 from periplus.fetch.door import system_errors
 
@@ -16,6 +18,8 @@ from periplus.fetch.door import system_errors
 def opened(target: str) -> Iterator[BinaryIO]:
     """A seekable binary file for `target`; it takes its name only when the block ends well."""
     if target != "-":
+        if not os.path.isdir(os.path.dirname(os.path.abspath(target))):
+            raise MissingError("there is no such folder to write to", url=target)  # it may be misspelled
         with replacing(target) as file:
             yield file  # type: ignore[misc]
         return
