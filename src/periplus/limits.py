@@ -50,8 +50,64 @@ class Limits:
     index_rows: int = 1 << 33
     """Rows of one index, whatever its arrays declare."""
 
+    sql_memory_bytes: int = GIB
+    """Memory that DuckDB may use for one query; nothing is spilled to disk."""
+    sql_result_bytes: int = GIB // 4
+    """Bytes of the answer to one query."""
+    sql_seconds: float = 600
+    """Seconds that one query may take."""
+
     def check(self, what: str, value: int, limit: int, *, url: str | None = None, offset: int | None = None) -> int:
         """`value`, or LimitError where it exceeds `limit`."""
         if value > limit:
             raise LimitError(f"{what} is {value}, over the limit of {limit}", url=url, offset=offset)
         return value
+
+
+class Allowance:
+    """A running total that must not pass a limit; `advice` tells users how to stay below it or to raise it."""
+
+    def __init__(self, what: str, most: int, *, advice: str, url: str | None = None) -> None:
+        self.what, self.most, self.advice, self.url = what, most, advice, url
+        self.spent = 0
+
+    def take(self, amount: int) -> None:
+        """Count `amount` before it is allocated; LimitError where the total passes the limit."""
+        self.spent += amount
+        if self.spent > self.most:
+            raise LimitError(
+                f"{self.what} would take {self.spent:,} bytes, over the limit of {self.most:,}; {self.advice}",
+                url=self.url,
+            )
+
+
+JSON_TEXT, JSON_WIDE = 2, 8
+"""Bytes of memory per byte of text: decoded and once more in the strings; wide where a character is not ASCII."""
+JSON_COSTS = {"[": 88, "{": 232, '"': 32, ",": 40}
+"""Bytes of memory per structural character, measured with CPython 3.11: a list of one item, a dict, half a string, an
+item with its slot. Characters within strings count too, so the estimate errs on the high side."""
+JSON_MOST = 240
+"""No byte of JSON costs more."""
+JSON_ADVICE = "pass limits=periplus.Limits(memory_bytes=...) to allow more"
+
+
+def json_cost(data: bytes | str) -> int:
+    """About how many bytes of memory a JSON text takes once it is parsed, counted without parsing it."""
+    if isinstance(data, str):
+        marks, wide = {key: data.count(key) for key in JSON_COSTS}, "\\u" in data or not data.isascii()
+    else:
+        marks = {key: data.count(key.encode()) for key in JSON_COSTS}
+        wide = b"\\u" in data or not data.isascii()
+    return sum(JSON_COSTS[key] * count for key, count in marks.items()) + len(data) * (JSON_WIDE if wide else JSON_TEXT)
+
+
+def json_allowance(limits: Limits, *, what: str, url: str | None = None) -> Allowance:
+    """What JSON may take in memory: half of `memory_bytes`, since its content is copied into columns afterwards."""
+    return Allowance(f"{what}, parsed as JSON,", limits.memory_bytes // 2, advice=JSON_ADVICE, url=url)
+
+
+def check_json_budget(data: bytes | str, limits: Limits, *, what: str, url: str | None = None) -> None:
+    """LimitError where parsing a JSON text would take more memory than it may."""
+    allowance = json_allowance(limits, what=what, url=url)
+    if len(data) * JSON_MOST > allowance.most:  # small documents, which are many, need no count
+        allowance.take(json_cost(data))

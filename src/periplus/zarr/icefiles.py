@@ -100,7 +100,7 @@ def payload(data: bytes, kind: int, limits: Limits) -> bytes:
     if compression == 0:
         return data[HEADER:]
     if compression == 1:
-        return unzstd(data[HEADER:], most=limits.memory_bytes)
+        return unzstd(data[HEADER:], most=limits.memory_bytes // 4)
     raise FormatError(f"compression {compression} of Icechunk files is not known")
 
 

@@ -19,7 +19,7 @@ from periplus.zarr.icefiles import ChunkRefs, ManifestFile, Node, read_manifest,
 from periplus.zarr.icelocations import url_of
 from periplus.zarr.kerchunkarrays import Described
 from periplus.zarr.kerchunkcatalog import catalog_of, described, nodes
-from periplus.zarr.kerchunklabels import MOST_BYTES, labels_of, named, words
+from periplus.zarr.kerchunklabels import MOST_BYTES, LabelRoom, labels_of, named, words
 
 if TYPE_CHECKING:
     from periplus.fetch import Fetch
@@ -91,9 +91,11 @@ async def _opened(
         for path, refs in columns.items()
     }
 
+    room = LabelRoom()
+
     def inline(path: str) -> Coordinate | None:
         if path in arrays:
-            return labels_of(arrays[path].array, columns[path], limits) if path in columns else None
+            return labels_of(arrays[path].array, columns[path], limits, room) if path in columns else None
         return _words(path, found.arrays[path], columns.get(path))
 
     catalog, used = catalog_of(found, arrays, inline)
@@ -213,7 +215,7 @@ def _may_label(path: str, arrays: Mapping[str, Described], texts: Collection[str
 
 async def _at_hand(refs: Refs, files: Files, home: str, fetch: Fetch) -> Refs:
     """Labels that lie in chunk files of the repository, fetched: they are few, and everybody wants them."""
-    if refs.file is None or len(refs) > 1024:
+    if refs.file is None or len(refs) > 1024 or int(refs.length.sum()) > MOST_BYTES:
         return refs
     own = f"{home}/chunks/"
     if not all(number < 0 or files.path[number].startswith(own) for number in refs.file.tolist()):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from periplus.conventions.node import DIMENSIONS
 from periplus.errors import FormatError, MissingError, PeriplusError, StaleError
-from periplus.limits import Limits
+from periplus.limits import JSON_TEXT, Limits, json_allowance, json_cost
 from periplus.model import Catalog, Coordinate, Refs
 from periplus.policy import Policy, canonical, resolve
 from periplus.table.document import document_for
@@ -17,7 +17,7 @@ from periplus.table.memory import MemoryRows
 from periplus.table.table import Table
 from periplus.zarr.kerchunkcatalog import Nodes, catalog_of, described, nodes
 from periplus.zarr.kerchunkcolumns import Urls, by_array, columns
-from periplus.zarr.kerchunklabels import is_wide, labels_of, named, wide, words
+from periplus.zarr.kerchunklabels import MOST_TEXTS, LabelRoom, is_wide, labels_of, named, wide, words
 from periplus.zarr.kerchunkopen import is_json
 from periplus.zarr.kerchunkown import REPLACED, from_text, unpack_files
 from periplus.zarr.kerchunkrows import RecordRows, read_metadata, sizes_of
@@ -78,8 +78,8 @@ class _Asked:
 
 def _open_json(asked: _Asked) -> Table:
     url, fetch, limits = asked.url, asked.fetch, asked.limits
-    document = parse(_whole(url, fetch, limits), url=url)
-    references = expand(document, overrides=asked.overrides)
+    document = parse(_whole(url, fetch, limits), url=url, limits=limits)
+    references = expand(document, overrides=asked.overrides, limits=limits)
     found = nodes(_documents(references, fetch, limits, url))
     if not found.arrays and not found.groups:
         raise FormatError("this JSON file holds no kerchunk references: no .zgroup, .zarray or zarr.json")
@@ -94,9 +94,11 @@ def _open_json(asked: _Asked) -> Table:
         path: columns(arrays[path], held, references, urls, lambda target: whole[target]) for path, held in keys.items()
     }
 
+    room = LabelRoom()
+
     def inline(path: str) -> Coordinate | None:
         if path in arrays:
-            return labels_of(arrays[path].array, refs[path], limits) if path in refs else None
+            return labels_of(arrays[path].array, refs[path], limits, room) if path in refs else None
         return _in_words(path, found, partial(_first_chunk, references))
 
     catalog, used = catalog_of(found, arrays, inline)
@@ -113,7 +115,8 @@ def _most_parts(refs: Mapping[str, Refs]) -> dict[str, int]:
 def _whole(url: str, fetch: Fetch, limits: Limits) -> bytes:
     async def read() -> bytes:
         source = await fetch.head(url)
-        size = limits.check("the size of the index", source.size or 0, limits.memory_bytes)
+        # What is longer would not pass the budget of parsing it either.
+        size = limits.check("the size of the index", source.size or 0, limits.memory_bytes // (2 * JSON_TEXT))
         return (await fetch.read(url, 0, size, expect=source))[0]
 
     return fetch.run(read())
@@ -122,17 +125,17 @@ def _whole(url: str, fetch: Fetch, limits: Limits) -> bytes:
 def _documents(references: Mapping[str, Reference], fetch: Fetch, limits: Limits, url: str) -> dict[str, Any]:
     """The metadata documents by key; those that lie in files are fetched."""
     documents = {}
+    memory = json_allowance(limits, what="the metadata of all arrays and groups")
     for key, reference in references.items():
         if key.rpartition("/")[2] not in METADATA:
             continue
-        if isinstance(reference, list):
-            documents[key] = parse(_fetched(key, reference, fetch, limits, url))
-        else:
-            try:
-                documents[key] = parse(reference)
-            except FormatError as error:
-                error.message = f"{key}: {error.message}"
-                raise
+        text = _fetched(key, reference, fetch, limits, url) if isinstance(reference, list) else reference
+        memory.take(json_cost(text))
+        try:
+            documents[key] = parse(text, limits=limits)
+        except FormatError as error:
+            error.message = f"{key}: {error.message}"
+            raise
     return documents
 
 
@@ -169,6 +172,8 @@ def _in_words(path: str, found: Nodes, first: Callable[[str], tuple[str, bytes |
     dims = document.get("dimension_names") or found.attributes.get(path, {}).get(DIMENSIONS)
     shape = document.get("shape")
     if dims != [leaf] or not isinstance(shape, list) or len(shape) != 1 or type(shape[0]) is not int:
+        return None
+    if shape[0] > MOST_TEXTS:
         return None
     key, data = first(path)
     if data is None:
@@ -216,12 +221,14 @@ def _open_parquet(asked: _Asked) -> Table:
     )
     rows.describe({one.array.name: one.array for one in arrays.values()})
 
+    room = LabelRoom()
+
     def inline(path: str) -> Coordinate | None:
         """Labels that lie in one record file of the index itself."""
         if path not in arrays:
             return _in_words(path, found, rows.first_bytes)
         refs = rows.find_inline(arrays[path].array)
-        return None if refs is None else labels_of(arrays[path].array, refs, limits)
+        return None if refs is None else labels_of(arrays[path].array, refs, limits, room)
 
     catalog, _ = catalog_of(found, arrays, inline)
     rows.describe(catalog.arrays)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 from collections.abc import Mapping
@@ -17,7 +18,9 @@ from periplus.model import Array, Coordinate, Refs
 from periplus.table.values import INT64
 
 MOST_BYTES = 64 * MIB
-"""Labels that are kept in memory; longer ones stay arrays."""
+"""Labels of one index that are kept in memory; what is more stays arrays."""
+MOST_TEXTS = 1 << 20
+"""Labels of one dimension that are text; longer ones stay arrays."""
 SINCE = re.compile(r"(\w+) since (\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d:\d\d(?:\.0*)?)?)?(?: ?UTC|Z|\+00:00)?")
 NANOSECONDS = {
     "days": 86_400 * 10**9,
@@ -33,15 +36,29 @@ WIDE = re.compile(r"[<>]U[0-9]{1,4}")
 PLAIN_CALENDARS = ("standard", "gregorian", "proleptic_gregorian")
 
 
-def labels_of(array: Array, refs: Refs, limits: Limits) -> Coordinate | None:
+class LabelRoom:
+    """How many bytes the labels of one index may still take: compressed ones are far smaller in the index."""
+
+    def __init__(self) -> None:
+        self.left = MOST_BYTES
+
+    def take(self, array: Array) -> bool:
+        """Whether the values fit, and those of a chunk, which may be larger than the array."""
+        if max(array.nbytes, math.prod(array.chunks) * array.dtype.itemsize) > self.left:
+            return False
+        self.left -= array.nbytes
+        return True
+
+
+def labels_of(array: Array, refs: Refs, limits: Limits, room: LabelRoom) -> Coordinate | None:
     """The values of an array of one dimension, all of whose chunks are inline; None where some are not."""
     if (
         array.ndim != 1
         or refs.data is None
         or len(refs) != array.grid[0]
-        or array.nbytes > MOST_BYTES
         or any(item is None for item in refs.data)
         or (refs.part is not None and refs.part.any())
+        or not room.take(array)
     ):
         return None
     values = np.empty(array.shape, array.dtype)

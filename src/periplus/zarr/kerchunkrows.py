@@ -310,7 +310,7 @@ def read_metadata(folder: str, fetch: Fetch, limits: Limits) -> tuple[dict[str, 
         return await fetch.read(source.url, 0, size, expect=source)
 
     data, source = fetch.run(read())
-    document = parse(data)
+    document = parse(data, limits=limits)
     return document, source, declared(document)
 
 

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from periplus.documents import parse_json
 from periplus.errors import FormatError, LimitError
+from periplus.limits import Allowance, Limits, check_json_budget
 from periplus.zarr.referencesgen import generated
 
 Reference: TypeAlias = bytes | list[Any]
@@ -24,11 +25,16 @@ CODE = re.compile(r"\{\{|\}\}|\{%|\{#")
 BASE64 = "base64:"
 METADATA = frozenset({".zgroup", ".zarray", ".zattrs", ".zmetadata", "zarr.json"})
 """Last parts of keys that hold metadata."""
+TEXT_SHARE = 8
+"""Which part of `memory_bytes` the filled-in text may take: the URLs are copied when they become absolute."""
+LONGEST_URL = 1 << 16
+"""Characters of a URL after its templates are filled in."""
 SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
-def parse(text: bytes | str, *, url: str | None = None) -> dict[str, Any]:
-    """The JSON text of an index; FormatError where it is none."""
+def parse(text: bytes | str, *, url: str | None = None, limits: Limits | None = None) -> dict[str, Any]:
+    """The JSON text of an index; FormatError where it is none, LimitError where it would fill the memory."""
+    check_json_budget(text, limits or Limits(), what="the index", url=url)
     try:
         value = parse_json(text, what="the index")
         if SURROGATE.search(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")):
@@ -44,13 +50,20 @@ def parse(text: bytes | str, *, url: str | None = None) -> dict[str, Any]:
     return value
 
 
-def expand(document: Mapping[str, Any], *, overrides: Mapping[str, str] | None = None) -> dict[str, Reference]:
+def expand(
+    document: Mapping[str, Any], *, overrides: Mapping[str, str] | None = None, limits: Limits | None = None
+) -> dict[str, Reference]:
     """Every reference of an index by its key, checked, with templates filled in; FormatError names the key."""
     version = document.get("version")
+    text = Allowance(
+        "the text of templates and gen, filled in,",
+        (limits or Limits()).memory_bytes // TEXT_SHARE,
+        advice="write the index as Parquet, or pass limits=periplus.Limits(memory_bytes=...) to allow more",
+    )
     if version is None or not isinstance(version, int | float):
-        refs, fill = document, filler({}, overrides)
+        refs, fill = document, filler({}, overrides, text)
     elif version == 1:
-        refs, fill = document.get("refs", {}), filler(document.get("templates"), overrides)
+        refs, fill = document.get("refs", {}), filler(document.get("templates"), overrides, text)
     else:
         raise FormatError(f"kerchunk references of version {version!r} are not known; 0 and 1 are")
     if not isinstance(refs, Mapping):
@@ -67,13 +80,18 @@ def expand(document: Mapping[str, Any], *, overrides: Mapping[str, str] | None =
                 continue
         found[key] = checked(key, value, fill)
     if version == 1 and document.get("gen"):
-        for key, value in generated(document["gen"], fill):
+        for key, value in generated(document["gen"], fill, text):
             found[key] = checked(key, value, fill)
     return found
 
 
-def filler(templates: Any, overrides: Mapping[str, str] | None) -> Callable[[str, str], str]:
-    """A function that fills the literal templates of a URL; its second argument is the key, for errors."""
+def filler(
+    templates: Any, overrides: Mapping[str, str] | None, text: Allowance | None = None
+) -> Callable[[str, str], str]:
+    """A function that fills the literal templates of a URL; its second argument is the key, for errors.
+
+    The length of a filled URL is checked, and counted in `text`, before the URL is made.
+    """
     known = {} if templates is None else templates
     if not isinstance(known, Mapping):
         raise FormatError("the templates are no JSON object")
@@ -81,6 +99,7 @@ def filler(templates: Any, overrides: Mapping[str, str] | None) -> Callable[[str
     for name, value in known.items():
         if not isinstance(value, str) or CODE.search(value):
             raise FormatError(f"template {name!r} is not literal text; give one by template_overrides")
+    ascii_only = all(value.isascii() for value in known.values())
     memory: dict[str, str] = {}
     known_plain: set[str] = set()
 
@@ -95,9 +114,17 @@ def filler(templates: Any, overrides: Mapping[str, str] | None) -> Callable[[str
         rest = PLACEHOLDER.sub("", url)
         if CODE.search(rest):
             raise FormatError(f"{key}: the template in {url!r} is not literal: only {{{{name}}}} is filled in")
-        missing = sorted(set(PLACEHOLDER.findall(url)) - set(known))
+        names = PLACEHOLDER.findall(url)
+        missing = sorted(set(names) - set(known))
         if missing:
             raise FormatError(f"{key}: no template {missing[0]!r}; give it by template_overrides")
+        length = len(rest) + sum(len(known[name]) for name in names)
+        if length > LONGEST_URL:
+            raise LimitError(
+                f"{key}: its URL has {length} characters once templates are filled in, over the limit of {LONGEST_URL}"
+            )
+        if text is not None:
+            text.take(length * (1 if ascii_only and url.isascii() else 4))
         memory[url] = PLACEHOLDER.sub(lambda match: str(known[match[1]]), url)
         return memory[url]
 

@@ -8,12 +8,18 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from periplus.errors import FormatError, LimitError
+from periplus.limits import Allowance
 
 MOST = 1 << 20
 """References that `gen` may make in all: what is more belongs in Parquet."""
+MOST_AXES = 32
+"""Dimensions of one `gen`."""
+DIGITS = 20
+"""Characters of the largest number that an expression may yield."""
 PLACE = re.compile(r"\{\{([^{}]*)\}\}")
 OPERATORS: dict[type[ast.AST], Callable[[int, int], int]] = {
     ast.Add: operator.add,
@@ -27,23 +33,36 @@ LONGEST = 200
 """Characters of an expression."""
 
 
-def generated(gens: Any, fill: Callable[[str, str], str]) -> Iterator[tuple[str, list[Any]]]:
-    """(key, reference) of every combination, counted before the first is made."""
+def generated(gens: Any, fill: Callable[[str, str], str], text: Allowance) -> Iterator[tuple[str, list[Any]]]:
+    """(key, reference) of every combination, counted before the first is made, as is their text."""
     if not isinstance(gens, Sequence) or not all(isinstance(one, Mapping) for one in gens):
         raise FormatError("gen: a list of objects is wanted")
     axes = [_axes(one) for one in gens]
-    total = sum(math.prod(len(values) for values in one.values()) for one in axes)
-    if total > MOST:
-        raise LimitError(f"gen would make {total} references, over the limit of {MOST}")
-    for one, counted in zip(gens, axes, strict=True):
+    counts = [math.prod(len(values) for values in one.values()) for one in axes]
+    if sum(counts) > MOST:
+        raise LimitError(f"gen would make {sum(counts)} references, over the limit of {MOST}")
+    for one, count in zip(gens, counts, strict=True):
+        text.take(count * _longest(one))
+    for one, counted, count in zip(gens, axes, counts, strict=True):
+        if not count:
+            continue  # product() would list the values of the other dimensions
         for place in itertools.product(*counted.values()):
             yield _one(one, dict(zip(counted, place, strict=True)), fill)
+
+
+def _longest(one: Mapping[str, Any]) -> int:
+    """Bytes of memory that the text of one reference may take, before templates: an expression yields 20 digits."""
+    texts = [value for name in ("key", "url", "offset", "length") if isinstance(value := one.get(name), str)]
+    wide = 1 if all(value.isascii() for value in texts) else 4
+    return wide * sum(len(value) + DIGITS * value.count("{{") for value in texts)
 
 
 def _axes(one: Mapping[str, Any]) -> dict[str, Sequence[int]]:
     given = one.get("dimensions")
     if not isinstance(given, Mapping):
         raise FormatError("gen: dimensions are missing")
+    if len(given) > MOST_AXES:
+        raise LimitError(f"gen has {len(given)} dimensions, over the limit of {MOST_AXES}")
     axes: dict[str, Sequence[int]] = {}
     for name, values in given.items():
         if isinstance(values, Mapping):
@@ -108,6 +127,11 @@ def calculate(expression: str, place: Mapping[str, int], what: str) -> int:
         raise FormatError(f"{what}: the template {expression[:60]!r} is not literal, nor plain arithmetic")
 
     try:
-        return value(ast.parse(expression, mode="eval").body)
+        return value(_parsed(expression))
     except (SyntaxError, ZeroDivisionError, RecursionError, MemoryError):
         raise FormatError(f"{what}: the template {expression[:60]!r} is not literal, nor plain arithmetic") from None
+
+
+@lru_cache(maxsize=64)
+def _parsed(expression: str) -> ast.AST:
+    return ast.parse(expression, mode="eval").body

@@ -1,0 +1,99 @@
+"""A small kerchunk index that would grow without bounds when it is opened is refused while it is small."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import imagecodecs
+import pytest
+
+from periplus.limits import Limits, check_json_budget, json_cost
+from periplus.testing.costs import costs
+from periplus.zarr.references import expand
+
+ARRAY = {
+    "zarr_format": 2, "shape": [4], "chunks": [4], "dtype": "|u1", "compressor": None, "filters": None, "order": "C",
+    "fill_value": 0,
+}  # fmt: skip
+GROUP = {".zgroup": '{"zarr_format": 2}', "a/.zarray": json.dumps(ARRAY)}
+MIB = 1 << 20
+
+
+def generated(**changes) -> dict:
+    gen = {"key": "a/{{i}}", "url": "x", "offset": 0, "length": 4, "dimensions": {"i": {"stop": 5_000}}, **changes}
+    return {"version": 1, "refs": GROUP, "templates": {"u": "x" * 60_000}, "gen": [gen]}
+
+
+def labels(count: int) -> dict:
+    """Compressed labels of 32 MiB each, a few kilobytes in the index."""
+    size = 32 * MIB
+    zeros = "base64:" + base64.b64encode(imagecodecs.zstd_encode(bytes(size))).decode()
+    array = {**ARRAY, "shape": [size], "chunks": [size], "compressor": {"id": "zstd", "level": 1}}
+    refs = {".zgroup": GROUP[".zgroup"]}
+    for i in range(count):
+        refs |= {f"g{i}/x/.zarray": json.dumps(array), f"g{i}/x/0": zeros}
+        refs |= {f"g{i}/x/.zattrs": '{"_ARRAY_DIMENSIONS": ["x"]}', f"g{i}/.zgroup": GROUP[".zgroup"]}
+    return refs
+
+
+def listing(item: str, count: int) -> str:
+    return '{"version": 1, "refs": {"x": [' + f"{item}," * count + f"{item}]}}}}"
+
+
+BOMBS = {
+    "gen with a dimension of zero": (lambda: generated(dimensions={"i": {"stop": 2 * 10**7}, "j": []}), "done"),
+    "template in many URLs": (
+        lambda: generated(url="{{u}}{{i}}"),
+        "limit",
+    ),
+    "template many times in one URL": (
+        lambda: {"version": 1, "templates": {"u": "x" * 50_000}, "refs": {**GROUP, "a/0": ["{{u}}" * 20_000, 0, 4]}},
+        "limit",
+    ),
+    "URL of gen": (lambda: generated(url="y" * 60_000 + "{{i}}"), "limit"),
+    "key of gen": (lambda: generated(key="a/{{i}}" + "y" * 60_000), "limit"),
+    "lists": (lambda: listing("[]", 4_500_000), "limit"),
+    "objects": (lambda: listing("{}", 2_500_000), "limit"),
+    "numbers": (lambda: listing("300", 12_000_000), "limit"),
+    "wide text": (lambda: listing('"' + "a" * 65 * MIB + '\U0001f600"', 0), "limit"),
+    "compressed labels": (lambda: labels(12), "done"),
+}
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bombs")
+    work = {}
+    for name, (make, _) in BOMBS.items():
+        document = make()
+        path = folder / f"{name}.json"
+        path.write_text(document if isinstance(document, str) else json.dumps(document))
+        work[name] = ("import periplus; periplus.open(given[0])", [str(path)])
+    return costs(work)
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_small_index_does_not_fill_the_memory(name, measured):
+    cost = measured[name]
+    assert cost.outcome == BOMBS[name][1], cost.message
+    assert cost.mebibytes < 200
+
+
+def test_what_templates_and_gen_yield_is_counted_together():
+    limits = Limits(memory_bytes=80_000)  # 10,000 of them for text
+    gen = {"key": "a/{{i}}", "url": "{{u}}/{{i}}", "dimensions": {"i": {"stop": 8}}}
+    document = {"version": 1, "templates": {"u": "x" * 1_000}, "refs": {}, "gen": [gen]}
+    assert len(expand(document, limits=limits)) == 8
+    with pytest.raises(ValueError, match="memory_bytes"):
+        expand({**document, "refs": {"a/9": ["{{u}}/9"], "a/10": ["{{u}}/10"]}}, limits=limits)
+
+
+@pytest.mark.parametrize("text", ["[]", '{"a": [1, 2.5, "x"]}', '"' + "y" * 500 + '"', '"\\u00e9"', '"é"'])
+def test_text_and_bytes_of_json_cost_the_same_but_for_their_encoding(text):
+    assert abs(json_cost(text) - json_cost(text.encode())) <= 8 * (len(text.encode()) - len(text))
+
+
+def test_an_honest_index_of_a_million_references_is_within_the_default_budget():
+    entry = '"variable/123.45.67": ["s3://bucket/folder/2020/01/file_20200101.nc", 123456789, 123456],'
+    check_json_budget(entry * 10_000, Limits(memory_bytes=Limits().memory_bytes // 100), what="the index")
