@@ -201,7 +201,7 @@ def test_of_many_images_only_those_of_the_place_and_time_are_looked_at(tmp_path,
     table = open_table(path, fetch=fetch, allow=["s3://bucket/"])
     asked: list[str] = []
     listed = table.listed
-    monkeypatch.setattr(table, "listed", lambda name, box: (asked.append(name), listed(name, box))[1])
+    monkeypatch.setattr(table, "listed", lambda name, box, **more: (asked.append(name), listed(name, box, **more))[1])
     rows = table.select(bbox=(705, 0, 795, 5), footprints=True)
     assert asked == ["07/0/data"]
     assert places(rows, "y", "x") == [(1, 0), (1, 1)]

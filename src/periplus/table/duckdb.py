@@ -145,8 +145,9 @@ class DuckRows:
     def files(self) -> Files:
         return self._files
 
-    def find(self, array: Array, window: Window) -> Refs:
+    def find(self, array: Array, window: Window, *, most: int | None = None) -> Refs:
         room = math.prod(high - low for low, high in window) * self.document.parts.get(array.name, 1)
+        room = room if most is None else min(room, most)
         if room == 0:
             return Refs.empty(array.ndim)
         tests, values = ['"array" = ?'], [array.name]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from periplus.errors import FormatError, LimitError
 
-TRUE, FALSE, BYTE, I64, DOUBLE, BINARY, LIST, SET, STRUCT = 1, 2, 3, 6, 7, 8, 9, 10, 12
+TRUE, FALSE, BYTE, I32, I64, DOUBLE, BINARY, LIST, SET, STRUCT = 1, 2, 3, 5, 6, 7, 8, 9, 10, 12
 """Kinds of values in Thrift's compact protocol; 4 to 6 are numbers of variable length."""
 ROW_GROUPS, COLUMNS = 4, 1
 """Fields of the footer and of a row group."""
@@ -62,7 +62,7 @@ class Footer:
     def __init__(self, data: bytes, columns: int) -> None:
         """FormatError where the bytes are no footer, or a row group has another number of columns."""
         self._groups: list[list[tuple[_Form, tuple[bytes, ...]]]] = []
-        walk, known, rest = _Walk(data), [_Known(_Walk.column) for _ in range(columns)], _Known(_Walk.rest)
+        walk, known, rest = Walk(data), [_Known(Walk.column) for _ in range(columns)], _Known(Walk.rest)
         try:
             for field, kind in walk.fields():
                 if field != ROW_GROUPS:
@@ -92,7 +92,7 @@ class Footer:
         )
 
 
-def _group(walk: _Walk, known: list[_Known], rest: _Known) -> list[tuple[_Form, tuple[bytes, ...]]]:
+def _group(walk: Walk, known: list[_Known], rest: _Known) -> list[tuple[_Form, tuple[bytes, ...]]]:
     for field, kind in walk.fields():
         if field != COLUMNS:
             walk.skip(kind)
@@ -108,12 +108,12 @@ def _group(walk: _Walk, known: list[_Known], rest: _Known) -> list[tuple[_Form, 
 class _Known:
     """The forms that chunks of one column have had: most look like the one before, taken in by a single match."""
 
-    def __init__(self, slowly: Callable[[_Walk, bool], tuple[_Form, tuple[bytes, ...]]]) -> None:
+    def __init__(self, slowly: Callable[[Walk, bool], tuple[_Form, tuple[bytes, ...]]]) -> None:
         self._slowly = slowly
         self._forms: list[_Form] = []
         self._read = 0
 
-    def read(self, walk: _Walk) -> tuple[_Form, tuple[bytes, ...]]:
+    def read(self, walk: Walk) -> tuple[_Form, tuple[bytes, ...]]:
         for place, form in enumerate(self._forms):
             found = form.pattern.match(walk.data, walk.at) if form.pattern is not None else None
             if found is not None:
@@ -128,10 +128,10 @@ class _Known:
         return form, values
 
 
-class _Walk:
+class Walk:
     """A place in Thrift's compact protocol; IndexError where it would lead past the end."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes | memoryview) -> None:
         self.data = data
         self.at = 0
         self._values = 0
@@ -168,7 +168,7 @@ class _Walk:
         """(number, kind) of every field of a structure; whoever asks passes over the value before the next."""
         field = 0
         while (head := self._byte()) != 0:
-            field = field + (head >> 4) if head >> 4 else _signed(self._varint())
+            field = field + (head >> 4) if head >> 4 else signed(self.varint())
             yield field, head & 15
 
     def structures(self, kind: int) -> int:
@@ -176,7 +176,7 @@ class _Walk:
         head = self._byte()
         if kind != LIST or head & 15 != STRUCT:
             raise FormatError("the Parquet footer has something else where its row groups or columns should be")
-        return self._varint() if head >> 4 == 15 else head >> 4
+        return self.varint() if head >> 4 == 15 else head >> 4
 
     def _value(self, kind: int, way: Way, *, quiet: bool = False) -> None:
         """Read a value; unless `quiet`, keep what is wanted of it and how it looked."""
@@ -194,22 +194,22 @@ class _Walk:
                 self._value(inner, (*way, field), quiet=quiet)
         elif kind in (LIST, SET):
             head = self._byte()
-            count = self._varint() if head >> 4 == 15 else head >> 4
+            count = self.varint() if head >> 4 == 15 else head >> 4
             self._keep(start, quiet)
             for _ in range(count):
                 # In a list, unlike in a structure, truth takes a byte.
                 self._value(BYTE if head & 15 in (TRUE, FALSE) else head & 15, (*way, 0), quiet=quiet)
         elif BYTE < kind <= I64:
-            self._varint()
+            self.varint()
             if not quiet:
                 self._token(way, kind, start, VARINT)
         elif kind == BINARY:
-            length = self._varint()
+            length = self.varint()
             self._keep(start, quiet)
             start = self.at
             self._pass(length)
             if way[:2] == PATH and not quiet:
-                self._path.append(self.data[start : self.at].decode())
+                self._path.append(bytes(self.data[start : self.at]).decode())
                 self._keep(start, quiet)
             elif not quiet:
                 self._token(way, kind, start, b".{%d}" % length)
@@ -231,7 +231,7 @@ class _Walk:
     def _keep(self, start: int, quiet: bool) -> None:
         """What lies between `start` and here looks the same in every chunk of this form."""
         if not quiet:
-            self._tokens.append(re.escape(self.data[start : self.at]))
+            self._tokens.append(re.escape(bytes(self.data[start : self.at])))
 
     def _token(self, way: Way, kind: int, start: int, pattern: bytes) -> None:
         name, expected = WANTED.get(way, ("", 0))
@@ -241,7 +241,7 @@ class _Walk:
         if name in self._found:
             raise FormatError("a column chunk of the Parquet footer says something twice")
         self._tokens.append(b"(" + pattern + b")")
-        self._found[name] = self.data[start : self.at]
+        self._found[name] = bytes(self.data[start : self.at])
 
     def _byte(self) -> int:
         self.at += 1
@@ -252,7 +252,8 @@ class _Walk:
         if self.at > len(self.data):
             raise IndexError
 
-    def _varint(self) -> int:
+    def varint(self) -> int:
+        """The number of variable length here, as it is stored."""
         value = shift = 0
         while True:
             byte = self._byte()
@@ -264,7 +265,7 @@ class _Walk:
                 raise FormatError("the Parquet footer holds a number of more than 64 bits")
 
 
-def _signed(value: int) -> int:
+def signed(value: int) -> int:
     """Thrift's zigzag: 0, -1, 1, -2, …"""
     return value >> 1 ^ -(value & 1)
 
@@ -276,4 +277,4 @@ def _number(varint: bytes | None) -> int:
     value = 0
     for place, byte in enumerate(varint):
         value |= (byte & 0x7F) << 7 * place
-    return _signed(value)
+    return signed(value)

@@ -48,7 +48,7 @@ class MemoryRows:
     def files(self) -> Files:
         return self.sources
 
-    def find(self, array: Array, window: Window) -> Refs:
+    def find(self, array: Array, window: Window, *, most: int | None = None) -> Refs:  # noqa: ARG002 - all is there
         held = self.refs.get(array.name)
         if held is None:
             return Refs.empty(array.ndim)

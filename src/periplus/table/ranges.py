@@ -16,8 +16,10 @@ from periplus.errors import FormatError, PeriplusError, StaleError
 from periplus.fetch.cost import gap, largest
 from periplus.fetch.door import translate
 from periplus.forks import cached_property
-from periplus.limits import Limits, out_of_memory
+from periplus.limits import Allowance, Limits, out_of_memory
 from periplus.table.footer import Chunk, Footer
+from periplus.table.pages import pages
+from periplus.table.verify import MORE
 
 if TYPE_CHECKING:
     from periplus.fetch import Fetch
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 TAIL = 64 << 10
 """Bytes of the first read: holds the whole footer of most indexes."""
 MAGIC = b"PAR1"
+TEXT_SHARE, BYTES_SHARE, GROUP_SHARE = 16, 8, 4
+"""Which parts of `memory_bytes` the strings, the byte strings and all columns of a row group may take: a string is
+copied up to six times (measured) on its way to Python."""
 NO_PARQUET = "this is no index: not a Parquet file. periplus.index makes an index of imagery"
 
 
@@ -82,15 +87,19 @@ class ParquetBytes:
         self,
         url: str,
         *,
-        fetch: Fetch,
+        fetch: Fetch | None,
         limits: Limits,
         size: int | None = None,
         tail: tuple[bytes, Source] | None = None,
     ) -> None:
+        """`fetch` may be None where `tail` is the whole file."""
         self.url = url
         self._fetch = fetch
         self._limits = limits
-        self.tail, self.source = tail or read_tail(url, fetch)
+        if tail is None:
+            assert fetch is not None
+            tail = read_tail(url, fetch)
+        self.tail, self.source = tail
         if self.source.size is None:
             raise FormatError("the store does not say how large the index is", url=url)
         if size is not None and size != self.source.size:
@@ -128,15 +137,17 @@ class ParquetBytes:
         known = self.size - len(self.tail)
         if all(start >= known for start, _ in ranges):
             return [self.tail[start - known : stop - known] for start, stop in ranges]
-        file = self._fetch.local(self.source)
+        fetch = self._fetch
+        assert fetch is not None
+        file = fetch.local(self.source)
         if file is not None:
             return [file.read(start, stop - start) for start, stop in ranges]
 
         async def all_ranges() -> list[tuple[bytes, Any]]:
-            tasks = (self._fetch.read(self.url, a, b - a, expect=self.source) for a, b in ranges)
+            tasks = (fetch.read(self.url, a, b - a, expect=self.source) for a, b in ranges)
             return list(await asyncio.gather(*tasks))
 
-        return [data for data, _ in self._fetch.run(all_ranges())]
+        return [data for data, _ in fetch.run(all_ranges())]
 
     @property
     def groups(self) -> int:
@@ -168,6 +179,7 @@ class ParquetBytes:
 
     def read(self, groups: Sequence[int], names: Sequence[str]) -> Iterator[tuple[int, pa.Table]]:
         """Row groups with only these columns; strings come as dictionaries, so that a repeated one stays small."""
+        groups = [number for number in groups if self.metadata.row_group(number).num_rows]
         with arrow_errors("the column chunks are damaged", self.url):
             spans = {number: self._span(number, names) for number in groups}
         homes = _homes(spans, gap(self.url), largest(self.url))
@@ -196,6 +208,7 @@ class ParquetBytes:
                     page_checksum_verification=True,
                 )
                 for number in batch:
+                    self._check_pages(file, number, names)
                     yield number, self._decode(reader, number, names)
 
     def _decode(self, reader: pq.ParquetFile, number: int, names: Sequence[str]) -> pa.Table:
@@ -204,6 +217,39 @@ class ParquetBytes:
             if table.num_rows != self.metadata.row_group(number).num_rows or len(table.column_names) != len(names):
                 raise FormatError("a row group does not hold the rows and columns its footer says", url=self.url)
             return table
+
+    def _check_pages(self, file: SparseFile, number: int, names: Sequence[str]) -> None:
+        """LimitError where the pages decompress to more than a row group may take, whatever the footer declares."""
+        text = self._allowance("the strings of a row group", TEXT_SHARE)
+        blobs = self._allowance("the inline bytes of a row group", BYTES_SHARE)
+        whole = self._allowance("a decompressed row group", GROUP_SHARE)
+        for name in names:
+            if name not in self._leaves:
+                raise FormatError(f"the column {name!r} is nested", url=self.url)
+            chunk = self._chunk(number, name)
+            found = pages(file.view(chunk.start, chunk.start + chunk.compressed))
+            whole.take(found.decompressed + found.expanded)
+            if self._is_stringlike(name):
+                (blobs if self._is_bytes(name) else text).take(found.decompressed + found.expanded)
+
+    def check_whole(self) -> None:
+        """LimitError where a file that is all at hand would take too much memory if it were decoded at once."""
+        whole = self._allowance("the decompressed Parquet file", GROUP_SHARE)
+        whole.take(int(self.metadata.num_rows) * 8 * max(1, len(self._leaves)))
+        file = SparseFile(self.size, [(0, self.tail)])
+        with arrow_errors("the column chunks are damaged", self.url):
+            for number in range(self.groups):
+                for name in self._leaves:
+                    chunk = self._chunk(number, name)
+                    found = pages(file.view(chunk.start, chunk.start + chunk.compressed))
+                    whole.take(found.decompressed + found.expanded)
+
+    def _allowance(self, what: str, share: int) -> Allowance:
+        return Allowance(what, self._limits.memory_bytes // share, advice=MORE, url=self.url)
+
+    def _is_bytes(self, name: str) -> bool:
+        kind = self.schema.field(name).type
+        return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
     def _is_stringlike(self, name: str) -> bool:
         kind = self.schema.field(name).type
@@ -285,6 +331,15 @@ class SparseFile(io.RawIOBase):
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._size}[whence]
         self._place = base + offset
         return self._place
+
+    def view(self, start: int, stop: int) -> memoryview:
+        """The bytes of a range that is at hand as a whole."""
+        number = bisect.bisect_right(self._starts, start) - 1
+        first, data = self._parts[number] if number >= 0 else (0, b"")
+        piece = memoryview(data)[start - first : stop - first]
+        if len(piece) != stop - start:
+            raise FormatError("a read outside the column chunks of the footer", offset=start)
+        return piece
 
     def read(self, size: int | None = -1) -> Any:
         length = self._size - self._place if size is None or size < 0 else size

@@ -7,17 +7,17 @@ import binascii
 import math
 import threading
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from periplus.errors import FormatError, MissingError, StaleError
 from periplus.fetch.stale import check_same
 from periplus.forks import cached_property, renewed
-from periplus.limits import Limits
+from periplus.limits import Allowance, Limits
 from periplus.model import Array, Files, Refs, Source
 from periplus.table.buffers import strings, to_numpy, to_strings
 from periplus.table.columns import Columns
@@ -26,11 +26,18 @@ from periplus.table.document import Document, Piece
 from periplus.table.families import kinds
 from periplus.table.ranges import ParquetBytes, arrow_errors, read_tails
 from periplus.table.schema import check_columns, files_from_arrow, integers
+from periplus.table.verify import MORE, NARROW, check_count
 
 if TYPE_CHECKING:
     from periplus.fetch import Fetch
     from periplus.table.sql import Database
     from periplus.table.table import Table, Window
+
+
+ROW_BYTES = 28
+"""Of a reference in memory, beside its chunk position."""
+TEXT_BYTES = 49
+"""Of a Python string, beside its characters."""
 
 
 class PartRows:
@@ -153,11 +160,25 @@ class PartRows:
 def read_embedded(raw: bytes, limits: Limits, url: str) -> tuple[Files, dict[bytes, bytes]]:
     """A files table that an index carries as the bytes of a Parquet file, and the keys of its footer."""
     with arrow_errors("the files table", url):
-        names = pq.read_schema(pa.BufferReader(raw)).names
-        reader = pq.ParquetFile(pa.BufferReader(raw), read_dictionary=names)
-        rows, width = reader.metadata.num_rows, max(1, len(names))
-        limits.check("the files table", rows * 8 * width, limits.memory_bytes // 4, url=url)
-        return files_from_arrow(reader.read(use_threads=False)), dict(reader.metadata.metadata or {})
+        source = ParquetBytes(url, fetch=None, limits=limits, tail=(raw, Source(url=url, size=len(raw))))
+        return read_files(source, limits), source.keys
+
+
+def read_files(source: ParquetBytes, limits: Limits) -> Files:
+    """A files table, row group by row group, so that no more is decoded than may be held."""
+    names = [name for name in source.schema.names if not pa.types.is_nested(source.schema.field(name).type)]
+    held = file_bytes(limits, source.url)
+    held.take(int(source.metadata.num_rows) * 8 * max(1, len(names)))
+    tables = []
+    for _, table in source.read(range(source.groups), names):
+        held.take(sum(_text_bytes(column) for column in table.columns))
+        tables.append(table)
+    return files_from_arrow(pa.concat_tables(tables) if tables else source.schema.empty_table())
+
+
+def file_bytes(limits: Limits, url: str) -> Allowance:
+    """What a files table may take in memory."""
+    return Allowance("the files table", limits.memory_bytes // 4, advice=MORE, url=url)
 
 
 class ParquetRows:
@@ -197,11 +218,7 @@ class ParquetRows:
 
         with self._lock, arrow_errors("the files table", self.base.url):
             if self.document.pieces is not None:
-                names = [n for n in self.base.schema.names if not pa.types.is_nested(self.base.schema.field(n).type)]
-                tables = [table for _, table in self.base.read(range(self.base.groups), names)]
-                if not tables:
-                    return files_from_arrow(self.base.schema.empty_table())
-                return files_from_arrow(pa.concat_tables(tables))
+                return read_files(self.base, self.limits)
             if FILES_KEY in self.base.keys:
                 try:
                     raw = base64.b64decode(self.base.keys[FILES_KEY], validate=True)
@@ -216,9 +233,12 @@ class ParquetRows:
         if part.columns.path is None:
             raise FormatError("the index has file ids but no files table", url=self.base.url)
         seen: dict[str, None] = {}
+        held = file_bytes(self.limits, self.base.url)
         for _, table in part.source.read(range(part.source.groups), [part.columns.path]):
             for piece in table[part.columns.path].chunks:
+                before = len(seen)
                 seen |= dict.fromkeys(name for name in to_strings(piece.dictionary) if name is not None)
+                held.take(sum(len(name) + TEXT_BYTES for name in islice(seen, before, None)))
         return files_from_arrow(pa.table({"path": strings(list(seen))}))
 
     @cached_property
@@ -259,12 +279,20 @@ class ParquetRows:
             raise StaleError("the index was written anew after it was opened", url=self.base.url) from None
         raise MissingError("a part of the index is missing", url=lost)
 
-    def find(self, array: Array, window: Window) -> Refs:
+    def find(self, array: Array, window: Window, *, most: int | None = None) -> Refs:
         if not all(high > low for low, high in window):
             return Refs.empty(array.ndim)
         room = math.prod(high - low for low, high in window) * self.document.parts.get(array.name, 1)
         found: list[Refs] = []
         total = 0
+        held = Allowance(
+            f"the references of {array.name!r} in the window",
+            self.limits.memory_bytes,
+            advice=f"{NARROW}, or {MORE}",
+            url=self.base.url,
+        )
+        if len(self.document.catalog.arrays) == 1 and list(window) == [(0, count) for count in array.grid]:
+            check_count(self.count, most)
         with self._lock:
             for part in self.parts(array, window):
                 for group in self._groups(part, part.candidates(array, window)):
@@ -274,8 +302,11 @@ class ParquetRows:
                         raise FormatError(
                             f"array {array.name!r}: more rows than chunks in the window", url=part.source.url
                         )
+                    check_count(total, most)
                     if len(rows):
+                        held.take(len(rows) * (ROW_BYTES + 4 * array.ndim))
                         found.append(group.refs(array, rows))
+                        held.take(2 * sum(len(item) for item in found[-1].data or () if item is not None))
         return Refs.joined(found, array.ndim)
 
     def _groups(self, part: PartRows, numbers: Sequence[int]) -> Iterator[Group]:
@@ -320,6 +351,12 @@ class ParquetRows:
         from periplus.table.sql import parquet_database
 
         return parquet_database(table, self)
+
+
+def _text_bytes(column: pa.ChunkedArray) -> int:
+    """Bytes that the distinct strings of a column take as Python has them."""
+    words = [piece.dictionary for piece in column.chunks if pa.types.is_dictionary(piece.type)]
+    return sum(piece.nbytes + TEXT_BYTES * len(piece) for piece in words)
 
 
 def _overlaps(bounds: tuple[Any, Any, bool], first: Any, last: Any) -> bool:

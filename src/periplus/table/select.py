@@ -21,6 +21,8 @@ from periplus.table.schema import NAMES
 if TYPE_CHECKING:
     from periplus.table.table import Table, Window
 
+ROW_BYTES, BOX_BYTES = 128, 96
+"""Memory that a row takes at most on its way to Arrow (measured: 82 bytes when rows are sorted), and its box."""
 BOX = ("xmin", "ymin", "xmax", "ymax")
 TAKEN = {"array", "level", "part", "path", "offset", "length", "encoding", *BOX}
 
@@ -49,10 +51,12 @@ def select(
     if bbox is not None:
         asked = own_boxes(chosen, bbox, crs, reproject, strict=array is not None)
         chosen = [one for one, _ in asked]
-    found = []
+    found: list[tuple[Array, Refs]] = []
+    most = table.limits.memory_bytes // (ROW_BYTES + BOX_BYTES * footprints)
     files = None if time is None else within(np.asarray(table.files.datetime), time)
     for one, box in asked:
-        refs = _rows(table, one, _named_window(one, window), box, time, files)
+        refs = _rows(table, one, _named_window(one, window), box, time, files, most)
+        most -= len(refs)
         if len(refs):
             found.append((one, refs))
     return _readable(table, found, chosen, footprints)
@@ -79,8 +83,9 @@ def _rows(
     bbox: BBox | None,
     time: Any,
     files: NDArray[np.bool_] | None,
+    most: int,
 ) -> Refs:
-    """Rows of one array; `files` says which files are of the time, for arrays that have no dimension of it."""
+    """Rows of one array; `files` marks the files of the time, for arrays that have no dimension of it."""
     box = [(0, count) for count in array.grid]
     if window is not None:
         box = _common(array, box, window)
@@ -98,7 +103,7 @@ def _rows(
     never = wanted is None and files is not None and not files.any()
     if never or any(low >= high for low, high in box):
         return Refs.empty(array.ndim)
-    refs = table.listed(array.name, box)
+    refs = table.listed(array.name, box, most=most)
     keep = np.ones(len(refs), bool)
     if wanted is not None:
         keep &= wanted[1][refs.chunk[wanted[0]]]

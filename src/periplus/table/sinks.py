@@ -64,6 +64,8 @@ def spool_folder(url: str) -> Iterator[Path]:
         yield folder
 
 
+GROUP_BYTES = 32 << 20
+"""Bytes of a row group in memory; only rows with inline bytes and very long paths take that much."""
 MOST_BOUNDS = 1024
 """Arrays in a part whose bounds are told."""
 
@@ -94,7 +96,7 @@ class GroupWriter:
         self._write(chunks_to_arrow(group, self.layout))
 
     def _write(self, table: pa.Table) -> None:
-        self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+        self._writer.write_table(table, row_group_size=_group_rows(table, table.num_rows))
 
     def copy(self, path: Path, tally: Tally) -> None:
         """Take over the row groups of a narrower table."""
@@ -112,6 +114,11 @@ class GroupWriter:
         if keys:
             self._writer.add_key_value_metadata(keys)
         self._writer.close()
+
+
+def _group_rows(table: pa.Table, most: int) -> int:
+    """Rows of a row group, so that long strings and inline bytes stay far below what readers accept of one."""
+    return max(1, min(most, table.num_rows * GROUP_BYTES // max(table.nbytes, 1)))
 
 
 def _absent(field: pa.Field, count: int) -> pa.Array:
@@ -259,7 +266,7 @@ def files_parquet(files: Files, paths: Sequence[str], file: IO[bytes], keys: dic
         write_statistics=integers,
         write_page_checksum=True,
     ) as writer:
-        writer.write_table(table, row_group_size=1 << 17)
+        writer.write_table(table, row_group_size=_group_rows(table, 1 << 17))
         writer.add_key_value_metadata(keys)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from periplus.errors import FormatError, MissingError, redact, some
+from periplus.errors import FormatError, LimitError, MissingError, redact, some
 from periplus.forks import cached_property, renewed
 from periplus.limits import Limits
 from periplus.model import Array, Catalog, Files, Refs, Source
@@ -18,7 +18,7 @@ from periplus.policy import Policy
 from periplus.table.document import Document
 from periplus.table.order import c_order
 from periplus.table.reach import Reach, resolved
-from periplus.table.verify import verify, verify_parts
+from periplus.table.verify import check_count, verify, verify_parts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,8 +36,11 @@ class Rows(Protocol):
     def files(self) -> Files:
         """The files table, with paths as they are stored."""
 
-    def find(self, array: Array, window: Window) -> Refs:
-        """Rows of one array inside a window of chunk positions, in any order, not yet verified."""
+    def find(self, array: Array, window: Window, *, most: int | None = None) -> Refs:
+        """Rows of one array inside a window of chunk positions, in any order, not yet verified.
+
+        Rows that would be read are counted: LimitError as soon as they are more than `most`.
+        """
 
     def blocks(self) -> Iterator[tuple[str, Refs]]:
         """All rows, a bounded number at a time."""
@@ -106,24 +109,25 @@ class Table:
             self._sources[1].check(np.zeros(1, np.int32))
         return found
 
-    def listed(self, array: str, window: Window | None = None) -> Refs:
+    def listed(self, array: str, window: Window | None = None, *, most: int | None = None) -> Refs:
         """Verified rows of an array whose chunk position lies in the window, in C order of position, then part.
 
         `window` is a half-open range of chunk positions for each dimension. `Refs.file` counts rows of `files`. For
-        those who only look: whoever fetches takes `refs`.
+        those who only look: whoever fetches takes `refs`. More rows than `most` are a LimitError.
         """
         target = self.array(array)
         box = clipped(target, window)
         try:
-            found = self._rows.find(target, box)
+            found = self._rows.find(target, box, most=most)
+            check_count(len(found), most)
             verify(target, found, sizes=self.files.size, window=box)
-            most = math.prod(high - low for low, high in box) * self.document.parts.get(target.name, 1)
-            if len(found) > most:
-                raise FormatError(f"array {target.name!r}: {len(found)} rows where the grid has room for {most}")
+            room = math.prod(high - low for low, high in box) * self.document.parts.get(target.name, 1)
+            if len(found) > room:
+                raise FormatError(f"array {target.name!r}: {len(found)} rows where the grid has room for {room}")
             order = c_order(found.chunk, found.part)
             found = found if order is None else found.take(order)
             verify_parts(target, found)
-        except FormatError as error:
+        except (FormatError, LimitError) as error:
             raise error.at(url=self.url) from error.__cause__
         return found
 

@@ -7,10 +7,21 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.errors import FormatError
+from periplus.errors import FormatError, LimitError
 from periplus.model import Array, Refs
 
 INT64 = np.iinfo(np.int64).max
+NARROW = "narrow it by array, level, window, bbox or time"
+MORE = "pass limits=periplus.Limits(memory_bytes=...) to allow more"
+
+
+def check_count(count: int, most: int | None) -> None:
+    """LimitError where a selection has more references than `most`."""
+    if most is not None and count > most:
+        raise LimitError(
+            f"the selection has {count:,} references or more, over the limit of {most:,}; {NARROW}, count them by SQL, "
+            f"or {MORE}"
+        )
 
 
 Fault = tuple[str, str, int | None]

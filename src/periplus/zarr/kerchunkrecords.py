@@ -12,9 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from periplus.errors import FormatError
+from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits, out_of_memory
+from periplus.model import Source
 from periplus.table.buffers import blobs, numbers, strings, to_numpy, to_valid
+from periplus.table.ranges import ParquetBytes
 from periplus.zarr.kerchunkown import WRITE, Declared
 
 MOST_ROWS = 1 << 26
@@ -100,15 +102,14 @@ def _read(data: bytes, key: str, limits: Limits, columns: list[str] | None, decl
         strings = [name for name in ("path", "range_path") if name in names]
         file = pq.ParquetFile(io.BytesIO(data), metadata=about, read_dictionary=strings)
         limits.check(f"{key}: the number of rows", about.num_rows, MOST_ROWS)
-        groups = [about.row_group(i) for i in range(about.num_row_groups)]
-        limits.check(f"{key}: its size in memory", sum(g.total_byte_size for g in groups), limits.memory_bytes)
+        ParquetBytes(key, fetch=None, limits=limits, tail=(data, Source(url=key, size=len(data)))).check_whole()
         table = file.read(columns=None if columns is None else [name for name in columns if name in names])
         table.validate(full=True)  # also that no row has a string beyond the last
         return table
     except MemoryError as error:
         raise out_of_memory(f"the references in {key}") from error
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
-        if isinstance(error, FormatError) or hasattr(error, "kind"):
+        if isinstance(error, PeriplusError):
             raise
         raise FormatError(f"{key}: this is no Parquet file of references: {error}") from None
 

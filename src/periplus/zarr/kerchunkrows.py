@@ -20,6 +20,7 @@ from periplus.limits import Limits
 from periplus.model import Array, Files, Refs, Source
 from periplus.policy import WEB, resolve, scheme_of
 from periplus.table.memory import inside
+from periplus.table.verify import check_count
 from periplus.zarr.kerchunkcolumns import Urls, part_numbers
 from periplus.zarr.kerchunkopen import ZMETADATA
 from periplus.zarr.kerchunkown import FILES, REPLACED, Declared, declared, unpack_files
@@ -87,7 +88,7 @@ class RecordRows:
                 self._files = self._urls.files(self._whole)
             return self._files
 
-    def find(self, array: Array, window: Window) -> Refs:
+    def find(self, array: Array, window: Window, *, most: int | None = None) -> Refs:
         self.files()
         low, high = _linear(array, window)
         wanted = math.prod(stop - start for start, stop in window)
@@ -98,6 +99,7 @@ class RecordRows:
                 refs = self._record(array, record)
                 keep = inside(refs, window)
                 found.append(refs if keep.all() else refs.take(keep))
+                check_count(sum(map(len, found)), most)
         return Refs.joined(found, array.ndim)
 
     def blocks(self) -> Iterator[tuple[str, Refs]]:
