@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any
 
 from periplus.errors import FormatError
-from periplus.limits import Limits
+from periplus.limits import Limits, check_json_budget
 
 MOST_DEPTH = 100
 """Objects and lists inside one another. Metadata has a dozen. Functions that walk, copy or write a document call
@@ -24,11 +24,10 @@ def parse_json(
 ) -> Any:
     """The value of a JSON text; FormatError or LimitError where it is not JSON, too large, or nested too deeply.
 
-    `what` names the document in errors. With `limits` the text may have `header_bytes` at most. The numbers NaN and
-    Infinity, which are not JSON but are common in Zarr attributes, are accepted unless `constants` is False.
+    `what` names the document in errors. The numbers NaN and Infinity, which are not JSON but are common in Zarr
+    attributes, are accepted unless `constants` is False.
     """
-    if limits is not None:
-        limits.check(f"the size of {what}", len(data), limits.header_bytes, url=url)
+    check_json_budget(data, limits or Limits(), what=what, url=url)
     refuse = None if constants else _refuse
     try:
         text = data.decode("utf-8-sig") if isinstance(data, bytes) else data

@@ -52,7 +52,7 @@ class Limits:
 
     sql_memory_bytes: int = GIB
     """Memory that DuckDB may use for one query; nothing is spilled to disk."""
-    sql_result_bytes: int = GIB // 4
+    sql_result_bytes: int = GIB // 2
     """Bytes of the answer to one query."""
     sql_seconds: float = 600
     """Seconds that one query may take."""

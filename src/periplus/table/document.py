@@ -129,6 +129,7 @@ def load(source: str | bytes | Mapping[str, Any], *, limits: Limits, url: str | 
 
 def parse(source: str | bytes, limits: Limits) -> Any:
     """The JSON of a document, nothing of it checked."""
+    limits.check(f"the size of {WHAT}", len(source), limits.header_bytes)
     return parse_json(source, what=WHAT, limits=limits, constants=False)
 
 

@@ -195,10 +195,10 @@ class DuckRows:
         def viewed() -> Any:
             connection = _attached(self._source)
             add_views(connection, table, "kept.chunks", self._columns)
-            shut(connection)
+            shut(connection, table.limits)
             return connection
 
-        return Database(viewed, self._url)
+        return Database(viewed, self._url, table.limits)
 
 
 def _attached(source: Source) -> Any:

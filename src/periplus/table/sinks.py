@@ -118,7 +118,7 @@ class GroupWriter:
 
 def _group_rows(table: pa.Table, most: int) -> int:
     """Rows of a row group, so that long strings and inline bytes stay far below what readers accept of one."""
-    return max(1, min(most, table.num_rows * GROUP_BYTES // max(table.nbytes, 1)))
+    return max(1, min(most, int(table.num_rows) * GROUP_BYTES // max(int(table.nbytes), 1)))
 
 
 def _absent(field: pa.Field, count: int) -> pa.Array:

@@ -17,6 +17,7 @@ from periplus.fetch.door import system_error, translate
 from periplus.fetch.glob import Pattern
 from periplus.fetch.stale import check_same
 from periplus.forks import renewed
+from periplus.limits import Allowance, Limits
 from periplus.model import Array, Refs, Source
 from periplus.policy import is_local
 from periplus.table.arrays import write_array
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from periplus.table.rows import ParquetRows
     from periplus.table.table import Table
 
+BATCH_ROWS = 1 << 16
+"""Rows of an answer that are taken over at a time."""
 FOOTPRINT = """
 create macro footprint(g, row_chunk, column_chunk) as (
     with edge as (select
@@ -44,6 +47,25 @@ create macro footprint(g, row_chunk, column_chunk) as (
 """
 
 
+LONGEST = 1 << 16
+"""Characters, or items, that one call of `repeat` and the like may make. DuckDB does not count them against its memory
+limit, and makes 2,048 at a time."""
+TOO_LONG = "repeat, lpad, rpad, bitstring, range and generate_series make at most 65,536 characters or items at a time"
+TOO_MUCH = f"error('{TOO_LONG}')"
+_PAD = (("s, n, p", "s, %s, p", "n", "n"),)
+_SERIES = (("a", "%s", "a", "a"), ("a, b", "a, %s", "b - a", "b"), ("a, b, c", "a, %s, c", "(b - a) / c", "b"))
+GUARDED: dict[str, Sequence[tuple[str, str, str, str]]] = {
+    "repeat": (("s, n", "s, %s", "length(s) * n", "n"),),
+    "lpad": _PAD,
+    "rpad": _PAD,
+    "bitstring": (("s, n", "s, %s", "n", "n"),),
+    "range": _SERIES,
+    "generate_series": _SERIES,
+}
+"""By name: parameters, arguments with a place for the checked one, the length of what is made, and the argument. The
+table functions of these names are not meant."""
+_QUALIFIED = re.compile(r"""["']?\b(system|pg_catalog)\b["']?\s*\.""", re.IGNORECASE)
+"""A name that would go around the guarded functions."""
 _BARE = re.compile(r"""(?<!["'\w.])(array|offset)(?!["'\w(\[])""", re.IGNORECASE)
 """Names of columns that are words of SQL too, without quotes."""
 
@@ -58,12 +80,17 @@ def sql_errors(url: str | None) -> Iterator[None]:
     except duckdb.InterruptException:
         raise KeyboardInterrupt from None
     except (duckdb.OutOfMemoryException, MemoryError) as error:
-        raise LimitError("not enough memory for this query; select fewer rows or columns", url=url) from error
+        raise LimitError(
+            "the query needs more memory than Limits.sql_memory_bytes allows; select fewer rows or columns, or pass "
+            "limits=periplus.Limits(sql_memory_bytes=...) to allow more",
+            url=url,
+        ) from error
     except duckdb.Error as error:
         known = system_error(str(error))
         if known is not None:
             raise translate(known, url or "") or known from error
-        raise FormatError(f"the query failed: {error}", url=url) from error
+        kind = LimitError if TOO_LONG in str(error) else FormatError
+        raise kind(f"the query failed: {error}", url=url) from error
     except RuntimeError as error:
         if str(error) == "Query interrupted":  # what DuckDB makes of Ctrl-C
             raise KeyboardInterrupt from None
@@ -79,9 +106,10 @@ class Database:
 
     _lock: threading.Lock
 
-    def __init__(self, make: Callable[[], Any], url: str | None, fresh: Fresh = lambda _: None) -> None:
+    def __init__(self, make: Callable[[], Any], url: str | None, limits: Limits, fresh: Fresh = lambda _: None) -> None:
         """`make` opens the connection, again where it was closed meanwhile."""
         self._connected = Connected(make)
+        self._limits = limits
         self._url = url
         self._fresh = fresh
         renewed(self, _lock=threading.Lock)
@@ -98,12 +126,53 @@ class Database:
             kinds = duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN
             if len(statements) != 1 or statements[0].type not in kinds:
                 raise FormatError("an index answers one SELECT at a time", url=self._url)
+            if _QUALIFIED.search(text):
+                raise FormatError("a query uses functions and tables by their plain names", url=self._url)
             answer = None
             try:
-                answer = connection.sql(text, params=list(parameters)).to_arrow_table()
+                with self._timed(connection):
+                    answer = self._answer(connection, text, parameters)
             finally:
                 self._fresh(answer is not None)
             return answer
+
+    def _answer(self, connection: Any, text: str, parameters: Sequence[Any]) -> pa.Table:
+        """The rows, batch by batch, so that no more are made than may be held."""
+        held = Allowance(
+            "the answer of the query",
+            self._limits.sql_result_bytes,
+            advice="aggregate, or limit the rows, or pass limits=periplus.Limits(sql_result_bytes=...) to allow more",
+            url=self._url,
+        )
+        reader = connection.sql(text, params=list(parameters)).to_arrow_reader(BATCH_ROWS)
+        batches = []
+        for batch in reader:
+            held.take(batch.nbytes)
+            batches.append(batch)
+        return pa.Table.from_batches(batches, reader.schema)
+
+    @contextmanager
+    def _timed(self, connection: Any) -> Iterator[None]:
+        """Interrupt the query when its time is over."""
+        over = threading.Event()
+
+        def stop() -> None:
+            over.set()
+            connection.interrupt()
+
+        timer = threading.Timer(self._limits.sql_seconds, stop)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        except (duckdb.Error, RuntimeError, pa.ArrowException, OSError) as error:
+            if over.is_set() and not isinstance(error, PeriplusError):
+                seconds = self._limits.sql_seconds
+                advice = "ask for less, or pass limits=periplus.Limits(sql_seconds=...) to allow more"
+                raise LimitError(f"the query takes more than {seconds:g} seconds; {advice}", url=self._url) from None
+            raise
+        finally:
+            timer.cancel()
 
 
 def viewing(table: Table, source: str, columns: Columns, *, rows: Any = None, paths: Sequence[str] = ()) -> Any:
@@ -118,12 +187,21 @@ def viewing(table: Table, source: str, columns: Columns, *, rows: Any = None, pa
         if rows is not None:
             connection.register("chunk_rows", rows)
         add_views(connection, table, source, columns)
-        shut(connection)
+        shut(connection, table.limits)
         return connection
 
 
-def shut(connection: Any) -> None:
-    """Close the door: no file that was not allowed before, and no way to change that."""
+def shut(connection: Any, limits: Limits) -> None:
+    """Close the door: no file that was not allowed before, bounded memory, no disk, and no way to change that."""
+    for name, bodies in GUARDED.items():
+        # The check is in the argument: a constant call is made while the query is planned, wherever it stands.
+        guarded = []
+        for names, call, length, last in bodies:
+            checked = f"case when {length} > {LONGEST} then {TOO_MUCH} else {last} end"
+            guarded.append(f"({names}) as system.main.{name}({call % checked})")
+        connection.execute(f"create macro {name}{', '.join(guarded)}")
+    connection.execute(f"set memory_limit = '{limits.sql_memory_bytes} B'")
+    connection.execute("set temp_directory = ''")
     connection.execute("set enable_external_access = false")
     connection.execute("set lock_configuration = true")
 
@@ -271,7 +349,9 @@ def parquet_database(table: Table, rows: ParquetRows) -> Database:
     source = f"read_parquet([{listed}], union_by_name = {'true' if len(paths) > 1 else 'false'})"
     opened = [part.source.source for part in parts]
     columns = table.document.columns.within(names)
-    return Database(lambda: viewing(table, source, columns, paths=paths), table.url, lambda _: _same(opened, rows))
+    return Database(
+        lambda: viewing(table, source, columns, paths=paths), table.url, table.limits, lambda _: _same(opened, rows)
+    )
 
 
 def _same(sources: Sequence[Source], rows: ParquetRows) -> None:
@@ -289,7 +369,7 @@ def _same(sources: Sequence[Source], rows: ParquetRows) -> None:
 
 def _registered(table: Table, rows: Any, fresh: Fresh = lambda _: None) -> Database:
     columns = table.document.columns.within(rows.schema.names)
-    return Database(lambda: viewing(table, "chunk_rows", columns, rows=rows), table.url, fresh)
+    return Database(lambda: viewing(table, "chunk_rows", columns, rows=rows), table.url, table.limits, fresh)
 
 
 def _dataset(rows: ParquetRows) -> Any:

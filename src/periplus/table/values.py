@@ -242,7 +242,7 @@ def read_coordinate(name: str, value: Any, limits: Limits) -> Coordinate:
     if dtype is None:
         raise FormatError(f"{what}: unknown dtype {shown(kind)}")
     if "values" in fields:
-        values = _read_values(fields, dtype, what)
+        values = _read_values(fields, dtype, what, limits.header_bytes)
     else:
         size = whole(fields.get("size"), f"{what}: size")
         if size * 8 > limits.header_bytes:
@@ -272,13 +272,17 @@ def _read_regular(fields: Mapping[str, Any], dtype: np.dtype[Any], size: int, wh
         )
 
 
-def _read_values(fields: Mapping[str, Any], dtype: np.dtype[Any], what: str) -> NDArray[Any]:
+def _read_values(fields: Mapping[str, Any], dtype: np.dtype[Any], what: str, most: int) -> NDArray[Any]:
     items = _items(fields["values"], dtype, what)
     shape = listed(fields.get("shape", [len(items)]), f"{what}: shape", whole)
     if math.prod(shape) != len(items) or not shape:
         raise FormatError(f"{what}: {len(items)} values for the shape {list(shape)}")
     if dtype.kind in "mM":
         return np.asarray(items, dtype=np.int64).view(dtype).reshape(shape)
+    # NumPy gives every string the room of the longest.
+    width = max(map(len, items), default=0) * 4 if dtype.kind == "U" else dtype.itemsize
+    if width * len(items) > most:
+        raise LimitError(f"{what} takes {width * len(items)} bytes, over the limit of {most}")
     return np.asarray(items, dtype=dtype).reshape(shape)
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from periplus.decode.frames import unzstd
 from periplus.documents import parse_json
 from periplus.errors import FormatError
-from periplus.limits import Limits
+from periplus.limits import Limits, json_allowance, json_cost
 from periplus.zarr.flatbuffer import Tables, root
 
 MAGIC = "ICE🧊CHUNK".encode()
@@ -118,6 +118,8 @@ def read_snapshot(data: bytes, identity: str, limits: Limits) -> Snapshot:
     arrays = iter(_arrays(contents[kinds == ARRAY_NODE], manifests))
     ids = found.identities(0, 8)
     paths, documents = found.octet_vectors(1, required=True), found.octet_vectors(2, required=True)
+    memory = json_allowance(limits, what="the metadata of all arrays and groups")
+    memory.take(sum(json_cost(document or b"") for document in documents))
     nodes = []
     for identity_of, raw, document, kind in zip(ids, paths, documents, kinds.tolist(), strict=True):
         path = _text(raw)

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from periplus.documents import parse_json
 from periplus.errors import FormatError, LimitError
-from periplus.limits import Allowance, Limits, check_json_budget
+from periplus.limits import Allowance, Limits
 from periplus.zarr.referencesgen import generated
 
 Reference: TypeAlias = bytes | list[Any]
@@ -29,22 +29,11 @@ TEXT_SHARE = 8
 """Which part of `memory_bytes` the filled-in text may take: the URLs are copied when they become absolute."""
 LONGEST_URL = 1 << 16
 """Characters of a URL after its templates are filled in."""
-SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def parse(text: bytes | str, *, url: str | None = None, limits: Limits | None = None) -> dict[str, Any]:
     """The JSON text of an index; FormatError where it is none, LimitError where it would fill the memory."""
-    check_json_budget(text, limits or Limits(), what="the index", url=url)
-    try:
-        value = parse_json(text, what="the index")
-        if SURROGATE.search(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")):
-            json.dumps(value, ensure_ascii=False).encode()  # a pair is a character, a single one is none
-    except RecursionError:
-        raise FormatError("the index is nested too deeply", url=url) from None
-    except UnicodeEncodeError:
-        raise FormatError("a text of the index holds half a character", url=url) from None
-    except ValueError as error:  # also bad UTF-8 and integers of absurd length
-        raise FormatError(f"the index is not JSON: {error}", url=url) from None
+    value = parse_json(text, what="the index", url=url, limits=limits)
     if not isinstance(value, dict):
         raise FormatError("the index is no JSON object", url=url)
     return value

@@ -132,6 +132,7 @@ class IndexStore(Store):
                 url=None if spot is None else self.table.files.path[spot.file],
                 offset=None if spot is None else spot.offset,
             )
+        await self._chunks.inline_checked(leaf.array, position, chunk)
         return await self._chunks.stored(chunk, None if byte_range is None else _range(byte_range, chunk.length))
 
     def _document(self, key: str) -> bytes | None:
