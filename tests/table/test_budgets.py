@@ -15,8 +15,9 @@ from periplus.errors import FormatError, LimitError
 from periplus.limits import Limits
 from periplus.model import Array, Catalog, Refs
 from periplus.table import open_table, write_table
-from periplus.table.document import FILES_KEY, KEY, document_for, dump
+from periplus.table.document import FILES_KEY, KEY, document_for, dump, parse
 from periplus.table.pages import pages
+from periplus.table.values import read_coordinate
 from periplus.testing.costs import costs
 from periplus.testing.indexes import files_of
 
@@ -172,3 +173,16 @@ def test_rows_with_large_inline_bytes_are_written_so_that_they_can_be_read(tmp_p
     write_table(url, Catalog(arrays={NAME: array}), [(NAME, refs)], files_of([]), fetch=fetch)
     found = open_table(url, fetch=fetch).refs(NAME)
     assert json.dumps([item[0] for item in found.data]) == json.dumps(list(range(count)))
+
+
+def test_one_long_label_does_not_widen_all_others():
+    """NumPy would take 4 TB for this list of 3 MB."""
+    labels = {"dims": ["x"], "dtype": "string", "values": ["y" * 1_000_000, *["z"] * 1_000_000]}
+    with pytest.raises(LimitError, match="takes"):
+        read_coordinate("x", labels, Limits())
+
+
+def test_the_json_of_a_footer_is_counted_before_it_is_parsed():
+    text = b"[" + b"[]," * 1000 + b"[]]"
+    with pytest.raises(LimitError, match="the footer document, parsed as JSON"):
+        parse(text, Limits(memory_bytes=100_000))
