@@ -50,6 +50,7 @@ def test_a_query_does_not_fill_the_memory(name, measured):
     cost = measured[name]
     assert cost.outcome == "limit", cost
     assert cost.mebibytes < 300
+    assert "\n" not in cost.message.strip()
 
 
 def test_a_query_that_never_ends_is_stopped(index, fetch):

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 
 import imagecodecs
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from periplus.errors import LimitError
 from periplus.limits import Limits, check_json_budget, json_cost
 from periplus.testing.costs import costs
+from periplus.zarr.kerchunkrecords import read_record
 from periplus.zarr.references import expand
 
 ARRAY = {
@@ -78,6 +83,17 @@ def test_a_small_index_does_not_fill_the_memory(name, measured):
     cost = measured[name]
     assert cost.outcome == BOMBS[name][1], cost.message
     assert cost.mebibytes < 200
+
+
+def test_a_record_file_is_counted_before_it_is_decoded():
+    """Paths that differ in their last characters: a few kilobytes of Parquet."""
+    target = io.BytesIO()
+    paths = pa.array(["x" * 300_000 + str(n) for n in range(100)])
+    numbers = pa.array([1] * 100)
+    pq.write_table(pa.table({"path": paths, "offset": numbers, "size": numbers}), target, compression="zstd")
+    with pytest.raises(LimitError, match="memory_bytes"):
+        read_record(target.getvalue(), key="a/refs.0.parq", limits=Limits(memory_bytes=100 * MIB))
+    assert len(read_record(target.getvalue(), key="a/refs.0.parq", limits=Limits())) == 100
 
 
 def test_what_templates_and_gen_yield_is_counted_together():

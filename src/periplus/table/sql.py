@@ -80,11 +80,9 @@ def sql_errors(url: str | None) -> Iterator[None]:
     except duckdb.InterruptException:
         raise KeyboardInterrupt from None
     except (duckdb.OutOfMemoryException, MemoryError) as error:
-        raise LimitError(
-            "the query needs more memory than Limits.sql_memory_bytes allows; select fewer rows or columns, or pass "
-            "limits=periplus.Limits(sql_memory_bytes=...) to allow more",
-            url=url,
-        ) from error
+        # What DuckDB advises, a directory to spill to, is not available here.
+        message = "the query needs more memory than Limits.sql_memory_bytes allows; ask for less, or raise it"
+        raise LimitError(f"{message}: {(str(error).splitlines() or ['no memory'])[0]}", url=url) from error
     except duckdb.Error as error:
         known = system_error(str(error))
         if known is not None:
