@@ -38,12 +38,8 @@ NATIVE = ("icechunk", "icechunk-new")
 pytestmark = [pytest.mark.timeout(3600 if ALL else 120)]
 
 
-def marked(writers: list[Writer]) -> list:
-    late = pytest.mark.xfail(reason="the folder of kerchunk Parquet is not yet switched atomically", strict=False)
-    return [
-        pytest.param(writer, id=writer.name, marks=late if writer.name == "kerchunk-parquet" else ())
-        for writer in writers
-    ]
+def named(writers: list[Writer]) -> list:
+    return [pytest.param(writer, id=writer.name) for writer in writers]
 
 
 @pytest.fixture
@@ -128,13 +124,14 @@ def spawner():
     return context
 
 
-@pytest.mark.parametrize("writer", marked([writer for writer in WRITERS if writer.name not in NATIVE]))
+@pytest.mark.parametrize("writer", named([writer for writer in WRITERS if writer.name not in NATIVE]))
 def test_a_write_that_fails_or_is_killed_leaves_the_old_or_the_new(writer, tmp_path, interruptible, spawner):
     stage = Stage(writer, tmp_path)
     stage.restore()
     with counted(stage.out) as calls:
         stage.write()
-    assert {"open", "write", "fsync", "replace"} <= set(calls)
+    # Two folders are exchanged by a call of the system that Python has no function for.
+    assert {"open", "write", "fsync", *(() if writer.name == "kerchunk-parquet" else ("replace",))} <= set(calls)
     for fault, at, lasting in cases(calls, writer.name):
         fail(stage, fault, at, lasting)
     every = range(1, len(calls) + 1)
