@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from periplus.errors import FormatError, LimitError
 from periplus.limits import Limits
 from periplus.table import open_table, write_table
+from periplus.testing import tiffs
 from periplus.testing.costs import costs
 from periplus.testing.indexes import stacked
 
@@ -78,3 +82,17 @@ def test_limits_cannot_be_lifted_by_a_query(setting, index, fetch):
     with pytest.raises(FormatError):
         table.sql(f"set {setting} = '9GB'")
     assert table.sql(f"select current_setting('{setting}') as v").to_pylist()[0]["v"] in ("", "1.0 GiB")
+
+
+def test_a_process_that_queried_and_closed_an_index_ends_well(tmp_path):
+    """The thread that watches the time must not be the last to hold the connection."""
+    (tmp_path / "a.tif").write_bytes(tiffs.written(tiffs.picture("sql", "u1")))
+    code = """
+import sys, periplus
+index = periplus.index(sys.argv[1])
+index.sql("select count(*) from chunks")
+index.close()
+"""
+    for _ in range(4):
+        done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "a.tif")], capture_output=True, timeout=100)
+        assert (done.returncode, done.stderr) == (0, b"")

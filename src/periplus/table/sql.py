@@ -81,7 +81,9 @@ def sql_errors(url: str | None) -> Iterator[None]:
         raise KeyboardInterrupt from None
     except (duckdb.OutOfMemoryException, MemoryError) as error:
         # What DuckDB advises, a directory to spill to, is not available here.
-        message = "the query needs more memory than Limits.sql_memory_bytes allows; ask for less, or raise it"
+        message = (
+            "the query needs more memory than Limits.sql_memory_bytes allows; select fewer rows or columns, or raise it"
+        )
         raise LimitError(f"{message}: {(str(error).splitlines() or ['no memory'])[0]}", url=url) from error
     except duckdb.Error as error:
         known = system_error(str(error))
@@ -171,6 +173,7 @@ class Database:
             raise
         finally:
             timer.cancel()
+            timer.join()  # or it would be the last to hold the connection, and close it while the process ends
 
 
 def viewing(table: Table, source: str, columns: Columns, *, rows: Any = None, paths: Sequence[str] = ()) -> Any:
