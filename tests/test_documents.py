@@ -57,9 +57,9 @@ def test_what_is_no_document_is_refused(text, said):
 
 def test_a_document_may_be_as_large_and_as_deep_as_the_limits():
     for kind in "[{":
-        parse_json(nested(MOST_DEPTH, kind), what="it", limits=Limits(header_bytes=10_000))
-    with pytest.raises(periplus.LimitError, match="the size of it is 100"):
-        parse_json(" " * 100, what="it", limits=Limits(header_bytes=99))
+        parse_json(nested(MOST_DEPTH, kind), what="it", limits=Limits())
+    with pytest.raises(periplus.LimitError, match="it, parsed as JSON, would take"):
+        parse_json("[" + "[]," * 100 + "0]", what="it", limits=Limits(memory_bytes=10_000))
 
 
 def test_depth_is_that_of_the_deepest_member():

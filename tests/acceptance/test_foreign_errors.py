@@ -205,7 +205,7 @@ def test_too_many_open_files_while_reading_is_said(tmp_path):
     (tmp_path / "a.tif").write_bytes(tiffs.written(np.ones((1, 40, 50), "u2"), compression="zstd"))
     with periplus.index(tmp_path / "a.tif") as index:
         index["0/data"][...]
-        index.fetch._files.clear()
+        index.close()
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         held = []
         try:

@@ -249,7 +249,7 @@ def test_the_run_goes_on_after_an_item_that_cannot_be_used(tmp_path: Path) -> No
     [
         ("{", "not JSON"),
         ("[1]", "neither a STAC Item"),
-        ("[" * 100_000, "not JSON"),
+        ("[" * 100_000, "nested too deeply"),
         ('{"type": "Catalog"}', "give its items"),
         ('{"type": "FeatureCollection", "features": [{"type": "Feature"}]}', "no STAC items"),
         ('{"type": "Feature", "id": "x", "assets": {"d": {"type": "image/tiff"}}}', "no href"),

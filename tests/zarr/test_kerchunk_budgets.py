@@ -14,6 +14,7 @@ import pytest
 from periplus.errors import LimitError
 from periplus.limits import Limits, check_json_budget, json_cost
 from periplus.testing.costs import costs
+from periplus.zarr.kerchunkown import Declared
 from periplus.zarr.kerchunkrecords import read_record
 from periplus.zarr.references import expand
 
@@ -92,8 +93,8 @@ def test_a_record_file_is_counted_before_it_is_decoded():
     numbers = pa.array([1] * 100)
     pq.write_table(pa.table({"path": paths, "offset": numbers, "size": numbers}), target, compression="zstd")
     with pytest.raises(LimitError, match="memory_bytes"):
-        read_record(target.getvalue(), key="a/refs.0.parq", limits=Limits(memory_bytes=100 * MIB))
-    assert len(read_record(target.getvalue(), key="a/refs.0.parq", limits=Limits())) == 100
+        read_record(target.getvalue(), key="a/refs.0.parq", declared=Declared(), limits=Limits(memory_bytes=100 * MIB))
+    assert len(read_record(target.getvalue(), key="a/refs.0.parq", declared=Declared(), limits=Limits())) == 100
 
 
 def test_what_templates_and_gen_yield_is_counted_together():

@@ -16,7 +16,7 @@ from zarr.storage import FsspecStore
 import periplus
 from periplus.fetch import Fetch, folders
 from periplus.model import Array, Catalog, Files, Refs
-from periplus.table import leftovers, memory_table
+from periplus.table import memory_table
 from periplus.zarr.kerchunkopen import open_index
 from periplus.zarr.kerchunkwrite import write_kerchunk
 from periplus.zarr.multireference import MultiReferenceFileSystem
@@ -295,7 +295,6 @@ def test_a_writer_killed_at_any_step_leaves_the_old_index_or_the_new_one(folder,
     assert len(seen) > 25
     assert {0, seen[-2], seen[-1]} <= set(seen)
     assert seen[-2] != 0  # the last steps come after the switch
-    monkeypatch.setattr(leftovers, "UNLOCKED_SECONDS", -1)  # a folder that was not locked yet is left for a minute
     write(folder, 999)
     assert sorted(os.listdir(folder)) == ["data.bin", "refs", "warm"]
     assert {path.name for path in (folder / "refs").iterdir()} == {".zmetadata", "a", "g", "files.periplus.parquet"}

@@ -116,10 +116,13 @@ class Report:
             warnings.warn(more, XGroupWarning, stacklevel=level)
 
 
+_INNER = ("xarray", "periplus", "contextlib")
+
+
 def _stacklevel() -> int:
-    """Frames up to the first that is neither ours nor xarray's, counted from the caller."""
+    """Frames up to the first that is neither ours nor xarray's (nor of a decorator of ours), from the caller."""
     frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("xarray", "periplus"):
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _INNER:
         frame, level = frame.f_back, level + 1
     return level
 
