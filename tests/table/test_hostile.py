@@ -367,7 +367,7 @@ def test_a_repeated_string_is_not_multiplied_in_memory(tmp_path):
 
 def test_a_decoded_row_group_is_counted_before_it_is_decoded(tmp_path, fetch):
     url = str(tmp_path / "i.parquet")
-    catalog, refs, files = stacked(steps=400)
+    catalog, refs, files = stacked(rows=40, columns=60)
     write_table(url, catalog, refs.items(), files, fetch=fetch)
     with pytest.raises(LimitError, match="row group"):
         open_table(url, fetch=fetch, limits=Limits(memory_bytes=100_000), allow=["s3://"]).refs("0/data")
