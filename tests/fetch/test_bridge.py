@@ -10,6 +10,7 @@ import threading
 import pytest
 
 from periplus.errors import FetchError
+from periplus.fetch import bridge as bridge_module
 from periplus.fetch.bridge import Bridge, settle
 
 
@@ -66,3 +67,13 @@ def test_the_end_of_a_program_waits_for_a_foreign_thread_that_tells_a_loop_its_r
     settle()
     assert told == [True]
     loop.close()
+
+
+def test_the_collector_releases_a_bridge_without_waiting():
+    """The thread in which it runs may hold the lock of the loop that all bridges share."""
+    bridge, other = Bridge(), Bridge()
+    with bridge_module._shared._lock:
+        bridge.release()
+    bridge.stop()
+    assert other.run(asyncio.sleep(0, 7)) == 7
+    other.stop()

@@ -243,3 +243,15 @@ def test_no_more_files_stay_open_than_the_process_can_spare(limit, kept, tmp_pat
         (tmp_path / str(number)).write_bytes(b"x")
         files.get(str(tmp_path / str(number)))
     assert len(files._files) == kept
+
+
+def test_the_collector_forgets_files_without_waiting_for_the_lock(tmp_path):
+    """It runs in any thread at any time, also in one that holds the lock."""
+    (tmp_path / "a").write_bytes(b"x")
+    files, user = OpenFiles(), object()
+    files.get(str(tmp_path / "a"), user=user)
+    with files._lock:
+        files.drop(user)
+    assert len(files._files) == 1
+    files.drop(object())
+    assert not files._files

@@ -69,7 +69,7 @@ class _Loop:
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self.loop.set_task_factory(_owned)
-        self.users = 0
+        self.bridges: set[Bridge] = set()
         self.thread = threading.Thread(target=self._main, name="periplus-fetch", daemon=True)
         try:
             self.thread.start()
@@ -96,23 +96,30 @@ class _Shared:
     def __init__(self) -> None:
         renewed(self, _lock=threading.Lock, _running=nothing)
 
-    def enter(self) -> _Loop:
+    def enter(self, bridge: Bridge) -> _Loop:
         with self._lock:
             if self._running is None:
                 self._running = _Loop()
-            self._running.users += 1
+            self._running.bridges.add(bridge)
             return self._running
 
-    def leave(self, home: _Loop) -> None:
+    def leave(self, home: _Loop, bridge: Bridge) -> None:
         """The last one ends the loop."""
         with self._lock:
-            home.users -= 1
-            if home.users == 0:
+            home.bridges.discard(bridge)
+            if not home.bridges:
                 self._running = None
                 home.loop.call_soon_threadsafe(home.loop.stop)
 
+    def finish(self) -> None:
+        """Stop all bridges: at the end of the program."""
+        home = self._running
+        for bridge in () if home is None else tuple(home.bridges):
+            bridge.stop()
+
 
 _shared = _Shared()
+atexit.register(_shared.finish)
 
 
 class Bridge:
@@ -121,10 +128,10 @@ class Bridge:
     def __init__(self) -> None:
         self.closers: list[Callable[[], Awaitable[None]]] = []
         self.tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # the garbage collector may call `release` in any thread
         self._ending: Future[None] | None = None
         self._left = threading.Event()
-        self._home = _shared.enter()
+        self._home = _shared.enter(self)
         self.loop = self._home.loop
 
     def inside(self) -> bool:
@@ -180,23 +187,35 @@ class Bridge:
                 outer.close()
                 coroutine.close()
 
-    def stop(self) -> None:
-        """Cancel every task that came this way and close what was opened. Safe to call twice, and from the loop."""
+    def release(self) -> None:
+        """Begin to cancel every task that came this way and to close what was opened; nothing is waited for.
+
+        For the garbage collector: the thread in which it runs may hold any lock.
+        """
         if not self._home.thread.is_alive():
             return  # also in a forked child, which has but one thread
         with self._lock:
             if self._ending is None:
                 # Held here, since the loop keeps only a weak hold on its tasks.
-                self._ending = asyncio.run_coroutine_threadsafe(self._end(), self.loop)
-                self._ending.add_done_callback(self._leave)
+                self._ending = asyncio.run_coroutine_threadsafe(self._leave(), self.loop)
+
+    def stop(self) -> None:
+        """Cancel every task that came this way and close what was opened. Safe to call twice, and from the loop."""
+        if not self._home.thread.is_alive():
+            return
+        self.release()
         if not self.inside():
             self._left.wait()
-            if self._home.users == 0:
+            if not self._home.bridges:
                 self._home.thread.join()
 
-    def _leave(self, _: object) -> None:
-        _shared.leave(self._home)
-        self._left.set()
+    async def _leave(self) -> None:
+        """Runs on the loop, so that no thread that begins the end takes the lock of the loop."""
+        try:
+            await self._end()
+        finally:
+            _shared.leave(self._home, self)
+            self._left.set()
 
     async def _end(self) -> None:
         me = asyncio.current_task()

@@ -112,7 +112,7 @@ class Fetch:
             remote, self._remote = self._remote, None
         FILES.drop(self._user)
         if remote is not None:
-            remote.finish()
+            remote.bridge.stop()
 
     def under(self, policy: Policy) -> Fetch:
         """Another Fetch with the same settings that may touch only what `policy` allows."""
@@ -328,8 +328,8 @@ class Fetch:
         with self._lock:
             if self._remote is None:
                 self._remote = _Remote(self.policy, self._options, self.concurrency, self.per_host, self.patience)
-                # Closes at the latest when this object goes, or the interpreter ends.
-                self._remote.finish = weakref.finalize(self, self._remote.bridge.stop)
+                # Closes at the latest when this object goes; the end of the program waits for all.
+                weakref.finalize(self, self._remote.bridge.release).atexit = False
             return self._remote
 
     async def _there(self, work: Callable[[_Remote], Coroutine[Any, Any, T]]) -> T:
@@ -370,8 +370,6 @@ def _names(keep_query: Iterable[str]) -> frozenset[str]:
 
 class _Remote:
     """What lives on the loop: the web session, the stores, the limits."""
-
-    finish: Callable[[], Any]
 
     def __init__(
         self, policy: Policy, options: Mapping[str, Any], concurrency: int, per_host: int, patience: Patience

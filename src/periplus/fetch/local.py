@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from resource import RLIMIT_NOFILE, getrlimit
@@ -145,6 +145,8 @@ class OpenFiles:
     def __init__(self, most: int = MOST_OPEN) -> None:
         self._most = most
         self._files: OrderedDict[str, tuple[LocalFile, object]] = OrderedDict()
+        self._gone: deque[object] = deque()
+        """Users whose files are to be forgotten: by whoever holds the lock, if the collector cannot have it."""
         renewed(self, _lock=threading.Lock)
 
     def get(self, path: str, expect: Source | None = None, *, user: object = None) -> LocalFile:
@@ -164,6 +166,7 @@ class OpenFiles:
             self._files.move_to_end(path)
             while fresh and len(self._files) > self._room():
                 self._files.popitem(last=False)
+        self._forget()
         if expect is not None:
             check_same(expect, file.source)
         return file
@@ -174,10 +177,18 @@ class OpenFiles:
         return self._most if limit < 0 else max(1, min(self._most, limit // 4))
 
     def drop(self, user: object) -> None:
-        """Forget the files that this user was the last to get."""
-        with self._lock:
-            for path in [path for path, (_, last) in self._files.items() if last is user]:
-                del self._files[path]
+        """Forget the files that this user was the last to get; also from the garbage collector, so without waiting."""
+        self._gone.append(user)
+        self._forget()
+
+    def _forget(self) -> None:
+        while self._gone and self._lock.acquire(blocking=False):
+            try:
+                gone = {id(user): user for user in [self._gone.popleft() for _ in range(len(self._gone))]}
+                for path in [path for path, (_, last) in self._files.items() if id(last) in gone]:
+                    del self._files[path]
+            finally:
+                self._lock.release()
 
 
 def find(path: str) -> Iterator[Source]:
