@@ -1,6 +1,7 @@
 """Icechunk repositories as indexes: virtual, copied and inline chunks, versions, what is refused, damaged files."""
 
 import json
+import os
 import random
 import struct
 from contextlib import contextmanager, suppress
@@ -266,3 +267,15 @@ def test_names_are_spelt_as_icechunk_spells_them():
     assert len(icefiles.spelled(identity)) == 20
     assert icefiles.spelled(bytes(12)) == "0" * 20
     assert icefiles.spelled(b"\xff" * 12) == "Z" * 19 + "G"
+
+
+def test_a_source_replaced_by_an_older_file_of_the_same_size_is_stale(tmp_path):
+    for name, value, when in (("a", 1, 1_600_000_000.25), ("b", 2, 1_500_000_000.0)):
+        path = tmp_path / f"{name}.tif"
+        path.write_bytes(tiffs.written(np.full((1, 32, 32), value, "u1")))
+        os.utime(path, (when, when))
+    periplus.index(tmp_path / "a.tif").write(tmp_path / "a.icechunk")
+    assert periplus.open(tmp_path / "a.icechunk", allow=str(tmp_path))["0/data"][0, 0, 0] == 1
+    os.replace(tmp_path / "b.tif", tmp_path / "a.tif")
+    with pytest.raises(periplus.StaleError):
+        periplus.open(tmp_path / "a.icechunk", allow=str(tmp_path))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -20,6 +21,8 @@ MAGIC = "ICE🧊CHUNK".encode()
 HEADER = 39
 """Magic number, 24 bytes that name the writer, then format version, kind of file and compression, a byte each."""
 SNAPSHOT, MANIFEST = 1, 2
+EXACT = "periplus.exact-times"
+"""A name in the metadata of our commits."""
 LETTERS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 ARRAY_NODE, GROUP_NODE = 1, 2
 INT64 = (1 << 63) - 1
@@ -60,6 +63,8 @@ class Snapshot:
 
     nodes: list[Node]
     manifests: Mapping[bytes, ManifestFile]
+    exact: bool
+    """Whether times of references are those of the sources, as we write them, and not just later ones."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,6 +83,11 @@ class ChunkRefs:
     etag: list[str | None]
     modified: NDArray[np.int64]
     """The latest second, since 1970, at which the object may have been changed; 0 for unknown."""
+
+
+def rounded_up(moment: datetime) -> datetime:
+    """The time of a source as references have it: whole seconds, none earlier than the source."""
+    return moment if not moment.microsecond else moment.replace(microsecond=0) + timedelta(seconds=1)
 
 
 def spelled(identity: bytes) -> str:
@@ -133,7 +143,8 @@ def read_snapshot(data: bytes, identity: str, limits: Limits) -> Snapshot:
     for what in ("id", "path"):
         if len({getattr(node, what) for node in nodes}) != len(nodes):
             raise FormatError(f"two nodes of the snapshot have the same {what}")
-    return Snapshot(nodes, manifests)
+    notes, _ = table.children(5)
+    return Snapshot(nodes, manifests, exact=EXACT.encode() in notes.octet_vectors(0))
 
 
 def _arrays(tables: Tables, manifests: Mapping[bytes, ManifestFile]) -> Iterator[dict[str, Any]]:

@@ -15,7 +15,7 @@ from periplus.errors import FormatError, MissingError, PeriplusError, StaleError
 from periplus.model import Coordinate, Files, Refs, Source
 from periplus.policy import canonical
 from periplus.table import memory_table
-from periplus.zarr.icefiles import ChunkRefs, ManifestFile, Node, read_manifest, read_snapshot, spelled
+from periplus.zarr.icefiles import ChunkRefs, ManifestFile, Node, read_manifest, read_snapshot, rounded_up, spelled
 from periplus.zarr.icelocations import url_of
 from periplus.zarr.kerchunkarrays import Described
 from periplus.zarr.kerchunkcatalog import catalog_of, described, nodes
@@ -85,7 +85,7 @@ async def _opened(
     wanted = {node.id: node for node in tree if node.path in arrays or node.path in texts}
     sources = _Sources()
     columns = await _columns(home, held.manifests, wanted, sources, fetch, limits)
-    files = await _files(sources, fetch)
+    files = await _files(sources, fetch, exact=held.exact)
     columns = {
         path: await _at_hand(refs, files, home, fetch) if _may_label(path, arrays, texts) else refs
         for path, refs in columns.items()
@@ -176,8 +176,11 @@ def _refs(found: ChunkRefs, home: str, sources: _Sources) -> Refs:
     return Refs(chunk=chunk, offset=found.offset, length=length, file=file, data=data)
 
 
-async def _files(sources: _Sources, fetch: Fetch) -> Files:
-    """The files table; what the repository knows only by time is asked for its entity tag, and must not be younger."""
+async def _files(sources: _Sources, fetch: Fetch, *, exact: bool) -> Files:
+    """The files table; what the repository knows only by time is asked for its entity tag, and must not be younger.
+
+    Nor older, where the times are `exact`: rounded up to seconds.
+    """
 
     async def known(url: str, etag: str | None, modified: int) -> Source:
         if etag is not None or not modified:
@@ -185,10 +188,10 @@ async def _files(sources: _Sources, fetch: Fetch) -> Files:
         source = await fetch.head(url)
         latest = datetime.fromtimestamp(modified, UTC)
         changed = source.last_modified
-        if changed is not None and changed.replace(microsecond=0) > latest:
-            raise StaleError(
-                f"the object changed after {latest:%Y-%m-%d %H:%M:%S} UTC, when it was referred to", url=url
-            )
+        if changed is not None and (
+            changed.replace(microsecond=0) > latest or (exact and rounded_up(changed) != latest)
+        ):
+            raise StaleError(f"the object is not the one of {latest:%Y-%m-%d %H:%M:%S} UTC that was indexed", url=url)
         return replace(source, url=url)
 
     facts = await asyncio.gather(*(known(*row) for row in sources.rows))

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import product
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -21,6 +21,7 @@ from periplus.fetch.door import system_error, translate
 from periplus.model import Files, Refs
 from periplus.policy import Policy, storable
 from periplus.zarr.express import single_ranges
+from periplus.zarr.icefiles import EXACT, rounded_up
 from periplus.zarr.icelocations import located, prefixes_of
 from periplus.zarr.icerepository import open_repository, remove_repository
 from periplus.zarr.metadata import Codecs, Layout, Leaf
@@ -101,7 +102,8 @@ def write_icechunk(
             if not old:
                 session.store.sync_clear()
             writer.write(old)
-            snapshot = session.commit(message or f"{table.rows} references by periplus")
+            notes = {EXACT: True} if not old or _is_exact(repository, branch) else None
+            snapshot = session.commit(message or f"{table.rows} references by periplus", metadata=notes)
         except BaseException:
             if created:
                 with suppress(icechunk.IcechunkError, PeriplusError):  # what failed before is what to report
@@ -234,10 +236,8 @@ class _Writer:
         if file not in self._locations:
             source = self.table.files.source(file)
             strong = source.etag if source.etag and not source.etag.startswith("W/") else None
-            changed = source.last_modified
-            if changed is not None and changed.microsecond:
-                # Icechunk counts seconds, and refuses what is younger: a part of a second would be younger.
-                changed = changed.replace(microsecond=0) + timedelta(seconds=1)
+            # Icechunk counts seconds, and refuses what is younger: a part of a second would be younger.
+            changed = None if source.last_modified is None else rounded_up(source.last_modified)
             self._locations[file] = (
                 located(storable(source.url, self.fetch.keep_query)),
                 strong,
@@ -331,3 +331,8 @@ def _said(target: str) -> Iterator[None]:
         if known is not None:
             raise translate(known, target) or known from error
         raise FetchError(f"Icechunk: {' '.join(redact(str(error)).split())}", url=target) from error
+
+
+def _is_exact(repository: Any, branch: str) -> bool:
+    """Whether all references of a branch have the exact times of their sources."""
+    return EXACT in next(iter(repository.ancestry(branch=branch))).metadata
