@@ -11,8 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
+from fsspec.implementations.reference import ReferenceFileSystem
 
 import periplus
+from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Files
 from periplus.testing import tiffs
@@ -236,3 +238,18 @@ def test_urls_that_differ_in_credentials_only_are_listed_once():
     raw = pack_files(files, ["same", "same"], folder=None)
     back = unpack_files(raw, lambda url, _: url, url="/refs.json", limits=Limits())
     assert (back.path, back.size.tolist()) == (["same"], [1])
+
+
+def test_a_portable_index_in_another_folder_does_not_read_files_of_the_same_names_there(tmp_path):
+    for year in (2023, 2024):
+        (tmp_path / str(year)).mkdir()
+        (tmp_path / str(year) / "a.tif").write_bytes(tiffs.written(np.full((1, 32, 32), year, "u2")))
+    target = tmp_path / "2024" / "index.json"
+    written = periplus.index(tmp_path / "2023" / "a.tif").write(target, portable=True)
+    assert written["0/data"][0, 0, 0] == 2023
+    with pytest.raises(FormatError, match="no template 'base'"):
+        periplus.open(target)
+    with pytest.raises(RuntimeError):  # of fsspec: it cannot be reached
+        ReferenceFileSystem(str(target)).cat("0/data/0.0.0")
+    again = periplus.open(target, template_overrides={"base": f"{tmp_path}/2023/"})
+    assert again["0/data"][0, 0, 0] == 2023

@@ -104,16 +104,23 @@ def write_kerchunk(
     urls, folder = named_urls(table.files.path, fetch.keep_query, portable=portable)
     if as_json:
         with sink(url, fetch) as file:
-            own = folder_of(url)
-            # Beneath the index's own folder, a portable index needs nobody to fill in its base.
-            beneath = folder.removeprefix(own) if folder is not None and folder.startswith(own) else ""
             packed = to_text(pack_files(table.files, urls, folder=folder))
-            _write_json(file, table, said, urls, (base or beneath) if portable else None, packed)
+            _write_json(file, table, said, urls, _base(folder, folder_of(url), base), packed)
     else:
         from periplus.zarr.kerchunkparquet import write_parquet
 
         write_parquet(url, table, said, urls, folder=folder, fetch=fetch, record_size=record_size)
     return replace(said, overrides={} if folder is None else {"base": folder})
+
+
+def _base(folder: str | None, own: str, given: str) -> str | None:
+    """What the template `base` of a portable JSON index is: `given`, or where the sources are below the index.
+
+    None elsewhere: readers have to fill it in. An empty base would mean files of the same names in the index's folder.
+    """
+    if folder is None or given:
+        return given or None
+    return folder.removeprefix(own) if folder.startswith(own) else None
 
 
 def say(
