@@ -4,7 +4,10 @@ from datetime import datetime
 
 import numpy as np
 import pytest
+import rasterio
+from affine import Affine
 
+import periplus
 from periplus.errors import FormatError, MissingError
 from periplus.model import Catalog, Coordinate, Georeference, Refs
 from periplus.read import Raster
@@ -252,3 +255,24 @@ def test_a_box_west_of_the_180th_meridian_meets_an_image_that_goes_on_to_the_eas
     raster = shelf.raster(bbox=(-178, 0, -177, 10), bands=0)
     np.testing.assert_array_equal(raster.values, shelf.values["0/data"][:, 0, :40, 48:52])
     assert raster.bbox == (182, 0, 183, 10)
+
+
+def test_a_band_name_or_number_that_means_two_bands_is_refused(tmp_path):
+    from periplus.cli.app import run
+
+    image = np.stack([np.full((8, 8), n, "u1") for n in range(3)])
+    for name, labels in (("numbers", ("1", "2", "3")), ("twice", ("a", "a", "b"))):
+        with rasterio.open(
+            tmp_path / f"{name}.tif", "w", driver="GTiff", count=3, height=8, width=8, dtype="uint8",
+            transform=Affine(1, 0, 0, 0, -1, 8), crs="EPSG:32633",
+        ) as file:  # fmt: skip
+            file.write(image)
+            file.descriptions = labels
+    numbers = periplus.index(tmp_path / "numbers.tif")
+    assert numbers.read(bands=["1"]).values.max() == 0
+    numbers.write(tmp_path / "numbers.parquet")
+    asked = ["read", str(tmp_path / "numbers.parquet"), "-o", str(tmp_path / "o.npy"), "--bands"]
+    assert run([*asked, "1"]) == 2  # the second band, or the one named 1
+    assert run([*asked, "0"]) == 0
+    with pytest.raises(ValueError, match="several bands named 'a'; choose one by number: 0, 1"):
+        periplus.index(tmp_path / "twice.tif").read(bands="a")

@@ -126,6 +126,9 @@ def by_place(
     raster = index.read(array=array, bands=bands, progress=report, **wanted)
     source = index[raster.array].array
     names = [str(name) for name in source.attributes.get("band_names") or ()]
+    for band in bands or ():
+        if isinstance(band, int) and str(band) in names and names.index(str(band)) != band:
+            raise ValueError(f"--bands {band} is the number of {names[band]!r}, and the name of another band")
     chosen = None if bands is None else [names.index(b) if isinstance(b, str) else b for b in bands]
     return Picture(
         values=raster.values,

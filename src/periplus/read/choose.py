@@ -97,6 +97,9 @@ def _band(image: Array, band: int | str, names: list[str], count: int) -> int:
         if not band or band not in names:
             known = some(names, like=band) if names else "no named bands"
             raise MissingError(f"{image.name} has no band {band!r}; it has {known}")
+        if names.count(band) > 1:
+            places = ", ".join(str(n) for n, name in enumerate(names) if name == band)
+            raise ValueError(f"{image.name} has several bands named {band!r}; choose one by number: {places}")
         return names.index(band)
     if not -count <= band < count:
         raise IndexError(f"band {band} is out of bounds: {image.name} has {count}, counted from 0")

@@ -90,11 +90,11 @@ def drawn(name: str, day: int) -> Callable[[Path, Path], None]:
     """A window of one scene, by `periplus read -o`."""
 
     def write(out: Path, archive: Path) -> None:
-        from periplus.cli.read import command
+        from periplus.cli.app import periplus
 
-        arguments = [str(archive / f"2021{day:03}.tif"), "-o", str(out / name), "-q"]
+        arguments = ["read", str(archive / f"2021{day:03}.tif"), "-o", str(out / name), "-q"]
         try:
-            command.main(arguments, standalone_mode=False)
+            periplus.main(arguments, standalone_mode=False)
         except RuntimeError as error:
             if type(error).__name__ == "Abort":  # what click makes of Ctrl-C
                 raise KeyboardInterrupt from None
