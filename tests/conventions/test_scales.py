@@ -171,6 +171,12 @@ def test_nodes_are_apart_by_the_cells_between_them(store, codes, scales):
         ((10, 5), [10, 20]),
         ((101, 51, 26), [10, 20, 40]),
         ((7, 3), [10, 30]),
+        ((8, 4, 2), [10, 20, 40]),
+        ((64, 32, 16, 8, 4, 2), [10, 20, 40, 80, 160, 320]),
+        ((64, 2), [10, 320]),  # as by halving
+        ((64, 16, 4), [10, 40, 160]),
+        ((6, 2), [10, 40]),
+        ((28, 10), [10, 30]),
     ],
 )
 def test_nodes_of_any_size_keep_their_first_sample(store, sizes, expected):
@@ -178,6 +184,47 @@ def test_nodes_of_any_size_keep_their_first_sample(store, sizes, expected):
     meaning = levels(store, *items, sizes=sizes, spatial__transform=NODES, spatial__registration="node")
     assert [x for _, x in steps(meaning)] == expected
     assert {one.grid.transform[2] for one in meaning.pyramid.levels} == {0}
+
+
+@pytest.mark.parametrize("sizes", [(9, 4), (16, 3)])
+def test_sizes_that_leave_the_step_of_nodes_open_are_found(store, codes, sizes):
+    place = {"spatial__transform": NODES, "spatial__registration": "node"}
+    meaning = levels(store, level("0"), level("1"), sizes=sizes, **place)
+    assert [x for _, x in steps(meaning)] == [10, 10 * ((sizes[0] - 1) / (sizes[1] - 1))]
+    assert codes(meaning) == ["multiscales.scale-open"]
+    whole = -(-sizes[0] // sizes[1])
+    meaning = levels(store, level("0"), level("1", "0", **scale(whole, whole)), sizes=sizes, **place)
+    assert [x for _, x in steps(meaning)] == [10, 10 * whole]
+    assert codes(meaning) == []
+
+
+def test_an_axis_that_leaves_the_step_open_has_that_of_the_other(store, codes):
+    place = {"spatial__transform": NODES, "spatial__registration": "node"}
+    store.array("/0/b", ("y", "x"), (60, 16))
+    store.array("/1/b", ("y", "x"), (10, 3))
+    store.group("/", "multiscales spatial", multiscales={"layout": [level("0"), level("1")]}, **place)
+    assert steps(store.read("/")) == [(-10, 10), (-60, 60)]
+    assert codes(store.read("/")) == []
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [((9, 5, 3), [10, 20, 40]), ((17, 9, 5, 3, 2), [10, 20, 40, 80, 160]), ((30, 20), [10, 15])],
+)
+def test_pixels_without_a_source_count_from_the_next_finer_level(store, codes, sizes, expected):
+    items = [level(str(n)) for n in range(len(sizes))]
+    meaning = levels(store, *items, sizes=sizes, spatial__transform=UTM)
+    assert [x for _, x in steps(meaning)] == expected
+    assert codes(meaning) == []
+    meaning = levels(store, level("0"), level("1", **scale(2, 2)), level("2", **scale(4, 4)), spatial__transform=UTM)
+    assert [x for _, x in steps(meaning)] == [10, 20, 40]
+
+
+def test_a_level_that_ends_elsewhere_along_its_short_axis_is_found(store, codes):
+    fine = {"spatial:transform": [1.0, 0.0, 0.0, 0.0, -100.0, 0.0]}
+    coarse = {"spatial:transform": [1.5, 0.0, 0.0, 0.0, -200.0, 0.0]}
+    items = [level("0", **fine), level("1", "0", **scale(2, 1.5), **coarse)]
+    assert codes(levels(store, *items, sizes=(16, 8))) == ["multiscales.extent"]
 
 
 def test_a_level_of_one_node_needs_a_scale(store, codes):

@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import warnings
 
 import numpy as np
 import pytest
@@ -356,7 +357,17 @@ def levels(sizes):
 
 @pytest.mark.parametrize(
     ("registration", "sizes", "steps"),
-    [("node", (9, 5, 3), (10, 20, 40)), ("pixel", (9, 5, 3), (10, 20, 30)), ("node", (8, 4), (10, 20))],
+    [
+        ("node", (9, 5, 3), (10, 20, 40)),
+        ("node", (8, 4), (10, 20)),
+        ("node", (8, 4, 2), (10, 20, 40)),  # samples 0, 2, 4, 6, and of these the first and third
+        ("node", (64, 32, 16, 8, 4, 2), (10, 20, 40, 80, 160, 320)),
+        ("node", (28, 10, 4), (10, 30, 90)),
+        ("pixel", (9, 5, 3), (10, 20, 40)),
+        ("pixel", (17, 9, 5, 3, 2), (10, 20, 40, 80, 160)),
+        ("pixel", (300, 150, 75, 38, 19, 10), (10, 20, 40, 80, 160, 320)),
+        ("pixel", (30, 20), (10, 15)),
+    ],
 )
 def test_levels_without_labels_keep_the_first_sample_of_nodes(registration, sizes, steps):
     group = levels(sizes)
@@ -372,6 +383,47 @@ def test_levels_without_labels_keep_the_first_sample_of_nodes(registration, size
     assert group["1/b"].attrs["spatial:transform"] == [2 * steps[1], 0, 0, 0, -2 * steps[1], 0]
 
 
-def test_a_level_of_one_node_is_not_placed_by_its_size():
+@pytest.mark.parametrize("registration", ["pixel", "node"])
+@pytest.mark.parametrize(
+    "sizes", [(9, 5, 3), (17, 9, 5, 3, 2), (300, 150, 75, 38, 19, 10), (64, 32, 16, 8, 4, 2), (100, 33, 11), (9, 3)]
+)
+def test_steps_by_sizes_are_the_same_written_and_read(registration, sizes):
+    try:
+        group = levels(sizes)
+        write_conventions(group, crs=CRS, transform=UPRIGHT, registration=registration)
+    except FormatError:
+        assert (registration, sizes) == ("node", (100, 33, 11))  # 99 cells to 32
+        return
+    written = [group[f"{n}/b"].attrs["spatial:transform"][0] for n in range(len(sizes))]
+    plain = levels(sizes)
+    chain = [{"asset": str(n), **({"derived_from": str(n - 1)} if n else {})} for n in range(len(sizes))]
+    plain.attrs.put(
+        declared("multiscales", "spatial")
+        | {
+            "multiscales": {"layout": chain},
+            "spatial:dimensions": ["y", "x"],
+            "spatial:transform": list(UPRIGHT),
+            "spatial:registration": registration,
+        }
+    )
+    read = []
+    for n in range(len(sizes)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that levels declare no scale
+            x = xr.open_dataset(plain.store, engine="xgroup", group=str(n))["x"].values
+        read.append(x[1] - x[0])
+    assert read == written
+
+
+@pytest.mark.parametrize("sizes", [(9, 1), (9, 4), (16, 3)])
+def test_nodes_whose_sizes_leave_the_step_open_are_not_placed(sizes):
     with pytest.raises(FormatError, match="does not give its pixel size"):
-        write_conventions(levels((9, 1)), crs=CRS, transform=UPRIGHT, registration="node")
+        write_conventions(levels(sizes), crs=CRS, transform=UPRIGHT, registration="node")
+
+
+def test_a_labelled_level_places_the_coarser_ones_after_it():
+    tree = xr.DataTree.from_dict({"/0": bare(12, 12), "/1": bare(4, 4), "/2": bare(2, 2)})
+    labels = {"x": 5 + 25.0 * np.arange(4), "y": 95 - 25.0 * np.arange(4)}
+    tree["1"] = xr.DataTree(bare(4, 4).assign_coords(labels))
+    made_ = write_conventions(tree, crs=CRS, transform=(10, 0, 0, 0, -10, 100), registration="node")
+    assert [item["spatial:transform"][0] for item in made_.attrs["multiscales"]["layout"]] == [10, 25, 50]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from periplus.affine import scaled, shifted
+from periplus.affine import place, position, scaled, shifted
 from periplus.conventions import scales
 from periplus.conventions.crs import crs_of
 from periplus.conventions.layout import items
@@ -36,8 +36,8 @@ def level_of(reading: Reading) -> tuple[Pyramid, Level] | None:
     """The nearest pyramid around the array being read that has it at one of its levels, and that level."""
     path = reading.node.path
     around = parent(path)
-    for place in ancestors(path):
-        group = reading.lookup(place)
+    for above in ancestors(path):
+        group = reading.lookup(above)
         if group is None or "multiscales" not in group.attributes:
             continue
         pyramid = pyramid_of(reading, group)
@@ -84,7 +84,10 @@ def _name_arrays(group: Node, drafts: Sequence[Draft]) -> None:
 
 
 def _sources(reading: Reading, drafts: Mapping[str, Draft]) -> dict[str, str | None]:
-    """Which level each derives from; circles are cut, and what names no level counts from the finest."""
+    """Which level each derives from; circles are cut.
+
+    What names no level counts from the next finer one, or from the finest where it declares a scale.
+    """
     sources: dict[str, str | None] = {}
     for path, draft in drafts.items():
         source = draft.item.derived_from
@@ -108,10 +111,12 @@ def _sources(reading: Reading, drafts: Mapping[str, Draft]) -> dict[str, str | N
     finest = max(sized, key=lambda path: _area(drafts[path].shape), default=None)
     for path in sized:
         if finest is not None and path != finest and drafts[path].transform is None:
-            where = drafts[path].item.where
-            message = f"asset {drafts[path].item.asset!r} derives from none; {drafts[finest].item.asset!r} is taken"
-            reading.note("multiscales.derived-missing", "info", where, message, "write derived_from and transform")
-            sources[path] = finest
+            item = drafts[path].item
+            larger = [one for one in sized if _area(drafts[one].shape) > _area(drafts[path].shape)]
+            taken = finest if item.scale else min(larger, key=lambda one: _area(drafts[one].shape), default=finest)
+            message = f"asset {item.asset!r} derives from none; {drafts[taken].item.asset!r} is taken"
+            reading.note("multiscales.derived-missing", "info", item.where, message, "write derived_from and transform")
+            sources[path] = taken
     return sources
 
 
@@ -202,9 +207,17 @@ def _check_extent(reading: Reading, draft: Draft, source: Draft) -> None:
     here, there = grid_of(draft), grid_of(source)
     if here is None or there is None:
         return
-    cell = max(scales.sizes(here.transform))
-    apart = max(abs(a - b) for a, b in zip(here.bbox, there.bbox, strict=True))
-    if apart > cell * 1.01:
+    corners = [(row, column) for row in (0, there.shape[0]) for column in (0, there.shape[1])]
+    try:
+        ends = [position(here.corner, *place(there.corner, *corner)) for corner in corners]
+    except ZeroDivisionError:  # pixels of a hostile box may be too small to have an area
+        return
+    apart = max(
+        abs(edge - end)
+        for axis, size in zip(zip(*ends, strict=True), here.shape, strict=True)
+        for edge, end in ((min(axis), 0), (max(axis), size))
+    )
+    if apart > 1.01:
         message = (
             f"by its transform and shape it covers {list(here.bbox)}, and {source.item.asset!r} {list(there.bbox)}"
         )

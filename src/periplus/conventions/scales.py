@@ -61,13 +61,14 @@ def growth(
             reading.note("multiscales.scale-ambiguous", "warning", where, message, "write spatial:shape")
         return scale
     if scale is None:
-        return by_size
+        return _by_size(reading, where, by_size, nodes)
     ratio = (finer[0] / shape[0], finer[1] / shape[1])
     relative = _misfit(finer, shape, scale, nodes)
     cumulative = math.inf if base is None else _misfit(base, shape, scale, nodes)
     if relative < 1 and relative <= cumulative:
         # Whole factors are meant as they are written; 1.98 for 101 and 51 pixels repeats the sizes.
-        return by_size if _near(scale, ratio) and (not nodes or scale != _rounded(scale)) else scale
+        repeated = _near(scale, ratio) and (not nodes or scale != _rounded(scale))
+        return _by_size(reading, where, by_size, nodes) if repeated else scale
     if cumulative < 1 and scale != sofar:
         message = f"scale {list(scale)} counts from the base, not from {item.derived_from}; so the shapes say"
         hint = f"write {[s / f for s, f in zip(scale, sofar, strict=True)]}"
@@ -79,38 +80,67 @@ def growth(
     return by_size
 
 
-def size_factors(finer: tuple[int, int], shape: tuple[int, int], *, nodes: bool = False) -> Pair | None:
-    """How much larger the cells of a level are, (y, x), by the sizes of both levels; None where these do not tell.
+def _by_size(reading: Reading, where: str, factors: Pair, nodes: bool) -> Pair:
+    if is_open(factors, nodes=nodes):
+        message = f"the sizes leave the scale open; the ratio of cells, {list(factors)}, is taken"
+        reading.note("multiscales.scale-open", "warning", where, message, "write the scale or spatial:transform")
+    return factors
 
-    Pixels divide the same extent, so the factor is the ratio of sizes. Nodes (`nodes`) have n - 1 cells between n
-    samples: 9, 5 and 3 of them are apart by 1, 2 and 4. Along an axis on which one node is left, its distance to the
-    next is unknown; the factor of the other axis is taken where it fits.
+
+def size_factors(finer: tuple[int, int], shape: tuple[int, int], *, nodes: bool = False) -> Pair | None:
+    """How much larger the cells of a level are than those of the next finer one, (y, x), by the sizes of both.
+
+    Readers and writers both use this, one level after the other, and multiply the factors. Pixels divide the same
+    extent. Nodes (`nodes`) are samples of the finer nodes from the first on, so they may end before its last one. An
+    axis whose own size leaves the factor open has that of the other axis, where it fits. None where an axis of one
+    node has none; see `is_open` for factors that are no more than a guess.
     """
-    less = 1 if nodes else 0
-    pairs = [(many - less, few - less) for many, few in zip(finer, shape, strict=True)]
-    if any(many < 0 or few < 0 for many, few in pairs) or (not nodes and any(0 in pair for pair in pairs)):
+    if any(many < 1 or few < 1 for many, few in zip(finer, shape, strict=True)):
         return None
-    made = [_factor(many, few) for many, few in pairs]
-    for n, (many, few) in enumerate(pairs):
-        other = made[1 - n]
-        if made[n] is None and other is not None and few in _divided(many, other):
+    factor, fits = (_node_factor, _node_fits) if nodes else (_pixel_factor, _pixel_fits)
+    made = [factor(many, few) for many, few in zip(finer, shape, strict=True)]
+    for n, (many, few) in enumerate(zip(finer, shape, strict=True)):
+        own, other = made[n], made[1 - n]
+        if (own is None or own % 1) and other is not None and not other % 1 and fits(many, few, other):
             made[n] = other
     down, across = made
     return None if down is None or across is None else (down, across)
 
 
-def _factor(many: int, few: int) -> float | None:
+def is_open(factors: Pair, *, nodes: bool) -> bool:
+    """Whether sizes of nodes leave these factors open: no single whole step leads from the finer nodes to these."""
+    return nodes and factors != _rounded(factors)
+
+
+def _pixel_factor(many: int, few: int) -> float:
     """A whole factor where an uneven size is one rounded up or down: 101 to 51 is a factor of 2, and not 1.98."""
+    nearest = round(many / few)
+    return float(nearest) if nearest >= 1 and _pixel_fits(many, few, nearest) else many / few
+
+
+def _pixel_fits(many: int, few: int, factor: float) -> bool:
+    return few in (math.floor(many / factor), math.ceil(many / factor))
+
+
+def _node_factor(many: int, few: int) -> float | None:
+    """The whole step that leaves so few of many nodes; the ratio of cells where there is none, or no single one.
+
+    Several fit 9 and 3 nodes: every third one, or every fourth one. A power of two is preferred, so that halving in
+    one step and in several give the same, then the step that hits the last node.
+    """
     if many == few:
         return 1.0
-    if not many or not few:
+    if 1 in (many, few):
         return None
-    nearest = round(many / few)
-    return float(nearest) if nearest >= 1 and few in _divided(many, nearest) else many / few
+    least, most = -(-many // few), (many - 1) // (few - 1)
+    power = 1 << most.bit_length() - 1 if most else 0
+    if 1 < least <= power:
+        return float(power)
+    return float(most) if least == most else (many - 1) / (few - 1)
 
 
-def _divided(many: int, factor: float) -> tuple[int, int]:
-    return math.floor(many / factor), math.ceil(many / factor)
+def _node_fits(many: int, few: int, factor: float) -> bool:
+    return math.ceil(many / factor) == few
 
 
 def _rounded(scale: Pair) -> Pair:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from periplus.affine import scaled
 from periplus.conventions import publish, scales
 from periplus.conventions.layers import registration_of, with_grid
-from periplus.conventions.meaning import Grid
 from periplus.conventions.write import Layer, Written, layer_grid, size
 from periplus.errors import FormatError
 from periplus.model import Georeference, Transform
@@ -63,28 +62,34 @@ def place_of(layer: Layer) -> Georeference:
 
 
 def filled(layers: Iterable[Layer], pyramids: Mapping[str, Sequence[str]]) -> list[Layer]:
-    """Levels that nobody placed, placed by how much smaller they are than the finest of their pyramid."""
+    """Levels without a transform, placed by how much smaller they are than the next finer level of their pyramid."""
     made = {layer.name: layer for layer in layers}
     for group, names in pyramids.items():
         prefix = f"{group}/" if group else ""
-        for name, layer in list(made.items()):
-            folder, _, variable = name.rpartition("/")
-            finest = made.get(f"{prefix}{names[0]}/{variable}")
-            if finest is None or finest is layer or folder not in {prefix + one for one in names[1:]}:
-                continue
-            grid, small = layer_grid(finest), size(layer)
-            if grid is None or place_of(layer).transform is not None or small is None:
-                continue
-            factors = scales.size_factors(grid.shape, small, nodes=grid.registration == "node")
-            if factors is None:
-                message = f"the size {list(small)} of {name} does not give its pixel size"
-                raise FormatError(f"{message}; declare its spatial:transform first")
-            made[name] = _coarser(finest, grid, layer, factors)
+        finer: dict[str, Layer] = {}  # by variable
+        for folder in (prefix + one for one in names):
+            for name, layer in list(made.items()):
+                above, _, variable = name.rpartition("/")
+                if above != folder:
+                    continue
+                if variable in finer and place_of(layer).transform is None:
+                    made[name] = _coarser(finer[variable], layer)
+                if layer_grid(made[name]) is not None:
+                    finer[variable] = made[name]
     return list(made.values())
 
 
-def _coarser(finest: Layer, grid: Grid, layer: Layer, factors: scales.Pair) -> Layer:
-    """A level placed by the finest: pixels keep their first corner, nodes their first sample."""
-    place = replace(place_of(finest), crs=place_of(layer).crs or place_of(finest).crs)
+def _coarser(finer: Layer, layer: Layer) -> Layer:
+    """A level placed by the next finer one: pixels keep their first corner, nodes their first sample."""
+    grid, small = layer_grid(finer), size(layer)
+    if grid is None or small is None:
+        return layer
+    nodes = grid.registration == "node"
+    factors = scales.size_factors(grid.shape, small, nodes=nodes)
+    if factors is None or scales.is_open(factors, nodes=nodes):
+        message = f"the size {list(small)} of {layer.name} does not give its pixel size from {list(grid.shape)}"
+        hint = "declare the spatial:transform of every level and pass no transform, or label its dimensions"
+        raise FormatError(f"{message}; {hint}")
+    place = replace(place_of(finer), crs=place_of(layer).crs or place_of(finer).crs)
     coarse = replace(grid, transform=scaled(grid.transform, *factors))
     return with_grid(replace(layer, georeference=place), coarse, place.registration)
