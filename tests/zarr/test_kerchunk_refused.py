@@ -373,3 +373,23 @@ def test_inline_bytes_of_the_wrong_size_do_not_decode(folder):
     text = "base64:" + base64.b64encode(b"abc").decode()
     with pytest.raises(periplus.DecodeError):
         periplus.open(index(folder, {"a/0.1": text}))["a"][:]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"chunks": [0]},
+        {"dtype": "(100000,100000)f8"},
+        {"compressor": {"id": "blosc", "shuffle": {}}},
+        {"filters": [{"id": "delta", "dtype": "O"}]},
+        {"filters": [{"id": "delta", "dtype": "<f8"}]},
+    ],
+)
+def test_metadata_that_make_no_sense_are_format_errors_and_never_fill(tmp_path, change):
+    (tmp_path / "src.bin").write_bytes(bytes(range(64)))
+    array = {"zarr_format": 2, "shape": [10], "chunks": [10], "dtype": "|u1", "compressor": None, "filters": None,
+             "fill_value": 0, "order": "C"}  # fmt: skip
+    refs = {".zgroup": '{"zarr_format": 2}', "a/.zarray": json.dumps(array | change), "a/0": ["src.bin", 7, 10]}
+    (tmp_path / "i.json").write_text(json.dumps({"version": 1, "refs": refs}))
+    with pytest.raises(periplus.FormatError):
+        periplus.open(tmp_path / "i.json")["a"][:]

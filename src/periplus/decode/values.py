@@ -26,6 +26,8 @@ def split(stages: Sequence[Stage], dtype: np.dtype[Any]) -> tuple[list[Stage], n
         raise FormatError(f"codec {held[0][0]} is not read where values are transposed")
     undo: list[Undo] = []
     for name, configuration in held:
+        if _type(configuration, "dtype", dtype) != dtype.newbyteorder("="):
+            raise FormatError(f"codec {name!r} is of {configuration['dtype']!r}, where values are {dtype}")
         dtype, step = NAMES[name](configuration, dtype)
         undo.append(step)
 

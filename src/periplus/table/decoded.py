@@ -34,6 +34,8 @@ class Owners:
         self._held: dict[int, tuple[int, int] | None] = dict.fromkeys(codes[begins].tolist())
         self.names = [names[code] for code in sorted(self._held) if code >= 0]
         """Of the arrays that have rows here."""
+        self.nameless = -1 in self._held
+        """Whether rows name no array."""
         if len(self._held) == len(begins):  # written array by array, as we do
             self._held = dict(zip(self._held, pairwise([*begins.tolist(), len(codes)]), strict=True))
 

@@ -83,7 +83,9 @@ class PartRows:
         for names, members in alike.items():
             for number, table in self.source.read(members, names):
                 with arrow_errors("a row group does not decode", self.source.url):
-                    yield number, self.group(number, table, ids)
+                    group = self.group(number, table, ids)
+                self._check_owners(group)
+                yield number, group
 
     def _constant(self, number: int, name: str) -> Any:
         low, high, full = self.source.bounds(number, name)
@@ -142,6 +144,13 @@ class PartRows:
         present = None if roles.present is None else to_numpy(table[roles.present], null=0)
         data = None if roles.data is None else table[roles.data]
         return Group(count, array, place, columns, known, data, present)
+
+    def _check_owners(self, group: Group) -> None:
+        """FormatError for rows of no array: they would be missing from the one that they are meant for."""
+        odd = [] if group.array is None else [name for name in group.array.names if name not in self._arrays]
+        if odd or (group.array is not None and group.array.nameless):
+            name = odd[0] if odd else None
+            raise FormatError(f"a row belongs to {name!r}, which is no array of the index", url=self.source.url)
 
     def _files(self, table: pa.Table, ids: dict[str, int] | None) -> tuple[NDArray[np.int32], NDArray[np.int32] | None]:
         roles = self.columns

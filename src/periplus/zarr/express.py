@@ -62,8 +62,8 @@ def express(array: Array) -> Expression:
     """The codecs of an array; pure, from what the catalog says alone."""
     if array.edges is not None and not _is_regular(array):
         return Expression("decoded", plain(array.dtype), "its chunks vary in size")
-    if not array.encodings:  # nor are there chunks
-        return Expression("standard", plain(array.dtype))
+    if not array.encodings:
+        return Expression("decoded", plain(array.dtype), "it lists no encoding")
     if len({_meaning(pipeline) for pipeline in array.encodings}) > 1:
         return Expression("decoded", plain(array.dtype), f"its chunks are encoded in {len(array.encodings)} ways")
     pipeline = exclusive(array.encodings[0], array)
@@ -92,7 +92,8 @@ def exclusive(pipeline: Pipeline, array: Array) -> Pipeline:
 
     osml-imagery-io ignores settings that it does not have, and decodes a tile of JPEG 2000 as if it lay at the origin.
     """
-    name, settings = str(pipeline[0].get("name", "")), pipeline[0].get("configuration") or {}
+    first: Mapping[str, Any] = pipeline[0] if pipeline else {}
+    name, settings = str(first.get("name", "")), first.get("configuration") or {}
     if name not in IMAGES or name == LIST:
         return pipeline
     if MISREAD.isdisjoint(settings) and not (name == JPEG2000 and _anchored(settings)):

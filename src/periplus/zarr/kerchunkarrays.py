@@ -77,7 +77,10 @@ def _v2(name: str, fields: Mapping[str, Any], attributes: Any) -> Described:
         raise FormatError(f"zarr_format is {fields.get('zarr_format')!r}")
     said = {key: value for key, value in mapped(attributes, ".zattrs").items() if key != DIMENSIONS}
     shape = _sizes(fields.get("shape"), "shape")
-    chunks = tuple(max(n, 1) for n in _sizes(fields.get("chunks"), "chunks", size=len(shape)))
+    sizes = _sizes(fields.get("chunks"), "chunks", size=len(shape))
+    if any(not size and side for size, side in zip(sizes, shape, strict=True)):
+        raise FormatError(f"chunks of {list(sizes)} hold nothing of the shape {list(shape)}")
+    chunks = tuple(max(n, 1) for n in sizes)
     stored, dtype, times = _type(fields.get("dtype"))
     order = fields.get("order", "C")
     if order not in ("C", "F"):
@@ -119,8 +122,10 @@ def _type(value: Any) -> tuple[np.dtype[Any], np.dtype[Any], dict[str, Any]]:
         raise FormatError("values are records of several fields, which are not read")
     try:
         stored = np.dtype(text(value, "dtype"))
-    except TypeError:
+    except (TypeError, ValueError):
         raise FormatError(f"dtype is {shown(value)}") from None
+    if stored.subdtype is not None:
+        raise FormatError(f"dtype is {shown(value)}: values that are arrays are not read")
     times: dict[str, Any] = {}
     if stored.kind in "mM":
         unit, count = np.datetime_data(stored)

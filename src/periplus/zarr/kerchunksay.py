@@ -25,8 +25,6 @@ def pipeline_to_say(array: Array, codecs: Codecs, last_rows: int | None) -> Pipe
     said = express(array)
     if said.kind == "decoded":
         raise UnsayableError(said.why)
-    if not array.encodings:
-        return ({"name": "bytes", "configuration": {"endian": "little"}} if array.dtype.itemsize > 1 else _BYTES,)
     pipeline = array.encodings[0]
     if last_rows is not None:
         pipeline = _short(pipeline, array, last_rows)
@@ -39,9 +37,6 @@ def pipeline_to_say(array: Array, codecs: Codecs, last_rows: int | None) -> Pipe
         strips = "its last strips are shorter than others, and that " if short else "it "
         raise UnsayableError(f"{strips}takes codecs that are not those of {NAMES.get(codecs, codecs)}")
     return pipeline
-
-
-_BYTES: Mapping[str, Any] = {"name": "bytes"}
 
 
 def _short(pipeline: Pipeline, array: Array, rows: int) -> Pipeline:

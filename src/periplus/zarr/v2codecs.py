@@ -128,7 +128,7 @@ def _blosc(settings: Mapping[str, Any], dtype: np.dtype[Any], what: str) -> dict
     shuffle = settings.get("shuffle", 1)
     if shuffle == -1:
         shuffle = 2 if dtype.itemsize == 1 else 1
-    if shuffle not in SHUFFLES:
+    if type(shuffle) is not int or shuffle not in SHUFFLES:
         raise FormatError(f"{what}: blosc has no shuffle {shuffle!r}")
     return {
         "typesize": dtype.itemsize,
