@@ -164,3 +164,16 @@ def test_an_option_without_effect_is_a_mistake_in_usage(options, said, archive, 
     assert done.code == 2
     assert done.err.startswith(f"periplus: usage: {said}")
     assert "=" not in done.err
+
+
+def test_append_keeps_the_arrangement_and_what_was_indexed(archive, periplus):
+    names = sorted(map(str, archive.glob("*.tif")))
+    target = archive.parent / "out"
+    pattern = "scene_{time:%Y%m%d}"
+    assert periplus("index", *names[:2], "-o", target, "--arrange", "collect", "--pattern", pattern).code == 0
+    assert periplus("index", names[2], "-o", target, "--append").code == 0
+    assert {name.split("/")[0] for name in library.open(target).arrays} == {name[-18:-4] for name in names[:3]}
+    done = periplus("index", names[3], "-o", target, "--append", "--skip-misfits", "--pattern", "{time:%Y}.tif")
+    assert done.code == 2
+    assert "this index was made with --pattern" in done.err
+    assert list(library.open(target).files.status) == ["ok"] * 3

@@ -37,6 +37,8 @@ class Entry:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     error: str | None = None
     """`kind: message`; such a file is in the files table and in no array."""
+    held: bool = False
+    """Whether the index that is added to has the file: new files must fit it, and it is never skipped."""
 
 
 Lookup: TypeAlias = Callable[[int, int], Refs]

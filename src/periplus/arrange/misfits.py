@@ -9,6 +9,11 @@ from periplus.arrange.entry import Entry
 from periplus.errors import ConflictError
 
 
+def judges(entries: Sequence[Entry], numbers: Sequence[int]) -> Sequence[int]:
+    """The files that others must fit: those of the index that is added to, else all."""
+    return [i for i in numbers if entries[i].held] or numbers
+
+
 @dataclass(slots=True)
 class Misfits:
     """Why files are left out, by the number of their entry."""
@@ -18,8 +23,14 @@ class Misfits:
     why: dict[int, str] = field(default_factory=dict)
 
     def add(self, number: int, why: str) -> None:
+        entry = self.entries[number]
+        if entry.held and self.skip:
+            raise ConflictError(
+                f"{why}; the index has this file already, and append does not drop it: write a new index instead",
+                url=entry.source.url,
+            )
         if not self.skip:
-            raise ConflictError(why, url=self.entries[number].source.url)
+            raise ConflictError(why, url=entry.source.url)
         self.why[number] = why
 
     def add_all(self, found: Mapping[int, str]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from periplus.arrange.entry import Arrangement, Entry, Lookup
+from periplus.arrange.misfits import judges
 from periplus.arrange.overlap import RULES
 from periplus.arrange.tiles import lay_images
 from periplus.arrange.zones import is_cell, lay_cells
@@ -23,10 +24,11 @@ def mosaic(
 ) -> Arrangement:
     """Lay files where they lie on Earth; options of a stack mean nothing here.
 
-    The first file says what kind of mosaic it is; those of the other kind are its misfits.
+    The first file (of the index that is added to, where there is one) decides what kind of mosaic it is; those of the
+    other kind are its misfits.
     """
     if duplicates not in RULES:
         raise FormatError(f"duplicates of a mosaic is one of {', '.join(RULES)}, not {duplicates!r}")
-    first = next((entry.arrays for entry in entries if entry.error is None), ())
-    lay = lay_cells if is_cell(first) else lay_images
+    good = judges(entries, [i for i, entry in enumerate(entries) if entry.error is None])
+    lay = lay_cells if good and is_cell(entries[good[0]].arrays) else lay_images
     return lay(entries, refs, duplicates=duplicates, order=order, skip_misfits=skip_misfits)

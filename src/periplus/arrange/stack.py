@@ -14,7 +14,7 @@ from periplus.arrange.collect import placed
 from periplus.arrange.entry import Arrangement, Entry, Lookup, files_of
 from periplus.arrange.fit import difference, likeness
 from periplus.arrange.layer import Layer, clash, common, hides_holes, is_sparse, lay
-from periplus.arrange.misfits import Misfits
+from periplus.arrange.misfits import Misfits, judges
 from periplus.arrange.names import safe_path
 from periplus.arrange.packing import physical_dtype
 from periplus.arrange.pattern import suggested
@@ -77,10 +77,11 @@ def stack(
 def fit(entries: Sequence[Entry], axis: Axis, misfits: Misfits) -> None:
     """Compare every file with the first of its series (with the structure most have, when misfits are skipped)."""
     for numbers in by_series(entries, axis.numbers).values():
-        first = numbers[0]
+        known = judges(entries, numbers)
+        first = known[0]
         if misfits.skip:
-            usual = Counter(likeness(entries[i].arrays) for i in numbers).most_common(1)[0][0]
-            first = next(i for i in numbers if likeness(entries[i].arrays) == usual)
+            usual = Counter(likeness(entries[i].arrays) for i in known).most_common(1)[0][0]
+            first = next(i for i in known if likeness(entries[i].arrays) == usual)
         judged: dict[int, str | None] = {id(entries[first].arrays): None}
         for i in numbers:
             arrays = entries[i].arrays

@@ -11,7 +11,7 @@ import numpy as np
 from periplus.arrange.aligned import Aligned
 from periplus.arrange.entry import REPLACED, Arrangement, Entry, Lookup, files_of
 from periplus.arrange.layer import common, is_sparse
-from periplus.arrange.misfits import Misfits
+from periplus.arrange.misfits import Misfits, judges
 from periplus.arrange.overlap import painting, ranks, view
 from periplus.arrange.packing import packing_of
 from periplus.arrange.sheet import Sheet, located, lost_holes, sheet
@@ -120,6 +120,7 @@ def _sparse(entries: Sequence[Entry], refs: Lookup, number: int, name: str) -> b
 
 def _like(entries: Sequence[Entry], numbers: Sequence[int], misfits: Misfits) -> int:
     """The file whose grid is the mosaic's: the first, or the first of the kind most are where misfits are skipped."""
+    numbers = judges(entries, numbers)
     if not misfits.skip:
         return numbers[0]
     kinds = {i: _kind(array) for i, array in _named(entries, numbers, BASE).items()}

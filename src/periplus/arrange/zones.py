@@ -11,7 +11,7 @@ from periplus.arrange.cells import Laid, lay
 from periplus.arrange.collect import placed
 from periplus.arrange.entry import REPLACED, Arrangement, Entry, Lookup, files_of
 from periplus.arrange.layer import common
-from periplus.arrange.misfits import Misfits
+from periplus.arrange.misfits import Misfits, judges
 from periplus.arrange.overlap import painting, ranks
 from periplus.arrange.spot import PHASE, transform_of
 from periplus.arrange.words import distinguished, two_files
@@ -120,14 +120,15 @@ def _zone(
     painted: Mapping[int, int],
 ) -> Zone:
     """Cells by place; the first cell decides what the grid is."""
-    first = entries[numbers[0]].arrays[0]
+    judge = judges(entries, numbers)[0]
+    first = entries[judge].arrays[0]
     (dx, _, west, _, _, north), (_, posts, lines) = transform_of(first), first.shape
     dy = _step(first)[1]
     found: dict[Spot, list[int]] = {}
     for i in numbers:
         array = entries[i].arrays[0]
         if array.shape != first.shape or _crs(array) != _crs(first):
-            ours, theirs = two_files(entries[i], entries[numbers[0]])
+            ours, theirs = two_files(entries[i], entries[judge])
             misfits.add(
                 i,
                 f"{ours} does not fit beside {theirs}: it has {array.shape[2]} lines of {array.shape[1]} posts on the "

@@ -78,7 +78,8 @@ FAILED = "select path, error from files where error is not null"
 @click.option(
     "--append",
     is_flag=True,
-    help="Keep the files the index has already, besides those named. Without --pattern, that of the index is used.",
+    help="Keep the files the index has already, besides those named, in its arrangement: options of it that are not "
+    "given (--arrange, --pattern, …) are those the index was made with.",
 )
 @click.option(
     "--refresh",

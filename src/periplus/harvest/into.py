@@ -66,7 +66,8 @@ def index_into(
 
     With `to`, files that the index there knows (or the journal of a run that was interrupted) are not read again: with
     `refresh="check"` when a listing or a cheap request says that they are unchanged, with `"never"` without asking;
-    `"always"` reads all anew. The index then holds exactly the files named; with `append`, those it had as well.
+    `"always"` reads all anew. The index then holds exactly the files named; with `append`, those it had as well, and
+    options of the arrangement that are not given (`auto`, None, `error`, `given`) are those the index was made with.
     """
     began = time.monotonic()
     given = [fspath(urls)] if isinstance(urls, str | PathLike) else [fspath(url) for url in urls]

@@ -10,7 +10,7 @@ from periplus.arrange.pattern import Pattern
 from periplus.arrange.times import check_pattern, timed
 from periplus.errors import ConflictError
 from periplus.harvest.gather import Gathered
-from periplus.harvest.known import OWN_TIMES, Index
+from periplus.harvest.known import OWN_TIMES
 
 
 @dataclass(slots=True)
@@ -44,20 +44,3 @@ def named(kind: str, options: Mapping[str, Any]) -> Names:
     """The names of a run with these options."""
     chosen = {name: options[name] for name in ("dim", "coordinate")}
     return Names(check_pattern(options["pattern"], kind=kind, **chosen))
-
-
-def inherited(index: Index, kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of a run that adds files to an index: without a pattern, that of the index is meant."""
-    if options["pattern"] is not None or options["coordinate"] != "auto" or index.pattern is None:
-        return dict(options)
-    chosen: dict[str, Any] = {**options, "pattern": index.pattern.text}
-    if kind in ("auto", "stack"):
-        before = {"dim": options["dim"] or index.asked.get("dim"), "coordinate": index.asked.get("coordinate")}
-        chosen |= {name: value for name, value in before.items() if isinstance(value, str)}
-    try:
-        named(kind, chosen)
-    except ValueError as error:
-        if index.pattern.time is None:
-            return dict(options)  # it gives files nothing that they would lose
-        raise ValueError(f"the index has pattern={index.pattern.text!r}, so give a pattern= too: {error}") from None
-    return chosen

@@ -18,11 +18,12 @@ from periplus.harvest.companions import Companions, with_companions
 from periplus.harvest.drive import Harvested
 from periplus.harvest.gather import Gathered
 from periplus.harvest.grow import grown, unchanged_index
+from periplus.harvest.inherit import inherited
 from periplus.harvest.inputs import Input, Notes, expand, is_literal
 from periplus.harvest.journal import Journal
 from periplus.harvest.known import Index, open_index, undo_index
 from periplus.harvest.members import with_members
-from periplus.harvest.names import inherited, named
+from periplus.harvest.names import named
 from periplus.harvest.part import Fact, Part
 from periplus.harvest.stac import Assets
 from periplus.harvest.stream import harvest_inputs
@@ -65,6 +66,9 @@ class Run:
         self.before: Sequence[str] = ()
         """Files that the index had."""
         self.names = named(kind, options)
+        self.asked = kind, options
+        """What the index records as asked for; not all of `kind` and `options` where files are added to an index."""
+        self.appends = False
 
     # --- the two ways ----------------------------------------------------------------------------------------------
 
@@ -312,6 +316,9 @@ class Run:
                 for file in batch:
                     self._take(replace(file, number=places.get(file.source.url, file.number)))
         self.gathered.finish()
+        if self.appends:
+            held = {file.source.url for file in kept.values()}
+            self.gathered.entries = [replace(e, held=e.source.url in held) for e in self.gathered.entries]
         self._take_times()
 
     def _arranged(self) -> Arrangement:
@@ -327,11 +334,12 @@ class Run:
         return laid
 
     def _inherit(self, index: Index, to: str) -> None:
-        """Read the names of added files as those of the index were read."""
-        options = inherited(index, self.kind, self.options)
-        if options != self.options:
-            self.options, self.names = options, named(self.kind, options)
-            self.notes.warnings.append(f"names are read as before, by pattern={options['pattern']!r}")
+        """Arrange added files, and read their names, as those of the index were."""
+        plan = inherited(index, self.kind, self.options)
+        self.kind, self.options, self.asked = plan.kind, plan.options, (plan.asked_kind, plan.asked)
+        self.names = named(plan.asked_kind, plan.asked)
+        self.notes.warnings += plan.notes
+        self.appends = True
         if index.lost_times and not self.names.give_times:
             raise ConflictError(
                 "the files of this index have the times in their names: give a pattern= with a time to add to it",
@@ -350,8 +358,9 @@ class Run:
 
     def _asked(self) -> dict[str, Any]:
         """What was asked for, so that a later run can tell whether the same is meant."""
-        told = {name: value for name, value in self.options.items() if value is not None}
-        return {"arrange": self.kind, **told, **({} if self.siblings else {"siblings": False})}
+        kind, options = self.asked
+        told = {name: value for name, value in options.items() if value is not None}
+        return {"arrange": kind, **told, **({} if self.siblings else {"siblings": False})}
 
     @staticmethod
     def _is_collection(index: Index) -> bool:
