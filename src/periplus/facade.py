@@ -167,6 +167,12 @@ class Index:
         name, writes kerchunk references, JSON or a Parquet directory; options are those of
         `periplus.zarr.kerchunkwrite`: `zarr_format`, `codecs`, `portable`, `leave_out`, `record_size`.
         """
+        from periplus.fetch.door import system_errors
+
+        with system_errors(fspath(target)):  # modules are loaded here, too
+            return self._write(target, form, options)
+
+    def _write(self, target: Location, form: str | None, options: Mapping[str, Any]) -> Index:
         from periplus.policy import Policy
         from periplus.table import copy_table
 

@@ -146,7 +146,7 @@ def test_a_read_does_not_go_on_in_a_child_that_lacks_its_threads(archive):
 
 
 MANY = """
-import gc, os, resource, shutil, sys
+import gc, os, resource, shutil, sys, time
 import numpy as np, periplus
 
 def used():
@@ -171,6 +171,9 @@ assert threads - before[1] <= 8 * 10 + 1, threads
 del index
 indexes.clear()
 gc.collect()
+until = time.monotonic() + 10  # the collector does not wait for the loop to end
+while any(now > then for now, then in zip(used(), before)) and time.monotonic() < until:
+    time.sleep(0.01)
 print(*before, *used())
 """
 

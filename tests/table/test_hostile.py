@@ -433,3 +433,12 @@ def test_an_array_without_an_encoding_is_handed_out_by_no_exit(tmp_path, fetch):
     array = replace(catalog.arrays["0/data"], encodings=())
     assert express(array).kind == "decoded"
     assert express(replace(array, encodings=((),))).kind in ("decoded", "standard")
+
+
+@pytest.mark.parametrize("name", ["last_modified", "datetime"])
+@pytest.mark.parametrize("value", [2**62, -(2**63) + 5])
+def test_times_that_no_calendar_has_are_format_errors(tmp_path, fetch, name, value):
+    columns, document, files = honest()
+    files[name] = pa.array([value] * len(files["path"]), pa.timestamp("us"))
+    with pytest.raises(FormatError, match="after 9999"):
+        open_table(build(tmp_path / "i.parquet", columns, document, files), fetch=fetch).files.source(0)

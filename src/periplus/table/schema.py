@@ -168,6 +168,10 @@ def _moments(values: NDArray[np.datetime64]) -> pa.Array:
     return numbers(moments.view(np.int64), valid=~np.isnat(moments), kind=MOMENT)
 
 
+FIRST_TIME, LAST_TIME = np.datetime64("0001-01-01", "us"), np.datetime64("9999-12-31T23:59:59.999999", "us")
+"""What Python's datetime can hold."""
+
+
 def files_from_arrow(table: pa.Table) -> Files:
     """The reverse; columns that are absent are unknown, wrong ones are a FormatError."""
     count = table.num_rows
@@ -216,7 +220,11 @@ def _times(table: pa.Table, name: str, count: int) -> NDArray[np.datetime64]:
     if not pa.types.is_timestamp(column.type):
         raise FormatError(f"the column {name!r} must hold timestamps, not {column.type}")
     nothing = np.iinfo(np.int64).min  # NaT
-    return to_numpy(column, null=nothing).astype("datetime64[us]")
+    found: NDArray[np.datetime64] = to_numpy(column, null=nothing).astype("datetime64[us]")
+    known = found[~np.isnat(found)]
+    if known.size and not FIRST_TIME <= known.min() <= known.max() <= LAST_TIME:
+        raise FormatError(f"the column {name!r} holds times before the year 1 or after 9999")
+    return found
 
 
 # --- columns as they come in ------------------------------------------------------------------------------------------
