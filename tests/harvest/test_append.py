@@ -50,9 +50,9 @@ def test_a_stack_stays_a_stack_and_refuses_a_misfit_by_name(
     paths = days(tmp_path, tiff, 1, 2)
     periplus.index(paths, to=to, pattern=TIME, **options).close()
     misfits = days(tmp_path, tiff, 4, 5, 6, size=128)
-    with pytest.raises(ConflictError, match=r"x_20210104\.tif differs from x_20210101\.tif"):
+    with pytest.raises(ConflictError, match=r"x_2021010[456]\.tif differs from x_2021010[12]\.tif"):
         periplus.index(misfits, to=to, append=True)
-    with pytest.raises(ConflictError, match=r"x_20210104\.tif differs from x_20210101\.tif"):
+    with pytest.raises(ConflictError, match=r"x_2021010[456]\.tif differs from x_2021010[12]\.tif"):
         periplus.index([*misfits, *paths], to=to, append=True)
     with periplus.open(to) as index:
         assert index["0/data"].shape[0] == 2
