@@ -14,6 +14,7 @@ import tifffile
 from rasterio.transform import Affine
 
 from periplus.fetch import Fetch
+from periplus.harvest import stream as stream_module
 from periplus.testing.fixtures import s3, server
 
 __all__ = ["s3", "server"]
@@ -88,3 +89,17 @@ def plain(path: Path, seed: int = 0, size: int = 64) -> np.ndarray[Any, Any]:
 @pytest.fixture
 def tiff() -> SimpleNamespace:
     return SimpleNamespace(write=write, plain=plain, values=values)
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of local files that were scanned."""
+    names: list[str] = []
+    real = stream_module.harvest_local
+
+    def watched(item: Any, path: str, *rest: Any, **more: Any) -> Any:
+        names.append(Path(path).name)
+        return real(item, path, *rest, **more)
+
+    monkeypatch.setattr(stream_module, "harvest_local", watched)
+    return names

@@ -19,25 +19,10 @@ from periplus.errors import ConflictError, FormatError
 from periplus.fetch import Fetch
 from periplus.harvest import index_into
 from periplus.harvest import run as run_module
-from periplus.harvest import stream as stream_module
 from periplus.table import Table
 from periplus.testing.forge import forge
 
 PATTERN = r"(?P<time>\d{8})"
-
-
-@pytest.fixture
-def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of local files that were scanned."""
-    names: list[str] = []
-    real = stream_module.harvest_local
-
-    def watched(item: Any, path: str, *rest: Any, **more: Any) -> Any:
-        names.append(Path(path).name)
-        return real(item, path, *rest, **more)
-
-    monkeypatch.setattr(stream_module, "harvest_local", watched)
-    return names
 
 
 def days(folder: Path, tiff: SimpleNamespace, *numbers: int, **options: Any) -> None:

@@ -14,7 +14,6 @@ import periplus
 from periplus.errors import ConflictError
 from periplus.fetch import Fetch
 from periplus.harvest import index_into
-from periplus.harvest import stream as stream_module
 from periplus.testing.scenes import tile
 
 TIME = "x_{time:%Y%m%d}"
@@ -227,20 +226,6 @@ def test_assets_are_of_stac_items(scenes: Path, tmp_path: Path) -> None:
 
 
 # --- running again -----------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of local files that were scanned."""
-    names: list[str] = []
-    real = stream_module.harvest_local
-
-    def watched(item: Any, path: str, *rest: Any, **more: Any) -> Any:
-        names.append(Path(path).name)
-        return real(item, path, *rest, **more)
-
-    monkeypatch.setattr(stream_module, "harvest_local", watched)
-    return names
 
 
 def two(folder: Path, *numbers: int) -> list[Path]:
