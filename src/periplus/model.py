@@ -201,6 +201,25 @@ class Refs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Bundle:
+    """Stored byte ranges of many arrays, in columns as a table has them: no Python object per array but its name."""
+
+    names: Sequence[str]
+    """Of the arrays."""
+    owner: NDArray[np.int32]
+    """Array of each row: a number in `names`."""
+    dims: tuple[str, ...]
+    """All dimensions that any of the arrays has."""
+    refs: Refs
+    """`chunk` has a row for each of `dims`; -1 where the array lacks that dimension."""
+    levels: NDArray[np.uint8] | None = None
+    """Pyramid level of each array, where it is known."""
+
+    def __len__(self) -> int:
+        return len(self.refs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Files:
     """The files table as columns; row number is the file id."""
 

@@ -216,7 +216,7 @@ def test_rows_of_duckdb_are_checked(tmp_path, fetch):
     for change, kind in (
         ("update chunks set x_chunk = 1 where rowid = 4", "duplicate"),
         ('update chunks set "offset" = 395 where rowid = 9', "range"),
-        ("update chunks set \"array\" = 'gone' where rowid = 9", "count"),
+        ("update chunks set \"array\" = 'gone' where rowid = 9", "unreadable"),
     ):
         write_table(target, catalog, refs.items(), files, fetch=fetch)
         with duckdb.connect(target) as connection:

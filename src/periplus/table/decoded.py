@@ -12,10 +12,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from periplus.errors import FormatError
-from periplus.model import Array, Refs
+from periplus.model import Array, Bundle, Refs
 from periplus.table.buffers import to_blobs
 
 if TYPE_CHECKING:
+    from periplus.table.bundles import Kinds
     from periplus.table.table import Window
 
 Owned = slice | NDArray[np.intp]
@@ -46,6 +47,11 @@ class Owners:
             return slice(0, 0)
         run = self._held[code]
         return np.flatnonzero(self._codes == code) if run is None else slice(*run)
+
+    def columns(self, rows: NDArray[np.intp]) -> tuple[list[str], NDArray[np.int32]]:
+        """The names of arrays that have rows here, and for each of some rows the number of its name."""
+        held = np.array(sorted(code for code in self._held if code >= 0), np.int32)
+        return [str(name) for name in self.names], np.searchsorted(held, self._codes[rows]).astype(np.int32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +109,9 @@ class Group:
         for d, dim in enumerate(array.dims):
             positions = self.place[dim]
             chunk[d] = positions[rows] if isinstance(positions, np.ndarray) else positions
+        return self._refs(chunk, rows)
+
+    def _refs(self, chunk: NDArray[np.int32], rows: NDArray[np.intp]) -> Refs:
         part, encoding = self.columns.get("part"), self.columns.get("encoding")
         return Refs(
             chunk=chunk,
@@ -113,6 +122,20 @@ class Group:
             encoding=None if encoding is None else encoding[rows],
             data=None if self.data is None else to_blobs(self.data, rows),
         )
+
+    def bundle(self, kinds: Kinds) -> Bundle:
+        """All rows that are there, of whatever array."""
+        assert self.array is not None
+        rows = np.arange(self.count) if self.present is None else np.flatnonzero(self.present)
+        names, owner = self.array.columns(rows)
+        kind = kinds.of(names)
+        dims = tuple(dim for dim in self.place if any(dim in kinds.listed[k].dims for k in np.unique(kind).tolist()))
+        chunk = np.empty((len(dims), len(rows)), np.int32)
+        for along, dim, grid in zip(chunk, dims, kinds.grids(dims).T, strict=True):
+            positions = self.place[dim]
+            along[:] = positions[rows] if isinstance(positions, np.ndarray) else positions
+            along[(grid[kind] < 0)[owner]] = -1  # whatever else it may say of a dimension that the array lacks
+        return Bundle(names=names, owner=owner, dims=dims, refs=self._refs(chunk, rows))
 
     def _files(self, rows: NDArray[np.intp]) -> NDArray[np.int32]:
         file: NDArray[np.int32] = self.columns["file"][rows]

@@ -17,8 +17,10 @@ from periplus.fetch.local import head
 from periplus.fetch.stale import check_same
 from periplus.forks import cached_property, renewed
 from periplus.limits import Limits
-from periplus.model import Array, Catalog, Files, Refs, Source
+from periplus.model import Array, Bundle, Catalog, Files, Refs, Source
 from periplus.policy import Policy, is_local
+from periplus.table.buffers import to_numpy, to_strings
+from periplus.table.bundles import Bundled, Kinds
 from periplus.table.columns import columns_for
 from periplus.table.document import Document, dump, load
 from periplus.table.duck import SAFE, Connected, connect, duckdb
@@ -66,7 +68,7 @@ def write_duckdb(
     with spool_folder(url) as spool, sql_errors(url):
         rows, path = spool / "rows.parquet", spool / "index.duckdb"
         with rows.open("w+b") as file:
-            out = FlatSink(file, Layout(columns=columns, extras=level_extra(arrays)), arrays)
+            out = FlatSink(file, Layout(columns=columns, extras=level_extra(arrays)), catalog.arrays)
             for group in row_groups(blocks, catalog, np.asarray(files.size)):
                 out.write(group)
             parts = {name: count for name, count in out.tally.parts.items() if count > 1}
@@ -157,10 +159,16 @@ class DuckRows:
         return self._refs(array, f"{' and '.join(tests)} limit {min(room, INT64 - 1) + 1}", values)
 
     def _refs(self, array: Array, where: str, values: Sequence[Any]) -> Refs:
+        return self._rows(where, values, array.dims, ())[1]
+
+    def _rows(
+        self, where: str, values: Sequence[Any], dims: Sequence[str], others: Sequence[str]
+    ) -> tuple[pa.Table, Refs]:
+        """Rows with chunk positions along some dimensions, -1 where they are null; other columns as they are."""
         roles = self._columns
-        names = [roles.chunk[dim] for dim in array.dims]
+        names = [roles.chunk[dim] for dim in dims]
         extras = [name for name in (roles.part, roles.encoding, roles.data) if name is not None]
-        wanted = [*names, "file_id", "offset", "length", *extras]
+        wanted = [*names, "file_id", "offset", "length", *extras, *others]
         # Names are quoted and come from the document; values are parameters.
         select = f"select {', '.join(map(quoted, wanted))} from kept.chunks where {where}"  # noqa: S608
         table = self._query(select, values)
@@ -168,9 +176,9 @@ class DuckRows:
         def optional(name: str | None) -> Any:
             return None if name is None else integers(table[name], np.uint16, name, null=0)
 
-        return Refs(
+        return table, Refs(
             chunk=np.array([integers(table[name], np.int32, name, null=-1) for name in names], np.int32).reshape(
-                array.ndim, table.num_rows
+                len(names), table.num_rows
             ),
             offset=integers(table["offset"], np.int64, "offset"),
             length=integers(table["length"], np.int64, "length"),
@@ -180,13 +188,23 @@ class DuckRows:
             data=None if roles.data is None else table[roles.data].to_pylist(),
         )
 
-    def blocks(self) -> Iterator[tuple[str, Refs]]:
-        for name, array in self.document.catalog.arrays.items():
-            for start in range(0, self.count, BATCH):
-                where = f'"array" = ? and rowid >= {start} and rowid < {start + BATCH}'
-                refs = self._refs(array, where, [name])
-                if len(refs):
-                    yield name, refs
+    def blocks(self) -> Bundled:
+        return Bundled(self._bundles(), self.document.catalog.arrays)
+
+    def _bundles(self) -> Iterator[Bundle]:
+        kinds = Kinds(self.document.catalog.arrays)
+        dims = tuple(self._columns.chunk)
+        for start in range(0, self.count, BATCH):
+            table, refs = self._rows(f"rowid >= {start} and rowid < {start + BATCH}", (), dims, ["array"])
+            owners = table["array"].combine_chunks().dictionary_encode()
+            if owners.null_count:
+                raise FormatError("a row belongs to no array of the index", url=self._url)
+            names = [str(name) for name in to_strings(owners.dictionary)]
+            owner = to_numpy(owners.indices).astype(np.int32)
+            kind = kinds.of(names)
+            lacking = kinds.grids(dims)[kind] < 0
+            refs.chunk[lacking[owner].T] = -1  # whatever else it may say of a dimension that the array lacks
+            yield Bundle(names=names, owner=owner, dims=dims, refs=refs)
 
     def close(self) -> None:
         self._connected.close()

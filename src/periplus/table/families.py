@@ -97,6 +97,14 @@ def kinds(arrays: Mapping[str, Array]) -> Iterable[Array]:
     return [*arrays.plain.values(), *(array for family in arrays.families for array in family.values())]
 
 
+def kind_of(arrays: Mapping[str, Array], name: str) -> Array | None:
+    """The array of that name, or what describes it but for name and corner; None where there is none."""
+    if not isinstance(arrays, Groups) or name in arrays.plain:
+        return arrays.get(name)
+    place = arrays.place(name)
+    return None if place is None else arrays.families[place[0].family][place[1]]
+
+
 def room(arrays: Mapping[str, Array], parts: Mapping[str, int]) -> int:
     """How many rows the grids of the arrays admit."""
     if not isinstance(arrays, Groups):

@@ -18,8 +18,9 @@ from periplus.errors import FormatError, MissingError, StaleError
 from periplus.fetch.stale import check_same
 from periplus.forks import cached_property, renewed
 from periplus.limits import Allowance, Limits
-from periplus.model import Array, Files, Refs, Source
+from periplus.model import Array, Bundle, Files, Refs, Source
 from periplus.table.buffers import strings, to_numpy, to_strings
+from periplus.table.bundles import Bundled, Kinds, bundled
 from periplus.table.columns import Columns
 from periplus.table.decoded import KEPT_BYTES, Group, Kept, Owners
 from periplus.table.document import Document, Piece
@@ -335,23 +336,15 @@ class ParquetRows:
         """File ids by path, for a part that names files by their path."""
         return self._ids if part.columns.file_id is None and part.columns.path is not None else None
 
-    def blocks(self) -> Iterator[tuple[str, Refs]]:
+    def blocks(self) -> Bundled:
+        return Bundled(self._bundles(), self.document.catalog.arrays)
+
+    def _bundles(self) -> Iterator[Bundle]:
+        kinds = Kinds(self.document.catalog.arrays)
         for part in self.parts():
             for number in range(part.source.groups):
                 for _, group in part.decode([number], self.names(part)):
-                    yield from self._split(group)
-
-    def _split(self, group: Group) -> Iterator[tuple[str, Refs]]:
-        arrays = self.document.catalog.arrays
-        names: Sequence[str | None] = list(arrays)
-        if group.array is not None:
-            names = group.array.names
-        for name in names:
-            if name is None or name not in arrays:
-                raise FormatError(f"a row belongs to {name!r}, which is no array of the index", url=self.base.url)
-            rows = group.rows(arrays[name], None)
-            if len(rows):
-                yield name, group.refs(arrays[name], rows)
+                    yield from _bundles(group, kinds)
 
     def close(self) -> None:
         """Nothing stays open here."""
@@ -360,6 +353,17 @@ class ParquetRows:
         from periplus.table.sql import parquet_database
 
         return parquet_database(table, self)
+
+
+def _bundles(group: Group, kinds: Kinds) -> Iterator[Bundle]:
+    """A row group as it is, or where no column names the array, array by array."""
+    if group.array is not None:
+        yield group.bundle(kinds)
+        return
+    for array in kinds.arrays.values():
+        rows = group.rows(array, None)
+        if len(rows):
+            yield bundled([(array, group.refs(array, rows))])
 
 
 def _text_bytes(column: pa.ChunkedArray) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from periplus.errors import FormatError
-from periplus.model import Array, Files, Refs
+from periplus.model import Array, Bundle, Files, Refs
 from periplus.table.buffers import blobs, numbers, strings, to_numpy, to_strings, to_valid
 from periplus.table.columns import Columns
 
@@ -78,52 +78,34 @@ def extras_of(refs: Refs) -> frozenset[str]:
     return frozenset(needs)
 
 
-def chunks_to_arrow(items: Sequence[tuple[Array, Refs]], layout: Layout) -> pa.Table:
-    """Rows of some arrays as one Arrow table; the columns of a single array are shared with its Refs."""
-    counts = [len(refs) for _, refs in items]
-    count = sum(counts)
-
-    def column(values: Callable[[Refs], NDArray[Any] | None], dtype: type) -> NDArray[Any]:
-        return _joined([_or_zeros(values(refs), len(refs), dtype) for _, refs in items], dtype)
-
-    codes = np.repeat(np.arange(len(items), dtype=np.int32), counts)
-    names = pa.DictionaryArray.from_arrays(numbers(codes), strings([array.name for array, _ in items]))
-    columns: list[Any] = [names]
+def chunks_to_arrow(bundle: Bundle, layout: Layout) -> pa.Table:
+    """Rows as an Arrow table, which shares memory with them."""
+    refs, count = bundle.refs, len(bundle)
+    columns: list[Any] = [pa.DictionaryArray.from_arrays(numbers(bundle.owner), strings(bundle.names))]
     if "level" in layout.extras:
-        columns.append(numbers(np.repeat(np.array([array.level for array, _ in items], np.uint8), counts)))
-    columns += [_positions(items, dim) for dim in layout.columns.chunk]
+        levels = np.zeros(len(bundle.names), np.uint8) if bundle.levels is None else bundle.levels
+        columns.append(numbers(levels[bundle.owner]))
+    columns += [_positions(bundle, dim) for dim in layout.columns.chunk]
     if "part" in layout.extras:
-        columns.append(numbers(column(lambda refs: refs.part, np.uint16)))
-    file = column(lambda refs: refs.file, np.int32)
+        columns.append(numbers(_or_zeros(refs.part, count, np.uint16)))
+    file = _or_zeros(refs.file, count, np.int32)
     valid = file >= 0 if count and file.min() < 0 else None
     columns.append(numbers(file, valid=valid) if layout.paths is None else _named(file, valid, layout.paths))
-    columns += [
-        numbers(column(lambda refs: refs.offset, np.int64)),
-        numbers(column(lambda refs: refs.length, np.int64)),
-    ]
+    columns += [numbers(_or_zeros(refs.offset, count, np.int64)), numbers(_or_zeros(refs.length, count, np.int64))]
     if "encoding" in layout.extras:
-        columns.append(numbers(column(lambda refs: refs.encoding, np.uint16)))
+        columns.append(numbers(_or_zeros(refs.encoding, count, np.uint16)))
     if "data" in layout.extras:
-        columns.append(blobs([item for _, refs in items for item in refs.data or [None] * len(refs)]))
+        columns.append(blobs(refs.data or [None] * count))
     return pa.Table.from_arrays(columns, schema=layout.schema())
 
 
-def _positions(items: Sequence[tuple[Array, Refs]], dim: str) -> pa.Array:
+def _positions(bundle: Bundle, dim: str) -> pa.Array:
     """Positions along a dimension; null for arrays that lack it."""
-    pieces = [
-        refs.chunk[array.dims.index(dim)] if dim in array.dims else np.zeros(len(refs), np.int32)
-        for array, refs in items
-    ]
-    if all(dim in array.dims for array, _ in items):
-        return numbers(_joined(pieces, np.int32))
-    valid = np.repeat(np.array([dim in array.dims for array, _ in items], bool), [len(refs) for _, refs in items])
-    return numbers(_joined(pieces, np.int32), valid=valid)
-
-
-def _joined(pieces: Sequence[NDArray[Any]], dtype: type) -> NDArray[Any]:
-    if len(pieces) == 1:
-        return pieces[0]
-    return np.concatenate(pieces) if pieces else np.empty(0, dtype)
+    if dim not in bundle.dims:
+        return pa.nulls(len(bundle), pa.int32())
+    positions = np.ascontiguousarray(bundle.refs.chunk[bundle.dims.index(dim)], np.int32)
+    lacking = len(bundle) > 0 and positions.min() < 0
+    return numbers(positions, valid=positions >= 0 if lacking else None)
 
 
 def _or_zeros(values: NDArray[Any] | None, count: int, dtype: type) -> NDArray[Any]:

@@ -6,7 +6,7 @@ import base64
 import io
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,11 +18,12 @@ import pyarrow.parquet as pq
 
 from periplus.fetch.atomic import replacing, scratch
 from periplus.fetch.door import system_errors
-from periplus.model import Array, Files, Source
+from periplus.model import Array, Bundle, Files, Source
 from periplus.policy import canonical, is_local
 from periplus.table.buffers import numbers
 from periplus.table.document import Piece
-from periplus.table.groups import RowGroup, Tally
+from periplus.table.families import kind_of, kinds
+from periplus.table.groups import Tally
 from periplus.table.leftovers import new_spool
 from periplus.table.schema import Layout, chunks_to_arrow, extras_of, files_to_arrow
 
@@ -66,14 +67,12 @@ def spool_folder(url: str) -> Iterator[Path]:
 
 GROUP_BYTES = 32 << 20
 """Bytes of a row group in memory; only rows with inline bytes and very long paths take that much."""
-MOST_BOUNDS = 1024
-"""Arrays in a part whose bounds are told."""
 
 
 class GroupWriter:
     """A Parquet writer with the encodings of the convention; it counts what it writes."""
 
-    def __init__(self, file: IO[bytes], layout: Layout, arrays: Iterable[Array]) -> None:
+    def __init__(self, file: IO[bytes], layout: Layout, arrays: Mapping[str, Array]) -> None:
         self.layout = layout
         self.tally = Tally()
         schema = layout.schema()
@@ -91,7 +90,7 @@ class GroupWriter:
             write_page_checksum=True,
         )
 
-    def write(self, group: RowGroup) -> None:
+    def write(self, group: Bundle) -> None:
         self.tally.add(group)
         self._write(chunks_to_arrow(group, self.layout))
 
@@ -125,13 +124,13 @@ def _absent(field: pa.Field, count: int) -> pa.Array:
     return pa.nulls(count, field.type) if field.nullable else numbers(np.zeros(count, field.type.to_pandas_dtype()))
 
 
-def _sorting(schema: pa.Schema, layout: Layout, arrays: Iterable[Array]) -> list[pq.SortingColumn]:
+def _sorting(schema: pa.Schema, layout: Layout, arrays: Mapping[str, Array]) -> list[pq.SortingColumn]:
     """Rows of a group are sorted by array, then by the later dimensions, the first one and the part.
 
     Beyond the array's name that is one order of columns only where all arrays have the same dimensions.
     """
     names = ["array"]
-    shapes = {array.dims for array in arrays}
+    shapes = {array.dims for array in kinds(arrays)}
     if len(shapes) == 1:
         (dims,) = shapes
         ordered = [*dims[1:], dims[0]] if len(dims) >= 3 else dims
@@ -143,14 +142,14 @@ def _sorting(schema: pa.Schema, layout: Layout, arrays: Iterable[Array]) -> list
 class FlatSink:
     """One Parquet file; begun again with more columns where a later row needs one that the first did not."""
 
-    def __init__(self, file: IO[bytes], layout: Layout, arrays: Sequence[Array]) -> None:
+    def __init__(self, file: IO[bytes], layout: Layout, arrays: Mapping[str, Array]) -> None:
         self._file = file
         self._arrays = arrays
         self._layout = layout
         self._writer: GroupWriter | None = None
 
-    def write(self, group: RowGroup) -> None:
-        self._ready(frozenset().union(*(extras_of(refs) for _, refs in group))).write(group)
+    def write(self, group: Bundle) -> None:
+        self._ready(extras_of(group.refs)).write(group)
 
     def _ready(self, needs: frozenset[str]) -> GroupWriter:
         if self._writer is None:
@@ -196,7 +195,7 @@ def _copy_out(fd: int, copy: IO[bytes]) -> None:
 class PartSink:
     """Parts of a dataset, named so that no two writers ever choose the same; a new one where columns change."""
 
-    def __init__(self, folder: str, layout: Layout, arrays: Sequence[Array], fetch: Fetch) -> None:
+    def __init__(self, folder: str, layout: Layout, arrays: Mapping[str, Array], fetch: Fetch) -> None:
         self._folder = folder
         self._layout = layout
         self._arrays = arrays
@@ -215,8 +214,8 @@ class PartSink:
             with suppress(OSError):  # the files are synced and closed; this is one more descriptor of them
                 os.close(self._held.pop())
 
-    def write(self, group: RowGroup) -> None:
-        needs = frozenset().union(*(extras_of(refs) for _, refs in group))
+    def write(self, group: Bundle) -> None:
+        needs = extras_of(group.refs)
         if self._writer is not None and needs - self._writer.layout.extras:
             self._finish()
         if self._writer is None:
@@ -236,11 +235,14 @@ class PartSink:
         if is_local(self._folder):
             self._held.append(os.dup(self._file.fileno()))  # keeps the lock of the file when it has its name
         self._stack.close()
-        # Of many small arrays the list would be longer than what it saves: row groups say what they hold.
-        bounds = {name: tuple(box) for name, box in tally.bounds.items()} if len(tally.bounds) <= MOST_BOUNDS else {}
+        bounds = {name: self._box(name, box) for name, box in tally.bounds.items()}
         self.pieces.append(Piece(path=self._path, rows=tally.rows, bytes=size, bounds=bounds))
         self.tallies.append(tally)
         self._writer = self._file = None
+
+    def _box(self, name: str, box: Mapping[str, tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+        array = kind_of(self._arrays, name)
+        return () if array is None else tuple(box[dim] for dim in array.dims)
 
     def __enter__(self) -> PartSink:
         return self

@@ -22,6 +22,7 @@ from periplus.model import Array, Refs, Source
 from periplus.policy import is_local
 from periplus.table.arrays import write_array
 from periplus.table.buffers import numbers, strings
+from periplus.table.bundles import bundled
 from periplus.table.columns import Columns
 from periplus.table.document import Document
 from periplus.table.duck import Connected, connect, duckdb
@@ -332,7 +333,7 @@ def memory_database(table: Table, refs: Mapping[str, Refs]) -> Database:
     """Rows in memory, registered as Arrow."""
     layout = Layout(columns=table.document.columns, extras=EXTRAS)
     items = [(table.array(name), one) for name, one in refs.items()]
-    return _registered(table, chunks_to_arrow(items, layout))
+    return _registered(table, chunks_to_arrow(bundled(items), layout))
 
 
 def parquet_database(table: Table, rows: ParquetRows) -> Database:

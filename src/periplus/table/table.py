@@ -13,8 +13,9 @@ import numpy as np
 from periplus.errors import FormatError, LimitError, MissingError, redact, some
 from periplus.forks import cached_property, renewed
 from periplus.limits import Limits
-from periplus.model import Array, Catalog, Files, Refs, Source
+from periplus.model import Array, Bundle, Catalog, Files, Refs, Source
 from periplus.policy import Policy
+from periplus.table.bundles import Bundled, Kinds, verify_bundle
 from periplus.table.document import Document
 from periplus.table.order import c_order
 from periplus.table.reach import Reach, resolved
@@ -43,7 +44,7 @@ class Rows(Protocol):
         """
 
     def blocks(self) -> Iterator[tuple[str, Refs]]:
-        """All rows, a bounded number at a time."""
+        """All rows, a bounded number at a time, not yet verified; `Bundled` where it can give many arrays at once."""
 
     def database(self, table: Table) -> Database:
         """The rows as SQL views."""
@@ -132,9 +133,30 @@ class Table:
         return found
 
     def blocks(self) -> Iterator[tuple[str, Refs]]:
-        """All rows, verified, a bounded number at a time and in no promised order: for copies and exports."""
+        """All rows, verified, a bounded number at a time and in no promised order: for copies and exports.
+
+        They are `Bundled` where the index can give those of many arrays at once.
+        """
+        blocks = self._rows.blocks()
+        if isinstance(blocks, Bundled):
+            return Bundled(self._bundles(blocks), self.catalog.arrays)
+        return self._blocks(blocks)
+
+    def _bundles(self, blocks: Bundled) -> Iterator[Bundle]:
         files, reach = self._sources
-        for name, refs in self._rows.blocks():
+        kinds = Kinds(self.catalog.arrays)
+        try:
+            for bundle in blocks.bundles:
+                verify_bundle(bundle, kinds, kinds.of(bundle.names), sizes=files.size)
+                if bundle.refs.file is not None:
+                    reach.check(bundle.refs.file)
+                yield bundle
+        except FormatError as error:
+            raise error.at(url=self.url) from error.__cause__
+
+    def _blocks(self, blocks: Iterator[tuple[str, Refs]]) -> Iterator[tuple[str, Refs]]:
+        files, reach = self._sources
+        for name, refs in blocks:
             try:
                 verify(self.array(name), refs, sizes=files.size)
             except FormatError as error:

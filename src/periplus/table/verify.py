@@ -54,12 +54,17 @@ def faults(
         if first < low or last >= high:
             outside = _outside(positions, low, high)
             yield "position", f"{what}: chunk position {outside} along {dim!r} is not in the grid", None
+    if refs.encoding is not None and (worst := int(refs.encoding.max())) >= max(1, len(array.encodings)):
+        yield "encoding", f"{what}: encoding {worst} where {len(array.encodings)} are listed", None
+    yield from range_faults(what, refs, sizes)
+
+
+def range_faults(what: str, refs: Refs, sizes: NDArray[np.int64]) -> Iterator[Fault]:
+    """All that is wrong with where rows lie in their files, whatever array they are of; there is at least one row."""
     if refs.offset.min() < 0 or refs.length.min() < 0:
         yield "range", f"{what}: a reference has a negative offset or length", None
     if int(refs.offset.max()) + int(refs.length.max()) > INT64 and (refs.offset > INT64 - refs.length).any():
         yield "range", f"{what}: offset plus length overflows", None
-    if refs.encoding is not None and (worst := int(refs.encoding.max())) >= max(1, len(array.encodings)):
-        yield "encoding", f"{what}: encoding {worst} where {len(array.encodings)} are listed", None
     yield from _file_faults(what, refs, sizes)
 
 

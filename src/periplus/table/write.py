@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 from periplus.errors import ConflictError, FormatError, MissingError, PeriplusError, StaleError
 from periplus.fetch.stale import check_same
 from periplus.limits import Limits
-from periplus.model import Catalog, Files, Refs, Source
+from periplus.model import Bundle, Catalog, Files, Refs, Source
 from periplus.policy import Policy, canonical, is_local
+from periplus.table.bundles import Bundled, apart
 from periplus.table.columns import Columns, columns_for
 from periplus.table.document import FILES_KEY, KEY, Document, document_for, dump, load
 from periplus.table.families import kinds, unlike
 from periplus.table.forms import DUCKDB, FILES_NAME, form_of, target_form
-from periplus.table.groups import RowGroup, Tally, row_groups
+from periplus.table.groups import Blocks, Tally, row_groups
 from periplus.table.leftovers import remove_unlocked
 from periplus.table.lock import locked
 from periplus.table.open import glance, open_table
@@ -33,8 +34,6 @@ from periplus.table.table import Table
 
 if TYPE_CHECKING:
     from periplus.fetch import Fetch
-
-Blocks = Iterable[tuple[str, Refs]]
 
 
 def write_table(
@@ -104,7 +103,7 @@ def _write_flat(
         raise FormatError("a flat index names files by their path, and the files table lists one twice")
     columns = columns_for(kinds(catalog.arrays))
     with sink(url, fetch, create=create, expect=before) as file:
-        out = FlatSink(file, _layout(catalog, columns, paths), list(kinds(catalog.arrays)))
+        out = FlatSink(file, _layout(catalog, columns, paths), catalog.arrays)
         for group in row_groups(blocks, catalog, np.asarray(files.size)):
             out.write(group)
         document = Document(catalog=catalog, columns=columns, parts=_multiple(out.tally.parts))
@@ -130,7 +129,7 @@ def _write_dataset(
     paths = at_rest(files.path, folder[:-1], fetch.keep_query)
     columns = columns_for(kinds(catalog.arrays))
     layout = _layout(catalog, columns, None)
-    parts = PartSink(folder, layout, list(kinds(catalog.arrays)), fetch)
+    parts = PartSink(folder, layout, catalog.arrays, fetch)
     revision = secrets.token_hex(8)
     try:
         with parts:
@@ -209,13 +208,13 @@ def append_table(
     paths = [*old.path, *at_rest(files.path, folder[:-1], fetch.keep_query)]
     together = _together(old, files)
     _check(catalog, limits)
-    parts = PartSink(folder, _layout(catalog, columns, None), list(kinds(catalog.arrays)), fetch)
+    parts = PartSink(folder, _layout(catalog, columns, None), catalog.arrays, fetch)
     revision = secrets.token_hex(8)
     try:
         with parts:
             for group in row_groups(_shifted(blocks, len(old)), catalog, np.asarray(together.size)):
                 with _stale_is_conflict(folder):
-                    _check_new(before, group)
+                    _check_new(before, group, catalog)
                 parts.write(group)
         document = Document(
             catalog=catalog,
@@ -248,10 +247,16 @@ def _stale_is_conflict(folder: str) -> Iterator[None]:
         raise ConflictError("another writer changed the index meanwhile; nothing was added", url=folder) from None
 
 
-def _shifted(blocks: Blocks, first: int) -> Iterator[tuple[str, Refs]]:
-    for name, refs in blocks:
+def _shifted(blocks: Blocks, first: int) -> Blocks:
+    """Rows whose files are counted from `first` on."""
+
+    def moved(refs: Refs) -> Refs:
         file = np.zeros(len(refs), np.int32) if refs.file is None else refs.file
-        yield name, replace(refs, file=np.where(file < 0, file, file + np.int32(first)))
+        return replace(refs, file=np.where(file < 0, file, file + np.int32(first)))
+
+    if isinstance(blocks, Bundled):
+        return Bundled((replace(bundle, refs=moved(bundle.refs)) for bundle in blocks.bundles), blocks.arrays)
+    return ((name, moved(refs)) for name, refs in blocks)
 
 
 def _together(old: Files, new: Files) -> Files:
@@ -285,15 +290,16 @@ def _check_growth(before: Catalog, after: Catalog, url: str) -> None:
             raise ConflictError(f"array {name!r}: an array of an index may grow, not shrink", url=url)
 
 
-def _check_new(before: Table, group: RowGroup) -> None:
+def _check_new(before: Table, group: Bundle, catalog: Catalog) -> None:
     """ConflictError where a chunk to be added is in the index already."""
-    for array, refs in group:
-        if array.name not in before.catalog.arrays or not len(refs):
+    known = {name for name in group.names if name in before.catalog.arrays}
+    for name, refs in apart(group, catalog.arrays) if known else ():
+        if name not in known:
             continue
         box = [(int(p.min()), int(p.max()) + 1) for p in refs.chunk]
-        held = before.refs(array.name, box)
+        held = before.refs(name, box)
         if len(held) and np.isin(_places(held, box), _places(refs, box)).any():
-            raise ConflictError(f"array {array.name!r}: a chunk to be added is in the index already", url=before.url)
+            raise ConflictError(f"array {name!r}: a chunk to be added is in the index already", url=before.url)
 
 
 def _places(refs: Refs, box: list[tuple[int, int]]) -> NDArray[Any]:
