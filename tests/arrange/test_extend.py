@@ -17,7 +17,7 @@ from periplus.model import Catalog
 def undone(result: Any) -> dict[tuple[int, str], tuple[Any, list[int]]]:
     """(file, name in the file) -> (array, offsets), from a finished arrangement."""
     catalog = result.catalog
-    names = origins(catalog)
+    names = origins(catalog, result.files)
     assert names is not None
     found = {}
     for name, refs in result.blocks:

@@ -25,6 +25,8 @@ from periplus.testing.indexes import indexes, stacked
 ROOT = Path(__file__).parent.parent.parent
 GOLDEN = Path(__file__).parent / "golden"
 SCHEMA = json.loads((ROOT / "docs" / "array_references.schema.json").read_text())
+RELEASED = range(1, VERSION)
+"""Versions with a golden index: the present one gets it when it is released."""
 PAGE = (ROOT / "docs" / "convention.md").read_text()
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 
@@ -44,7 +46,7 @@ def test_the_schema_admits_written_indexes_of_every_form(tmp_path, fetch):
     catalog, refs, files = stacked()
     write_table(str(tmp_path / "i.parquet"), catalog, refs.items(), files, fetch=fetch)
     write_table(str(tmp_path / "i"), catalog, refs.items(), files, fetch=fetch)
-    golden = [GOLDEN / path for n in range(1, VERSION + 1) for path in (f"v{n}.parquet", f"v{n}/files.parquet")]
+    golden = [GOLDEN / path for n in RELEASED for path in (f"v{n}.parquet", f"v{n}/files.parquet")]
     for path in ("i.parquet", "i/files.parquet", *golden):
         VALIDATOR.validate(json.loads(pq.read_metadata(tmp_path / path).metadata[KEY]))
 
@@ -208,7 +210,7 @@ def test_the_golden_index_of_version_2_reads_as_it_always_did(form, fetch):
 
 
 def test_every_version_has_its_golden_index():
-    assert sorted(path.stem for path in GOLDEN.glob("*.parquet")) == [f"v{n}" for n in range(1, VERSION + 1)]
+    assert sorted(path.stem for path in GOLDEN.glob("*.parquet")) == [f"v{n}" for n in RELEASED]
 
 
 def test_the_page_names_what_the_code_names():

@@ -17,8 +17,7 @@ def collect(entries: Sequence[Entry], refs: Lookup, *, start: int = 0) -> Arrang
 
     Arrays, files and blocks begin with entry `start`: those before are stored already, and only have their names.
     """
-    good = [i for i, entry in enumerate(entries) if entry.error is None]
-    groups = dict(zip(good, group_names([entries[i] for i in good]), strict=True))
+    groups = groups_of(entries)
     later = {i: group for i, group in groups.items() if i >= start}
     arrays: dict[str, Array] = {}
     for i, group in later.items():
@@ -28,10 +27,18 @@ def collect(entries: Sequence[Entry], refs: Lookup, *, start: int = 0) -> Arrang
     catalog = Catalog(
         arrays=arrays,
         attributes={group: entries[i].attributes for i, group in later.items() if entries[i].attributes},
-        arrangement={"kind": "collect", "groups": [groups.get(i) for i in range(len(entries))]},
+        arrangement={"kind": "collect"},
     )
     blocks = _blocks(entries, later, refs)
-    return Arrangement(catalog=catalog, files=files_of(entries[start:]), blocks=blocks, kind="collect")
+    column = np.array([groups.get(i) for i in range(start, len(entries))], object)
+    files = replace(files_of(entries[start:]), columns={"group": column})
+    return Arrangement(catalog=catalog, files=files, blocks=blocks, kind="collect")
+
+
+def groups_of(entries: Sequence[Entry]) -> dict[int, str]:
+    """The group of each entry that is sound, by its number."""
+    good = [i for i, entry in enumerate(entries) if entry.error is None]
+    return dict(zip(good, group_names([entries[i] for i in good]), strict=True))
 
 
 def placed(group: str, name: str) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus.arrange.packing import NAMES, lowered, split_unpack, without_packing
-from periplus.model import Array, Catalog, Refs
+from periplus.model import Array, Catalog, Files, Refs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,11 +23,13 @@ class Origin:
     """The array's name in its file."""
 
 
-def origins(catalog: Catalog) -> dict[str, Origin] | None:
+def origins(catalog: Catalog, files: Files | None = None) -> dict[str, Origin] | None:
     """Every array's prefix and name in its file; None where the arrangement is not one of ours."""
     arrangement = catalog.arrangement
     kind = arrangement.get("kind")
-    told = arrangement.get("groups") if kind == "collect" else arrangement.get("series") or ("",)
+    told = arrangement.get("series") or ("",)
+    if kind == "collect":
+        told = () if files is None or "group" not in files.columns else files.columns["group"].tolist()
     if kind not in ("collect", "stack") or not isinstance(told, list | tuple):
         return None
     prefixes = {prefix for prefix in told if isinstance(prefix, str)}

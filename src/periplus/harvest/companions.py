@@ -47,15 +47,18 @@ def with_companions(laid: Arrangement, entries: Sequence[Entry]) -> Arrangement:
     return replace(
         laid,
         catalog=replace(laid.catalog, arrangement=arrangement),
-        files=Files(
-            path=[*files.path, *ids],
-            size=np.append(files.size, np.array([-1 if s.size is None else s.size for s in added], np.int64)),
-            etag=[*files.etag, *(source.etag for source in added)],
-            last_modified=np.append(files.last_modified, [instant(source.last_modified) for source in added]),
-            datetime=np.append(files.datetime, [instant(taken.get(url)) for url in ids]),
-            format=[*files.format, *(formats.get(url, SIDECAR) for url in ids)],
-            status=[*files.status, *["ok"] * len(added)],
-            error=[*files.error, *[None] * len(added)],
+        files=Files.joined(
+            files,
+            Files(
+                path=list(ids),
+                size=np.array([-1 if s.size is None else s.size for s in added], np.int64),
+                etag=[source.etag for source in added],
+                last_modified=np.array([instant(source.last_modified) for source in added], "datetime64[us]"),
+                datetime=np.array([instant(taken.get(url)) for url in ids], "datetime64[us]"),
+                format=[formats.get(url, SIDECAR) for url in ids],
+                status=["ok"] * len(added),
+                error=[None] * len(added),
+            ),
         ),
     )
 

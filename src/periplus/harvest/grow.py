@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from periplus.arrange import Arrangement, Entry, collect, extend
+from periplus.arrange.collect import groups_of
 from periplus.arrange.entry import instant
 from periplus.arrange.invert import Origin
 from periplus.arrange.names import safe_path
@@ -19,7 +20,7 @@ from periplus.harvest.drive import Harvested
 from periplus.harvest.gather import Gathered
 from periplus.harvest.known import Index
 from periplus.model import Array, Refs, Source
-from periplus.table.families import Groups, extended
+from periplus.table.families import GroupAttributes, Groups, extended
 
 
 def unchanged_index(
@@ -72,9 +73,7 @@ def _same_request(index: Index, kept: Mapping[int, Harvested], asked: Mapping[st
     if ordered and not _ascending([kept[number].number for number in sorted(kept)]):
         return False
     series = _series_of_files(index) if arrangement.get("kind") == "stack" else None
-    groups = arrangement.get("groups")
-    if groups is not None and not (isinstance(groups, list) and max(kept, default=-1) < len(groups)):
-        return False  # not as we write them
+    groups = index.groups
     named = index.pattern is not None and index.pattern.time is not None
     for number, file in kept.items():
         item = file.input
@@ -134,9 +133,11 @@ def _longer_collection(
 ) -> Arrangement | None:
     """A collection with more groups, if those it has keep their names."""
     catalog, files = index.table.catalog, index.files
-    groups, names = catalog.arrangement.get("groups"), index.origins
-    if not isinstance(groups, list) or names is None or len(groups) != len(files) or groups == [""]:
+    groups, names = index.groups, index.origins
+    if groups is None or names is None or groups == [""]:
         return None
+    if any(group is None and error is None for group, error in zip(groups, files.error, strict=True)):
+        return None  # a file that belongs to another
     arrays, inside = catalog.arrays, _inside(catalog.arrays, names)
     old = [
         Entry(
@@ -148,18 +149,22 @@ def _longer_collection(
         for number, group in enumerate(groups)
     ]
     first = len(old)
-    laid = collect([*old, *entries], lambda i, k: refs(i - first, k), start=first)
-    told = laid.catalog.arrangement["groups"]
-    if told[:first] != groups:
+    told = groups_of([*old, *entries])
+    if [told.get(number) for number in range(first)] != groups:
         return None
-    new = laid.catalog.arrays
-    more = extended(arrays, new, set(told[first:])) if isinstance(arrays, Groups) else {**arrays, **new}
+    laid = collect([*old, *entries], lambda i, k: refs(i - first, k), start=first)
+    new, said = laid.catalog.arrays, laid.catalog.attributes
+    known = {group: number for number, group in told.items() if number >= first}
+    more = extended(arrays, new, known, said) if isinstance(arrays, Groups) else {**arrays, **new}
     arrangement = {**laid.catalog.arrangement, "asked": catalog.arrangement.get("asked")}
     blocks = (
         (name, replace(r, file=None if r.file is None else np.where(r.file < 0, r.file, r.file - first)))
         for name, r in laid.blocks
     )
-    attributes = {**catalog.attributes, **laid.catalog.attributes}
+    attributes: Mapping[str, Mapping[str, Any]] = {**catalog.attributes, **said}
+    if isinstance(more, Groups):
+        old_ones = catalog.attributes
+        attributes = GroupAttributes(old_ones.plain if isinstance(old_ones, GroupAttributes) else old_ones, more)
     whole = replace(laid.catalog, arrays=more, attributes=attributes, arrangement=arrangement)
     return replace(laid, catalog=whole, blocks=blocks)
 
@@ -168,7 +173,7 @@ def _inside(arrays: Mapping[str, Array], names: Mapping[str, Origin]) -> dict[st
     """Arrays by group, under the names they have in it; where they lie is not told."""
     if isinstance(arrays, Groups) and not arrays.plain:
         kinds = [tuple(family.values()) for family in arrays.families]
-        return {group: kinds[member.family] for group, member in arrays.members.items()}
+        return {group: kinds[number] for group, number in zip(arrays.group_list, arrays.family.tolist(), strict=True)}
     found: dict[str, list[Array]] = {}
     for name, origin in names.items():
         found.setdefault(origin.prefix, []).append(arrays[name].renamed(origin.name))

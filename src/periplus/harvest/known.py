@@ -47,6 +47,13 @@ class Index:
     pattern: Pattern | None = None
     """The pattern of that run."""
 
+    @property
+    def groups(self) -> list[str | None] | None:
+        """The group of every file of a collection."""
+        column = self.files.columns.get("group")
+        collected = self.table.catalog.arrangement.get("kind") == "collect" and column is not None
+        return column.tolist() if collected and column is not None else None
+
     def source(self, url: str) -> Source | None:
         """Facts of a file when it was indexed."""
         number = self.by_url.get(url)
@@ -78,7 +85,7 @@ def open_index(target: str, fetch: Fetch, *, limits: Limits) -> Index | None:
     except MissingError:
         return None
     members = members_of(table.catalog, len(files), limits=limits)
-    names = origins(table.catalog) if members is None else {}
+    names = origins(table.catalog, table.files) if members is None else {}
     good = {} if names is None else {url: i for i, url in enumerate(files.path) if files.status[i] == "ok"}
     companions = listed(table.catalog.arrangement, len(files))
     for number in {number for each in companions.values() for number in each}:

@@ -24,6 +24,11 @@ def numbers(
     return pa.Array.from_buffers(kind, len(values), [_bitmap(valid), pa.py_buffer(values)])
 
 
+def booleans(values: NDArray[np.bool_]) -> pa.Array:
+    """An Arrow array of truth values."""
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, _bitmap(values)])
+
+
 def strings(values: Sequence[str | None]) -> pa.Array:
     """An Arrow array of strings."""
     return _texts([None if value is None else value.encode() for value in values], pa.string())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,8 +14,8 @@ from periplus.limits import Limits
 from periplus.model import Array, Catalog, Pipeline
 from periplus.table.arrays import PARTS, read_array, read_name, write_array
 from periplus.table.columns import Columns, columns_for, read_columns, write_columns
-from periplus.table.families import gathered, kinds, room
-from periplus.table.shared import read_groups, write_groups
+from periplus.table.families import GroupAttributes, GroupParts, Groups, Members, kinds, room
+from periplus.table.shared import read_families, read_groups, write_families
 from periplus.table.values import (
     listed,
     mapped,
@@ -28,8 +28,8 @@ from periplus.table.values import (
     write_free,
 )
 
-VERSION = 2
-"""The newest that is read; 1 is written where there is no need of more."""
+VERSION = 3
+"""What is written, and the newest that is read."""
 KEY = b"array_references"
 FILES_KEY = b"array_references_files"
 WHAT = "the footer document"
@@ -84,23 +84,26 @@ def dump(document: Document) -> str:
 
 def _answer(document: Document) -> dict[str, Any]:
     catalog = document.catalog
-    groups = gathered(catalog, document.parts)
+    groups = catalog.arrays if isinstance(catalog.arrays, Groups) else None
     listing = catalog.arrays if groups is None else groups.plain
     answer: dict[str, Any] = {
-        "version": 1 if groups is None else VERSION,
+        "version": VERSION,
         "software": f"periplus {__version__}",
         "columns": write_columns(document.columns),
         "arrays": {name: write_array(array, document.parts.get(name, 1)) for name, array in listing.items()},
     }
-    attributes = dict(catalog.attributes)
+    attributes = catalog.attributes
     if groups is not None:
-        answer |= write_groups(groups, attributes, document.parts)
+        answer |= write_families(groups)
+        attributes = attributes.plain if isinstance(attributes, GroupAttributes) else attributes
     if catalog.coordinates:
         answer["coordinates"] = {name: write_coordinate(c) for name, c in catalog.coordinates.items()}
     if attributes:
         answer["attributes"] = write_free(attributes, "attributes")
     if catalog.arrangement:
-        answer["arrangement"] = write_free(catalog.arrangement, "arrangement")
+        # The groups of the files are a column of the files table.
+        said = {name: value for name, value in catalog.arrangement.items() if name != "groups"}
+        answer["arrangement"] = write_free(said, "arrangement")
     if document.pieces is not None:
         answer["chunks"] = [
             {
@@ -119,10 +122,19 @@ def _answer(document: Document) -> dict[str, Any]:
 # --- in -------------------------------------------------------------------------------------------------------------
 
 
-def load(source: str | bytes | Mapping[str, Any], *, limits: Limits, url: str | None = None) -> Document:
-    """The document, every field of it checked; FormatError or LimitError where it is not sound."""
+def load(
+    source: str | bytes | Mapping[str, Any],
+    *,
+    limits: Limits,
+    url: str | None = None,
+    members: Callable[[], Members] | None = None,
+) -> Document:
+    """The document, every field of it checked; FormatError or LimitError where it is not sound.
+
+    `members` reads the group columns of the files table, which the document of a collection needs from version 3 on.
+    """
     try:
-        return _load(parse(source, limits) if isinstance(source, str | bytes) else source, limits)
+        return _load(parse(source, limits) if isinstance(source, str | bytes) else source, limits, members)
     except PeriplusError as error:
         raise error.at(url=url) from error.__cause__
 
@@ -133,7 +145,7 @@ def parse(source: str | bytes, limits: Limits) -> Any:
     return parse_json(source, what=WHAT, limits=limits, constants=False)
 
 
-def _load(value: Any, limits: Limits) -> Document:
+def _load(value: Any, limits: Limits, members: Callable[[], Members] | None) -> Document:
     fields = mapped(value, "the footer document")
     version = whole(fields.get("version"), "version", least=1)
     if version > VERSION:
@@ -141,7 +153,7 @@ def _load(value: Any, limits: Limits) -> Document:
     memory: dict[str, tuple[Pipeline, ...]] = {}
     listing = mapped(fields.get("arrays"), "arrays")
     arrays: Mapping[str, Array] = {name: read_array(name, item, limits, memory) for name, item in listing.items()}
-    parts: dict[str, int] = {
+    parts: Mapping[str, int] = {
         name: whole(item["parts"], f"array {name!r}: parts", least=1, most=PARTS)
         for name, item in listing.items()
         if "parts" in item
@@ -150,13 +162,18 @@ def _load(value: Any, limits: Limits) -> Document:
         name: read_coordinate(read_name(name), item, limits)
         for name, item in mapped(fields.get("coordinates", {}), "coordinates").items()
     }
-    attributes = {
+    attributes: Mapping[str, Mapping[str, Any]] = {
         _group(name): read_free(mapped(item, "attributes"))
         for name, item in mapped(fields.get("attributes", {}), "attributes").items()
     }
-    if version > 1 and "groups" in fields:
-        arrays, notes, several = read_groups(fields, arrays, limits, memory)
-        attributes, parts = attributes | notes, parts | several
+    groups = None
+    if version == 2 and "groups" in fields:
+        groups = read_groups(fields, arrays, limits, memory)
+    elif version > 2 and fields.get("families"):
+        groups = read_families(fields, arrays, limits, memory, members)
+    if groups is not None:
+        arrays, attributes = groups, GroupAttributes(attributes, groups)
+        parts = GroupParts(parts, groups) if groups.parts else parts
     catalog = Catalog(
         arrays=arrays,
         coordinates=coordinates,

@@ -24,9 +24,11 @@ from periplus.table.bundles import Bundled, Kinds
 from periplus.table.columns import columns_for
 from periplus.table.document import Document, dump, load
 from periplus.table.duck import SAFE, Connected, connect, duckdb
+from periplus.table.families import Groups, Members, gathered
 from periplus.table.groups import row_groups
 from periplus.table.reach import at_rest
-from periplus.table.schema import Layout, files_from_arrow, files_to_arrow, integers, level_extra
+from periplus.table.rows import file_bytes
+from periplus.table.schema import Layout, files_from_arrow, files_to_arrow, integers, level_extra, members_from_arrow
 from periplus.table.sinks import FlatSink, spool_folder
 from periplus.table.sql import (
     FOOTPRINT,
@@ -63,6 +65,7 @@ def write_duckdb(
 
     The rows go through a Parquet file: loading one at once costs a third of inserting block after block.
     """
+    catalog = gathered(catalog, files, {})
     arrays = list(catalog.arrays.values())
     columns = columns_for(arrays)
     with spool_folder(url) as spool, sql_errors(url):
@@ -73,10 +76,12 @@ def write_duckdb(
                 out.write(group)
             parts = {name: count for name, count in out.tally.parts.items() if count > 1}
             out.close({})
+        catalog = gathered(catalog, files, parts)
+        groups = catalog.arrays if isinstance(catalog.arrays, Groups) else None
         document = Document(catalog=catalog, columns=columns, parts=parts)
         with duckdb.connect(str(path), config=SAFE) as connection:
             connection.execute(f"create table chunks as from read_parquet({literal(str(rows))})")
-            _insert(connection, "files", files_to_arrow(files, at_rest(files.path, url, fetch.keep_query)))
+            _insert(connection, "files", files_to_arrow(files, at_rest(files.path, url, fetch.keep_query), groups))
             _insert(connection, "arrays", arrays_view(document))
             _insert(connection, "grid", grid_view(arrays))
             connection.execute("create table document(key varchar, value varchar)")
@@ -125,7 +130,7 @@ class DuckRows:
             found = self._query("select value from kept.document where key = 'array_references'").to_pylist()
             if len(found) != 1 or not isinstance(found[0]["value"], str):
                 raise FormatError("this DuckDB file has no document, so it is no index", url=url)
-            self.document = load(found[0]["value"], limits=limits, url=url)
+            self.document = load(found[0]["value"], limits=limits, url=url, members=partial(self._members, limits))
             names = self._query("from kept.chunks limit 0").column_names
             self._columns = self.document.columns.within(names)
             self.count = int(self._query("select count(*) as n from kept.chunks").to_pylist()[0]["n"])
@@ -139,6 +144,10 @@ class DuckRows:
     def _query(self, text: str, parameters: Sequence[Any] = ()) -> pa.Table:
         with self._lock, sql_errors(self._url):
             return self._connected.get().sql(text, params=list(parameters)).to_arrow_table()
+
+    def _members(self, limits: Limits) -> Members:
+        query = 'select "group", family, x, y, note from kept.files order by file_id'
+        return members_from_arrow(self._query(query), file_bytes(limits, self._url))
 
     @cached_property
     def _files(self) -> Files:

@@ -1,46 +1,68 @@
-"""Many files of few kinds: their arrays told once for each kind, and made when they are asked for."""
+"""Collections as columns: the arrays of each kind of file once, and what differs between the files as one row each."""
 
 from __future__ import annotations
 
 import marshal
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from periplus.model import Array, Catalog
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.errors import FormatError
+from periplus.model import Array, Catalog, Files
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 FEWEST = 64
 """Groups from which on it is worth it."""
-
-
-class Member(NamedTuple):
-    """A group: which family its arrays are of, and the corner that their transforms share."""
-
-    family: int
-    x: float = 0.0
-    y: float = 0.0
-
+SCANNED = 16
+"""Lookups by name that scan the names; after these an index of all names is built."""
+GROUP_COLUMNS = ("group", "family", "x", "y", "note")
+"""The columns of the files table that make it a collection. `group` is in `Files.columns` too, the others are not."""
 
 Family = Mapping[str, Array]
 """Arrays by their names within a group; transforms begin at (0, 0)."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+class Members(NamedTuple):
+    """The group columns of a files table, one row for each file."""
+
+    group: pa.Array
+    """Strings; null for a file in no group."""
+    family: NDArray[np.int32]
+    """-1 where the arrays of the file are not those of a family."""
+    x: NDArray[np.float64]
+    y: NDArray[np.float64]
+    """c and f of the transforms; NaN where there is none."""
+    note: NDArray[np.int32]
+    """-1 for a group without attributes."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Groups(Mapping[str, Array]):
-    """Arrays by path, where groups of them are alike: a hundred thousand files take no memory for their arrays."""
+    """Arrays by path, where groups of them are alike: columns with one row for each group, and no object for any."""
 
-    plain: Mapping[str, Array]
+    plain: Mapping[str, Array] = field(default_factory=dict)
     """Arrays that are in no group."""
-    families: Sequence[Family]
-    members: Mapping[str, Member]
-    """By path of the group."""
-    _count: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        sizes = [len(family) for family in self.families]
-        count = len(self.plain) + sum(sizes[member.family] for member in self.members.values())
-        object.__setattr__(self, "_count", count)
+    families: Sequence[Family] = ()
+    names: pa.Array
+    """Paths of the groups: strings, none of them null or twice."""
+    family: NDArray[np.int32]
+    x: NDArray[np.float64]
+    y: NDArray[np.float64]
+    """The corner that the transforms of a group share."""
+    file: NDArray[np.int32]
+    """Row of the files table; -1 where an index of version 2 does not list the groups of its files."""
+    note: NDArray[np.int32]
+    """Attributes of the group: an index into `notes`, or -1."""
+    notes: Sequence[Mapping[str, Any]] = ()
+    parts: Sequence[Mapping[str, int]] = ()
+    """For each family: most byte ranges of a chunk, by name of the array, where that is not one. Empty: nowhere."""
 
     def __getitem__(self, name: str) -> Array:
         if name in self.plain:
@@ -48,46 +70,174 @@ class Groups(Mapping[str, Array]):
         place = self.place(name)
         if place is None:
             raise KeyError(name)
-        member, rest = place
-        return moved(self.families[member.family][rest].renamed(name), member.x, member.y)
+        return self.array(*place)
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and (name in self.plain or self.place(name) is not None)
 
     def __iter__(self) -> Iterator[str]:
         yield from self.plain
-        for group, member in self.members.items():
-            for rest in self.families[member.family]:
+        for group, family in zip(self.group_list, self.family.tolist(), strict=True):
+            for rest in self.families[family]:
                 yield f"{group}/{rest}"
 
     def __len__(self) -> int:
         return self._count
 
-    def place(self, name: str) -> tuple[Member, str] | None:
-        """The group an array is in, and its name there."""
+    @cached_property
+    def _count(self) -> int:
+        return len(self.plain) + sum(len(f) * n for f, n in zip(self.families, self.sizes, strict=True))
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """How many groups each family has."""
+        counts: list[int] = np.bincount(self.family, minlength=len(self.families)).tolist()
+        return counts
+
+    @property
+    def group_list(self) -> list[str]:
+        """The paths of the groups as Python has them: for those who go through all."""
+        from periplus.table.buffers import to_strings
+
+        return to_strings(self.names)  # type: ignore[return-value]
+
+    def array(self, row: int, rest: str) -> Array:
+        """An array of the group in that row."""
+        name = f"{self.names[row].as_py()}/{rest}"
+        found = self.families[self.family[row]][rest].renamed(name)
+        return moved(found, float(self.x[row]), float(self.y[row]))
+
+    def row(self, group: str) -> int | None:
+        """The row of a group."""
+        scans = self.__dict__.setdefault("_scans", 0)
+        if scans < SCANNED and "_rows" not in self.__dict__:
+            import pyarrow.compute as pc
+
+            self.__dict__["_scans"] = scans + 1
+            found = pc.index(self.names, group).as_py()
+            return None if found < 0 else int(found)
+        return self._rows.get(group)
+
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        return {name: row for row, name in enumerate(self.group_list)}
+
+    @cached_property
+    def rests(self) -> dict[str, set[int]]:
+        """Names that arrays have within their groups, each with the families that have it."""
+        found: dict[str, set[int]] = {}
+        for number, family in enumerate(self.families):
+            for rest in family:
+                found.setdefault(rest, set()).add(number)
+        return found
+
+    def place(self, name: str) -> tuple[int, str] | None:
+        """The row of the group that an array is in, and its name there."""
         at = name.rfind("/")
         while at > 0:
-            member = self.members.get(name[:at])
-            if member is not None and name[at + 1 :] in self.families[member.family]:
-                return member, name[at + 1 :]
+            families = self.rests.get(name[at + 1 :])
+            row = None if families is None else self.row(name[:at])
+            if row is not None and families is not None and int(self.family[row]) in families:
+                return row, name[at + 1 :]
             at = name.rfind("/", 0, at)
         return None
+
+    def of_family(self, number: int) -> NDArray[np.intp]:
+        """The rows of a family."""
+        order, starts = self._sorted
+        return order[starts[number] : starts[number + 1]]
+
+    @cached_property
+    def _sorted(self) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+        order = np.argsort(self.family, kind="stable")
+        return order, np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
+
+    def most_parts(self, name: str) -> int:
+        """Most byte ranges that a chunk of an array of a group has."""
+        place = self.place(name) if self.parts else None
+        return 1 if place is None else self.parts[self.family[place[0]]].get(place[1], 1)
 
     def clash(self) -> str | None:
         """A name that two arrays would have; None where there is none."""
         for name in self.plain:
             if self.place(name) is not None:
                 return name
-        for group, member in self.members.items():
-            at = group.rfind("/")
+        for whole in self.rests:  # an array of a group `a`, and of a group `a/<tail>`
+            at = whole.find("/")
             while at > 0:
-                outer = self.members.get(group[:at])
-                for rest in self.families[member.family] if outer is not None else ():
-                    inner = f"{group[at + 1 :]}/{rest}"
-                    if outer is not None and inner in self.families[outer.family]:
-                        return f"{group[:at]}/{inner}"
-                at = group.rfind("/", 0, at)
+                tail, inner = whole[:at], self.rests.get(whole[at + 1 :], ())
+                for row in self._ending("/" + tail) if inner else ():
+                    outer = self.names[row].as_py()[: -len(tail) - 1]
+                    holder = self.row(outer) if int(self.family[row]) in inner else None
+                    if holder is not None and int(self.family[holder]) in self.rests[whole]:
+                        return f"{outer}/{whole}"
+                at = whole.find("/", at + 1)
         return None
+
+    def _ending(self, tail: str) -> list[int]:
+        import pyarrow.compute as pc
+
+        from periplus.table.buffers import to_numpy
+
+        rows: list[int] = np.flatnonzero(to_numpy(pc.ends_with(self.names, tail))).tolist()
+        return rows
+
+    def taken(self, rows: NDArray[Any]) -> Groups:
+        """The groups of some rows, in their order."""
+        from periplus.table.buffers import numbers
+
+        columns: dict[str, Any] = {name: getattr(self, name)[rows] for name in ("family", "x", "y", "file", "note")}
+        return replace(self, names=self.names.take(numbers(rows)), **columns)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupAttributes(Mapping[str, Mapping[str, Any]]):
+    """Attributes by path of a group: those of a collection's groups from their notes, others as given."""
+
+    plain: Mapping[str, Mapping[str, Any]]
+    groups: Groups
+
+    def __getitem__(self, name: str) -> Mapping[str, Any]:
+        if name in self.plain:
+            return self.plain[name]
+        row = self.groups.row(name)
+        if row is None or self.groups.note[row] < 0:
+            raise KeyError(name)
+        return self.groups.notes[int(self.groups.note[row])]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self.plain
+        rows = np.flatnonzero(self.groups.note >= 0)
+        if rows.size:
+            yield from (name for name in self.groups.taken(rows).group_list if name not in self.plain)
+
+    def __len__(self) -> int:
+        if not self.plain.keys() - {""}:
+            return len(self.plain) + int((self.groups.note >= 0).sum())
+        return sum(1 for _ in self)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupParts(Mapping[str, int]):
+    """Most byte ranges of a chunk, by array: those of a collection's arrays by their family, others as given."""
+
+    plain: Mapping[str, int]
+    groups: Groups
+
+    def __getitem__(self, name: str) -> int:
+        most = self.plain.get(name) or self.groups.most_parts(name)
+        if most == 1:
+            raise KeyError(name)
+        return most
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self.plain
+        for number, parts in enumerate(self.groups.parts):
+            for group in self.groups.taken(self.groups.of_family(number)).group_list if parts else ():
+                yield from (f"{group}/{rest}" for rest in parts)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 def kinds(arrays: Mapping[str, Array]) -> Iterable[Array]:
@@ -102,17 +252,18 @@ def kind_of(arrays: Mapping[str, Array], name: str) -> Array | None:
     if not isinstance(arrays, Groups) or name in arrays.plain:
         return arrays.get(name)
     place = arrays.place(name)
-    return None if place is None else arrays.families[place[0].family][place[1]]
+    return None if place is None else arrays.families[arrays.family[place[0]]][place[1]]
 
 
 def room(arrays: Mapping[str, Array], parts: Mapping[str, int]) -> int:
     """How many rows the grids of the arrays admit."""
     if not isinstance(arrays, Groups):
         return sum(math.prod(array.grid) * parts.get(name, 1) for name, array in arrays.items())
-    sizes = [sum(math.prod(array.grid) for array in family.values()) for family in arrays.families]
-    total = sum(math.prod(array.grid) for array in arrays.plain.values())
-    total += sum(sizes[member.family] for member in arrays.members.values())
-    return total + sum(math.prod(arrays[name].grid) * (most - 1) for name, most in parts.items() if name in arrays)
+    total = sum(math.prod(array.grid) * parts.get(name, 1) for name, array in arrays.plain.items())
+    for number, (family, count) in enumerate(zip(arrays.families, arrays.sizes, strict=True)):
+        most = arrays.parts[number] if arrays.parts else {}
+        total += count * sum(math.prod(array.grid) * most.get(rest, 1) for rest, array in family.items())
+    return total
 
 
 def unlike(before: Mapping[str, Array], after: Mapping[str, Array]) -> Iterator[str]:
@@ -120,11 +271,16 @@ def unlike(before: Mapping[str, Array], after: Mapping[str, Array]) -> Iterator[
     if not isinstance(before, Groups) or not isinstance(after, Groups):
         yield from before
         return
-    same = [one is other for one, other in zip(before.families, after.families, strict=False)]
     yield from (name for name, array in before.plain.items() if after.plain.get(name) is not array)
-    for group, member in before.members.items():
-        if not (member.family < len(same) and same[member.family] and after.members.get(group) == member):
-            yield from (f"{group}/{rest}" for rest in before.families[member.family])
+    count = len(before.names)
+    same = np.zeros(count, bool)
+    if after.names[:count].equals(before.names):
+        kept = [one is other for one, other in zip(before.families, after.families, strict=False)]
+        known = np.array([*kept, *[False] * (len(before.families) - len(kept))], bool)
+        same = known[before.family] & (before.family == after.family[:count])
+        same &= (before.x == after.x[:count]) & (before.y == after.y[:count])
+    other = before.taken(np.flatnonzero(~same))
+    yield from iter(replace(other, plain={}))
 
 
 def moved(array: Array, x: float, y: float) -> Array:
@@ -136,26 +292,75 @@ def moved(array: Array, x: float, y: float) -> Array:
     return replace(array, georeference=replace(place, transform=(a, b, x, d, e, y)))
 
 
-def gathered(catalog: Catalog, parts: Mapping[str, int]) -> Groups | None:
-    """The arrays of a collection of files as groups of few families; None where that is no gain.
-
-    Arrays of one family have the same most parts as well.
-    """
-    if isinstance(catalog.arrays, Groups):
-        return catalog.arrays
-    groups = catalog.arrangement.get("groups")
-    if catalog.arrangement.get("kind") != "collect" or not isinstance(groups, list | tuple) or len(groups) < FEWEST:
-        return None
-    known = {group for group in groups if isinstance(group, str) and group}
-    return _into(Groups({}, (), {}), catalog.arrays, known, parts)
+def placed(family: Family) -> bool:
+    """Whether a corner says where the arrays of a family are."""
+    return any(a.georeference is not None and a.georeference.transform is not None for a in family.values())
 
 
-def extended(groups: Groups, arrays: Mapping[str, Array], known: Collection[str]) -> Groups:
-    """The groups with more arrays, which are of the groups `known`; what was there stays the very same."""
-    return _into(groups, arrays, known, {})
+# --- from arrays to columns -------------------------------------------------------------------------------------------
 
 
-def _into(groups: Groups, arrays: Mapping[str, Array], known: Collection[str], parts: Mapping[str, int]) -> Groups:
+def gathered(catalog: Catalog, files: Files, parts: Mapping[str, int]) -> Catalog:
+    """The catalog of a collection of many files with its arrays as groups; any other as it is."""
+    arrays = catalog.arrays
+    column = files.columns.get("group")
+    if isinstance(arrays, Groups):
+        groups = _with_parts(_with_files(arrays), parts)
+        others = catalog.attributes.plain if isinstance(catalog.attributes, GroupAttributes) else catalog.attributes
+        return replace(catalog, arrays=groups, attributes=GroupAttributes(others, groups))
+    if catalog.arrangement.get("kind") != "collect" or column is None or len(column) < FEWEST:
+        return catalog
+    known = {group: number for number, group in enumerate(column) if isinstance(group, str) and group}
+    groups = _with_parts(_into(no_groups(), arrays, known, catalog.attributes), parts)
+    if not groups.families:
+        return catalog
+    inside = set(groups.group_list)
+    others = {name: said for name, said in catalog.attributes.items() if name not in inside}
+    return replace(catalog, arrays=groups, attributes=GroupAttributes(others, groups))
+
+
+def extended(
+    groups: Groups, arrays: Mapping[str, Array], known: Mapping[str, int], attributes: Mapping[str, Any]
+) -> Groups:
+    """The groups with more arrays, those of the groups `known` (with the row of their file); what was there stays."""
+    return _into(groups, arrays, known, attributes)
+
+
+def no_groups() -> Groups:
+    """No arrays at all."""
+    from periplus.table.buffers import strings
+
+    none = np.empty(0, np.int32)
+    return Groups(names=strings([]), family=none, x=np.empty(0), y=np.empty(0), file=none, note=none)
+
+
+def _with_files(groups: Groups) -> Groups:
+    """The groups that have a file; arrays of others, which an index of version 2 may have, are listed one by one."""
+    lone = groups.taken(np.flatnonzero(groups.file < 0)) if (groups.file < 0).any() else None
+    if lone is None:
+        return groups
+    return replace(groups.taken(np.flatnonzero(groups.file >= 0)), plain={**groups.plain, **replace(lone, plain={})})
+
+
+def _with_parts(groups: Groups, parts: Mapping[str, int]) -> Groups:
+    """The groups with the most parts that an array of each family has."""
+    most: list[dict[str, int]] = [dict(known) for known in groups.parts] or [{} for _ in groups.families]
+    if isinstance(parts, GroupParts) and parts.groups is groups:
+        return groups
+    for name, count in parts.items():
+        place = None if name in groups.plain else groups.place(name)
+        if place is not None and count > 1:
+            known = most[groups.family[place[0]]]
+            known[place[1]] = max(known.get(place[1], 1), count)
+    return replace(groups, parts=most if any(most) else ())
+
+
+def _into(
+    groups: Groups,
+    arrays: Mapping[str, Array],
+    known: Mapping[str, int],
+    attributes: Mapping[str, Any],
+) -> Groups:
     inside: dict[str, dict[str, Array]] = {}
     plain: dict[str, Array] = dict(groups.plain)
     for name, array in arrays.items():
@@ -167,25 +372,46 @@ def _into(groups: Groups, arrays: Mapping[str, Array], known: Collection[str], p
         else:
             plain[name] = array
     kept: list[Family] = list(groups.families)
-    families = {_kind(family, parts): number for number, family in enumerate(kept)}
-    members: dict[str, Member] = dict(groups.members)
+    families = {_kind(family): number for number, family in enumerate(kept)}
+    notes = list(groups.notes)
+    numbers = {id(note): number for number, note in enumerate(notes)}  # groups that are alike share their attributes
+    rows: list[tuple[str, int, float, float, int, int]] = []
     for group, found in inside.items():
         corners = {corner for array in found.values() if (corner := _corner(array)) is not None}
         x, y = corners.pop() if len(corners) == 1 else (0.0, 0.0)
         if corners:  # its arrays begin at different places
             plain |= {f"{group}/{rest}": array for rest, array in found.items()}
             continue
-        kind = _kind(found, parts)
+        kind = _kind(found)
         if kind not in families:
             families[kind] = len(kept)
             kept.append({rest: moved(array.renamed(rest), 0.0, 0.0) for rest, array in found.items()})
-        members[group] = Member(families[kind], x, y)
-    return Groups(plain, kept, members)
+        said, note = attributes.get(group), -1
+        if said is not None:
+            note = numbers.setdefault(id(said), len(notes))
+            notes += [said] if note == len(notes) else []
+        rows.append((group, families[kind], x, y, known[group], note))
+    return joined(groups, rows, plain=plain, families=kept, notes=notes)
 
 
-def _kind(family: Family, parts: Mapping[str, int]) -> tuple[Any, ...]:
+def joined(groups: Groups, rows: Sequence[tuple[str, int, float, float, int, int]], **changes: Any) -> Groups:
+    """The groups with more rows: name, family, x, y, file, note."""
+    import pyarrow as pa
+
+    from periplus.table.buffers import strings
+
+    more: list[tuple[Any, ...]] = list(zip(*rows, strict=True)) or [()] * 6
+    columns: dict[str, Any] = {
+        name: np.concatenate([getattr(groups, name), np.array(values, getattr(groups, name).dtype)])
+        for name, values in zip(("family", "x", "y", "file", "note"), more[1:], strict=True)
+    }
+    names = strings(more[0])
+    return replace(groups, names=pa.concat_arrays([groups.names, names]), **columns, **changes)
+
+
+def _kind(family: Family) -> tuple[Any, ...]:
     """Equal for groups of one family. What is like nothing else is told apart by where it lies, while it is held."""
-    return tuple((rest, likeness(a) or id(a), parts.get(a.name, 1)) for rest, a in family.items())
+    return tuple((rest, likeness(a) or id(a)) for rest, a in family.items())
 
 
 def _corner(array: Array) -> tuple[float, float] | None:
@@ -206,3 +432,121 @@ def likeness(array: Array) -> bytes | None:
         return marshal.dumps(said, 2)
     except ValueError:
         return None  # it holds something that is not plain
+
+
+# --- in the files table -----------------------------------------------------------------------------------------------
+
+
+def members_of(groups: Groups, count: int) -> Members:
+    """The group columns of a files table of `count` files; FormatError for a group without a file of its own."""
+    from periplus.table.buffers import numbers
+
+    file = groups.file
+    if len(file) and (file.min() < 0 or file.max() >= count or np.bincount(file).max() > 1):
+        raise FormatError("each group of a collection needs a file of its own")
+    row = np.full(count, -1, np.int64)
+    row[file] = np.arange(len(file))
+    none = row < 0
+    there = np.array([placed(family) for family in groups.families], bool)[groups.family]
+
+    def spread(values: NDArray[Any], missing: Any) -> NDArray[Any]:
+        answer = np.full(count, missing, values.dtype)
+        answer[file] = values
+        return answer
+
+    return Members(
+        group=groups.names.take(numbers(np.maximum(row, 0), valid=~none)),
+        family=spread(groups.family, -1),
+        x=spread(np.where(there, groups.x, np.nan), np.nan),
+        y=spread(np.where(there, groups.y, np.nan), np.nan),
+        note=spread(groups.note, -1),
+    )
+
+
+def groups_from(
+    members: Members,
+    *,
+    plain: Mapping[str, Array],
+    families: Sequence[Family],
+    notes: Sequence[Mapping[str, Any]],
+    parts: Sequence[Mapping[str, int]],
+) -> Groups:
+    """The arrays of a collection from the columns of its files table, everything checked: FormatError."""
+    from periplus.table.buffers import numbers, to_valid
+
+    count = len(members.family)
+    if any(len(column) != count for column in members):
+        raise FormatError("the group columns of the files table differ in length")
+    file = np.flatnonzero(members.family != -1)
+    family, note = members.family[file], members.note[file]
+    if file.size and (family.min() < 0 or family.max() >= len(families)):
+        worst = int(family[(family < 0) | (family >= len(families))][0])
+        raise FormatError(f"the files table has family {worst} where {len(families)} are listed")
+    if file.size and (note.min() < -1 or note.max() >= len(notes)):
+        raise FormatError(f"the files table has note {int(note.max())} where {len(notes)} are listed")
+    if not to_valid(members.group)[file].all():
+        raise FormatError("a file of a family has no group")
+    there = np.array([placed(one) for one in families], bool)[family]
+    x, y = np.where(there, members.x[file], 0.0), np.where(there, members.y[file], 0.0)
+    if not (np.isfinite(x).all() and np.isfinite(y).all()):
+        raise FormatError("the files table has an x or y that is not a finite number")
+    names = members.group if len(file) == count else members.group.take(numbers(file))
+    check_names(names)
+    groups = Groups(
+        plain=plain,
+        families=families,
+        names=names,
+        family=family,
+        x=x,
+        y=y,
+        file=file.astype(np.int32),
+        note=note,
+        notes=notes,
+        parts=parts if any(parts) else (),
+    )
+    twice = groups.clash()
+    if twice is not None:
+        raise FormatError(f"two arrays are named {twice!r:.80}")
+    return groups
+
+
+LONGEST = 4096
+"""Characters of a name."""
+
+
+def check_names(names: pa.Array) -> None:
+    """FormatError where one of many names breaks the rules of `read_name`, or there is one twice."""
+    import pyarrow.compute as pc
+
+    count = len(names)
+    if not count:
+        return
+    _, ends, data = names.buffers()
+    stops = np.frombuffer(ends, np.int32, count=count + 1, offset=names.offset * 4).astype(np.int64)
+    if stops[0] < 0 or (np.diff(stops) < 0).any() or stops[-1] > (0 if data is None else data.size):
+        raise FormatError("the names of the groups are damaged")
+    held = np.frombuffer(data if data is not None else b"", np.uint8)[stops[0] : stops[-1]]
+    try:
+        held.tobytes().decode()
+    except UnicodeDecodeError:
+        raise FormatError("the name of a group is not UTF-8") from None
+    stops = stops - stops[0]
+    inside = stops[:-1] < len(held)
+    if (held[stops[:-1][inside]] & 0xC0 == 0x80).any():
+        raise FormatError("the name of a group is not UTF-8")
+    # Segments end at slashes and where names end: none is empty, `.` or `..`.
+    slashes = np.flatnonzero(held == ord("/"))
+    begins = np.concatenate([stops[:-1], slashes + 1])
+    begins.sort()
+    length = np.sort(np.concatenate([stops[1:], slashes])) - begins
+    dots = np.concatenate([held, np.zeros(2, np.uint8)]) == ord(".")
+    odd = (length < 1) | ((length == 1) & dots[begins]) | ((length == 2) & dots[begins] & dots[begins + 1])
+    backslash = np.flatnonzero(held == ord("\\"))
+    if odd.any() or backslash.size:
+        segments = np.repeat(np.arange(count), 1 + np.diff(np.searchsorted(slashes, stops)))
+        row = int(segments[odd][0] if odd.any() else np.searchsorted(stops, backslash[0], side="right") - 1)
+        raise FormatError(f"{names[row].as_py()!r:.80} cannot be a name")
+    if int(pc.max(pc.utf8_length(names)).as_py()) > LONGEST:
+        raise FormatError("a group has too long a name")
+    if len(names.unique()) != count:
+        raise FormatError("two files are in the same group")

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from periplus.errors import FormatError, MissingError
 from periplus.limits import Limits
 from periplus.policy import Policy, canonical, folder_of
-from periplus.table.document import KEY, load, parse
+from periplus.table.document import FILES_KEY, KEY, load, parse
+from periplus.table.families import Members
 from periplus.table.forms import FILES_NAME, form_of
 from periplus.table.ranges import ParquetBytes, read_tail
-from periplus.table.rows import ParquetRows
+from periplus.table.rows import ParquetRows, embedded, read_members
 from periplus.table.table import Table
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def open_table(
             "periplus.index makes an index of them",
             url=plain,
         )
-    said = load(text, limits=limits, url=plain)
+    said = load(text, limits=limits, url=plain, members=lambda: _members(base, limits))
     if said.pieces is not None:
         folder = folder or folder_of(plain)
     elif folder is not None:
@@ -70,6 +71,15 @@ def open_table(
     name = plain if folder is None else folder.removesuffix("/")
     rule = policy or Policy.beside(name, allow=allowed)
     return Table(said, rows, url=name, policy=rule, limits=limits, reopen=reopen, source=base.source)
+
+
+def _members(base: ParquetBytes, limits: Limits) -> Members:
+    """The group columns of the files table that an index carries in its footer, or that it is."""
+    if FILES_KEY in base.keys:
+        return read_members(embedded(base.keys[FILES_KEY], limits, base.url), limits)
+    if "path" not in base.schema.names or "offset" in base.schema.names:
+        raise FormatError("this collection has no files table", url=base.url)
+    return read_members(base, limits)
 
 
 def glance(url: str, *, fetch: Fetch, limits: Limits) -> Glance:

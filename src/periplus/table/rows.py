@@ -24,9 +24,9 @@ from periplus.table.bundles import Bundled, Kinds, bundled
 from periplus.table.columns import Columns
 from periplus.table.decoded import KEPT_BYTES, Group, Kept, Owners
 from periplus.table.document import Document, Piece
-from periplus.table.families import kinds
+from periplus.table.families import GROUP_COLUMNS, Members, kinds
 from periplus.table.ranges import ParquetBytes, arrow_errors, read_tails
-from periplus.table.schema import check_columns, files_from_arrow, integers
+from periplus.table.schema import check_columns, files_from_arrow, integers, members_from_arrow
 from periplus.table.verify import MORE, NARROW, check_count
 
 if TYPE_CHECKING:
@@ -186,6 +186,26 @@ def read_files(source: ParquetBytes, limits: Limits) -> Files:
     return files_from_arrow(pa.concat_tables(tables) if tables else source.schema.empty_table())
 
 
+def read_members(source: ParquetBytes, limits: Limits) -> Members:
+    """The group columns of a files table; no other is read."""
+    held = file_bytes(limits, source.url)
+    held.take(int(source.metadata.num_rows) * 8 * len(GROUP_COLUMNS))
+    names = [name for name in GROUP_COLUMNS if name in source.schema.names]
+    with arrow_errors("the files table", source.url):
+        tables = [table for _, table in source.read(range(source.groups), names)]
+        empty = source.schema.empty_table().select(names)
+        return members_from_arrow(pa.concat_tables(tables) if tables else empty, held)
+
+
+def embedded(raw: bytes, limits: Limits, url: str) -> ParquetBytes:
+    """A files table that an index carries in its footer, as Parquet in base64."""
+    try:
+        table = base64.b64decode(raw, validate=True)
+    except binascii.Error as error:
+        raise FormatError(f"the embedded files table is not base64: {error}", url=url) from None
+    return ParquetBytes(url, fetch=None, limits=limits, tail=(table, Source(url=url, size=len(table))))
+
+
 def file_bytes(limits: Limits, url: str) -> Allowance:
     """What a files table may take in memory."""
     return Allowance("the files table", limits.memory_bytes // 4, advice=MORE, url=url)
@@ -230,11 +250,7 @@ class ParquetRows:
             if self.document.pieces is not None:
                 return read_files(self.base, self.limits)
             if FILES_KEY in self.base.keys:
-                try:
-                    raw = base64.b64decode(self.base.keys[FILES_KEY], validate=True)
-                except binascii.Error as error:
-                    raise FormatError(f"the embedded files table is not base64: {error}") from None
-                return read_embedded(raw, self.limits, self.base.url)[0]
+                return read_files(embedded(self.base.keys[FILES_KEY], self.limits, self.base.url), self.limits)
             return self._distinct()
 
     def _distinct(self) -> Files:

@@ -11,9 +11,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from periplus.errors import FormatError
+from periplus.limits import Allowance
 from periplus.model import Array, Bundle, Files, Refs
-from periplus.table.buffers import blobs, numbers, strings, to_numpy, to_strings, to_valid
+from periplus.table.buffers import blobs, booleans, numbers, strings, to_numpy, to_strings, to_valid
 from periplus.table.columns import Columns
+from periplus.table.families import GROUP_COLUMNS, Groups, Members, members_of
 
 EXTRAS = frozenset({"level", "part", "encoding", "data"})
 NAMES = pa.dictionary(pa.int32(), pa.string())
@@ -126,10 +128,13 @@ def _named(file: NDArray[np.int32], valid: NDArray[np.bool_] | None, paths: Sequ
 # --- files ----------------------------------------------------------------------------------------------------------
 
 
-def files_to_arrow(files: Files, paths: Sequence[str] | None = None) -> pa.Table:
-    """The files table; `paths` replaces the paths by those at rest."""
+def files_to_arrow(files: Files, paths: Sequence[str] | None = None, groups: Groups | None = None) -> pa.Table:
+    """The files table with all its columns; `paths` replaces the paths by those at rest.
+
+    The columns `family`, `x`, `y` and `note` are those of `groups`, the arrays of a collection.
+    """
     size = np.asarray(files.size, np.int64)
-    return pa.Table.from_arrays(
+    table = pa.Table.from_arrays(
         [
             numbers(np.arange(len(files), dtype=np.int32)),
             strings(files.path if paths is None else paths),
@@ -143,6 +148,100 @@ def files_to_arrow(files: Files, paths: Sequence[str] | None = None) -> pa.Table
         ],
         schema=FILES,
     )
+    members = None if groups is None else members_of(groups, len(files))
+    if "group" in files.columns:
+        table = table.append_column("group", column_to_arrow("group", files.columns["group"], len(files)))
+    elif members is not None:
+        table = table.append_column("group", members.group)
+    if members is not None:
+        for name in ("family", "note"):
+            table = table.append_column(name, numbers(getattr(members, name), valid=getattr(members, name) >= 0))
+        for name in ("x", "y"):
+            table = table.append_column(name, numbers(getattr(members, name), valid=~np.isnan(getattr(members, name))))
+    for name, values in files.columns.items():
+        if name not in KNOWN:
+            table = table.append_column(name, column_to_arrow(name, values, len(files)))
+    return table
+
+
+KNOWN = frozenset({*FILES.names, *GROUP_COLUMNS})
+"""Columns of the files table that are not those of users."""
+
+
+def column_to_arrow(name: str, values: NDArray[Any], count: int) -> pa.Array:
+    """A column of `Files.columns`; FormatError for values that Arrow has no type for."""
+    if len(values) != count:
+        raise FormatError(f"the column {name!r} has {len(values)} values where there are {count} files")
+    if values.dtype.kind == "M":
+        moments = np.asarray(values, "datetime64[us]")
+        return _moments(moments)
+    if values.dtype.kind == "b":
+        return booleans(values)
+    if values.dtype.kind in "iuf":
+        return numbers(values)
+    items = values.tolist()
+    if all(item is None or isinstance(item, str) for item in items):
+        return strings(items)
+    try:
+        return pa.array(items)
+    except (pa.ArrowException, OverflowError) as error:
+        raise FormatError(f"the column {name!r} cannot be stored: {error}") from None
+
+
+def column_from_arrow(column: pa.ChunkedArray) -> NDArray[Any]:
+    """A column as `Files.columns` has it."""
+    kind = column.type
+    if is_text(kind):
+        items: list[Any] = to_strings(column)
+    elif pa.types.is_timestamp(kind):
+        return to_numpy(column, null=np.iinfo(np.int64).min).astype("datetime64[us]")
+    elif pa.types.is_floating(kind):
+        values = to_numpy(column)
+        return np.where(to_valid(column), values, values.dtype.type(np.nan)) if column.null_count else values
+    elif (pa.types.is_integer(kind) or pa.types.is_boolean(kind)) and not column.null_count:
+        return to_numpy(column)
+    else:
+        items = column.to_pylist()
+    answer = np.empty(len(items), object)
+    answer[:] = items
+    return answer
+
+
+def members_from_arrow(table: pa.Table, held: Allowance) -> Members:
+    """The group columns of a files table; a wrong type is a FormatError, values are not judged."""
+    lacking = [name for name in GROUP_COLUMNS if name not in table.column_names]
+    if lacking:
+        raise FormatError(f"the files table of this collection has no column {lacking[0]!r}")
+    if not is_text(table["group"].type):
+        raise FormatError(f"the column 'group' must hold strings, not {table['group'].type}")
+
+    def reals(name: str) -> NDArray[np.float64]:
+        if not pa.types.is_floating(table[name].type):
+            raise FormatError(f"the column {name!r} must hold numbers, not {table[name].type}")
+        return column_from_arrow(table[name]).astype(np.float64, copy=False)
+
+    return Members(
+        group=_plain_strings(table["group"], held),
+        family=integers(table["family"], np.int32, "family", null=-1),
+        x=reals("x"),
+        y=reals("y"),
+        note=integers(table["note"], np.int32, "note", null=-1),
+    )
+
+
+def _plain_strings(column: pa.ChunkedArray, held: Allowance) -> pa.Array:
+    """Strings in one piece; LimitError where repeated ones would take too much memory."""
+    parts = []
+    for piece in column.chunks:
+        if pa.types.is_dictionary(piece.type):
+            words = piece.dictionary.cast(pa.string())
+            lengths = np.append(np.diff(np.frombuffer(words.buffers()[1], np.int32)), 0) if len(words) else np.zeros(1)
+            held.take(int(lengths[to_numpy(piece.indices, null=len(words))].sum()))
+            piece = pa.DictionaryArray.from_arrays(piece.indices, words).dictionary_decode()
+        parts.append(piece.cast(pa.string()))
+    if not parts:
+        return strings([])
+    return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
 
 
 def _moments(values: NDArray[np.datetime64]) -> pa.Array:
@@ -183,6 +282,9 @@ def files_from_arrow(table: pa.Table) -> Files:
         format=[text or "" for text in _texts(table, "format", count)],
         status=[text or "ok" for text in _texts(table, "status", count)],
         error=_texts(table, "error", count),
+        columns={
+            name: column_from_arrow(table[name]) for name in table.column_names if name == "group" or name not in KNOWN
+        },
     )
 
 

@@ -3,68 +3,57 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Array, Pipeline
 from periplus.table.arrays import PARTS, read_array, read_name, write_array
-from periplus.table.families import Family, Groups, Member
+from periplus.table.families import Family, Groups, Members, groups_from, joined, no_groups
 from periplus.table.values import listed, mapped, read_free, real, shown, whole, write_free
 
 OWN = ("shape", "transform", "level", "edges", "parts", "gcps", "rpc")
 """Fields in which arrays of a kind differ; the others make up their prototype."""
 
 
-def write_groups(groups: Groups, attributes: dict[str, Any], parts: Mapping[str, int]) -> dict[str, Any]:
-    """The fields `prototypes`, `families`, `notes` and `groups`; attributes of groups are taken out of `attributes`."""
+def write_families(groups: Groups) -> dict[str, Any]:
+    """The fields `prototypes`, `families` and `notes`."""
     prototypes: dict[str, int] = {}
     families = []
-    most = _most_parts(groups, parts)
     for number, family in enumerate(groups.families):
         told = {}
         for rest, array in family.items():
-            fields = write_array(array, most.get((number, rest), 1))
+            fields = write_array(array, groups.parts[number].get(rest, 1) if groups.parts else 1)
             own = {name: fields.pop(name) for name in OWN if name in fields}
             like = prototypes.setdefault(json.dumps(fields, allow_nan=False), len(prototypes))
             told[rest] = {"like": like, **own}
         families.append(told)
-    notes: dict[str, int] = {}
-    known: dict[int, tuple[Any, int]] = {}  # by identity: groups that are alike share what is said of them
-    members: dict[str, list[Any]] = {}
-    for group, member in groups.members.items():
-        note = None
-        if group in attributes:
-            free = attributes.pop(group)
-            if id(free) not in known:
-                said = json.dumps(write_free(free, "attributes"), allow_nan=False)
-                known[id(free)] = free, notes.setdefault(said, len(notes))
-            note = known[id(free)][1]
-        members[group] = [member.family, note, float(member.x), float(member.y)]
     return {
         "prototypes": [json.loads(text) for text in prototypes],
         "families": families,
-        "notes": [json.loads(text) for text in notes],
-        "groups": members,
+        "notes": [write_free(note, "attributes") for note in groups.notes],
     }
 
 
-def _most_parts(groups: Groups, parts: Mapping[str, int]) -> dict[tuple[int, str], int]:
-    """Most parts of a chunk, by family and name: the most that any of its groups has."""
-    most: dict[tuple[int, str], int] = {}
-    for name, count in parts.items():
-        place = None if name in groups.plain else groups.place(name)
-        if place is not None:
-            key = place[0].family, place[1]
-            most[key] = max(most.get(key, 1), count)
-    return most
+def read_families(
+    fields: Mapping[str, Any],
+    plain: Mapping[str, Array],
+    limits: Limits,
+    memory: dict[str, tuple[Pipeline, ...]],
+    members: Callable[[], Members] | None,
+) -> Groups:
+    """The arrays with those of a collection: its families here, its groups in the files table."""
+    families, parts, notes = _read_kinds(fields, limits, memory)
+    if members is None:
+        raise FormatError("the groups of a collection are in its files table, and there is none")
+    return groups_from(members(), plain=plain, families=families, notes=notes, parts=parts)
 
 
-def read_groups(
-    fields: Mapping[str, Any], plain: Mapping[str, Array], limits: Limits, memory: dict[str, tuple[Pipeline, ...]]
-) -> tuple[Groups, dict[str, Any], dict[str, int]]:
-    """The arrays with those of groups, attributes of groups, and most parts of arrays that have several."""
+def _read_kinds(
+    fields: Mapping[str, Any], limits: Limits, memory: dict[str, tuple[Pipeline, ...]]
+) -> tuple[list[Family], list[dict[str, int]], list[Mapping[str, Any]]]:
+    """Families, the most parts of their arrays, and notes."""
     prototypes = listed(fields.get("prototypes", []), "prototypes", lambda item, at: mapped(item, at))
     families: list[Family] = []
     several: list[dict[str, int]] = []
@@ -74,27 +63,37 @@ def read_groups(
         for rest, own in item.items():
             whole_fields = _merged(mapped(own, f"array {shown(rest)}"), prototypes, rest)
             family[rest] = read_array(rest, whole_fields, limits, memory)
-            if "parts" in whole_fields:
-                parts[rest] = whole(whole_fields["parts"], f"array {rest!r}: parts", least=1, most=PARTS)
+            most = whole(whole_fields.get("parts", 1), f"array {rest!r}: parts", least=1, most=PARTS)
+            if most > 1:
+                parts[rest] = most
         families.append(family)
         several.append(parts)
     notes = [read_free(item) for item in listed(fields.get("notes", []), "notes", lambda item, at: mapped(item, at))]
-    members: dict[str, Member] = {}
-    attributes: dict[str, Any] = {}
-    most: dict[str, int] = {}
+    return families, several, notes
+
+
+def read_groups(
+    fields: Mapping[str, Any], plain: Mapping[str, Array], limits: Limits, memory: dict[str, tuple[Pipeline, ...]]
+) -> Groups:
+    """The arrays with those of the groups that a document of version 2 lists."""
+    families, parts, notes = _read_kinds(fields, limits, memory)
+    arrangement = fields.get("arrangement")
+    stated = arrangement.get("groups") if isinstance(arrangement, Mapping) else None
+    files = {group: n for n, group in enumerate(stated) if isinstance(group, str)} if isinstance(stated, list) else {}
+    rows = []
     for group, told in mapped(fields.get("groups", {}), "groups").items():
         if not isinstance(told, list | tuple) or len(told) != 4:
             raise FormatError(f"group {shown(group)} is not [family, note, x, y]")
-        number = whole(told[0], f"group {group!r}: family", most=len(families) - 1)
-        members[read_name(group)] = Member(number, real(told[2], "x"), real(told[3], "y"))
-        if told[1] is not None:
-            attributes[group] = notes[whole(told[1], f"group {group!r}: note", most=len(notes) - 1)]
-        most |= {f"{group}/{rest}": count for rest, count in several[number].items()}
-    groups = Groups(plain, families, members)
+        family = whole(told[0], f"group {group!r}: family", most=len(families) - 1)
+        note = -1 if told[1] is None else whole(told[1], f"group {group!r}: note", most=len(notes) - 1)
+        x, y = real(told[2], "x"), real(told[3], "y")
+        rows.append((read_name(group), family, x, y, files.get(group, -1), note))
+    several = parts if any(parts) else ()
+    groups = joined(no_groups(), rows, plain=plain, families=families, notes=notes, parts=several)
     twice = groups.clash()
     if twice is not None:
         raise FormatError(f"two arrays are named {shown(twice)}")
-    return groups, attributes, most
+    return groups
 
 
 def _merged(own: Mapping[str, Any], prototypes: tuple[Mapping[str, Any], ...], name: str) -> Mapping[str, Any]:

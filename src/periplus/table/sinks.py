@@ -22,7 +22,7 @@ from periplus.model import Array, Bundle, Files, Source
 from periplus.policy import canonical, is_local
 from periplus.table.buffers import numbers
 from periplus.table.document import Piece
-from periplus.table.families import kind_of, kinds
+from periplus.table.families import Groups, kind_of, kinds
 from periplus.table.groups import Tally
 from periplus.table.leftovers import new_spool
 from periplus.table.schema import Layout, chunks_to_arrow, extras_of, files_to_arrow
@@ -255,10 +255,12 @@ class PartSink:
             self._finish()
 
 
-def files_parquet(files: Files, paths: Sequence[str], file: IO[bytes], keys: dict[str, str]) -> None:
-    """The files table as Parquet."""
-    table = files_to_arrow(files, paths)
-    integers = ["file_id", "size"]
+def files_parquet(
+    files: Files, paths: Sequence[str], file: IO[bytes], keys: dict[str, str], groups: Groups | None = None
+) -> None:
+    """The files table as Parquet, with the columns of `groups` where it is that of a collection."""
+    table = files_to_arrow(files, paths, groups)
+    integers = [name for name in ("file_id", "size", "family", "note") if name in table.column_names]
     with pq.ParquetWriter(
         file,
         table.schema,
@@ -272,8 +274,8 @@ def files_parquet(files: Files, paths: Sequence[str], file: IO[bytes], keys: dic
         writer.add_key_value_metadata(keys)
 
 
-def embedded_files(files: Files, paths: Sequence[str]) -> str:
+def embedded_files(files: Files, paths: Sequence[str], groups: Groups | None = None) -> str:
     """The files table as Parquet in base64, to be carried in a footer."""
     buffer = io.BytesIO()
-    files_parquet(files, paths, buffer, {})
+    files_parquet(files, paths, buffer, {}, groups)
     return base64.b64encode(buffer.getvalue()).decode("ascii")

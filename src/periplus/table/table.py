@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from periplus.errors import FormatError, LimitError, MissingError, redact, some
 from periplus.forks import cached_property, renewed
@@ -190,22 +192,24 @@ class Table:
         with self._lock:
             stored = self._rows.files()
             urls = resolved(stored.path, self.url)
-            files = Files(
-                path=urls,
-                size=stored.size,
-                etag=stored.etag,
-                last_modified=stored.last_modified,
-                datetime=stored.datetime,
-                format=stored.format,
-                status=stored.status,
-                error=stored.error,
-            )
+            files = replace(stored, path=urls, columns=self._columns(stored))
             return files, Reach(self.policy, stored.path, urls, self.url)
+
+    def _columns(self, stored: Files) -> Mapping[str, NDArray[Any]]:
+        """Further columns of the files; indexes before version 3 have the groups of a collection elsewhere."""
+        said = self.catalog.arrangement
+        groups = said.get("groups") if said.get("kind") == "collect" and "group" not in stored.columns else None
+        if not isinstance(groups, list | tuple) or len(groups) > len(stored):
+            return stored.columns
+        group = np.full(len(stored), None, object)
+        group[: len(groups)] = [one if isinstance(one, str) else None for one in groups]
+        return {"group": group, **stored.columns}
 
     @property
     def stored_files(self) -> Files:
         """The sources with their paths as they are stored."""
-        return self._rows.files()
+        stored = self._rows.files()
+        return replace(stored, columns=self._columns(stored))
 
     @cached_property
     def url_column(self) -> pa.Array:

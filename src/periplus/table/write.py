@@ -21,7 +21,7 @@ from periplus.policy import Policy, canonical, is_local
 from periplus.table.bundles import Bundled, apart
 from periplus.table.columns import Columns, columns_for
 from periplus.table.document import FILES_KEY, KEY, Document, document_for, dump, load
-from periplus.table.families import kinds, unlike
+from periplus.table.families import Groups, gathered, kinds, members_of, unlike
 from periplus.table.forms import DUCKDB, FILES_NAME, form_of, target_form
 from periplus.table.groups import Blocks, Tally, row_groups
 from periplus.table.leftovers import remove_unlocked
@@ -60,7 +60,7 @@ def write_table(
     form = form or target_form(target_url)
     if (form == "duckdb") != (form_of(url) == "duckdb"):
         raise FormatError(f"the name of a DuckDB index, and of no other, ends in {' or '.join(DUCKDB)}", url=url)
-    _check(catalog, limits)
+    catalog = _checked(catalog, files, limits)
     before = None if continues is None else continues.source
     if before is not None and before.url != (_folder(url) + FILES_NAME if form == "dataset" else url):
         before = None
@@ -86,9 +86,17 @@ def copy_table(
     return write_table(target_url, table.catalog, blocks, files, fetch=fetch, form=form, limits=limits, continues=table)
 
 
-def _check(catalog: Catalog, limits: Limits) -> None:
-    """FormatError where opening would refuse the catalog: before anything is written, and nothing such is written."""
-    load(dump(document_for(catalog)), limits=limits)
+def _checked(catalog: Catalog, files: Files, limits: Limits) -> Catalog:
+    """The catalog as it is stored, collections as groups; FormatError where opening would refuse it."""
+    catalog = gathered(catalog, files, {})
+    arrays = catalog.arrays
+    members = (lambda: members_of(arrays, len(files))) if isinstance(arrays, Groups) else None
+    load(dump(document_for(catalog)), limits=limits, members=members)
+    return catalog
+
+
+def _groups(catalog: Catalog) -> Groups | None:
+    return catalog.arrays if isinstance(catalog.arrays, Groups) else None
 
 
 def _layout(catalog: Catalog, columns: Columns, paths: list[str] | None) -> Layout:
@@ -106,8 +114,11 @@ def _write_flat(
         out = FlatSink(file, _layout(catalog, columns, paths), catalog.arrays)
         for group in row_groups(blocks, catalog, np.asarray(files.size)):
             out.write(group)
-        document = Document(catalog=catalog, columns=columns, parts=_multiple(out.tally.parts))
-        out.close({KEY.decode(): dump(document), FILES_KEY.decode(): embedded_files(files, paths)})
+        parts = _multiple(out.tally.parts)
+        catalog = gathered(catalog, files, parts)
+        document = Document(catalog=catalog, columns=columns, parts=parts)
+        embedded = embedded_files(files, paths, _groups(catalog))
+        out.close({KEY.decode(): dump(document), FILES_KEY.decode(): embedded})
 
 
 def _multiple(parts: dict[str, int]) -> dict[str, int]:
@@ -135,10 +146,12 @@ def _write_dataset(
         with parts:
             for group in row_groups(blocks, catalog, np.asarray(files.size)):
                 parts.write(group)
+        most = _multiple(_most_parts({}, parts.tallies))
+        catalog = gathered(catalog, files, most)
         document = Document(
             catalog=catalog,
             columns=columns,
-            parts=_multiple(_most_parts({}, parts.tallies)),
+            parts=most,
             pieces=tuple(parts.pieces),
             revision=revision,
         )
@@ -148,7 +161,7 @@ def _write_dataset(
             old = _parts_in(folder, fetch)
             _check_before(before, fetch)
             with sink(folder + FILES_NAME, fetch, create=create) as file:
-                files_parquet(files, paths, file, {KEY.decode(): text})
+                files_parquet(files, paths, file, {KEY.decode(): text}, _groups(catalog))
                 held()
     except BaseException:
         _undo(folder, parts, revision, fetch)
@@ -206,8 +219,8 @@ def append_table(
     _check_growth(before.catalog, catalog, folder)
     columns = columns_for(kinds(catalog.arrays), before.document.columns)
     paths = [*old.path, *at_rest(files.path, folder[:-1], fetch.keep_query)]
-    together = _together(old, files)
-    _check(catalog, limits)
+    together = Files.joined(old, files)
+    catalog = _checked(catalog, together, limits)
     parts = PartSink(folder, _layout(catalog, columns, None), catalog.arrays, fetch)
     revision = secrets.token_hex(8)
     try:
@@ -216,10 +229,12 @@ def append_table(
                 with _stale_is_conflict(folder):
                     _check_new(before, group, catalog)
                 parts.write(group)
+        most = _multiple(_most_parts(dict(before.document.parts), parts.tallies))
+        catalog = gathered(catalog, together, most)
         document = Document(
             catalog=catalog,
             columns=columns,
-            parts=_multiple(_most_parts(dict(before.document.parts), parts.tallies)),
+            parts=most,
             pieces=(*before.document.pieces, *parts.pieces),
             revision=revision,
         )
@@ -228,7 +243,7 @@ def append_table(
             if glance(folder, fetch=fetch, limits=limits).revision != before.document.revision:
                 raise ConflictError("another writer changed the index meanwhile; nothing was added", url=folder)
             with sink(folder + FILES_NAME, fetch) as file:
-                files_parquet(together, paths, file, {KEY.decode(): text})
+                files_parquet(together, paths, file, {KEY.decode(): text}, _groups(catalog))
                 held()
     except BaseException:
         _undo(folder, parts, revision, fetch)
@@ -257,19 +272,6 @@ def _shifted(blocks: Blocks, first: int) -> Blocks:
     if isinstance(blocks, Bundled):
         return Bundled((replace(bundle, refs=moved(bundle.refs)) for bundle in blocks.bundles), blocks.arrays)
     return ((name, moved(refs)) for name, refs in blocks)
-
-
-def _together(old: Files, new: Files) -> Files:
-    return Files(
-        path=[*old.path, *new.path],
-        size=np.concatenate([old.size, np.asarray(new.size, np.int64)]),
-        etag=[*old.etag, *new.etag],
-        last_modified=np.concatenate([old.last_modified, np.asarray(new.last_modified, "datetime64[us]")]),
-        datetime=np.concatenate([old.datetime, np.asarray(new.datetime, "datetime64[us]")]),
-        format=[*old.format, *new.format],
-        status=[*old.status, *new.status],
-        error=[*old.error, *new.error],
-    )
 
 
 def _check_growth(before: Catalog, after: Catalog, url: str) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,17 +41,7 @@ class Urls:
             status=["ok"] * count,
             error=[None] * count,
         )
-        return files if self._known is None else joined_files(self._known, files)
-
-
-def joined_files(first: Files, then: Files) -> Files:
-    """Two files tables as one."""
-
-    def join(name: str) -> Any:
-        pair = getattr(first, name), getattr(then, name)
-        return np.concatenate(pair) if isinstance(pair[0], np.ndarray) else [*pair[0], *pair[1]]
-
-    return Files(**{column.name: join(column.name) for column in fields(Files)})
+        return files if self._known is None else Files.joined(self._known, files)
 
 
 def by_array(keys: Iterable[str], arrays: Mapping[str, Described]) -> dict[str, list[tuple[str, str]]]:

@@ -12,7 +12,7 @@ import hashlib
 import io
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -122,7 +122,7 @@ def pack_files(files: Files, urls: Sequence[str], *, folder: str | None, write: 
 
     rows = list({url: row for row, url in reversed(list(enumerate(urls)))}.values())[::-1]
     if len(rows) < len(urls):  # URLs that differed in credentials only
-        files, urls = _taken(files, rows), [urls[row] for row in rows]
+        files, urls = files.take(np.array(rows, np.intp)), [urls[row] for row in rows]
     keys = {WRITE: write} if write else {}
     if folder is not None:
         keys[BASE_ID] = _id(folder)
@@ -169,13 +169,6 @@ def _here(fill: Callable[[str, str], str], url: str) -> str | None:
 def _id(folder: str) -> str:
     """Says whether a folder is the same one, without saying which."""
     return hashlib.sha256(folder.removesuffix("/").encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-def _taken(files: Files, rows: Sequence[int]) -> Files:
-    def take(column: Any) -> Any:
-        return column[rows] if isinstance(column, np.ndarray) else [column[row] for row in rows]
-
-    return type(files)(**{name: take(getattr(files, name)) for name in (column.name for column in fields(files))})
 
 
 def to_text(raw: bytes) -> list[str]:

@@ -13,10 +13,9 @@ from periplus.errors import ConflictError, FormatError, MissingError
 from periplus.fetch import Fetch
 from periplus.harvest import index_into
 from periplus.limits import Limits
-from periplus.model import Catalog
+from periplus.model import Catalog, Files
 from periplus.policy import Policy, canonical
 from periplus.table import Table, memory_table
-from periplus.zarr.kerchunkcolumns import joined_files
 from periplus.zarr.kerchunkown import BASE
 from periplus.zarr.kerchunkwrite import write_kerchunk
 from periplus.zarr.multireference import MultiReferenceFileSystem
@@ -182,6 +181,6 @@ def _pyramid(levels: Iterable[Table]) -> Table:
         arrays[name] = replace(array, name=name, level=level)
         own = found.file if found.file is not None else found.offset.astype("int32") * 0
         refs[name] = replace(found, file=(own + first).astype("int32"))
-        files = table.files if files is None else joined_files(files, table.files)
+        files = table.files if files is None else Files.joined(files, table.files)
     assert files is not None
     return memory_table(Catalog(arrays=arrays), refs, files)
