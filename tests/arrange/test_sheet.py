@@ -10,7 +10,8 @@ import pytest
 
 from periplus.arrange import arrange
 from periplus.errors import ConflictError
-from periplus.model import Georeference, Refs
+from periplus.model import Georeference, Inline, Refs
+from periplus.testing.indexes import inline_list
 
 
 def test_assets_are_not_mixed(make: SimpleNamespace) -> None:
@@ -29,7 +30,9 @@ def test_inline_bytes_and_parts_keep_their_rows(make: SimpleNamespace) -> None:
         found = plain(number, which)
         if number == 0:
             return found
-        return replace(found, part=np.arange(4, dtype=np.uint16), data=[b"x", None, None, b"y"])
+        inline = Inline.of([b"x", None, None, b"y"])
+        length = np.array([1, 9, 9, 1])
+        return replace(found, length=length, part=np.arange(4, dtype=np.uint16), inline=inline)
 
     ((name, rows),) = arrange(entries, refs, kind="mosaic").blocks
     assert name == "0/data"
@@ -38,4 +41,4 @@ def test_inline_bytes_and_parts_keep_their_rows(make: SimpleNamespace) -> None:
     assert rows.file.tolist() == [0, 0, 0, 0, -1, 1, 1, -1]
     assert rows.part is not None
     assert rows.part.tolist() == [0, 0, 0, 0, 0, 1, 2, 3]
-    assert list(rows.data or ()) == [None] * 4 + [b"x", None, None, b"y"]
+    assert inline_list(rows) == [None] * 4 + [b"x", None, None, b"y"]

@@ -12,7 +12,8 @@ import pytest
 from periplus.arrange import arrange, stack
 from periplus.arrange import blocks as blocks_module
 from periplus.errors import ConflictError
-from periplus.model import Refs
+from periplus.model import Inline, Refs
+from periplus.testing.indexes import inline_list
 
 UNPACK = "periplus.unpack"
 
@@ -351,7 +352,7 @@ def test_inline_bytes_and_parts_pass_through(make: SimpleNamespace) -> None:
             offset=np.array([0, 9]),
             length=np.array([2, 4]),
             part=np.array([0, 1], np.uint16),
-            data=[b"xy", None],
+            inline=Inline.of([b"xy", None]),
         )
 
     ((_, refs),) = stack(entries, lookup).blocks
@@ -359,7 +360,7 @@ def test_inline_bytes_and_parts_pass_through(make: SimpleNamespace) -> None:
     assert refs.part is not None
     assert refs.file.tolist() == [0, -1, 1]
     assert refs.part.tolist() == [0, 0, 1]
-    assert refs.data == [None, b"xy", None]
+    assert inline_list(refs) == [None, b"xy", None]
 
 
 def test_one_crs_may_have_other_words(make: SimpleNamespace) -> None:

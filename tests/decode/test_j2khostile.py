@@ -66,7 +66,7 @@ def test_damaged_files_give_our_errors_and_ranges_inside_them(name: str) -> None
             continue
         for item in items:
             refs = item.refs
-            stored = [n for n in range(len(refs)) if refs.data is None or refs.data[n] is None]
+            stored = [n for n in range(len(refs)) if refs.inline_bytes(n) is None]
             assert int((refs.offset + refs.length)[stored].max()) <= len(mutant)
             assert refs.length.min() > 0
     assert refused > 10

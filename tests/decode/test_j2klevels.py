@@ -11,6 +11,7 @@ import pytest
 import rasterio
 
 from periplus.testing import j2ks
+from periplus.testing.indexes import inline_list
 
 ORDERS = ["LRCP", "RLCP", "RPCL", "PCRL", "CPRL"]
 PARTS = ["DISABLED", "RESOLUTIONS", "LAYERS", "COMPONENTS"]
@@ -102,8 +103,8 @@ def test_packets_of_a_level_and_no_others_are_referenced() -> None:
     for item in items[1:]:
         # One range a component: its lower resolutions are neighbours.
         refs = item.refs
-        assert refs.data is not None
-        assert [data is not None for data in refs.data] == [True, False, False, False] * 4
+        assert refs.inline is not None
+        assert refs.inline.held.tolist() == [True, False, False, False] * 4
         assert item.array.encodings[0][0]["configuration"]["resolution_level"] == 0
     exact = j2ks.found(j2ks.made(j2ks.picture(3, "u1", 96, 128), PROGRESSION="RLCP", TILEPARTS="RESOLUTIONS", **SIZE))
     for level in (1, 2):
@@ -117,7 +118,7 @@ def test_a_level_is_one_range_where_resolutions_come_first(order: str) -> None:
     for item in j2ks.found(data):
         assert len(item.refs) == 4
         assert item.refs.part is None
-        assert item.refs.data is None
+        assert item.refs.inline is None
 
 
 def test_tiles_that_do_not_divide_by_a_level_have_none_from_packets() -> None:
@@ -140,7 +141,7 @@ def test_levels_are_read_by_the_other_implementation_of_the_codec(options: dict[
         refs, settings = item.refs, item.array.encodings[0][0]["configuration"]
         side = 64 >> item.array.level
         rows = np.flatnonzero((refs.chunk[1] == 1) & (refs.chunk[2] == 2))
-        inline = refs.data or [None] * len(refs)
+        inline = inline_list(refs)
         raw = b"".join(inline[r] or data[refs.offset[r] : refs.offset[r] + refs.length[r]] for r in rows.tolist())
         header = base64.b64decode(settings["main_header"])
         found = theirs.decode_jpeg2000(raw, header, settings["resolution_level"])

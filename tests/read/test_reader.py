@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from periplus.errors import DecodeError, DeniedError, FormatError, LimitError, MissingError, PeriplusError, StaleError
 from periplus.limits import Limits
-from periplus.model import Array, Catalog, Refs
+from periplus.model import Array, Catalog, Inline, Refs
 from periplus.policy import Policy
 from periplus.read import local, read_array, read_chunk, select_outer
 
@@ -87,7 +87,7 @@ def test_inline_parts_are_joined_with_stored_ones(raw_shelf):
         length=np.array([3, 5, 8]),
         file=np.array([-1, 0, -1], np.int32),
         part=np.array([0, 1, 0], np.uint16),
-        data=[whole[0][:3], None, whole[1]],
+        inline=Inline.of([whole[0][:3], None, whole[1]]),
     )
     shelf.table = type(shelf)(shelf.table.catalog, {"a": refs}, shelf.table.files).table
     np.testing.assert_array_equal(shelf.read("a"), shelf.values)

@@ -13,13 +13,13 @@ import pytest
 
 from periplus.errors import FormatError, LimitError
 from periplus.limits import Limits
-from periplus.model import Array, Catalog, Refs
+from periplus.model import Array, Catalog, Inline, Refs
 from periplus.table import open_table, write_table
 from periplus.table.document import FILES_KEY, KEY, document_for, dump, parse
 from periplus.table.pages import pages
 from periplus.table.values import read_coordinate
 from periplus.testing.costs import costs
-from periplus.testing.indexes import files_of
+from periplus.testing.indexes import files_of, inline_list
 
 NAME = "0/data"
 LONG = 150_000_000
@@ -167,12 +167,12 @@ def test_rows_with_large_inline_bytes_are_written_so_that_they_can_be_read(tmp_p
         offset=np.zeros(count, np.int64),
         length=np.full(count, size, np.int64),
         file=np.full(count, -1, np.int32),
-        data=[bytes([n]) * size for n in range(count)],
+        inline=Inline.of([bytes([n]) * size for n in range(count)]),
     )
     url = str(tmp_path / "i.parquet")
     write_table(url, Catalog(arrays={NAME: array}), [(NAME, refs)], files_of([]), fetch=fetch)
     found = open_table(url, fetch=fetch).refs(NAME)
-    assert json.dumps([item[0] for item in found.data]) == json.dumps(list(range(count)))
+    assert json.dumps([item[0] for item in inline_list(found)]) == json.dumps(list(range(count)))
 
 
 def test_one_long_label_does_not_widen_all_others():

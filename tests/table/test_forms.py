@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from periplus.errors import ConflictError, DeniedError, FormatError, MissingError
 from periplus.fetch import Fetch
-from periplus.model import Array, Catalog, Refs
+from periplus.model import Array, Catalog, Inline, Refs
 from periplus.policy import Policy
 from periplus.table import append_table, copy_table, memory_table, open_table, write_table
-from periplus.testing.indexes import dense_refs, files_of, indexes, same_refs, stacked
+from periplus.testing.indexes import dense_refs, files_of, indexes, inline_list, same_refs, stacked
 
 FORMS = {"flat": "index.parquet", "dataset": "index", "duckdb": "index.duckdb"}
 # Hypothesis runs the body many times with one tmp_path; every example writes to a place of its own.
@@ -90,12 +90,12 @@ def test_a_later_block_may_need_columns_the_first_did_not(form, tmp_path, fetch,
     last = plain.take(plain.chunk[0] == 19)
     inline = Refs(
         chunk=last.chunk, offset=last.offset * 0, length=np.full(len(last), 3), file=np.full(len(last), -1, np.int32),
-        part=np.ones(len(last), np.uint16), data=[b"abc"] * len(last),
+        part=np.ones(len(last), np.uint16), inline=Inline.of([b"abc"] * len(last)),
     )  # fmt: skip
     write_table(str(tmp_path / FORMS[form]), catalog, [("0/data", plain), ("0/data", inline)], files, fetch=fetch)
     got = reopen(tmp_path / FORMS[form], fetch).refs("0/data", [(19, 20), (0, 1), (0, 2), (0, 3)])
     assert got.part.tolist() == [0, 1] * 6
-    assert [d for d in got.data if d] == [b"abc"] * 6
+    assert [d for d in inline_list(got) if d] == [b"abc"] * 6
     assert len(got.take(got.file < 0)) == 6
 
 

@@ -11,7 +11,7 @@ import pytest
 import periplus
 from periplus.fetch import Fetch
 from periplus.limits import Limits
-from periplus.model import Array, Catalog, Files, Refs
+from periplus.model import Array, Catalog, Files, Inline, Refs
 from periplus.table import append_table, memory_table, open_table, write_table
 from periplus.table.integrity import check_table
 from periplus.testing import tiffs
@@ -50,7 +50,7 @@ def parted() -> tuple[Catalog, dict[str, Refs], Files]:
         offset=np.where(np.arange(20) == 3, 0, np.arange(20) * 10),
         length=np.full(20, 10),
         file=np.where(np.arange(20) == 3, -1, 0).astype(np.int32),
-        data=[b"0123456789" if n == 3 else None for n in range(20)],
+        inline=Inline.of([b"0123456789" if n == 3 else None for n in range(20)]),
     )
     return Catalog(arrays=arrays), {"0/data": one, "1/data": two}, files_of(["a.tif", "b.tif"], size=400)
 

@@ -12,6 +12,7 @@ from fsspec.implementations.http import HTTPFileSystem
 from fsspec.implementations.reference import ReferenceFileSystem, ReferenceNotReachable
 
 import periplus
+from periplus.model import Inline
 from periplus.zarr.kerchunkrecords import Record, write_record
 from periplus.zarr.multireference import MultiReferenceFileSystem
 from periplus.zarr.multireferencejoin import together
@@ -58,8 +59,8 @@ def index(request, folder):
         paths=[url],
         path=np.array([-1, 0, 0, 0, -1], np.int32),
         offset=np.array([0, 0, 10, 0, 0]),
-        size=np.array([0, 0, 100, 0, 0]),
-        raw=[CHUNKS["a/0"], None, None, None, None],
+        size=np.array([len(CHUNKS["a/0"]), 0, 100, 0, 0]),
+        raw=Inline.of([CHUNKS["a/0"], None, None, None, None]),
         counts=np.array([0, 0, 0, 3, 0]),
         offsets=np.array([500, 0, 40]),
         sizes=np.array([40, 7, 100]),

@@ -16,7 +16,7 @@ from zarr.testing.store import StoreTests
 from zarr.testing.utils import assert_bytes_equal
 
 from periplus.fetch import Fetch
-from periplus.model import Array, Catalog, Files, Refs
+from periplus.model import Array, Catalog, Files, Inline, Refs
 from periplus.table import memory_table
 from periplus.zarr.store import IndexStore
 
@@ -102,7 +102,7 @@ class TestStore(StoreTests[IndexStore, cpu.Buffer]):
             length=np.array([4, 3, 1, 4]),
             file=np.array([0, 0, -1, -1], np.int32),
             part=np.array([0, 0, 1, 0], np.uint16),
-            data=[None, None, ROWS[1][3:], ROWS[2]],
+            inline=Inline.of([None, None, ROWS[1][3:], ROWS[2]]),
         )
         files = Files(
             path=[str(path)], size=np.array([path.stat().st_size]), etag=[None],

@@ -11,9 +11,9 @@ from zarr.core.sync import _collect_aiterator, sync
 
 from periplus.errors import FormatError
 from periplus.fetch import Fetch
-from periplus.model import Array, Catalog, Files, Refs, chunk_positions
+from periplus.model import Array, Catalog, Files, Inline, Refs, chunk_positions
 from periplus.table import memory_table
-from periplus.testing.indexes import RAW, dense_refs, files_of, stacked
+from periplus.testing.indexes import RAW, dense_refs, files_of, inline_list, stacked
 from periplus.zarr import lookup as module
 from periplus.zarr.batch import Batches
 from periplus.zarr.lookup import Lookup, block_shape
@@ -28,7 +28,7 @@ def asked(table, array, position):
     """The rows of one chunk by a query of its own."""
     refs = table.refs(array.name, [(p, p + 1) for p in position])
     file = [0] * len(refs) if refs.file is None else refs.file.tolist()
-    data = refs.data or [None] * len(refs)
+    data = inline_list(refs)
     found = [(f, o, n, d) for f, o, n, d in zip(file, refs.offset.tolist(), refs.length.tolist(), data, strict=True)]
     return found or None
 
@@ -49,7 +49,7 @@ def sparse(grid, seed):
         length=length, file=np.where(inline, -1, rng.integers(0, 3, total)).astype(np.int32),
         part=np.concatenate([np.arange(n) for n in counts] or [[]]).astype(np.uint16),
         encoding=np.repeat(rng.integers(0, 2, positions.shape[1]), counts).astype(np.uint16),
-        data=[bytes(int(n)) if there else None for n, there in zip(length, inline, strict=True)],
+        inline=Inline.of([bytes(int(n)) if there else None for n, there in zip(length, inline, strict=True)]),
     )  # fmt: skip
     order = rng.permutation(total)
     files = files_of([f"s3://b/{n}" for n in range(3)], size=1 << 41)
@@ -202,7 +202,7 @@ def test_parts_and_inline_bytes_are_joined_in_order_and_cut_to_ranges(tmp_path):
     refs = Refs(
         chunk=np.zeros((1, 5), np.int32), offset=np.array([2000, 0, 100, 0, 2500]),
         length=np.array([300, 200, 400, 0, 100]), file=np.array([0, -1, 0, 0, 0], np.int32),
-        part=np.arange(5, dtype=np.uint16), data=[None, body[:200], None, None, None],
+        part=np.arange(5, dtype=np.uint16), inline=Inline.of([None, body[:200], None, None, None]),
     )  # fmt: skip
     files = Files(path=[str(path)], size=np.array([3000]), etag=[None], last_modified=np.array(["NaT"], "M8[us]"),
                   datetime=np.array(["NaT"], "M8[us]"), format=["raw"], status=["ok"], error=[None])  # fmt: skip

@@ -62,7 +62,7 @@ class Aligned:
             file=owners(refs, entry),
             part=refs.part,
             encoding=np.full(len(refs), codes[0], np.uint16) if refs.encoding is None else codes[refs.encoding],
-            data=refs.data,
+            inline=refs.inline,
         )
 
 

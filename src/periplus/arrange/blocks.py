@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from periplus.arrange.collect import owners
 from periplus.arrange.entry import Lookup
 from periplus.arrange.layer import Layer
-from periplus.model import Array, Refs
+from periplus.model import Array, Inline, Refs
 
 STEPS = 512
 """Steps in a block: long enough for a time series to be read from few row groups, short enough for a map."""
@@ -66,7 +66,6 @@ def _joined(array: Array, block: Sequence[Place], pieces: Sequence[Refs], files:
     chunk = np.empty((array.ndim + 1, int(counts.sum())), dtype=np.int32)
     chunk[0] = np.repeat(np.array([p.step for p in block], dtype=np.int32), counts)
     np.concatenate([piece.chunk for piece in pieces], axis=1, out=chunk[1:])
-    inline = any(piece.data is not None for piece in pieces)
     return Refs(
         chunk=chunk,
         offset=np.concatenate([piece.offset for piece in pieces]),
@@ -74,7 +73,7 @@ def _joined(array: Array, block: Sequence[Place], pieces: Sequence[Refs], files:
         file=np.concatenate([owners(piece, files[p.entry]) for piece, p in zip(pieces, block, strict=True)]),
         part=_parts(pieces),
         encoding=_encodings(block, pieces, counts),
-        data=[data for piece in pieces for data in (piece.data or [None] * len(piece))] if inline else None,
+        inline=Inline.joined([(piece.inline, len(piece)) for piece in pieces]),
     )
 
 

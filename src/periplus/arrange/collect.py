@@ -57,6 +57,6 @@ def _blocks(entries: Sequence[Entry], groups: dict[int, str], lookup: Lookup) ->
 def owners(refs: Refs, file: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
     """The file column of references that all lie in one file, or in those they name; -1 where the bytes are inline."""
     column = np.full(len(refs), file, dtype=np.int32) if refs.file is None else refs.file.copy()
-    if refs.data is not None:
-        column[[data is not None for data in refs.data]] = -1
+    if refs.inline is not None:
+        column[refs.inline.held] = -1
     return column

@@ -105,7 +105,7 @@ def undo(refs: Refs, *, stacked: bool) -> Undone:
             length=refs.length,
             part=refs.part,
             encoding=refs.encoding,
-            data=refs.data,
+            inline=refs.inline,
         )
     ordered = file[order]
     starts = np.flatnonzero(np.diff(ordered, prepend=-2))

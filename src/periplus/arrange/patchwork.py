@@ -13,7 +13,7 @@ from periplus.arrange.collect import owners
 from periplus.arrange.entry import Lookup
 from periplus.arrange.patch import Patch, Rows, cut
 from periplus.errors import LimitError
-from periplus.model import Array, Refs
+from periplus.model import Array, Inline, Refs
 
 ROWS = 1 << 19
 """Pieces laid at a time, about 100 MB while they are put in order."""
@@ -81,7 +81,7 @@ def _laid(pieces: list[tuple[int, Refs, Rows]]) -> Refs | None:
         file=np.concatenate([owners(refs, i)[r.source] for i, refs, r in pieces])[order],
         part=number.astype(np.uint16) if number.any() else None,
         encoding=codes.astype(np.uint16) if codes.any() else None,
-        data=_inline(pieces, order),
+        inline=_inline(pieces, order),
     )
 
 
@@ -107,8 +107,6 @@ def _codes(chunk: NDArray[np.int64], codes: NDArray[np.int32]) -> NDArray[np.int
     return found
 
 
-def _inline(pieces: list[tuple[int, Refs, Rows]], order: NDArray[np.intp]) -> list[bytes | None] | None:
-    if all(refs.data is None for _, refs, _ in pieces):
-        return None
-    data = [None if refs.data is None else refs.data[k] for _, refs, r in pieces for k in r.source.tolist()]
-    return [data[k] for k in order.tolist()]
+def _inline(pieces: list[tuple[int, Refs, Rows]], order: NDArray[np.intp]) -> Inline | None:
+    held = Inline.joined([(refs.take(r.source).inline, len(r.source)) for _, refs, r in pieces])
+    return None if held is None else held.take(order)

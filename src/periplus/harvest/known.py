@@ -143,7 +143,7 @@ def undo_index(index: Index, wanted: Collection[int], folder: str) -> tuple[Part
         for name, block in index.table.blocks():
             stored = np.zeros(len(block), np.int32) if block.file is None else block.file
             file = np.where(stored >= 0, owners[np.maximum(stored, 0)], -1)
-            if block.data is not None:
+            if block.inline is not None:
                 keep[file[file >= 0]] = False  # the other rows of a chunk that is partly inline
             chosen = (file >= 0) & keep[np.maximum(file, 0)]
             for home in np.unique(stored[chosen]).tolist() if index.companions else ():

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.model import Array, Refs, Shape, Source, chunk_positions
+from periplus.model import Array, Inline, Refs, Shape, Source, chunk_positions
 
 COLUMNS = {
     "offset": "<i8",
@@ -21,7 +21,7 @@ COLUMNS = {
     "chunk": "<i4",
     "part": "<u2",
     "encoding": "<u2",
-    "sizes": "<i8",
+    "at": "<i8",
     "inline": "|u1",
     "slots": "<i8",
     "groups": "<i8",
@@ -41,8 +41,7 @@ class Piece(NamedTuple):
     """Where its chunk positions begin, row by row; -1 where they are those of the whole grid in order."""
     parted: int = 0
     coded: int = 0
-    inline: int = -1
-    """Where its inline bytes begin; -1 where it has none."""
+    inline: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -95,7 +94,7 @@ class Part:
             length=refs.length,
             part=refs.part,
             encoding=local if local.any() else None,
-            data=refs.data,
+            inline=refs.inline,
         )
 
     def _piece(self, piece: Piece, array: Array) -> Refs:
@@ -114,16 +113,8 @@ class Part:
             length=columns["length"][rows],
             part=columns["part"][rows] if piece.parted else None,
             encoding=columns["encoding"][rows] if piece.coded else None,
-            data=None if piece.inline < 0 else self._inline(piece),
+            inline=Inline(columns["at"][rows], columns["inline"]) if piece.inline else None,
         )
-
-    def _inline(self, piece: Piece) -> list[bytes | None]:
-        result: list[bytes | None] = []
-        at = piece.inline
-        for size in self.columns["sizes"][piece.start : piece.stop].tolist():
-            result.append(None if size < 0 else self.columns["inline"][at : at + size].tobytes())
-            at += max(size, 0)
-        return result
 
 
 @dataclass(slots=True, eq=False)
@@ -141,8 +132,8 @@ class Builder:
     _chunk: list[NDArray[np.int32]] = field(default_factory=list)
     _part: dict[int, NDArray[np.uint16]] = field(default_factory=dict)
     _encoding: dict[int, NDArray[np.uint16]] = field(default_factory=dict)
-    _sizes: dict[int, list[int]] = field(default_factory=dict)
-    _inline: list[bytes] = field(default_factory=list)
+    _at: dict[int, NDArray[np.int64]] = field(default_factory=dict)
+    _inline: list[NDArray[np.uint8]] = field(default_factory=list)
 
     def add(self, fact: Fact, arrays: tuple[Array, ...], grids: Sequence[Shape], refs: Sequence[Refs]) -> int:
         """Take a file; its slot."""
@@ -153,7 +144,7 @@ class Builder:
         return len(self.facts) - 1
 
     def _piece(self, refs: Refs, grid: Shape) -> Piece:
-        count, chunk, inline = len(refs), -1, -1
+        count, chunk = len(refs), -1
         start = self.rows
         if not is_whole(refs.chunk, grid):
             chunk, self._chunks = self._chunks, self._chunks + refs.chunk.size
@@ -164,13 +155,14 @@ class Builder:
             self._part[start] = refs.part
         if refs.encoding is not None:
             self._encoding[start] = refs.encoding
-        if refs.data is not None:
-            inline = self._bytes
-            self._sizes[start] = [-1 if data is None else len(data) for data in refs.data]
-            self._inline += [data for data in refs.data if data is not None]
-            self._bytes += sum(max(size, 0) for size in self._sizes[start])
+        if refs.inline is not None:
+            inline = refs.inline.packed(refs.length)
+            self._inline.append(inline.buffer)  # first: an interrupt leaves no row without its bytes
+            self._at[start] = np.where(inline.held, inline.at + self._bytes, -1)
+            self._bytes += inline.buffer.size
         self.rows += count
-        return Piece(start, self.rows, chunk, refs.part is not None, refs.encoding is not None, inline)
+        flags = (refs.part is not None, refs.encoding is not None, refs.inline is not None)
+        return Piece(start, self.rows, chunk, *flags)
 
     def build(self) -> Part:
         """The part: all files that were taken whole."""
@@ -183,15 +175,15 @@ class Builder:
             "chunk": _concatenated(self._chunk, np.int32),
             **places(arrays, [[piece] for piece in kept]),
         }
-        for name, pieces in (("part", self._part), ("encoding", self._encoding), ("sizes", self._sizes)):
+        for name, pieces in (("part", self._part), ("encoding", self._encoding), ("at", self._at)):
             if pieces:
-                column = np.full(rows, -1 if name == "sizes" else 0, dtype=COLUMNS[name])
+                column = np.full(rows, -1 if name == "at" else 0, dtype=COLUMNS[name])
                 for start, values in pieces.items():
                     if start < rows:
                         column[start : start + len(values)] = values
                 columns[name] = column
         if self._inline:
-            columns["inline"] = np.frombuffer(b"".join(self._inline), np.uint8)
+            columns["inline"] = np.concatenate(self._inline)
         return Part(arrays=arrays, columns=columns)
 
 

@@ -20,7 +20,7 @@ from periplus.model import Array, Catalog, Source
 from periplus.table.document import document_for, dump, load
 
 MAGIC = b"PERIPART"
-VERSION = 2
+VERSION = 3
 
 
 def write_part(part: Part, facts: Sequence[Fact], *, kind: str = "") -> bytes:
@@ -74,6 +74,8 @@ def _check(arrays: Sequence[tuple[Array, ...]], columns: Mapping[str, NDArray[An
     if not sound or groups[0] != 0 or groups[-1] != len(pieces) or (np.diff(groups) < 0).any():
         raise FormatError("a part of the journal does not hold what it lists")
     if len(pieces) and not 0 <= int(pieces[:, :2].min()) <= int(pieces[:, :2].max()) <= len(columns["offset"]):
+        raise FormatError("a part of the journal does not hold what it lists")
+    if "at" in columns and ((columns["at"] > len(columns["inline"]) - columns["length"]) & (columns["at"] >= 0)).any():
         raise FormatError("a part of the journal does not hold what it lists")
 
 

@@ -79,7 +79,7 @@ def _rows_of_files(
     rows: dict[tuple[int, str], list[Refs]] = {}
     for name, block in table.blocks():
         file = np.zeros(len(block), np.int32) if block.file is None else block.file
-        if block.data is not None:
+        if block.inline is not None:
             keep[file[file >= 0]] = False
         order = np.lexsort((np.zeros(len(block)) if block.part is None else block.part, *block.chunk[::-1], file))
         order = order[(file[order] >= 0) & keep[np.maximum(file[order], 0)]]

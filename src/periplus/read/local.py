@@ -123,8 +123,8 @@ class _Tasks:
         work, refs = self._work, self._work.refs
         rows = work.first[:-1]
         whole = (np.diff(work.first) == 1) & (refs.length[rows] > 0)
-        if refs.data is not None:
-            whole &= np.fromiter((refs.data[row] is None for row in rows.tolist()), bool, len(rows))
+        if refs.inline is not None:
+            whole &= ~refs.inline.held[rows]
         self._singly = np.flatnonzero(~whole).tolist()
         chunks, rows = np.flatnonzero(whole), rows[whole]
         file = 0 if refs.file is None else refs.file[rows]
@@ -162,7 +162,7 @@ class _Tasks:
         end = 0
         for row, length in zip(rows, lengths):
             part, end = whole[end : end + length], end + length
-            inline = None if refs.data is None else refs.data[row]
+            inline = refs.inline_bytes(row)
             if inline is not None:
                 part[:] = inline
             elif length:

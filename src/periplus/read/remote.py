@@ -76,10 +76,8 @@ def _closing(stream: Iterator[tuple[int, memoryview]]) -> Iterator[Iterator[tupl
 
 def _lengths(work: Work) -> NDArray[np.int64]:
     """Bytes to fetch for each row: none where they are inline."""
-    data = work.refs.data
-    if data is None:
-        return work.refs.length
-    return np.where([item is None for item in data], work.refs.length, 0)
+    inline = work.refs.inline
+    return work.refs.length if inline is None else np.where(inline.held, 0, work.refs.length)
 
 
 def _batches(work: Work, budget: int) -> Iterator[NDArray[np.int64]]:
@@ -113,8 +111,7 @@ class _Gather:
         ready: list[Ready] = []
         for i in self._order[: self._bounds[0]].tolist():
             row = int(self._rows[i])
-            inline = None if self._work.refs.data is None else self._work.refs.data[row]
-            ready += self._put(int(self._chunk[i]), row, inline or b"")
+            ready += self._put(int(self._chunk[i]), row, self._work.refs.inline_bytes(row) or b"")
         return ready
 
     def add(self, span: int, data: memoryview) -> list[Ready]:

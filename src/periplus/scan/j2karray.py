@@ -15,7 +15,7 @@ from periplus.codecnames import JPEG2000
 from periplus.codestream.segments import PPM, written
 from periplus.errors import FormatError
 from periplus.limits import Limits
-from periplus.model import Array, Georeference, Pipeline, Refs, Scalar, Shape
+from periplus.model import Array, Georeference, Inline, Pipeline, Refs, Scalar, Shape
 from periplus.scan.geotiff import reduced
 from periplus.scan.j2kmarkers import Codestream
 from periplus.scan.j2kranges import Levels, ranks
@@ -74,16 +74,16 @@ def references(facts: Codestream, found: Levels, level: int = 0) -> Refs:
     """Byte ranges of every tile at one resolution; only those it needs, where their places are known."""
     ranges, starts = found.ranges[level], found.starts if level else None
     tile, part, offset, length = ranges.tile, ranges.part, ranges.offset, ranges.length
-    data: list[bytes | None] | None = None
-    if starts is not None:
-        inline = starts[level]
-        order = np.argsort(np.concatenate([np.arange(len(inline)), tile]), kind="stable")
-        sizes = [len(start) for start in inline]
-        tile = np.concatenate([np.arange(len(inline)), tile])[order]
-        part = np.concatenate([np.zeros(len(inline), np.int64), part + 1])[order]
-        offset = np.concatenate([np.zeros(len(inline), np.int64), offset])[order]
+    inline = None if starts is None else Inline.of(starts[level])
+    if inline is not None and starts is not None:
+        count = len(starts[level])
+        order = np.argsort(np.concatenate([np.arange(count), tile]), kind="stable")
+        sizes = [len(start) for start in starts[level]]
+        tile = np.concatenate([np.arange(count), tile])[order]
+        part = np.concatenate([np.zeros(count, np.int64), part + 1])[order]
+        offset = np.concatenate([np.zeros(count, np.int64), offset])[order]
         length = np.concatenate([np.array(sizes, np.int64), length])[order]
-        data = [inline[row] if row < len(inline) else None for row in order.tolist()]
+        inline = Inline(np.concatenate([inline.at, np.full(len(order) - count, -1)])[order], inline.buffer)
     rows, columns = np.divmod(tile, facts.x.tiles)
     if facts.joined:
         rows, columns = (
@@ -102,7 +102,7 @@ def references(facts: Codestream, found: Levels, level: int = 0) -> Refs:
         length=length,
         part=part.astype(np.uint16) if part.any() else None,
         encoding=tile.astype(np.uint16) if facts.packed else None,
-        data=data,
+        inline=inline,
     )
 
 

@@ -13,6 +13,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from periplus.model import Inline
+
 
 def numbers(
     values: NDArray[Any], *, valid: NDArray[np.bool_] | None = None, kind: pa.DataType | None = None
@@ -34,9 +36,13 @@ def strings(values: Sequence[str | None]) -> pa.Array:
     return _texts([None if value is None else value.encode() for value in values], pa.string())
 
 
-def blobs(values: Sequence[bytes | None]) -> pa.Array:
-    """An Arrow array of byte strings."""
-    return _texts(values, pa.binary())
+def blobs(inline: Inline | None, length: NDArray[np.int64]) -> pa.Array:
+    """An Arrow array of the inline bytes of rows, null where these are in files."""
+    if inline is None:
+        return pa.nulls(len(length), pa.binary())
+    sizes = np.where(inline.held, length, 0)
+    ends = _ends(sizes)
+    return _binary(pa.binary(), inline.held, ends, inline.packed(length).buffer)
 
 
 def _texts(values: Sequence[bytes | None], kind: pa.DataType) -> pa.Array:
@@ -44,12 +50,22 @@ def _texts(values: Sequence[bytes | None], kind: pa.DataType) -> pa.Array:
     if any(value is None for value in values):
         valid = np.array([value is not None for value in values], bool)
         values = [value or b"" for value in values]
-    ends = np.zeros(len(values) + 1, np.int64)
-    np.cumsum([len(value) for value in values], out=ends[1:])  # type: ignore[arg-type]
+    ends = _ends([len(value) for value in values])  # type: ignore[arg-type]
+    return _binary(kind, valid, ends, b"".join(values))  # type: ignore[arg-type]
+
+
+def _ends(sizes: Any) -> NDArray[np.int32]:
+    ends = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=ends[1:])
     if ends[-1] >= 1 << 31:
         raise OverflowError("more than 2 GiB of strings in one column")
-    data = pa.py_buffer(b"".join(values))  # type: ignore[arg-type]
-    return pa.Array.from_buffers(kind, len(values), [_bitmap(valid), pa.py_buffer(ends.astype(np.int32)), data])
+    return ends.astype(np.int32)
+
+
+def _binary(kind: pa.DataType, valid: NDArray[np.bool_] | None, ends: NDArray[np.int32], data: Any) -> pa.Array:
+    return pa.Array.from_buffers(
+        kind, len(ends) - 1, [_bitmap(valid), pa.py_buffer(ends), pa.py_buffer(np.frombuffer(data, np.uint8))]
+    )
 
 
 def _bitmap(valid: NDArray[np.bool_] | None) -> pa.Buffer | None:
@@ -123,17 +139,29 @@ def to_strings(column: pa.ChunkedArray | pa.Array) -> list[str | None]:
     return answer
 
 
-def to_blobs(column: pa.ChunkedArray, rows: NDArray[np.intp]) -> list[bytes | None]:
-    """Byte strings of some rows; a dictionary gives one object for each distinct value."""
-    chosen = column.take(numbers(rows)).unify_dictionaries()
-    answer: list[bytes | None] = []
-    for piece in chosen.chunks:
-        if pa.types.is_dictionary(piece.type):
-            words = [*piece.dictionary.to_pylist(), None]
-            answer += [words[code] for code in to_numpy(piece.indices, null=len(words) - 1).tolist()]
-        else:
-            answer += piece.to_pylist()
-    return answer
+def to_inline(column: pa.ChunkedArray | pa.Array) -> tuple[Inline, NDArray[np.int64]]:
+    """Byte strings or text as inline bytes, over the column's memory, and how many bytes each row has."""
+    found = [_to_inline(piece) for piece in pieces(column)]
+    inline = Inline.joined([(one, len(sizes)) for one, sizes in found])
+    sizes = _concatenated([sizes for _, sizes in found], np.dtype(np.int64))
+    return inline or Inline(np.full(len(sizes), -1, np.int64), np.empty(0, np.uint8)), sizes
+
+
+def _to_inline(piece: pa.Array) -> tuple[Inline, NDArray[np.int64]]:
+    if pa.types.is_dictionary(piece.type):
+        words, sizes = _to_inline(piece.dictionary)
+        codes = to_numpy(piece.indices, null=len(words.at))
+        return Inline(np.append(words.at, -1)[codes], words.buffer), np.append(sizes, 0)[codes]
+    count, first = len(piece), piece.offset
+    if not count or piece.null_count == count:
+        return Inline(np.full(count, -1, np.int64), np.empty(0, np.uint8)), np.zeros(count, np.int64)
+    _, ends, data = piece.buffers()
+    wide = pa.types.is_large_binary(piece.type) or pa.types.is_large_string(piece.type)
+    dtype = np.dtype(np.int64 if wide else np.int32)
+    stops = np.frombuffer(ends, dtype, count=count + 1, offset=first * dtype.itemsize).astype(np.int64)
+    buffer = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    valid = to_valid(piece)
+    return Inline(np.where(valid, stops[:-1], -1), buffer), np.where(valid, np.diff(stops), 0)
 
 
 def _to_strings(piece: pa.Array) -> list[str | None]:

@@ -8,12 +8,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from periplus.errors import FormatError
-from periplus.model import Array, Bundle, Refs
-from periplus.table.buffers import to_blobs
+from periplus.model import Array, Bundle, Inline, Refs
 
 if TYPE_CHECKING:
     from periplus.table.bundles import Kinds
@@ -66,15 +64,17 @@ class Group:
     """By role: level, part, file, offset, length, encoding."""
     known: NDArray[np.int32] | None
     """File of each distinct path, where `file` holds codes of paths; -2 for a path that the files table lacks."""
-    data: pa.ChunkedArray | None
+    inline: Inline | None
+    sizes: NDArray[np.int64] | None
+    """Inline bytes of each row."""
     present: NDArray[np.bool_] | None
 
     @property
     def nbytes(self) -> int:
         arrays = [*self.place.values(), *self.columns.values()]
-        return sum(a.nbytes for a in arrays if isinstance(a, np.ndarray)) + (
-            0 if self.data is None else self.data.nbytes
-        )
+        if self.inline is not None and self.sizes is not None:
+            arrays += [self.inline.at, self.inline.buffer, self.sizes]
+        return sum(a.nbytes for a in arrays if isinstance(a, np.ndarray))
 
     def rows(self, array: Array, window: Window | None) -> NDArray[np.intp]:
         """Which rows belong to an array and lie in a window."""
@@ -113,14 +113,17 @@ class Group:
 
     def _refs(self, chunk: NDArray[np.int32], rows: NDArray[np.intp]) -> Refs:
         part, encoding = self.columns.get("part"), self.columns.get("encoding")
+        length, file, inline = self.columns["length"][rows], self._files(rows), None
+        if self.inline is not None and self.sizes is not None:
+            inline, file = inline_rows(self.inline.take(rows), self.sizes[rows], length, file)
         return Refs(
             chunk=chunk,
             offset=self.columns["offset"][rows],
-            length=self.columns["length"][rows],
-            file=self._files(rows),
+            length=length,
+            file=file,
             part=None if part is None else part[rows],
             encoding=None if encoding is None else encoding[rows],
-            data=None if self.data is None else to_blobs(self.data, rows),
+            inline=inline,
         )
 
     def bundle(self, kinds: Kinds) -> Bundle:
@@ -137,6 +140,12 @@ class Group:
             along[(grid[kind] < 0)[owner]] = -1  # whatever else it may say of a dimension that the array lacks
         return Bundle(names=names, owner=owner, dims=dims, refs=self._refs(chunk, rows))
 
+    def misfits(self, rows: NDArray[np.intp]) -> str | None:
+        """What is wrong with the number of inline bytes of rows; None where nothing is."""
+        if self.inline is None or self.sizes is None:
+            return None
+        return misfit(self.inline.take(rows), self.sizes[rows], self.columns["length"][rows])
+
     def _files(self, rows: NDArray[np.intp]) -> NDArray[np.int32]:
         file: NDArray[np.int32] = self.columns["file"][rows]
         if self.known is not None:
@@ -144,6 +153,28 @@ class Group:
             if (file == -2).any():
                 raise FormatError("a row names a path that the files table does not list")
         return file
+
+
+def inline_rows(
+    inline: Inline, sizes: NDArray[np.int64], length: NDArray[np.int64], file: NDArray[np.int32]
+) -> tuple[Inline | None, NDArray[np.int32]]:
+    """Inline bytes and file column of rows; FormatError where the bytes are not as many as the length declares."""
+    held = inline.held
+    if not held.any():
+        return None, file
+    wrong = misfit(inline, sizes, length)
+    if wrong is not None:
+        raise FormatError(wrong)
+    return inline.trimmed(length), np.where(held, np.int32(-1), file)
+
+
+def misfit(inline: Inline, sizes: NDArray[np.int64], length: NDArray[np.int64]) -> str | None:
+    """A message where inline bytes are not as many as the length declares."""
+    wrong = np.flatnonzero(inline.held & (sizes != length))
+    if not wrong.size:
+        return None
+    found, declared = int(sizes[wrong[0]]), int(length[wrong[0]])
+    return f"a row has {found} inline bytes where its length says {declared}"
 
 
 class Kept:

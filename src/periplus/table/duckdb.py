@@ -19,9 +19,10 @@ from periplus.forks import cached_property, renewed
 from periplus.limits import Limits
 from periplus.model import Array, Bundle, Catalog, Files, Refs, Source
 from periplus.policy import Policy, is_local
-from periplus.table.buffers import to_numpy, to_strings
+from periplus.table.buffers import to_inline, to_numpy, to_strings
 from periplus.table.bundles import Bundled, Kinds
 from periplus.table.columns import columns_for
+from periplus.table.decoded import inline_rows
 from periplus.table.document import Document, dump, load
 from periplus.table.duck import SAFE, Connected, connect, duckdb
 from periplus.table.families import Groups, Members, gathered
@@ -185,16 +186,21 @@ class DuckRows:
         def optional(name: str | None) -> Any:
             return None if name is None else integers(table[name], np.uint16, name, null=0)
 
+        length = integers(table["length"], np.int64, "length")
+        file, inline = integers(table["file_id"], np.int32, "file_id", null=-1), None
+        if roles.data is not None:
+            held, sizes = to_inline(table[roles.data])
+            inline, file = inline_rows(held, sizes, length, file)
         return table, Refs(
             chunk=np.array([integers(table[name], np.int32, name, null=-1) for name in names], np.int32).reshape(
                 len(names), table.num_rows
             ),
             offset=integers(table["offset"], np.int64, "offset"),
-            length=integers(table["length"], np.int64, "length"),
-            file=integers(table["file_id"], np.int32, "file_id", null=-1),
+            length=length,
+            file=file,
             part=optional(roles.part),
             encoding=optional(roles.encoding),
-            data=None if roles.data is None else table[roles.data].to_pylist(),
+            inline=inline,
         )
 
     def blocks(self) -> Bundled:

@@ -213,6 +213,10 @@ def _owned(rows: ParquetRows, group: Group, number: int, notes: _Notes, url: str
             notes.add("level", f"array {name!r}: rows name another level than {array.level}", url)
         if not len(hits):
             continue
+        wrong = group.misfits(hits)
+        if wrong is not None:
+            notes.add("inline", wrong, url)
+            continue
         try:
             refs = group.refs(array, hits)
         except PeriplusError as error:

@@ -19,7 +19,7 @@ from periplus.fetch.stale import check_same
 from periplus.forks import cached_property, renewed
 from periplus.limits import Allowance, Limits
 from periplus.model import Array, Bundle, Files, Refs, Source
-from periplus.table.buffers import strings, to_numpy, to_strings
+from periplus.table.buffers import strings, to_inline, to_numpy, to_strings
 from periplus.table.bundles import Bundled, Kinds, bundled
 from periplus.table.columns import Columns
 from periplus.table.decoded import KEPT_BYTES, Group, Kept, Owners
@@ -143,8 +143,8 @@ class PartRows:
             codes = integers(pa.chunked_array([column.indices]), np.int32, roles.array, null=-1)
             array = Owners(to_strings(column.dictionary), codes)
         present = None if roles.present is None else to_numpy(table[roles.present], null=0)
-        data = None if roles.data is None else table[roles.data]
-        return Group(count, array, place, columns, known, data, present)
+        inline, sizes = (None, None) if roles.data is None else to_inline(table[roles.data])
+        return Group(count, array, place, columns, known, inline, sizes, present)
 
     def _check_owners(self, group: Group) -> None:
         """FormatError for rows of no array: they would be missing from the one that they are meant for."""
@@ -332,7 +332,7 @@ class ParquetRows:
                     if len(rows):
                         held.take(len(rows) * (ROW_BYTES + 4 * array.ndim))
                         found.append(group.refs(array, rows))
-                        held.take(2 * sum(len(item) for item in found[-1].data or () if item is not None))
+                        held.take(0 if (inline := found[-1].inline) is None else 2 * inline.buffer.size)
         return Refs.joined(found, array.ndim)
 
     def _groups(self, part: PartRows, numbers: Sequence[int]) -> Iterator[Group]:

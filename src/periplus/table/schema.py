@@ -75,7 +75,7 @@ def extras_of(refs: Refs) -> frozenset[str]:
         needs.add("part")
     if refs.encoding is not None and refs.encoding.any():
         needs.add("encoding")
-    if refs.data is not None and any(item is not None for item in refs.data):
+    if refs.inline is not None and refs.inline.held.any():
         needs.add("data")
     return frozenset(needs)
 
@@ -97,7 +97,7 @@ def chunks_to_arrow(bundle: Bundle, layout: Layout) -> pa.Table:
     if "encoding" in layout.extras:
         columns.append(numbers(_or_zeros(refs.encoding, count, np.uint16)))
     if "data" in layout.extras:
-        columns.append(blobs(refs.data or [None] * count))
+        columns.append(blobs(refs.inline, refs.length))
     return pa.Table.from_arrays(columns, schema=layout.schema())
 
 

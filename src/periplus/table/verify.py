@@ -86,8 +86,8 @@ def _file_faults(what: str, refs: Refs, sizes: NDArray[np.int64]) -> Iterator[Fa
         yield "file", f"{what}: file {worst} where {len(sizes)} are listed", None
         return
     file = np.zeros(len(refs), np.int32) if refs.file is None else refs.file
-    if lowest < 0:
-        yield from _inline_faults(what, refs, np.flatnonzero(file < 0))
+    if lowest < 0 or refs.inline is not None:
+        yield from _inline_faults(what, refs, file < 0)
     if highest < 0:
         return
     end = refs.offset + refs.length
@@ -101,16 +101,12 @@ def _file_faults(what: str, refs: Refs, sizes: NDArray[np.int64]) -> Iterator[Fa
             yield "range", f"{what}: a reference {ends}", int(refs.offset[row])
 
 
-def _inline_faults(what: str, refs: Refs, rows: NDArray[np.intp]) -> Iterator[Fault]:
-    for row in rows.tolist():
-        data = None if refs.data is None else refs.data[row]
-        if data is None:
-            yield "inline", f"{what}: a reference has neither a file nor inline bytes", None
-            return
-        if len(data) != refs.length[row]:
-            length = int(refs.length[row])
-            yield "inline", f"{what}: {len(data)} inline bytes where the length says {length}", None
-            return
+def _inline_faults(what: str, refs: Refs, fileless: NDArray[np.bool_]) -> Iterator[Fault]:
+    held = np.zeros(len(refs), bool) if refs.inline is None else refs.inline.held
+    if (fileless & ~held).any():
+        yield "inline", f"{what}: a reference has neither a file nor inline bytes", None
+    if refs.inline is not None and (held & (refs.inline.at > refs.inline.buffer.size - refs.length)).any():
+        yield "inline", f"{what}: a reference has fewer inline bytes than its length", None
 
 
 def _outside(positions: NDArray[np.int32], low: int, high: int) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from periplus.model import Array, Catalog, Coordinate, Files, Georeference, Refs, chunk_positions
+from periplus.model import Array, Catalog, Coordinate, Files, Georeference, Inline, Refs, chunk_positions
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn, SearchStrategy
@@ -88,7 +88,13 @@ def same_refs(one: Refs, two: Refs) -> None:
     for name in ("file", "part", "encoding"):
         have, want = (np.zeros(len(one)) if (c := getattr(r, name)) is None else c for r in (one, two))
         np.testing.assert_array_equal(have, want, err_msg=name)
-    assert [d or None for d in one.data or [None] * len(one)] == [d or None for d in two.data or [None] * len(two)]
+    assert inline_list(one) == inline_list(two)
+
+
+def inline_list(refs: Refs) -> list[bytes | None]:
+    """The inline bytes of every row; None where they are in a file."""
+    held = (refs.inline_bytes(row) for row in range(len(refs)))
+    return [None if item is None else bytes(item) for item in held]
 
 
 def indexes() -> SearchStrategy[Index]:
@@ -211,7 +217,7 @@ def refs_of(array: Array, files: int) -> SearchStrategy[Refs]:
             file=file,
             part=None if parts == 1 else np.tile(np.arange(parts, dtype=np.uint16), chunk.shape[1]),
             encoding=random.integers(0, 2, count).astype(np.uint16) if draw(st.booleans()) else None,
-            data=data,
+            inline=None if data is None else Inline.of(data),
         )
         return refs.take(random.permutation(count))
 

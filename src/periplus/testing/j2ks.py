@@ -110,12 +110,11 @@ def read(data: bytes, item: Found) -> NDArray[Any]:
     out = np.full(array.shape, 99, array.dtype)
     starts = [array.starts(d) for d in range(3)]
     part = np.zeros(len(refs), int) if refs.part is None else refs.part
-    inline = refs.data or [None] * len(refs)
     for place in sorted({tuple(place) for place in refs.chunk.T.tolist()}):
         at = np.flatnonzero((np.array(place) == refs.chunk.T).all(axis=1))
         rows: list[int] = at[np.argsort(part[at])].tolist()
         assert part[rows].tolist() == list(range(len(rows)))
-        raw = b"".join(inline[r] or data[refs.offset[r] : refs.offset[r] + refs.length[r]] for r in rows)
+        raw = b"".join(refs.inline_bytes(r) or data[refs.offset[r] : refs.offset[r] + refs.length[r]] for r in rows)
         box = tuple(slice(starts[d][n], starts[d][n + 1]) for d, n in enumerate(place))
         valid = tuple(int(s.stop - s.start) for s in box)
         chunks = valid if array.edges is not None else array.chunks

@@ -15,6 +15,7 @@ from periplus.decode.frames import unzstd
 from periplus.documents import parse_json
 from periplus.errors import FormatError
 from periplus.limits import Limits, json_allowance, json_cost
+from periplus.model import Inline
 from periplus.zarr.flatbuffer import Tables, root
 
 MAGIC = "ICE🧊CHUNK".encode()
@@ -76,7 +77,8 @@ class ChunkRefs:
     """(n, ndim)."""
     offset: NDArray[np.int64]
     length: NDArray[np.int64]
-    inline: list[bytes | None]
+    """Of inline bytes as well."""
+    inline: Inline | None
     native: list[bytes | None]
     """Id of a chunk file of the repository itself."""
     location: list[str | None]
@@ -219,12 +221,14 @@ def _columns(node: Node, refs: Tables, boxes: NDArray[np.int64]) -> ChunkRefs:
     if refs.has(8).any():
         raise FormatError("compressed locations of virtual chunks belong to Icechunk format 2, which is unsupported")
     locations: dict[bytes, str] = {}
+    start, count = refs.vectors(1, 1, 1)
+    length = np.where(start < 0, refs.scalars(3, "<u8"), count)
     found = ChunkRefs(
         node=node.id,
         chunk=refs.numbers(0, "<u4", len(node.shape)),
         offset=refs.scalars(2, "<u8"),
-        length=refs.scalars(3, "<u8"),
-        inline=refs.octet_vectors(1),
+        length=length,
+        inline=Inline(start, refs.octets).trimmed(length) if (start >= 0).any() else None,
         native=refs.optional_identities(4, 12),
         location=[None if raw is None else _shared(raw, locations) for raw in refs.octet_vectors(5)],
         etag=[None if raw is None else _shared(raw, locations) for raw in refs.octet_vectors(6)],

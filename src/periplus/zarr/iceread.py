@@ -12,7 +12,7 @@ import numpy as np
 
 from periplus.documents import parse_json
 from periplus.errors import FormatError, MissingError, PeriplusError, StaleError
-from periplus.model import Coordinate, Files, Refs, Source
+from periplus.model import Coordinate, Files, Inline, Refs, Source
 from periplus.policy import canonical
 from periplus.table import memory_table
 from periplus.zarr.icefiles import ChunkRefs, ManifestFile, Node, read_manifest, read_snapshot, rounded_up, spelled
@@ -166,14 +166,10 @@ def _refs(found: ChunkRefs, home: str, sources: _Sources) -> Refs:
             file[row] = sources.row(url_of(location), found.etag[row], int(found.modified[row]))
         elif native is not None:
             file[row] = sources.row(f"{home}/chunks/{spelled(native)}")
-    data = found.inline if any(item is not None for item in found.inline) else None
-    length = found.length.copy()
-    if data is not None:
-        length[:] = [len(item) if item is not None else n for item, n in zip(data, length.tolist(), strict=True)]
     chunk = found.chunk.T.astype(np.int32)
     if not len(chunk):  # an array without dimensions: we read it as one value long
         chunk = np.zeros((1, count), np.int32)
-    return Refs(chunk=chunk, offset=found.offset, length=length, file=file, data=data)
+    return Refs(chunk=chunk, offset=found.offset, length=found.length, file=file, inline=found.inline)
 
 
 async def _files(sources: _Sources, fetch: Fetch, *, exact: bool) -> Files:
@@ -225,9 +221,9 @@ async def _at_hand(refs: Refs, files: Files, home: str, fetch: Fetch) -> Refs:
         return refs
 
     async def bytes_of(row: int) -> bytes:
-        held = None if refs.data is None else refs.data[row]
+        held = refs.inline_bytes(row)
         if held is not None:
-            return held
+            return bytes(held)
         assert refs.file is not None
         data, _ = await fetch.read(files.path[refs.file[row]], int(refs.offset[row]), int(refs.length[row]))
         return data
@@ -238,14 +234,15 @@ async def _at_hand(refs: Refs, files: Files, home: str, fetch: Fetch) -> Refs:
         offset=np.zeros(len(refs), np.int64),
         length=np.array([len(item) for item in data], np.int64),
         file=np.full(len(refs), -1, np.int32),
-        data=data,
+        inline=Inline.of(data),
     )
 
 
 def _words(path: str, document: Mapping[str, Any], refs: Refs | None) -> Coordinate | None:
     """Labels in words that are one chunk."""
     names = document.get("dimension_names") or [None]
-    if refs is None or refs.data is None or len(refs) != 1 or refs.data[0] is None or not isinstance(names[0], str):
+    data = refs.inline_bytes(0) if refs is not None and len(refs) == 1 else None
+    if data is None or not isinstance(names[0], str):
         return None
-    values = words(refs.data[0], int(document["shape"][0]), path)
+    values = words(bytes(data), int(document["shape"][0]), path)
     return named(path, (names[0],), values, document.get("attributes") or {})

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus.errors import FormatError
-from periplus.model import Files, Refs
+from periplus.model import Files, Inline, Refs
 from periplus.zarr.kerchunkarrays import Described
 from periplus.zarr.references import Reference, ranges
 
@@ -137,7 +137,7 @@ def columns(
         length=np.ascontiguousarray(numbers[:, 1]),
         file=np.array(file, np.int32),
         part=part_numbers(counts) if several else None,
-        data=data if any(item is not None for item in data) else None,
+        inline=Inline.of(data),
     )
 
 

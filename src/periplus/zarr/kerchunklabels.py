@@ -54,20 +54,20 @@ def labels_of(array: Array, refs: Refs, limits: Limits, room: LabelRoom) -> Coor
     """The values of an array of one dimension, all of whose chunks are inline; None where some are not."""
     if (
         array.ndim != 1
-        or refs.data is None
+        or refs.inline is None
         or len(refs) != array.grid[0]
-        or any(item is None for item in refs.data)
+        or not refs.inline.held.all()
         or (refs.part is not None and refs.part.any())
         or not room.take(array)
     ):
         return None
     values = np.empty(array.shape, array.dtype)
     decode = prepare(array.encodings[0], chunks=array.chunks, dtype=array.dtype, limits=limits)
-    for place, data in zip(refs.chunk[0].tolist(), refs.data, strict=True):
+    for row, place in enumerate(refs.chunk[0].tolist()):
         start = place * array.chunks[0]
         stop = min(start + array.chunks[0], array.shape[0])
         try:
-            values[start:stop] = decode(data or b"", valid=(stop - start,))[: stop - start]
+            values[start:stop] = decode(refs.inline_bytes(row) or b"", valid=(stop - start,))[: stop - start]
         except DecodeError as error:
             error.message = f"{array.name}/{place}: {error.message}"
             raise

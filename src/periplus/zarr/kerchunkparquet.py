@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from periplus.errors import ConflictError, FormatError, MissingError
 from periplus.fetch.door import mapped
 from periplus.fetch.folders import replace_folder, restore_folder
-from periplus.model import Array, Refs
+from periplus.model import Array, Inline, Refs
 from periplus.policy import is_local
 from periplus.table.sinks import spool_folder
 from periplus.zarr.kerchunkopen import ZMETADATA
@@ -168,13 +168,13 @@ def _inline(chunks: Mapping[tuple[int, ...], bytes], grid: Sequence[int], record
     return {number: _nothing(len(held), raw=held) for number, held in rows.items()}
 
 
-def _nothing(size: int, raw: Sequence[bytes | None] | None = None) -> Record:
+def _nothing(size: int, raw: Sequence[bytes | None] = ()) -> Record:
     return Record(
         paths=[],
         path=np.full(size, -1, np.int32),
         offset=np.zeros(size, np.int64),
-        size=np.zeros(size, np.int64),
-        raw=raw,
+        size=np.array([len(item or b"") for item in raw], np.int64) if raw else np.zeros(size, np.int64),
+        raw=Inline.of(raw) if raw else None,
     )
 
 
@@ -227,12 +227,10 @@ class _Records:
         record.offset[rows[single]] = refs.offset[first[single]]
         record.size[rows[single]] = refs.length[first[single]]
         self._check(slab, single & (file >= 0))
-        raw: list[bytes | None] | None = None
-        if refs.data is not None:
-            raw = [None] * size
-            for row, start in zip(rows.tolist(), first.tolist(), strict=True):
-                raw[row] = refs.data[start]
-            record.size[[row for row, item in enumerate(raw) if item is not None]] = 0
+        raw = None
+        if refs.inline is not None:
+            raw = Inline(np.full(size, -1, np.int64), refs.inline.buffer)
+            raw.at[rows] = refs.inline.at[first]
         several = ~single
         ranges = np.zeros(size, np.int64)
         ranges[rows[several]] = counts[several]

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits, out_of_memory
-from periplus.model import Source
-from periplus.table.buffers import blobs, numbers, strings, to_numpy, to_valid
+from periplus.model import Inline, Source
+from periplus.table.buffers import blobs, numbers, strings, to_inline, to_numpy, to_valid
 from periplus.table.ranges import ParquetBytes
 from periplus.zarr.kerchunkown import WRITE, Declared
 
@@ -36,8 +36,8 @@ class Record:
     """Row of `paths`; -1 where there is none."""
     offset: NDArray[np.int64]
     size: NDArray[np.int64]
-    raw: Sequence[bytes | None] | None = None
-    """Inline bytes."""
+    """Of byte ranges; of inline bytes too, for which record files have 0."""
+    raw: Inline | None = None
     counts: NDArray[np.int64] | None = None
     """Byte ranges of rows that have several, 0 for all others."""
     offsets: NDArray[np.int64] | None = None
@@ -49,6 +49,13 @@ class Record:
     def __len__(self) -> int:
         return len(self.path)
 
+    def raw_bytes(self, row: int) -> bytes | None:
+        """The inline bytes of a row; None where it has none."""
+        if self.raw is None or row >= len(self) or self.raw.at[row] < 0:
+            return None
+        at = int(self.raw.at[row])
+        return self.raw.buffer[at : at + int(self.size[row])].tobytes()
+
 
 # --- in -------------------------------------------------------------------------------------------------------------
 
@@ -58,7 +65,10 @@ def read_record(data: bytes, *, key: str, limits: Limits, declared: Declared) ->
     table = _read(data, key, limits, None, declared)
     paths, path, counts = _targets(table, key)
     offset, size = (_integers(table, name, key) for name in ("offset", "size"))
-    plain = Record(paths=paths, path=path, offset=offset, size=size, raw=_bytes(table, key))
+    raw = _bytes(table, key)
+    if raw is not None:
+        size = np.where(raw[0].held, raw[1], size)
+    plain = Record(paths=paths, path=path, offset=offset, size=size, raw=None if raw is None else raw[0])
     if counts is None or not counts.any():
         return plain
     _, offsets, sizes = _lists(table, key)
@@ -72,7 +82,7 @@ def paths_in(data: bytes, *, key: str, limits: Limits, declared: Declared) -> tu
     present = path >= 0
     raw = _bytes(table, key)
     if raw is not None:
-        present |= np.fromiter((item is not None for item in raw), bool, len(raw))
+        present |= raw[0].held
     return paths, int(present.sum()), 1 if counts is None else int(counts.max(initial=1))
 
 
@@ -155,7 +165,8 @@ def _as_int64(column: Any) -> Any:
     return column if column.type == pa.int64() else column.cast(pa.int64())
 
 
-def _bytes(table: pa.Table, key: str) -> list[bytes | None] | None:
+def _bytes(table: pa.Table, key: str) -> tuple[Inline, NDArray[np.int64]] | None:
+    """Inline bytes, and how many of each row; None where there are none."""
     if "raw" not in table.column_names:
         return None
     column = table.column("raw")
@@ -163,7 +174,7 @@ def _bytes(table: pa.Table, key: str) -> list[bytes | None] | None:
         return None
     if not (pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type) or _is_text(column.type)):
         raise FormatError(f"{key}: the column 'raw' holds {column.type}")
-    return [item.encode() if isinstance(item, str) else item for item in column.to_pylist()]
+    return to_inline(column)
 
 
 def _is_text(kind: Any) -> bool:
@@ -206,8 +217,8 @@ def write_record(record: Record, write: str | None = None) -> bytes:
     fields = {
         "path": _dictionary(single, known if several is None else strings([*record.paths, SEVERAL])),
         "offset": numbers(record.offset),
-        "size": numbers(record.size),
-        "raw": pa.nulls(len(record), pa.binary()) if record.raw is None else blobs(record.raw),
+        "size": numbers(record.size if record.raw is None else np.where(record.raw.held, 0, record.size)),
+        "raw": blobs(record.raw, record.size),
     }
     if several is not None and record.counts is not None:
         fields["range_path"] = _dictionary(np.where(several, record.path, np.int32(-1)), known)

@@ -125,7 +125,7 @@ class RecordRows:
             refs = self._record(array, 0)
         except MissingError:
             return None
-        return refs if refs.data is not None else None
+        return refs if refs.inline is not None else None
 
     def first_bytes(self, path: str) -> tuple[str, bytes | None]:
         """The inline bytes of an array's first chunk, whatever its type, and the key of where they are."""
@@ -134,7 +134,7 @@ class RecordRows:
             record = read_record(self._bytes(key), key=key, limits=self._limits, declared=self._declared)
         except MissingError:
             return key, None
-        return key, record.raw[0] if record.raw else None
+        return key, record.raw_bytes(0)
 
     def describe(self, arrays: Mapping[str, Array]) -> None:
         """Tell what the arrays look like, before any row is asked for."""
@@ -259,13 +259,9 @@ class RecordRows:
         if len(record) > self._size:
             raise FormatError(f"{key}: {len(record)} rows where record_size says {self._size}")
         files = np.array([self._urls.row(self._fill(url, key)) for url in record.paths] + [-1], np.int32)
-        file, length, data = files[record.path], record.size, record.raw
-        if data is not None:
-            inline = np.fromiter((item is not None for item in data), bool, len(data))
-            file = np.where(inline, np.int32(-1), file)
-            length = np.where(inline, [len(item or b"") for item in data], length)
-        else:
-            inline = np.zeros(len(record), bool)
+        file, length = files[record.path], record.size
+        inline = np.zeros(len(record), bool) if record.raw is None else record.raw.held
+        file = np.where(inline, np.int32(-1), file)
         rows = np.flatnonzero((file >= 0) | inline)
         if rows.size and first + int(rows[-1]) >= total:
             raise FormatError(f"{key}: row {int(rows[-1])} lies past the grid of {array.name!r}, {array.grid}")
@@ -278,7 +274,7 @@ class RecordRows:
             offset=np.where(inline, 0, record.offset)[rows],
             length=length[rows],
             file=file[rows],
-            data=None if data is None else [data[row] for row in rows.tolist()],
+            inline=None if record.raw is None else record.raw.take(rows).trimmed(length[rows]),
         )
         return plain if record.counts is None else _spread(plain, record, rows, key)
 
@@ -358,5 +354,5 @@ def _spread(plain: Refs, record: Record, rows: NDArray[np.intp], key: str) -> Re
         length=np.where(several, record.sizes[places] if len(record.sizes) else 0, spread.length),
         file=spread.file,
         part=part,
-        data=spread.data,
+        inline=spread.inline,
     )

@@ -59,7 +59,7 @@ def _is_single(refs: Refs) -> bool:
 
 
 def _probes(refs: Refs) -> list[int]:
-    if not len(refs) or refs.data is not None or not _is_single(refs):
+    if not len(refs) or refs.inline is not None or not _is_single(refs):
         return []
     return sorted({int(row) for row in np.linspace(0, len(refs) - 1, PROBES)})
 

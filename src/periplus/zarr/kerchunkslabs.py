@@ -80,8 +80,8 @@ def _check(slab: Slab) -> None:
     wrong = np.zeros(len(refs), bool)
     if refs.file is not None:
         wrong = several & ((refs.file != np.repeat(refs.file[first], slab.counts)) | (refs.file < 0))
-    if refs.data is not None:
-        wrong |= several & np.fromiter((item is not None for item in refs.data), bool, len(refs))
+    if refs.inline is not None:
+        wrong |= several & refs.inline.held
     if wrong.any():
         where = tuple(int(n) for n in refs.chunk[:, int(np.flatnonzero(wrong)[0])])
         raise UnsayableError(f"its chunk {where} is made of parts of several files, or of parts that the index holds")

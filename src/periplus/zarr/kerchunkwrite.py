@@ -259,7 +259,7 @@ def _references(path: str, slab: Slab, said: Said, quoted: Sequence[str]) -> lis
     offsets, lengths = refs.offset.tolist(), refs.length.tolist()
     lines = []
     for key, file, row, stop in zip(keys, files, starts.tolist(), first[1:].tolist()):
-        data = None if refs.data is None else refs.data[row]
+        data = refs.inline_bytes(row)
         if data is not None:
             lines.append(f'{key}: "{_base64(data)}"')
         elif stop - row == 1:
@@ -270,5 +270,5 @@ def _references(path: str, slab: Slab, said: Said, quoted: Sequence[str]) -> lis
     return lines
 
 
-def _base64(data: bytes) -> str:
+def _base64(data: bytes | memoryview) -> str:
     return "base64:" + base64.b64encode(data).decode()

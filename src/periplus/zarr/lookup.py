@@ -40,7 +40,7 @@ class Part:
     file: int
     offset: int
     length: int
-    data: bytes | None = None
+    data: memoryview | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Block:
     def nbytes(self) -> int:
         refs = self.refs
         columns = (refs.chunk, refs.offset, refs.length, refs.file, refs.part, refs.encoding, self.first)
-        inline = 0 if refs.data is None else sum(len(item or b"") + 64 for item in refs.data)
+        inline = 0 if refs.inline is None else refs.inline.at.nbytes + refs.inline.buffer.nbytes
         return sum(column.nbytes for column in columns if column is not None) + inline
 
     def rows(self, position: Shape) -> tuple[int, int]:
@@ -90,7 +90,7 @@ class Block:
                 0 if refs.file is None else int(refs.file[row]),
                 int(refs.offset[row]),
                 int(refs.length[row]),
-                None if refs.data is None else refs.data[row],
+                refs.inline_bytes(row),
             )
             for row in range(low, high)
         ])  # fmt: skip

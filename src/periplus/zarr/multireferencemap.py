@@ -126,8 +126,9 @@ class RecordMapping(MutableMapping[str, Reference]):
     def _reference(self, record: Record, row: int, key: str) -> Reference | None:
         if row >= len(record):
             return None
-        if record.raw is not None and record.raw[row] is not None:
-            return record.raw[row]
+        inline = record.raw_bytes(row)
+        if inline is not None:
+            return inline
         if record.path[row] < 0:
             return None
         url = self._fill(record.paths[int(record.path[row])], key)
@@ -161,7 +162,7 @@ class RecordMapping(MutableMapping[str, Reference]):
                 record = number // self.record_size
                 held = self._record(path, record)
             row = number % self.record_size
-            if row < len(held) and (held.path[row] >= 0 or (held.raw is not None and held.raw[row] is not None)):
+            if row < len(held) and (held.path[row] >= 0 or held.raw_bytes(row) is not None):
                 yield prefix + grid.spelt(place)
 
     def __len__(self) -> int:

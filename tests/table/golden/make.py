@@ -9,6 +9,7 @@ from periplus.fetch import Fetch
 from periplus.model import Array, Catalog, Files, Georeference, Refs
 from periplus.table import write_table
 from periplus.table.document import VERSION
+from periplus.testing.indexes import inline_list
 
 HERE = Path(__file__).parent
 NAN = float("nan")
@@ -84,7 +85,7 @@ def plain(refs):
     """Columns as lists, as the test compares them."""
     columns = {name: getattr(refs, name) for name in ("chunk", "offset", "length", "file", "part", "encoding")}
     answer = {name: None if value is None else value.tolist() for name, value in columns.items()}
-    return {**answer, "data": None if refs.data is None else [item and item.hex() for item in refs.data]}
+    return {**answer, "data": None if refs.inline is None else [item and item.hex() for item in inline_list(refs)]}
 
 
 if __name__ == "__main__":
