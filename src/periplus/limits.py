@@ -32,7 +32,9 @@ class Limits:
     """Absolute sizes only; a declared size is compared with these before anything is allocated for it."""
 
     header_bytes: int = 64 * MIB
-    """Bytes a scanner may ask of one file."""
+    """Bytes a scanner may ask of one file and its sidecars."""
+    listed: int = 1 << 20
+    """Objects in the listings that the scan of one file asks for."""
     images: int = 65_536
     """Directories or images in one file."""
     tags: int = 4_096

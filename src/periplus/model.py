@@ -425,7 +425,7 @@ class Need:
     sparse: bool = False
     """What follows is not wanted: reading ahead is no help."""
     sibling: str = ""
-    """Name of a file beside the scanner's own, which the driver has said is there; empty for its own."""
+    """Name of another file that Beside or a Listing found, from the folder of the scanner's own; empty for its own."""
     passing: bool = False
     """Looked at once and not kept, so that it does not count as header."""
 
@@ -441,6 +441,22 @@ class Beside:
     names: tuple[str, ...]
     head: int = 4096
     """Bytes at the file's start that will be asked for next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A scanner asks which objects are below a folder, which is given by its path from the folder of its own file.
+
+    It gets a dictionary of Sources by name, in the order of names, at most as many as `Limits.listed` allows for one
+    scan. Names are relative to the folder of the scanner's own file too, so that a Need can have one as its `sibling`.
+    Where nothing is below the folder, or there is no such folder, the dictionary is empty. HTTP servers have no
+    listings: then a FormatError is raised where the scanner asked, which it may catch; otherwise the file is refused.
+    """
+
+    prefix: str = ""
+    """Ends in a slash, or is empty for the folder of the scanner's own file."""
+    deep: bool = True
+    """Whether objects in folders below it are listed; otherwise these folders are, with a slash after the name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -463,9 +479,12 @@ class About:
     attributes: Mapping[str, Any] = field(default_factory=dict)
 
 
-Step: TypeAlias = Need | Beside | Found | About
+Round: TypeAlias = tuple[Need, ...] | list[Need]
+"""Bytes that are needed together: fetched at once, neighbours in one request, answered in the same order."""
+Step: TypeAlias = Need | Round | Beside | Listing | Found | About
 Steps: TypeAlias = Generator[Step, Any, None]
-"""A Need is answered with bytes, Beside with a name and a Source or with None, the others with nothing."""
+"""A Need is answered with bytes, a round with a tuple of them, Beside with a name and a Source or with None, a Listing
+with Sources by name, the others with nothing."""
 
 
 def chunk_positions(grid: Shape) -> NDArray[np.int32]:

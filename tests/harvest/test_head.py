@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Generator
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,11 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from periplus import scan
 from periplus.errors import LimitError
 from periplus.harvest.drive import harvest_local, scanned
-from periplus.harvest.head import LEAST, MOST, START, Header, HeadSize
+from periplus.harvest.head import LEAST, MOST, START, Budget, Header, HeadSize
 from periplus.harvest.inputs import Input
 from periplus.limits import Limits
 from periplus.model import About, Array, Found, Need, Refs, Source
@@ -45,16 +48,16 @@ def test_a_huge_header_teaches_nothing() -> None:
 
 def test_bytes_come_from_what_was_fetched() -> None:
     data = bytes(range(256)) * 400
-    header = Header(Source(url="m", size=len(data)), data[:20_000], most=1 << 20)
+    header = Header(Source(url="m", size=len(data)), data[:20_000], Budget(1 << 20))
     assert bytes(header.find(10, 5) or b"") == data[10:15]
     assert header.find(19_999, 2) is None
-    start, length = header.want(19_999, 2)
+    ((start, length),) = header.plan([Need(19_999, 2)])
     assert start == 19_999
     assert length == 40_000, "a miss reads twice as far ahead as the last read"
     header.put(start, data[start : start + length])
     assert bytes(header.find(30_000, 100) or b"") == data[30_000:30_100]
     end = len(data)
-    assert header.want(end - 10, 500) == (end - 10, 10)
+    assert header.plan([Need(end - 10, 500)]) == [(end - 10, 10)]
     header.put(end - 10, data[-10:])
     assert bytes(header.find(end - 4, 500) or b"") == data[-4:], "fewer where the file ends"
     beyond = header.find(end + 4, 500)
@@ -63,20 +66,69 @@ def test_bytes_come_from_what_was_fetched() -> None:
 
 
 def test_the_header_ends_where_its_pieces_stop_being_near() -> None:
-    header = Header(Source(url="m", size=10_000_000), b"\0" * 60_000, most=1 << 20)
+    header = Header(Source(url="m", size=10_000_000), b"\0" * 60_000, Budget(1 << 20))
     for offset, length in ((0, 8), (30_000, 100), (9_000_000, 5_000), (40_000, 50)):
         header.find(offset, length)
     assert header.end == 40_050
 
 
 def test_the_budget_of_a_file_is_kept() -> None:
-    header = Header(Source(url="m", size=10_000_000), b"\0" * 1000, most=50_000)
-    assert header.want(2_000, 40_000) == (2_000, 40_000)
+    budget = Budget(50_000)
+    header = Header(Source(url="m", size=10_000_000), b"\0" * 1000, budget)
+    assert header.plan([Need(2_000, 40_000)]) == [(2_000, 40_000)]
     header.put(2_000, b"\0" * 40_000)
-    assert header.want(60_000, 9_000) == (60_000, 9_000)
-    header.put(60_000, b"\0" * 9_000)
+    assert header.plan([Need(60_000, 4_000), Need(69_000, 1_000)]) == [(60_000, 8_000), (69_000, 1_000)], "not the gap"
+    assert header.plan([Need(60_000, 9_000)]) == [(60_000, 9_000)]
+    header.put(60_000, b"\0" * 8_999)
+    other = Header(Source(url="n", size=10_000_000), b"", budget)
+    assert other.plan([Need(0, 1)]) == [(0, 1)], "a sidecar has what the file left"
     with pytest.raises(LimitError):
-        header.want(80_000, 1)
+        header.plan([Need(80_000, 1), Need(90_000, 1)])
+
+
+def test_a_round_reads_ahead_no_more_than_one_need() -> None:
+    size = 100 << 20
+    needs = [Need(offset, 500) for offset in range(1 << 20, size, 2 << 20)]
+    header = Header(Source(url="s3://b/m", size=size), bytes(32 * KIB), Budget(64 << 20))
+    (alone,) = header.plan([needs[0]])
+    assert alone == (1 << 20, 64 * KIB)
+    header = Header(Source(url="s3://b/m", size=size), bytes(32 * KIB), Budget(64 << 20))
+    ranges = header.plan(needs)
+    assert [offset for offset, _ in ranges] == [need.offset for need in needs]
+    assert {length for _, length in ranges} == {64 * KIB // len(needs)}
+    assert {length for _, length in header.plan([Need(n.offset, 500, sparse=True) for n in needs])} == {500}
+
+
+def test_needs_that_are_near_share_a_range_and_overlaps_are_fetched_once() -> None:
+    header = Header(Source(url="s3://b/m", size=100 << 20), bytes(32 * KIB), Budget(64 << 20))
+    needs = [Need(9 << 20, 700 * KIB), Need((9 << 20) + 5, 10), Need(8 << 20, 9 * KIB), Need((8 << 20) + 60_000, 1)]
+    assert header.plan(needs) == [(8 << 20, 60_001), (9 << 20, 700 * KIB)]
+    hops = [Need(offset, 12, sparse=True) for offset in range(1 << 20, 2 << 20, 40_000)]
+    assert len(header.plan(hops)) == len(hops), "what lies between small parts far apart is not brought along"
+
+
+def test_gaps_are_read_over_up_to_a_total() -> None:
+    header = Header(Source(url="s3://b/m", size=100 << 20), bytes(LEAST), Budget(64 << 20))
+    ranges = header.plan([Need(offset, 10) for offset in range(1 << 20, 50 << 20, 60_000)])
+    assert len(ranges) > 700
+    assert sum(length for _, length in ranges) < MOST + 820 * 10
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 800), st.booleans()), min_size=1, max_size=30),
+    st.integers(0, 4000),
+)
+def test_what_a_round_plans_covers_it(places: list[tuple[int, int, bool]], first: int) -> None:
+    data = np.random.default_rng(0).bytes(4000)
+    header = Header(Source(url="m", size=len(data)), data[:first], Budget(1 << 20))
+    needs = [Need(*place) for place in places]
+    lacking = [need for need in needs if header.find(need.offset, need.length) is None]
+    ranges = header.plan(lacking) if lacking else []
+    assert all(a + b <= c for (a, b), (c, _) in itertools.pairwise(ranges)), "nothing is fetched twice"
+    for offset, length in ranges:
+        header.put(offset, data[offset : offset + length])
+    for need in needs:
+        assert bytes(header.find(need.offset, need.length) or b"") == data[need.offset : need.offset + need.length]
 
 
 class Fake:
@@ -125,12 +177,12 @@ def test_what_lies_elsewhere_is_fetched_once(tmp_path: Path) -> None:
     file = made(tmp_path / "a", 150_000, 1000, 200_000)
     asked = []
     data = Path(file.url).read_bytes()
-    header = Header(Source(url=file.url, size=len(data)), data[:START], most=1 << 20)
-    ranges = scanned(Input(url=file.url), header, data[:START], Limits())
-    offset, length, *_ = next(ranges)
+    source = Source(url=file.url, size=len(data))
+    ranges = scanned(Input(url=file.url), source, data[:START], HeadSize(), Limits())
+    ((_, _, offset, length),) = next(ranges)
     asked.append((offset, length))
     with pytest.raises(StopIteration) as end:
-        ranges.send(data[offset : offset + length])
+        ranges.send([data[offset : offset + length]])
     assert end.value.value.attributes["sum"] == file.sum
     assert asked == [(150_000, 50_000)], "the rest of the file is nearer than another request"
 

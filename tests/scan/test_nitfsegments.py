@@ -5,10 +5,11 @@ import pytest
 import rasterio
 
 from periplus.limits import Limits
-from periplus.model import About, Found, Need, Source
+from periplus.model import About, Found, Source
 from periplus.scan import nitf
-from periplus.scan.drive import scan_bytes
+from periplus.scan.drive import Memory, scan_bytes
 from periplus.testing import nitfs
+from periplus.testing.scans import needs_of
 
 PICTURE = nitfs.Picture(values=nitfs.values_of("u8", 1))
 SECURITY = " " * 166
@@ -109,9 +110,10 @@ def test_a_file_that_lacks_them_is_read_all_the_same(size):
     data = modern()
     cut = data[: data.index(b"DE" + b"XML_DATA") + 9]
     steps = nitf.scan(Source(url="a.ntf", size=len(cut) if size else None), Limits())
+    memory = Memory(cut, url="a.ntf", limits=Limits())
     found, step = [], next(steps)
     while True:
-        answer = cut[step.offset : step.offset + step.length] if isinstance(step, Need) else None
+        answer = None if isinstance(step, About | Found) else memory.answer(step)
         found += [step] if isinstance(step, About) else []
         try:
             step = steps.send(answer)
@@ -123,10 +125,11 @@ def test_a_file_that_lacks_them_is_read_all_the_same(size):
 def test_what_lies_far_apart_costs_few_requests():
     data = nitfs.nitf(PICTURE, others={"NUMT": [(TEXT, b"words")] * 40, "NUMDES": [(EXTENSION, DOCUMENT)] * 4})
     steps = nitf.scan(Source(url="a.ntf", size=len(data)), Limits())
+    memory = Memory(data, url="a.ntf", limits=Limits())
     asked, step = [], next(steps)
     while not isinstance(step, About):
-        asked += [step] if isinstance(step, Need) else []
-        step = steps.send(data[step.offset : step.offset + step.length] if isinstance(step, Need) else None)
+        asked += needs_of(step)
+        step = steps.send(memory.answer(step))
     assert sum(need.offset >= data.index(TEXT) for need in asked) == 2
     assert sum(need.length for need in asked) < 40_000
     types = [each.get("type") for each in step.attributes["segments"]]

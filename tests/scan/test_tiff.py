@@ -11,10 +11,11 @@ import tifffile
 from periplus.limits import Limits
 from periplus.model import About, Array, Found, Need, Refs, Source
 from periplus.scan import SCANNERS, sniff, tiff
-from periplus.scan.drive import scan_bytes
+from periplus.scan.drive import Memory, scan_bytes
 from periplus.testing import tiffs
 from periplus.testing.handmade import DOUBLE, LONG, RATIONAL, SHORT, image_tags
 from periplus.testing.handmade import tiff as handmade
+from periplus.testing.scans import watched
 
 NAMES = tiffs.names()
 
@@ -87,16 +88,14 @@ def test_a_cog_is_one_request_within_its_head() -> None:
 def test_answers_may_be_memoryviews_and_the_size_unknown() -> None:
     data = tiffs.case("be-big-pages-sub").data
     steps = tiff.scan(Source(url="a.tif"), Limits())
+    memory = Memory(memoryview(data), url="a.tif", limits=Limits())
     step, items = next(steps), []
     while step is not None:
-        if isinstance(step, Need):
-            try:
-                step = steps.send(memoryview(data)[step.offset : step.offset + step.length])
-            except StopIteration:
-                break
-        else:
+        if isinstance(step, Found | About):
             items.append(step)
             step = next(steps, None)
+        else:
+            step = steps.send(memory.answer(step))
     assert [item.array.name for item in items] == list(found(data))
 
 
@@ -104,15 +103,10 @@ def test_overviews_at_the_end_of_a_large_file_take_few_requests() -> None:
     image = tiffs.picture("large", "u2", (1, 400, 500))
     data = tiffs.gdal_written(image, compress="deflate", overviews=(2, 4), blockysize=1)
     assert len(data) > 5 * tiff.HEAD_BYTES
-    asked = []
-    steps = tiff.scan(Source(url="a.tif", size=len(data)), Limits())
-    step = next(steps)
-    while isinstance(step, Need):
-        asked.append(step.length)
-        step = steps.send(data[step.offset : step.offset + step.length])
+    items, asked = watched(tiff, data, Limits())
     assert len(asked) <= 4
     assert sum(asked) < 50_000
-    assert sum(isinstance(item, Found) for item in [step, *steps]) == 3
+    assert len(items) == 3
 
 
 @pytest.mark.parametrize("kept_apart", ["transform", "offsets"])

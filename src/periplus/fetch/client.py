@@ -303,6 +303,21 @@ class Fetch:
         async for source in self._each(lambda remote: remote.stores.find(plain)):
             yield source
 
+    async def below(self, url: Url, *, deep: bool = True) -> AsyncIterator[Source]:
+        """Everything below a folder, hidden names too, nothing of its name being a pattern; nothing where it is absent.
+
+        Unless `deep`, only what is directly in it: objects, and folders by a Source whose URL ends in a slash.
+        """
+        plain = self._checked(url).rstrip("/") + "/"
+        if is_local(plain):
+            for source in local.below(plain, deep=deep):
+                yield source
+            return
+        if scheme_of(plain) in WEB:
+            raise FormatError("HTTP has no listing", url=plain)
+        async for source in self._each(lambda remote: remote.stores.below(plain, deep=deep)):
+            yield source
+
     async def folders(self, url: Url) -> list[str]:
         """Names of the folders directly inside one; one request, however much lies below them."""
         plain = self._checked(url).rstrip("/") + "/"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from resource import RLIMIT_NOFILE, getrlimit
 
-from periplus.errors import FetchError, FormatError, MissingError, StaleError
+from periplus.errors import DeniedError, FetchError, FormatError, MissingError, StaleError
 from periplus.fetch.door import cause, translate
 from periplus.fetch.glob import Pattern
 from periplus.fetch.stale import check_same
@@ -206,12 +206,26 @@ def find(path: str) -> Iterator[Source]:
         yield from _walk(pattern.folder, pattern)
 
 
-def _walk(folder: str, pattern: Pattern) -> Iterator[Source]:
-    """Matching files below a folder in order of their paths; a folder reached again by a link is not entered."""
+def below(folder: str, *, deep: bool = True) -> Iterator[Source]:
+    """Files below a folder in order of their paths, hidden ones too; none where there is no such folder.
+
+    Unless `deep`, those directly in it, and its folders by a Source whose path ends in a slash. DeniedError where one
+    of the folders may not be listed: whoever asks takes what is not listed for absent.
+    """
+    if not os.path.isdir(folder):
+        return
+    for source in _walk(folder, None, deep=deep):
+        if source.size is None and not source.url.endswith("/"):
+            raise DeniedError("the system refuses access", url=source.url)
+        yield source
+
+
+def _walk(folder: str, pattern: Pattern | None, *, deep: bool = True) -> Iterator[Source]:
+    """Files below a folder in order of their paths, all or those that match; none is entered again by way of a link."""
     seen: set[tuple[int, int]] = set()
     top = folder.rstrip("/") or "/"
 
-    def below(place: str) -> Iterator[Source]:
+    def inside(place: str) -> Iterator[Source]:
         try:
             status = os.stat(place)
             if (status.st_dev, status.st_ino) in seen:
@@ -226,14 +240,16 @@ def _walk(folder: str, pattern: Pattern) -> Iterator[Source]:
             raise _ours(error, place) from cause(error)
         for name, entry in found:
             if name.endswith("/"):
-                if pattern.may_enter(entry.path):
-                    yield from below(entry.path)
-            elif pattern.matches(entry.path):
+                if not deep:
+                    yield Source(url=entry.path + "/")
+                elif pattern is None or pattern.may_enter(entry.path):
+                    yield from inside(entry.path)
+            elif pattern is None or pattern.matches(entry.path):
                 source = _regular(entry.path)
                 if source is not None:
                     yield source
 
-    yield from below(top)
+    yield from inside(top)
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

@@ -258,6 +258,23 @@ class Stores:
                 async for source in self._expand(entry, pattern):
                     yield source
 
+    async def below(self, folder: str, *, deep: bool) -> AsyncIterator[Source]:
+        """Objects below a folder that ends in a slash; unless `deep`, those in it, and its folders."""
+        import obstore
+
+        if deep:
+            async for source in self._list(folder):
+                yield source
+            return
+        async with self._guarded(folder):
+            listing = await obstore.list_with_delimiter_async(await self._store(folder), split(folder)[2])
+        root = folder[: len(folder) - len(split(folder)[2])]
+        found = [_source(root + meta["path"], meta) for meta in listing["objects"]]
+        found += [Source(url=root + inner.rstrip("/") + "/") for inner in listing["common_prefixes"]]
+        for source in sorted(found, key=_url):
+            if source.url.startswith(folder) and source.url != folder:
+                yield source
+
     async def folders(self, folder: str) -> list[str]:
         """Names of the folders directly inside one that ends in a slash."""
         import obstore

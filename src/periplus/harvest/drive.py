@@ -11,11 +11,11 @@ from typing import Any, TypeAlias
 from periplus import scan
 from periplus.errors import FormatError, PeriplusError, redact
 from periplus.fetch import Fetch, LocalFile
-from periplus.harvest.beside import Siblings, Wanted, answer_local, answer_remote, held
-from periplus.harvest.head import Header, HeadSize
+from periplus.harvest.beside import Asked, Wanted, answer_local, answer_remote
+from periplus.harvest.head import Budget, Header, HeadSize
 from periplus.harvest.inputs import Input
 from periplus.limits import Limits, out_of_memory
-from periplus.model import About, Beside, Found, Need, Source
+from periplus.model import About, Beside, Found, Listing, Need, Source
 
 Ranges: TypeAlias = Generator[Wanted, Any, "Harvested"]
 HEADERS = "the headers of this file"
@@ -58,10 +58,9 @@ class Harvested:
 
 
 def scanned(
-    item: Input, header: Header, head: bytes, limits: Limits, *, number: int = -1, siblings: bool = True
+    item: Input, source: Source, head: bytes, size: HeadSize, limits: Limits, *, number: int = -1, siblings: bool = True
 ) -> Ranges:
     """Yields what must be fetched, takes the answers, and returns the file as harvested."""
-    source = header.source
     scanner = scan.sniff(head)
     if scanner is None:
         if item.optional:
@@ -70,15 +69,22 @@ def scanned(
         raise FormatError(what, url=source.url)
     founds: list[Found] = []
     about = About()
-    others = Siblings(limits, sought=siblings)
+    budget = Budget(limits.header_bytes)
+    header = Header(source, head, budget)
+    asked = Asked(header, budget, limits, sought=siblings)
     steps = scanner.scan(source, limits)
     try:
         step = next(steps)
         while True:
             if type(step) is Need:
-                step = steps.send((yield from others.answer(step) if step.sibling else held(header, step)))
+                step = steps.send((yield from asked.need(step)))
+            elif isinstance(step, tuple | list):
+                step = steps.send((yield from asked.round(step)))
             elif type(step) is Beside:
-                step = steps.send((yield from others.look(step)))
+                step = steps.send((yield from asked.look(step)))
+            elif type(step) is Listing:
+                listed = yield from asked.below(step)
+                step = steps.throw(listed) if isinstance(listed, PeriplusError) else steps.send(listed)
             else:
                 if type(step) is Found:
                     founds.append(step)
@@ -89,7 +95,8 @@ def scanned(
         pass
     if not founds:
         raise FormatError("there is no image or array in this file", url=source.url)
-    companions, homes = others.used(founds)
+    size.observe(header.end)
+    companions, homes = asked.used(founds)
     return Harvested(
         input=item,
         source=source,
@@ -98,7 +105,7 @@ def scanned(
         founds=tuple(founds),
         companions=companions,
         homes=homes,
-        attributes={**about.attributes, "siblings_refused": others.refused} if others.refused else about.attributes,
+        attributes={**about.attributes, "siblings_refused": asked.refused} if asked.refused else about.attributes,
         number=number,
     )
 
@@ -141,14 +148,12 @@ def harvest_local(
         file = LocalFile(path)
         source = file.source
         head = file.read_until_end(0, min(size.size, limits.header_bytes))
-        header = Header(source, head, most=limits.header_bytes)
-        ranges = scanned(item, header, head, limits, number=number, siblings=siblings)
+        ranges = scanned(item, source, head, size, limits, number=number, siblings=siblings)
         try:
             wanted = next(ranges)
             while True:
                 wanted = ranges.send(answer_local(file, path, wanted, check))
         except StopIteration as end:
-            size.observe(header.end)
             result: Harvested = end.value
             return result
     except PeriplusError as error:
@@ -171,14 +176,13 @@ async def harvest_remote(
     source = None
     try:
         head, source = await fetch.read(item.url, 0, min(size.size, limits.header_bytes))
-        header = Header(source, head, most=limits.header_bytes)
-        ranges = scanned(item, header, head, limits, number=number, siblings=siblings and "?" not in item.url)
+        beside = siblings and "?" not in item.url
+        ranges = scanned(item, source, head, size, limits, number=number, siblings=beside)
         try:
             wanted = next(ranges)
             while True:
-                wanted = ranges.send(await answer_remote(fetch, item.url, source, wanted))
+                wanted = ranges.send(await answer_remote(fetch, item.url, plain, wanted))
         except StopIteration as end:
-            size.observe(header.end)
             result: Harvested = end.value
             return result
     except PeriplusError as error:

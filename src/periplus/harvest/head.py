@@ -1,12 +1,17 @@
-"""How much of a file to read first: learned from the headers already seen, so that one request is usually enough."""
+"""What to read of a file while it is scanned: first as much as the headers seen so far had, then what rounds lack."""
 
 from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 
 from periplus.errors import LimitError
-from periplus.model import Source
+from periplus.fetch.cost import gap, small_gap
+from periplus.model import Need, Source
+from periplus.scan.blocks import Held
 
 START = 32 << 10
 LEAST = 16 << 10
@@ -17,6 +22,8 @@ _MEMORY = 1024
 """Headers remembered, the latest ones."""
 _NEAR = 32 << 10
 """A piece this near to the header's end so far belongs to the header; one farther off lies elsewhere in the file."""
+_GAP = 64 << 10
+"""Unwanted bytes between two needs of a round that are read rather than sending another request."""
 
 
 class HeadSize:
@@ -46,16 +53,27 @@ class HeadSize:
                 self.size = max(LEAST, -(-enough // _ROUND) * _ROUND)
 
 
+class Budget:
+    """Bytes that the scan of a file may still fetch, of the file itself and of its sidecars."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, most: int) -> None:
+        self.left = most
+
+
 class Header:
     """The parts of one file that were fetched; says what to fetch when a scanner asks for more."""
 
-    __slots__ = ("_ahead", "_budget", "_parts", "end", "source")
+    __slots__ = ("_ahead", "_budget", "_held", "end", "source")
 
-    def __init__(self, source: Source, head: bytes, *, most: int) -> None:
+    def __init__(self, source: Source, head: bytes, budget: Budget) -> None:
         self.source = source
-        self._parts: list[tuple[int, memoryview]] = [(0, memoryview(head))]
+        self._held = Held()
+        self._held.keep(0, head)
         self._ahead = max(len(head), LEAST)
-        self._budget = most - len(head)
+        self._budget = budget
+        budget.left -= len(head)
         self.end = 0
         """Where the header ends, as far as the scanner went."""
 
@@ -69,30 +87,79 @@ class Header:
             if offset >= size:
                 return memoryview(b"")
             stop = size
-        for start, data in self._parts:
-            if start <= offset and stop - start <= len(data):
-                return data[offset - start : stop - start]
-        return None
+        found = self._held.locate(offset, stop - offset)
+        return None if found is None else memoryview(found[0])[found[1] : found[1] + stop - offset]
 
-    def want(self, offset: int, length: int, *, sparse: bool = False) -> tuple[int, int]:
-        """The range to fetch so that these bytes are there: each miss reads twice as far ahead as the last.
+    def plan(self, needs: Sequence[Need]) -> list[tuple[int, int]]:
+        """Ranges to fetch, as (offset, length), for what a round lacks; LimitError where that is too much.
 
-        A scanner that hops through a file says so (`sparse`), and gets what it asks for and no more.
+        Needs that are near to each other share a range. Each round reads twice as far ahead as the last, all of its
+        ranges together. A scanner that hops through a file declares so (`sparse`): nothing is read ahead for it.
         """
-        if self.source.size is not None:
-            length = min(length, self.source.size - offset)
-        if length > self._budget:
+        runs = self._runs(needs)
+        wanted = sum(run.stop - run.start for run in runs)
+        if wanted > self._budget.left:
             raise LimitError(
-                f"the header wants {length} bytes more, over the limit for one file", url=self.source.url, offset=offset
+                f"the header wants {wanted} bytes more, over the limit for one file",
+                url=self.source.url,
+                offset=runs[0].start,
             )
-        if not sparse:
+        spare = min(self._budget.left - wanted, MOST)
+        spare -= self._bridge(runs, spare)
+        if not all(run.sparse for run in runs):
             self._ahead = min(self._ahead * 2, MOST)
-            length = min(max(length, self._ahead), self._budget)
-        if self.source.size is not None:
-            length = min(length, self.source.size - offset)
-        return offset, length
+            share = self._ahead // len(runs)
+            ends = [run.start for run in runs[1:]]
+            ends.append(runs[-1].stop + share if self.source.size is None else self.source.size)
+            for run, end in zip(runs, ends, strict=True):
+                more = 0 if run.sparse else max(0, min(share - (run.stop - run.start), end - run.stop, spare))
+                run.stop += more
+                spare -= more
+            _join(runs, [after.start == run.stop for run, after in pairwise(runs)])
+        return [(run.start, run.stop - run.start) for run in runs]
 
     def put(self, offset: int, data: bytes) -> None:
         """Keep what was fetched."""
-        self._budget -= len(data)
-        self._parts.append((offset, memoryview(data)))
+        self._budget.left -= len(data)
+        self._held.keep(offset, data)
+
+    def _runs(self, needs: Sequence[Need]) -> list[_Run]:
+        """What is needed, in order, without overlaps."""
+        size = self.source.size
+        runs: list[_Run] = []
+        for need in sorted(needs, key=lambda need: need.offset):
+            stop = need.offset + need.length
+            stop = stop if size is None else min(stop, size)
+            if runs and need.offset <= runs[-1].stop:
+                if stop > runs[-1].stop:
+                    runs[-1].stop, runs[-1].sparse = stop, need.sparse
+            else:
+                runs.append(_Run(need.offset, stop, need.sparse))
+        return runs
+
+    def _bridge(self, runs: list[_Run], spare: int) -> int:
+        """Join runs across gaps that cost less than a request, the smallest ones first; how many bytes these have."""
+        usual, small = min(_GAP, gap(self.source.url)), min(_GAP, small_gap(self.source.url))
+        gaps = [after.start - run.stop for run, after in pairwise(runs)]
+        most = [small if run.sparse or after.sparse else usual for run, after in pairwise(runs)]
+        read, joined = 0, [False] * len(gaps)
+        for k in sorted(range(len(gaps)), key=gaps.__getitem__):
+            if gaps[k] <= most[k] and read + gaps[k] <= spare:
+                read, joined[k] = read + gaps[k], True
+        _join(runs, joined)
+        return read
+
+
+@dataclass(slots=True)
+class _Run:
+    start: int
+    stop: int
+    sparse: bool
+
+
+def _join(runs: list[_Run], joined: Sequence[bool]) -> None:
+    """Make one run of each that is joined with the one after it."""
+    for k in reversed(range(len(joined))):
+        if joined[k]:
+            runs[k] = _Run(runs[k].start, runs[k + 1].stop, runs[k + 1].sparse)
+            del runs[k + 1]

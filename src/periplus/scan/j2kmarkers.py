@@ -42,7 +42,7 @@ from periplus.codestream.segments import (
 )
 from periplus.errors import FormatError
 from periplus.limits import Limits
-from periplus.model import Need
+from periplus.model import Step
 from periplus.scan.blocks import Blocks
 from periplus.scan.cursor import Cursor
 
@@ -174,7 +174,7 @@ class Codestream:
         return held
 
 
-def main_header(blocks: Blocks, offset: int, end: int | None, limits: Limits) -> Generator[Need, Any, Codestream]:
+def main_header(blocks: Blocks, offset: int, end: int | None, limits: Limits) -> Generator[Step, Any, Codestream]:
     """Walk the segments from SOC to the first SOT."""
     yield from blocks.hold("the codestream", offset, 4, ahead=AHEAD_BYTES)
     if _bytes(blocks, offset, 4) != b"\xff\x4f\xff\x51":

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from periplus.codestream.segments import COM, PLT, SOD, Segment
 from periplus.errors import FormatError
 from periplus.limits import MIB
-from periplus.model import Need
+from periplus.model import Step
 from periplus.scan.blocks import Blocks
 from periplus.scan.j2kmarkers import Codestream
 
@@ -40,7 +40,7 @@ class Head:
 
 def heads(
     blocks: Blocks, facts: Codestream, offset: NDArray[np.int64], length: NDArray[np.int64], usual: int
-) -> Generator[Need, Any, list[Head] | None]:
+) -> Generator[Step, Any, list[Head] | None]:
     """The headers of all tile-parts; None where one is broken or lacks what the others have, or all are too long.
 
     `usual` is the length of the header of the first tile-part.
@@ -48,6 +48,11 @@ def heads(
     listed = _listed(facts, offset, length)
     if listed is None and usual * len(offset) > min(LARGEST_BYTES, int(length.sum()) // LARGEST_SHARE):
         return None
+    if listed is None:
+        # In one round, unless those who went from one to the next took them along.
+        firsts = zip(offset.tolist(), np.minimum(usual, length).tolist(), strict=True)
+        starts = [("the header of a tile-part", *place) for place in firsts]
+        yield from blocks.hold_all(starts, gap=0, sparse=True)
     found: list[Head] = []
     spent = 0
     for row, (start, size) in enumerate(zip(offset.tolist(), length.tolist(), strict=True)):
@@ -78,7 +83,7 @@ def _listed(facts: Codestream, offset: NDArray[np.int64], length: NDArray[np.int
     return found
 
 
-def head(blocks: Blocks, start: int, end: int | None, usual: int = 0) -> Generator[Need, Any, Head | None]:
+def head(blocks: Blocks, start: int, end: int | None, usual: int = 0) -> Generator[Step, Any, Head | None]:
     """The header of the tile-part at a place; None where it is broken."""
     position, tables, own = start + SOT_BYTES, [], []
     if usual and (end is None or end - start > usual):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from periplus.codestream.segments import COM, EOC, PLT, SOD, SOT, Segment
 from periplus.errors import FormatError
 from periplus.limits import Limits
-from periplus.model import Need
+from periplus.model import Step
 from periplus.scan.blocks import Blocks
 from periplus.scan.j2klevels import divided, levels, offered
 from periplus.scan.j2kmarkers import Codestream, main_header
@@ -34,7 +34,7 @@ LARGEST_HEADERS = 4_096
 
 def scan_codestream(
     blocks: Blocks, offset: int, length: int | None, limits: Limits, *, absent: Sequence[int] = ()
-) -> Generator[Need, Any, tuple[Codestream, Levels]]:
+) -> Generator[Step, Any, tuple[Codestream, Levels]]:
     """Facts and byte ranges of the codestream at a place in a file; a length of None means to the file's end.
 
     `absent` are tiles that it may lack.
@@ -75,7 +75,7 @@ Columns = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], dict[in
 """Tile, offset and length of tile-parts; and tiles by the offset of the tile-parts that have a longer header."""
 
 
-def _own(blocks: Blocks, odd: dict[int, int], end: int | None) -> Generator[Need, Any, dict[int, tuple[Segment, ...]]]:
+def _own(blocks: Blocks, odd: dict[int, int], end: int | None) -> Generator[Step, Any, dict[int, tuple[Segment, ...]]]:
     """How tiles are coded in a way of their own, as far as is known which ones are."""
     found: dict[int, tuple[Segment, ...]] = {}
     for start, tile in list(odd.items())[:LARGEST_HEADERS]:
@@ -85,7 +85,7 @@ def _own(blocks: Blocks, odd: dict[int, int], end: int | None) -> Generator[Need
     return found
 
 
-def _listed(blocks: Blocks, facts: Codestream, end: int) -> Generator[Need, Any, Columns | None]:
+def _listed(blocks: Blocks, facts: Codestream, end: int) -> Generator[Step, Any, Columns | None]:
     """Tile-parts as the main header lists them; None where the list does not fit the codestream."""
     if facts.lengths is None:
         return None
@@ -109,7 +109,7 @@ def _listed(blocks: Blocks, facts: Codestream, end: int) -> Generator[Need, Any,
 
 def _hop(
     blocks: Blocks, facts: Codestream, end: int | None, limits: Limits, head: int
-) -> Generator[Need, Any, Columns]:
+) -> Generator[Step, Any, Columns]:
     """Tile-parts one after the other; little more than their first bytes is asked for.
 
     `head` bytes of packet lengths are taken along at the start of each.
@@ -154,7 +154,7 @@ def _hop(
     return np.array(tile, np.int64), np.array(start, np.int64), np.array(size, np.int64), odd
 
 
-def _counted(blocks: Blocks, start: NDArray[np.int64], size: NDArray[np.int64], end: int) -> Generator[Need, Any, bool]:
+def _counted(blocks: Blocks, start: NDArray[np.int64], size: NDArray[np.int64], end: int) -> Generator[Step, Any, bool]:
     """Whether the last tile-part counts the mark of the codestream's end, or lacks two bytes: coded data hold none.
 
     Only its packets tell which it is, when all of it is read; so no part of it is referred to alone.

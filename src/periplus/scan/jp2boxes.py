@@ -8,7 +8,7 @@ from typing import Any
 
 from periplus.errors import FormatError
 from periplus.limits import MIB, Limits
-from periplus.model import Need
+from periplus.model import Step
 from periplus.scan.blocks import Blocks
 from periplus.scan.cursor import Cursor
 
@@ -43,7 +43,7 @@ class Boxes:
     """Boxes that could not be read, in sentences."""
 
 
-def walk(blocks: Blocks, limits: Limits) -> Generator[Need, Any, Boxes]:
+def walk(blocks: Blocks, limits: Limits) -> Generator[Step, Any, Boxes]:
     """Every top-level box; codestreams are stepped over."""
     codestreams: list[tuple[int, int | None]] = []
     geotiff: bytes | None = None
@@ -105,7 +105,7 @@ def walk(blocks: Blocks, limits: Limits) -> Generator[Need, Any, Boxes]:
     )
 
 
-def _box(blocks: Blocks, position: int) -> Generator[Need, Any, tuple[bytes, int, int | None]]:
+def _box(blocks: Blocks, position: int) -> Generator[Step, Any, tuple[bytes, int, int | None]]:
     """Kind of a box, and where its content starts and stops."""
     raw = _bytes(blocks, position, 8)
     length, kind, head = int.from_bytes(raw[:4], "big"), raw[4:], 8

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus.limits import MIB, Limits
-from periplus.model import Need, Refs, chunk_positions
+from periplus.model import Need, Refs, Step, chunk_positions
 from periplus.scan.blocks import Blocks
 
 LARGE = 64 * MIB
@@ -70,7 +70,7 @@ def large(width: int, height: int, samples: int) -> bool:
     return width * height * samples >= LARGE
 
 
-def banded(frame: Frame, blocks: Blocks, limits: Limits, end: int | None = None) -> Generator[Need, Any, Bands | None]:
+def banded(frame: Frame, blocks: Blocks, limits: Limits, end: int | None = None) -> Generator[Step, Any, Bands | None]:
     """The picture in bands; None where its coding, its markers or its size make it one chunk.
 
     The stream lies before `end`, or the file's end.
@@ -127,7 +127,7 @@ def _height(sampling: bytes) -> int:
     return 8 * (1 if len(sampling) == 1 else max(factor & 15 for factor in sampling))
 
 
-def _marks(data: int, stop: int, intervals: int) -> Generator[Need, Any, NDArray[np.int64] | None]:
+def _marks(data: int, stop: int, intervals: int) -> Generator[Step, Any, NDArray[np.int64] | None]:
     """Where every interval begins, with its marker, and where the last ends; None where markers are not as expected."""
     found = [data]
     position, carried = data, b""

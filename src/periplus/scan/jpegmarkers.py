@@ -10,7 +10,7 @@ from typing import Any
 
 from periplus.errors import FormatError
 from periplus.limits import Limits
-from periplus.model import Need
+from periplus.model import Step
 from periplus.scan import exif
 from periplus.scan.blocks import Blocks
 from periplus.scan.jpegbands import Frame
@@ -78,7 +78,7 @@ class Markers:
         return len(self.components) == 4 and self.bits == 8 and self.frame != LOSSLESS
 
 
-def walk(blocks: Blocks, limits: Limits, start: int = 0) -> Generator[Need, Any, Markers]:
+def walk(blocks: Blocks, limits: Limits, start: int = 0) -> Generator[Step, Any, Markers]:
     """Every marker of the stream at `start`, up to its first scan."""
     found = Markers()
     yield from blocks.hold("the header", start, 4, ahead=HEAD_BYTES)

@@ -10,7 +10,7 @@ from typing import Any
 
 from periplus.errors import FormatError, LimitError, PeriplusError
 from periplus.limits import Limits
-from periplus.model import About, Found, Need, Source, Steps
+from periplus.model import About, Found, Source, Step, Steps
 from periplus.scan.blocks import Blocks
 from periplus.scan.cursor import Cursor
 from periplus.scan.nitffields import (
@@ -67,7 +67,7 @@ def scan(source: Source, limits: Limits) -> Steps:
     yield from found
 
 
-def _pictures(source: Source, limits: Limits) -> Generator[Need, Any, list[Found]]:
+def _pictures(source: Source, limits: Limits) -> Generator[Step, Any, list[Found]]:
     """The arrays of another file."""
     _, found, refusals = yield from _contents(Blocks(source, limits), limits)
     if refusals or not found:
@@ -75,7 +75,7 @@ def _pictures(source: Source, limits: Limits) -> Generator[Need, Any, list[Found
     return found
 
 
-def _contents(blocks: Blocks, limits: Limits) -> Generator[Need, Any, tuple[Header, list[Found], list[str]]]:
+def _contents(blocks: Blocks, limits: Limits) -> Generator[Step, Any, tuple[Header, list[Found], list[str]]]:
     """The header, arrays of the segments we read, and why we do not read the others."""
     yield from blocks.hold("the header", 0, PREFIX_BYTES - 20, ahead=HEAD_BYTES - PREFIX_BYTES)
     version, length = header_length(_cursor(blocks, 0, min(PREFIX_BYTES, blocks.size or PREFIX_BYTES)))
@@ -91,7 +91,7 @@ def _contents(blocks: Blocks, limits: Limits) -> Generator[Need, Any, tuple[Head
 
 def _overflowed(
     blocks: Blocks, head: Header, version: str, numbers: Sequence[int]
-) -> Generator[Need, Any, tuple[Tre, ...]]:
+) -> Generator[Step, Any, tuple[Tre, ...]]:
     """Extensions that did not fit into the header they belong to; a segment that is something else has none."""
     found: list[Tre] = []
     for number in numbers:
@@ -107,7 +107,7 @@ def _overflowed(
 
 def _images(
     blocks: Blocks, head: Header, version: str, limits: Limits
-) -> Generator[Need, Any, tuple[list[Found], list[str]]]:
+) -> Generator[Step, Any, tuple[list[Found], list[str]]]:
     """Arrays of the segments we read, and why we do not read the others."""
     yield from blocks.hold_all([("a subheader", s.start, s.head) for s in head.images], gap=GAP_BYTES)
     found: list[Found] = []
@@ -139,7 +139,7 @@ def _images(
     return found, [error.message for error in refused]
 
 
-def _place(blocks: Blocks, segment: Segment, *, lone: bool, listed_blocks: bool) -> Generator[Need, Any, Place]:
+def _place(blocks: Blocks, segment: Segment, *, lone: bool, listed_blocks: bool) -> Generator[Step, Any, Place]:
     """Start and end of a segment's data, which must lie in the file.
 
     Where a mask lists the blocks that are stored, the end of the file will do: each of them is looked at by itself.

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from periplus.codecnames import TIFF_TILE
 from periplus.errors import FormatError
 from periplus.limits import Limits
-from periplus.model import Need, Pipeline
+from periplus.model import Need, Pipeline, Step
 from periplus.scan.nitfblocks import Layout
 from periplus.scan.nitfstreams import MOST_STREAMED, Look
 
@@ -64,7 +64,7 @@ def _dimensions(rate: str) -> int | None:
 
 def _starts(
     start: int, end: int, wanted: int, limits: Limits, *, tagged: bool
-) -> Generator[Need, Any, NDArray[np.int64]]:
+) -> Generator[Step, Any, NDArray[np.int64]]:
     """Where the pictures of blocks start, counted from the first: each ends with six ends of lines, at a whole byte.
 
     So do all bi-level files of the JITC. Lines of two dimensions are `tagged` with a bit that says how the next one is

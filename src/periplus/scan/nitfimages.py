@@ -12,7 +12,7 @@ import numpy as np
 from periplus.codecnames import VECTOR_QUANTISED
 from periplus.errors import FormatError
 from periplus.limits import Limits
-from periplus.model import Array, Found, Need, Pipeline, Refs, Scalar, Shape
+from periplus.model import Array, Found, Pipeline, Refs, Scalar, Shape, Step
 from periplus.scan.blocks import Blocks
 from periplus.scan.geotiff import reduced
 from periplus.scan.j2karray import arrays, turned
@@ -39,7 +39,7 @@ Place = tuple[int, int]
 """Start and end of an image's data in the file."""
 
 
-def _mask(blocks: Blocks, place: Place, facts: Subheader, number: int) -> Generator[Need, Any, Mask]:
+def _mask(blocks: Blocks, place: Place, facts: Subheader, number: int) -> Generator[Step, Any, Mask]:
     if not facts.fields["IC"].startswith("M") and facts.fields["IC"] != "NM":
         return Mask()
     return (yield from read_mask(blocks, place[0], place[1] - place[0], number))
@@ -47,7 +47,7 @@ def _mask(blocks: Blocks, place: Place, facts: Subheader, number: int) -> Genera
 
 def _plain(
     blocks: Blocks, prefix: str, place: Place, facts: Subheader, limits: Limits
-) -> Generator[Need, Any, list[Found]]:
+) -> Generator[Step, Any, list[Found]]:
     """NC and NM: pixels as they are."""
     image = layout(facts, limits)
     mask = yield from _mask(blocks, place, facts, image.blocks)
@@ -64,7 +64,7 @@ def _plain(
 
 def _streams(
     blocks: Blocks, prefix: str, place: Place, facts: Subheader, limits: Limits
-) -> Generator[Need, Any, list[Found]]:
+) -> Generator[Step, Any, list[Found]]:
     """C3, M3, C5 and M5: a JPEG stream a block; C1 and M1: fax."""
     image = layout(facts, limits)
     coding, rate = facts.fields["IC"], facts.fields["COMRAT"]
@@ -87,7 +87,7 @@ def _streams(
 
 def _downsampled(
     blocks: Blocks, prefix: str, place: Place, facts: Subheader, limits: Limits
-) -> Generator[Need, Any, list[Found]]:
+) -> Generator[Step, Any, list[Found]]:
     """I1: one JPEG stream, of fewer pixels than the image; those that are stored are what is given."""
     whole = layout(facts, limits)
     if whole.blocks != 1:
@@ -107,7 +107,7 @@ def _downsampled(
 
 def _jpeg2000(
     blocks: Blocks, prefix: str, place: Place, facts: Subheader, limits: Limits
-) -> Generator[Need, Any, list[Found]]:
+) -> Generator[Step, Any, list[Found]]:
     """C8, M8, CD and MD: one codestream, a tile a block; its resolutions are levels."""
     image = layout(facts, limits)
     mask = yield from _mask(blocks, place, facts, image.blocks)
@@ -150,7 +150,7 @@ def _stored(refs: Refs, image: Layout, array: Array, absent: Sequence[int]) -> R
 
 def _quantised(
     blocks: Blocks, prefix: str, place: Place, facts: Subheader, limits: Limits
-) -> Generator[Need, Any, list[Found]]:
+) -> Generator[Step, Any, list[Found]]:
     """C4 and M4: codes of 4 x 4 pixels, and the code books they share."""
     image = layout(facts, limits)
     known = locations(facts.tres)
@@ -189,7 +189,7 @@ def _array(
     )
 
 
-CODINGS: dict[str, Callable[..., Generator[Need, Any, list[Found]]]] = {
+CODINGS: dict[str, Callable[..., Generator[Step, Any, list[Found]]]] = {
     **dict.fromkeys(("NC", "NM"), _plain),
     **dict.fromkeys(("C1", "M1", "C3", "M3", "C5", "M5"), _streams),
     "I1": _downsampled,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus.errors import FormatError
-from periplus.model import Need, Scalar
+from periplus.model import Scalar, Step
 from periplus.scan.blocks import Blocks
 from periplus.scan.cursor import Cursor
 
@@ -33,7 +33,7 @@ class Mask:
 
 def read_mask(
     blocks: Blocks, start: int, length: int, number: int, *, more: bool = False
-) -> Generator[Need, Any, Mask]:
+) -> Generator[Step, Any, Mask]:
     """The mask of an image of `number` blocks whose data are `length` bytes from `start`; `more` may lie behind it."""
     yield from blocks.hold("the mask", start, HEAD_BYTES)
     size = int.from_bytes(held(blocks, start, WHERE_BYTES), "big")
@@ -44,7 +44,7 @@ def read_mask(
     return replace(mask, length=size, used=used)
 
 
-def read_tables(blocks: Blocks, start: int, number: int, *, sparing: bool = False) -> Generator[Need, Any, Mask]:
+def read_tables(blocks: Blocks, start: int, number: int, *, sparing: bool = False) -> Generator[Step, Any, Mask]:
     """What follows the length of a mask: the pad pixel, and the offsets of `number` blocks.
 
     Where `sparing`, as raster products are, tables of pad pixels are there only where there is a value for them.

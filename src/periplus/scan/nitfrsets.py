@@ -9,7 +9,7 @@ from typing import Any
 
 from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
-from periplus.model import Array, Beside, Found, Shape, Source
+from periplus.model import Array, Beside, Found, Need, Shape, Source
 from periplus.scan.geotiff import reduced
 from periplus.scan.siblings import name_of
 
@@ -76,7 +76,11 @@ def elsewhere(name: str, steps: Generator[Any, Any, Any]) -> Generator[Any, Any,
             step = steps.send(answer)
         except StopIteration as end:
             return end.value
-        answer = yield replace(step, sibling=name)
+        answer = yield (
+            replace(step, sibling=name)
+            if isinstance(step, Need)
+            else tuple(replace(need, sibling=name) for need in step)
+        )
 
 
 def _images(found: Sequence[Found]) -> list[Found]:

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from typing import Any
 
 from periplus.errors import FormatError
-from periplus.model import Need
+from periplus.model import Step
 from periplus.scan.blocks import Blocks
 from periplus.scan.cursor import Cursor
 from periplus.scan.nitffields import OVERFLOWS, Header, Segment, Table, security, texts
@@ -63,7 +63,7 @@ ALIKE = {
 """What fields of the several kinds have in common."""
 
 
-def final_header(blocks: Blocks, first: bytes) -> Generator[Need, Any, bytes]:
+def final_header(blocks: Blocks, first: bytes) -> Generator[Step, Any, bytes]:
     """The header of a file that was written before its length was known: the last extension has it anew, if any."""
     length = len(first)
     last = (blocks.size or 0) - MARK_BYTES
@@ -81,7 +81,7 @@ def final_header(blocks: Blocks, first: bytes) -> Generator[Need, Any, bytes]:
     return found[MARK_BYTES:] if whole else first
 
 
-def segments(blocks: Blocks, head: Header) -> Generator[Need, Any, list[dict[str, Any]]]:
+def segments(blocks: Blocks, head: Header) -> Generator[Step, Any, list[dict[str, Any]]]:
     """What every segment without an image is, where its data lie, and how many bytes they have."""
     inside, asked, reach = [], 0, -GAP_BYTES - 1
     for _, segment in head.others:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from periplus.codecnames import JPEG, TIFF_TILE
 from periplus.errors import FormatError
 from periplus.limits import Limits
-from periplus.model import Need, Pipeline, Refs, chunk_positions
+from periplus.model import Need, Pipeline, Refs, Step, chunk_positions
 from periplus.scan.blocks import Blocks
 from periplus.scan.jpegbands import banded, large
 from periplus.scan.jpegmarkers import walk
@@ -62,13 +62,13 @@ def jpeg_pipeline(image: Layout, colours: str, *, lossless: bool, tables: str | 
     return ({"name": JPEG, "configuration": configuration},)
 
 
-Look = Callable[[int, int, int, Limits], Generator[Need, Any, NDArray[np.int64]]]
+Look = Callable[[int, int, int, Limits], Generator[Step, Any, NDArray[np.int64]]]
 """(start, end, number, limits) of the streams of blocks -> where they start, counted from the first."""
 
 
 def stream_refs(
     image: Layout, start: int, end: int, mask: Mask, limits: Limits, *, look: Look | None = None
-) -> Generator[Need, Any, Refs]:
+) -> Generator[Step, Any, Refs]:
     """The stream of every block: all of the data where there is one, by the mask, else by a look at all of the data."""
     start += mask.length
     if mask.offsets is not None:
@@ -91,7 +91,7 @@ def stream_refs(
     return refs.take(stored[number])
 
 
-def _starts(start: int, end: int, wanted: int, limits: Limits) -> Generator[Need, Any, NDArray[np.int64]]:
+def _starts(start: int, end: int, wanted: int, limits: Limits) -> Generator[Step, Any, NDArray[np.int64]]:
     """Where the streams of blocks start, counted from the first: nothing but the streams themselves tells.
 
     All of the data pass by, a window at a time.
@@ -116,7 +116,7 @@ def _starts(start: int, end: int, wanted: int, limits: Limits) -> Generator[Need
 
 def cut_stream(
     blocks: Blocks, image: Layout, codecs: Pipeline, refs: Refs, limits: Limits
-) -> Generator[Need, Any, tuple[int, Pipeline, Refs]]:
+) -> Generator[Step, Any, tuple[int, Pipeline, Refs]]:
     """Rows of a chunk, codec and references of a lone large block that can be cut into bands; else as they were."""
     if image.blocks != 1 or len(refs) != 1 or not large(image.width, image.height, image.samples):
         return image.height, codecs, refs
@@ -134,7 +134,7 @@ def cut_stream(
     return bands.rows, ({"name": JPEG, "configuration": configuration},), bands.refs
 
 
-def frame_size(blocks: Blocks, start: int, end: int) -> Generator[Need, Any, tuple[int, int]]:
+def frame_size(blocks: Blocks, start: int, end: int) -> Generator[Step, Any, tuple[int, int]]:
     """Rows and columns of the JPEG stream at a place."""
     length = min(HEAD_BYTES, end - start)
     yield from blocks.hold("the JPEG stream", start, length)
@@ -146,7 +146,7 @@ def frame_size(blocks: Blocks, start: int, end: int) -> Generator[Need, Any, tup
     raise FormatError("the JPEG stream does not say how large it is", offset=start)
 
 
-def separate(blocks: Blocks, image: Layout, start: int, end: int, mask: Mask) -> Generator[Need, Any, bool]:
+def separate(blocks: Blocks, image: Layout, start: int, end: int, mask: Mask) -> Generator[Step, Any, bool]:
     """Whether every block that a mask lists has a codestream of its own, as osml-imagery-io writes them.
 
     The standard has one for all of the image, and the mask point to its tiles.
@@ -183,7 +183,7 @@ def codestream_pipeline(image: Layout) -> Pipeline:
     return ({"name": TIFF_TILE, "configuration": configuration},)
 
 
-def codestream(blocks: Blocks, start: int, end: int) -> Generator[Need, Any, tuple[int, int]]:
+def codestream(blocks: Blocks, start: int, end: int) -> Generator[Step, Any, tuple[int, int]]:
     """Offset and length of the codestream in an image's data, which may be a JP2 file of boxes."""
     position = start
     for _ in range(MOST_BOXES):

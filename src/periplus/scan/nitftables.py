@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterator
 from typing import Any
 
 from periplus.errors import FormatError
-from periplus.model import Need
+from periplus.model import Step
 from periplus.scan.blocks import Blocks
 from periplus.scan.nitfmask import held
 
@@ -39,7 +39,7 @@ whose order is that of the diagonals, and after it the very bytes that `U_1125C.
 
 def shared_tables(
     blocks: Blocks, start: int, end: int, rate: str, *, bands: int, bits: int
-) -> Generator[Need, Any, str | None]:
+) -> Generator[Step, Any, str | None]:
     """The tables that streams such as the one at `start` lack, as base64 of a stream of tables; None if they have them.
 
     A rate that names no quality is one of streams that have tables, so nothing is read. Those of other kinds of image,

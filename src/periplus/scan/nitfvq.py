@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from periplus.errors import FormatError
-from periplus.model import Georeference, Need, Refs, chunk_positions
+from periplus.model import Georeference, Refs, Step, chunk_positions
 from periplus.scan.blocks import Blocks
 from periplus.scan.cursor import Cursor
 from periplus.scan.nitfblocks import Layout
@@ -45,7 +45,7 @@ def locations(tres: Iterable[Tre]) -> Locations:
 
 def vq_refs(
     blocks: Blocks, image: Layout, known: Locations, place: tuple[int, int], mask: Mask, after: int
-) -> Generator[Need, Any, Refs]:
+) -> Generator[Step, Any, Refs]:
     """Two ranges a block: the code books, which all share, and its own codes; `after` is where the mask ends."""
     if image.bands != 1 or image.bits != 8 or image.width % KERNEL or image.height % KERNEL or image.kind != "INT":
         raise FormatError("vector quantisation of anything but one band of 8 bits in blocks of fours is not known")
@@ -72,7 +72,7 @@ def vq_refs(
     )
 
 
-def _books(blocks: Blocks, known: Locations, after: int) -> Generator[Need, Any, int]:
+def _books(blocks: Blocks, known: Locations, after: int) -> Generator[Step, Any, int]:
     """Where the four code books lie, one after the other."""
     # Without a table of locations: rows, columns and bits of the codes, then the kind and numbers of code books.
     start, _ = known.get(LOOKUP, (after + 15, 0))
@@ -95,7 +95,7 @@ def outside(blocks: Blocks, known: Locations) -> bool:
     return length >= CORNERS.size and blocks.size is not None and start + CORNERS.size > blocks.size
 
 
-def covered(blocks: Blocks, known: Locations, image: Layout) -> Generator[Need, Any, Georeference | None]:
+def covered(blocks: Blocks, known: Locations, image: Layout) -> Generator[Step, Any, Georeference | None]:
     """Georeferencing by the outer corners of a frame; None where the file has no such section, or not plainly."""
     start, length = known.get(COVERAGE, (0, 0))
     if length < CORNERS.size or outside(blocks, known):

@@ -11,13 +11,13 @@ import numpy as np
 
 from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
-from periplus.model import Array, Found, Need, Pipeline, Refs, Shape, Source, Steps, chunk_positions
+from periplus.model import Array, Found, Pipeline, Refs, Shape, Source, Step, Steps, chunk_positions
 from periplus.scan.blocks import Blocks
 from periplus.scan.worldfile import placed
 
 Told: TypeAlias = tuple[Array, Refs, datetime | None, tuple[str, ...]]
 """The picture, where its bytes lie, when it was taken, and metadata that could not be read."""
-Reading: TypeAlias = Generator[Need, Any, Told]
+Reading: TypeAlias = Generator[Step, Any, Told]
 
 
 def scan_picture(source: Source, limits: Limits, read: Callable[[Blocks, Limits], Reading]) -> Steps:

@@ -12,7 +12,7 @@ from typing import Any
 from periplus import codecnames
 from periplus.errors import FormatError
 from periplus.limits import Limits
-from periplus.model import Array, Need, Source, Steps
+from periplus.model import Array, Source, Step, Steps
 from periplus.scan import exif
 from periplus.scan.blocks import Blocks
 from periplus.scan.picture import Reading, held, picture_array, scan_picture, whole_file
@@ -60,7 +60,7 @@ def _read(blocks: Blocks, limits: Limits) -> Reading:
     return _array(picture, limits), whole_file(blocks), picture.moment, tuple(picture.unread)
 
 
-def _walk(blocks: Blocks, limits: Limits) -> Generator[Need, Any, _Picture]:
+def _walk(blocks: Blocks, limits: Limits) -> Generator[Step, Any, _Picture]:
     """Every chunk up to the first with pixels."""
     yield from blocks.hold("the header", 0, 33, ahead=HEAD_BYTES)
     picture = _header(held(blocks, 0, 29))

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import NamedTuple
+
+from periplus.errors import DeniedError
+
+_FOREIGN = re.compile(r"[\x00-\x1f\x7f\\]|^[A-Za-z][A-Za-z0-9+.-]*://")
+"""Control characters, backslashes, and URLs of other places."""
 
 
 class Name(NamedTuple):
@@ -37,3 +43,22 @@ def beside(url: str, *, instead: Iterable[str] = (), after: Iterable[str] = ()) 
     found = [name.whole + (each.upper() if loud else each) for each in after]
     found += [name.stem + (each.upper() if loud else each) for each in instead]
     return tuple(each for each in dict.fromkeys(found) if each != name.whole)
+
+
+def check_name(name: str) -> str:
+    """`name`, a path from the folder of the scanned file to one in it or below it; DeniedError for any other."""
+    if not _is_inside(name):
+        raise DeniedError(f"{name!r} is not the name of a file in the folder of this one")
+    return name
+
+
+def check_prefix(prefix: str) -> str:
+    """`prefix` with a slash at its end, or empty; DeniedError for what is no folder below that of the scanned file."""
+    if prefix and not _is_inside(prefix.removesuffix("/")):
+        raise DeniedError(f"{prefix!r} is not a folder below that of this file")
+    return prefix.removesuffix("/") + "/" if prefix else ""
+
+
+def _is_inside(name: str) -> bool:
+    """Whether a relative path stays below its folder; escapes that hide dots are refused by those who fetch."""
+    return not _FOREIGN.search(name) and not any(part in ("", ".", "..") for part in name.split("/"))

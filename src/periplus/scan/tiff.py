@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
-from periplus.model import Found, Need, Source, Steps
+from periplus.model import Found, Source, Step, Steps
 from periplus.scan.blocks import Blocks
 from periplus.scan.cursor import Cursor
 from periplus.scan.tiffentries import ENDIAN, ENTRY, Entries, Form, Integers, Remote, Values, integers, parse
@@ -28,6 +28,8 @@ HEAD_BYTES = 16_384
 AHEAD_BYTES = 8_192
 """Read after the start of a directory that lies elsewhere, so that its values come along."""
 MAGIC = {b"II*\0": ("<", False), b"MM\0*": (">", False), b"II+\0": ("<", True), b"MM\0+": (">", True)}
+LEAST_BYTES = 8
+"""No directory is shorter."""
 GAP_BYTES = 4_096
 """Values this close together are asked for together."""
 
@@ -70,7 +72,7 @@ def scan(source: Source, limits: Limits) -> Steps:
         yield Found(array, refs)
 
 
-def _walk(blocks: Blocks, limits: Limits) -> Generator[Need, Any, list[Directory]]:
+def _walk(blocks: Blocks, limits: Limits) -> Generator[Step, Any, list[Directory]]:
     """Every directory: the main chain in order, each followed by its SubIFDs."""
     yield from blocks.hold("the header", 0, 8, ahead=HEAD_BYTES - 8)
     order, big, first = _header(blocks)
@@ -89,8 +91,17 @@ def _walk(blocks: Blocks, limits: Limits) -> Generator[Need, Any, list[Directory
         # A stack: SubIFDs go on last, so they are walked before the chain goes on, in their own order.
         if subs:
             pending.extend((sub, len(directories)) for sub in reversed(subs))
+            if len(subs) > 1:
+                yield from _hold_starts(blocks, [sub for sub in subs if sub not in seen][: limits.images])
         directories.append(directory)
     return directories
+
+
+def _hold_starts(blocks: Blocks, offsets: Sequence[int]) -> Generator[Step, Any, None]:
+    """The starts of several directories in one round; those outside the file are refused when they are walked."""
+    size = blocks.size
+    inside = [("a directory", offset, LEAST_BYTES) for offset in offsets if size and offset + LEAST_BYTES <= size]
+    yield from blocks.hold_all(inside, gap=GAP_BYTES, ahead=AHEAD_BYTES)
 
 
 def _header(blocks: Blocks) -> tuple[str, bool, int]:
@@ -113,7 +124,7 @@ def _header(blocks: Blocks) -> tuple[str, bool, int]:
 
 def _directory(
     blocks: Blocks, limits: Limits, order: str, big: bool, offset: int, parent: int
-) -> Generator[Need, Any, tuple[Directory, int, list[int]]]:
+) -> Generator[Step, Any, tuple[Directory, int, list[int]]]:
     lead, pointer = (8, 8) if big else (2, 4)
     if blocks.locate(offset, lead) is None:
         yield from blocks.hold("a directory", offset, lead, ahead=AHEAD_BYTES)
@@ -164,7 +175,7 @@ def _directory(
     return directory, int.from_bytes(block[start + size : start + whole], ENDIAN[order]), children
 
 
-def _elsewhere(blocks: Blocks, entries: Entries) -> Generator[Need, Any, tuple[Values, Values, dict[int, Integers]]]:
+def _elsewhere(blocks: Blocks, entries: Entries) -> Generator[Step, Any, tuple[Values, Values, dict[int, Integers]]]:
     """Values and lists that lie in other blocks, asked for where needed; descriptive ones may lie outside the file."""
     outside = {
         place

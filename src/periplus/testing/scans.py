@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from periplus.decode import prepare
 from periplus.limits import Limits
-from periplus.model import Found, Need, Source
-from periplus.scan.drive import scan_bytes
+from periplus.model import About, Found, Need, Source
+from periplus.scan.drive import Memory, scan_bytes
 
 
 def watched(scanner: ModuleType, data: bytes, limits: Limits, *, sized: bool = True) -> tuple[list[Found], list[int]]:
@@ -19,20 +19,27 @@ def watched(scanner: ModuleType, data: bytes, limits: Limits, *, sized: bool = T
     found: list[Found] = []
     asked: list[int] = []
     steps = scanner.scan(Source(url="memory:", size=len(data) if sized else None), limits)
-    answer: bytes | None = None
+    memory = Memory(data, url="memory:", limits=limits)
+    answer: Any = None
     while True:
         try:
             step = steps.send(answer)
         except StopIteration:
             return found, asked
         answer = None
-        if isinstance(step, Need):
-            assert step.offset >= 0
-            assert step.length > 0
-            asked.append(step.length)
-            answer = data[step.offset : step.offset + step.length]
-        elif isinstance(step, Found):
+        if isinstance(step, Found):
             found.append(step)
+        elif not isinstance(step, About):
+            for need in needs_of(step):
+                assert need.offset >= 0
+                assert need.length > 0
+                asked.append(need.length)
+            answer = memory.answer(step)
+
+
+def needs_of(step: object) -> tuple[Need, ...]:
+    """The ranges that a step of a scan asks for: one, those of a round, or none."""
+    return (step,) if isinstance(step, Need) else tuple(step) if isinstance(step, tuple | list) else ()
 
 
 def check_sound(found: Found, size: int, limits: Limits) -> None:
