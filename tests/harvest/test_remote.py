@@ -15,6 +15,7 @@ import tifffile
 from periplus.errors import FormatError, MissingError
 from periplus.fetch import Fetch
 from periplus.harvest import index_into
+from periplus.testing import nitfs
 from periplus.testing.servers import Fault, RangeServer, S3Server
 
 
@@ -194,3 +195,13 @@ def test_what_stands_for_a_folder_in_a_bucket_is_no_file(server: RangeServer, co
             table, summary = index_into(place, fetch=fetch)
             assert list(table.files.path) == [f"s3://bucket/a/b/{name}"]
             assert (summary.ok, summary.failed, summary.skipped) == (1, 0, 1)
+
+
+def test_subheaders_far_apart_cost_one_round(server: RangeServer, fetch: Fetch) -> None:
+    values = nitfs.values_of("u16", 1, (512, 512))
+    server.files["a.ntf"] = nitfs.nitf(*[nitfs.Picture(values=values, kind="u16") for _ in range(10)])
+    server.latency = 0.1
+    table, _ = index_into([f"{server.url}/a.ntf"], fetch=fetch, siblings=False)
+    assert len(table.catalog.arrays) == 10
+    assert server.most_waiting == 9, "all but the first subheader, at the same time"
+    assert sum(request.sent for request in server.log) < 110_000, "and not what lies between them"
