@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from periplus.errors import ConflictError, DeniedError, FormatError, MissingError
+from periplus.errors import DeniedError, FormatError, MissingError
 from periplus.fetch import Fetch
 from periplus.model import Array, Catalog, Inline, Refs
 from periplus.policy import Policy
-from periplus.table import append_table, copy_table, memory_table, open_table, write_table
+from periplus.table import copy_table, memory_table, open_table, write_table
 from periplus.testing.indexes import dense_refs, files_of, indexes, inline_list, same_refs, stacked
 
 FORMS = {"flat": "index.parquet", "dataset": "index", "duckdb": "index.duckdb"}
@@ -270,13 +270,6 @@ def test_a_duckdb_file_is_opened_only_when_trusted(tmp_path, fetch):
         open_table("https://example.com/i.duckdb", fetch=fetch, trust=True)
     one, two = (open_table(str(tmp_path / "i.duckdb"), fetch=fetch, trust=True, allow=["s3://"]) for _ in range(2))
     same_refs(one.refs("0/data"), two.refs("0/data"))
-
-
-def test_appending_is_for_datasets(tmp_path, fetch):
-    catalog, refs, files = stacked()
-    write_table(str(tmp_path / "i.parquet"), catalog, refs.items(), files, fetch=fetch)
-    with pytest.raises((ConflictError, MissingError)):
-        append_table(str(tmp_path / "i.parquet"), catalog, [], files_of([]), fetch=fetch)
 
 
 def test_a_table_written_by_hand_may_reach_what_it_was_given(tmp_path, fetch):

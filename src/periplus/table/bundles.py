@@ -112,6 +112,18 @@ class Bundled:
         return next(self._apart)
 
 
+def bundles_of(blocks: Iterable[tuple[str, Refs]], arrays: Mapping[str, Array]) -> Iterator[Bundle]:
+    """Rows in bundles, however they come; FormatError for those of no array."""
+    if isinstance(blocks, Bundled):
+        yield from blocks.bundles
+        return
+    for name, refs in blocks:
+        kind = kind_of(arrays, name)
+        if kind is None:
+            raise FormatError(f"there are references for {name!r}, which is no array of the catalog")
+        yield Bundle(names=[name], owner=np.zeros(len(refs), np.int32), dims=kind.dims, refs=refs)
+
+
 def verify_bundle(bundle: Bundle, kinds: Kinds, kind: NDArray[np.int32], *, sizes: NDArray[np.int64]) -> None:
     """FormatError where a row is not sound, as `verify` has it; `kind` is the kind of each array of the bundle."""
     if _sound(bundle, kinds, kind, sizes):

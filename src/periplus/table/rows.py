@@ -175,7 +175,12 @@ def read_embedded(raw: bytes, limits: Limits, url: str) -> tuple[Files, dict[byt
 
 
 def read_files(source: ParquetBytes, limits: Limits) -> Files:
-    """A files table, row group by row group, so that no more is decoded than may be held."""
+    """A files table with every column that is not nested."""
+    return files_from_arrow(read_files_table(source, limits))
+
+
+def read_files_table(source: ParquetBytes, limits: Limits) -> pa.Table:
+    """A files table as it is stored, row group by row group, so that no more is decoded than may be held."""
     names = [name for name in source.schema.names if not pa.types.is_nested(source.schema.field(name).type)]
     held = file_bytes(limits, source.url)
     held.take(int(source.metadata.num_rows) * 8 * max(1, len(names)))
@@ -183,7 +188,7 @@ def read_files(source: ParquetBytes, limits: Limits) -> Files:
     for _, table in source.read(range(source.groups), names):
         held.take(sum(_text_bytes(column) for column in table.columns))
         tables.append(table)
-    return files_from_arrow(pa.concat_tables(tables) if tables else source.schema.empty_table())
+    return pa.concat_tables(tables) if tables else source.schema.empty_table()
 
 
 def read_members(source: ParquetBytes, limits: Limits) -> Members:
@@ -244,14 +249,24 @@ class ParquetRows:
 
     @cached_property
     def _files(self) -> Files:
+        with self._lock, arrow_errors("the files table", self.base.url):
+            source = self._files_source()
+            return self._distinct() if source is None else read_files(source, self.limits)
+
+    def files_table(self) -> pa.Table | None:
+        """The files table as it is stored; None where there is none."""
+        with self._lock, arrow_errors("the files table", self.base.url):
+            source = self._files_source()
+            return None if source is None else read_files_table(source, self.limits)
+
+    def _files_source(self) -> ParquetBytes | None:
         from periplus.table.document import FILES_KEY
 
-        with self._lock, arrow_errors("the files table", self.base.url):
-            if self.document.pieces is not None:
-                return read_files(self.base, self.limits)
-            if FILES_KEY in self.base.keys:
-                return read_files(embedded(self.base.keys[FILES_KEY], self.limits, self.base.url), self.limits)
-            return self._distinct()
+        if self.document.pieces is not None:
+            return self.base
+        if FILES_KEY in self.base.keys:
+            return embedded(self.base.keys[FILES_KEY], self.limits, self.base.url)
+        return None
 
     def _distinct(self) -> Files:
         """Files of a table of another tool, which lists none: its distinct paths, in order of appearance."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -148,20 +148,62 @@ def files_to_arrow(files: Files, paths: Sequence[str] | None = None, groups: Gro
         ],
         schema=FILES,
     )
-    members = None if groups is None else members_of(groups, len(files))
-    if "group" in files.columns:
-        table = table.append_column("group", column_to_arrow("group", files.columns["group"], len(files)))
-    elif members is not None:
-        table = table.append_column("group", members.group)
-    if members is not None:
-        for name in ("family", "note"):
-            table = table.append_column(name, numbers(getattr(members, name), valid=getattr(members, name) >= 0))
-        for name in ("x", "y"):
-            table = table.append_column(name, numbers(getattr(members, name), valid=~np.isnan(getattr(members, name))))
     for name, values in files.columns.items():
-        if name not in KNOWN:
+        if name == "group" or name not in KNOWN:
             table = table.append_column(name, column_to_arrow(name, values, len(files)))
-    return table
+    return _with_groups(table, groups)
+
+
+def _with_groups(table: pa.Table, groups: Groups | None) -> pa.Table:
+    """The files table of a collection with its group columns, those of users last."""
+    columns = {name: table[name] for name in table.column_names if name in FILES.names or name == "group"}
+    if groups is not None:
+        members = members_of(groups, table.num_rows)
+        columns.setdefault("group", members.group)
+        for name in ("family", "note"):
+            columns[name] = numbers(getattr(members, name), valid=getattr(members, name) >= 0)
+        for name in ("x", "y"):
+            columns[name] = numbers(getattr(members, name), valid=~np.isnan(getattr(members, name)))
+    columns |= {name: table[name] for name in table.column_names if name not in KNOWN}
+    return pa.table(list(columns.values()), schema=_files_schema(columns))
+
+
+def _files_schema(columns: Mapping[str, Any]) -> pa.Schema:
+    return pa.schema(
+        [FILES.field(name) if name in FILES.names else pa.field(name, column.type) for name, column in columns.items()]
+    )
+
+
+def files_after(old: pa.Table, new: pa.Table, groups: Groups | None) -> pa.Table:
+    """A files table as it is stored with more rows; columns that one of the two lacks are null there.
+
+    The group columns are those of `groups`; FormatError where a column has other types in the two.
+    """
+    names = [*FILES.names, *(name for name in (*old.column_names, *new.column_names) if name not in FILES.names)]
+    columns = {}
+    for name in dict.fromkeys(names):
+        if name in GROUP_COLUMNS and name != "group":
+            continue
+        first, then = (None if name not in table.column_names else _decoded(table[name]) for table in (old, new))
+        kind = FILES.field(name).type if name in FILES.names else (then if first is None else first).type  # type: ignore[union-attr]
+        try:
+            pieces = [
+                pa.chunked_array([pa.nulls(table.num_rows, kind)]) if column is None else column
+                for table, column in ((old, first), (new, then))
+            ]
+            pieces = [piece if piece.type == kind else piece.cast(kind) for piece in pieces]
+        except pa.ArrowException as error:
+            raise FormatError(f"the column {name!r} of the files table cannot hold what is added: {error}") from None
+        columns[name] = pa.chunked_array([chunk for piece in pieces for chunk in piece.chunks], kind)
+    columns["file_id"] = pa.chunked_array([numbers(np.arange(old.num_rows + new.num_rows, dtype=np.int32))])
+    return _with_groups(pa.table(list(columns.values()), schema=_files_schema(columns)), groups)
+
+
+def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column whose strings are read as a dictionary, as strings."""
+    if not pa.types.is_dictionary(column.type):
+        return column
+    return pa.chunked_array([piece.dictionary_decode() for piece in column.chunks], column.type.value_type)
 
 
 KNOWN = frozenset({*FILES.names, *GROUP_COLUMNS})

@@ -6,7 +6,7 @@ import base64
 import io
 import os
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,14 +18,14 @@ import pyarrow.parquet as pq
 
 from periplus.fetch.atomic import replacing, scratch
 from periplus.fetch.door import system_errors
-from periplus.model import Array, Bundle, Files, Source
+from periplus.model import Array, Bundle, Source
 from periplus.policy import canonical, is_local
 from periplus.table.buffers import numbers
 from periplus.table.document import Piece
-from periplus.table.families import Groups, kind_of, kinds
+from periplus.table.families import kind_of, kinds
 from periplus.table.groups import Tally
 from periplus.table.leftovers import new_spool
-from periplus.table.schema import Layout, chunks_to_arrow, extras_of, files_to_arrow
+from periplus.table.schema import EXTRAS, Layout, chunks_to_arrow, extras_of
 
 if TYPE_CHECKING:
     from periplus.fetch import Fetch
@@ -101,13 +101,18 @@ class GroupWriter:
         """Take over the row groups of a narrower table."""
         with pq.ParquetFile(path) as narrow:
             for number in range(narrow.num_row_groups):
-                table = narrow.read_row_group(number)
-                columns = [
-                    table[field.name] if field.name in table.column_names else _absent(field, table.num_rows)
-                    for field in self.layout.schema()
-                ]
-                self._write(pa.Table.from_arrays(columns, schema=self.layout.schema()))
+                self.pass_on(narrow.read_row_group(number))
         self.tally = tally
+
+    def pass_on(self, table: pa.Table) -> None:
+        """Write a row group of a narrower table as it is; it is not counted."""
+        columns = [
+            _as_stored(table[field.name], field.type)
+            if field.name in table.column_names
+            else _absent(field, len(table))
+            for field in self.layout.schema()
+        ]
+        self._write(pa.Table.from_arrays(columns, schema=self.layout.schema()))
 
     def close(self, keys: dict[str, str]) -> None:
         if keys:
@@ -118,6 +123,15 @@ class GroupWriter:
 def _group_rows(table: pa.Table, most: int) -> int:
     """Rows of a row group, so that long strings and inline bytes stay far below what readers accept of one."""
     return max(1, min(most, int(table.num_rows) * GROUP_BYTES // max(int(table.nbytes), 1)))
+
+
+def _as_stored(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """A column in the type that it is written in; strings that are read as a dictionary are one by one again."""
+    if column.type == kind:
+        return column
+    if pa.types.is_dictionary(column.type) and column.type.value_type == kind:
+        return pa.chunked_array([piece.dictionary_decode() for piece in column.chunks], kind)
+    return column.cast(kind)
 
 
 def _absent(field: pa.Field, count: int) -> pa.Array:
@@ -174,12 +188,24 @@ class FlatSink:
             self._writer = GroupWriter(self._file, self._layout, self._arrays)
             self._writer.copy(narrow, tally)
 
+    def pass_on(self, table: pa.Table) -> None:
+        """Take over a row group of another table as it is; it is not counted."""
+        self._ready(EXTRAS.intersection(table.column_names)).pass_on(table)
+
     @property
     def tally(self) -> Tally:
         return self._ready(frozenset()).tally
 
     def close(self, keys: dict[str, str]) -> None:
         self._ready(frozenset()).close(keys)
+
+    def __enter__(self) -> FlatSink:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None and self._writer is not None:
+            with suppress(Exception):  # while the file is open: nobody will see it
+                self._writer.close({})
 
 
 def _copy_out(fd: int, copy: IO[bytes]) -> None:
@@ -255,11 +281,8 @@ class PartSink:
             self._finish()
 
 
-def files_parquet(
-    files: Files, paths: Sequence[str], file: IO[bytes], keys: dict[str, str], groups: Groups | None = None
-) -> None:
-    """The files table as Parquet, with the columns of `groups` where it is that of a collection."""
-    table = files_to_arrow(files, paths, groups)
+def files_parquet(table: pa.Table, file: IO[bytes], keys: dict[str, str]) -> None:
+    """The files table as Parquet."""
     integers = [name for name in ("file_id", "size", "family", "note") if name in table.column_names]
     with pq.ParquetWriter(
         file,
@@ -274,8 +297,8 @@ def files_parquet(
         writer.add_key_value_metadata(keys)
 
 
-def embedded_files(files: Files, paths: Sequence[str], groups: Groups | None = None) -> str:
+def embedded_files(table: pa.Table) -> str:
     """The files table as Parquet in base64, to be carried in a footer."""
     buffer = io.BytesIO()
-    files_parquet(files, paths, buffer, {}, groups)
+    files_parquet(table, buffer, {})
     return base64.b64encode(buffer.getvalue()).decode("ascii")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from periplus.errors import ConflictError, FormatError, MissingError, PeriplusError, StaleError
@@ -18,7 +20,8 @@ from periplus.fetch.stale import check_same
 from periplus.limits import Limits
 from periplus.model import Bundle, Catalog, Files, Refs, Source
 from periplus.policy import Policy, canonical, is_local
-from periplus.table.bundles import Bundled, apart
+from periplus.table.buffers import to_strings
+from periplus.table.bundles import Bundled, apart, bundles_of
 from periplus.table.columns import Columns, columns_for
 from periplus.table.document import FILES_KEY, KEY, Document, document_for, dump, load
 from periplus.table.families import Groups, gathered, kinds, members_of, unlike
@@ -27,8 +30,10 @@ from periplus.table.groups import Blocks, Tally, row_groups
 from periplus.table.leftovers import remove_unlocked
 from periplus.table.lock import locked
 from periplus.table.open import glance, open_table
+from periplus.table.ranges import arrow_errors
 from periplus.table.reach import at_rest
-from periplus.table.schema import Layout, level_extra
+from periplus.table.rows import ParquetRows
+from periplus.table.schema import Layout, column_to_arrow, files_after, files_to_arrow, integers, level_extra
 from periplus.table.sinks import FlatSink, PartSink, embedded_files, files_parquet, sink
 from periplus.table.table import Table
 
@@ -60,7 +65,7 @@ def write_table(
     form = form or target_form(target_url)
     if (form == "duckdb") != (form_of(url) == "duckdb"):
         raise FormatError(f"the name of a DuckDB index, and of no other, ends in {' or '.join(DUCKDB)}", url=url)
-    catalog = _checked(catalog, files, limits)
+    catalog = _checked(catalog, files, limits, count=len(files))
     before = None if continues is None else continues.source
     if before is not None and before.url != (_folder(url) + FILES_NAME if form == "dataset" else url):
         before = None
@@ -86,11 +91,11 @@ def copy_table(
     return write_table(target_url, table.catalog, blocks, files, fetch=fetch, form=form, limits=limits, continues=table)
 
 
-def _checked(catalog: Catalog, files: Files, limits: Limits) -> Catalog:
+def _checked(catalog: Catalog, files: Files, limits: Limits, *, count: int) -> Catalog:
     """The catalog as it is stored, collections as groups; FormatError where opening would refuse it."""
     catalog = gathered(catalog, files, {})
     arrays = catalog.arrays
-    members = (lambda: members_of(arrays, len(files))) if isinstance(arrays, Groups) else None
+    members = (lambda: members_of(arrays, count)) if isinstance(arrays, Groups) else None
     load(dump(document_for(catalog)), limits=limits, members=members)
     return catalog
 
@@ -110,14 +115,14 @@ def _write_flat(
     if len(set(paths)) != len(paths):
         raise FormatError("a flat index names files by their path, and the files table lists one twice")
     columns = columns_for(kinds(catalog.arrays))
-    with sink(url, fetch, create=create, expect=before) as file:
-        out = FlatSink(file, _layout(catalog, columns, paths), catalog.arrays)
+    layout = _layout(catalog, columns, paths)
+    with sink(url, fetch, create=create, expect=before) as file, FlatSink(file, layout, catalog.arrays) as out:
         for group in row_groups(blocks, catalog, np.asarray(files.size)):
             out.write(group)
         parts = _multiple(out.tally.parts)
         catalog = gathered(catalog, files, parts)
         document = Document(catalog=catalog, columns=columns, parts=parts)
-        embedded = embedded_files(files, paths, _groups(catalog))
+        embedded = embedded_files(files_to_arrow(files, paths, _groups(catalog)))
         out.close({KEY.decode(): dump(document), FILES_KEY.decode(): embedded})
 
 
@@ -161,7 +166,7 @@ def _write_dataset(
             old = _parts_in(folder, fetch)
             _check_before(before, fetch)
             with sink(folder + FILES_NAME, fetch, create=create) as file:
-                files_parquet(files, paths, file, {KEY.decode(): text}, _groups(catalog))
+                files_parquet(files_to_arrow(files, paths, _groups(catalog)), file, {KEY.decode(): text})
                 held()
     except BaseException:
         _undo(folder, parts, revision, fetch)
@@ -193,6 +198,9 @@ def _most_parts(known: dict[str, int], tallies: Iterable[Tally]) -> dict[str, in
     return most
 
 
+# --- adding to an index -----------------------------------------------------------------------------------------------
+
+
 def append_table(
     target_url: str,
     catalog: Catalog,
@@ -203,39 +211,153 @@ def append_table(
     limits: Limits | None = None,
     before: Table | None = None,
 ) -> Table:
-    """Add rows to a dataset without rewriting any; ConflictError where another writer came first.
+    """Add rows to an index; ConflictError where another writer came first.
 
-    `catalog` is the whole catalog as it shall be: every array of before, which may have grown, and new ones. `files`
-    are the new files only, and the blocks' file numbers count from 0 in them. `before` is the index as it was when the
-    new catalog was made, where that is not now.
+    A dataset gets another part. One Parquet file is written anew, its rows passed on as they are; any other form is
+    written as `write_table` does. `catalog` is the whole catalog as it shall be: every array of before, which may have
+    grown, and new ones. `files` are the new files only, and the blocks' file numbers count from 0 in them. `before` is
+    the index as it was when the new catalog was made, where that is not now.
     """
     limits = limits or Limits()
-    folder = _folder(canonical(target_url))
-    with _stale_is_conflict(folder):
-        before = before or open_table(folder, fetch=fetch, limits=limits, policy=Policy.everything())
-        old = before.stored_files
-    if before.document.pieces is None:
-        raise ConflictError("only a dataset can be added to; copy the index into one first", url=folder)
-    _check_growth(before.catalog, catalog, folder)
-    columns = columns_for(kinds(catalog.arrays), before.document.columns)
-    paths = [*old.path, *at_rest(files.path, folder[:-1], fetch.keep_query)]
-    together = Files.joined(old, files)
-    catalog = _checked(catalog, together, limits)
-    parts = PartSink(folder, _layout(catalog, columns, None), catalog.arrays, fetch)
+    url = canonical(target_url)
+    with _stale_is_conflict(url):
+        before = before or open_table(url, fetch=fetch, limits=limits, policy=Policy.everything())
+        _check_growth(before.catalog, catalog, url)
+        rows = before.unverified
+        table = rows.files_table() if isinstance(rows, ParquetRows) and _is_ours(rows) else None
+        if table is None or not isinstance(rows, ParquetRows):
+            return _write_longer(url, catalog, blocks, files, before, fetch, limits)
+        growth = _growth(table, catalog, files, before, fetch, limits)
+        if before.document.pieces is None:
+            _append_flat(url, growth, blocks, rows, before, fetch)
+        else:
+            _append_dataset(_folder(url), growth, blocks, before, fetch, limits)
+    return open_table(url, fetch=fetch, limits=limits, policy=Policy.everything())
+
+
+def _is_ours(rows: ParquetRows) -> bool:
+    """Whether the rows have the columns that we write, so that they can be passed on or left as they are."""
+    if rows.document.pieces is not None:
+        return True
+    (part,) = rows.parts()
+    columns = rows.document.columns
+    known = {"array", "level", "part", "path", "offset", "length", "encoding", "data", *columns.chunk.values()}
+    named = replace(columns, chunk={}) == Columns() and part.columns.array is not None and part.columns.path is not None
+    return named and known.issuperset(part.source.schema.names)
+
+
+def _write_longer(
+    url: str, catalog: Catalog, blocks: Blocks, files: Files, before: Table, fetch: Fetch, limits: Limits
+) -> Table:
+    """The index written anew, with its rows and more."""
+    arrays = catalog.arrays
+    more = _shifted(blocks, len(before.files))
+    rows = Bundled(chain(bundles_of(before.blocks(), arrays), bundles_of(more, arrays)), arrays)
+    together = Files.joined(before.files, files)
+    return write_table(url, catalog, rows, together, fetch=fetch, limits=limits, continues=before)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Growth:
+    """An index as it shall be: its catalog, and its files table with the new files at the end."""
+
+    catalog: Catalog
+    columns: Columns
+    old: pa.Table
+    new: pa.Table
+    together: Files | None
+    """Where the catalog is no collection of groups but may become one."""
+    paths: list[str]
+    """Of the new files, as they are stored."""
+    sizes: NDArray[np.int64]
+
+    def with_parts(self, parts: Mapping[str, int]) -> tuple[Catalog, pa.Table]:
+        """The catalog with the most parts of its arrays, and the files table."""
+        catalog = self.catalog
+        if self.together is not None or isinstance(catalog.arrays, Groups):
+            catalog = gathered(catalog, self.together or _NO_FILES, parts)
+        return catalog, files_after(self.old, self.new, _groups(catalog))
+
+
+_NO_FILES = Files(
+    path=(),
+    size=np.empty(0, np.int64),
+    etag=(),
+    last_modified=np.empty(0, "datetime64[us]"),
+    datetime=np.empty(0, "datetime64[us]"),
+    format=(),
+    status=(),
+    error=(),
+)
+
+
+def _growth(old: pa.Table, catalog: Catalog, files: Files, before: Table, fetch: Fetch, limits: Limits) -> _Growth:
+    home = before.url or ""
+    collected = catalog.arrangement.get("kind") == "collect"
+    if collected and "group" not in old.column_names:  # an older version has the groups of its files elsewhere
+        group = before.stored_files.columns.get("group")
+        if group is not None:
+            old = old.append_column("group", column_to_arrow("group", group, old.num_rows))
+    together = None
+    if collected and not isinstance(catalog.arrays, Groups):
+        together = Files.joined(before.stored_files, files)
+    catalog = _checked(catalog, together or _NO_FILES, limits, count=old.num_rows + len(files))
+    paths = at_rest(files.path, home, fetch.keep_query)
+    return _Growth(
+        catalog=catalog,
+        columns=columns_for(kinds(catalog.arrays), before.document.columns),
+        old=old,
+        new=files_to_arrow(files, paths),
+        together=together,
+        paths=paths,
+        sizes=np.concatenate([_sizes(old), np.asarray(files.size, np.int64)]),
+    )
+
+
+def _sizes(files: pa.Table) -> NDArray[np.int64]:
+    if "size" not in files.column_names:
+        return np.full(files.num_rows, -1, np.int64)
+    sizes: NDArray[np.int64] = integers(files["size"], np.int64, "size", null=-1)
+    return sizes
+
+
+def _append_flat(url: str, growth: _Growth, blocks: Blocks, rows: ParquetRows, before: Table, fetch: Fetch) -> None:
+    (part,) = rows.parts()
+    first = growth.old.num_rows
+    paths = to_strings(growth.old["path"]) + growth.paths
+    if len(set(paths)) != len(paths):
+        raise FormatError("a flat index names files by their path, and the files table lists one twice")
+    layout = _layout(growth.catalog, growth.columns, paths)  # type: ignore[arg-type]
+    with sink(url, fetch, expect=before.source) as file, FlatSink(file, layout, growth.catalog.arrays) as out:
+        names = part.source.schema.names
+        for _, table in part.source.read(range(part.source.groups), names):
+            with arrow_errors("a row group cannot be written again", url):
+                out.pass_on(table)
+        for group in row_groups(_shifted(blocks, first), growth.catalog, growth.sizes):
+            _check_new(before, group, growth.catalog)
+            out.write(group)
+        parts = _multiple(_most_parts(dict(before.document.parts), [out.tally]))
+        catalog, files = growth.with_parts(parts)
+        document = Document(catalog=catalog, columns=growth.columns, parts=parts)
+        out.close({KEY.decode(): dump(document), FILES_KEY.decode(): embedded_files(files)})
+
+
+def _append_dataset(folder: str, growth: _Growth, blocks: Blocks, before: Table, fetch: Fetch, limits: Limits) -> None:
+    catalog = growth.catalog
+    parts = PartSink(folder, _layout(catalog, growth.columns, None), catalog.arrays, fetch)
     revision = secrets.token_hex(8)
     try:
         with parts:
-            for group in row_groups(_shifted(blocks, len(old)), catalog, np.asarray(together.size)):
-                with _stale_is_conflict(folder):
-                    _check_new(before, group, catalog)
+            for group in row_groups(_shifted(blocks, growth.old.num_rows), catalog, growth.sizes):
+                _check_new(before, group, catalog)
                 parts.write(group)
         most = _multiple(_most_parts(dict(before.document.parts), parts.tallies))
-        catalog = gathered(catalog, together, most)
+        catalog, files = growth.with_parts(most)
         document = Document(
             catalog=catalog,
-            columns=columns,
+            columns=growth.columns,
             parts=most,
-            pieces=(*before.document.pieces, *parts.pieces),
+            pieces=(*(before.document.pieces or ()), *parts.pieces),
             revision=revision,
         )
         text = dump(document)
@@ -243,14 +365,13 @@ def append_table(
             if glance(folder, fetch=fetch, limits=limits).revision != before.document.revision:
                 raise ConflictError("another writer changed the index meanwhile; nothing was added", url=folder)
             with sink(folder + FILES_NAME, fetch) as file:
-                files_parquet(together, paths, file, {KEY.decode(): text}, _groups(catalog))
+                files_parquet(files, file, {KEY.decode(): text})
                 held()
     except BaseException:
         _undo(folder, parts, revision, fetch)
         raise
     finally:
         parts.release()
-    return open_table(folder, fetch=fetch, limits=limits, policy=Policy.everything())
 
 
 @contextmanager

@@ -118,6 +118,7 @@ def declared(document: Mapping[str, Any]) -> Declared:
 
 def pack_files(files: Files, urls: Sequence[str], *, folder: str | None, write: str = "") -> bytes:
     """The files table as Parquet, with URLs as the references have them; `folder` is what `{{base}}` stands for."""
+    from periplus.table.schema import files_to_arrow
     from periplus.table.sinks import files_parquet
 
     rows = list({url: row for row, url in reversed(list(enumerate(urls)))}.values())[::-1]
@@ -128,7 +129,7 @@ def pack_files(files: Files, urls: Sequence[str], *, folder: str | None, write: 
         keys[BASE_ID] = _id(folder)
         files = replace(files, error=[text and text.replace(folder, BASE) for text in files.error])
     buffer = io.BytesIO()
-    files_parquet(files, urls, buffer, keys)
+    files_parquet(files_to_arrow(files, urls), buffer, keys)
     return buffer.getvalue()
 
 
