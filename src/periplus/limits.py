@@ -35,6 +35,10 @@ class Limits:
     """Bytes a scanner may ask of one file and its sidecars."""
     listed: int = 1 << 20
     """Objects in the listings that the scan of one file asks for."""
+    coordinate_bytes: int = 64 * MIB
+    """Bytes of one array, decoded or stored, whose values are read while indexing."""
+    file_coordinate_bytes: int = 256 * MIB
+    """Bytes of all arrays of one file that are read while indexing."""
     images: int = 65_536
     """Directories or images in one file."""
     tags: int = 4_096

@@ -223,4 +223,4 @@ def test_the_limits_given_are_those_that_hold():
     for name, text in given.items():
         number, _, unit = text.replace(",", "").partition(" ")
         assert getattr(periplus.Limits(), name) == int(number) * units.get(unit, 1)
-    assert len(given) == 10
+    assert len(given) == 12

@@ -1,4 +1,4 @@
-"""What is read through an arrangement is what rasterio reads from each file."""
+"""Values of small arrays, read while indexing: the same as those of an index, bounded, counted, errors by file."""
 
 from __future__ import annotations
 
@@ -8,111 +8,154 @@ from typing import Any
 
 import numpy as np
 import pytest
-import rasterio
+import tifffile
 
-import periplus
-
-PATTERN = r"(?P<time>\d{8})"
-
-
-def physical(path: Path, level: int | None = None) -> np.ndarray[Any, Any]:
-    """Values as rasterio gives them: nodata is NaN, scale and offset applied."""
-    with rasterio.open(path, **({} if level is None else {"overview_level": level})) as file:
-        data = file.read(masked=True).astype("float64")
-        scale = np.array(file.scales)[:, None, None]
-        offset = np.array(file.offsets)[:, None, None]
-        return np.asarray((data * scale + offset).filled(np.nan))
-
-
-def test_a_stack_of_equal_files(tmp_path: Path, tiff: SimpleNamespace) -> None:
-    written = {day: tiff.write(tmp_path / f"x_202101{day:02d}.tif", day, nodata=9) for day in (3, 1, 2)}
-    with periplus.index(tmp_path / "*.tif", pattern=PATTERN) as index:
-        got = index["0/data"][...]
-    assert got.dtype == np.uint16
-    for k, day in enumerate((1, 2, 3)):
-        np.testing.assert_array_equal(got[k, 0], written[day])
+from periplus.errors import DeniedError, FormatError, LimitError, MissingError, PeriplusError, StaleError
+from periplus.fetch import Fetch
+from periplus.harvest.drive import Harvested, harvest_local, harvest_remote
+from periplus.harvest.head import HeadSize
+from periplus.harvest.inputs import Input
+from periplus.harvest.summary import Summary
+from periplus.harvest.values import ValueReader, without_failed
+from periplus.limits import Limits
+from periplus.model import Array, Found, Inline, Refs, Source
+from periplus.policy import Policy
+from periplus.testing import nitfs
+from periplus.testing.servers import RangeServer
 
 
-def test_files_may_differ_in_codec_and_predictor(tmp_path: Path, tiff: SimpleNamespace) -> None:
-    kinds: list[dict[str, Any]] = [
-        {"compress": "deflate"},
-        {"compress": "zstd", "predictor": 2},
-        {"compress": "lzw"},
-        {"compress": "none"},
-        {"compress": "deflate", "ENDIANNESS": "BIG"},
-    ]
-    written = [tiff.write(tmp_path / f"x_2021010{k}.tif", k, **kind) for k, kind in enumerate(kinds, 1)]
-    with periplus.index(tmp_path / "*.tif", pattern=PATTERN, to=tmp_path / "out.parquet") as index:
-        assert len(index.table.catalog.arrays["0/data"].encodings) == 5
-        got = index["0/data"][...]
-    np.testing.assert_array_equal(got[:, 0], np.stack(written))
+def scanned(path: Path) -> Harvested:
+    result = harvest_local(Input(url=str(path)), str(path), HeadSize(), Limits())
+    assert result.error is None
+    return result
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "int16", "uint16", "int32", "float32", "float64"])
-def test_files_may_differ_in_nodata_scale_and_offset(tmp_path: Path, tiff: SimpleNamespace, dtype: str) -> None:
-    low = int(tiff.values(1, dtype=dtype).min())
-    for k, packing in enumerate(
-        ({"nodata": low}, {"nodata": low + 1, "scale": 0.5}, {"scale": 0.25, "offset": -3.0}, {}), 1
-    ):
-        tiff.write(tmp_path / f"x_2021010{k}.tif", 1, dtype=dtype, **packing)
-    with periplus.index(tmp_path / "*.tif", pattern=PATTERN, to=tmp_path / "out") as index:
-        array = index["0/data"]
-        got = array[...]
-    assert got.dtype == ("float64" if dtype in ("int32", "float64") else "float32")
-    assert np.isnan(array.attributes["_FillValue"])
-    assert not {"scale_factor", "add_offset"} & set(array.attributes)
-    expected = np.stack([physical(tmp_path / f"x_2021010{k}.tif") for k in range(1, 5)])
-    assert np.isnan(expected).any()
-    np.testing.assert_array_equal(got, expected.astype(got.dtype))
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+    """Twelve images of one shape in two compressions and two tile shapes, and one of another shape."""
+    place, values = tmp_path_factory.mktemp("values"), []
+    for k in range(12):
+        values.append(np.random.default_rng(k).integers(0, 4000, (70, 90)).astype("u2"))
+        layout: Any = {"tile": (32, 32)} if k % 3 else {"rowsperstrip": 16}
+        tifffile.imwrite(place / f"{k}.tif", values[k], compression=("zlib", None)[k % 2], **layout)
+    values.append(np.arange(48, dtype="f4").reshape(6, 8))
+    tifffile.imwrite(place / "12.tif", values[12])
+    return SimpleNamespace(paths=[place / f"{k}.tif" for k in range(13)], values=values)
 
 
-def test_a_stack_laid_again_reads_the_same(tmp_path: Path, tiff: SimpleNamespace) -> None:
-    tiff.write(tmp_path / "x_20210103.tif", 1, nodata=1001, scale=0.5)
-    tiff.write(tmp_path / "x_20210105.tif", 2, compress="lzw")
-    with periplus.index(tmp_path / "*.tif", pattern=PATTERN, to=tmp_path / "out.parquet") as index:
-        assert index["0/data"].shape[0] == 2
-    tiff.write(tmp_path / "x_20210104.tif", 7, nodata=3, offset=5.0)
-    with periplus.index(tmp_path / "*.tif", pattern=PATTERN, to=tmp_path / "out.parquet") as index:
-        assert index.summary is not None
-        assert index.summary.reused == 2
-        got = index["0/data"][...]
-    expected = np.stack([physical(tmp_path / f"x_2021010{k}.tif") for k in (3, 4, 5)])
-    np.testing.assert_array_equal(got, expected.astype(got.dtype))
+def test_the_values_of_many_files_are_read_together(folder: SimpleNamespace, fetch: Fetch) -> None:
+    reader = ValueReader(fetch, Limits())
+    found = reader.read([scanned(path) for path in folder.paths], "0/data")
+    for ours, theirs in zip(found, folder.values, strict=True):
+        np.testing.assert_array_equal(np.asarray(ours)[0], theirs)
+    assert reader.arrays == 13
+    assert reader.bytes == sum(values.nbytes for values in folder.values)
 
 
-def test_missing_tiles_are_holes_where_the_file_has_nodata(tmp_path: Path, tiff: SimpleNamespace) -> None:
-    for day in (1, 2):
-        with rasterio.open(
-            tmp_path / f"x_2021010{day}.tif", "w", height=64, width=64, count=1, dtype="int16", tiled=True,
-            blockxsize=32, blockysize=32, nodata=-day, SPARSE_OK=True, transform=rasterio.Affine(2, 0, 0, 0, -2, 0),
-        ) as file:  # fmt: skip
-            file.write(np.full((1, 32, 32), day, np.int16), window=((0, 32), (0, 32)))
-    with periplus.index(tmp_path / "*.tif", pattern=PATTERN) as index:
-        got = index["0/data"][...]
-    np.testing.assert_array_equal(got, np.stack([physical(tmp_path / f"x_2021010{day}.tif") for day in (1, 2)]))
-    assert np.isnan(got[:, 0, 32:]).all()
+def test_remote_files_cost_no_more_than_their_bytes(server: RangeServer, fetch: Fetch, folder: SimpleNamespace) -> None:
+    server.files.update({path.name: path.read_bytes() for path in folder.paths})
+    urls = [f"{server.url}/{path.name}" for path in folder.paths]
+    files = [fetch.run(harvest_remote(Input(url=url), url, fetch, HeadSize(), Limits())) for url in urls]
+    server.log.clear()
+    server.latency = 0.05
+    found = ValueReader(fetch, Limits()).read(files, "0/data")
+    for ours, theirs in zip(found, folder.values, strict=True):
+        np.testing.assert_array_equal(np.asarray(ours)[0], theirs)
+    assert len(server.log) == 13
+    assert server.most_waiting > 4, "at the same time"
 
 
-def test_overviews_and_bands_of_a_stack(tmp_path: Path) -> None:
-    rng = np.random.default_rng(5)
-    for day in (1, 2):
-        with rasterio.open(
-            tmp_path / f"x_2021010{day}.tif", "w", driver="COG", height=128, width=128, count=3, dtype="uint8",
-            crs="EPSG:32633", transform=rasterio.Affine(10, 0, 5e5, 0, -10, 5e6), blocksize=64, compress="deflate",
-            nodata=day,
-        ) as file:  # fmt: skip
-            file.write(rng.integers(0, 255, (3, 128, 128), dtype=np.uint8))
-    with periplus.index(tmp_path / "*.tif", pattern=PATTERN) as index:
-        for level in range(len(index.arrays)):
-            got = index[f"{level}/data"][...]
-            expected = np.stack(
-                [physical(tmp_path / f"x_2021010{d}.tif", level - 1 if level else None) for d in (1, 2)]
-            )
-            np.testing.assert_array_equal(got, expected)
+def test_a_file_that_fails_takes_nothing_from_the_others(folder: SimpleNamespace, fetch: Fetch, tmp_path: Path) -> None:
+    paths = [tmp_path / path.name for path in folder.paths]
+    for path, original in zip(paths, folder.paths, strict=True):
+        path.write_bytes(original.read_bytes())
+    files = [scanned(path) for path in paths]
+    paths[4].unlink()
+    paths[8].write_bytes(b"something else")
+    (tmp_path / "text").write_text("hello")
+    files.append(harvest_local(Input(url=str(tmp_path / "text")), str(tmp_path / "text"), HeadSize(), Limits()))
+    reader = ValueReader(fetch, Limits())
+    found = reader.read(files, "0/data")
+    kinds = {k: type(value) for k, value in enumerate(found) if isinstance(value, PeriplusError)}
+    assert kinds == {4: MissingError, 8: StaleError, 13: FormatError}
+    assert reader.arrays == 11
+    for k, (file, values) in enumerate(without_failed(files, found)):
+        assert (file.error is not None) == (k in kinds)
+        if values is not None:
+            np.testing.assert_array_equal(values[0], folder.values[k])
+    failed, _ = without_failed(files, found)[8]
+    assert (failed.error or "").startswith("stale: ")
+    assert failed.source.url == str(paths[8])
 
 
-def test_a_collection_reads_each_file(tmp_path: Path, tiff: SimpleNamespace) -> None:
-    written = {name: tiff.write(tmp_path / f"{name}.tif", k, size=64 + 32 * k) for k, name in enumerate("ab")}
-    with periplus.index(tmp_path / "*.tif", to=tmp_path / "out.parquet") as index:
-        for name, data in written.items():
-            np.testing.assert_array_equal(index[f"{name}/0/data"][0], data)
+def test_a_name_that_a_file_lacks_is_missing(folder: SimpleNamespace, fetch: Fetch) -> None:
+    (error,) = ValueReader(fetch, Limits()).read([scanned(folder.paths[0])], "latitude")
+    assert isinstance(error, MissingError)
+    assert error.url == str(folder.paths[0])
+
+
+def test_what_is_read_is_limited_by_array_and_by_file(folder: SimpleNamespace, fetch: Fetch) -> None:
+    files = [scanned(path) for path in folder.paths[:2]]
+    size = 96 * 96 * 2  # of all that is decoded for it, at most
+    small = ValueReader(fetch, Limits(coordinate_bytes=10_000)).read(files, "0/data")
+    assert all(isinstance(value, LimitError) for value in small)
+    reader = ValueReader(fetch, Limits(file_coordinate_bytes=size + 5000))
+    assert all(isinstance(value, np.ndarray) for value in reader.read(files, "0/data"))
+    again = reader.read(files, "0/data")
+    assert all(isinstance(value, LimitError) for value in again), "both count"
+
+
+def test_a_small_array_of_a_huge_chunk_is_refused(fetch: Fetch, tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(bytes(100))
+    array = Array(
+        name="lat", dims=("x",), shape=(4,), chunks=(1 << 40,), dtype=np.dtype("f8"), encodings=(({"name": "bytes"},),)
+    )
+    refs = Refs(chunk=np.zeros((1, 1), np.int32), offset=np.array([0]), length=np.array([32]))
+    file = Harvested(input=Input(url=str(path)), source=Source(url=str(path), size=100), founds=(Found(array, refs),))
+    (error,) = ValueReader(fetch, Limits()).read([file], "lat")
+    assert isinstance(error, LimitError)
+
+
+def test_inline_bytes_and_missing_chunks_are_read(fetch: Fetch) -> None:
+    array = Array(
+        name="time",
+        dims=("time",),
+        shape=(6,),
+        chunks=(2,),
+        dtype=np.dtype("<i4"),
+        fill=-1,
+        encodings=(({"name": "bytes", "configuration": {"endian": "little"}},),),
+    )
+    files = []
+    for k in range(3):
+        refs = Refs(
+            chunk=np.array([[2, 0]], np.int32),
+            offset=np.zeros(2, np.int64),
+            length=np.full(2, 8),
+            inline=Inline.of([np.array([k, 2], "<i4").tobytes(), np.array([7, 8], "<i4").tobytes()]),
+        )
+        files.append(Harvested(input=Input(url=f"/{k}"), source=Source(url=f"/{k}"), founds=(Found(array, refs),)))
+    found = ValueReader(fetch, Limits()).read(files, "time")
+    assert [np.asarray(each).tolist() for each in found] == [[7, 8, -1, -1, k, 2] for k in range(3)]
+
+
+def test_an_array_in_a_sidecar_is_read_from_there(fetch: Fetch, tmp_path: Path) -> None:
+    values = nitfs.values_of("u16", 1, (64, 80))
+    for name, step in {"a.ntf": 1, "a.ntf.r1": 2}.items():
+        picture = nitfs.Picture(values=values[:, ::step, ::step], kind="u16")
+        (tmp_path / name).write_bytes(nitfs.nitf(picture))
+    (found,) = ValueReader(fetch, Limits()).read([scanned(tmp_path / "a.ntf")], "1/data")
+    np.testing.assert_array_equal(np.asarray(found), values[:, ::2, ::2])
+
+
+def test_policy_holds(folder: SimpleNamespace, tmp_path: Path) -> None:
+    with Fetch(policy=Policy(prefixes=(f"{tmp_path}/",))) as fetch:
+        (error,) = ValueReader(fetch, Limits()).read([scanned(folder.paths[0])], "0/data")
+    assert isinstance(error, DeniedError)
+
+
+def test_a_summary_tells_what_was_read() -> None:
+    assert "coordinate" not in str(Summary(files=3, ok=3))
+    text = str(Summary(files=3, ok=3, arrays_read=6, bytes_read=12_000))
+    assert "6 coordinate arrays read (12.0 kB)" in text

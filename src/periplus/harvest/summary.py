@@ -29,6 +29,10 @@ class Summary:
     """References."""
     bytes: int = 0
     """Size of the files that were indexed."""
+    arrays_read: int = 0
+    """Coordinate arrays whose values were read while indexing."""
+    bytes_read: int = 0
+    """Decoded bytes of these arrays."""
     arrangement: str = ""
     errors: tuple[tuple[str, str], ...] = ()
     """(URL, `kind: message`) of the first few that failed."""
@@ -45,6 +49,8 @@ class Summary:
             (self.skipped, "skipped (no format we read, or not asked for)"),
         )
         parts += [f"{count:,} {what}" for count, what in others if count]
+        if self.arrays_read:
+            parts.append(f"{self.arrays_read:,} coordinate arrays read ({amount(self.bytes_read)})")
         lines = [", ".join(parts) + f", in {self.seconds:.1f} s"]
         lines += _listed(self.failed, "failed", self.errors)
         lines += _listed(self.replaced, "left out, as other files take their place", self.replacements)
