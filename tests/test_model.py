@@ -1,4 +1,4 @@
-"""Inline bytes as columns: however rows are taken, joined and packed, each keeps its bytes."""
+"""Inline bytes as columns: however rows are taken, joined and packed, each keeps its bytes; scopes of coordinates."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from periplus import model
-from periplus.model import Inline, Refs
+from periplus.model import Array, Catalog, Coordinate, Inline, Refs
 from periplus.table.buffers import blobs, to_inline
 from periplus.testing.indexes import inline_list
 
@@ -60,3 +60,23 @@ def test_arrow_columns_become_inline_bytes(items, kind, skipped):
     want = items[skipped:] + items
     assert sizes.tolist() == [len(item or b"") for item in want]
     assert [None if at < 0 else inline.buffer[at : at + n].tobytes() for at, n in zip(inline.at, sizes)] == want
+
+
+def test_an_array_has_the_nearest_coordinates_whose_dimensions_it_has():
+    def along(*dims):
+        return Coordinate(name="time", dims=dims, values=np.zeros((1,) * len(dims)))
+
+    root, middle, near = along("time"), along("time", "scan"), along("time")
+    catalog = Catalog(arrays={}, coordinates={"time": root, "a/time": middle, "a/b/time": near, "label": root})
+
+    def found(name, *dims):
+        array = Array(name=name, dims=dims, shape=(1,) * len(dims), chunks=(1,) * len(dims), dtype=np.dtype("u1"))
+        return catalog.coordinates_of(array)
+
+    assert found("a/b/data", "time") == {"time": near, "label": root}
+    assert found("a/b/c/d/data", "time", "scan")["time"] is near
+    assert found("a/data", "time", "scan")["time"] is middle
+    assert found("a/data", "time")["time"] is root  # the nearer one has a dimension more
+    assert found("ab/data", "time")["time"] is root
+    assert found("a/b/data", "x") == {}
+    assert found("time2", "time") == {"time": root, "label": root}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeAlias
@@ -399,11 +399,36 @@ class Catalog:
 
     arrays: Mapping[str, Array]
     coordinates: Mapping[str, Coordinate] = field(default_factory=dict)
-    """By dimension name; an array uses those whose dimension it has."""
+    """By path: `time` is for all arrays, `utm33/time` for those in that group; see `coordinates_of`."""
     attributes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Of groups, by path; the root is the empty string."""
     arrangement: Mapping[str, Any] = field(default_factory=dict)
     """How files were laid into arrays, for example {"kind": "stack", "dim": "time"}."""
+    _scopes: dict[str, dict[str, Coordinate]] = field(init=False, repr=False)
+    """Coordinates by group and name."""
+
+    def __post_init__(self) -> None:
+        scopes: dict[str, dict[str, Coordinate]] = {}
+        for path, coordinate in self.coordinates.items():
+            group, _, name = path.rpartition("/")
+            scopes.setdefault(group, {})[name] = coordinate
+        object.__setattr__(self, "_scopes", scopes)
+
+    @property
+    def scopes(self) -> Collection[str]:
+        """The groups that have coordinates of their own; the root is the empty string."""
+        return self._scopes.keys()
+
+    def coordinates_of(self, array: Array) -> dict[str, Coordinate]:
+        """The coordinates of an array by name: those in its group or the nearest above, whose dimensions it all has."""
+        found: dict[str, Coordinate] = {}
+        group = array.name if self._scopes else ""
+        while group:
+            group = group.rpartition("/")[0]
+            for name, coordinate in self._scopes.get(group, {}).items():
+                if name not in found and set(coordinate.dims) <= set(array.dims):
+                    found[name] = coordinate
+        return found
 
     def pyramids(self) -> dict[str, list[Array]]:
         """Arrays grouped by image, each list ordered from full resolution down."""

@@ -254,3 +254,18 @@ def test_the_row_bound_counts_every_grid_and_its_parts():
     document = load(json.dumps(sound()), limits=LIMITS)
     assert isinstance(document, Document)
     assert document.most_rows == 5 * 4 * 6 + 5 * 2 * 3 * 3
+
+
+def test_extents_of_coordinates_are_checked_in_their_scope():
+    def document(**coordinates):
+        one = {"dims": ["t"], "shape": [3], "chunks": [1], "dtype": "uint8"}
+        arrays = {"a/x": one, "b/x": {**one, "shape": [2]}}
+        return {"version": 3, "arrays": arrays, "coordinates": coordinates}
+
+    three, two = ({"dtype": "int64", "start": 0, "step": 1, "size": size} for size in (3, 2))
+    catalog = load(document(**{"a/t": three, "b/t": two}), limits=Limits()).catalog
+    assert catalog.coordinates_of(catalog.arrays["b/x"])["t"].values.tolist() == [0, 1]
+    assert load(document(**{"t": three, "b/t": two}), limits=Limits()).catalog.coordinates["b/t"].name == "t"
+    for wrong in ({"t": three}, {"a/t": two}, {"a/t": three, "b/t": three}, {"t": two, "b/t": two}):
+        with pytest.raises(FormatError, match="coordinate 't' has shape"):
+            load(document(**wrong), limits=Limits())

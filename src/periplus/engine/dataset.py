@@ -16,7 +16,7 @@ from periplus.engine.array import LazyArray
 from periplus.engine.groups import parent, under
 from periplus.engine.packing import PACKING, Packing, number, per_band, stored
 from periplus.engine.place import COORDS, GRID_MAPPING, locate
-from periplus.model import Array, Catalog
+from periplus.model import Array, Catalog, Coordinate
 
 if TYPE_CHECKING:
     from periplus.facade import Index
@@ -174,7 +174,7 @@ def _labels(catalog: Catalog, arrays: list[Array], sizes: Mapping[str, int]) -> 
             labels[BANDS] = xr.Variable((BANDS,), np.array(names, object))
         elif sizes[BANDS] <= MOST_LABELS:
             labels[BANDS] = xr.Variable((BANDS,), np.arange(1, sizes[BANDS] + 1))
-    for coordinate in catalog.coordinates.values():
+    for name, coordinate in _coordinates(catalog, arrays).items():
         values: Any = np.asarray(coordinate.values)
         attributes = dict(coordinate.attributes)
         if values.shape != tuple(sizes.get(dim) for dim in coordinate.dims):
@@ -182,5 +182,10 @@ def _labels(catalog: Catalog, arrays: list[Array], sizes: Mapping[str, int]) -> 
         if values.dtype.kind == "M":
             values, encoding = encode_time(values)
             attributes |= encoding
-        labels[coordinate.name] = xr.Variable(coordinate.dims, values, safe(attributes))
+        labels[name] = xr.Variable(coordinate.dims, values, safe(attributes))
     return labels
+
+
+def _coordinates(catalog: Catalog, arrays: list[Array]) -> dict[str, Coordinate]:
+    """Those of all arrays of a group."""
+    return {name: one for array in reversed(arrays) for name, one in catalog.coordinates_of(array).items()}

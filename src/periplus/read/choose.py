@@ -53,10 +53,11 @@ def time_key(catalog: Catalog, image: Array, time: Any, keys: list[Any]) -> dict
         found = _positions(moments.values, time)
         whole = found[-1] - found[0] + 1 == len(found)
         keys[image.dims.index(moments.dims[0])] = slice(int(found[0]), int(found[-1]) + 1) if whole else found.tolist()
+    known = catalog.coordinates_of(image)
     return {
-        dim: np.asarray(catalog.coordinates[dim].values)[keys[d]]
+        dim: np.asarray(known[dim].values)[keys[d]]
         for d, dim in enumerate(image.dims)
-        if dim in catalog.coordinates and catalog.coordinates[dim].dims == (dim,)
+        if dim in known and known[dim].dims == (dim,)
     }
 
 

@@ -196,11 +196,12 @@ def _group(value: Any) -> str:
 
 
 def _check_coordinates(catalog: Catalog) -> None:
-    for name, coordinate in catalog.coordinates.items():
-        for array in kinds(catalog.arrays):
-            extent = dict(zip(array.dims, array.shape, strict=True))
-            if not set(coordinate.dims) <= set(extent):
-                continue
+    if not catalog.coordinates:
+        return
+    # Arrays of one kind share the coordinates at the root, but not those of groups.
+    for array in kinds(catalog.arrays) if set(catalog.scopes) == {""} else catalog.arrays.values():
+        extent = dict(zip(array.dims, array.shape, strict=True))
+        for name, coordinate in catalog.coordinates_of(array).items():
             shape = tuple(extent[dim] for dim in coordinate.dims)
             if shape != coordinate.values.shape:
                 raise FormatError(

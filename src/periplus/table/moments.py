@@ -80,7 +80,7 @@ def within(values: NDArray[Any], time: Any) -> NDArray[np.bool_]:
 
 def time_coordinate(catalog: Catalog, array: Array) -> Coordinate | None:
     """The coordinate of times along one of the array's dimensions."""
-    for coordinate in catalog.coordinates.values():
-        if len(coordinate.dims) == 1 and coordinate.dims[0] in array.dims and coordinate.values.dtype.kind == "M":
+    for coordinate in catalog.coordinates_of(array).values():
+        if len(coordinate.dims) == 1 and coordinate.values.dtype.kind == "M":
             return coordinate
     return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from periplus.errors import FormatError
-from periplus.model import Array, BBox, Coordinate, Refs
+from periplus.model import Array, BBox, Catalog, Refs
 from periplus.table.boxes import Reproject, own_boxes
 from periplus.table.buffers import numbers, strings
 from periplus.table.columns import columns_for
@@ -143,11 +143,8 @@ def chunks_holding(array: Array, axis: int, elements: NDArray[np.bool_]) -> NDAr
 
 def _readable(table: Table, found: list[tuple[Array, Refs]], chosen: list[Array], footprints: bool) -> pa.Table:
     names = columns_for(chosen).chunk
-    times = {
-        coordinate.dims[0]: coordinate
-        for one in chosen
-        if (coordinate := time_coordinate(table.catalog, one)) is not None and coordinate.dims[0] not in TAKEN
-    }
+    known = [time_coordinate(table.catalog, one) for one in chosen] if table.catalog.coordinates else []
+    times = dict.fromkeys(one.dims[0] for one in known if one is not None and one.dims[0] not in TAKEN)
     parts = any(refs.part is not None for _, refs in found)
     several = any(refs.encoding is not None for _, refs in found)
     fields = [("array", NAMES), ("level", pa.uint8()), *((name, pa.int32()) for name in names.values())]
@@ -160,7 +157,7 @@ def _readable(table: Table, found: list[tuple[Array, Refs]], chosen: list[Array]
     if not found:
         return schema.empty_table()
     # Whole columns at once: a table for each of many thousand arrays would each drag the dictionary of all paths along.
-    columns = _columns(found, times, table.url_column)
+    columns = _columns(found, times, table)
     if footprints:
         columns |= _footprints(found)
     rows = sum(len(refs) for _, refs in found)
@@ -174,7 +171,7 @@ def _wanted(schema: pa.Schema, names: Mapping[str, str]) -> list[tuple[Any, pa.D
     return [(("chunk", dims[item.name]) if item.name in dims else item.name, item.type) for item in schema]
 
 
-def _columns(found: list[tuple[Array, Refs]], times: Mapping[str, Coordinate], paths: pa.Array) -> dict[Any, pa.Array]:
+def _columns(found: list[tuple[Array, Refs]], times: Collection[str], table: Table) -> dict[Any, pa.Array]:
     counts = [len(refs) for _, refs in found]
     names = np.repeat(np.arange(len(found), dtype=np.int32), counts)
     levels = np.repeat(np.array([array.level for array, _ in found], np.uint8), counts)
@@ -182,7 +179,7 @@ def _columns(found: list[tuple[Array, Refs]], times: Mapping[str, Coordinate], p
     columns: dict[Any, pa.Array] = {
         "array": pa.DictionaryArray.from_arrays(numbers(names), strings([array.name for array, _ in found])),
         "level": numbers(levels),
-        "path": pa.DictionaryArray.from_arrays(numbers(np.maximum(file, 0), valid=file >= 0), paths),
+        "path": pa.DictionaryArray.from_arrays(numbers(np.maximum(file, 0), valid=file >= 0), table.url_column),
         "offset": numbers(_joined(found, lambda refs: refs.offset, np.int64)),
         "length": numbers(_joined(found, lambda refs: refs.length, np.int64)),
         "part": numbers(_joined(found, lambda refs: refs.part, np.uint16)),
@@ -191,7 +188,7 @@ def _columns(found: list[tuple[Array, Refs]], times: Mapping[str, Coordinate], p
     for dim in {dim: None for array, _ in found for dim in array.dims}:
         columns["chunk", dim] = _positions(found, dim)
         if dim in times:
-            columns[dim] = _moments(found, dim, times[dim].values.astype("datetime64[us]"))
+            columns[dim] = _moments(found, dim, table.catalog)
     return columns
 
 
@@ -215,15 +212,17 @@ def _positions(found: list[tuple[Array, Refs]], dim: str) -> pa.Array:
     return numbers(np.concatenate(values), valid=None if has.all() else has)
 
 
-def _moments(found: list[tuple[Array, Refs]], dim: str, labels: NDArray[np.datetime64]) -> pa.Array:
-    """The moment at which each chunk begins; null for arrays without that dimension."""
+def _moments(found: list[tuple[Array, Refs]], dim: str, catalog: Catalog) -> pa.Array:
+    """The moment at which each chunk begins; null for arrays without times along that dimension."""
     values = []
     for array, refs in found:
-        if dim in array.dims:
+        coordinate = time_coordinate(catalog, array)
+        if coordinate is not None and coordinate.dims[0] == dim:
             axis = array.dims.index(dim)
+            labels = coordinate.values.astype("datetime64[us]")
             values.append(labels[array.starts(axis)[refs.chunk[axis]]])
         else:
-            values.append(np.full(len(refs), "NaT", labels.dtype))
+            values.append(np.full(len(refs), "NaT", "datetime64[us]"))
     moments = np.concatenate(values)
     return numbers(moments.view(np.int64), valid=~np.isnat(moments), kind=pa.timestamp("us"))
 

@@ -233,10 +233,10 @@ def regular(start: float, step: float, size: int, dtype: np.dtype[Any]) -> NDArr
 
 
 def read_coordinate(name: str, value: Any, limits: Limits) -> Coordinate:
-    """A coordinate whose sizes and values were checked; its memory is bounded by Limits.header_bytes."""
+    """The coordinate at a path, its sizes and values checked; its memory is bounded by Limits.header_bytes."""
     what = f"coordinate {name!r}"
-    fields = mapped(value, what)
-    dims = listed(fields.get("dims", [name]), f"{what}: dims", text)
+    fields, leaf = mapped(value, what), name.rpartition("/")[2]
+    dims = listed(fields.get("dims", [leaf]), f"{what}: dims", text)
     kind = text(fields.get("dtype"), f"{what}: dtype")
     dtype = np.dtype(str) if kind == "string" else (TIMES.get(kind) or DTYPES.get(kind))
     if dtype is None:
@@ -251,7 +251,7 @@ def read_coordinate(name: str, value: Any, limits: Limits) -> Coordinate:
     if len(dims) != values.ndim:
         raise FormatError(f"{what}: {len(dims)} dims for values of rank {values.ndim}")
     return Coordinate(
-        name=name, dims=dims, values=values, attributes=read_free(mapped(fields.get("attributes", {}), what))
+        name=leaf, dims=dims, values=values, attributes=read_free(mapped(fields.get("attributes", {}), what))
     )
 
 

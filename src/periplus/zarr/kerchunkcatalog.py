@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -127,24 +126,58 @@ def catalog_of(found: Nodes, arrays: Mapping[str, Described], inline: Inline) ->
     along = (path for path, array in made.items() if array.ndim == 1 and array.dims[0] == path.rpartition("/")[2])
     labels = {path: said for path in (*along, *in_words) if (said := inline(path)) is not None}
     data = {path: array for path, array in made.items() if path not in used and path not in labels}
-    coordinates: dict[str, Coordinate] = {}
-    beside, sizes = _by_group(data), _by_dimension(data)
-    for path, said in labels.items():
-        if _is_computed(said, beside.get(path.rpartition("/")[0], ())):
-            used.add(path)
-        # An index keeps one set of labels for all arrays that have their dimension.
-        elif sizes.get(said.dims[0]) == {math.prod(said.values.shape)} and _agree(coordinates.get(said.name), said):
-            coordinates[said.name] = said
-            used.add(path)
+    beside = _by_group(data)
+    computed = {path for path, said in labels.items() if _is_computed(said, beside.get(path.rpartition("/")[0], ()))}
+    coordinates, given = _coordinates({path: labels[path] for path in labels if path not in computed}, data)
+    used |= computed | given
     held = {array.name: array for path, array in made.items() if path not in used}
     unread = sorted(set(in_words) - labels.keys())
     arrangement = {"kind": "zarr", **({"left_out": unread} if unread else {})}
     return Catalog(arrays=held, coordinates=coordinates, attributes=_groups(found), arrangement=arrangement), used
 
 
-def _agree(old: Coordinate | None, new: Coordinate) -> bool:
-    """Whether labels that are there already are the same ones."""
-    return old is None or (old.values.shape == new.values.shape and bool((old.values == new.values).all()))
+def _coordinates(labels: Mapping[str, Coordinate], data: Mapping[str, Array]) -> tuple[dict[str, Coordinate], set[str]]:
+    """Labels that are coordinates, by path, and the paths where they lie: labels that are alike everywhere are one."""
+    sizes = _by_dimension(data)
+    by_name: dict[str, dict[str, Coordinate]] = {}
+    for path, said in labels.items():
+        by_name.setdefault(said.name, {})[path] = said
+    coordinates: dict[str, Coordinate] = {}
+    used: set[str] = set()
+    for name, held in by_name.items():
+        first = next(iter(held.values()))
+        if sizes.get(first.dims[0]) == {first.values.size} and all(_agree(first, said) for said in held.values()):
+            coordinates[name] = first
+            used |= held.keys()
+            continue
+        fitting, before = dict(held), 0
+        while len(fitting) != before:
+            # Labels that do not fit an array stay an array; those above may then be the nearest.
+            before, served = len(fitting), _served(fitting, data)
+            fitting = {path: said for path, said in fitting.items() if served.get(path) == {said.values.size}}
+        coordinates |= fitting
+        used |= fitting.keys()
+    return coordinates, used
+
+
+def _served(labels: Mapping[str, Coordinate], data: Mapping[str, Array]) -> dict[str, set[int]]:
+    """The extents of the arrays that labels of one name are the nearest of, by the path of the labels."""
+    name = next(iter(labels)).rpartition("/")[2] if labels else ""
+    found: dict[str, set[int]] = {}
+    for group in data if labels else ():
+        array = data[group]
+        while group:
+            group = group.rpartition("/")[0]
+            path = f"{group}/{name}" if group else name
+            if path in labels and labels[path].dims[0] in array.dims:
+                found.setdefault(path, set()).add(array.shape[array.dims.index(labels[path].dims[0])])
+                break
+    return found
+
+
+def _agree(one: Coordinate, two: Coordinate) -> bool:
+    """Whether labels are the same."""
+    return (one.dims, one.values.shape) == (two.dims, two.values.shape) and bool((one.values == two.values).all())
 
 
 def _grid_mapping(

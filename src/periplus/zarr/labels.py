@@ -131,10 +131,11 @@ def beside(catalog: Catalog, arrays: Sequence[Array], sizes: Mapping[str, int]) 
     found |= {dim: label for dim, label in axes.items() if label is not None}
     if BANDS in sizes:
         found |= _bands(arrays, sizes[BANDS])
-    for coordinate in catalog.coordinates.values():
+    given = {name: one for array in reversed(arrays) for name, one in catalog.coordinates_of(array).items()}
+    for name, coordinate in given.items():
         values = np.asarray(coordinate.values)
         if values.shape == tuple(sizes.get(dim) for dim in coordinate.dims):
-            found[coordinate.name] = _given(coordinate.dims, values, coordinate.attributes)
+            found[name] = _given(coordinate.dims, values, coordinate.attributes)
     return Beside(found, mappings)
 
 
