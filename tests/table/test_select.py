@@ -200,8 +200,12 @@ def test_of_many_images_only_those_of_the_place_and_time_are_looked_at(tmp_path,
     write_table(path, Catalog(arrays=arrays), parts if interleaved else refs.items(), files, fetch=fetch)
     table = open_table(path, fetch=fetch, allow=["s3://bucket/"])
     asked: list[str] = []
-    listed = table.listed
-    monkeypatch.setattr(table, "listed", lambda name, box, **more: (asked.append(name), listed(name, box, **more))[1])
+    listed = table.listed_all
+    monkeypatch.setattr(
+        table,
+        "listed_all",
+        lambda wanted, **more: (asked.extend(array.name for array, _ in wanted), listed(wanted, **more))[1],
+    )
     rows = table.select(bbox=(705, 0, 795, 5), footprints=True)
     assert asked == ["07/0/data"]
     assert places(rows, "y", "x") == [(1, 0), (1, 1)]

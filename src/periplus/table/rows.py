@@ -6,6 +6,7 @@ import base64
 import binascii
 import math
 import threading
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -75,6 +76,12 @@ class PartRows:
             if name is not None:
                 keep = [number for number in keep if _overlaps(self.source.bounds(number, name), first, last)]
         return keep
+
+    def bounds_of_arrays(self, number: int) -> tuple[str | None, str | None]:
+        """First and last name of an array that has rows in a row group, where that is known."""
+        name = self.columns.array
+        low, high, _ = (None, None, False) if name is None else self.source.bounds(number, name)
+        return (low, high) if isinstance(low, str) and isinstance(high, str) else (None, None)
 
     def decode(self, groups: Sequence[int], ids: dict[str, int] | None) -> Iterator[tuple[int, Group]]:
         """Decoded row groups; columns that statistics show to be constant are not read."""
@@ -198,8 +205,8 @@ def read_members(source: ParquetBytes, limits: Limits) -> Members:
     names = [name for name in GROUP_COLUMNS if name in source.schema.names]
     with arrow_errors("the files table", source.url):
         tables = [table for _, table in source.read(range(source.groups), names)]
-        empty = source.schema.empty_table().select(names)
-        return members_from_arrow(pa.concat_tables(tables) if tables else empty, held)
+        table = pa.concat_tables(tables) if tables else source.schema.empty_table().select(names)
+        return members_from_arrow(table, held)
 
 
 def embedded(raw: bytes, limits: Limits, url: str) -> ParquetBytes:
@@ -321,36 +328,36 @@ class ParquetRows:
         raise MissingError("a part of the index is missing", url=lost)
 
     def find(self, array: Array, window: Window, *, most: int | None = None) -> Refs:
-        if not all(high > low for low, high in window):
-            return Refs.empty(array.ndim)
-        room = math.prod(high - low for low, high in window) * self.document.parts.get(array.name, 1)
-        found: list[Refs] = []
-        total = 0
-        held = Allowance(
-            f"the references of {array.name!r} in the window",
-            self.limits.memory_bytes,
-            advice=f"{NARROW}, or {MORE}",
-            url=self.base.url,
-        )
         if len(self.document.catalog.arrays) == 1 and list(window) == [(0, count) for count in array.grid]:
             check_count(self.count, most)
+        search = _Search(self, [(array, window)], most)
         with self._lock:
-            for part in self.parts(array, window):
-                for group in self._groups(part, part.candidates(array, window)):
-                    rows = group.rows(array, window)
-                    total += len(rows)
-                    if total > room:
-                        raise FormatError(
-                            f"array {array.name!r}: more rows than chunks in the window", url=part.source.url
-                        )
-                    check_count(total, most)
-                    if len(rows):
-                        held.take(len(rows) * (ROW_BYTES + 4 * array.ndim))
-                        found.append(group.refs(array, rows))
-                        held.take(0 if (inline := found[-1].inline) is None else 2 * inline.buffer.size)
-        return Refs.joined(found, array.ndim)
+            for part in self.parts(array, window) if search.names else ():
+                for _, group in self._groups(part, part.candidates(array, window)):
+                    search.take(group, search.names, part.source.url)
+        return search.refs()[0]
 
-    def _groups(self, part: PartRows, numbers: Sequence[int]) -> Iterator[Group]:
+    def find_all(self, wanted: Sequence[tuple[Array, Window]], *, most: int | None = None) -> list[Refs]:
+        search = _Search(self, wanted, most)
+        with self._lock:
+            for part in self.parts() if search.names else ():
+                self._pass(part, search)
+        return search.refs()
+
+    def _pass(self, part: PartRows, search: _Search) -> None:
+        """Rows of many arrays, of every row group that may hold some."""
+        names: dict[int, Sequence[str]] = {}
+        for number in range(part.source.groups):
+            inside = search.names
+            low, high = part.bounds_of_arrays(number)
+            if low is not None and high is not None:
+                inside = inside[bisect_left(inside, low) : bisect_right(inside, high)]
+            if inside:
+                names[number] = inside
+        for number, group in self._groups(part, list(names)):
+            search.take(group, names[number], part.source.url)
+
+    def _groups(self, part: PartRows, numbers: Sequence[int]) -> Iterator[tuple[int, Group]]:
         url = part.source.url
         fresh = []
         for number in numbers:
@@ -358,10 +365,10 @@ class ParquetRows:
             if group is None:
                 fresh.append(number)
             else:
-                yield group
+                yield number, group
         for number, group in part.decode(fresh, self.names(part)):
             self._kept.put((url, number), group)
-            yield group
+            yield number, group
 
     def names(self, part: PartRows) -> dict[str, int] | None:
         """File ids by path, for a part that names files by their path."""
@@ -384,6 +391,52 @@ class ParquetRows:
         from periplus.table.sql import parquet_database
 
         return parquet_database(table, self)
+
+
+class _Search:
+    """Rows of some arrays, each inside a window, as row groups give them; counted while they are found."""
+
+    def __init__(self, rows: ParquetRows, wanted: Sequence[tuple[Array, Window]], most: int | None) -> None:
+        self._wanted = wanted
+        self._most = most
+        self._room = [
+            math.prod(high - low for low, high in window) * rows.document.parts.get(array.name, 1)
+            for array, window in wanted
+        ]
+        self._places = {array.name: n for n, (array, _) in enumerate(wanted) if self._room[n]}
+        self.names = sorted(self._places)
+        """Of the arrays that may have rows."""
+        self.found: list[list[Refs]] = [[] for _ in wanted]
+        self._counts = [0] * len(wanted)
+        self._total = 0
+        what = repr(wanted[0][0].name) if len(wanted) == 1 else f"{len(wanted):,} arrays"
+        self._held = Allowance(
+            f"the references of {what} in the window",
+            rows.limits.memory_bytes,
+            advice=f"{NARROW}, or {MORE}",
+            url=rows.base.url,
+        )
+
+    def refs(self) -> list[Refs]:
+        """The rows of each array."""
+        return [Refs.joined(found, array.ndim) for found, (array, _) in zip(self.found, self._wanted, strict=True)]
+
+    def take(self, group: Group, names: Sequence[str], url: str) -> None:
+        """The rows of a row group that belong to some of the arrays."""
+        for name in names:
+            place = self._places[name]
+            array, window = self._wanted[place]
+            rows = group.rows(array, window)
+            if not len(rows):
+                continue
+            self._counts[place] += len(rows)
+            self._total += len(rows)
+            if self._counts[place] > self._room[place]:
+                raise FormatError(f"array {name!r}: more rows than chunks in the window", url=url)
+            check_count(self._total, self._most)
+            self._held.take(len(rows) * (ROW_BYTES + 4 * array.ndim))
+            self.found[place].append(group.refs(array, rows))
+            self._held.take(0 if (inline := self.found[place][-1].inline) is None else 2 * inline.buffer.size)
 
 
 def _bundles(group: Group, kinds: Kinds) -> Iterator[Bundle]:

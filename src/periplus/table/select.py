@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from periplus.errors import FormatError
 from periplus.model import Array, BBox, Catalog, Refs
-from periplus.table.boxes import Reproject, own_boxes
+from periplus.table.boxes import Batch, Boxes, Reproject, batches, own_boxes
 from periplus.table.buffers import numbers, strings
 from periplus.table.columns import columns_for
 from periplus.table.footprint import affine, chunk_boxes, chunk_range, chunk_window, meets, spatial_axes
@@ -46,25 +46,47 @@ def select(
     month or year), a pair, or a slice. Without a time dimension the files' own times count. `footprints` adds each
     chunk's box, in the CRS of its array. `reproject` brings a box from one CRS to another.
     """
-    chosen = _chosen(table, array, level)
-    asked: list[tuple[Array, BBox | None]] = [(one, None) for one in chosen]
+    chosen = [one for one in _chosen(table, array) if level is None or one.kind.level == level]
+    asked: list[tuple[Batch, Boxes | None]] = [(one, None) for one in chosen]
     if bbox is not None:
         asked = own_boxes(chosen, bbox, crs, reproject, strict=array is not None)
-        chosen = [one for one, _ in asked]
-    found: list[tuple[Array, Refs]] = []
     most = table.limits.memory_bytes // (ROW_BYTES + BOX_BYTES * footprints)
     files = None if time is None else within(np.asarray(table.files.datetime), time)
-    for one, box in asked:
-        refs = _rows(table, one, _named_window(one, window), box, time, files, most)
-        most -= len(refs)
-        if len(refs):
-            found.append((one, refs))
-    return _readable(table, found, chosen, footprints)
+    wanted = [_Wanted(table, *hit, window, time, files) for hit in _hits(table, asked, window, files)]
+    wanted = [one for one in wanted if one.there]
+    refs = table.listed_all([(one.array, one.box) for one in wanted], most=most)
+    found = [(one.array, kept) for one, held in zip(wanted, refs, strict=True) if len(kept := one.kept(held))]
+    return _readable(table, found, [one.kind for one, _ in asked], footprints)
 
 
-def _chosen(table: Table, array: str | Sequence[str] | None, level: int | None) -> list[Array]:
-    names = list(table.catalog.arrays) if array is None else [array] if isinstance(array, str) else list(array)
-    return [one for one in map(table.array, names) if level is None or one.level == level]
+def _chosen(table: Table, array: str | Sequence[str] | None) -> list[Batch]:
+    if array is None:
+        return list(batches(table.catalog.arrays))
+    return [Batch(table.array(name)) for name in ([array] if isinstance(array, str) else array)]
+
+
+def _hits(
+    table: Table, asked: Sequence[tuple[Batch, Boxes | None]], window: Any, files: NDArray[np.bool_] | None
+) -> Iterator[tuple[Array, BBox | None]]:
+    """The arrays that may have rows, in the order of the catalog, each with the box in its own CRS."""
+    places: list[tuple[int, int, int]] = []
+    for number, (batch, _) in enumerate(asked):
+        if batch.groups is None or batch.rows is None:
+            places.append((-1, number, 0))
+            continue
+        if (named := _named_window(batch.kind, window)) is not None:
+            _common(batch.kind, [(0, count) for count in batch.kind.grid], named)
+        there = np.arange(len(batch))
+        if files is not None and not any(
+            set(c.dims) <= set(batch.kind.dims) for c in table.catalog.coordinates.values()
+        ):
+            file = batch.groups.file[batch.rows]
+            there = there[(file < 0) | files[file]]  # the time of a group is that of its file
+        places += zip(batch.rows[there].tolist(), [number] * len(there), there.tolist(), strict=True)
+    for _, number, which in sorted(places):
+        batch, boxes = asked[number]
+        box: Any = None if boxes is None else tuple(boxes[:, which].tolist())
+        yield batch.array(which), box
 
 
 def _named_window(array: Array, window: Any) -> Window | None:
@@ -76,44 +98,49 @@ def _named_window(array: Array, window: Any) -> Window | None:
     return [window.get(dim, (0, count)) for dim, count in zip(array.dims, array.grid, strict=True)]
 
 
-def _rows(
-    table: Table,
-    array: Array,
-    window: Window | None,
-    bbox: BBox | None,
-    time: Any,
-    files: NDArray[np.bool_] | None,
-    most: int,
-) -> Refs:
-    """Rows of one array; `files` marks the files of the time, for arrays that have no dimension of it."""
-    box = [(0, count) for count in array.grid]
-    if window is not None:
-        box = _common(array, box, window)
-    if bbox is not None:
-        box = _common(array, box, chunk_window(array, bbox))
-    wanted: tuple[int, NDArray[np.bool_]] | None = None
-    coordinate = None if time is None else time_coordinate(table.catalog, array)
-    if time is not None and coordinate is not None:
-        axis = array.dims.index(coordinate.dims[0])
-        wanted = axis, chunks_holding(array, axis, within(coordinate.values, time))
-        hits = np.flatnonzero(wanted[1])
-        around = [(0, count) for count in array.grid]
-        around[axis] = (int(hits[0]), int(hits[-1]) + 1) if hits.size else (0, 0)
-        box = _common(array, box, around)
-    never = wanted is None and files is not None and not files.any()
-    if never or any(low >= high for low, high in box):
-        return Refs.empty(array.ndim)
-    refs = table.listed(array.name, box, most=most)
-    keep = np.ones(len(refs), bool)
-    if wanted is not None:
-        keep &= wanted[1][refs.chunk[wanted[0]]]
-    elif files is not None:
-        fits = np.append(files, False)  # the last, for the -1 of inline rows
-        keep &= fits[0] if refs.file is None else fits[refs.file]
-    if bbox is not None and _rotated(array):
-        rows, columns = spatial_axes(array) or (0, 0)
-        keep &= meets(chunk_boxes(array, refs.chunk[rows], refs.chunk[columns]), bbox)
-    return refs if keep.all() else refs.take(keep)
+class _Wanted:
+    """An array, the window of its chunks that may be asked for, and which rows in it are."""
+
+    def __init__(
+        self,
+        table: Table,
+        array: Array,
+        bbox: BBox | None,
+        window: Any,
+        time: Any,
+        files: NDArray[np.bool_] | None,
+    ) -> None:
+        """`files` marks the files of the time, for arrays that have no dimension of it."""
+        self.array, self._bbox, self._files = array, bbox, files
+        self.box = [(0, count) for count in array.grid]
+        if (named := _named_window(array, window)) is not None:
+            self.box = _common(array, self.box, named)
+        if bbox is not None:
+            self.box = _common(array, self.box, chunk_window(array, bbox))
+        self._steps: tuple[int, NDArray[np.bool_]] | None = None
+        coordinate = None if time is None else time_coordinate(table.catalog, array)
+        if time is not None and coordinate is not None:
+            axis = array.dims.index(coordinate.dims[0])
+            self._steps = axis, chunks_holding(array, axis, within(coordinate.values, time))
+            hits = np.flatnonzero(self._steps[1])
+            around = [(0, count) for count in array.grid]
+            around[axis] = (int(hits[0]), int(hits[-1]) + 1) if hits.size else (0, 0)
+            self.box = _common(array, self.box, around)
+        never = self._steps is None and files is not None and not files.any()
+        self.there = not never and all(low < high for low, high in self.box)
+
+    def kept(self, refs: Refs) -> Refs:
+        """Of the rows in the window those that are asked for."""
+        keep = np.ones(len(refs), bool)
+        if self._steps is not None:
+            keep &= self._steps[1][refs.chunk[self._steps[0]]]
+        elif self._files is not None:
+            fits = np.append(self._files, False)  # the last, for the -1 of inline rows
+            keep &= fits[0] if refs.file is None else fits[refs.file]
+        if self._bbox is not None and _rotated(self.array):
+            rows, columns = spatial_axes(self.array) or (0, 0)
+            keep &= meets(chunk_boxes(self.array, refs.chunk[rows], refs.chunk[columns]), self._bbox)
+        return refs if keep.all() else refs.take(keep)
 
 
 def _common(array: Array, one: Window, two: Window) -> list[tuple[int, int]]:
@@ -143,7 +170,8 @@ def chunks_holding(array: Array, axis: int, elements: NDArray[np.bool_]) -> NDAr
 
 def _readable(table: Table, found: list[tuple[Array, Refs]], chosen: list[Array], footprints: bool) -> pa.Table:
     names = columns_for(chosen).chunk
-    known = [time_coordinate(table.catalog, one) for one in chosen] if table.catalog.coordinates else []
+    asked = [*chosen, *(one for one, _ in found)] if table.catalog.coordinates else []
+    known = [time_coordinate(table.catalog, one) for one in asked]
     times = dict.fromkeys(one.dims[0] for one in known if one is not None and one.dims[0] not in TAKEN)
     parts = any(refs.part is not None for _, refs in found)
     several = any(refs.encoding is not None for _, refs in found)

@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,18 @@ class Rows(Protocol):
 
     def close(self) -> None:
         """Close what is open, until it is needed again."""
+
+
+@runtime_checkable
+class Searchable(Protocol):
+    """Rows that are found for many arrays in one pass."""
+
+    def find_all(self, wanted: Sequence[tuple[Array, Window]], *, most: int | None = None) -> list[Refs]:
+        """As `Rows.find`, for each array and its window; `most` counts all rows together."""
+
+
+def _count(found: Sequence[Refs]) -> int:
+    return sum(map(len, found))
 
 
 class Table:
@@ -119,19 +131,30 @@ class Table:
         those who only look: whoever fetches takes `refs`. More rows than `most` are a LimitError.
         """
         target = self.array(array)
-        box = clipped(target, window)
+        return self.listed_all([(target, clipped(target, window))], most=most)[0]
+
+    def listed_all(self, wanted: Sequence[tuple[Array, Window]], *, most: int | None = None) -> list[Refs]:
+        """As `listed`, of several arrays at once; windows lie in their grids, and `most` counts all rows together."""
+        found: list[Refs] = []
         try:
-            found = self._rows.find(target, box, most=most)
-            check_count(len(found), most)
-            verify(target, found, sizes=self.files.size, window=box)
-            room = math.prod(high - low for low, high in box) * self.document.parts.get(target.name, 1)
-            if len(found) > room:
-                raise FormatError(f"array {target.name!r}: {len(found)} rows where the grid has room for {room}")
-            order = c_order(found.chunk, found.part)
-            found = found if order is None else found.take(order)
-            verify_parts(target, found)
+            if len(wanted) > 1 and isinstance(self._rows, Searchable):
+                found = self._rows.find_all(wanted, most=most)
+            else:
+                for array, box in wanted:
+                    found.append(self._rows.find(array, box, most=most if most is None else most - _count(found)))
+            check_count(_count(found), most)
+            return [self._verified(array, box, refs) for (array, box), refs in zip(wanted, found, strict=True)]
         except (FormatError, LimitError) as error:
             raise error.at(url=self.url) from error.__cause__
+
+    def _verified(self, array: Array, box: Window, found: Refs) -> Refs:
+        verify(array, found, sizes=self.files.size, window=box)
+        room = math.prod(high - low for low, high in box) * self.document.parts.get(array.name, 1)
+        if len(found) > room:
+            raise FormatError(f"array {array.name!r}: {len(found)} rows where the grid has room for {room}")
+        order = c_order(found.chunk, found.part)
+        found = found if order is None else found.take(order)
+        verify_parts(array, found)
         return found
 
     def blocks(self) -> Iterator[tuple[str, Refs]]:
