@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-from bench.measure import Section
 
 COUNT = 100_000
 TILE = 256

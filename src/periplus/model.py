@@ -105,10 +105,7 @@ class Array:
     @property
     def pyramid(self) -> str:
         """The name all levels of this image share: `0/data` and `1/data` give `data`."""
-        parts = self.name.split("/")
-        if len(parts) >= 2 and parts[-2] == str(self.level):
-            del parts[-2]
-        return "/".join(parts)
+        return pyramid_of(self.name, self.level)
 
     @property
     def is_mask(self) -> bool:
@@ -133,6 +130,14 @@ class Array:
 
     def renamed(self, name: str, **changes: Any) -> Array:
         return replace(self, name=name, **changes)
+
+
+def pyramid_of(name: str, level: int) -> str:
+    """The name that all levels of an image share, from that of one of them."""
+    parts = name.split("/")
+    if len(parts) >= 2 and parts[-2] == str(level):
+        del parts[-2]
+    return "/".join(parts)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

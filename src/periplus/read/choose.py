@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -10,38 +10,74 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus.errors import FormatError, MissingError, some
-from periplus.model import Array, Catalog
+from periplus.model import Array, Catalog, pyramid_of
+from periplus.table.families import Groups, levels_of
 from periplus.table.moments import time_coordinate, within
 
 Bands = int | str | Sequence[int | str]
 
 
-def images(catalog: Catalog) -> list[str]:
-    """The names of all images: what has rows and columns, and is no mask."""
-    pyramids = catalog.pyramids().items()
-    return [name for name, (finest, *_) in pyramids if finest.ndim >= 2 and not finest.is_mask]
+class Images(Collection[str]):
+    """The names of all images of a catalog, those with rows and columns that are no masks; none is made beforehand."""
+
+    def __init__(self, arrays: Mapping[str, Array]) -> None:
+        self._arrays = arrays
+        groups = arrays if isinstance(arrays, Groups) else None
+        self._groups = groups
+        plain = arrays if groups is None else groups.plain
+        self._plain = [name for name, _ in _finest(plain.items())]
+        self._families = [] if groups is None else [_finest(family.items()) for family in groups.families]
+
+    def __len__(self) -> int:
+        counts = [] if self._groups is None else self._groups.sizes
+        return len(self._plain) + sum(n * len(found) for n, found in zip(counts, self._families, strict=True))
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._plain
+        if self._groups is not None:
+            for group, family in zip(self._groups.group_list, self._groups.family.tolist(), strict=True):
+                for _, array in self._families[family]:
+                    yield pyramid_of(f"{group}/{array.name}", array.level)
+
+    def __contains__(self, name: object) -> bool:
+        levels = levels_of(self._arrays, name) if isinstance(name, str) else []
+        return bool(levels) and _is_image(levels[0])
+
+
+def _finest(arrays: Iterable[tuple[str, Array]]) -> list[tuple[str, Array]]:
+    """The images among arrays, each by its name and its finest level."""
+    found: dict[str, Array] = {}
+    for name, array in arrays:
+        pyramid = pyramid_of(name, array.level)
+        if pyramid not in found or array.level < found[pyramid].level:
+            found[pyramid] = array
+    return [(name, array) for name, array in found.items() if _is_image(array)]
+
+
+def _is_image(finest: Array) -> bool:
+    return finest.ndim >= 2 and not finest.is_mask
 
 
 def pick(catalog: Catalog, name: str | None) -> tuple[list[Array], Array]:
     """The levels of an image by its name (`data`, `a/data`, its group `a`), and the level named or the finest."""
-    pyramids = catalog.pyramids()
+    arrays = catalog.arrays
     if name is None:
-        found = images(catalog)
+        found = Images(arrays)
         name = "data" if "data" in found else only(found, f"this index has {len(found) or 'no'} images")
     for asked in (name, f"{name.strip('/')}/data"):  # a group stands for the image in it
-        if asked in catalog.arrays:
-            image = catalog.arrays[asked]
-            return pyramids[image.pyramid], image
-        if asked in pyramids:
-            return pyramids[asked], pyramids[asked][0]
-    raise MissingError(f"no image or array {name!r}; this index has {some(pyramids, like=name)}")
+        image = arrays.get(asked)
+        levels = levels_of(arrays, asked if image is None else image.pyramid)
+        if levels:
+            return levels, levels[0] if image is None else image
+    known = dict.fromkeys(array.pyramid for array in arrays.values())
+    raise MissingError(f"no image or array {name!r}; this index has {some(known, like=name)}")
 
 
-def only(names: list[str], among: str) -> str:
+def only(names: Collection[str], among: str) -> str:
     """The one image of these; MissingError, with the names, where they are more or none."""
     if len(names) != 1:
         raise MissingError(among + (f"; name one by array=: {some(names)}" if names else ""))
-    return names[0]
+    return next(iter(names))
 
 
 def time_key(catalog: Catalog, image: Array, time: Any, keys: list[Any]) -> dict[str, NDArray[Any]]:

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from periplus.affine import box, scaled, shifted
 from periplus.errors import FormatError
 from periplus.limits import Limits
-from periplus.model import Array, BBox, Transform
-from periplus.read.choose import Bands, band_key, images, nodata_of, only, pick, time_key
+from periplus.model import Array, BBox, Transform, pyramid_of
+from periplus.read.choose import Bands, Images, band_key, nodata_of, only, pick, time_key
 from periplus.read.plan import select_outer
 from periplus.read.reader import Progress, read_array
 from periplus.read.window import axes, checked, crs_of, level_for, transform_of, window_in
@@ -113,7 +113,7 @@ def read_raster(
     `bbox` is in `crs`, by default the image's own; pixels are never warped. `time` is one moment or period, a pair or a
     slice. `bands` counts from 0 or names; a single band drops the dimension.
     """
-    several = images(table.catalog) if array is None else []
+    several = Images(table.catalog.arrays if array is None else {})
     if len(several) > 1 and "data" not in several and (bbox is not None or time is not None):
         array = _image_at(table, several, bbox, crs, time, reproject_bbox)
         if time_coordinate(table.catalog, pick(table.catalog, array)[1]) is None:
@@ -167,7 +167,7 @@ def read_raster(
 
 def _image_at(
     table: Table,
-    names: list[str],
+    names: Images,
     bbox: Sequence[float] | None,
     crs: str | None,
     time: Any,
@@ -176,8 +176,8 @@ def _image_at(
     """The only one of these images that is there and then."""
     box = None if bbox is None else checked(bbox)
     rows = table.select(level=0, bbox=box, crs=crs, time=time, reproject=reproject)
-    met = {table.array(name).pyramid for name in rows.column("array").unique().to_pylist()}
-    found = [name for name in names if name in met]
+    met = dict.fromkeys(pyramid_of(name, 0) for name in rows.column("array").unique().to_pylist())
+    found = [name for name in met if name in names]
     return only(found, f"{len(found) or 'none'} of the {len(names):,} images are of that place and time")
 
 

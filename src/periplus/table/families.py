@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 FEWEST = 64
 """Groups from which on it is worth it."""
-SCANNED = 16
-"""Lookups by name that scan the names; after these an index of all names is built."""
+SCANNED = 64
+"""Lookups by name that scan the names, at some 0.5 ms for 100,000; after these an index of all names is built."""
 GROUP_COLUMNS = ("group", "family", "x", "y", "note")
 """The columns of the files table that make it a collection. `group` is in `Files.columns` too, the others are not."""
 
@@ -109,14 +109,47 @@ class Groups(Mapping[str, Array]):
 
     def row(self, group: str) -> int | None:
         """The row of a group."""
-        scans = self.__dict__.setdefault("_scans", 0)
-        if scans < SCANNED and "_rows" not in self.__dict__:
-            import pyarrow.compute as pc
+        if self._many():
+            return self._rows.get(group)
+        text = group.encode()
+        held, starts, stops = self._text
+        rows = np.flatnonzero(stops - starts == len(text))
+        for back in range(1, len(text) + 1):  # names differ at their end
+            rows = rows[held[stops[rows] - back] == text[-back]]
+            if not rows.size:
+                return None
+        return int(rows[0])
 
-            self.__dict__["_scans"] = scans + 1
-            found = pc.index(self.names, group).as_py()
-            return None if found < 0 else int(found)
-        return self._rows.get(group)
+    def _many(self) -> bool:
+        """Count a lookup; whether there are enough of them for an index of all names."""
+        scans = self.__dict__["_scans"] = self.__dict__.get("_scans", 0) + 1
+        return "_rows" in self.__dict__ or scans > SCANNED
+
+    @cached_property
+    def _text(self) -> tuple[NDArray[np.uint8], NDArray[np.int32], NDArray[np.int32]]:
+        """The characters of all names in UTF-8, and where each begins and ends."""
+        _, ends, data = self.names.buffers()
+        count = len(self.names)
+        stops = np.frombuffer(ends, np.int32, count=count + 1, offset=self.names.offset * 4)
+        return np.frombuffer(data or b"", np.uint8), stops[:-1], stops[1:]
+
+    def unknown(self, names: Sequence[str | None]) -> str | None:
+        """One of many names that no array has; None where all are those of arrays."""
+        from periplus.table.buffers import numbers, strings, to_numpy
+
+        others = [name for name in names if name is not None and name not in self.plain]
+        if len(others) <= SCANNED or len(self.rests) > SCANNED or self._many():
+            return next((name for name in others if self.place(name) is None), None)
+        import pyarrow.compute as pc
+
+        texts = strings(others)
+        known = np.zeros(len(others), bool)
+        for rest, families in self.rests.items():
+            ending = np.flatnonzero(to_numpy(pc.ends_with(texts, "/" + rest)))
+            groups = pc.utf8_slice_codeunits(texts.take(numbers(ending)), 0, -len(rest) - 1)
+            rows = to_numpy(pc.index_in(groups, value_set=self.names), null=-1)
+            known[ending] |= np.isin(self.family[rows], list(families)) & (rows >= 0)
+        return None if known.all() else others[int(np.argmin(known))]
 
     @cached_property
     def _rows(self) -> dict[str, int]:
@@ -253,6 +286,16 @@ def kind_of(arrays: Mapping[str, Array], name: str) -> Array | None:
         return arrays.get(name)
     place = arrays.place(name)
     return None if place is None else arrays.families[arrays.family[place[0]]][place[1]]
+
+
+def levels_of(arrays: Mapping[str, Array], pyramid: str) -> list[Array]:
+    """The levels of the image that is named so, from full resolution down; none where there is no such image."""
+    above, _, leaf = pyramid.rpartition("/")
+    folder = above + "/" if above else ""
+    numbers = {array.level for array in kinds(arrays)}
+    names = dict.fromkeys([pyramid, *(f"{folder}{number}/{leaf}" for number in sorted(numbers))])
+    found = [array for name in names if (array := arrays.get(name)) is not None and array.pyramid == pyramid]
+    return sorted(found, key=lambda array: array.level)
 
 
 def room(arrays: Mapping[str, Array], parts: Mapping[str, int]) -> int:

@@ -25,7 +25,7 @@ from periplus.table.bundles import Bundled, Kinds, bundled
 from periplus.table.columns import Columns
 from periplus.table.decoded import KEPT_BYTES, Group, Kept, Owners
 from periplus.table.document import Document, Piece
-from periplus.table.families import GROUP_COLUMNS, Members, kinds
+from periplus.table.families import GROUP_COLUMNS, Groups, Members, kinds
 from periplus.table.ranges import ParquetBytes, arrow_errors, read_tails
 from periplus.table.schema import check_columns, files_from_arrow, integers, members_from_arrow
 from periplus.table.verify import MORE, NARROW, check_count
@@ -155,9 +155,14 @@ class PartRows:
 
     def _check_owners(self, group: Group) -> None:
         """FormatError for rows of no array: they would be missing from the one that they are meant for."""
-        odd = [] if group.array is None else [name for name in group.array.names if name not in self._arrays]
-        if odd or (group.array is not None and group.array.nameless):
-            name = odd[0] if odd else None
+        if group.array is None:
+            return
+        arrays, names = self._arrays, group.array.names
+        if isinstance(arrays, Groups):
+            name = arrays.unknown(names)
+        else:
+            name = next((name for name in names if name not in arrays), None)
+        if name is not None or group.array.nameless:
             raise FormatError(f"a row belongs to {name!r}, which is no array of the index", url=self.source.url)
 
     def _files(self, table: pa.Table, ids: dict[str, int] | None) -> tuple[NDArray[np.int32], NDArray[np.int32] | None]:
