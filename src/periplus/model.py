@@ -132,6 +132,10 @@ class Array:
         return replace(self, name=name, **changes)
 
 
+MOST_LEVELS = 256
+"""The level of an array is 8 bits wide."""
+
+
 def pyramid_of(name: str, level: int) -> str:
     """The name that all levels of an image share, from that of one of them."""
     parts = name.split("/")
@@ -434,6 +438,14 @@ class Catalog:
                 if name not in found and set(coordinate.dims) <= set(array.dims):
                     found[name] = coordinate
         return found
+
+    def levels(self, pyramid: str) -> list[Array]:
+        """The levels of the image that is named so, from full resolution down; none where there is no such image."""
+        above, _, leaf = pyramid.rpartition("/")
+        folder = above + "/" if above else ""
+        names = [pyramid, *(f"{folder}{number}/{leaf}" for number in range(MOST_LEVELS))]
+        found = [array for name in names if (array := self.arrays.get(name)) is not None and array.pyramid == pyramid]
+        return sorted(found, key=lambda array: array.level)
 
     def pyramids(self) -> dict[str, list[Array]]:
         """Arrays grouped by image, each list ordered from full resolution down."""

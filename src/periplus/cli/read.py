@@ -192,9 +192,8 @@ def of_bands(source: Array, chosen: list[int] | None) -> dict[str, Any]:
 def shifted(index: Index, source: Array, span: dict[str, tuple[int, int]]) -> Transform | None:
     """The transform of the window's own pixels."""
     from periplus import affine
-    from periplus.table.families import levels_of
 
-    finest = levels_of(index.table.catalog.arrays, source.pyramid)[0]
+    finest = index.table.catalog.levels(source.pyramid)[0]
     place = next((a for a in (source, finest) if a.georeference is not None and a.georeference.transform), None)
     if place is None or place.georeference is None or place.georeference.transform is None or "x" not in span:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from periplus.errors import FormatError, MissingError, some
 from periplus.model import Array, Catalog, pyramid_of
-from periplus.table.families import Groups, levels_of
+from periplus.table.families import Groups
 from periplus.table.moments import time_coordinate, within
 
 Bands = int | str | Sequence[int | str]
@@ -20,8 +20,8 @@ Bands = int | str | Sequence[int | str]
 class Images(Collection[str]):
     """The names of all images of a catalog, those with rows and columns that are no masks; none is made beforehand."""
 
-    def __init__(self, arrays: Mapping[str, Array]) -> None:
-        self._arrays = arrays
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog, arrays = catalog, catalog.arrays
         groups = arrays if isinstance(arrays, Groups) else None
         self._groups = groups
         plain = arrays if groups is None else groups.plain
@@ -40,7 +40,7 @@ class Images(Collection[str]):
                     yield pyramid_of(f"{group}/{array.name}", array.level)
 
     def __contains__(self, name: object) -> bool:
-        levels = levels_of(self._arrays, name) if isinstance(name, str) else []
+        levels = self._catalog.levels(name) if isinstance(name, str) else []
         return bool(levels) and _is_image(levels[0])
 
 
@@ -62,11 +62,11 @@ def pick(catalog: Catalog, name: str | None) -> tuple[list[Array], Array]:
     """The levels of an image by its name (`data`, `a/data`, its group `a`), and the level named or the finest."""
     arrays = catalog.arrays
     if name is None:
-        found = Images(arrays)
+        found = Images(catalog)
         name = "data" if "data" in found else only(found, f"this index has {len(found) or 'no'} images")
     for asked in (name, f"{name.strip('/')}/data"):  # a group stands for the image in it
         image = arrays.get(asked)
-        levels = levels_of(arrays, asked if image is None else image.pyramid)
+        levels = catalog.levels(asked if image is None else image.pyramid)
         if levels:
             return levels, levels[0] if image is None else image
     known = dict.fromkeys(array.pyramid for array in arrays.values())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -113,8 +113,8 @@ def read_raster(
     `bbox` is in `crs`, by default the image's own; pixels are never warped. `time` is one moment or period, a pair or a
     slice. `bands` counts from 0 or names; a single band drops the dimension.
     """
-    several = Images(table.catalog.arrays if array is None else {})
-    if len(several) > 1 and "data" not in several and (bbox is not None or time is not None):
+    several = Images(table.catalog) if array is None and (bbox is not None or time is not None) else ()
+    if len(several) > 1 and "data" not in several:
         array = _image_at(table, several, bbox, crs, time, reproject_bbox)
         if time_coordinate(table.catalog, pick(table.catalog, array)[1]) is None:
             time = None  # that of its file, by which it was found
@@ -167,7 +167,7 @@ def read_raster(
 
 def _image_at(
     table: Table,
-    names: Images,
+    names: Collection[str],
     bbox: Sequence[float] | None,
     crs: str | None,
     time: Any,

@@ -288,16 +288,6 @@ def kind_of(arrays: Mapping[str, Array], name: str) -> Array | None:
     return None if place is None else arrays.families[arrays.family[place[0]]][place[1]]
 
 
-def levels_of(arrays: Mapping[str, Array], pyramid: str) -> list[Array]:
-    """The levels of the image that is named so, from full resolution down; none where there is no such image."""
-    above, _, leaf = pyramid.rpartition("/")
-    folder = above + "/" if above else ""
-    numbers = {array.level for array in kinds(arrays)}
-    names = dict.fromkeys([pyramid, *(f"{folder}{number}/{leaf}" for number in sorted(numbers))])
-    found = [array for name in names if (array := arrays.get(name)) is not None and array.pyramid == pyramid]
-    return sorted(found, key=lambda array: array.level)
-
-
 def room(arrays: Mapping[str, Array], parts: Mapping[str, int]) -> int:
     """How many rows the grids of the arrays admit."""
     if not isinstance(arrays, Groups):
