@@ -403,6 +403,32 @@ class Coordinate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Placements:
+    """Where the arrays of files went, as columns: one row for each file and array of it."""
+
+    file: NDArray[np.int32]
+    """Row of the files table that holds the bytes."""
+    description: NDArray[np.int32]
+    """Number of the array, as it is in the file, in `descriptions`."""
+    array: NDArray[np.int32]
+    """Number of the target array in `arrays`; -1 for an array of the file that is in none."""
+    origin: NDArray[np.int64]
+    """(n, most dimensions): first element in the target along each of its dimensions; 0 beyond them."""
+    extent: NDArray[np.int64]
+    """(n, most dimensions): elements of the target that it covers, likewise."""
+    order: NDArray[np.int64]
+    """Where placements of one array overlap, higher numbers cover lower ones."""
+    corner: NDArray[np.float64]
+    """(n, 2): x and y of the file's transform; NaN where it has none."""
+    descriptions: Sequence[Array]
+    """Arrays as they are in files, their transforms beginning at (0, 0)."""
+    arrays: Sequence[str]
+
+    def __len__(self) -> int:
+        return len(self.file)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Catalog:
     """Everything an index says apart from its rows and files."""
 

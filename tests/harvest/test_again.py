@@ -196,18 +196,18 @@ def test_of_two_that_add_to_an_index_at_once_none_undoes_the_other(
     name: str, tmp_path: Path, tiff: SimpleNamespace, fetch: Fetch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     days(tmp_path, tiff, 1, 2, 3)
-    to, real = str(tmp_path / name), run_module.Run._laid
+    to, real = str(tmp_path / name), run_module.Run._written
 
     def add(day: int) -> Table:
         return index_into(tmp_path / f"x_2021010{day}.tif", fetch=fetch, to=to, arrange="collect", append=True)[0]
 
     def between(*args: Any) -> Any:
-        monkeypatch.setattr(run_module.Run, "_laid", real)
+        monkeypatch.setattr(run_module.Run, "_written", real)
         add(2)  # after the other has opened the index
         return real(*args)
 
     add(1)
-    monkeypatch.setattr(run_module.Run, "_laid", between)
+    monkeypatch.setattr(run_module.Run, "_written", between)
     with pytest.raises(ConflictError, match="another writer"):
         add(3)
     assert len(add(3).files) == 3
@@ -218,17 +218,17 @@ def test_of_two_that_begin_an_index_by_adding_to_it_none_undoes_the_other(
     name: str, tmp_path: Path, tiff: SimpleNamespace, fetch: Fetch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     days(tmp_path, tiff, 1, 2)
-    to, real = str(tmp_path / name), run_module.Run._laid
+    to, real = str(tmp_path / name), run_module.Run._written
 
     def add(day: int) -> Table:
         return index_into(tmp_path / f"x_2021010{day}.tif", fetch=fetch, to=to, arrange="collect", append=True)[0]
 
     def between(*args: Any) -> Any:
-        monkeypatch.setattr(run_module.Run, "_laid", real)
+        monkeypatch.setattr(run_module.Run, "_written", real)
         add(1)  # after the other saw that there is none
         return real(*args)
 
-    monkeypatch.setattr(run_module.Run, "_laid", between)
+    monkeypatch.setattr(run_module.Run, "_written", between)
     with pytest.raises(ConflictError, match="exists"):
         add(2)
     assert len(add(2).files) == 2

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import periplus
 from periplus.model import Array
 from periplus.testing import dteds
-from periplus.testing.scenes import NODATA, merged, tile
+from periplus.testing.scenes import NODATA, tile
 from periplus.testing.servers import RangeServer
 from periplus.testing.tiffs import picture
 
@@ -212,25 +212,3 @@ def test_chunks_in_several_parts_come_back_whole(server: RangeServer, tmp_path: 
     run(server, names[:2], tmp_path / "m.parquet", **options)
     assert run(server, names, tmp_path / "m.parquet", **options)[0] == names[2:]
     same_as_new(server, names, tmp_path / "m.parquet", **options)
-
-
-def test_what_an_index_remembers_may_be_anything(server: RangeServer, tmp_path: Path) -> None:
-    from dataclasses import replace
-
-    from periplus.harvest.members import KEY, members_of
-    from periplus.limits import Limits
-
-    paths = [tile(tmp_path / f"{n}.tif", 0, 64 * n) for n in range(2)]
-    with periplus.index(paths, arrange="mosaic") as index:
-        catalog = index.table.catalog
-    told = catalog.arrangement[KEY]
-    assert members_of(catalog, 2, limits=Limits()) is not None
-    for change in (
-        {"kind": [0]}, {"kind": [0, 7]}, {"kind": None}, {"kinds": [[[9, 1]]]}, {"arrays": "{"}, {"arrays": 3},
-        {"names": {}}, {"names": None}, {"x": []}, {"kinds": "x"}, {"kind": [0, 0.5]}, {"x": [0.0, "a"]},
-        {"y": [[], 0.0]}, {"y": [float("inf"), 0.0]}, {"x": [10**400, 0.0]},
-    ):  # fmt: skip
-        odd = replace(catalog, arrangement={**catalog.arrangement, KEY: {**told, **change}})
-        assert members_of(odd, 2, limits=Limits()) is None, change
-    assert members_of(replace(catalog, arrangement={"kind": "mosaic", KEY: []}), 2, limits=Limits()) is None
-    np.testing.assert_array_equal(merged(paths)[0].shape, catalog.arrays["0/data"].shape)

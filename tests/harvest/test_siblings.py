@@ -150,13 +150,13 @@ def test_files_with_r_sets_are_not_read_again_when_others_are_added(
             np.testing.assert_array_equal(getattr(ours, column), getattr(theirs, column))
 
 
-def test_files_that_share_an_r_set_are_read_again(tmp_path: Path, fetch: Fetch) -> None:
+def test_files_that_share_an_r_set_stay_as_they_are(tmp_path: Path, fetch: Fetch) -> None:
     for name, step in {"x": 1, "x.r0": 1, "x.r1": 2, "y.ntf": 1}.items():
         (tmp_path / name).write_bytes(file_of(step))
     urls, target = [str(tmp_path / name) for name in ("x", "x.r0")], str(tmp_path / "i.parquet")
     index_into(urls, to=target, fetch=fetch, arrange="collect")
     table, summary = index_into([*urls, str(tmp_path / "y.ntf")], to=target, fetch=fetch, arrange="collect")
-    assert summary.reused == 0
+    assert summary.reused == 2
     fresh, _ = index_into([*urls, str(tmp_path / "y.ntf")], fetch=fetch, arrange="collect")
     assert table.files.path == fresh.files.path
     assert [table.refs(name).file.tolist() for name in table.catalog.arrays] == [

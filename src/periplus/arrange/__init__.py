@@ -11,7 +11,6 @@ import numpy as np
 from periplus.arrange.axis import Axis, read_axis
 from periplus.arrange.collect import collect
 from periplus.arrange.entry import Arrangement, Entry, Lookup, files_of
-from periplus.arrange.extend import extend
 from periplus.arrange.mosaic import mosaic
 from periplus.arrange.pattern import parse, suggested
 from periplus.arrange.stack import first_misfit, stack
@@ -19,7 +18,7 @@ from periplus.errors import ConflictError, FormatError
 
 KINDS = ("auto", "collect", "stack", "mosaic")
 
-__all__ = ["KINDS", "Arrangement", "Entry", "Lookup", "arrange", "collect", "extend", "files_of", "stack"]
+__all__ = ["KINDS", "Arrangement", "Entry", "Lookup", "arrange", "collect", "files_of", "stack"]
 
 
 def arrange(entries: Sequence[Entry], refs: Lookup, *, kind: str = "auto", **options: Any) -> Arrangement:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from periplus.arrange.entry import Arrangement, Entry, Lookup, files_of
-from periplus.arrange.names import group_names
+from periplus.arrange.names import group_names, shared_depth
 from periplus.model import Array, Catalog, Refs
 
 
@@ -18,6 +18,7 @@ def collect(entries: Sequence[Entry], refs: Lookup, *, start: int = 0) -> Arrang
     Arrays, files and blocks begin with entry `start`: those before are stored already, and only have their names.
     """
     groups = groups_of(entries)
+    depth = shared_depth([entries[i] for i in groups])
     later = {i: group for i, group in groups.items() if i >= start}
     arrays: dict[str, Array] = {}
     for i, group in later.items():
@@ -27,7 +28,7 @@ def collect(entries: Sequence[Entry], refs: Lookup, *, start: int = 0) -> Arrang
     catalog = Catalog(
         arrays=arrays,
         attributes={group: entries[i].attributes for i, group in later.items() if entries[i].attributes},
-        arrangement={"kind": "collect"},
+        arrangement={"kind": "collect"} | ({} if depth is None else {"depth": depth}),
     )
     blocks = _blocks(entries, later, refs)
     column = np.array([groups.get(i) for i in range(start, len(entries))], object)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,20 @@ the id of that file, only where they are not of the entry's own file."""
 Blocks: TypeAlias = Iterator[tuple[str, Refs]]
 
 
+class Placed(NamedTuple):
+    """One array of an entry at its place in a target array."""
+
+    entry: int
+    which: int
+    """Number of the array in the entry."""
+    array: str
+    """Name of the target."""
+    origin: tuple[int, ...]
+    """First element in the target, along each of its dimensions."""
+    order: int
+    """Where placements overlap, higher numbers cover lower ones."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Arrangement:
     """Files laid into global arrays: what a table is written from."""
@@ -59,6 +73,10 @@ class Arrangement:
     warnings: tuple[str, ...] = ()
     misfits: Mapping[int, str] = field(default_factory=dict)
     """Entries left out because they do not fit, by number, and why."""
+    placed: Sequence[Placed] = ()
+    """Where each array of each entry went; empty for a collection, whose groups say it."""
+    order: Sequence[int] | None = None
+    """Entries in the order of the files table; None where it is their own."""
 
 
 def instant(moment: datetime | None) -> np.datetime64:

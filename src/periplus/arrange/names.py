@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Container, Sequence
 
 from periplus.arrange.entry import Entry
 from periplus.errors import redact
@@ -26,6 +26,41 @@ def group_names(entries: Sequence[Entry]) -> list[str]:
     often = Counter(bare)
     names = [name if often[name] == 1 else whole for name, whole in zip(bare, full, strict=True)]
     return _unique(names, _taken(entries, names))
+
+
+def shared_depth(entries: Sequence[Entry]) -> int | None:
+    """How many leading segments the folders of all files share; None where some groups were given, or none is."""
+    if len(entries) < 2 or any(entry.group is not None for entry in entries):
+        return None
+    return _shared([_segments(entry.source.url)[:-1] for entry in entries])
+
+
+def names_below(
+    entries: Sequence[Entry], other: str, depth: int, groups: Collection[str], arrays: Container[str]
+) -> list[str] | None:
+    """Groups of files that join others; None where a name of these would surely not stay.
+
+    `other` is the URL of one of them, `depth` how many segments the folders of all share, `groups` are their groups and
+    `arrays` their arrays.
+    """
+    folder = _segments(other)[:depth]
+    names = []
+    for entry in entries:
+        path = _segments(entry.source.url)
+        if entry.group is not None or len(path) <= depth or path[:depth] != folder:
+            return None
+        names.append(_EXTENSION.sub("", "/".join(path[depth:])))
+    inside = {array.name for entry in entries for array in entry.arrays}
+    bare = {_EXTENSION.sub("", group) for group in groups}
+    if len(set(names)) != len(names) or not bare.isdisjoint(names):
+        return None
+    if any(f"/{name}" in group for name in inside for group in (*groups, *names)):
+        return None  # an array may be where a group is
+    for name in names:
+        parts = name.split("/")
+        if any("/".join(parts[:k]) in arrays for k in range(2, len(parts) + 1)):
+            return None
+    return names
 
 
 def safe_segment(text: str) -> str:

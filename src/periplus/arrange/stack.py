@@ -11,7 +11,7 @@ import numpy as np
 from periplus.arrange.axis import Axis, read_axis
 from periplus.arrange.blocks import Place, stacked_blocks
 from periplus.arrange.collect import placed
-from periplus.arrange.entry import Arrangement, Entry, Lookup, files_of
+from periplus.arrange.entry import Arrangement, Entry, Lookup, Placed, files_of
 from periplus.arrange.fit import difference, likeness
 from periplus.arrange.layer import Layer, clash, common, hides_holes, is_sparse, lay
 from periplus.arrange.misfits import Misfits, judges
@@ -34,13 +34,15 @@ def stack(
     duplicates: str = "error",
     skip_misfits: bool = False,
     axis: Axis | None = None,
+    start: int = 0,
 ) -> Arrangement:
     """Lay files along a new dimension; ConflictError names the first that does not fit, and how.
 
     The coordinate is read out of the names by `pattern`, else it is the files' datetime, else their order; `coordinate`
     says which (`pattern`, `datetime`, `order`). `duplicates` says what becomes of files with the same coordinate
     (`error`, `last` wins, `keep` all); with `skip_misfits` files that do not fit become rows that say so. `axis` is
-    what `read_axis` gave, where it was read before.
+    what `read_axis` gave, where it was read before. Blocks begin with entry `start`: the references of those before are
+    stored already.
     """
     if axis is None:
         good = [i for i, entry in enumerate(entries) if entry.error is None]
@@ -67,10 +69,20 @@ def stack(
             errors={**misfits.errors, **steps.replaced},
             times=times_of(steps),
         ),
-        blocks=stacked_blocks(places, refs, {number: file for file, number in enumerate(order)}),
+        blocks=stacked_blocks(
+            [(layer, [place for place in row if place.entry >= start]) for layer, row in places],
+            refs,
+            {number: file for file, number in enumerate(order)},
+        ),
         kind="stack",
         warnings=_warnings(entries, axis),
         misfits=misfits.why,
+        placed=[
+            Placed(p.entry, p.array, layer.name, (p.step, *[0] * layer.like.ndim), p.entry)
+            for layer, row in places
+            for p in row
+        ],
+        order=order,
     )
 
 
@@ -133,9 +145,9 @@ def lay_all(entries: Sequence[Entry], steps: Steps) -> dict[str | None, list[Lay
 
 
 def places_of(
-    entries: Sequence[Entry], steps: Steps, layers: dict[str | None, list[Layer]], *, first: int = 0
+    entries: Sequence[Entry], steps: Steps, layers: dict[str | None, list[Layer]]
 ) -> list[tuple[Layer, list[Place]]]:
-    """For each layer its files in the order of their steps, the first step being number `first`."""
+    """For each layer its files in the order of their steps."""
     result = []
     for series, numbers in by_series(entries, steps.of).items():
         numbers.sort(key=steps.of.__getitem__)
@@ -148,7 +160,7 @@ def places_of(
                 k = where.get(id(arrays))
                 if k is None:
                     k = where[id(arrays)] = next(k for k, a in enumerate(arrays) if a.name == base)
-                row.append(Place(first + steps.of[i], i, k, layer.codes(arrays[k])))
+                row.append(Place(steps.of[i], i, k, layer.codes(arrays[k])))
             result.append((layer, row))
     return result
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from periplus.arrange.aligned import Aligned
-from periplus.arrange.entry import REPLACED, Arrangement, Entry, Lookup, files_of
+from periplus.arrange.entry import REPLACED, Arrangement, Entry, Lookup, Placed, files_of
 from periplus.arrange.layer import common, is_sparse
 from periplus.arrange.misfits import Misfits, judges
 from periplus.arrange.overlap import painting, ranks, view
@@ -71,7 +71,20 @@ def lay_images(
         kind="mosaic",
         warnings=tuple(warnings),
         misfits=misfits.why,
+        placed=_placed(entries, sheets, painting(ranks(entries, members, order), duplicates)),
     )
+
+
+def _placed(entries: Sequence[Entry], sheets: Sequence[Sheet], order: Mapping[int, int]) -> list[Placed]:
+    """Where each array of each file lies in the mosaic."""
+    found = []
+    for each in sheets:
+        name, before = each.array.name, (0,) * (each.array.ndim - 2)
+        found += [
+            Placed(i, _which(entries, i, name), name, (*before, box.top, box.left), order[i])
+            for i, box in each.boxes.items()
+        ]
+    return found
 
 
 def _base(

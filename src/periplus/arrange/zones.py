@@ -9,7 +9,7 @@ from typing import TypeAlias
 from periplus import codecnames
 from periplus.arrange.cells import Laid, lay
 from periplus.arrange.collect import placed
-from periplus.arrange.entry import REPLACED, Arrangement, Entry, Lookup, files_of
+from periplus.arrange.entry import REPLACED, Arrangement, Entry, Lookup, Placed, files_of
 from periplus.arrange.layer import common
 from periplus.arrange.misfits import Misfits, judges
 from periplus.arrange.overlap import painting, ranks
@@ -52,6 +52,7 @@ def lay_cells(
     misfits = Misfits(entries, skip_misfits)
     replaced: dict[int, str] = {}
     laid: list[Laid] = []
+    placed_cells: list[Placed] = []
     spacings = _spacings(entries, misfits)
     # From the first laid to the last, which lies on top.
     painted = painting(ranks(entries, [i for numbers in spacings.values() for i in numbers], order), duplicates)
@@ -59,6 +60,12 @@ def lay_cells(
         zone = _zone(name, numbers, entries, misfits, replaced, duplicates, painted)
         array = _array(zone, entries, placed(name if len(spacings) > 1 else "", "0/data"))
         laid.append(lay(array, zone.cells, entries, valid=duplicates.endswith("valid")))
+        _, posts, lines = zone.like.shape
+        placed_cells += [
+            Placed(i, 0, array.name, (0, row * (posts - 1), column * (lines - 1)), painted[i])
+            for (row, column), same in zone.cells.items()
+            for i in same
+        ]
     if not laid:
         raise ConflictError("there is no cell to lay into a mosaic")
     return Arrangement(
@@ -67,6 +74,7 @@ def lay_cells(
         blocks=(block for each in laid for block in each.blocks(refs)),
         kind="mosaic",
         misfits=misfits.why,
+        placed=placed_cells,
     )
 
 

@@ -14,6 +14,7 @@ from periplus.arrange import Entry
 from periplus.harvest.companions import ids_of
 from periplus.harvest.drive import Harvested
 from periplus.harvest.part import Builder, Fact, Part
+from periplus.harvest.recall import Recalled
 from periplus.model import Array, Refs, Shape, Source
 
 PART_FILES = 4096
@@ -85,7 +86,7 @@ class Gathered:
     numbers: list[int] = field(default_factory=list)
     """Place of each entry in the order asked for."""
     _where: list[tuple[int, int]] = field(default_factory=list)
-    _parts: list[Part] = field(default_factory=list)
+    _parts: list[Part | Recalled] = field(default_factory=list)
     _builder: Builder = field(default_factory=Builder)
     _pool: Pool = field(default_factory=Pool)
     _grids: dict[int, tuple[Shape, ...]] = field(default_factory=dict)
@@ -121,7 +122,7 @@ class Gathered:
         attributes = self._pool.attributes(fact.attributes)
         self._entry(file, source, fact.format, moment, arrays, attributes, (fact.companions, fact.homes))
 
-    def adopt(self, part: Part) -> int:
+    def adopt(self, part: Part | Recalled) -> int:
         """A part from elsewhere; its number."""
         self.flush()
         self._parts.append(part)

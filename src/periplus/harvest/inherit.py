@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from periplus.arrange import KINDS
 from periplus.arrange.axis import WAYS
 from periplus.arrange.overlap import ORDERS
 from periplus.arrange.overlap import RULES as OVERLAPS
 from periplus.arrange.place import DUPLICATES
 from periplus.errors import ConflictError
-from periplus.harvest.known import Index
 from periplus.harvest.names import named
+from periplus.harvest.stored import StoredIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +27,7 @@ class Plan:
     notes: tuple[str, ...] = ()
 
 
-def inherited(index: Index, kind: str, options: Mapping[str, Any]) -> Plan:
+def inherited(index: StoredIndex, kind: str, options: Mapping[str, Any]) -> Plan:
     """The plan of a run that adds files; an arrangement that is given and differs from that of the index is a new one.
 
     ConflictError where another pattern is given than the one that the names of the index were read by.
@@ -59,14 +58,13 @@ def inherited(index: Index, kind: str, options: Mapping[str, Any]) -> Plan:
     return Plan(stored or kind, _effective(index, stored, asked, given), asked_kind, asked, tuple(notes))
 
 
-def _stored_kind(index: Index) -> str | None:
+def _stored_kind(index: StoredIndex) -> str | None:
     """The arrangement of an index; None where it has one file, for which none was chosen."""
-    kind = index.table.catalog.arrangement.get("kind")
-    open_still = kind == "collect" and len(index.by_url) < 2 and index.asked.get("arrange") == "auto"
-    return None if open_still or kind not in KINDS[1:] else str(kind)
+    open_still = index.kind == "collect" and index.count < 2 and index.asked.get("arrange") == "auto"
+    return None if open_still or not index.kind else index.kind
 
 
-def _merged(index: Index, stored: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
+def _merged(index: StoredIndex, stored: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
     """Options with those that the index was made with in place of defaults."""
     mosaic = stored == "mosaic"
     allowed = {"coordinate": WAYS, "duplicates": OVERLAPS if mosaic else DUPLICATES, "order": ORDERS if mosaic else ()}
@@ -78,9 +76,9 @@ def _merged(index: Index, stored: str | None, options: Mapping[str, Any]) -> dic
     return found
 
 
-def _effective(index: Index, stored: str | None, asked: Mapping[str, Any], given: str | None) -> dict[str, Any]:
+def _effective(index: StoredIndex, stored: str | None, asked: Mapping[str, Any], given: str | None) -> dict[str, Any]:
     """Options with what was chosen automatically for the stack that the index is."""
-    found, arrangement = dict(asked), index.table.catalog.arrangement
+    found, arrangement = dict(asked), index.arrangement
     if stored != "stack" or (given is not None and index.pattern is None):
         return found
     dim, way = arrangement.get("dim"), arrangement.get("coordinate")
@@ -91,7 +89,7 @@ def _effective(index: Index, stored: str | None, asked: Mapping[str, Any], given
     return found
 
 
-def _with_pattern(index: Index, kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
+def _with_pattern(index: StoredIndex, kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Options of another arrangement, with the pattern of the index where none is given."""
     if options["pattern"] is not None or options["coordinate"] != "auto" or index.pattern is None:
         return dict(options)

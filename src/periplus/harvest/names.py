@@ -10,7 +10,7 @@ from periplus.arrange.pattern import Pattern
 from periplus.arrange.times import check_pattern, timed
 from periplus.errors import ConflictError
 from periplus.harvest.gather import Gathered
-from periplus.harvest.known import OWN_TIMES
+from periplus.harvest.stored import OWN_TIMES
 
 
 @dataclass(slots=True)

@@ -65,8 +65,6 @@ class Part:
     arrays: Sequence[tuple[Array, ...]]
     """Of each slot."""
     columns: Mapping[str, NDArray[Any]]
-    codes: Sequence[tuple[tuple[int, ...], ...]] | None = None
-    """For each slot and array the stored numbers of its pipelines, where they are not counted from 0."""
     maps: Sequence[mmap] = ()
     """Files that the columns are mapped from."""
     _grids: dict[int, Shape] = field(default_factory=dict)
@@ -84,18 +82,7 @@ class Part:
         found = [
             self._piece(Piece(*row), array) for row in columns["pieces"][6 * first : 6 * last].reshape(-1, 6).tolist()
         ]
-        refs = Refs.joined(found, array.ndim)
-        if self.codes is None or refs.encoding is None:
-            return refs
-        local = np.searchsorted(np.array(self.codes[slot][which]), refs.encoding).astype(np.uint16)
-        return Refs(
-            chunk=refs.chunk,
-            offset=refs.offset,
-            length=refs.length,
-            part=refs.part,
-            encoding=local if local.any() else None,
-            inline=refs.inline,
-        )
+        return Refs.joined(found, array.ndim)
 
     def _piece(self, piece: Piece, array: Array) -> Refs:
         rows, columns = slice(piece.start, piece.stop), self.columns

@@ -8,28 +8,28 @@ from typing import Any
 
 import numpy as np
 
-from periplus.arrange import Arrangement
+from periplus.arrange import Arrangement, Entry
 from periplus.arrange import arrange as arrange_entries
 from periplus.arrange.entry import REPLACED
+from periplus.arrange.times import timed
 from periplus.errors import ConflictError, FetchError, FormatError, MissingError, StaleError, redact
 from periplus.fetch import Fetch
-from periplus.fetch.atomic import scratch
+from periplus.harvest.append import Appended, Request, appended, is_unchanged
 from periplus.harvest.companions import Companions, with_companions
 from periplus.harvest.drive import Harvested
 from periplus.harvest.gather import Gathered
-from periplus.harvest.grow import grown, unchanged_index
 from periplus.harvest.inherit import inherited
 from periplus.harvest.inputs import Input, Notes, expand, is_literal
 from periplus.harvest.journal import Journal
-from periplus.harvest.known import Index, open_index, undo_index
-from periplus.harvest.members import with_members
 from periplus.harvest.names import named
 from periplus.harvest.part import Fact, Part
+from periplus.harvest.placements import placements_of
 from periplus.harvest.stac import Assets
+from periplus.harvest.stored import ASSET, StoredIndex, open_stored
 from periplus.harvest.stream import harvest_inputs
 from periplus.harvest.summary import Summary
 from periplus.limits import Limits
-from periplus.model import Files, Refs, Source
+from periplus.model import Catalog, Files, Refs, Source
 from periplus.policy import WEB, scheme_of
 from periplus.table import Table, memory_table
 
@@ -100,7 +100,7 @@ class Run:
         sweep(to, fetch=self.fetch, limits=self.limits)
         anew = refresh == "always"
         # An index of which nothing is wanted may be damaged; one that is added to may not.
-        index = None if anew and not append else open_index(to, self.fetch, limits=self.limits)
+        index = None if anew and not append else open_stored(to, self.fetch, limits=self.limits)
         journal = Journal(to, self.fetch, limits=self.limits, kind="" if self.siblings else "no siblings")
         self.gathered.keep = journal.add
         try:
@@ -110,16 +110,16 @@ class Run:
             self.before = () if index is None else index.files.path
             kept = self._harvest_again(parts, index, check=refresh == "check", anew=anew)
             self._must_have_something(len(kept))
+            others: list[int] = []
             if append and index is not None:
-                if index.origins is None:
-                    raise ConflictError("an index laid in this way does not grow: name all files of it", url=to)
+                if not index.kind:
+                    raise ConflictError("an index arranged in this way does not grow: name all files of it", url=to)
                 self._inherit(index, to)
-                kept |= self._others(index, kept)
-            with scratch() as folder:
-                try:
-                    table = self._laid(to, form, index, kept, str(folder), append)
-                except StaleError:  # the files are read by now: it is the index that changed
-                    raise ConflictError("another writer changed the index meanwhile", url=to) from None
+                others = self._others(index, kept)
+            try:
+                table = self._written(to, form, index, kept, others, append)
+            except StaleError:  # the files are read by now: it is the index that changed
+                raise ConflictError("another writer changed the index meanwhile", url=to) from None
             journal.clear()
         finally:
             journal.close()
@@ -150,7 +150,7 @@ class Run:
         )
 
     def _harvest_again(
-        self, parts: list[tuple[Part, list[Fact]]], index: Index | None, *, check: bool, anew: bool
+        self, parts: list[tuple[Part, list[Fact]]], index: StoredIndex | None, *, check: bool, anew: bool
     ) -> dict[int, Harvested]:
         """Harvest what neither the journal nor the index knows; the files kept from the index, by their ids there."""
         written: dict[str, tuple[Fact, int, int]] = {}
@@ -190,8 +190,8 @@ class Run:
             raise
         return kept
 
-    def _others(self, index: Index, kept: dict[int, Harvested]) -> dict[int, Harvested]:
-        """Files of the index that were not asked for, when it is added to."""
+    def _others(self, index: StoredIndex, kept: Mapping[int, Harvested]) -> list[int]:
+        """Files of the index that were not asked for, when it is added to; those that failed are taken as they are."""
         here = {entry.source.url for entry in self.gathered.entries}
         count = len(index.files)
         for number, url in enumerate(index.files.path):
@@ -200,13 +200,10 @@ class Run:
                 self.gathered.add(
                     Harvested(input=Input(url=url), source=source, error=error or "error", number=number - count)
                 )
-        return {
-            number: Harvested(
-                input=Input(url=url), source=index.files.source(number), reused=True, number=number - count
-            )
-            for url, number in index.by_url.items()
-            if number not in kept and url not in here
-        }
+        renewed = {index.by_url[url] for url in here if url in index.by_url}
+        return [
+            number for number in np.flatnonzero(index.good).tolist() if number not in kept and number not in renewed
+        ]
 
     def _take(self, file: Harvested) -> None:
         if file.skipped:
@@ -246,41 +243,46 @@ class Run:
 
     # --- laying and writing ----------------------------------------------------------------------------------------
 
-    def _laid(
-        self, to: str, form: str | None, index: Index | None, kept: dict[int, Harvested], folder: str, append: bool
+    def _written(
+        self,
+        to: str,
+        form: str | None,
+        index: StoredIndex | None,
+        kept: dict[int, Harvested],
+        others: list[int],
+        append: bool,
     ) -> Table:
         from periplus.table import append_table, write_table
 
         gathered = self.gathered
-        gathered.finish(
-            [] if index is None else (s.url for number in kept for s in index.beside(index.files.path[number]))
-        )
-        self._take_times(kept=len(kept))
+        gathered.finish(self._beside(index, kept, others))
+        self._take_times(kept=len(kept) + len(others))
         if index is not None:
-            if unchanged_index(index, kept, gathered.entries, self._asked(), form):
-                self.arrangement = str(index.table.catalog.arrangement.get("kind", ""))
+            request = Request(kept, others, self._asked(), form)
+            if is_unchanged(index, request, gathered.entries):
+                self.arrangement = index.kind
                 return index.table
-            laid = grown(index, kept, gathered, self._asked(), form)
-            if laid is not None:
-                self.arrangement = laid.kind
-                self.names.own = self.names.own or index.lost_times
-                arrangement = {**laid.catalog.arrangement, **self.names.recorded()}
+            more = appended(index, request, gathered, self._timed, self.options)
+            if more is not None:
+                self.arrangement = more.laid.kind
                 return append_table(
                     to,
-                    replace(laid.catalog, arrangement=arrangement),
-                    laid.blocks,
-                    laid.files,
+                    self._recorded(more, index),
+                    more.laid.blocks,
+                    more.laid.files,
+                    placements=more.placements,
                     fetch=self.fetch,
                     limits=self.limits,
                     before=index.table,
                 )
-            self._bring_back(index, kept, folder)
+            self._recall(index, kept, others, append)
         laid = self._arranged()
         return write_table(
             to,
             laid.catalog,
             laid.blocks,
             laid.files,
+            placements=placements_of(laid, gathered.entries),
             fetch=self.fetch,
             form=form,
             limits=self.limits,
@@ -289,37 +291,79 @@ class Run:
             create=append and index is None,
         )
 
-    def _bring_back(self, index: Index, kept: dict[int, Harvested], folder: str) -> None:
-        """Kept files as if scanned: their references come from the index; what it cannot give back is read again."""
+    @staticmethod
+    def _beside(index: StoredIndex | None, kept: Mapping[int, Harvested], others: Sequence[int]) -> list[str]:
+        """URLs of the companions of files that the index has."""
+        if index is None or not index.companions:
+            return []
+        files = (*kept, *others)
+        return [index.files.path[each] for number in files for each in index.companions.get(number, ())]
+
+    def _recorded(self, more: Appended, index: StoredIndex) -> Catalog:
+        """The catalog of an index that grew, with what its arrangement records."""
+        self.names.own = self.names.own or index.lost_times
+        catalog = more.laid.catalog
+        recorded = {**catalog.arrangement, "asked": index.arrangement.get("asked"), **self.names.recorded()}
+        return replace(catalog, arrangement=recorded)
+
+    def _recall(self, index: StoredIndex, kept: dict[int, Harvested], others: Sequence[int], append: bool) -> None:
+        """Files of the index as if scanned: their references come from its rows; what it lacks is read again."""
+        count = len(index.files)
+        files = dict(kept)
+        for number in others:
+            url, source = index.files.path[number], index.files.source(number)
+            files[number] = Harvested(input=Input(url=url), source=source, reused=True, number=number - count)
+        if others and not index.recalls and index.arrangement.get("series"):
+            raise ConflictError(
+                "this index is of an older version, which does not say to which series a file belongs: name all files"
+            )
         facts: list[Fact] = []
         slots: dict[int, int] = {}
-        number = -1
+        part = -1
         if self.names.give_times or not index.lost_times:
-            part, facts, slots = undo_index(index, kept, folder)
-            number = self.gathered.adopt(part)
+            # Arrays that the arrangement has no room for are needed where it may have room now.
+            whole = self._asked() != index.arrangement.get("asked") or len(files) < index.count
+            recalled = index.recall(sorted(files), whole=whole)
+            facts, slots, part = recalled.facts, recalled.slots, self.gathered.adopt(recalled.part)
             self.names.own = self.names.own or index.lost_times
         again = []
-        for owner, file in kept.items():
-            if owner not in slots:
+        for number, file in files.items():
+            if number not in slots:
                 again.append(file)
                 continue
-            fact = facts[slots[owner]]
+            fact = facts[slots[number]]
             item = file.input
             if file.number < 0:  # not asked for, so the index alone knows where it belongs
                 place = fact.prefix or None
-                item = replace(item, group=place) if self._is_collection(index) else replace(item, series=place)
-            self.gathered.reuse(replace(file, input=item), fact, number, slots[owner])
-        if again:
-            self.reused -= len(again)
-            places = {file.source.url: file.number for file in again}
-            for batch in self._harvest(_each([file.input for file in again])):
-                for file in batch:
-                    self._take(replace(file, number=places.get(file.source.url, file.number)))
+                item = replace(item, group=place) if index.kind == "collect" else replace(item, series=place)
+            self.gathered.reuse(replace(file, input=item), fact, part, slots[number])
+        self._read_again(again, index, append)
         self.gathered.finish()
         if self.appends:
-            held = {file.source.url for file in kept.values()}
+            held = {file.source.url for file in files.values()}
             self.gathered.entries = [replace(e, held=e.source.url in held) for e in self.gathered.entries]
         self._take_times()
+
+    def _read_again(self, files: Sequence[Harvested], index: StoredIndex, append: bool) -> None:
+        """Read files that the index cannot give back; one that was not asked for and cannot be read ends the run."""
+        if not files:
+            return
+        self.reused -= sum(file.number >= 0 for file in files)
+        if not index.recalls:
+            self.notes.warnings.append(
+                "this index is of an older version, which does not say what each file contributed: its files were read "
+                "again"
+            )
+        places = {file.source.url: file.number for file in files}
+        for batch in self._harvest(_each([file.input for file in files])):
+            for file in batch:
+                number = places.get(file.source.url, file.number)
+                if append and number < 0 and file.error is not None:
+                    raise ConflictError(
+                        f"this file of the index must be read again to add to it, and cannot be: {file.error}",
+                        url=file.source.url,
+                    )
+                self._take(replace(file, number=number))
 
     def _arranged(self) -> Arrangement:
         gathered = self.gathered
@@ -328,12 +372,15 @@ class Run:
         self.notes.warnings += laid.warnings
         self._note_misfits(laid.misfits)
         arrangement = {**laid.catalog.arrangement, "asked": self._asked(), **self.names.recorded()}
+        asset = next((entry.series for entry in gathered.entries if entry.series is not None), None)
+        if laid.kind == "mosaic" and asset is not None:
+            arrangement[ASSET] = asset
         laid = replace(laid, catalog=replace(laid.catalog, arrangement=arrangement))
-        laid = with_companions(with_members(laid, gathered.entries, gathered.refs), gathered.entries)
+        laid = with_companions(laid, gathered.entries)
         self.files = laid.files
         return laid
 
-    def _inherit(self, index: Index, to: str) -> None:
+    def _inherit(self, index: StoredIndex, to: str) -> None:
         """Arrange added files, and read their names, as those of the index were."""
         plan = inherited(index, self.kind, self.options)
         self.kind, self.options, self.asked = plan.kind, plan.options, (plan.asked_kind, plan.asked)
@@ -345,6 +392,10 @@ class Run:
                 "the files of this index have the times in their names: give a pattern= with a time to add to it",
                 url=to,
             )
+
+    def _timed(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+        """Entries with the times in their names."""
+        return entries if self.names.pattern is None else timed(entries, self.names.pattern, skip_misfits=False)[0]
 
     def _take_times(self, kept: int = 0) -> None:
         skip = bool(self.options["skip_misfits"])
@@ -361,10 +412,6 @@ class Run:
         kind, options = self.asked
         told = {name: value for name, value in options.items() if value is not None}
         return {"arrange": kind, **told, **({} if self.siblings else {"siblings": False})}
-
-    @staticmethod
-    def _is_collection(index: Index) -> bool:
-        return index.table.catalog.arrangement.get("kind") == "collect"
 
     def summary(self, table: Table) -> Summary:
         """What was done, when all is done."""

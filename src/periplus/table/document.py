@@ -32,6 +32,7 @@ VERSION = 3
 """What is written, and the newest that is read."""
 KEY = b"array_references"
 FILES_KEY = b"array_references_files"
+PLACEMENTS_KEY = b"array_references_placements"
 WHAT = "the footer document"
 
 
@@ -57,6 +58,8 @@ class Document:
     """By array: most byte ranges one chunk has, where that is not one."""
     pieces: tuple[Piece, ...] | None = None
     """The Parquet files of a dataset; None in a flat table."""
+    placements: tuple[Piece, ...] = ()
+    """The Parquet files of a dataset that say where the arrays of files went."""
     revision: str | None = None
     """Changes with every commit to a dataset."""
 
@@ -113,6 +116,10 @@ def _answer(document: Document) -> dict[str, Any]:
                 "bounds": {name: [list(pair) for pair in box] for name, box in piece.bounds.items()},
             }
             for piece in document.pieces
+        ]
+    if document.placements:
+        answer["placements"] = [
+            {"path": piece.path, "rows": piece.rows, "bytes": piece.bytes} for piece in document.placements
         ]
     if document.revision is not None:
         answer["revision"] = document.revision
@@ -187,6 +194,7 @@ def _load(value: Any, limits: Limits, members: Callable[[], Members] | None) -> 
         columns=read_columns(fields.get("columns", {}), kinds(arrays)),
         parts=parts,
         pieces=None if pieces is None else listed(pieces, "chunks", lambda item, _: _read_piece(item, catalog)),
+        placements=listed(fields.get("placements", []), "placements", lambda item, _: _read_piece(item, catalog)),
         revision=None if fields.get("revision") is None else text(fields["revision"], "revision"),
     )
 

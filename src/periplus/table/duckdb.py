@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from periplus.errors import DeniedError, FormatError, MissingError
+from periplus.errors import DeniedError, FormatError, MissingError, PeriplusError
 from periplus.fetch.local import head
 from periplus.fetch.stale import check_same
 from periplus.forks import cached_property, renewed
 from periplus.limits import Limits
-from periplus.model import Array, Bundle, Catalog, Files, Refs, Source
+from periplus.model import Array, Bundle, Catalog, Files, Placements, Refs, Source
 from periplus.policy import Policy, is_local
 from periplus.table.buffers import to_inline, to_numpy, to_strings
 from periplus.table.bundles import Bundled, Kinds
@@ -27,6 +27,7 @@ from periplus.table.document import Document, dump, load
 from periplus.table.duck import SAFE, Connected, connect, duckdb
 from periplus.table.families import Groups, Members, gathered
 from periplus.table.groups import row_groups
+from periplus.table.placements import DESCRIPTIONS, dump_descriptions, placements_from_arrow, placements_to_arrow
 from periplus.table.reach import at_rest
 from periplus.table.rows import file_bytes
 from periplus.table.schema import Layout, files_from_arrow, files_to_arrow, integers, level_extra, members_from_arrow
@@ -59,6 +60,7 @@ def write_duckdb(
     files: Files,
     *,
     fetch: Fetch,
+    placements: Placements | None = None,
     expect: Source | None = None,
     create: bool = False,
 ) -> None:
@@ -87,6 +89,10 @@ def write_duckdb(
             _insert(connection, "grid", grid_view(arrays))
             connection.execute("create table document(key varchar, value varchar)")
             connection.execute("insert into document values ('array_references', ?)", [dump(document)])
+            if placements is not None:
+                _insert(connection, "placements", placements_to_arrow(placements, catalog))
+                described = dump_descriptions(placements)
+                connection.execute("insert into document values (?, ?)", [DESCRIPTIONS, described])
             connection.execute(FOOTPRINT)
             connection.execute("checkpoint")
         fetch.run(fetch.write(url, path, create=create, expect=expect))
@@ -124,6 +130,7 @@ class DuckRows:
 
     def __init__(self, url: str, limits: Limits, source: Source) -> None:
         self._url = url
+        self._limits = limits
         self._source = source
         self._connected = Connected(partial(_attached, source))
         renewed(self, _lock=threading.RLock)
@@ -154,8 +161,23 @@ class DuckRows:
     def _files(self) -> Files:
         return files_from_arrow(self._query("select * from kept.files order by file_id"))
 
+    @property
+    def form(self) -> str:
+        return "duckdb"
+
     def files(self) -> Files:
         return self._files
+
+    def placements(self, catalog: Catalog, files: int) -> Placements | None:
+        """Where the arrays of files went: a table of its own, and a text in the document."""
+        found = self._query("select value from kept.document where key = ?", [DESCRIPTIONS]).to_pylist()
+        if len(found) != 1 or not isinstance(found[0]["value"], str):
+            return None
+        rows = self._query("from kept.placements")
+        try:
+            return placements_from_arrow(rows, found[0]["value"], catalog, files, self._limits)
+        except PeriplusError as error:
+            raise error.at(url=self._url) from error.__cause__
 
     def find(self, array: Array, window: Window, *, most: int | None = None) -> Refs:
         room = math.prod(high - low for low, high in window) * self.document.parts.get(array.name, 1)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from periplus.limits import Limits
 
 PART = re.compile(r"part-[0-9a-f]{16}\.parquet")
+FOLDERS = ("chunks", "placements")
+"""Where the parts of a dataset are."""
 LOCK = ".lock"
 """What the name of a spool folder's lock ends in."""
 
@@ -40,8 +42,7 @@ def sweep(url: str, *, fetch: Fetch, limits: Limits) -> None:
             remove_leftovers(str(target.parent), target.name)
         if (target / "chunks").is_dir():
             remove_leftovers(str(target), "files.parquet")
-            for left in (target / "chunks").glob(".part-*"):
-                remove_unlocked(left)
+            sweep_unfinished(target)
     if (target / "chunks").is_dir():
         _sweep_parts(target, fetch, limits)
 
@@ -57,9 +58,17 @@ def _sweep_parts(folder: Path, fetch: Fetch, limits: Limits) -> None:
             listed = frozenset()
         except (FormatError, LimitError):
             return  # not ours
-        for path in (folder / "chunks").iterdir():
-            if PART.fullmatch(path.name) and f"chunks/{path.name}" not in listed:
-                remove_unlocked(path)
+        for name in FOLDERS:
+            for path in (folder / name).glob("part-*"):
+                if PART.fullmatch(path.name) and f"{name}/{path.name}" not in listed:
+                    remove_unlocked(path)
+
+
+def sweep_unfinished(folder: Path) -> None:
+    """Remove parts of a dataset that a writer which died had begun."""
+    for name in FOLDERS:
+        for left in (folder / name).glob(".part-*"):
+            remove_unlocked(left)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from periplus.errors import FormatError
 from periplus.limits import Limits
-from periplus.model import Array, Catalog, Files, Refs
+from periplus.model import Array, Catalog, Files, Placements, Refs
 from periplus.policy import Policy
 from periplus.table.document import document_for
 from periplus.table.table import Table, Window
@@ -24,14 +24,21 @@ Ranks: TypeAlias = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 """Chunk positions, counted in C order -> how many rows of an array come before each."""
 
 
-def memory_table(catalog: Catalog, refs: Mapping[str, Refs], files: Files, *, limits: Limits | None = None) -> Table:
+def memory_table(
+    catalog: Catalog,
+    refs: Mapping[str, Refs],
+    files: Files,
+    *,
+    placements: Placements | None = None,
+    limits: Limits | None = None,
+) -> Table:
     """A table over rows that are already in memory; nothing is copied, everything may be reached."""
     unknown = set(refs) - set(catalog.arrays)
     if unknown:
         raise FormatError(f"there are references for {sorted(unknown)[0]!r}, which is no array of the catalog")
     parts = {name: int(r.part.max()) + 1 for name, r in refs.items() if r.part is not None and len(r) and r.part.any()}
     document = document_for(catalog, parts=parts)
-    rows = MemoryRows(refs=dict(refs), sources=files, count=sum(len(r) for r in refs.values()))
+    rows = MemoryRows(dict(refs), files, sum(len(r) for r in refs.values()), placements)
     return Table(document, rows, url=None, policy=Policy.everything(), limits=limits or Limits())
 
 
@@ -42,11 +49,19 @@ class MemoryRows:
     refs: dict[str, Refs]
     sources: Files
     count: int
+    placed: Placements | None = None
     _ranks: dict[str, Ranks | None] = field(default_factory=dict, init=False, repr=False)
     """By array; None where its rows are in no order."""
 
+    @property
+    def form(self) -> str:
+        return "memory"
+
     def files(self) -> Files:
         return self.sources
+
+    def placements(self, catalog: Catalog, files: int) -> Placements | None:  # noqa: ARG002 - they are our own
+        return self.placed
 
     def find(self, array: Array, window: Window, *, most: int | None = None) -> Refs:  # noqa: ARG002 - all is there
         held = self.refs.get(array.name)
@@ -61,7 +76,7 @@ class MemoryRows:
         return held.take(inside(held, window) if ranks is None else _between(ranks, array, window))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return MemoryRows, (self.refs, self.sources, self.count)
+        return MemoryRows, (self.refs, self.sources, self.count, self.placed)
 
     def blocks(self) -> Iterator[tuple[str, Refs]]:
         yield from self.refs.items()

@@ -90,6 +90,8 @@ def glance(url: str, *, fetch: Fetch, limits: Limits) -> Glance:
     pieces, revision = (fields.get("chunks"), fields.get("revision")) if isinstance(fields, dict) else (None, None)
     if not isinstance(pieces, list) or not isinstance(revision, str):
         raise FormatError("this folder's files.parquet does not list the parts of an index", url=base.url)
+    placed = fields.get("placements", [])
+    pieces = [*pieces, *placed] if isinstance(placed, list) else pieces
     paths = [piece.get("path") if isinstance(piece, dict) else None for piece in pieces]
     return Glance(revision, frozenset(path for path in paths if isinstance(path, str)))
 

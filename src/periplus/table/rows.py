@@ -19,7 +19,7 @@ from periplus.errors import FormatError, MissingError, StaleError
 from periplus.fetch.stale import check_same
 from periplus.forks import cached_property, renewed
 from periplus.limits import Allowance, Limits
-from periplus.model import Array, Bundle, Files, Refs, Source
+from periplus.model import Array, Bundle, Catalog, Files, Placements, Refs, Source
 from periplus.table.buffers import strings, to_inline, to_numpy, to_strings
 from periplus.table.bundles import Bundled, Kinds, bundled
 from periplus.table.columns import Columns
@@ -279,6 +279,25 @@ class ParquetRows:
         if FILES_KEY in self.base.keys:
             return embedded(self.base.keys[FILES_KEY], self.limits, self.base.url)
         return None
+
+    @property
+    def form(self) -> str:
+        return "flat" if self.document.pieces is None else "dataset"
+
+    def placements(self, catalog: Catalog, files: int) -> Placements | None:
+        """Where the arrays of files went: embedded in a flat table, parts of their own in a dataset."""
+        from periplus.table.document import PLACEMENTS_KEY
+        from periplus.table.placements import read_placements
+
+        found: list[ParquetBytes] = []
+        if self.document.pieces is not None:
+            pieces = self.document.placements
+            urls = [self.folder + piece.path for piece in pieces]
+            for piece, url, tail in zip(pieces, urls, self._tails(urls), strict=True):
+                found.append(ParquetBytes(url, fetch=self.fetch, limits=self.limits, size=piece.bytes, tail=tail))
+        elif PLACEMENTS_KEY in self.base.keys:
+            found.append(embedded(self.base.keys[PLACEMENTS_KEY], self.limits, self.base.url))
+        return read_placements(found, catalog, files, self.limits) if found else None
 
     def _distinct(self) -> Files:
         """Files of a table of another tool, which lists none: its distinct paths, in order of appearance."""

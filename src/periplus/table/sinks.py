@@ -232,6 +232,7 @@ class PartSink:
         self._path = ""
         self._held: list[int] = []
         self.pieces: list[Piece] = []
+        self.placements: list[Piece] = []
         self.tallies: list[Tally] = []
 
     def release(self) -> None:
@@ -251,6 +252,25 @@ class PartSink:
             self._writer = GroupWriter(self._file, self._layout, self._arrays)
         self._writer.write(group)
 
+    @property
+    def paths(self) -> list[str]:
+        """Of all that was written, relative to the dataset's folder."""
+        return [piece.path for piece in (*self.pieces, *self.placements)]
+
+    def write_placements(self, data: bytes, rows: int) -> None:
+        """A part of the table of placements."""
+        path = f"placements/part-{secrets.token_hex(8)}.parquet"
+        with sink(self._folder + path, self._fetch) as file:
+            file.write(data)
+            file.flush()
+            self._hold(file)
+        self.placements.append(Piece(path=path, rows=rows, bytes=len(data)))
+
+    def _hold(self, file: IO[bytes]) -> None:
+        """Keep the lock of a file when it has its name."""
+        if is_local(self._folder):
+            self._held.append(os.dup(file.fileno()))
+
     def _finish(self) -> None:
         if self._writer is None or self._file is None:
             return
@@ -258,8 +278,7 @@ class PartSink:
         self._file.flush()
         size = os.fstat(self._file.fileno()).st_size
         tally = self._writer.tally
-        if is_local(self._folder):
-            self._held.append(os.dup(self._file.fileno()))  # keeps the lock of the file when it has its name
+        self._hold(self._file)
         self._stack.close()
         bounds = {name: self._box(name, box) for name, box in tally.bounds.items()}
         self.pieces.append(Piece(path=self._path, rows=tally.rows, bytes=size, bounds=bounds))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from periplus.errors import FormatError, LimitError, MissingError, redact, some
 from periplus.forks import cached_property, renewed
 from periplus.limits import Limits
-from periplus.model import Array, Bundle, Catalog, Files, Refs, Source
+from periplus.model import Array, Bundle, Catalog, Files, Placements, Refs, Source
 from periplus.policy import Policy
 from periplus.table.bundles import Bundled, Kinds, verify_bundle
 from periplus.table.document import Document
@@ -36,8 +36,15 @@ class Rows(Protocol):
 
     count: int
 
+    @property
+    def form(self) -> str:
+        """`flat`, `dataset`, `duckdb` or `memory`."""
+
     def files(self) -> Files:
         """The files table, with paths as they are stored."""
+
+    def placements(self, catalog: Catalog, files: int) -> Placements | None:
+        """Where the arrays of files went, where that is stored."""
 
     def find(self, array: Array, window: Window, *, most: int | None = None) -> Refs:
         """Rows of one array inside a window of chunk positions, in any order, not yet verified.
@@ -106,6 +113,20 @@ class Table:
     def files(self) -> Files:
         """The sources, with absolute URLs; read when first asked for."""
         return self._sources[0]
+
+    @property
+    def form(self) -> str:
+        """`flat`, `dataset`, `duckdb` or `memory`."""
+        return self._rows.form
+
+    @cached_property
+    def placements(self) -> Placements | None:
+        """Where the arrays of files went in a stack or mosaic; None where the index does not say.
+
+        Read when first asked for. In a collection the group of each file says it.
+        """
+        with self._lock:
+            return self._rows.placements(self.catalog, len(self._rows.files()))
 
     def array(self, name: str) -> Array:
         """The array of that name."""

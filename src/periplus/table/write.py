@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import math
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,19 +19,20 @@ from numpy.typing import NDArray
 from periplus.errors import ConflictError, FormatError, MissingError, PeriplusError, StaleError
 from periplus.fetch.stale import check_same
 from periplus.limits import Limits
-from periplus.model import Bundle, Catalog, Files, Refs, Source
+from periplus.model import Bundle, Catalog, Files, Placements, Refs, Source
 from periplus.policy import Policy, canonical, is_local
 from periplus.table.buffers import to_strings
 from periplus.table.bundles import Bundled, apart, bundles_of
 from periplus.table.columns import Columns, columns_for
-from periplus.table.document import FILES_KEY, KEY, Document, document_for, dump, load
+from periplus.table.document import FILES_KEY, KEY, PLACEMENTS_KEY, Document, document_for, dump, load
 from periplus.table.families import Groups, gathered, kinds, members_of, unlike
 from periplus.table.forms import DUCKDB, FILES_NAME, form_of, target_form
 from periplus.table.groups import Blocks, Tally, row_groups
-from periplus.table.leftovers import remove_unlocked
+from periplus.table.leftovers import FOLDERS, sweep_unfinished
 from periplus.table.lock import locked
 from periplus.table.open import glance, open_table
 from periplus.table.ranges import arrow_errors
+from periplus.table.placements import joined_placements, write_placements
 from periplus.table.reach import at_rest
 from periplus.table.rows import ParquetRows
 from periplus.table.schema import Layout, column_to_arrow, files_after, files_to_arrow, integers, level_extra
@@ -48,6 +50,7 @@ def write_table(
     files: Files,
     *,
     fetch: Fetch,
+    placements: Placements | None = None,
     form: str | None = None,
     limits: Limits | None = None,
     continues: Table | None = None,
@@ -70,13 +73,13 @@ def write_table(
     if before is not None and before.url != (_folder(url) + FILES_NAME if form == "dataset" else url):
         before = None
     if form == "flat":
-        _write_flat(url, catalog, blocks, files, fetch, before, create)
+        _write_flat(url, catalog, blocks, files, placements, fetch, before, create)
     elif form == "dataset":
-        _write_dataset(url, catalog, blocks, files, fetch, before, create)
+        _write_dataset(url, catalog, blocks, files, placements, fetch, before, create)
     elif form == "duckdb":
         from periplus.table.duckdb import write_duckdb
 
-        write_duckdb(url, catalog, blocks, files, fetch=fetch, expect=before, create=create)
+        write_duckdb(url, catalog, blocks, files, placements=placements, fetch=fetch, expect=before, create=create)
     else:
         raise FormatError(f"an index is written as flat, dataset or duckdb, not as {form!r}")
     # Its rows came from the caller, who may reach what they name.
@@ -87,8 +90,17 @@ def copy_table(
     table: Table, target_url: str, *, fetch: Fetch, form: str | None = None, limits: Limits | None = None
 ) -> Table:
     """The same index in another place or form, streamed; in its own place, a dataset's many parts become one."""
-    blocks, files = table.blocks(), table.files
-    return write_table(target_url, table.catalog, blocks, files, fetch=fetch, form=form, limits=limits, continues=table)
+    return write_table(
+        target_url,
+        table.catalog,
+        table.blocks(),
+        table.files,
+        placements=table.placements,
+        fetch=fetch,
+        form=form,
+        limits=limits,
+        continues=table,
+    )
 
 
 def _checked(catalog: Catalog, files: Files, limits: Limits, *, count: int) -> Catalog:
@@ -109,7 +121,14 @@ def _layout(catalog: Catalog, columns: Columns, paths: list[str] | None) -> Layo
 
 
 def _write_flat(
-    url: str, catalog: Catalog, blocks: Blocks, files: Files, fetch: Fetch, before: Source | None, create: bool
+    url: str,
+    catalog: Catalog,
+    blocks: Blocks,
+    files: Files,
+    placements: Placements | None,
+    fetch: Fetch,
+    before: Source | None,
+    create: bool,
 ) -> None:
     paths = at_rest(files.path, url, fetch.keep_query)
     if len(set(paths)) != len(paths):
@@ -123,7 +142,14 @@ def _write_flat(
         catalog = gathered(catalog, files, parts)
         document = Document(catalog=catalog, columns=columns, parts=parts)
         embedded = embedded_files(files_to_arrow(files, paths, _groups(catalog)))
-        out.close({KEY.decode(): dump(document), FILES_KEY.decode(): embedded})
+        out.close({KEY.decode(): dump(document), FILES_KEY.decode(): embedded, **_embedded(placements, catalog)})
+
+
+def _embedded(placements: Placements | None, catalog: Catalog) -> dict[str, str]:
+    """The key of a footer that holds placements; none where there are none."""
+    if placements is None:
+        return {}
+    return {PLACEMENTS_KEY.decode(): base64.b64encode(write_placements(placements, catalog)).decode("ascii")}
 
 
 def _multiple(parts: dict[str, int]) -> dict[str, int]:
@@ -139,7 +165,14 @@ def _folder(url: str) -> str:
 
 
 def _write_dataset(
-    url: str, catalog: Catalog, blocks: Blocks, files: Files, fetch: Fetch, before: Source | None, create: bool
+    url: str,
+    catalog: Catalog,
+    blocks: Blocks,
+    files: Files,
+    placements: Placements | None,
+    fetch: Fetch,
+    before: Source | None,
+    create: bool,
 ) -> None:
     folder = _folder(url)
     paths = at_rest(files.path, folder[:-1], fetch.keep_query)
@@ -151,6 +184,8 @@ def _write_dataset(
         with parts:
             for group in row_groups(blocks, catalog, np.asarray(files.size)):
                 parts.write(group)
+        if placements is not None:
+            parts.write_placements(write_placements(placements, catalog), len(placements))
         most = _multiple(_most_parts({}, parts.tallies))
         catalog = gathered(catalog, files, most)
         document = Document(
@@ -158,6 +193,7 @@ def _write_dataset(
             columns=columns,
             parts=most,
             pieces=tuple(parts.pieces),
+            placements=tuple(parts.placements),
             revision=revision,
         )
         text = dump(document)
@@ -173,11 +209,10 @@ def _write_dataset(
         raise
     finally:
         parts.release()
-    _discard(folder, old - {piece.path for piece in parts.pieces}, fetch)
+    _discard(folder, old - set(parts.paths), fetch)
     if is_local(folder):
         with suppress(OSError):  # the index is written; the next writer sweeps what is left
-            for left in Path(folder, "chunks").glob(".part-*"):
-                remove_unlocked(left)
+            sweep_unfinished(Path(folder))
 
 
 def _check_before(before: Source | None, fetch: Fetch) -> None:
@@ -207,6 +242,7 @@ def append_table(
     blocks: Blocks,
     files: Files,
     *,
+    placements: Placements | None = None,
     fetch: Fetch,
     limits: Limits | None = None,
     before: Table | None = None,
@@ -215,19 +251,21 @@ def append_table(
 
     A dataset gets another part. One Parquet file is written anew, its rows passed on as they are; any other form is
     written as `write_table` does. `catalog` is the whole catalog as it shall be: every array of before, which may have
-    grown, and new ones. `files` are the new files only, and the blocks' file numbers count from 0 in them. `before` is
-    the index as it was when the new catalog was made, where that is not now.
+    grown, and new ones. `files` are the new files only, and the file numbers of blocks and `placements` count from 0 in
+    them. `before` is the index as it was when the new catalog was made, where that is not now.
     """
     limits = limits or Limits()
     url = canonical(target_url)
     with _stale_is_conflict(url):
         before = before or open_table(url, fetch=fetch, limits=limits, policy=Policy.everything())
         _check_growth(before.catalog, catalog, url)
+        if placements is not None:
+            placements = replace(placements, file=placements.file + np.int32(len(before.stored_files)))
         rows = before.unverified
         table = rows.files_table() if isinstance(rows, ParquetRows) and _is_ours(rows) else None
         if table is None or not isinstance(rows, ParquetRows):
-            return _write_longer(url, catalog, blocks, files, before, fetch, limits)
-        growth = _growth(table, catalog, files, before, fetch, limits)
+            return _write_longer(url, catalog, blocks, files, placements, before, fetch, limits)
+        growth = _growth(table, catalog, files, placements, before, fetch, limits)
         if before.document.pieces is None:
             _append_flat(url, growth, blocks, rows, before, fetch)
         else:
@@ -246,15 +284,32 @@ def _is_ours(rows: ParquetRows) -> bool:
     return named and known.issuperset(part.source.schema.names)
 
 
+def _all_placements(before: Table, new: Placements | None) -> Placements | None:
+    """The placements of an index and those that are added."""
+    old = before.placements
+    found = [each for each in (old, new) if each is not None]
+    return joined_placements(found) if len(found) > 1 else found[0] if found else None
+
+
 def _write_longer(
-    url: str, catalog: Catalog, blocks: Blocks, files: Files, before: Table, fetch: Fetch, limits: Limits
+    url: str,
+    catalog: Catalog,
+    blocks: Blocks,
+    files: Files,
+    placements: Placements | None,
+    before: Table,
+    fetch: Fetch,
+    limits: Limits,
 ) -> Table:
     """The index written anew, with its rows and more."""
     arrays = catalog.arrays
     more = _shifted(blocks, len(before.files))
     rows = Bundled(chain(bundles_of(before.blocks(), arrays), bundles_of(more, arrays)), arrays)
     together = Files.joined(before.files, files)
-    return write_table(url, catalog, rows, together, fetch=fetch, limits=limits, continues=before)
+    placed = _all_placements(before, placements)
+    return write_table(
+        url, catalog, rows, together, placements=placed, fetch=fetch, limits=limits, continues=before
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,6 +322,8 @@ class _Growth:
     new: pa.Table
     together: Files | None
     """Where the catalog is no collection of groups but may become one."""
+    placements: Placements | None
+    """Of the new files."""
     paths: list[str]
     """Of the new files, as they are stored."""
     sizes: NDArray[np.int64]
@@ -291,7 +348,15 @@ _NO_FILES = Files(
 )
 
 
-def _growth(old: pa.Table, catalog: Catalog, files: Files, before: Table, fetch: Fetch, limits: Limits) -> _Growth:
+def _growth(
+    old: pa.Table,
+    catalog: Catalog,
+    files: Files,
+    placements: Placements | None,
+    before: Table,
+    fetch: Fetch,
+    limits: Limits,
+) -> _Growth:
     home = before.url or ""
     collected = catalog.arrangement.get("kind") == "collect"
     if collected and "group" not in old.column_names:  # an older version has the groups of its files elsewhere
@@ -309,6 +374,7 @@ def _growth(old: pa.Table, catalog: Catalog, files: Files, before: Table, fetch:
         old=old,
         new=files_to_arrow(files, paths),
         together=together,
+        placements=placements,
         paths=paths,
         sizes=np.concatenate([_sizes(old), np.asarray(files.size, np.int64)]),
     )
@@ -339,7 +405,8 @@ def _append_flat(url: str, growth: _Growth, blocks: Blocks, rows: ParquetRows, b
         parts = _multiple(_most_parts(dict(before.document.parts), [out.tally]))
         catalog, files = growth.with_parts(parts)
         document = Document(catalog=catalog, columns=growth.columns, parts=parts)
-        out.close({KEY.decode(): dump(document), FILES_KEY.decode(): embedded_files(files)})
+        placed = _embedded(_all_placements(before, growth.placements), catalog)
+        out.close({KEY.decode(): dump(document), FILES_KEY.decode(): embedded_files(files), **placed})
 
 
 def _append_dataset(folder: str, growth: _Growth, blocks: Blocks, before: Table, fetch: Fetch, limits: Limits) -> None:
@@ -351,6 +418,8 @@ def _append_dataset(folder: str, growth: _Growth, blocks: Blocks, before: Table,
             for group in row_groups(_shifted(blocks, growth.old.num_rows), catalog, growth.sizes):
                 _check_new(before, group, catalog)
                 parts.write(group)
+        if growth.placements is not None:
+            parts.write_placements(write_placements(growth.placements, catalog), len(growth.placements))
         most = _multiple(_most_parts(dict(before.document.parts), parts.tallies))
         catalog, files = growth.with_parts(most)
         document = Document(
@@ -358,6 +427,7 @@ def _append_dataset(folder: str, growth: _Growth, blocks: Blocks, before: Table,
             columns=growth.columns,
             parts=most,
             pieces=(*(before.document.pieces or ()), *parts.pieces),
+            placements=(*before.document.placements, *parts.placements),
             revision=revision,
         )
         text = dump(document)
@@ -446,7 +516,7 @@ def _undo(folder: str, parts: PartSink, revision: str, fetch: Fetch) -> None:
     except PeriplusError:
         return  # it cannot be told; the next writer sweeps what no index lists
     if now != revision:
-        _discard(folder, [piece.path for piece in parts.pieces], fetch)
+        _discard(folder, parts.paths, fetch)
 
 
 def _discard(folder: str, paths: Iterable[str], fetch: Fetch) -> None:
@@ -459,11 +529,11 @@ def _discard(folder: str, paths: Iterable[str], fetch: Fetch) -> None:
 def _parts_in(folder: str, fetch: Fetch) -> set[str]:
     """Parts that are there, of the index or of writers that died or are not done."""
 
-    async def found() -> list[str]:
-        return [source.url async for source in fetch.find(folder + "chunks/")]
+    async def below(name: str) -> list[str]:
+        return [source.url.removeprefix(folder) async for source in fetch.find(f"{folder}{name}/")]
 
-    try:
-        paths = {url.removeprefix(folder) for url in fetch.run(found())}
-    except MissingError:
-        return set()
-    return {path for path in paths if path.startswith("chunks/part-")}
+    paths: set[str] = set()
+    for name in FOLDERS:
+        with suppress(MissingError):
+            paths |= {path for path in fetch.run(below(name)) if path.startswith(f"{name}/part-")}
+    return paths

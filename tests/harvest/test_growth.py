@@ -1,0 +1,122 @@
+"""An index that grew, shrank and was refreshed in any order has the rows of one made at once from its last files."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tifffile
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import periplus
+
+FILES = 6
+STEP = 24
+
+
+def write(path: Path, number: int, *, seed: int, place: tuple[int, int], kind: int) -> None:
+    """A small tiled TIFF with its place; files of kind 1 are compressed and have a reduced level."""
+    rng = np.random.default_rng(100 * number + seed)
+    values = rng.integers(1, 999, (40, 48), dtype=np.uint16)
+    x, y = 500000.0 + 10 * place[1], 5000000.0 - 10 * place[0]
+    geo = [
+        (33550, "d", 3, (10.0, 10.0, 0.0), True),
+        (33922, "d", 6, (0.0, 0.0, 0.0, x, y, 0.0), True),
+        (34735, "H", 16, (1, 1, 0, 3, 1024, 0, 1, 1, 1025, 0, 1, 1, 3072, 0, 1, 32633), True),
+    ]
+    options: dict[str, Any] = {"tile": (16, 16), "photometric": "minisblack"}
+    with tifffile.TiffWriter(path) as out:
+        if kind:
+            out.write(values, compression="zlib", extratags=geo, subifds=0, **options)
+            out.write(values[::2, ::2], compression="zlib", subfiletype=1, **options)
+        else:
+            out.write(values, extratags=geo, metadata=None, **options)
+
+
+ARRANGEMENTS: dict[str, tuple[dict[str, Any], Callable[[int], tuple[int, int]], Callable[[int], int]]] = {
+    "collect": ({"arrange": "collect"}, lambda n: (0, 100 * n), lambda n: n % 2),
+    "stack": ({"arrange": "stack", "pattern": "x_{time:%Y%m%d}"}, lambda n: (0, 0), lambda n: 0),
+    "mosaic": ({"arrange": "mosaic"}, lambda n: (40 * (n % 2), 48 * (n // 2)), lambda n: 0),
+    "overlaps": (
+        {"arrange": "mosaic", "duplicates": "last", "order": "name"},
+        lambda n: (7 * (n % 3), STEP * n),
+        lambda n: 0,
+    ),
+}
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["append", "exact", "change"]), st.sets(st.integers(0, FILES - 1), min_size=1)),
+    min_size=2,
+    max_size=4,
+)
+
+
+def rows(index: periplus.Index, root: Path) -> dict[str, Any]:
+    """Everything that a reader of the index acts on, file ids replaced by names."""
+    files = index.files
+    found: dict[str, Any] = {"files": sorted((Path(p).name, s) for p, s in zip(files.path, files.status, strict=True))}
+    for name, array in index.table.catalog.arrays.items():
+        refs = index.table.refs(name)
+        count = len(refs)
+        owner = np.zeros(count, int) if refs.file is None else refs.file
+        part = np.zeros(count, int) if refs.part is None else refs.part
+        code = np.zeros(count, int) if refs.encoding is None else refs.encoding
+        found[name] = (
+            array.shape, array.chunks, array.edges, array.dtype, repr(array.fill), array.georeference,
+            [
+                (*chunk, p, Path(files.path[f]).name, o, n, repr(array.encodings[c]))
+                for *chunk, p, f, o, n, c in zip(
+                    *refs.chunk.tolist(), part.tolist(), owner.tolist(), refs.offset.tolist(), refs.length.tolist(),
+                    code.tolist(), strict=True,
+                )
+            ],
+        )  # fmt: skip
+    return found
+
+
+@pytest.mark.parametrize("form", ["flat", "dataset"])
+@pytest.mark.parametrize("kind", ARRANGEMENTS)
+def test_any_sequence_of_runs_gives_the_rows_of_one_run(
+    tmp_path_factory: pytest.TempPathFactory, kind: str, form: str
+) -> None:
+    options, place, variant = ARRANGEMENTS[kind]
+    root = tmp_path_factory.mktemp("growth")
+    archive, made = root / "archive", root / "made"
+    made.mkdir()
+    for number in range(FILES):
+        for seed in (0, 1):
+            write(made / f"{number}_{seed}.tif", number, seed=seed, place=place(number), kind=variant(number))
+    to = root / ("index.parquet" if form == "flat" else "index")
+    path = {number: archive / f"x_202101{number + 1:02d}.tif" for number in range(FILES)}
+
+    @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(steps=STEPS)
+    def check(steps: list[tuple[str, set[int]]]) -> None:
+        shutil.rmtree(archive, ignore_errors=True)
+        shutil.rmtree(to, ignore_errors=True) if to.is_dir() else to.unlink(missing_ok=True)
+        archive.mkdir()
+        seeds = dict.fromkeys(range(FILES), 0)
+        for number in range(FILES):
+            shutil.copy(made / f"{number}_0.tif", path[number])
+        held: list[int] = []
+        for what, chosen in steps:
+            names = sorted(chosen)
+            if what == "change":
+                for number in names:
+                    seeds[number] ^= 1
+                    shutil.copy(made / f"{number}_{seeds[number]}.tif", path[number])
+            append = what == "append"
+            held = held + [n for n in names if n not in held] if append else names if what == "exact" else held or names
+            asked = [path[n] for n in (names if append else held)]
+            with (
+                periplus.index(asked, to=to, append=append, **({} if append and len(held) > len(names) else options)),
+                periplus.open(to, allow=[str(archive)]) as index,
+                periplus.index([path[n] for n in held], **options) as whole,
+            ):
+                assert rows(index, root) == rows(whole, root)
+
+    check()
