@@ -31,8 +31,8 @@ from periplus.table.groups import Blocks, Tally, row_groups
 from periplus.table.leftovers import FOLDERS, sweep_unfinished
 from periplus.table.lock import locked
 from periplus.table.open import glance, open_table
-from periplus.table.ranges import arrow_errors
 from periplus.table.placements import joined_placements, write_placements
+from periplus.table.ranges import arrow_errors
 from periplus.table.reach import at_rest
 from periplus.table.rows import ParquetRows
 from periplus.table.schema import Layout, column_to_arrow, files_after, files_to_arrow, integers, level_extra
@@ -307,9 +307,7 @@ def _write_longer(
     rows = Bundled(chain(bundles_of(before.blocks(), arrays), bundles_of(more, arrays)), arrays)
     together = Files.joined(before.files, files)
     placed = _all_placements(before, placements)
-    return write_table(
-        url, catalog, rows, together, placements=placed, fetch=fetch, limits=limits, continues=before
-    )
+    return write_table(url, catalog, rows, together, placements=placed, fetch=fetch, limits=limits, continues=before)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
