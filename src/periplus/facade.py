@@ -188,7 +188,7 @@ class Index:
             from periplus.zarr.kerchunk import open_kerchunk
             from periplus.zarr.kerchunkwrite import write_kerchunk
 
-            said = write_kerchunk(self.table, fspath(target), fetch=anywhere, limits=self.limits, **options)
+            said = write_kerchunk(self.table, fspath(target), fetch=anywhere, **options)
             table = open_kerchunk(
                 fspath(target),
                 fetch=anywhere,

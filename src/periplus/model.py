@@ -1,7 +1,8 @@
-"""The nouns that pass between rooms: Source, Array, Refs, Files, Coordinate, Catalog. All frozen, all plain data."""
+"""The nouns that pass between packages: Source, Encoding, Array, Refs, Files, Coordinate, Catalog. All frozen data."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,6 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from periplus.errors import FormatError
 from periplus.redaction import redact
 
 Shape: TypeAlias = tuple[int, ...]
@@ -67,6 +69,82 @@ class Georeference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Region:
+    """A part of a stored chunk that is overlaid into a chunk of the array, over the regions before it."""
+
+    begin: Shape
+    """Where it begins in the stored chunk."""
+    at: Shape
+    """Where it begins in the chunk of the array."""
+    size: Shape
+    transparent: int | float | None = None
+    """Value that does not cover what lies beneath; None where all values cover it."""
+    layer: int = 0
+    """Only distinguishes neighbours that would be equal otherwise: a run of rows of one encoding is one region."""
+
+    @property
+    def end(self) -> Shape:
+        """How much of the stored chunk must be there."""
+        return tuple(a + n for a, n in zip(self.begin, self.size, strict=True))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Encoding:
+    """How chunks are stored: their codecs, and how what these decode is related to the chunks of the array."""
+
+    codecs: Pipeline
+    extent: Shape | None = None
+    """Shape that the codecs decode, where it is not that of the array's chunk; without a region the array has its first
+    elements."""
+    clipped: tuple[str, ...] = ()
+    """Dimensions along which a stored chunk may end where the part that the array uses ends, such as the last strip of
+    an image: it holds at least that part and at most the whole extent."""
+    region: Region | None = None
+    """What of the stored chunk goes where, where that is not all of it."""
+    _text: str = field(default="", init=False, repr=False)
+
+    @property
+    def text(self) -> str:
+        """The codecs as JSON, by which decoders are cached; FormatError where they are not plain data."""
+        if not self._text:
+            object.__setattr__(self, "_text", codecs_text(self.codecs))
+        return self._text
+
+    @property
+    def plain(self) -> tuple[Any, ...]:
+        """All of it as plain values, in which two equal encodings may still differ by the order of settings."""
+        region = self.region
+        if region is None:
+            return self.codecs, self.extent, self.clipped
+        part = region.begin, region.at, region.size, region.transparent, region.layer
+        return self.codecs, self.extent, self.clipped, part
+
+    @property
+    def _key(self) -> tuple[Any, ...]:
+        return self.text, self.extent, self.clipped, repr(self.region)  # NaN equals itself as text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Encoding) and (self is other or self._key == other._key)
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+
+def codecs_text(codecs: Any) -> str:
+    """Codecs as JSON, equal for equal ones; FormatError where they are not plain data."""
+    try:
+        return json.dumps(codecs, sort_keys=True, default=_plain)
+    except (TypeError, ValueError):
+        raise FormatError("the codec pipeline is not plain data") from None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    return list(value) if isinstance(value, frozenset) else dict(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Array:
     """What a reader must know of one array, apart from where its bytes lie."""
 
@@ -80,8 +158,8 @@ class Array:
     """Of decoded values, in native byte order."""
     fill: Scalar | None = None
     """Value of a missing chunk; None means zero."""
-    encodings: tuple[Pipeline, ...] = ()
-    """Codec pipelines; a row's `encoding` is an index into this."""
+    encodings: tuple[Encoding, ...] = ()
+    """A row's `encoding` is an index into this."""
     attributes: Mapping[str, Any] = field(default_factory=dict)
     """JSON values. Packed data uses CF's names: _FillValue, scale_factor, add_offset, units, long_name."""
     level: int = 0

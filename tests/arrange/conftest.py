@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from periplus.arrange import Entry
-from periplus.model import Array, Georeference, Refs, Source, chunk_positions
+from periplus.model import Array, Encoding, Georeference, Refs, Source, chunk_positions
 
 CODECS = ({"name": "bytes", "configuration": {"endian": "little"}}, {"name": "zstd", "configuration": {"level": 0}})
 
@@ -24,7 +24,7 @@ def image(name: str = "0/data", *, size: int = 64, dtype: Any = np.int16, codecs
         "shape": (1, size, size),
         "chunks": (1, size // 2, size // 2),
         "dtype": np.dtype(dtype),
-        "encodings": (tuple(codecs),),
+        "encodings": (Encoding(tuple(codecs)),),
         "georeference": Georeference(crs="EPSG:32633", transform=(10.0, 0.0, 500000.0, 0.0, -10.0, 5000000.0)),
     }
     return Array(name=name, **{**settings, **more})

@@ -12,7 +12,7 @@ import pytest
 from periplus.arrange import arrange, stack
 from periplus.arrange import blocks as blocks_module
 from periplus.errors import ConflictError
-from periplus.model import Inline, Refs
+from periplus.model import Encoding, Inline, Refs
 from periplus.testing.indexes import inline_list
 
 UNPACK = "periplus.unpack"
@@ -158,16 +158,16 @@ def test_encodings_may_differ(make: SimpleNamespace) -> None:
     entries = [make.entry("/d/a.tif", a, day=1), make.entry("/d/b.tif", b, day=2), make.entry("/d/c.tif", a, day=3)]
     result = stack(entries, make.lookup(entries))
     encodings = result.catalog.arrays["0/data"].encodings
-    assert encodings[0] == tuple(make.codecs)
-    assert encodings[1][0]["configuration"]["order"] == [0, 2, 3, 1]
+    assert encodings[0] == Encoding(tuple(make.codecs))
+    assert encodings[1].codecs[0]["configuration"]["order"] == [0, 2, 3, 1]
     ((_, refs),) = result.blocks
     assert refs.encoding is not None
     assert refs.encoding.tolist() == [0] * 4 + [1] * 4 + [0] * 4
 
 
 def test_files_own_encoding_numbers_are_translated(make: SimpleNamespace) -> None:
-    other = (({"name": "bytes"}),)
-    a, b = make.image(), replace(make.image(), encodings=(other, tuple(make.codecs)))
+    other = Encoding(({"name": "bytes"},))
+    a, b = make.image(), replace(make.image(), encodings=(other, Encoding(tuple(make.codecs))))
     entries = [make.entry("/d/a.tif", a, day=1), make.entry("/d/b.tif", b, day=2)]
     plain = make.lookup(entries)
 
@@ -176,7 +176,7 @@ def test_files_own_encoding_numbers_are_translated(make: SimpleNamespace) -> Non
         return refs if number == 0 else replace(refs, encoding=np.array([0, 1, 1, 0], np.uint16))
 
     result = stack(entries, lookup)
-    assert result.catalog.arrays["0/data"].encodings == (tuple(make.codecs), other)
+    assert result.catalog.arrays["0/data"].encodings == (Encoding(tuple(make.codecs)), other)
     ((_, refs),) = result.blocks
     assert refs.encoding is not None
     assert refs.encoding.tolist() == [0, 0, 0, 0, 1, 0, 0, 1]
@@ -196,10 +196,10 @@ def test_differing_packings_become_physical_values(make: SimpleNamespace, dtype:
     assert np.isnan(stacked.fill)
     assert np.isnan(stacked.attributes["_FillValue"])
     assert {**stacked.attributes, "_FillValue": None} == {"_FillValue": None, "units": "K"}
-    assert [e[0]["name"] for e in stacked.encodings] == [UNPACK, UNPACK]
-    settings = stacked.encodings[0][0]["configuration"]
+    assert [e.codecs[0]["name"] for e in stacked.encodings] == [UNPACK, UNPACK]
+    settings = stacked.encodings[0].codecs[0]["configuration"]
     assert settings == {"dtype": np.dtype(dtype).str, "nodata": 0, "scale": 0.5, "offset": None}
-    assert stacked.encodings[0][1:] == tuple(make.codecs)
+    assert stacked.encodings[0].codecs[1:] == tuple(make.codecs)
 
 
 def test_equal_packings_stay_raw(make: SimpleNamespace) -> None:

@@ -23,7 +23,7 @@ WANTS = [
 def chunk(values, **trims):
     data = dteds.cell(values)
     (found,) = (step for step in scan_bytes(data) if isinstance(step, Found))
-    (codec,) = found.array.encodings[0]
+    (codec,) = found.array.encodings[0].codecs
     codec = {**codec, "configuration": {**codec["configuration"], **trims}}
     start, length = int(found.refs.offset[0]), int(found.refs.length[0])
     return codec, data[start : start + length]

@@ -132,7 +132,7 @@ def test_whole_tiles_that_lack_packets_are_refused_at_every_level() -> None:
     array = j2ks.found(data)[0].array
     _, parts = j2ks.split(data)
     for level in (1, 2):
-        codec = array.encodings[0][0]
+        codec = array.encodings[0].codecs[0]
         codec = {"name": codec["name"], "configuration": {**codec["configuration"], "resolution_level": level}}
         shape = (3, 64 >> level, 64 >> level)
         decoder = prepare((codec,), chunks=shape, dtype=array.dtype, limits=LIMITS)

@@ -40,7 +40,7 @@ def decoder(header: bytes, level: int, shape: tuple[int, int, int], dtype: str =
 @pytest.mark.parametrize("name", HOW)
 def test_damaged_tiles_give_decode_errors_and_nothing_else(name: str) -> None:
     data = small(**HOW[name])
-    settings = j2ks.found(data)[0].array.encodings[0][0]["configuration"]
+    settings = j2ks.found(data)[0].array.encodings[0].codecs[0]["configuration"]
     run = decoder(base64.b64decode(settings["main_header"]), 1, (3, 32, 32))
     _, parts = j2ks.split(data)
     raw = b"".join(part.data for part in parts)
@@ -75,7 +75,7 @@ def test_damaged_files_give_our_errors_and_ranges_inside_them(name: str) -> None
 @pytest.mark.parametrize("name", ["position first", "changes", "headers in front"])
 def test_damaged_main_headers(name: str) -> None:
     data = small(**HOW[name])
-    header = base64.b64decode(j2ks.found(data)[0].array.encodings[0][0]["configuration"]["main_header"])
+    header = base64.b64decode(j2ks.found(data)[0].array.encodings[0].codecs[0]["configuration"]["main_header"])
     raw = b"".join(part.data for part in j2ks.split(data)[1])
     refused = 0
     for mutant in mutants(header, seed=11, count=300):

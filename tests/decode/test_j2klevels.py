@@ -105,7 +105,7 @@ def test_packets_of_a_level_and_no_others_are_referenced() -> None:
         refs = item.refs
         assert refs.inline is not None
         assert refs.inline.held.tolist() == [True, False, False, False] * 4
-        assert item.array.encodings[0][0]["configuration"]["resolution_level"] == 0
+        assert item.array.encodings[0].codecs[0]["configuration"]["resolution_level"] == 0
     exact = j2ks.found(j2ks.made(j2ks.picture(3, "u1", 96, 128), PROGRESSION="RLCP", TILEPARTS="RESOLUTIONS", **SIZE))
     for level in (1, 2):
         # Tile-parts have 14 bytes more each, for every resolution; ours has 14 once, inline.
@@ -138,7 +138,7 @@ def test_levels_are_read_by_the_other_implementation_of_the_codec(options: dict[
     theirs = pytest.importorskip("aws.osml.io._io", reason="osml-imagery-io is not installed")
     data = j2ks.made(j2ks.picture(3, "u1", 128, 192), **SIZE, **options)
     for item in j2ks.found(data):
-        refs, settings = item.refs, item.array.encodings[0][0]["configuration"]
+        refs, settings = item.refs, item.array.encodings[0].codecs[0]["configuration"]
         side = 64 >> item.array.level
         rows = np.flatnonzero((refs.chunk[1] == 1) & (refs.chunk[2] == 2))
         inline = inline_list(refs)

@@ -177,8 +177,8 @@ def test_mutated_main_headers_are_refused_before_the_decoder_runs() -> None:
     data = j2ks.made(j2ks.picture(1, "u1", 64, 64))
     item = found(data)[0]
     raw = data[item.refs.offset[0] : item.refs.offset[0] + item.refs.length[0]]
-    header = base64.b64decode(item.array.encodings[0][0]["configuration"]["main_header"])
-    name = item.array.encodings[0][0]["name"]
+    header = base64.b64decode(item.array.encodings[0].codecs[0]["configuration"]["main_header"])
+    name = item.array.encodings[0].codecs[0]["name"]
     refused = 0
     for mutant in mutants(header, seed=5, count=1000):
         codec = {"name": name, "configuration": {"main_header": base64.b64encode(mutant).decode("ascii")}}
@@ -194,7 +194,7 @@ def test_mutated_main_headers_are_refused_before_the_decoder_runs() -> None:
 
 def test_settings_are_checked() -> None:
     item = found(j2ks.layout("untiled"))[0]
-    good = item.array.encodings[0][0]
+    good = item.array.encodings[0].codecs[0]
     for change in (
         {"main_header": None},
         {"main_header": "***"},

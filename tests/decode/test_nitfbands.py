@@ -88,7 +88,7 @@ def test_bands_have_the_tables_that_a_quality_names(tmp_path: Path) -> None:
     path = written(tmp_path / "a.ntf", bare, seen, changes={"COMRAT": "00.2"})
     with periplus.index(path) as index:
         assert len(index.select(array="0/data")) > 1
-        tables = index["0/data"].array.encodings[0][0]["configuration"]["jpeg_tables"]
+        tables = index["0/data"].array.encodings[0].codecs[0]["configuration"]["jpeg_tables"]
         whole = imagecodecs.jpeg8_decode(bare, tables=base64.b64decode(tables))
         np.testing.assert_array_equal(index["0/data"][...][0], whole)
 

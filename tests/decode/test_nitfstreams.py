@@ -214,7 +214,7 @@ def test_streams_with_tables_use_them_whatever_the_rate_says(read_all):
     data = nitfs.nitf(item)
     np.testing.assert_array_equal(read_all(data)["0/data"], seen)
     (array,) = (step.array for step in scan_bytes(data) if isinstance(step, Found))
-    assert "jpeg_tables" not in array.encodings[0][0]["configuration"]
+    assert "jpeg_tables" not in array.encodings[0].codecs[0]["configuration"]
 
 
 @pytest.mark.parametrize("quality", sorted(STEPS))

@@ -15,7 +15,7 @@ from periplus.errors import FormatError, MissingError
 from periplus.facade import Index
 from periplus.fetch import Fetch
 from periplus.limits import Limits
-from periplus.model import Array, Catalog, Coordinate, Files, Georeference, GroundControlPoint
+from periplus.model import Array, Catalog, Coordinate, Encoding, Files, Georeference, GroundControlPoint
 from periplus.table import memory_table
 
 UTM = Georeference(crs="EPSG:32633", transform=(10.0, 0.0, 300000.0, 0.0, -10.0, 5200000.0))
@@ -39,7 +39,7 @@ def array(name, shape=(2, 50, 60), *, chunks=None, dtype="int16", dims=("bands",
         shape=shape,
         chunks=chunks or (*shape[:-2], 16, 32),
         dtype=np.dtype(dtype),
-        encodings=(PIPELINE,),
+        encodings=(Encoding(PIPELINE),),
         georeference=place,
         **rest,
     )

@@ -20,7 +20,7 @@ from periplus.harvest.journal import Journal
 from periplus.harvest.part import Fact, Part
 from periplus.harvest.rest import VERSION, read_part, write_part
 from periplus.limits import Limits
-from periplus.model import Array, Found, Georeference, Inline, Refs, Source, chunk_positions
+from periplus.model import Array, Encoding, Found, Georeference, Inline, Refs, Source, chunk_positions
 from periplus.testing.indexes import inline_list, same_refs
 
 
@@ -32,7 +32,7 @@ def array(name: str = "0/data", **more: Any) -> Array:
         "dtype": np.dtype(np.float32),
         "fill": float("nan"),
         "attributes": {"_FillValue": float("nan"), "units": "K"},
-        "encodings": (({"name": "bytes", "configuration": {"endian": "little"}},),),
+        "encodings": (Encoding(({"name": "bytes", "configuration": {"endian": "little"}},)),),
         "georeference": Georeference(crs="EPSG:4326", transform=(1.0, 0.0, 0.0, 0.0, -1.0, 0.0)),
     }
     return Array(name=name, **{**settings, **more})

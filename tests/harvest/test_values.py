@@ -18,7 +18,7 @@ from periplus.harvest.inputs import Input
 from periplus.harvest.summary import Summary
 from periplus.harvest.values import ValueReader, without_failed
 from periplus.limits import Limits
-from periplus.model import Array, Found, Inline, Refs, Source
+from periplus.model import Array, Encoding, Found, Inline, Refs, Source
 from periplus.policy import Policy
 from periplus.testing import nitfs
 from periplus.testing.servers import RangeServer
@@ -109,7 +109,12 @@ def test_a_small_array_of_a_huge_chunk_is_refused(fetch: Fetch, tmp_path: Path) 
     path = tmp_path / "a"
     path.write_bytes(bytes(100))
     array = Array(
-        name="lat", dims=("x",), shape=(4,), chunks=(1 << 40,), dtype=np.dtype("f8"), encodings=(({"name": "bytes"},),)
+        name="lat",
+        dims=("x",),
+        shape=(4,),
+        chunks=(1 << 40,),
+        dtype=np.dtype("f8"),
+        encodings=(Encoding(({"name": "bytes"},)),),
     )
     refs = Refs(chunk=np.zeros((1, 1), np.int32), offset=np.array([0]), length=np.array([32]))
     file = Harvested(input=Input(url=str(path)), source=Source(url=str(path), size=100), founds=(Found(array, refs),))
@@ -125,7 +130,7 @@ def test_inline_bytes_and_missing_chunks_are_read(fetch: Fetch) -> None:
         chunks=(2,),
         dtype=np.dtype("<i4"),
         fill=-1,
-        encodings=(({"name": "bytes", "configuration": {"endian": "little"}},),),
+        encodings=(Encoding(({"name": "bytes", "configuration": {"endian": "little"}},)),),
     )
     files = []
     for k in range(3):

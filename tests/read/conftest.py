@@ -11,7 +11,7 @@ from periplus.arrange import Entry
 from periplus.arrange import files_of as files_of_entries
 from periplus.fetch import Fetch
 from periplus.limits import Limits
-from periplus.model import Array, Catalog, Found, Refs, Source, chunk_positions
+from periplus.model import Array, Catalog, Encoding, Found, Refs, Source, chunk_positions
 from periplus.read import read_array, read_raster
 from periplus.table import memory_table
 
@@ -75,7 +75,7 @@ def raw_array(shape, chunks, *, dtype="<i4", name="a", dims=None, **facts):
         bytes_codec["configuration"] = {"endian": "big" if dtype.byteorder == ">" else "little"}
     return Array(
         name=name, dims=dims or tuple(f"d{i}" for i in range(len(shape))), shape=shape, chunks=chunks,
-        dtype=dtype.newbyteorder("="), encodings=((bytes_codec,),), **facts,
+        dtype=dtype.newbyteorder("="), encodings=(Encoding((bytes_codec,)),), **facts,
     )  # fmt: skip
 
 

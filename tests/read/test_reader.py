@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from periplus.errors import DecodeError, DeniedError, FormatError, LimitError, MissingError, PeriplusError, StaleError
 from periplus.limits import Limits
-from periplus.model import Array, Catalog, Inline, Refs
+from periplus.model import Array, Catalog, Encoding, Inline, Refs
 from periplus.policy import Policy
 from periplus.read import local, read_array, read_chunk, select_outer
 
@@ -254,7 +254,7 @@ def test_a_whole_chunk_is_padded_with_fill_beyond_the_edge(raw_shelf):
 
 def test_every_failure_of_a_read_is_ours(raw_shelf):
     shelf = raw_shelf((8, 8), (4, 4))
-    broken = replace(shelf.array, encodings=(({"name": "no-such-codec"},),))
+    broken = replace(shelf.array, encodings=(Encoding(({"name": "no-such-codec"},)),))
     with pytest.raises(PeriplusError, match="no-such-codec"):
         read_array(shelf.table, shelf.fetch, broken, limits=shelf.limits)
 

@@ -10,7 +10,7 @@ from rasterio.windows import Window
 
 from periplus.errors import DecodeError, PeriplusError, StaleError
 from periplus.fetch import Fetch
-from periplus.model import Catalog, Refs
+from periplus.model import Catalog, Encoding, Refs
 from periplus.testing import tiffs
 from periplus.testing.servers import RangeServer
 
@@ -113,7 +113,7 @@ def test_a_stack_by_hand_reads_files_of_different_encodings(kit, tmp_path):
     first = found[0][0]
     array = first.renamed(
         "0/data", dims=("time", *first.dims), shape=(3, *first.shape), chunks=(1, *first.chunks),
-        encodings=tuple(_deeper(a.encodings[0]) for a, _ in found),
+        encodings=tuple(Encoding(_deeper(a.encodings[0].codecs)) for a, _ in found),
     )  # fmt: skip
     counts = [len(r) for _, r in found]
     refs = Refs(

@@ -19,7 +19,9 @@ ZSTD = {"name": "zstd", "configuration": {"level": 0, "checksum": False}}
 
 
 def codecs(data: bytes) -> list:
-    return [dict(codec) for step in scan_bytes(data) if isinstance(step, Found) for codec in step.array.encodings[0]]
+    return [
+        dict(codec) for step in scan_bytes(data) if isinstance(step, Found) for codec in step.array.encodings[0].codecs
+    ]
 
 
 def endian(order: str) -> dict:
@@ -52,8 +54,8 @@ def test_plain_zarr_codecs(name: str, expected: list) -> None:
             {"compression": 32946, "predictor": 2, "samples_per_pixel": 3, "tile_width": 32},
         ),
         ("be-classic-tiles-planar-deflate-p2", {"byte_order": "big", "planar_config": 2, "samples_per_pixel": 1}),
-        ("le-classic-strips-chunky-deflate-p2", {"tile_height": 16, "tile_width": 90, "last_rows": 6}),
-        ("adobe_deflate-strips", {"compression": 8, "tile_height": 16, "last_rows": 6}),
+        ("le-classic-strips-chunky-deflate-p2", {"tile_height": 16, "tile_width": 90}),
+        ("adobe_deflate-strips", {"compression": 8, "tile_height": 16}),
         ("uint12-pixel", {"bits_per_sample": 12, "sample_format": 1}),
         ("float24", {"bits_per_sample": 24, "sample_format": 3}),
         ("complex-int16", {"bits_per_sample": 32, "sample_format": 5, "compression": 1}),
@@ -68,6 +70,15 @@ def test_tiff_tile_says_the_rest(name: str, keys: dict) -> None:
     (codec,) = codecs(tiffs.case(name).data)
     assert codec["name"] == TIFF_TILE
     assert {key: codec["configuration"].get(key) for key in keys} == keys
+
+
+@pytest.mark.parametrize(
+    ("name", "clipped"),
+    [("adobe_deflate-strips", ("y",)), ("le-classic-strips-chunky-deflate-p2", ("y",)), ("lzma-tiles", ())],
+)
+def test_a_last_strip_with_fewer_rows_is_said_to_be_clipped(name: str, clipped: tuple) -> None:
+    found = next(step for step in scan_bytes(tiffs.case(name).data) if isinstance(step, Found))
+    assert found.array.encodings[0].clipped == clipped
 
 
 def test_jpeg_tables_go_along() -> None:
@@ -107,7 +118,7 @@ def test_a_whole_old_jpeg_stream_is_read_as_jpeg() -> None:
     tags = image_tags(8, 8, t259=6, t258=None, t277=None, t262=None, t273=10, t279=80, t513=8, t514=90)
     steps = scan_bytes(tiff(tags, data=bytes(100)))
     (found,) = (step for step in steps if isinstance(step, Found))
-    configuration = found.array.encodings[0][0]["configuration"]
+    configuration = found.array.encodings[0].codecs[0]["configuration"]
     assert (configuration["compression"], configuration["photometric"]) == (7, 6)
     assert found.array.shape == (3, 8, 8)
     assert (found.refs.offset.tolist(), found.refs.length.tolist()) == ([8], [90])

@@ -163,7 +163,7 @@ def test_a_trimmed_cell_lacks_its_rim() -> None:
     heights = dteds.heights("trim")
     data = dteds.cell(heights)
     step = only(data)
-    (codec,) = step.array.encodings[0]
+    (codec,) = step.array.encodings[0].codecs
     trims = {"trim_top": 1, "trim_bottom": 2, "trim_left": 3, "trim_right": 4}
     trimmed = {**codec, "configuration": {**codec["configuration"], **trims}}
     decode = prepare((trimmed,), chunks=(1, 118, 114), dtype=np.dtype("i2"), limits=Limits())

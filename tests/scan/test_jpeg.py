@@ -123,7 +123,7 @@ def test_the_clock_of_a_camera_is_set_by_what_it_tells(
 
 @pytest.mark.parametrize(("name", "space"), [("gray", "MONO"), ("rgb", "YCbCr601"), ("cmyk", "CMYK"), ("ycck", "YCCK")])
 def test_the_codec_has_the_keys_of_the_imagery_seed(name: str, space: str) -> None:
-    ((codec,),) = found(pictures.jpegs()[name]()).encodings
+    (codec,) = found(pictures.jpegs()[name]()).encodings[0].codecs
     bands = {"gray": 1, "rgb": 3, "cmyk": 3, "ycck": 3}[name]
     assert codec["name"].endswith("/codecs/jpeg")
     assert codec["configuration"] == {
@@ -189,7 +189,7 @@ def test_a_picture_over_the_limit_is_refused() -> None:
 )
 def test_settings_that_do_not_fit_are_refused(change: dict[str, Any]) -> None:
     array = found(pictures.jpegs()["rgb"]())
-    ((codec,),) = array.encodings
+    (codec,) = array.encodings[0].codecs
     codec = {**codec, "configuration": {**codec["configuration"], **change}}
     with pytest.raises(FormatError):
         prepare((codec,), chunks=array.chunks, dtype=array.dtype, limits=Limits())

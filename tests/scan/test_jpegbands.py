@@ -21,6 +21,7 @@ from periplus.scan.drive import scan_bytes
 from periplus.testing import pictures
 from periplus.testing.mutate import mutants
 from periplus.testing.tiffs import picture
+from periplus.zarr.express import with_facts
 
 HEIGHT, WIDTH = 205, 93
 
@@ -82,7 +83,7 @@ def test_every_band_is_as_in_the_whole(subsampling: Any, cut: str, height: int) 
     data = made(bands, height, **options, **CUTS[cut])
     step = found(data)
     assert len(step.refs) > 1
-    assert ("margin" in step.array.encodings[0][0]["configuration"]) == (subsampling == 2)
+    assert ("margin" in step.array.encodings[0].codecs[0]["configuration"]) == (subsampling == 2)
     np.testing.assert_array_equal(read(data, step), whole(data))
 
 
@@ -102,10 +103,12 @@ def test_the_whole_chunk_is_had_without_knowing_which_it_is() -> None:
     data = made(restart_marker_rows=1)
     step = found(data)
     array = step.array
-    decode = prepare(array.encodings[0], chunks=array.chunks, dtype=array.dtype, limits=Limits())
+    assert array.encodings[0].clipped == ("y",)
+    codecs = with_facts(array.encodings[0], array)
+    decode = prepare(codecs, chunks=array.chunks, dtype=array.dtype, limits=Limits())
     start, length = int(step.refs.offset[-1]), int(step.refs.length[-1])
     last = array.shape[1] % array.chunks[1]
-    assert array.encodings[0][0]["configuration"]["last_rows"] == last
+    assert codecs[0]["configuration"]["last_rows"] == last
     values = decode.whole(data[start : start + length], fill=7)
     np.testing.assert_array_equal(values[:, :last], whole(data)[:, -last:])
     assert (values[:, last:] == 7).all()
@@ -190,7 +193,7 @@ def test_a_band_that_lacks_rows_is_refused() -> None:
 )
 def test_settings_that_do_not_fit_are_refused(change: dict[str, Any]) -> None:
     array = found(made(restart_marker_rows=1)).array
-    ((codec,),) = array.encodings
+    (codec,) = array.encodings[0].codecs
     codec = {**codec, "configuration": {**codec["configuration"], **change}}
     with pytest.raises(FormatError):
         prepare((codec,), chunks=array.chunks, dtype=array.dtype, limits=Limits())

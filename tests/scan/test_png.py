@@ -184,7 +184,7 @@ def test_a_picture_over_the_limit_is_refused() -> None:
 @pytest.mark.parametrize("change", [{"bands": 5}, {"bits": 3}, {"width": 60}, {"bits": 16}, {"height": None}])
 def test_settings_that_do_not_fit_are_refused(change: dict[str, Any]) -> None:
     array = found(made(8, 2, 3))
-    ((codec,),) = array.encodings
+    (codec,) = array.encodings[0].codecs
     codec = {**codec, "configuration": {**codec["configuration"], **change}}
     with pytest.raises(FormatError):
         prepare((codec,), chunks=array.chunks, dtype=array.dtype, limits=Limits())

@@ -27,10 +27,13 @@ def found(data: bytes) -> dict[str, Found]:
 def values(item: Found, data: bytes) -> np.ndarray | None:
     """The array decoded with NumPy and zlib alone, or None where its codecs are not of the simplest."""
     array, refs = item.array, item.refs
-    names = [codec["name"] for codec in array.encodings[0]]
+    names = [codec["name"] for codec in array.encodings[0].codecs]
     if not {"transpose", "bytes", "numcodecs.zlib"}.issuperset(names):
         return None
-    big = next(c for c in array.encodings[0] if c["name"] == "bytes").get("configuration", {}).get("endian") == "big"
+    big = (
+        next(c for c in array.encodings[0].codecs if c["name"] == "bytes").get("configuration", {}).get("endian")
+        == "big"
+    )
     out = np.full(array.shape, array.fill, array.dtype)
     for row in range(len(refs)):
         start = refs.chunk[:, row] * array.chunks

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from periplus.errors import ConflictError, FormatError, MissingError, StaleError
-from periplus.model import Refs
+from periplus.model import Encoding, Refs
 from periplus.table import append_table, copy_table, memory_table, open_table, write_table
 from periplus.testing.indexes import files_of, same_refs, stacked
 
@@ -90,7 +90,7 @@ def test_what_does_not_fit_is_a_conflict_and_changes_nothing(tmp_path, fetch, fo
         "chunks": {**catalog.arrays, "0/data": array.renamed("0/data", chunks=(1, 3, 32, 32))},
         "dtype": {**catalog.arrays, "0/data": array.renamed("0/data", dtype=np.dtype("f4"))},
         "dims": {**catalog.arrays, "0/data": array.renamed("0/data", dims=("t", "bands", "y", "x"))},
-        "encodings": {**catalog.arrays, "0/data": array.renamed("0/data", encodings=(({"name": "bytes"},),))},
+        "encodings": {**catalog.arrays, "0/data": array.renamed("0/data", encodings=(Encoding(({"name": "bytes"},)),))},
         "shrink": {**catalog.arrays, "0/data": array.renamed("0/data", shape=(1, 3, 246, 364))},
     }
     for what, arrays in wrong.items():

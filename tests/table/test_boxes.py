@@ -7,7 +7,7 @@ import pytest
 
 from periplus.conventions.proj import reproject_bbox
 from periplus.errors import FormatError, MissingError, PeriplusError
-from periplus.model import Array, Catalog, Georeference, GroundControlPoint
+from periplus.model import Array, Catalog, Encoding, Georeference, GroundControlPoint
 from periplus.table import memory_table
 from periplus.testing.indexes import dense_refs, files_of
 
@@ -21,7 +21,7 @@ def scene(name, crs, *, transform=(10.0, 0.0, 300_000.0, 0.0, -10.0, 5_200_000.0
     shape = (1, 1000, 1000)
     return Array(
         name=f"{name}/0/data", dims=("bands", "y", "x"), shape=shape, chunks=(1, 250, 250),
-        dtype=np.dtype("u1"), encodings=(({"name": "bytes"},),), georeference=place,
+        dtype=np.dtype("u1"), encodings=(Encoding(({"name": "bytes"},)),), georeference=place,
     )  # fmt: skip
 
 

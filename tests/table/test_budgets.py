@@ -13,7 +13,7 @@ import pytest
 
 from periplus.errors import FormatError, LimitError
 from periplus.limits import Limits
-from periplus.model import Array, Catalog, Inline, Refs
+from periplus.model import Array, Catalog, Encoding, Inline, Refs
 from periplus.table import open_table, write_table
 from periplus.table.document import FILES_KEY, KEY, document_for, dump, parse
 from periplus.table.pages import pages
@@ -27,7 +27,9 @@ LONG = 150_000_000
 
 def written(path, columns, files, *, shape=(1 << 20, 60), groups=1, **options) -> str:
     """A flat index of rows that repeat in every row group, one line of chunks further down."""
-    array = Array(name=NAME, dims=("y", "x"), shape=shape, chunks=(1, 1), dtype=np.dtype("u1"), encodings=((),))
+    array = Array(
+        name=NAME, dims=("y", "x"), shape=shape, chunks=(1, 1), dtype=np.dtype("u1"), encodings=(Encoding(()),)
+    )
     buffer = io.BytesIO()
     pq.write_table(pa.table(files), buffer, compression="zstd")
     keys = {
@@ -161,7 +163,7 @@ def test_pages_are_counted_as_parquet_wrote_them(tmp_path):
 
 def test_rows_with_large_inline_bytes_are_written_so_that_they_can_be_read(tmp_path, fetch):
     count, size = 40, 4 << 20
-    array = Array(name=NAME, dims=("x",), shape=(count,), chunks=(1,), dtype=np.dtype("u1"), encodings=((),))
+    array = Array(name=NAME, dims=("x",), shape=(count,), chunks=(1,), dtype=np.dtype("u1"), encodings=(Encoding(()),))
     refs = Refs(
         chunk=np.arange(count, dtype=np.int32)[None],
         offset=np.zeros(count, np.int64),

@@ -171,7 +171,7 @@ def test_the_golden_index_of_version_1_reads_as_it_always_did(form, fetch):
     assert math.isnan(stack.fill)
     assert math.isnan(stack.attributes["_FillValue"])
     assert stack.attributes["nested"] == {"a": [1, None, "NaN"]}
-    assert math.isnan(stack.encodings[1][0]["configuration"]["nodata"])
+    assert math.isnan(stack.encodings[1].codecs[0]["configuration"]["nodata"])
     assert stack.georeference.transform == (10.0, 0.0, 3e5, 0.0, -10.0, 52e5)
     assert stack.georeference.registration == "point"
     assert (varied.edges, varied.level, varied.fill.real) == ((None, (4, 1, 2)), 2, 1)
@@ -200,7 +200,7 @@ def test_the_golden_index_of_version_2_reads_as_it_always_did(form, fetch):
     assert (last.shape, last.level, last.dtype) == ((1, 50, 50), 1, np.dtype("float32"))
     assert last.georeference.transform == (20.0, 0.0, 3e5 + 1000.5 * 63, 0.0, -20.0, 52e5 - 21)
     assert math.isnan(last.fill)
-    assert math.isnan(last.encodings[1][0]["configuration"]["nodata"])
+    assert math.isnan(last.encodings[1].codecs[0]["configuration"]["nodata"])
     assert arrays["odd/data"].shape == (7,)
     assert table.document.parts == {"scenes/s05/0/data": 2}
     assert table.catalog.attributes[""] == {"title": "golden"}

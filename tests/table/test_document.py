@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 
 from periplus.errors import FormatError, LimitError
 from periplus.limits import Limits
-from periplus.model import Array, Catalog, Coordinate, Georeference, GroundControlPoint
+from periplus.model import Array, Catalog, Coordinate, Encoding, Georeference, GroundControlPoint
 from periplus.table.document import VERSION, Document, document_for, dump, load
 from periplus.table.values import DTYPES
 from periplus.testing.indexes import indexes, stacked
@@ -112,11 +112,12 @@ def test_numbers_json_lacks_survive_inside_attributes_and_codecs():
     free = {"a": math.nan, "b": [math.inf, {"c": -math.inf}], "d": "NaN", "e": np.float32(2), "f": np.arange(3)}
     pipeline = ({"name": "periplus.unpack", "configuration": {"nodata": math.nan}},)
     array = Array(
-        name="a", dims=("x",), shape=(3,), chunks=(2,), dtype=np.dtype("f4"), attributes=free, encodings=(pipeline,)
+        name="a", dims=("x",), shape=(3,), chunks=(2,), dtype=np.dtype("f4"), attributes=free,
+        encodings=(Encoding(pipeline),),
     )  # fmt: skip
     back = again(Catalog(arrays={"a": array}, arrangement={"x": math.nan})).arrays["a"]
     np.testing.assert_equal(back.attributes, {**free, "e": 2.0, "f": [0, 1, 2]})
-    assert math.isnan(back.encodings[0][0]["configuration"]["nodata"])
+    assert math.isnan(back.encodings[0].codecs[0]["configuration"]["nodata"])
 
 
 @pytest.mark.parametrize("value", [b"bytes", {1: 2}, object(), {1, 2}])
@@ -155,7 +156,7 @@ BAD = {
     "dtype with a payload": ({"arrays/0~data/dtype": "V9223372036854775807"}, "unknown dtype"),
     "fill of the wrong kind": ({"arrays/0~data/fill": "zero"}, "fill must be an integer"),
     "fill out of range": ({"arrays/0~data/fill": 65536}, "fill is 65536"),
-    "encodings not lists": ({"arrays/0~data/encodings": [{"name": "bytes"}]}, "encodings must be a list"),
+    "encodings not lists": ({"arrays/0~data/encodings": ["bytes"]}, "encodings must be a list"),
     "codec without a name": ({"arrays/0~data/encodings": [[{"configuration": {}}]]}, "codec name must be a string"),
     "codec with other fields": ({"arrays/0~data/encodings": [[{"name": "a", "run": 1}]]}, "unknown field"),
     "codec configuration as text": ({"arrays/0~data/encodings": [[{"name": "a", "configuration": "x"}]]}, "object"),

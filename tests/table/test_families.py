@@ -11,7 +11,7 @@ import periplus
 from periplus.arrange import Entry, collect
 from periplus.errors import LimitError
 from periplus.limits import Limits
-from periplus.model import Array, Catalog, Georeference, GroundControlPoint, Refs, Source, chunk_positions
+from periplus.model import Array, Catalog, Encoding, Georeference, GroundControlPoint, Refs, Source, chunk_positions
 from periplus.table import copy_table, open_table, write_table
 from periplus.table.document import Document, document_for, dump, load
 from periplus.table.families import FEWEST, Groups, extended, gathered, members_of, unlike
@@ -30,7 +30,7 @@ def image(number: int, level: int, *, size: int = 256, **changes) -> Array:
         "chunks": (1, 64, 64),
         "dtype": np.dtype("int16"),
         "fill": -1,
-        "encodings": (BYTES,),
+        "encodings": (Encoding(BYTES),),
         "attributes": {"_FillValue": -1, "units": "K", "odd": float("nan")},
         "level": level,
         "georeference": Georeference(

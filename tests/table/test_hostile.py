@@ -18,7 +18,7 @@ import pytest
 
 from periplus.errors import DeniedError, FormatError, LimitError, PeriplusError, StaleError
 from periplus.limits import Limits
-from periplus.model import Array, Catalog
+from periplus.model import Array, Catalog, Encoding
 from periplus.table import open_table, write_table
 from periplus.table.document import FILES_KEY, KEY, document_for, dump
 from periplus.testing.indexes import dense_refs, files_of, stacked
@@ -28,7 +28,9 @@ NAME = "0/data"
 
 def honest() -> tuple[dict, dict, dict]:
     """Columns, document and files of a sound flat index, to be spoilt."""
-    array = Array(name=NAME, dims=("y", "x"), shape=(40, 60), chunks=(10, 10), dtype=np.dtype("u1"), encodings=((),))
+    array = Array(
+        name=NAME, dims=("y", "x"), shape=(40, 60), chunks=(10, 10), dtype=np.dtype("u1"), encodings=(Encoding(()),)
+    )
     refs = dense_refs(array)
     count = len(refs)
     columns = {
@@ -431,7 +433,7 @@ def test_an_array_without_an_encoding_is_handed_out_by_no_exit():
 
     catalog, _, _ = stacked()
     array = replace(catalog.arrays["0/data"], encodings=())
-    for encodings in ((), ((),)):
+    for encodings in ((), (Encoding(()),)):
         assert express(replace(array, encodings=encodings)).kind == "decoded"
 
 

@@ -11,7 +11,7 @@ import pytest
 import periplus
 from periplus.fetch import Fetch
 from periplus.limits import Limits
-from periplus.model import Array, Catalog, Files, Inline, Refs
+from periplus.model import Array, Catalog, Encoding, Files, Inline, Refs
 from periplus.table import append_table, memory_table, open_table, write_table
 from periplus.table.integrity import check_table
 from periplus.testing import tiffs
@@ -23,7 +23,7 @@ FORMS = ("index.parquet", "index")
 
 def parted() -> tuple[Catalog, dict[str, Refs], Files]:
     """Two arrays in two files; chunks of one have two parts, and there are two encodings and inline bytes."""
-    encodings = (({"name": "bytes"},), ({"name": "bytes"}, {"name": "zstd"}))
+    encodings = (Encoding(({"name": "bytes"},)), Encoding(({"name": "bytes"}, {"name": "zstd"})))
     arrays = {
         name: Array(
             name=name,

@@ -12,7 +12,7 @@ from rasterio.io import MemoryFile
 
 from periplus.decode.pipeline import IMAGES
 from periplus.errors import DecodeError
-from periplus.model import Found
+from periplus.model import Encoding, Found
 from periplus.scan import jpegbands
 from periplus.scan.drive import scan_bytes
 from periplus.testing import dteds, j2ks, nitfs, pictures, tiffs, tiles
@@ -40,7 +40,7 @@ def test_jpeg2000_tiles_are_those_of_gdal(name, version):
 def test_the_levels_of_a_codestream_are_its_overviews(version):
     data = j2ks.interleaved(j2ks.made(j2ks.picture(), PROGRESSION="RPCL", blockxsize=128, blockysize=64, RESOLUTIONS=3))
     levels = [step for step in scan_bytes(data) if isinstance(step, Found)]
-    assert [level.array.encodings[0][0]["configuration"]["resolution_level"] for level in levels] == [0, 1, 2]
+    assert [level.array.encodings[0].codecs[0]["configuration"]["resolution_level"] for level in levels] == [0, 1, 2]
     with MemoryFile(data) as memory, memory.open(OVERVIEW_LEVEL=0) as image:
         expected = image.read()
     np.testing.assert_array_equal(opened(data, version, levels[1])[...], expected)
@@ -52,7 +52,7 @@ def test_the_levels_of_a_codestream_are_its_overviews(version):
 def test_whole_tiles_are_decoded_at_any_level(progression, level, version):
     data = j2ks.made(j2ks.picture(), PROGRESSION=progression, blockxsize=128, blockysize=64, RESOLUTIONS=4)
     found = first(data)
-    (codec,) = found.array.encodings[0]
+    (codec,) = found.array.encodings[0].codecs
     codec = {**codec, "configuration": {**codec["configuration"], "resolution_level": level}}
     shape, chunks = ((3, *(n >> level for n in sizes[1:])) for sizes in (found.array.shape, found.array.chunks))
     store = laid(shape, chunks, "u1", [codec], fragments(data, found), version)
@@ -106,7 +106,7 @@ def test_a_cell_may_be_trimmed(version):
     data = dteds.cell(dteds.heights("trim"))
     found = first(data)
     trims = {"trim_top": 1, "trim_bottom": 2, "trim_left": 0, "trim_right": 3}
-    (codec,) = found.array.encodings[0]
+    (codec,) = found.array.encodings[0].codecs
     codec = {**codec, "configuration": {**codec["configuration"], **trims}}
     shape = (1, 118, 118)
     store = laid(shape, shape, "i2", [codec], fragments(data, found), version)
@@ -153,7 +153,7 @@ def test_tiff_tiles_are_those_of_tifffile_in_either_byte_order(compress, interle
         image, compress=compress, interleave=interleave, endianness=endianness, **predictor, **TILED
     )
     found = first(data)
-    (codec,) = found.array.encodings[0]
+    (codec,) = found.array.encodings[0].codecs
     assert ("byte_order" in codec["configuration"]) == (endianness == "big")
     with tifffile.TiffFile(io.BytesIO(data)) as file:
         expected = file.asarray()
@@ -170,10 +170,10 @@ def test_a_last_strip_that_is_shorter_is_read_where_the_codec_says_so(compress, 
         image, bits = image & 1, {"nbits": 1}
     data = tiffs.gdal_written(image, compress=compress, blockysize=16, predictor=1, **bits)
     found = first(data)
-    (codec,) = found.array.encodings[0]
-    assert codec["configuration"]["last_rows"] == 13
-    silent = {key: value for key, value in codec["configuration"].items() if key != "last_rows"}
-    found = Found(found.array.renamed("0/data", encodings=(({**codec, "configuration": silent},),)), found.refs)
+    (codec,) = found.array.encodings[0].codecs
+    assert "last_rows" not in codec["configuration"]
+    assert found.array.encodings[0].clipped == ("y",)
+    found = Found(found.array.renamed("0/data", encodings=(Encoding((codec,)),)), found.refs)
     seen = opened(data, version, found, last_rows=13)
     np.testing.assert_array_equal(seen[...], seen_by_gdal(data)["0/data"])
     if compress == "ccittfax4":  # one that ends by its own code is white below

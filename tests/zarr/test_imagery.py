@@ -103,7 +103,7 @@ def test_tiles_of_jpeg_2000_that_others_misplace_have_a_name_of_ours(tile, movab
     index = periplus.index(tmp_path / "a.j2k")
     assert index.store(codecs="all").layout.leaves["0/data"].kind == ("imagery" if movable else "ours")
     decoded = pytest.importorskip("aws.osml.io.zarr_codecs").decode_jpeg2000
-    settings = index["0/data"].array.encodings[0][0]["configuration"]
+    settings = index["0/data"].array.encodings[0].codecs[0]["configuration"]
     data, rows = (tmp_path / "a.j2k").read_bytes(), index.select(array="0/data").to_pylist()
     for row in rows:
         high, wide = row["y_chunk"] * tile[1], row["x_chunk"] * tile[0]

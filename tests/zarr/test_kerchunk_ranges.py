@@ -12,7 +12,7 @@ from zarr.storage import FsspecStore
 
 import periplus
 from periplus.fetch import Fetch
-from periplus.model import Array, Catalog, Files, Refs
+from periplus.model import Array, Catalog, Encoding, Files, Refs
 from periplus.table import memory_table
 from periplus.zarr.kerchunkrecords import SEVERAL
 from periplus.zarr.kerchunkwrite import write_kerchunk
@@ -48,7 +48,7 @@ def place(request, tmp_path):
             shape=(12, 4),
             chunks=(4, 4),
             dtype=np.dtype("u1"),
-            encodings=(({"name": "bytes"},),),
+            encodings=(Encoding(({"name": "bytes"},)),),
         )
         for name in ("a", "g/a")
     }

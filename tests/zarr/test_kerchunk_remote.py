@@ -155,7 +155,7 @@ def test_damaged_indexes_fail_with_our_errors_only(scene, seed):
 
 def test_a_large_index_is_written_in_records_without_an_object_for_each_chunk(tmp_path):
     """Half a million references: columns in, columns out."""
-    from periplus.model import Array, Catalog, Files, Refs, chunk_positions
+    from periplus.model import Array, Catalog, Encoding, Files, Refs, chunk_positions
     from periplus.table import memory_table
 
     grid = (200, 50, 50)
@@ -166,7 +166,7 @@ def test_a_large_index_is_written_in_records_without_an_object_for_each_chunk(tm
         shape=grid,
         chunks=(1, 1, 1),
         dtype=np.dtype("int16"),
-        encodings=(({"name": "bytes", "configuration": {"endian": "little"}},),),
+        encodings=(Encoding(({"name": "bytes", "configuration": {"endian": "little"}},)),),
     )
     never = np.full(200, "NaT", "datetime64[us]")
     files = Files(

@@ -15,7 +15,7 @@ from zarr.storage import FsspecStore
 
 import periplus
 from periplus.fetch import Fetch, folders
-from periplus.model import Array, Catalog, Files, Refs
+from periplus.model import Array, Catalog, Encoding, Files, Refs
 from periplus.table import memory_table
 from periplus.zarr.kerchunkopen import open_index
 from periplus.zarr.kerchunkwrite import write_kerchunk
@@ -36,7 +36,7 @@ def index_of(folder, number, chunks=4):
         error=[None],
     )
     codecs = ({"name": "bytes", "configuration": {"endian": "little"}},)
-    made = {"shape": (chunks,), "chunks": (1,), "dtype": np.dtype("<u2"), "encodings": (codecs,)}
+    made = {"shape": (chunks,), "chunks": (1,), "dtype": np.dtype("<u2"), "encodings": (Encoding(codecs),)}
     arrays = {name: Array(name=name, dims=("x",), **made) for name in ("a", "g/b")}
     refs = Refs(
         chunk=np.arange(chunks, dtype=np.int32)[None],
@@ -243,7 +243,7 @@ KILLED = f"""
 import os, sys
 import numpy as np
 from periplus.fetch import Fetch, folders
-from periplus.model import Array, Catalog, Files, Refs
+from periplus.model import Array, Catalog, Encoding, Files, Refs
 from periplus.table import memory_table
 from periplus.zarr.kerchunkwrite import write_kerchunk
 {inspect.getsource(index_of)}

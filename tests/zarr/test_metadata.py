@@ -14,7 +14,7 @@ from zarr.core.metadata.v3 import ArrayV3Metadata
 from periplus.conventions.node import Node, tree
 from periplus.conventions.read import understand
 from periplus.errors import FormatError
-from periplus.model import Array, Catalog, Coordinate, Georeference, GroundControlPoint
+from periplus.model import Array, Catalog, Coordinate, Encoding, Georeference, GroundControlPoint
 from periplus.testing.indexes import ZSTD, stacked
 from periplus.zarr.metadata import MOST_CONSOLIDATED, documents, layout
 
@@ -28,7 +28,7 @@ UUIDS = {
 def array(name="0/data", **changes):
     facts = {
         "dims": ("bands", "y", "x"), "shape": (3, 90, 120), "chunks": (3, 32, 32), "dtype": np.dtype("u2"),
-        "encodings": (ZSTD,),
+        "encodings": (Encoding(ZSTD),),
         "georeference": Georeference(crs="EPSG:32633", transform=(10.0, 0.0, 3e5, 0.0, -10.0, 5.2e6)),
     } | changes  # fmt: skip
     return Array(name=name, **facts)

@@ -26,7 +26,7 @@ def write(folder, data, version):
     """A store of the first array of a file, its chunks copied; an image codec follows `bytes`."""
     found = next(step for step in scan_bytes(data) if isinstance(step, Found))
     array, refs = found.array, found.refs
-    codecs = list(array.encodings[0])
+    codecs = list(array.encodings[0].codecs)
     plain = {"name": "bytes", "configuration": {"endian": "little"}} if array.dtype.itemsize > 1 else {"name": "bytes"}
     if codecs[0]["name"].startswith("https:"):
         codecs.insert(0, plain)

@@ -16,7 +16,7 @@ from zarr.testing.store import StoreTests
 from zarr.testing.utils import assert_bytes_equal
 
 from periplus.fetch import Fetch
-from periplus.model import Array, Catalog, Files, Inline, Refs
+from periplus.model import Array, Catalog, Encoding, Files, Inline, Refs
 from periplus.table import memory_table
 from periplus.zarr.store import IndexStore
 
@@ -94,7 +94,7 @@ class TestStore(StoreTests[IndexStore, cpu.Buffer]):
         path.write_bytes(b"junk" + ROWS[0] + b"--" + ROWS[1][:3])
         array = Array(
             name="foo/data", dims=("y", "x"), shape=(2, 8), chunks=(1, 4), dtype=np.dtype("u1"),
-            encodings=(({"name": "bytes"},),),
+            encodings=(Encoding(({"name": "bytes"},)),),
         )  # fmt: skip
         refs = Refs(
             chunk=np.array([[0, 0, 0, 1], [0, 1, 1, 0]], np.int32),

@@ -11,7 +11,7 @@ from zarr.core.sync import _collect_aiterator, sync
 
 from periplus.errors import FormatError
 from periplus.fetch import Fetch
-from periplus.model import Array, Catalog, Files, Inline, Refs, chunk_positions
+from periplus.model import Array, Catalog, Encoding, Files, Inline, Refs, chunk_positions
 from periplus.table import memory_table
 from periplus.testing.indexes import RAW, dense_refs, files_of, inline_list, stacked
 from periplus.zarr import lookup as module
@@ -37,7 +37,7 @@ def sparse(grid, seed):
     """An array of that grid with holes, chunks of one to three parts, some of them inline, in two encodings."""
     rng = np.random.default_rng(seed)
     array = Array(name="a", dims=tuple(f"d{i}" for i in range(len(grid))), shape=grid, chunks=(1,) * len(grid),
-                  dtype=np.dtype("u1"), encodings=(RAW, RAW[:1]))  # fmt: skip
+                  dtype=np.dtype("u1"), encodings=(Encoding(RAW), Encoding(RAW[:1])))  # fmt: skip
     positions = chunk_positions(grid)
     positions = positions[:, rng.random(positions.shape[1]) < 0.7]
     counts = rng.integers(1, 4, positions.shape[1])
@@ -86,7 +86,7 @@ def test_every_chunk_has_the_rows_that_the_table_gives(grid, most, monkeypatch):
 )
 def test_blocks_are_cut_as_rows_lie_in_an_index(grid, expected):
     array = Array(name="a", dims=tuple(f"d{i}" for i in range(len(grid))), shape=grid, chunks=(1,) * len(grid),
-                  dtype=np.dtype("u1"), encodings=(RAW,))  # fmt: skip
+                  dtype=np.dtype("u1"), encodings=(Encoding(RAW),))  # fmt: skip
     assert block_shape(array) == expected
 
 
@@ -153,7 +153,12 @@ def test_threads_that_want_the_same_block_load_it_once(monkeypatch):
 
 def test_a_bad_row_is_told_and_can_be_asked_for_again():
     array = Array(
-        name="a", dims=("x",), shape=(4,), chunks=(1,), dtype=np.dtype("u1"), encodings=(({"name": "bytes"},),)
+        name="a",
+        dims=("x",),
+        shape=(4,),
+        chunks=(1,),
+        dtype=np.dtype("u1"),
+        encodings=(Encoding(({"name": "bytes"},)),),
     )
     refs = Refs(chunk=np.array([[0, 1]], np.int32), offset=np.array([0, -5]), length=np.array([1, 1]))
     found = Lookup(memory_table(Catalog(arrays={"a": array}), {"a": refs}, files_of(["s3://b/a"])))
@@ -166,7 +171,7 @@ def test_chunks_that_vary_in_size_are_presented_as_regular_ones(tmp_path):
     values = np.arange(1, 13 * 9 + 1).reshape(13, 9).astype("<i4")
     edges = (4, 2, 7), (5, 4)
     array = Array(name="a", dims=("y", "x"), shape=(13, 9), chunks=(7, 5), dtype=np.dtype("i4"), fill=-1,
-                  encodings=(RAW,), edges=edges)  # fmt: skip
+                  encodings=(Encoding(RAW),), edges=edges)  # fmt: skip
     blocks, offsets, at = [], [], 0
     for y in range(3):
         for x in range(2):
@@ -197,7 +202,12 @@ def test_parts_and_inline_bytes_are_joined_in_order_and_cut_to_ranges(tmp_path):
     path = tmp_path / "a.bin"
     path.write_bytes(body)
     array = Array(
-        name="a", dims=("x",), shape=(1000,), chunks=(1000,), dtype=np.dtype("u1"), encodings=(({"name": "bytes"},),)
+        name="a",
+        dims=("x",),
+        shape=(1000,),
+        chunks=(1000,),
+        dtype=np.dtype("u1"),
+        encodings=(Encoding(({"name": "bytes"},)),),
     )
     refs = Refs(
         chunk=np.zeros((1, 5), np.int32), offset=np.array([2000, 0, 100, 0, 2500]),
@@ -233,7 +243,7 @@ def test_arrays_of_no_dimension_no_extent_and_odd_types_are_read(tmp_path):
     arrays, refs = {}, {}
     for name, (dims, shape, chunks, dtype, codecs, fill, positions, length) in facts.items():
         arrays[name] = Array(name=name, dims=dims, shape=shape, chunks=chunks, dtype=np.dtype(dtype), fill=fill,
-                             encodings=(codecs,))  # fmt: skip
+                             encodings=(Encoding(codecs),))  # fmt: skip
         count = len(positions)
         chunk = np.array(positions, np.int32).reshape(count, len(dims)).T
         refs[name] = Refs(chunk=chunk, offset=np.zeros(count, np.int64), length=np.full(count, length))
@@ -272,7 +282,7 @@ def test_one_lost_file_fails_only_those_who_want_it(tmp_path):
 
 
 def _nothing():
-    array = Array(name="a", dims=("x",), shape=(1,), chunks=(1,), dtype=np.dtype("u1"), encodings=(RAW,))
+    array = Array(name="a", dims=("x",), shape=(1,), chunks=(1,), dtype=np.dtype("u1"), encodings=(Encoding(RAW),))
     return Catalog(arrays={"a": array}), {"a": dense_refs(array)}
 
 

@@ -13,7 +13,7 @@ from zarr.core.sync import _collect_aiterator, sync
 import periplus
 from periplus.errors import DecodeError, DeniedError, FetchError, FormatError, MissingError, StaleError
 from periplus.fetch import Fetch
-from periplus.model import Array, Catalog, Refs
+from periplus.model import Array, Catalog, Encoding, Refs
 from periplus.table import memory_table
 from periplus.testing import tiffs
 from periplus.testing.faults import Fault
@@ -159,7 +159,7 @@ def test_plain_chunks_of_another_length_are_refused(tmp_path):
     path = tmp_path / "a.bin"
     path.write_bytes(bytes(100))
     array = Array(name="a", dims=("x",), shape=(20,), chunks=(10,), dtype=np.dtype("u2"),
-                  encodings=(({"name": "bytes", "configuration": {"endian": "big"}},),))  # fmt: skip
+                  encodings=(Encoding(({"name": "bytes", "configuration": {"endian": "big"}},)),))  # fmt: skip
     refs = Refs(chunk=np.array([[0, 1]], np.int32), offset=np.array([0, 40]), length=np.array([20, 19]))
     files = files_of([str(path)], size=100)
     files = replace(files, etag=[None], last_modified=np.array(["NaT"], "M8[us]"))
@@ -185,8 +185,8 @@ def test_plain_chunks_of_another_length_are_refused(tmp_path):
 def test_an_array_said_wrongly_fails_alone_and_when_it_is_read(codecs, tmp_path):
     path = tmp_path / "a.bin"
     path.write_bytes(bytes(100))
-    good = Array(name="good", dims=("x",), shape=(10,), chunks=(10,), dtype=np.dtype("u2"), encodings=(RAW,))
-    arrays = {"good": good, "bad": replace(good, name="bad", encodings=(tuple(codecs),))}
+    good = Array(name="good", dims=("x",), shape=(10,), chunks=(10,), dtype=np.dtype("u2"), encodings=(Encoding(RAW),))
+    arrays = {"good": good, "bad": replace(good, name="bad", encodings=(Encoding(tuple(codecs)),))}
     refs = Refs(chunk=np.zeros((1, 1), np.int32), offset=np.array([0]), length=np.array([20]))
     files = replace(files_of([str(path)], size=100), etag=[None], last_modified=np.array(["NaT"], "M8[us]"))
     store = IndexStore(memory_table(Catalog(arrays=arrays), dict.fromkeys(arrays, refs), files), Fetch(), codecs="all")
@@ -199,14 +199,16 @@ def test_an_array_said_wrongly_fails_alone_and_when_it_is_read(codecs, tmp_path)
 
 def test_settings_of_effort_are_said_as_zarr_allows(tmp_path):
     odd = ({"name": "zstd", "configuration": {"level": "hard", "checksum": 3}},)
-    array = Array(name="a", dims=("x",), shape=(10,), chunks=(10,), dtype=np.dtype("u2"), encodings=((*RAW, *odd),))
+    array = Array(
+        name="a", dims=("x",), shape=(10,), chunks=(10,), dtype=np.dtype("u2"), encodings=(Encoding((*RAW, *odd)),)
+    )
     store = IndexStore(memory_table(Catalog(arrays={"a": array}), {}, files_of([])), Fetch())
     assert not zarr.open_array(store, path="a", mode="r")[...].any()
 
 
 def test_a_grid_far_larger_than_its_rows_is_listed_at_once():
     array = Array(name="a", dims=("y", "x"), shape=(1 << 40, 1 << 40), chunks=(1, 1), dtype=np.dtype("u1"),
-                  encodings=(({"name": "bytes"},),))  # fmt: skip
+                  encodings=(Encoding(({"name": "bytes"},)),))  # fmt: skip
     chunk = np.array([[5, 5, 7], [2**31 - 1, 2**31 - 1, 3]], np.int32)
     refs = Refs(chunk=chunk, offset=np.arange(3), length=np.array([1, 0, 1]), part=np.array([0, 1, 0], np.uint16))
     store = IndexStore(memory_table(Catalog(arrays={"a": array}), {"a": refs}, files_of(["s3://b/a"])), Fetch())

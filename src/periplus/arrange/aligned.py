@@ -13,9 +13,8 @@ from periplus.arrange.collect import owners
 from periplus.arrange.cuts import Cuts
 from periplus.arrange.entry import Lookup
 from periplus.arrange.overlap import Box
-from periplus.arrange.packing import packing_of, unpack_codec
-from periplus.codecnames import CROP
-from periplus.model import Array, Pipeline, Refs
+from periplus.arrange.packing import unpacked
+from periplus.model import Array, Encoding, Refs
 
 ROWS = 1 << 20
 """Rows of a block of many small files; a single file may have more."""
@@ -30,7 +29,7 @@ class Aligned:
     spots: Mapping[int, tuple[int, int]]
     """(row, column) of the first chunk of each entry."""
     codes: Mapping[int, NDArray[np.uint16]]
-    """For each pipeline of an entry's array, its number here."""
+    """For each encoding of an entry's array, its number here."""
     missing: int
     """Chunks of the array that no file holds."""
 
@@ -99,7 +98,7 @@ def aligned(plain: Array, members: Mapping[int, Array], boxes: Mapping[int, Box]
     array = replace(
         plain,
         chunks=(*plain.chunks[:-2], *largest),
-        encodings=tuple(book.pipelines),
+        encodings=tuple(book.encodings),
         edges=(*(None for _ in plain.shape[:-2]), *edges) if any(free) else None,
     )
     return Aligned(array, spots, numbers, int((~held).sum()))
@@ -115,17 +114,20 @@ def _irregular(sizes: NDArray[np.int64], usual: int, members: Mapping[int, Array
 def _numbered(
     name: str, members: Mapping[int, Array], free: Sequence[bool], *, packed: bool
 ) -> tuple[Book, dict[int, NDArray[np.uint16]]] | None:
-    """Pipelines of all files, numbered; None where a file is cut unevenly along one dimension and padded along one."""
+    """Encodings of all files, numbered; None where a file is cut unevenly along one dimension and padded along one."""
     book = mosaic_book(name)
     known: dict[int, NDArray[np.uint16]] = {}
     for array in {id(a): a for a in members.values()}.values():
         cropped = _cropped(array, free)
         if cropped and array.edges is not None and any(edges is not None for edges in array.edges):
             return None
-        head: Pipeline = ({"name": CROP, "configuration": {"shape": list(array.chunks)}},) if cropped else ()
-        if packed:
-            head = (*head, unpack_codec(array.dtype, packing_of(array)))
-        known[id(array)] = np.array([book.number((*head, *pipeline)) for pipeline in array.encodings], np.uint16)
+
+        def here(encoding: Encoding, array: Array = array, cropped: bool = cropped) -> Encoding:
+            if cropped and encoding.extent is None:
+                encoding = replace(encoding, extent=array.chunks)
+            return unpacked(encoding, array) if packed else encoding
+
+        known[id(array)] = np.array([book.number(here(encoding)) for encoding in array.encodings], np.uint16)
     return book, {i: known[id(array)] for i, array in members.items()}
 
 

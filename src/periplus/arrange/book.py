@@ -1,46 +1,46 @@
-"""The codec pipelines of an array, each numbered once however many files use it."""
+"""The encodings of an array, each numbered once however many files use it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from periplus.arrange.packing import pipeline_key
 from periplus.errors import LimitError
-from periplus.model import Pipeline
+from periplus.model import Encoding
 
-MOST_PIPELINES = 1 << 16
-"""A row of the table has 16 bits for the number of its pipeline."""
+MOST_ENCODINGS = 1 << 16
+"""A row of the table has 16 bits for the number of its encoding."""
 
 
 @dataclass(slots=True, eq=False)
 class Book:
-    """Pipelines and their numbers."""
+    """Encodings and their numbers."""
 
     name: str
     """Of the array."""
     advice: str = ""
     """What a user may do where there are too many."""
-    pipelines: list[Pipeline] = field(default_factory=list)
-    _numbers: dict[str, int] = field(default_factory=dict)
+    encodings: list[Encoding] = field(default_factory=list)
+    _numbers: dict[Encoding, int] = field(default_factory=dict)
 
-    def number(self, pipeline: Pipeline) -> int:
-        """The number of a pipeline; one not seen before is added."""
-        key = pipeline_key(pipeline)
-        if key not in self._numbers:
-            if len(self.pipelines) >= MOST_PIPELINES:
-                raise LimitError(f"{self.name} would have more than {MOST_PIPELINES} encodings{self.advice}")
-            self._numbers[key] = len(self.pipelines)
-            self.pipelines.append(pipeline)
-        return self._numbers[key]
+    def number(self, encoding: Encoding) -> int:
+        """The number of an encoding; one not seen before is added."""
+        found = self._numbers.get(encoding)
+        if found is None:
+            found = len(self.encodings)
+            if found >= MOST_ENCODINGS:
+                raise LimitError(f"{self.name} would have more than {MOST_ENCODINGS} encodings{self.advice}")
+            self._numbers[encoding] = found
+            self.encodings.append(encoding)
+        return found
 
     @classmethod
-    def of(cls, name: str, stored: Iterable[Pipeline]) -> Book:
+    def of(cls, name: str, stored: Iterable[Encoding]) -> Book:
         """The book of an array that is stored already."""
         book = cls(name)
-        for code, pipeline in enumerate(stored):
-            book.pipelines.append(pipeline)
-            book._numbers[pipeline_key(pipeline)] = code
+        for code, encoding in enumerate(stored):
+            book.encodings.append(encoding)
+            book._numbers[encoding] = code
         return book
 
 

@@ -11,8 +11,7 @@ import numpy as np
 from periplus.arrange.book import mosaic_book
 from periplus.arrange.collect import owners
 from periplus.arrange.entry import Entry, Lookup
-from periplus.codecnames import PIECE
-from periplus.model import Array, Codec, Refs
+from periplus.model import Array, Codec, Encoding, Refs, Region
 
 ROWS = 1 << 16
 """Rows of a block."""
@@ -61,20 +60,22 @@ def lay(array: Array, cells: Mapping[tuple[int, int], Sequence[int]], entries: S
         if own and not valid:
             (entry,) = own
             trims = {"trim_top": int(row > 0), "trim_right": int(column < last)}
-            code = book.number((_changed(_codec(entries[entry]), trims),))
+            code = book.number(Encoding((_changed(_codec(entries[entry]), trims),)))
             chunks[row, column] = [Strip(entry, code)]
             continue
         strips: list[Strip] = []
         for south, east in (*NEIGHBOURS, (0, 0)):
             for entry in cells.get((row + south, column + east), ()):
-                piece = _piece(entries[entry].arrays[0], row, column, south, east, last)
-                code = book.number((piece, _codec(entries[entry])))
+                cell = entries[entry].arrays[0]
+                region = _region(cell, row, column, south, east, last)
+                encoding = Encoding(cell.encodings[0].codecs, extent=cell.chunks, region=region)
+                code = book.number(encoding)
                 if strips and strips[-1].code == code:
-                    # Two neighbours of one pipeline would be taken for one piece in two parts.
-                    code = book.number((_changed(piece, {"layer": 1}), _codec(entries[entry])))
+                    # Two neighbours of one encoding would be taken for one region in two parts.
+                    code = book.number(replace(encoding, region=replace(region, layer=1)))
                 strips.append(Strip(entry, code))
         chunks[row, column] = strips
-    return Laid(replace(array, encodings=tuple(book.pipelines)), chunks)
+    return Laid(replace(array, encodings=tuple(book.encodings)), chunks)
 
 
 def _touched(cells: Mapping[tuple[int, int], Any], grid: tuple[int, ...]) -> list[tuple[int, int]]:
@@ -85,7 +86,7 @@ def _touched(cells: Mapping[tuple[int, int], Any], grid: tuple[int, ...]) -> lis
     return sorted((row, column) for row, column in found if row >= 0 and column < grid[1])
 
 
-def _piece(cell: Array, row: int, column: int, south: int, east: int, last: int) -> Codec:
+def _region(cell: Array, row: int, column: int, south: int, east: int, last: int) -> Region:
     """What a cell `south` and `east` of a chunk holds of it."""
     _, posts, lines = cell.shape
     top, right = int(row > 0), int(column < last)
@@ -93,20 +94,12 @@ def _piece(cell: Array, row: int, column: int, south: int, east: int, last: int)
     # A neighbour in the south shows its first row of posts, one in the west its last column.
     y = (0, high - 1, 1) if south else (top, 0, high)
     x = (lines - 1, 0, 1) if east else (0, 0, wide)
-    return {
-        "name": PIECE,
-        "configuration": {
-            "shape": [1, posts, lines],
-            "from": [0, y[0], x[0]],
-            "at": [0, y[1], x[1]],
-            "size": [1, y[2], x[2]],
-            "clear": cell.fill,
-        },
-    }
+    nodata = cell.fill if isinstance(cell.fill, int | float) else None
+    return Region(begin=(0, y[0], x[0]), at=(0, y[1], x[1]), size=(1, y[2], x[2]), transparent=nodata)
 
 
 def _codec(entry: Entry) -> Codec:
-    (codec,) = entry.arrays[0].encodings[0]
+    (codec,) = entry.arrays[0].encodings[0].codecs
     return codec
 
 

@@ -1,4 +1,4 @@
-"""One stacked array: the shape all its files share, its codec pipelines, and which of them each file uses."""
+"""One stacked array: the shape all its files share, its encodings, and which of them each file uses."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from periplus.arrange.packing import (
     physical,
     physical_dtype,
     raised,
-    unpack_codec,
+    unpacked,
 )
-from periplus.model import Array, Pipeline, Refs
+from periplus.model import Array, Encoding, Refs
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -35,17 +35,15 @@ class Layer:
     _codes: dict[int, NDArray[np.uint16]] = field(default_factory=dict)
 
     def codes(self, array: Array) -> NDArray[np.uint16]:
-        """For each pipeline of a file's array, its number here; pipelines not seen before are added."""
+        """For each encoding of a file's array, its number here; those not seen before are added."""
         known = self._codes.get(id(array))
         if known is None:
-            known = self._codes[id(array)] = np.array([self._add(p, array) for p in array.encodings], np.uint16)
+            known = self._codes[id(array)] = np.array([self._add(each, array) for each in array.encodings], np.uint16)
         return known
 
-    def _add(self, pipeline: Pipeline, array: Array) -> int:
-        lifted = raised(pipeline)
-        if self.packed:
-            lifted = (unpack_codec(array.dtype, packing_of(array)), *lifted)
-        return self.book.number(lifted)
+    def _add(self, encoding: Encoding, array: Array) -> int:
+        lifted = raised(encoding)
+        return self.book.number(unpacked(lifted, array) if self.packed else lifted)
 
     def array(self, dim: str, steps: int) -> Array:
         """The stacked array."""
@@ -60,7 +58,7 @@ class Layer:
             chunks=(1, *like.chunks),
             dtype=dtype,
             fill=fill,
-            encodings=tuple(self.book.pipelines),
+            encodings=tuple(self.book.encodings),
             attributes=self.attributes,
             level=like.level,
             georeference=like.georeference,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from periplus.codecnames import UNPACK
-from periplus.model import Array, Codec, Pipeline
+from periplus.model import Array, Codec, Encoding, Pipeline, Shape
 
 NAMES = ("_FillValue", "scale_factor", "add_offset")
 
@@ -68,24 +69,46 @@ def physical(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return {NAMES[0]: math.nan, **without_packing(attributes)}
 
 
-def raised(pipeline: Pipeline) -> Pipeline:
-    """The pipeline for an array with one more leading dimension of chunk size 1."""
-    return tuple(_with_order(codec, lambda order: [0, *(axis + 1 for axis in order)]) for codec in pipeline)
+def unpacked(encoding: Encoding, array: Array) -> Encoding:
+    """The encoding of an array, with its values turned into physical ones."""
+    return replace(encoding, codecs=(unpack_codec(array.dtype, packing_of(array)), *encoding.codecs))
 
 
-def lowered(pipeline: Pipeline) -> Pipeline:
+def raised(encoding: Encoding) -> Encoding:
+    """The encoding for an array with one more leading dimension of chunk size 1."""
+    codecs = _with_orders(encoding.codecs, lambda order: [0, *(axis + 1 for axis in order)])
+    return _with_shapes(encoding, codecs, lambda shape, first: (first, *shape))
+
+
+def lowered(encoding: Encoding) -> Encoding:
     """The inverse of `raised`."""
-    return tuple(_with_order(codec, lambda order: [axis - 1 for axis in order[1:]]) for codec in pipeline)
+    codecs = _with_orders(encoding.codecs, lambda order: [axis - 1 for axis in order[1:]])
+    return _with_shapes(encoding, codecs, lambda shape, _: shape[1:])
 
 
-def split_unpack(pipeline: Pipeline) -> tuple[Codec | None, Pipeline]:
-    """The unpacking codec, if the pipeline begins with one, and the rest."""
-    if pipeline and pipeline[0]["name"] == UNPACK:
-        return pipeline[0], pipeline[1:]
-    return None, pipeline
+def split_unpack(encoding: Encoding) -> tuple[Codec | None, Encoding]:
+    """The unpacking codec, if the codecs begin with one, and the encoding without it."""
+    codecs = encoding.codecs
+    if codecs and codecs[0]["name"] == UNPACK:
+        return codecs[0], replace(encoding, codecs=codecs[1:])
+    return None, encoding
 
 
-def _with_order(codec: Codec, change: Any) -> Codec:
+def _with_shapes(encoding: Encoding, codecs: Pipeline, change: Callable[[Shape, int], Shape]) -> Encoding:
+    extent, region = encoding.extent, encoding.region
+    if extent is not None:
+        extent = change(extent, 1)
+    if region is not None:
+        begin, at, size = change(region.begin, 0), change(region.at, 0), change(region.size, 1)
+        region = replace(region, begin=begin, at=at, size=size)
+    return replace(encoding, codecs=codecs, extent=extent, region=region)
+
+
+def _with_orders(codecs: Pipeline, change: Callable[[list[int]], list[int]]) -> Pipeline:
+    return tuple(_with_order(codec, change) for codec in codecs)
+
+
+def _with_order(codec: Codec, change: Callable[[list[int]], list[int]]) -> Codec:
     if codec["name"] != "transpose":
         return codec
     settings = codec["configuration"]
@@ -103,8 +126,3 @@ def _plain(value: Any) -> Any:
         return "NaN"
     # 0 and 0.0 are one number; which of them a file says, and an index after it, differs.
     return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def pipeline_key(pipeline: Pipeline) -> str:
-    """Equal for equal pipelines."""
-    return json.dumps(pipeline, sort_keys=True, default=_plain)

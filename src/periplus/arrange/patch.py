@@ -1,9 +1,9 @@
-"""One file of a mosaic whose chunks are cut: its pieces, and the numbers of the pipelines that say what they are."""
+"""One file of a mosaic whose chunks are cut: its pieces, and the numbers of the encodings that say what they are."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from periplus.arrange.book import mosaic_book
 from periplus.arrange.lines import Segments, segments
-from periplus.arrange.packing import packing_of, pipeline_key, unpack_codec
-from periplus.codecnames import CROP, PIECE
-from periplus.model import Array, Refs, Shape
+from periplus.arrange.packing import packing_of, unpacked
+from periplus.model import Array, Refs, Region, Shape
 
 
 class Canvas(NamedTuple):
@@ -50,7 +49,7 @@ class Patch:
     sides: tuple[Side, ...]
     """Along each dimension."""
     codes: NDArray[np.int32]
-    """(pipeline of the file, kind along each dimension, 3): number of the pipeline as a piece, as a piece beside its
+    """(encoding of the file, kind along each dimension, 3): number of the encoding as a piece, as a piece beside its
     like, and by itself (-1 where the piece does not fill its chunk)."""
 
 
@@ -68,8 +67,7 @@ class Patches:
         sides = tuple(
             _side(array, d, corner[d], canvas.lines[d], canvas.regular[d], canvas.usual[d]) for d in range(array.ndim)
         )
-        said = tuple(map(pipeline_key, array.encodings)), str(packing_of(array)), layered
-        key = (*said, *(side.kinds for side in sides))
+        key = (array.encodings, str(packing_of(array)), layered, *(side.kinds for side in sides))
         if key not in self._codes:
             self._codes[key] = self._numbered(array, sides, layered)
         return Patch(sides, self._codes[key])
@@ -78,25 +76,19 @@ class Patches:
         shape = len(array.encodings), *(len(side.kinds) for side in sides)
         codes = np.full((*shape, 3), -1, np.int32)
         for place in np.ndindex(*shape):
-            pipeline = array.encodings[place[0]]
-            if self.canvas.packed:
-                pipeline = (unpack_codec(array.dtype, packing_of(array)), *pipeline)
             along = [side.kinds[k] for side, k in zip(sides, place[1:], strict=True)]
-            first, at, size, stored, chunk, fills = ([kind[k] for kind in along] for k in range(6))
-            settings: dict[str, Any] = {"shape": stored, "from": first, "at": at, "size": size}
-            if self.canvas.clear is not None:
-                settings["clear"] = self.canvas.clear
+            begin, at, size, stored, chunk, fills = (tuple(kind[k] for kind in along) for k in range(6))
+            plain = array.encodings[place[0]]
+            extent = plain.extent or stored
+            region = Region(begin=begin, at=at, size=size, transparent=self.canvas.clear)
+            whole = unpacked(plain, array) if self.canvas.packed else plain
+            part = replace(whole, extent=extent, region=region)
             if layered:
-                codes[(*place, 1)] = self.book.number((_codec(PIECE, {**settings, "layer": 1}), *pipeline))
-            codes[(*place, 0)] = self.book.number((_codec(PIECE, settings), *pipeline))
+                codes[(*place, 1)] = self.book.number(replace(part, region=replace(region, layer=1)))
+            codes[(*place, 0)] = self.book.number(part)
             if all(fills) and all(a >= b for a, b in zip(stored, chunk, strict=True)):
-                head = () if stored == chunk else (_codec(CROP, {"shape": stored}),)
-                codes[(*place, 2)] = self.book.number((*head, *pipeline))
+                codes[(*place, 2)] = self.book.number(replace(whole, extent=None if extent == chunk else extent))
         return codes
-
-
-def _codec(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {"name": name, "configuration": dict(settings)}
 
 
 def _side(array: Array, dim: int, start: int, grid: NDArray[np.int64], regular: bool, usual: int) -> Side:

@@ -184,7 +184,7 @@ def _patchwork(
     array = replace(
         plain,
         chunks=tuple(n if size is None else int(size.max()) for n, size in zip(usual, sizes, strict=True)),
-        encodings=tuple(patches.book.pipelines),
+        encodings=tuple(patches.book.encodings),
         edges=None if all(canvas.regular) else tuple(map(_listed, sizes)),
     )
     return Patchwork(array, laid, painting({i: rank[i] for i in boxes}, rule))

@@ -97,7 +97,7 @@ def _spacings(entries: Sequence[Entry], misfits: Misfits) -> dict[str, list[int]
 
 def is_cell(arrays: tuple[Array, ...]) -> bool:
     """Whether a file is an elevation cell."""
-    codecs = arrays[0].encodings[0] if len(arrays) == 1 and len(arrays[0].encodings) == 1 else ()
+    codecs = arrays[0].encodings[0].codecs if len(arrays) == 1 and len(arrays[0].encodings) == 1 else ()
     return len(codecs) == 1 and codecs[0].get("name") == codecnames.DTED
 
 

@@ -87,7 +87,7 @@ def describe_array(array: IndexArray) -> dict[str, Any]:
         "bbox": None if box is None else list(box),
         "gcps": [] if place is None else [[p.column, p.row, p.x, p.y, p.z] for p in place.gcps],
         "rpc": None if place is None else plain(place.rpc),
-        "encodings": list(dict.fromkeys(words(pipeline) for pipeline in array.array.encodings)),
+        "encodings": list(dict.fromkeys(words(encoding.codecs) for encoding in array.array.encodings)),
         "attributes": plain(array.attributes),
     }
 

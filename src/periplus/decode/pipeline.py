@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus import codecnames
-from periplus.decode import crop, dted, jbp, jpeg2000, jpegblock, piece, png, standard, tifftile, unpack, values, vq
+from periplus.decode import crop, dted, jbp, jpeg2000, jpegblock, png, standard, tifftile, unpack, values, vq
 from periplus.decode.scratch import Buffer
 from periplus.decode.settings import known, number
 from periplus.errors import DecodeError, FormatError
 from periplus.limits import Limits, out_of_memory
-from periplus.model import Pipeline, Shape
+from periplus.model import Encoding, Pipeline, Shape, codecs_text
 
 LIST = codecnames.PIPELINE
 LIST_KEYS = frozenset({"codecs", "shape", "dtype", "last_rows"})
@@ -71,6 +71,8 @@ class Decoder:
     """Whether less is decoded where less is wanted."""
     slow: bool = False
     """Whether even a small chunk takes far longer to decode than a thread to start."""
+    extent: Shape | None = None
+    """Shape of a stored chunk, where it is larger than `chunks`, which are its first elements."""
 
     def __call__(
         self, data: bytes | memoryview, *, valid: Shape, want: tuple[slice, ...] | None = None
@@ -111,29 +113,39 @@ class Decoder:
         return out
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_prepared, (self.codecs, self.chunks, self.dtype, self.limits))
+        return (_prepared, (self.codecs, self.chunks, self.dtype, self.limits, self.extent))
 
 
-def prepare(codecs: Pipeline, *, chunks: Shape, dtype: np.dtype[Any], limits: Limits) -> Decoder:
-    """The decoder of a codec pipeline; FormatError for codecs or settings not known, LimitError for giant chunks."""
-    try:
-        key = json.dumps(codecs, sort_keys=True, default=_plain)
-    except (TypeError, ValueError):
-        raise FormatError("the codec pipeline is not plain data") from None
-    return _prepared(key, tuple(chunks), np.dtype(dtype), limits)
+def prepare(encoding: Encoding | Pipeline, *, chunks: Shape, dtype: np.dtype[Any], limits: Limits) -> Decoder:
+    """The decoder of an encoding, or of codecs alone, for chunks of that shape.
+
+    FormatError for codecs or settings not known, LimitError for giant chunks.
+    """
+    if not isinstance(encoding, Encoding):
+        return _prepared(codecs_text(encoding), tuple(chunks), np.dtype(dtype), limits)
+    if encoding.region is not None:
+        raise FormatError("a region of a stored chunk is overlaid with the others of its chunk, which a reader does")
+    return _prepared(encoding.text, tuple(chunks), np.dtype(dtype), limits, encoding.extent)
+
+
+def prepare_stored(encoding: Encoding, *, chunks: Shape, dtype: np.dtype[Any], limits: Limits) -> Decoder:
+    """The decoder of the stored chunks of which an encoding uses a region."""
+    return _prepared(encoding.text, encoding.extent or tuple(chunks), np.dtype(dtype), limits)
 
 
 @lru_cache(maxsize=512)
-def _prepared(codecs: str, chunks: Shape, dtype: np.dtype[Any], limits: Limits) -> Decoder:
+def _prepared(codecs: str, chunks: Shape, dtype: np.dtype[Any], limits: Limits, extent: Shape | None = None) -> Decoder:
+    if extent is not None:
+        whole = _prepared(codecs, crop.within(extent, chunks), dtype, limits)
+        return replace(whole, chunks=chunks, extent=extent)
     stages = [_stage(codec) for codec in _listed(json.loads(codecs))]
     if not chunks or any(n < 1 for n in chunks):
         raise FormatError(f"chunks of shape {chunks} hold nothing")
     limits.check("the bytes of a chunk", math.prod(chunks) * dtype.itemsize, limits.chunk_bytes)
     native = dtype.newbyteorder("=")
     if stages[0][0] == crop.NAME:
-        stored = crop.stored_shape(stages[0][1], chunks)
-        whole = prepare(json.loads(codecs)[1:], chunks=stored, dtype=dtype, limits=limits)
-        return Decoder(codecs, chunks, native, limits, whole._run, whole.short)
+        inside = codecs_text(json.loads(codecs)[1:])
+        return _prepared(inside, chunks, dtype, limits, crop.stored_shape(stages[0][1], chunks))
     if stages[0][0] == unpack.NAME:
         inner = _inner(stages[1:], chunks, unpack.stored_dtype(stages[0][1]), limits)
         finish = unpack.unpacker(stages[0][1], chunks=chunks, dtype=native)
@@ -188,16 +200,6 @@ def _stage(codec: Any) -> standard.Stage:
         name, configuration = codec.get("name", ""), codec.get("configuration") or {}
     if not isinstance(name, str) or not isinstance(configuration, dict):
         raise FormatError("a codec has a name and a configuration")
-    if name == piece.NAME:
-        raise FormatError(f"codec {name} is laid with the other pieces of its chunk, which only a reader can do")
     if name not in CODECS:
         raise FormatError(f"codec {name!r} is not known")
     return name, configuration
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, tuple | frozenset):
-        return list(value)
-    return dict(value)

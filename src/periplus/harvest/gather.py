@@ -58,7 +58,7 @@ class Pool:
                     array.level,
                     array.edges,
                 ),
-                array.encodings,
+                tuple([encoding.plain for encoding in array.encodings]),
                 array.attributes,
                 None if place is None else (place.crs, place.transform, place.registration, place.rpc),
             )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from periplus.arrange.packing import lowered, split_unpack, without_packing
 from periplus.errors import FormatError
 from periplus.harvest.part import Fact
-from periplus.model import Array, Placements, Refs
+from periplus.model import Array, Encoding, Placements, Refs
 from periplus.table import Table
 from periplus.table.families import moved
 from periplus.table.footprint import chunk_range
@@ -269,10 +269,8 @@ class _Target:
 
     @classmethod
     def of(cls, array: Array) -> _Target:
-        at = [
-            tuple(e[0]["configuration"]["at"]) if e and e[0]["name"] == "periplus.piece" else (0,) * array.ndim
-            for e in array.encodings
-        ]
+        none = (0,) * array.ndim
+        at = [none if encoding.region is None else encoding.region.at for encoding in array.encodings]
         return cls(array, [array.starts(d) for d in range(array.ndim)], np.array(at, np.int64).reshape(-1, array.ndim))
 
     def undo(self, rows: Refs, source: Array, origin: NDArray[np.int64]) -> Refs:
@@ -304,16 +302,16 @@ class _Target:
         lead = self.array.ndim - source.ndim
         key = (id(source), lead)
         if key not in self._codes:
-            from periplus.arrange.packing import pipeline_key
-
-            numbers = {pipeline_key(encoding): n for n, encoding in enumerate(source.encodings)}
-            plain = [
-                split_unpack(tuple(c for c in encoding if c["name"] not in ("periplus.piece", "periplus.crop")))[1]
-                for encoding in self.array.encodings
-            ]
+            numbers = {_whole(encoding): n for n, encoding in enumerate(source.encodings)}
+            plain = [_whole(split_unpack(encoding)[1]) for encoding in self.array.encodings]
             plain = [lowered(encoding) for encoding in plain] if lead else plain
-            self._codes[key] = np.array([numbers.get(pipeline_key(each), -1) for each in plain], np.int64)
+            self._codes[key] = np.array([numbers.get(each, -1) for each in plain], np.int64)
         return self._codes[key]
+
+
+def _whole(encoding: Encoding) -> Encoding:
+    """The encoding of whole stored chunks, whatever an array shows of them."""
+    return replace(encoding, extent=None, region=None)
 
 
 def _once(found: Refs, rows: Refs, source: Array) -> Refs:

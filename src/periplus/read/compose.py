@@ -1,8 +1,7 @@
-"""Compose: chunks made of several stored ones, each a piece laid over those before it."""
+"""Compose: chunks made of regions of several stored ones, each overlaid on those before it."""
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,10 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.decode import Piece, piece_of, prepare
+from periplus.decode import overlay, prepare, prepare_stored, region_of
 from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
-from periplus.model import Array, Pipeline, Shape, Source
+from periplus.model import Array, Region, Shape, Source
 from periplus.read.plan import Cut, Work
 
 if TYPE_CHECKING:
@@ -71,16 +70,16 @@ def needed(array: Array, cuts: Sequence[Cut], work: Work) -> tuple[Work, NDArray
 def _visible(
     array: Array,
     cuts: Sequence[Cut],
-    known: Mapping[int, Piece | None],
+    known: Mapping[int, Region | None],
     codes: NDArray[np.uint16],
     chunk: NDArray[np.int64],
     cells: NDArray[np.int64],
 ) -> NDArray[np.bool_]:
     """Which pieces show something of what is wanted: it lies in them, and under no later one that hides it all."""
-    whole = Piece(array.chunks, (0,) * array.ndim, (0,) * array.ndim, array.chunks)
+    whole = Region(begin=(0,) * array.ndim, at=(0,) * array.ndim, size=array.chunks)
     pieces = [known[code] or whole for code in sorted(known)]
     which = np.searchsorted(sorted(known), codes)
-    opaque = np.array([piece.clear is None for piece in pieces])[which]
+    opaque = np.array([piece.transparent is None for piece in pieces])[which]
     begin = np.array([piece.at for piece in pieces], np.int64).T[:, which]
     end = begin + np.array([piece.size for piece in pieces], np.int64).T[:, which]
     for d, each in enumerate(cuts):
@@ -98,15 +97,15 @@ def _visible(
     return seen
 
 
-def _pieces(array: Array, codes: Sequence[int]) -> dict[int, Piece | None]:
-    """The piece each of the pipelines in use begins with."""
+def _pieces(array: Array, codes: Sequence[int]) -> dict[int, Region | None]:
+    """The region of each of the encodings in use."""
     found = {}
     for code in codes:
         if code >= len(array.encodings):
             raise FormatError(f"a row of {array.name} has encoding {code} of {len(array.encodings)}")
         try:
             # Where chunks are uneven, `chunks` is the largest; a piece too large for its own chunk is found when laid.
-            found[code] = piece_of(array.encodings[code], array.chunks)
+            found[code] = region_of(array.encodings[code], array.chunks)
         except FormatError as error:
             raise FormatError(f"array {array.name!r} cannot be decoded: {error.message}") from None
     return found
@@ -153,14 +152,14 @@ class Composer:
 
     shape: Shape
     fill: NDArray[Any]
-    layers: tuple[tuple[Piece, Decoder, int, Key, Source | None], ...]
-    """Piece, decoder of the stored chunk, its length in bytes, its key, and the file it lies in."""
+    layers: tuple[tuple[Region, Decoder, int, Key, Source | None], ...]
+    """Region, decoder of the stored chunk, its length in bytes, its key, and the file it lies in."""
     shared: _Shared
 
     def __call__(self, data: bytes | memoryview, *, valid: Shape) -> NDArray[Any]:  # noqa: ARG002 - always whole
         out = np.full(self.shape, self.fill, self.fill.dtype)
         view, start = memoryview(data), 0
-        for piece, decode, length, key, source in self.layers:
+        for region, decode, length, key, source in self.layers:
             stored = self.shared.take(key)
             if stored is None:
                 try:
@@ -168,7 +167,7 @@ class Composer:
                 except PeriplusError as error:
                     raise error.at(url=None if source is None else source.url, offset=key[1]) from None
                 self.shared.put(key, stored)
-            piece.lay(stored, out)
+            overlay(region, stored, out)
             start += length
         return out
 
@@ -188,9 +187,10 @@ def composers(
     codes = np.zeros(len(refs), np.uint16) if refs.encoding is None else refs.encoding
     lengths = np.add.reduceat(refs.length, starts).tolist()
     file = np.zeros(len(starts), np.int32) if refs.file is None else refs.file[starts]
-    inner: dict[str, int] = {}
+    inner: dict[tuple[str, Shape | None], int] = {}
     # Whoever wrote the index may have given one stored chunk two shapes: then it is two.
-    numbers = {code: inner.setdefault(_stored(array.encodings[code]), len(inner)) for code in np.unique(codes).tolist()}
+    used = {code: array.encodings[code] for code in np.unique(codes).tolist()}
+    numbers = {code: inner.setdefault((each.text, each.extent), len(inner)) for code, each in used.items()}
     keys = [
         # Inline bytes lie nowhere: each has a key of its own.
         (owner, offset, numbers[code]) if owner >= 0 else (-1 - row, 0, 0)
@@ -200,34 +200,25 @@ def composers(
     ]
     shared = _Shared(limits.memory_bytes // SHARE)
     bounds = np.searchsorted(starts, work.first).tolist()
-    known: dict[tuple[int, Shape], tuple[Piece | None, Decoder]] = {}
+    known: dict[tuple[int, Shape], tuple[Region | None, Decoder]] = {}
 
-    def prepared(code: int, shape: Shape) -> tuple[Piece | None, Decoder]:
-        whole = shape
-        if (code, whole) not in known:
-            pipeline = array.encodings[code]
-            piece = piece_of(pipeline, shape)
-            if piece is not None:
-                limits.check("the bytes of a chunk", math.prod(piece.shape) * array.dtype.itemsize, limits.chunk_bytes)
-                pipeline, shape = pipeline[1:], piece.shape
-            known[code, whole] = piece, prepare(pipeline, chunks=shape, dtype=array.dtype, limits=limits)
-        return known[code, whole]
+    def prepared(code: int, shape: Shape) -> tuple[Region | None, Decoder]:
+        if (code, shape) not in known:
+            region = region_of(array.encodings[code], shape)
+            make = prepare if region is None else prepare_stored
+            known[code, shape] = region, make(array.encodings[code], chunks=shape, dtype=array.dtype, limits=limits)
+        return known[code, shape]
 
     answer: list[Composer | Decoder] = []
     for chunk, shape in enumerate(shapes):
         layers = []
         for k in range(bounds[chunk], bounds[chunk + 1]):
-            piece, decode = prepared(int(codes[starts[k]]), shape)
-            if piece is None:
+            region, decode = prepared(int(codes[starts[k]]), shape)
+            if region is None:
                 answer.append(decode)
                 break
-            layers.append((piece, decode, lengths[k], keys[k], sources.get(keys[k][0])))
-            shared.expect(keys[k], piece.valid)
+            layers.append((region, decode, lengths[k], keys[k], sources.get(keys[k][0])))
+            shared.expect(keys[k], region.end)
         else:
             answer.append(Composer(shape, fill, tuple(layers), shared))
     return answer
-
-
-def _stored(pipeline: Pipeline) -> str:
-    """Equal for pipelines of pieces that decode a stored chunk in the same way."""
-    return repr(((pipeline[0].get("configuration") or {}).get("shape"), pipeline[1:]))

@@ -10,7 +10,7 @@ import numpy as np
 from periplus import codecnames
 from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
-from periplus.model import About, Array, Found, Georeference, Pipeline, Refs, Source, Steps, chunk_positions
+from periplus.model import About, Array, Encoding, Found, Georeference, Refs, Source, Steps, chunk_positions
 from periplus.scan.blocks import Blocks
 from periplus.scan.cursor import Cursor
 
@@ -121,18 +121,18 @@ def _cell(head: Cursor, lines: int, posts: int, records: int) -> Array:
         chunks=(1, posts, lines),
         dtype=np.dtype(np.int16),
         fill=NULL,
-        encodings=(_pipeline(lines, posts, records),),
+        encodings=(_encoding(lines, posts, records),),
         attributes=attributes,
         georeference=_georeference(head, posts, str(told.get("horizontal_datum", ""))),
     )
 
 
-def _pipeline(lines: int, posts: int, records: int) -> Pipeline:
+def _encoding(lines: int, posts: int, records: int) -> Encoding:
     trims = dict.fromkeys(("trim_top", "trim_bottom", "trim_left", "trim_right"), 0)
     keys = {"num_lat_points": posts, "num_lon_lines": lines, "record_size": 12 + 2 * posts, **trims}
     if records < lines:
         keys["num_records"] = records
-    return ({"name": codecnames.DTED, "configuration": keys},)
+    return Encoding(({"name": codecnames.DTED, "configuration": keys},))
 
 
 def _georeference(head: Cursor, posts: int, datum: str) -> Georeference | None:

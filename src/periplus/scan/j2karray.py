@@ -15,7 +15,7 @@ from periplus.codecnames import JPEG2000
 from periplus.codestream.segments import PPM, written
 from periplus.errors import FormatError
 from periplus.limits import Limits
-from periplus.model import Array, Georeference, Inline, Pipeline, Refs, Scalar, Shape
+from periplus.model import Array, Encoding, Georeference, Inline, Refs, Scalar, Shape
 from periplus.scan.geotiff import reduced
 from periplus.scan.j2kmarkers import Codestream
 from periplus.scan.j2kranges import Levels, ranks
@@ -32,25 +32,25 @@ def turned(facts: Codestream) -> bool:
     return facts.steps in HALVED and not facts.signed and len(set(facts.depths[::3])) == 1
 
 
-def pipelines(facts: Codestream, found: Levels, level: int = 0) -> tuple[Pipeline, ...]:
-    """The codecs of tiles at one resolution: one for all, unless the main header holds their packet headers."""
+def encodings_of(facts: Codestream, found: Levels, level: int = 0) -> tuple[Encoding, ...]:
+    """The encodings of tiles at one resolution: one for all, unless the main header holds their packet headers."""
     if level and found.starts is not None:
         # Nothing is there but the packets of this level: it is the full resolution of a smaller image.
-        return (_pipeline(facts.at(level), 0),)
+        return (_encoding(facts.at(level), 0),)
     if not facts.packed:
-        return (_pipeline(facts.header, level),)
+        return (_encoding(facts.header, level),)
     ranges = found.parts
     if facts.joined or facts.tiles > LARGEST_PACKED or len(facts.packed) != len(ranges.tile):
         raise FormatError("packet headers in the main header (PPM) are of too many tiles, or not of all tile-parts")
     own: list[list[bytes]] = [[] for _ in range(facts.tiles)]
     for row, packets in zip(np.argsort(ranges.offset), facts.packed, strict=True):
         own[int(ranges.tile[row])].append(len(packets).to_bytes(4, "big") + packets)
-    return tuple(_pipeline(facts.header + _packets(b"".join(parts)), level) for parts in own)
+    return tuple(_encoding(facts.header + _packets(b"".join(parts)), level) for parts in own)
 
 
-def _pipeline(header: bytes, level: int) -> Pipeline:
+def _encoding(header: bytes, level: int) -> Encoding:
     text = base64.b64encode(header).decode("ascii")
-    return ({"name": JPEG2000, "configuration": {"main_header": text, "resolution_level": level}},)
+    return Encoding(({"name": JPEG2000, "configuration": {"main_header": text, "resolution_level": level}},))
 
 
 def _packets(data: bytes) -> bytes:
@@ -130,7 +130,7 @@ def arrays(
             chunks=chunks,
             dtype=facts.dtype,
             fill=fill,
-            encodings=pipelines(facts, found, level),
+            encodings=encodings_of(facts, found, level),
             attributes=attributes or {},
             level=level,
             georeference=_grown(georeference, facts, level),

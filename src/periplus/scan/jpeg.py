@@ -5,7 +5,7 @@ from __future__ import annotations
 from periplus import codecnames
 from periplus.errors import FormatError
 from periplus.limits import Limits
-from periplus.model import Array, Source, Steps
+from periplus.model import Array, Encoding, Source, Steps
 from periplus.scan.blocks import Blocks
 from periplus.scan.jpegbands import Bands, banded
 from periplus.scan.jpegmarkers import FRAMES, Markers, walk
@@ -55,7 +55,8 @@ def _array(markers: Markers, limits: Limits, cut: Bands | None) -> Array:
     }
     codec = {"name": codecnames.JPEG, "configuration": configuration}
     shape = (bands, markers.height, markers.width)
-    return picture_array(shape, markers.bits, (codec,), attributes, limits, None if cut is None else cut.rows)
+    encoding = Encoding((codec,), clipped=() if cut is None else cut.clipped)
+    return picture_array(shape, markers.bits, encoding, attributes, limits, None if cut is None else cut.rows)
 
 
 def _colours(markers: Markers) -> str:

@@ -63,6 +63,8 @@ class Bands:
     rows: int
     settings: dict[str, Any]
     refs: Refs
+    clipped: tuple[str, ...]
+    """As in Encoding."""
 
 
 def large(width: int, height: int, samples: int) -> bool:
@@ -100,10 +102,8 @@ def banded(frame: Frame, blocks: Blocks, limits: Limits, end: int | None = None)
     settings: dict[str, Any] = {"header": base64.b64encode(frame.header).decode("ascii")}
     if margin:
         settings["margin"] = margin
-    if frame.height % rows:
-        settings["last_rows"] = frame.height % rows
     refs = Refs(chunk=chunk_positions((1, len(begin), 1)), offset=begin, length=after - begin)
-    return Bands(rows, settings, refs)
+    return Bands(rows, settings, refs, ("y",) if frame.height % rows else ())
 
 
 def _grid(frame: Frame) -> tuple[int, int, int, int, int] | None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from periplus.codecnames import JBP_BLOCK
 from periplus.errors import FormatError
 from periplus.limits import Limits
-from periplus.model import Codec, Pipeline, Refs, chunk_positions
+from periplus.model import Codec, Encoding, Refs, chunk_positions
 from periplus.scan.nitffields import Subheader
 from periplus.scan.nitfmask import ABSENT
 
@@ -198,12 +198,12 @@ def squeezed(image: Layout, *, start: int, end: int, mask: Offsets | None) -> tu
     return refs, (None, tuple(heights.tolist()), tuple(widths.tolist()))
 
 
-def pipeline(image: Layout, rows: int, apart: bool) -> Pipeline:
+def encoding_of(image: Layout, rows: int, apart: bool) -> Encoding:
     """Standard codecs where samples are whole bytes, always saying the byte order; else the jbp-block codec."""
     bands = 1 if apart or image.apart else image.bands
     # A lone block that is cut to rows ends with the image, and the codecs of Zarr itself know whole chunks only.
-    last = image.rows % rows if image.down == 1 and rows < image.height else 0
-    if last or not image.whole:
+    clipped = image.down == 1 and rows < image.height and image.rows % rows != 0
+    if clipped or not image.whole:
         configuration = {
             "num_bands": bands,
             "block_height": rows,
@@ -212,11 +212,9 @@ def pipeline(image: Layout, rows: int, apart: bool) -> Pipeline:
             "imode": "B" if bands == 1 else image.mode,
             "pvtype": image.kind,
         }
-        if last:
-            configuration["last_rows"] = last
-        return ({"name": JBP_BLOCK, "configuration": configuration},)
+        return Encoding(({"name": JBP_BLOCK, "configuration": configuration},), clipped=("y",) if clipped else ())
     codecs: list[Codec] = []
     if bands > 1 and image.mode in ORDERS:
         codecs.append({"name": "transpose", "configuration": {"order": ORDERS[image.mode]}})
     endian = {"configuration": {"endian": "big"}} if image.dtype.itemsize > 1 else {}
-    return (*codecs, {"name": "bytes", **endian})
+    return Encoding((*codecs, {"name": "bytes", **endian}))

@@ -12,12 +12,12 @@ import numpy as np
 from periplus.codecnames import VECTOR_QUANTISED
 from periplus.errors import FormatError
 from periplus.limits import Limits
-from periplus.model import Array, Found, Pipeline, Refs, Scalar, Shape, Step
+from periplus.model import Array, Encoding, Found, Refs, Scalar, Shape, Step
 from periplus.scan.blocks import Blocks
 from periplus.scan.geotiff import reduced
 from periplus.scan.j2karray import arrays, turned
 from periplus.scan.j2kparts import scan_codestream
-from periplus.scan.nitfblocks import Layout, layout, locate, pipeline, plan, squeezed
+from periplus.scan.nitfblocks import Layout, encoding_of, layout, locate, plan, squeezed
 from periplus.scan.nitffax import fax_pipeline, fax_starts
 from periplus.scan.nitffields import Subheader
 from periplus.scan.nitfgeo import georeference, unread
@@ -53,12 +53,12 @@ def _plain(
     mask = yield from _mask(blocks, place, facts, image.blocks)
     if (found := squeezed(image, start=place[0] + mask.length, end=place[1], mask=mask.offsets)) is not None:
         refs, edges = found
-        chunks, codecs = (image.samples, image.height, image.width), pipeline(image, image.height, False)
-        return [Found(replace(_array(prefix, image, facts, chunks, codecs, mask, limits), edges=edges), refs)]
+        chunks, encoding = (image.samples, image.height, image.width), encoding_of(image, image.height, False)
+        return [Found(replace(_array(prefix, image, facts, chunks, encoding, mask, limits), edges=edges), refs)]
     rows, apart = plan(image)
     refs = locate(image, rows, apart, start=place[0] + mask.length, end=place[1], mask=mask.offsets, limits=limits)
     bands = 1 if apart or image.apart else image.bands
-    array = _array(prefix, image, facts, (bands, rows, image.width), pipeline(image, rows, apart), mask, limits)
+    array = _array(prefix, image, facts, (bands, rows, image.width), encoding_of(image, rows, apart), mask, limits)
     return [Found(array, refs)]
 
 
@@ -71,7 +71,7 @@ def _streams(
     mask = yield from _mask(blocks, place, facts, image.blocks)
     rows = image.height
     if coding in ("C1", "M1"):
-        codecs = fax_pipeline(image, rate)
+        encoding = Encoding(fax_pipeline(image, rate))
         refs = yield from stream_refs(image, *place, mask, limits, look=fax_starts(rate))
     else:
         refs = yield from stream_refs(image, *place, mask, limits)
@@ -80,8 +80,8 @@ def _streams(
             first, sizes = int(refs.offset[0]), {"bands": image.samples, "bits": image.bits}
             tables = yield from shared_tables(blocks, first, place[1], rate, **sizes)
         codecs = jpeg_pipeline(image, facts.fields["IREP"], lossless=coding in ("C5", "M5"), tables=tables)
-        rows, codecs, refs = yield from cut_stream(blocks, image, codecs, refs, limits)
-    array = _array(prefix, image, facts, (image.samples, rows, image.width), codecs, mask, limits)
+        rows, encoding, refs = yield from cut_stream(blocks, image, codecs, refs, limits)
+    array = _array(prefix, image, facts, (image.samples, rows, image.width), encoding, mask, limits)
     return [Found(array, refs)]
 
 
@@ -98,8 +98,8 @@ def _downsampled(
     image = replace(whole, rows=rows, columns=columns, height=rows, width=columns)
     codecs = jpeg_pipeline(image, facts.fields["IREP"], lossless=False)
     refs = yield from stream_refs(image, *place, Mask(), limits)
-    band, codecs, refs = yield from cut_stream(blocks, image, codecs, refs, limits)
-    array = _array(prefix, image, facts, (image.bands, band, columns), codecs, Mask(), limits)
+    band, encoding, refs = yield from cut_stream(blocks, image, codecs, refs, limits)
+    array = _array(prefix, image, facts, (image.bands, band, columns), encoding, Mask(), limits)
     where = reduced(array.georeference, whole.columns, whole.rows, columns, rows)
     attributes = {**array.attributes, "downsampled_from": [whole.rows, whole.columns]}
     return [Found(replace(array, georeference=where, attributes=attributes), refs)]
@@ -113,8 +113,8 @@ def _jpeg2000(
     mask = yield from _mask(blocks, place, facts, image.blocks)
     if (yield from separate(blocks, image, *place, mask)):
         refs = yield from stream_refs(image, *place, mask, limits)
-        codecs, chunks = codestream_pipeline(image), (image.samples, image.height, image.width)
-        return [Found(_array(prefix, image, facts, chunks, codecs, mask, limits), refs)]
+        encoding, chunks = Encoding(codestream_pipeline(image)), (image.samples, image.height, image.width)
+        return [Found(_array(prefix, image, facts, chunks, encoding, mask, limits), refs)]
     offset, length = yield from codestream(blocks, place[0] + mask.length, place[1])
     absent = [] if mask.offsets is None else np.flatnonzero(mask.offsets == ABSENT).tolist()
     stream, ranges = yield from scan_codestream(blocks, offset, length, limits, absent=absent)
@@ -162,7 +162,8 @@ def _quantised(
     refs = yield from vq_refs(blocks, image, known, place, mask, place[0] + mask.used)
     if mask.pad is None and facts.bands[0].luts and len(facts.bands[0].luts[0]) == TRANSPARENT:
         mask = replace(mask, pad=bytes([TRANSPARENT]))
-    array = _array(prefix, image, facts, (1, image.height, image.width), ({"name": VECTOR_QUANTISED},), mask, limits)
+    encoding = Encoding(({"name": VECTOR_QUANTISED},))
+    array = _array(prefix, image, facts, (1, image.height, image.width), encoding, mask, limits)
     where = yield from covered(blocks, known, image)
     if outside(blocks, known):
         attributes = {**array.attributes, "grid_unread": "the coverage section of the frame is outside the file"}
@@ -171,7 +172,7 @@ def _quantised(
 
 
 def _array(
-    prefix: str, image: Layout, facts: Subheader, chunks: Shape, codecs: Pipeline, mask: Mask, limits: Limits
+    prefix: str, image: Layout, facts: Subheader, chunks: Shape, encoding: Encoding, mask: Mask, limits: Limits
 ) -> Array:
     limits.check("the bytes of a chunk", math.prod(chunks) * image.dtype.itemsize, limits.chunk_bytes)
     lossy = facts.fields["IC"] in ("C3", "M3", "I1") and image.samples == 3
@@ -183,7 +184,7 @@ def _array(
         chunks=chunks,
         dtype=image.dtype,
         fill=0 if pad is None else pad,
-        encodings=(codecs,),
+        encodings=(encoding,),
         attributes=_attributes(facts, pad, rgb=lossy),
         georeference=georeference(facts),
     )

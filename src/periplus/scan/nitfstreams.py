@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from periplus.codecnames import JPEG, TIFF_TILE
 from periplus.errors import FormatError
 from periplus.limits import Limits
-from periplus.model import Need, Pipeline, Refs, Step, chunk_positions
+from periplus.model import Encoding, Need, Pipeline, Refs, Step, chunk_positions
 from periplus.scan.blocks import Blocks
 from periplus.scan.jpegbands import banded, large
 from periplus.scan.jpegmarkers import walk
@@ -116,22 +116,23 @@ def _starts(start: int, end: int, wanted: int, limits: Limits) -> Generator[Step
 
 def cut_stream(
     blocks: Blocks, image: Layout, codecs: Pipeline, refs: Refs, limits: Limits
-) -> Generator[Step, Any, tuple[int, Pipeline, Refs]]:
-    """Rows of a chunk, codec and references of a lone large block that can be cut into bands; else as they were."""
+) -> Generator[Step, Any, tuple[int, Encoding, Refs]]:
+    """Rows of a chunk, encoding and references of a lone large block that can be cut into bands; else as they were."""
     if image.blocks != 1 or len(refs) != 1 or not large(image.width, image.height, image.samples):
-        return image.height, codecs, refs
+        return image.height, Encoding(codecs), refs
     start, length = int(refs.offset[0]), int(refs.length[0])
     yield from blocks.hold("the JPEG stream", start, 2)
     if held(blocks, start, 2) != b"\xff\xd8":  # but for what may fill the space before it
-        return image.height, codecs, refs
+        return image.height, Encoding(codecs), refs
     frame = (yield from walk(blocks, limits, start)).cut()
     if (frame.height, frame.width, len(frame.sampling)) != (image.rows, image.columns, image.samples):
-        return image.height, codecs, refs
+        return image.height, Encoding(codecs), refs
     bands = yield from banded(frame, blocks, limits, start + length)
     if bands is None:
-        return image.height, codecs, refs
+        return image.height, Encoding(codecs), refs
     configuration = {**codecs[0]["configuration"], "block_height": bands.rows, **bands.settings}
-    return bands.rows, ({"name": JPEG, "configuration": configuration},), bands.refs
+    encoding = Encoding(({"name": JPEG, "configuration": configuration},), clipped=bands.clipped)
+    return bands.rows, encoding, bands.refs
 
 
 def frame_size(blocks: Blocks, start: int, end: int) -> Generator[Step, Any, tuple[int, int]]:

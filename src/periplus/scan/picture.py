@@ -11,7 +11,7 @@ import numpy as np
 
 from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
-from periplus.model import Array, Found, Pipeline, Refs, Shape, Source, Step, Steps, chunk_positions
+from periplus.model import Array, Encoding, Found, Refs, Shape, Source, Step, Steps, chunk_positions
 from periplus.scan.blocks import Blocks
 from periplus.scan.worldfile import placed
 
@@ -50,7 +50,7 @@ def whole_file(blocks: Blocks) -> Refs:
 
 
 def picture_array(
-    shape: Shape, bits: int, codecs: Pipeline, attributes: Mapping[str, Any], limits: Limits, rows: int | None = None
+    shape: Shape, bits: int, encoding: Encoding, attributes: Mapping[str, Any], limits: Limits, rows: int | None = None
 ) -> Array:
     """(bands, y, x) of unsigned values of that many bits, in one chunk or in bands of `rows` rows."""
     dtype = np.dtype(np.uint8 if bits <= 8 else np.uint16)
@@ -63,6 +63,6 @@ def picture_array(
         chunks=chunks,
         dtype=dtype,
         fill=attributes.get("_FillValue", 0),
-        encodings=(codecs,),
+        encodings=(encoding,),
         attributes=attributes,
     )

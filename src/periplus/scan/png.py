@@ -12,7 +12,7 @@ from typing import Any
 from periplus import codecnames
 from periplus.errors import FormatError
 from periplus.limits import Limits
-from periplus.model import Array, Source, Step, Steps
+from periplus.model import Array, Encoding, Source, Step, Steps
 from periplus.scan import exif
 from periplus.scan.blocks import Blocks
 from periplus.scan.picture import Reading, held, picture_array, scan_picture, whole_file
@@ -145,4 +145,4 @@ def _array(picture: _Picture, limits: Limits) -> Array:
         attributes["extra_samples"] = ["alpha"]
     configuration = {"width": picture.width, "height": picture.height, "bands": bands, "bits": picture.bits}
     codec = {"name": codecnames.PNG, "configuration": configuration}
-    return picture_array((bands, picture.height, picture.width), picture.bits, (codec,), attributes, limits)
+    return picture_array((bands, picture.height, picture.width), picture.bits, Encoding((codec,)), attributes, limits)

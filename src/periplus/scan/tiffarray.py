@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
-from periplus.model import About, Array, Georeference, Refs
+from periplus.model import About, Array, Encoding, Georeference, Refs
 from periplus.scan.geotiff import georeference, reduced
 from periplus.scan.tiffabout import attributes, file_time, story, unread
-from periplus.scan.tiffcodecs import KNOWN, pipeline
+from periplus.scan.tiffcodecs import KNOWN, encoding
 from periplus.scan.tiffentries import Values
 from periplus.scan.tiffimage import OLD_JPEG, Image, image
 from periplus.scan.tiffrefs import jpeg_stream, locate
@@ -103,7 +103,7 @@ class _Part:
     place: Place
     name: str
     chunks: tuple[int, int, int]
-    encodings: tuple[Any, ...]
+    encodings: tuple[Encoding, ...]
 
 
 @lru_cache(maxsize=256)
@@ -117,7 +117,7 @@ def _parts(layers: tuple[Layer, ...], refusals: Refusals) -> tuple[_Part, ...]:
         if own is not None and base is not None and refused.isdisjoint((number, place.base)):
             rows = layers[number][1]
             chunks = (own.stored, rows, own.chunk_width)
-            parts.append(_Part(number, own, base, place, place.name, chunks, (pipeline(own, rows),)))
+            parts.append(_Part(number, own, base, place, place.name, chunks, (encoding(own, rows),)))
     parts.sort(key=lambda part: (part.place.image, part.place.level, part.place.mask))
     return tuple(parts) if parts and parts[0].place.image == 0 else ()
 

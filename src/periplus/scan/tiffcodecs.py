@@ -1,4 +1,4 @@
-"""The codec pipeline of a TIFF image: standard Zarr codecs where they say it exactly, else the tiff-tile codec."""
+"""The encoding of a TIFF image: standard Zarr codecs where they say it exactly, else the tiff-tile codec."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import base64
 from typing import Any
 
 from periplus.codecnames import TIFF_TILE
-from periplus.model import Codec, Pipeline
+from periplus.model import Codec, Encoding, Pipeline
 from periplus.scan import tifftags as tag
 from periplus.scan.tiffimage import JPEG, NONE, OLD_JPEG, YCBCR, Image
 
@@ -23,18 +23,18 @@ WHOLE = {1: (8, 16, 32, 64), 2: (8, 16, 32, 64), 3: (16, 32, 64), 6: (64, 128)}
 """Bits of each sample format that NumPy's types store exactly."""
 
 
-def pipeline(image: Image, rows: int) -> Pipeline:
-    """Codecs for chunks of `rows` rows."""
+def encoding(image: Image, rows: int) -> Encoding:
+    """The encoding of chunks of `rows` rows."""
     # The last strip holds only the rows that exist, and the codecs of Zarr itself know whole chunks only.
-    last = 0 if image.tiled else image.height % rows
-    return _standard(image, last) or (_tiff_tile(image, rows, last),)
+    if not image.tiled and image.height % rows:
+        return Encoding((_tiff_tile(image, rows),), clipped=("y",))
+    return Encoding(_standard(image) or (_tiff_tile(image, rows),))
 
 
-def _standard(image: Image, last: int) -> Pipeline | None:
+def _standard(image: Image) -> Pipeline | None:
     """(transpose), bytes, (compressor), or None where that would not give the values."""
     if (
-        last
-        or image.bits not in WHOLE.get(image.sample_format, ())
+        image.bits not in WHOLE.get(image.sample_format, ())
         or image.predictor != 1
         or image.fill_order != 1
         or (image.photometric == YCBCR and not image.planar)
@@ -51,7 +51,7 @@ def _standard(image: Image, last: int) -> Pipeline | None:
     return tuple(codecs)
 
 
-def _tiff_tile(image: Image, rows: int, last: int) -> Codec:
+def _tiff_tile(image: Image, rows: int) -> Codec:
     """Everything a decoder of one tile or strip must know."""
     # A whole stream of old-style JPEG is a JPEG stream, but where the tag is not YCbCr it is not to be trusted.
     whole = image.compression == OLD_JPEG and image.photometric == YCBCR
@@ -70,8 +70,6 @@ def _tiff_tile(image: Image, rows: int, last: int) -> Codec:
         "sample_format": image.sample_format,
         "jpeg_tables": base64.b64encode(tables).decode() if tables else None,
     }
-    if last:
-        configuration["last_rows"] = last
     return {"name": TIFF_TILE, "configuration": configuration | _unusual(image, compression)}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from functools import lru_cache
@@ -10,7 +9,8 @@ from typing import Any
 
 from periplus.errors import FormatError
 from periplus.limits import Limits
-from periplus.model import Array, Georeference, GroundControlPoint, Pipeline
+from periplus.model import Array, Georeference, GroundControlPoint
+from periplus.table.encodings import Memory, frame_of, read_encodings, write_encoding
 from periplus.table.values import (
     DTYPES,
     INT64,
@@ -40,7 +40,7 @@ def write_array(array: Array, parts: int) -> dict[str, Any]:
         "chunks": [int(n) for n in array.chunks],
         "dtype": array.dtype.name,
         "fill": write_scalar(array.fill),
-        "encodings": [write_free(list(pipeline), what) for pipeline in array.encodings],
+        "encodings": [write_encoding(encoding, what) for encoding in array.encodings],
     }
     if array.edges is not None:
         answer["edges"] = [None if edges is None else [int(n) for n in edges] for edges in array.edges]
@@ -80,8 +80,8 @@ def _checked_name(name: str) -> str:
     return name
 
 
-def read_array(name: str, value: Any, limits: Limits, memory: dict[str, tuple[Pipeline, ...]]) -> Array:
-    """The array; `memory` has the codec lists read before."""
+def read_array(name: str, value: Any, limits: Limits, memory: Memory) -> Array:
+    """The array; `memory` has the encodings read before."""
     what = f"array {read_name(name)!r}"
     fields = mapped(value, what)
     shape = listed(fields.get("shape"), f"{what}: shape", whole)
@@ -97,6 +97,7 @@ def read_array(name: str, value: Any, limits: Limits, memory: dict[str, tuple[Pi
     if math.prod(shape) > INT64:
         raise FormatError(f"{what} declares {math.prod(shape)} values, more than 64 bits can count")
     limits.check(f"{what}: bytes of one chunk", math.prod(chunks) * dtype.itemsize, limits.chunk_bytes)
+    edges = _read_edges(fields.get("edges"), shape, chunks, what)
     array = Array(
         name=name,
         dims=dims,
@@ -104,37 +105,15 @@ def read_array(name: str, value: Any, limits: Limits, memory: dict[str, tuple[Pi
         chunks=chunks,
         dtype=dtype,
         fill=read_scalar(fields.get("fill"), dtype, f"{what}: fill"),
-        encodings=_read_encodings(fields.get("encodings", []), what, memory),
+        encodings=read_encodings(fields.get("encodings", []), frame_of(dims, chunks, dtype, edges), what, memory),
         attributes=read_free(mapped(fields.get("attributes", {}), f"{what}: attributes")),
         level=whole(fields.get("level", 0), f"{what}: level", most=255),
         georeference=_read_georeference(fields, what),
-        edges=_read_edges(fields.get("edges"), shape, chunks, what),
+        edges=edges,
     )
     if any(count > INT32 for count in array.grid):
         raise FormatError(f"{what}: more than {INT32} chunks along a dimension")
     return array
-
-
-def _read_encodings(value: Any, what: str, memory: dict[str, tuple[Pipeline, ...]]) -> tuple[Pipeline, ...]:
-    """Codec lists; arrays that are encoded alike share one object, which decoders are cached by."""
-    key = json.dumps(value, sort_keys=True)
-    if key not in memory:
-        pipelines = listed(value, f"{what}: encodings", lambda item, at: listed(item, at, _read_codec))
-        if len(pipelines) > PARTS:
-            raise FormatError(f"{what}: more than {PARTS} encodings")
-        memory[key] = pipelines
-    return memory[key]
-
-
-def _read_codec(value: Any, what: str) -> dict[str, Any]:
-    codec = mapped(value, what)
-    name = text(codec.get("name"), f"{what}: codec name")
-    unknown = set(codec) - {"name", "configuration", "must_understand"}
-    if unknown or not name:
-        raise FormatError(f"{what}: codec {shown(name)} has an unknown field {sorted(unknown)}")
-    if "configuration" not in codec:
-        return read_free(codec)  # type: ignore[no-any-return]
-    return read_free(codec | {"configuration": mapped(codec["configuration"], f"{what}: {name}")})  # type: ignore[no-any-return]
 
 
 def _read_edges(value: Any, shape: tuple[int, ...], chunks: tuple[int, ...], what: str) -> Any:

@@ -11,9 +11,10 @@ from periplus import __version__
 from periplus.documents import check_depth, parse_json, walking
 from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
-from periplus.model import Array, Catalog, Pipeline
+from periplus.model import Array, Catalog
 from periplus.table.arrays import PARTS, read_array, read_name, write_array
 from periplus.table.columns import Columns, columns_for, read_columns, write_columns
+from periplus.table.encodings import Memory
 from periplus.table.families import GroupAttributes, GroupParts, Groups, Members, kinds, room
 from periplus.table.shared import read_families, read_groups, write_families
 from periplus.table.values import (
@@ -157,7 +158,7 @@ def _load(value: Any, limits: Limits, members: Callable[[], Members] | None) -> 
     version = whole(fields.get("version"), "version", least=1)
     if version > VERSION:
         raise FormatError(f"this index has version {version}; this periplus reads versions up to {VERSION}")
-    memory: dict[str, tuple[Pipeline, ...]] = {}
+    memory: Memory = {}
     listing = mapped(fields.get("arrays"), "arrays")
     arrays: Mapping[str, Array] = {name: read_array(name, item, limits, memory) for name, item in listing.items()}
     parts: Mapping[str, int] = {

@@ -456,7 +456,7 @@ def likeness(array: Array) -> bytes | None:
     """Equal for arrays that differ in name and corner alone; None for what cannot be compared so."""
     place = array.georeference
     said: Any = (array.dims, array.shape, array.chunks, array.dtype.str, array.level, array.edges)
-    said = (*said, array.fill, array.encodings, array.attributes)
+    said = (*said, array.fill, tuple([encoding.plain for encoding in array.encodings]), array.attributes)
     if place is not None:
         if place.gcps or place.rpc is not None:
             return None

@@ -8,8 +8,9 @@ from typing import Any
 
 from periplus.errors import FormatError
 from periplus.limits import Limits
-from periplus.model import Array, Pipeline
+from periplus.model import Array
 from periplus.table.arrays import PARTS, read_array, read_name, write_array
+from periplus.table.encodings import Memory
 from periplus.table.families import Family, Groups, Members, groups_from, joined, no_groups
 from periplus.table.values import listed, mapped, read_free, real, shown, whole, write_free
 
@@ -40,7 +41,7 @@ def read_families(
     fields: Mapping[str, Any],
     plain: Mapping[str, Array],
     limits: Limits,
-    memory: dict[str, tuple[Pipeline, ...]],
+    memory: Memory,
     members: Callable[[], Members] | None,
 ) -> Groups:
     """The arrays with those of a collection: its families here, its groups in the files table."""
@@ -51,7 +52,7 @@ def read_families(
 
 
 def _read_kinds(
-    fields: Mapping[str, Any], limits: Limits, memory: dict[str, tuple[Pipeline, ...]]
+    fields: Mapping[str, Any], limits: Limits, memory: Memory
 ) -> tuple[list[Family], list[dict[str, int]], list[Mapping[str, Any]]]:
     """Families, the most parts of their arrays, and notes."""
     prototypes = listed(fields.get("prototypes", []), "prototypes", lambda item, at: mapped(item, at))
@@ -72,9 +73,7 @@ def _read_kinds(
     return families, several, notes
 
 
-def read_groups(
-    fields: Mapping[str, Any], plain: Mapping[str, Array], limits: Limits, memory: dict[str, tuple[Pipeline, ...]]
-) -> Groups:
+def read_groups(fields: Mapping[str, Any], plain: Mapping[str, Array], limits: Limits, memory: Memory) -> Groups:
     """The arrays with those of the groups that a document of version 2 lists."""
     families, parts, notes = _read_kinds(fields, limits, memory)
     arrangement = fields.get("arrangement")

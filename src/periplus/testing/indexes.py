@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from periplus.model import Array, Catalog, Coordinate, Files, Georeference, Inline, Refs, chunk_positions
+from periplus.model import Array, Catalog, Coordinate, Encoding, Files, Georeference, Inline, Refs, chunk_positions
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn, SearchStrategy
@@ -65,7 +65,7 @@ def stacked(
             chunks=(1, 3, 64, 64),
             dtype=np.dtype(np.uint16),
             fill=0,
-            encodings=(ZSTD,),
+            encodings=(Encoding(ZSTD),),
             attributes={"_FillValue": 0, "scale_factor": 1e-4, "band_names": ["green", "red", "nir"]},
             level=level,
             georeference=Georeference(crs="EPSG:32633", transform=(size, 0.0, 300_000.0, 0.0, -size, 5_200_000.0)),
@@ -148,7 +148,7 @@ def arrays_named(name: str) -> SearchStrategy[Array]:
             chunks=chunks,
             dtype=dtype,
             fill=draw(fills(dtype)),
-            encodings=(RAW, ZSTD),
+            encodings=(Encoding(RAW), Encoding(ZSTD)),
             attributes=draw(attributes()),
             level=draw(st.integers(0, 3)),
             edges=edges,

@@ -127,8 +127,8 @@ def read(data: bytes, item: Found) -> NDArray[Any]:
 def whole(data: bytes, level: int) -> NDArray[Any]:
     """All the bytes of every tile of a codestream, decoded at a level, as a Zarr codec is given them."""
     array = found(data)[0].array
-    settings = [encoding[0]["configuration"] for encoding in array.encodings]
-    name = array.encodings[0][0]["name"]
+    settings = [encoding.codecs[0]["configuration"] for encoding in array.encodings]
+    name = array.encodings[0].codecs[0]["name"]
     header = header_of(base64.b64decode(settings[0]["main_header"]), level)
     right, bottom, left, top = (-(-place >> level) for place in header.grid[:4])
     out = np.full((header.count, bottom - top, right - left), 99, array.dtype)

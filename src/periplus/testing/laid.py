@@ -97,9 +97,11 @@ def opened(data: bytes, version: Literal[2, 3], found: Found | None = None, **ch
     """The first array of a file by zarr-python, its bytes laid as they are, its codec told more."""
     import zarr
 
+    from periplus.zarr.express import with_facts
+
     found = found or first(data)
     array = found.array
-    (codec,) = array.encodings[0]
+    (codec,) = with_facts(array.encodings[0], array)
     codec = {**codec, "configuration": {**codec["configuration"], **changes}}
     store = laid(array.shape, array.chunks, array.dtype, [codec], fragments(data, found), version)
     return zarr.open_array(store, mode="r", zarr_format=version)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from periplus.model import Array, Catalog, Coordinate, Files, Georeference, Refs, chunk_positions
+from periplus.model import Array, Catalog, Coordinate, Encoding, Files, Georeference, Refs, chunk_positions
 
 TILE = 512
 ROWS, COLUMNS = 36, 71
@@ -29,9 +29,11 @@ def synthetic_catalog(days: int = DAYS) -> Catalog:
         dtype=np.dtype(np.int16),
         fill=-32_768,
         encodings=(
-            (
-                {"name": "bytes", "configuration": {"endian": "little"}},
-                {"name": "zstd", "configuration": {"level": 0, "checksum": False}},
+            Encoding(
+                (
+                    {"name": "bytes", "configuration": {"endian": "little"}},
+                    {"name": "zstd", "configuration": {"level": 0, "checksum": False}},
+                )
             ),
         ),
         attributes={"_FillValue": -32_768, "scale_factor": 0.001, "add_offset": 298.15, "units": "kelvin"},

@@ -207,7 +207,7 @@ def _scanned(name: str, data: bytes, values: NDArray[Any], *, lossy: bool = Fals
     (found,) = (step for step in scan_bytes(data) if isinstance(step, Found))
     start, length = int(found.refs.offset[0]), int(found.refs.length[0])
     stored = data[start : start + length]
-    return Sample(name=name, codecs=found.array.encodings[0], data=stored, values=values, lossy=lossy)
+    return Sample(name=name, codecs=found.array.encodings[0].codecs, data=stored, values=values, lossy=lossy)
 
 
 @lru_cache(maxsize=1)

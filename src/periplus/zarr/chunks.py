@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.decode import piece, prepare
+from periplus.decode import prepare
 from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
 from periplus.model import Array, Files, Refs, Shape, Source
@@ -75,7 +75,7 @@ class Chunks:
         """The values of a chunk of the presented grid: little-endian, in C order, padded with fill; None for none."""
         array = leaf.array
         assert array is not None
-        if array.edges is not None or any(c.get("name") == piece.NAME for p in array.encodings for c in p):
+        if array.edges is not None or any(each.region is not None for each in array.encodings):
             return await asyncio.to_thread(self._assembled, array, position)
         chunk = await self.find(array, position)
         if chunk is None:

@@ -17,13 +17,14 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.codecnames import IMAGERY, JPEG2000, OURS
-from periplus.decode import CODECS, piece, prepare, unpack
+from periplus.codecnames import CROP, IMAGERY, JBP_BLOCK, JPEG, JPEG2000, OURS, TIFF_TILE
+from periplus.decode import CODECS, prepare, unpack
 from periplus.decode.j2kheader import header_of
 from periplus.decode.pipeline import IMAGES, LIST
 from periplus.errors import PeriplusError
 from periplus.limits import Limits
-from periplus.model import Array, Pipeline, Refs
+from periplus.model import Array, Encoding, Pipeline, Refs, Shape
+from periplus.zarr.v2codecs import UnsayableError, block, interleaved
 
 Kind: TypeAlias = Literal["standard", "imagery", "ours", "decoded"]
 KINDS: tuple[Kind, ...] = ("standard", "imagery", "ours", "decoded")
@@ -64,15 +65,64 @@ def express(array: Array) -> Expression:
         return Expression("decoded", plain(array.dtype), "its chunks vary in size")
     if not array.encodings:
         return Expression("decoded", plain(array.dtype), "it lists no encoding")
-    if len({_meaning(pipeline) for pipeline in array.encodings}) > 1:
+    if len({_meaning(encoding) for encoding in array.encodings}) > 1:
         return Expression("decoded", plain(array.dtype), f"its chunks are encoded in {len(array.encodings)} ways")
-    pipeline = exclusive(array.encodings[0], array)
-    names = [str(codec.get("name", "")) for codec in pipeline]
-    unknown = next((name for name in names if name not in CODECS), None)
+    try:
+        return listing(exclusive(with_facts(array.encodings[0], array), array), array)
+    except PeriplusError as error:
+        return Expression("decoded", plain(array.dtype), error.message)
+
+
+def with_facts(encoding: Encoding, array: Array) -> Pipeline:
+    """The codecs, with what the encoding says of stored chunks as codecs and settings; UnsayableError where none do."""
+    unknown = next((name for codec in encoding.codecs if (name := str(codec.get("name", ""))) not in CODECS), None)
     if unknown is not None:
-        return Expression("decoded", plain(array.dtype), f"codec {unknown!r} is not known")
-    if piece.NAME in names:
-        return Expression("decoded", plain(array.dtype), "its chunks are laid together from pieces of stored ones")
+        raise UnsayableError(f"codec {unknown!r} is not known")
+    if encoding.region is not None:
+        raise UnsayableError("its chunks are composed of regions of stored ones")
+    extent = encoding.extent or array.chunks
+    codecs, rows = encoding.codecs, last_rows(encoding, array)
+    if rows is not None:
+        prepare(encoding, chunks=array.chunks, dtype=array.dtype, limits=ANY)  # settings that make no sense end here
+        codecs = _short(codecs, extent, array.dtype, rows)
+    if extent == array.chunks:
+        return codecs
+    return ({"name": CROP, "configuration": {"shape": list(extent)}}, *codecs)
+
+
+def last_rows(encoding: Encoding, array: Array) -> int | None:
+    """How many rows a stored chunk may have that has fewer than others; None where all are whole."""
+    extent = encoding.extent or array.chunks
+    sides = zip(array.dims, array.shape, array.chunks, extent, strict=True)
+    cut = {dim: (n % chunk, chunk) for dim, n, chunk, stored in sides if n % chunk or stored > chunk}
+    clipped = [dim for dim in encoding.clipped if dim in cut]
+    if not clipped:
+        return None
+    (rest, rows), *others = (cut[dim] for dim in clipped)
+    # Where the array shows the first rows of stored chunks, all of these may be clipped to what it shows.
+    two = rest and array.grid[-2] > 1 and extent[-2] > rows
+    if others or array.ndim < 2 or clipped[0] != array.dims[-2] or two:
+        raise UnsayableError(f"its chunks are clipped along {', '.join(clipped)}, which no codec says")
+    return rest or rows
+
+
+def _short(codecs: Pipeline, chunks: Shape, dtype: np.dtype[Any], rows: int) -> Pipeline:
+    """The codecs with the setting for clipped chunks: image codecs have one, ours stands for all others."""
+    if codecs[0]["name"] == unpack.NAME:
+        stored = unpack.stored_dtype(codecs[0].get("configuration") or {})
+        return (codecs[0], *_short(codecs[1:], chunks, stored, rows))
+    own = len(codecs) == 1 and codecs[0]["name"] in (TIFF_TILE, JBP_BLOCK, JPEG, LIST)
+    tile = codecs[0] if own else None
+    for make in (block, interleaved):
+        tile = tile or make(codecs, chunks=chunks, dtype=dtype)
+    if tile is None:
+        return (as_one(codecs, chunks, dtype, last_rows=rows),)
+    return ({"name": tile["name"], "configuration": {**tile["configuration"], "last_rows": rows}},)
+
+
+def listing(pipeline: Pipeline, array: Array) -> Expression:
+    """How Zarr lists the codecs of an array, facts of stored chunks among them."""
+    names = [str(codec.get("name", "")) for codec in pipeline]
     kind: Kind = "standard"
     if any(name.startswith(IMAGERY) for name in names):
         kind = "imagery"
@@ -99,7 +149,7 @@ def exclusive(pipeline: Pipeline, array: Array) -> Pipeline:
     if MISREAD.isdisjoint(settings) and not (name == JPEG2000 and _anchored(settings)):
         return pipeline
     rows = settings.get("last_rows")
-    return (as_one(pipeline, array, **({} if rows is None else {"last_rows": rows})),)
+    return (as_one(pipeline, array.chunks, array.dtype, **({} if rows is None else {"last_rows": rows})),)
 
 
 def _anchored(settings: Mapping[str, Any]) -> bool:
@@ -110,12 +160,12 @@ def _anchored(settings: Mapping[str, Any]) -> bool:
         return False
 
 
-def as_one(pipeline: Pipeline, array: Array, **more: Any) -> Mapping[str, Any]:
+def as_one(pipeline: Pipeline, chunks: Shape, dtype: np.dtype[Any], **more: Any) -> Mapping[str, Any]:
     """A whole pipeline as one codec of ours."""
     settings = {
         "codecs": jsonable(list(pipeline)),
-        "shape": list(array.chunks),
-        "dtype": array.dtype.newbyteorder("<").str,
+        "shape": list(chunks),
+        "dtype": dtype.newbyteorder("<").str,
         **more,
     }
     return {"name": LIST, "configuration": settings}
@@ -146,13 +196,15 @@ def _is_regular(array: Array) -> bool:
     )
 
 
-def _meaning(pipeline: Pipeline) -> str:
-    """A text that is equal for pipelines that decode alike."""
+def _meaning(encoding: Encoding) -> str:
+    """A text that is equal for encodings that decode alike."""
     kept = [
         [codec.get("name"), {k: v for k, v in (codec.get("configuration") or {}).items() if k not in _TELLS}]
-        for codec in pipeline
+        for codec in encoding.codecs
     ]
-    return json.dumps(kept, sort_keys=True, default=jsonable)
+    return json.dumps(
+        [kept, encoding.extent, encoding.clipped, repr(encoding.region)], sort_keys=True, default=jsonable
+    )
 
 
 def _listed(pipeline: Pipeline, dtype: np.dtype[Any]) -> tuple[Mapping[str, Any], ...]:

@@ -13,6 +13,7 @@ from periplus.conventions.node import DIMENSIONS
 from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
 from periplus.model import Array, Scalar
+from periplus.table.encodings import encoding_of, frame_of
 from periplus.table.values import DTYPES, INT64, listed, mapped, read_scalar, shown, text, whole
 from periplus.zarr.v2codecs import bytes_codec, is_image, known_codec, pipeline_of
 
@@ -103,14 +104,15 @@ def _v2(name: str, fields: Mapping[str, Any], attributes: Any) -> Described:
     if fill and "_FillValue" not in said:
         # In Zarr v2 there is but one place for nodata; zero is there by default, and means nothing.
         said["_FillValue"] = fill
+    dims = _dims(attributes.get(DIMENSIONS), len(shape))
     array = Array(
         name=name,
-        dims=_dims(attributes.get(DIMENSIONS), len(shape)),
+        dims=dims,
         shape=shape,
         chunks=chunks,
         dtype=dtype,
         fill=fill,
-        encodings=(pipeline,),
+        encodings=(encoding_of(pipeline, frame_of(dims, chunks, dtype), f"{name}/.zarray"),),
         attributes=said | times,
     )
     return _with_extent(array, "", separator)
@@ -184,14 +186,16 @@ def _v3(name: str, fields: Mapping[str, Any]) -> Described:
     said = mapped(fields.get("attributes") or {}, "attributes")
     chunks, edges = _grid(mapped(fields.get("chunk_grid"), "chunk_grid"), shape)
     prefix, separator = _keys(mapped(fields.get("chunk_key_encoding"), "chunk_key_encoding"))
+    dims = _dims(fields.get("dimension_names"), len(shape))
+    codecs = _codecs(fields.get("codecs"), dtype, f"{name}/zarr.json")
     array = Array(
         name=name,
-        dims=_dims(fields.get("dimension_names"), len(shape)),
+        dims=dims,
         shape=shape,
         chunks=chunks,
         dtype=dtype,
         fill=_fill(fields.get("fill_value"), dtype),
-        encodings=(_codecs(fields.get("codecs"), dtype, f"{name}/zarr.json"),),
+        encodings=(encoding_of(codecs, frame_of(dims, chunks, dtype, edges), f"{name}/zarr.json"),),
         attributes=said,
         edges=edges,
     )

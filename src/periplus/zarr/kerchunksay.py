@@ -3,51 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import numpy as np
 
-from periplus.codecnames import IMAGERY, JBP_BLOCK, TIFF_TILE
+from periplus.codecnames import IMAGERY
 from periplus.conventions.node import DIMENSIONS
 from periplus.decode.pipeline import LIST
 from periplus.model import Array, Pipeline
-from periplus.zarr.express import KINDS, as_one, exclusive, express, jsonable
+from periplus.zarr.express import KINDS, as_one, exclusive, express, jsonable, last_rows, listing, with_facts
 from periplus.zarr.metadata import CODECS, Codecs, Layout, Leaf
-from periplus.zarr.v2codecs import UnsayableError, block, interleaved, v2_of
+from periplus.zarr.v2codecs import UnsayableError, v2_of
 
 NAMES = {"standard": "stock Zarr", "imagery": "stock Zarr and of imagery tools"}
 
 
-def pipeline_to_say(array: Array, codecs: Codecs, last_rows: int | None) -> Pipeline:
+def pipeline_to_say(array: Array, codecs: Codecs) -> Pipeline:
     """The one codec list of an array's chunks, of codecs that may be used; UnsayableError says why there is none."""
     said = express(array)
     if said.kind == "decoded":
         raise UnsayableError(said.why)
-    pipeline = array.encodings[0]
-    if last_rows is not None:
-        pipeline = _short(pipeline, array, last_rows)
-    stored, pipeline = pipeline, exclusive(pipeline, array)
-    said = express(replace(array, encodings=(pipeline,)))
+    stored = with_facts(array.encodings[0], array)
+    pipeline = exclusive(stored, array)
     if KINDS.index(said.kind) >= CODECS.index(codecs):
         if pipeline is not stored and codecs == "imagery":
             raise UnsayableError("imagery tools would misread its values; codecs='all' has it")
-        short = last_rows is not None or "last_rows" in (pipeline[0].get("configuration") or {})
+        short = last_rows(array.encodings[0], array) is not None
         strips = "its last strips are shorter than others, and that " if short else "it "
         raise UnsayableError(f"{strips}takes codecs that are not those of {NAMES.get(codecs, codecs)}")
     return pipeline
-
-
-def _short(pipeline: Pipeline, array: Array, rows: int) -> Pipeline:
-    """The pipeline with the word for short last chunks: a setting of image codecs, ours for all others."""
-    own = len(pipeline) == 1 and pipeline[0]["name"] in (TIFF_TILE, JBP_BLOCK)
-    tile = pipeline[0] if own else None
-    for make in (block, interleaved):
-        tile = tile or make(pipeline, chunks=array.chunks, dtype=array.dtype)
-    if tile is None:
-        return (as_one(pipeline, array, last_rows=rows),)
-    return ({"name": tile["name"], "configuration": {**tile["configuration"], "last_rows": rows}},)
 
 
 # --- version 2 ------------------------------------------------------------------------------------------------------
@@ -62,7 +47,7 @@ def v2_array(leaf: Leaf, array: Array, pipeline: Pipeline, codecs: Codecs) -> di
     except UnsayableError as error:
         if codecs != "all":
             raise UnsayableError(f"{error.message}; zarr_format=3 has it") from None
-        whole = pipeline[0] if pipeline[0]["name"] == LIST else as_one(pipeline, array)
+        whole = pipeline[0] if pipeline[0]["name"] == LIST else as_one(pipeline, array.chunks, array.dtype)
         filters = [{"id": LIST, **whole["configuration"]}]
         coded = {"dtype": array.dtype.newbyteorder("<").str, "order": "C", "filters": filters, "compressor": None}
     attributes = {key: value for key, value in leaf.document["attributes"].items() if key != "_FillValue"}
@@ -110,12 +95,12 @@ def v2_labels(leaf: Leaf) -> dict[str, Any]:
 
 def v3_array(leaf: Leaf, array: Array, pipeline: Pipeline, codecs: Codecs) -> dict[str, Any]:  # noqa: ARG001
     """`zarr.json` of an array of the index; a dot between the numbers of its chunks' keys keeps them in one folder."""
-    listing = [
+    listed = [
         # zarr-python wants settings of these, if only an empty set.
         {**codec, "configuration": codec.get("configuration", {})} if codec["name"].startswith("numcodecs.") else codec
-        for codec in express(replace(array, encodings=(pipeline,))).codecs
+        for codec in listing(pipeline, array).codecs
     ]
-    return {"zarr.json": {**leaf.document, "codecs": jsonable(listing), "chunk_key_encoding": _DOTTED}}
+    return {"zarr.json": {**leaf.document, "codecs": jsonable(listed), "chunk_key_encoding": _DOTTED}}
 
 
 _DOTTED = {"name": "default", "configuration": {"separator": "."}}

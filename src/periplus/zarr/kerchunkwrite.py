@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from typing import IO, TYPE_CHECKING, Any
 
 from periplus.errors import FormatError
-from periplus.limits import Limits
 from periplus.model import Array
 from periplus.policy import canonical, folder_of, storable
 from periplus.table.sinks import sink
@@ -25,7 +24,6 @@ from periplus.zarr.kerchunksay import (
     v2_labels,
     v3_array,
 )
-from periplus.zarr.kerchunkshort import last_rows
 from periplus.zarr.kerchunkslabs import Slab, slabs
 from periplus.zarr.metadata import CODECS, Codecs, Layout, layout
 from periplus.zarr.references import CODE
@@ -74,7 +72,6 @@ def write_kerchunk(
     base: str = "",
     leave_out: bool | Collection[str] = (),
     record_size: int = RECORD_SIZE,
-    limits: Limits | None = None,
 ) -> Said:
     """Write kerchunk references, and tell what they say and which arrays were left out.
 
@@ -85,7 +82,6 @@ def write_kerchunk(
     writes URLs as `{{base}}name`, where the base is the folder that all sources share; a reader puts its own in its
     place by `template_overrides`, and `base` is what a JSON index says by itself.
     """
-    limits = limits or Limits()
     url = canonical(target)
     if zarr_format not in (2, 3):
         raise FormatError(f"zarr_format is 2 or 3, not {zarr_format!r}")
@@ -100,7 +96,7 @@ def write_kerchunk(
             "chunk of Zarr v3: use zarr_format=2, or zarr_format=3 with a target that ends in .json",
             url=url,
         )
-    said = say(table, fetch, zarr_format=zarr_format, codecs=codecs, leave_out=leave_out, limits=limits)
+    said = say(table, zarr_format=zarr_format, codecs=codecs, leave_out=leave_out)
     urls, folder = named_urls(table.files.path, fetch.keep_query, portable=portable)
     if as_json:
         with sink(url, fetch) as file:
@@ -125,12 +121,10 @@ def _base(folder: str | None, own: str, given: str) -> str | None:
 
 def say(
     table: Table,
-    fetch: Fetch,
     *,
     zarr_format: int,
     codecs: Codecs,
     leave_out: bool | Collection[str],
-    limits: Limits,
 ) -> Said:
     """All metadata, and which arrays it is of; FormatError names every array that cannot be said."""
     words = layout(table.catalog, codecs="all")
@@ -141,7 +135,7 @@ def say(
         if leaf.array is None:
             continue
         try:
-            pipeline = pipeline_to_say(leaf.array, codecs, last_rows(table, fetch, leaf.array, limits))
+            pipeline = pipeline_to_say(leaf.array, codecs)
             make = v2_array if zarr_format == 2 else v3_array
             leaves[path] = make(leaf, leaf.array, pipeline, codecs)
             arrays[path] = leaf.array

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from periplus.fetch import Fetch
-from periplus.model import Array, Catalog, Files, Georeference, Refs
+from periplus.model import Array, Catalog, Encoding, Files, Georeference, Refs
 from periplus.table import write_table
 from periplus.table.document import VERSION
 from periplus.testing.indexes import inline_list
@@ -31,7 +31,7 @@ def level(group: str, number: int, x: float, y: float) -> Array:
         chunks=(1, 64, 64),
         dtype=np.dtype("float32"),
         fill=NAN,
-        encodings=((BYTES, ZSTD), (UNPACK, BYTES)),
+        encodings=(Encoding((BYTES, ZSTD)), Encoding((UNPACK, BYTES))),
         attributes={"units": "K", "_FillValue": NAN},
         level=number,
         georeference=Georeference(crs="EPSG:32633", transform=(pixel, 0.0, x, 0.0, -pixel, y)),
@@ -40,7 +40,9 @@ def level(group: str, number: int, x: float, y: float) -> Array:
 
 groups = [f"scenes/s{n:02d}" for n in range(COUNT)]
 arrays = [level(group, k, 3e5 + 1000.5 * n, 52e5 - n / 3) for n, group in enumerate(groups) for k in range(2)]
-odd = Array(name="odd/data", dims=("row",), shape=(7,), chunks=(4,), dtype=np.dtype("int16"), encodings=((BYTES,),))
+odd = Array(
+    name="odd/data", dims=("row",), shape=(7,), chunks=(4,), dtype=np.dtype("int16"), encodings=(Encoding((BYTES,)),)
+)
 catalog = Catalog(
     arrays={array.name: array for array in (*arrays, odd)},
     attributes={"": {"title": "golden"}, **{group: {"sensor": "ab"[n % 2]} for n, group in enumerate(groups[1:])}},
