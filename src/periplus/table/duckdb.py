@@ -25,7 +25,7 @@ from periplus.table.columns import columns_for
 from periplus.table.decoded import inline_rows
 from periplus.table.document import Document, dump, load
 from periplus.table.duck import SAFE, Connected, connect, duckdb
-from periplus.table.families import Groups, Members, gathered
+from periplus.table.families import Groups, Members, gathered, kinds
 from periplus.table.groups import row_groups
 from periplus.table.placements import DESCRIPTIONS, dump_descriptions, placements_from_arrow, placements_to_arrow
 from periplus.table.reach import at_rest
@@ -36,8 +36,8 @@ from periplus.table.sql import (
     FOOTPRINT,
     Database,
     add_views,
-    arrays_view,
-    grid_view,
+    describe_arrays,
+    insert,
     literal,
     quoted,
     shut,
@@ -69,12 +69,11 @@ def write_duckdb(
     The rows go through a Parquet file: loading one at once costs a third of inserting block after block.
     """
     catalog = gathered(catalog, files, {})
-    arrays = list(catalog.arrays.values())
-    columns = columns_for(arrays)
+    columns = columns_for(kinds(catalog.arrays))
     with spool_folder(url) as spool, sql_errors(url):
         rows, path = spool / "rows.parquet", spool / "index.duckdb"
         with rows.open("w+b") as file:
-            out = FlatSink(file, Layout(columns=columns, extras=level_extra(arrays)), catalog.arrays)
+            out = FlatSink(file, Layout(columns=columns, extras=level_extra(kinds(catalog.arrays))), catalog.arrays)
             for group in row_groups(blocks, catalog, np.asarray(files.size)):
                 out.write(group)
             parts = {name: count for name, count in out.tally.parts.items() if count > 1}
@@ -84,24 +83,17 @@ def write_duckdb(
         document = Document(catalog=catalog, columns=columns, parts=parts)
         with duckdb.connect(str(path), config=SAFE) as connection:
             connection.execute(f"create table chunks as from read_parquet({literal(str(rows))})")
-            _insert(connection, "files", files_to_arrow(files, at_rest(files.path, url, fetch.keep_query), groups))
-            _insert(connection, "arrays", arrays_view(document))
-            _insert(connection, "grid", grid_view(arrays))
+            insert(connection, "files", files_to_arrow(files, at_rest(files.path, url, fetch.keep_query), groups))
+            describe_arrays(connection, catalog.arrays, "table")
             connection.execute("create table document(key varchar, value varchar)")
             connection.execute("insert into document values ('array_references', ?)", [dump(document)])
             if placements is not None:
-                _insert(connection, "placements", placements_to_arrow(placements, catalog))
+                insert(connection, "placements", placements_to_arrow(placements, catalog))
                 described = dump_descriptions(placements)
                 connection.execute("insert into document values (?, ?)", [DESCRIPTIONS, described])
             connection.execute(FOOTPRINT)
             connection.execute("checkpoint")
         fetch.run(fetch.write(url, path, create=create, expect=expect))
-
-
-def _insert(connection: Any, name: str, rows: pa.Table) -> None:
-    connection.register("incoming", rows)
-    connection.execute(f"create table {name} as from incoming")
-    connection.unregister("incoming")
 
 
 def open_duckdb(

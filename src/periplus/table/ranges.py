@@ -177,8 +177,13 @@ class ParquetBytes:
             raise FormatError("the columns of a row group come in another order than those of the schema", url=self.url)
         return chunk
 
-    def read(self, groups: Sequence[int], names: Sequence[str]) -> Iterator[tuple[int, pa.Table]]:
-        """Row groups with only these columns; strings come as dictionaries, so that a repeated one stays small."""
+    def read(
+        self, groups: Sequence[int], names: Sequence[str], *, as_stored: bool = False
+    ) -> Iterator[tuple[int, pa.Table]]:
+        """Row groups with only these columns; strings come as dictionaries, so that a repeated one stays small.
+
+        With `as_stored` only those that are stored as dictionaries: others are as large as their pages.
+        """
         groups = [number for number in groups if self.metadata.row_group(number).num_rows]
         with arrow_errors("the column chunks are damaged", self.url):
             spans = {number: self._span(number, names) for number in groups}
@@ -200,6 +205,8 @@ class ParquetBytes:
             )
             with arrow_errors("the column chunks are damaged", self.url):
                 texts = [name for name in names if self._is_stringlike(name)]
+                if as_stored:
+                    texts = [name for name in texts if self._has_dictionary(name)]
                 reader = pq.ParquetFile(
                     pa.PythonFile(file, "r"),
                     metadata=self.metadata,
@@ -246,6 +253,11 @@ class ParquetBytes:
 
     def _allowance(self, what: str, share: int) -> Allowance:
         return Allowance(what, self._limits.memory_bytes // share, advice=MORE, url=self.url)
+
+    def _has_dictionary(self, name: str) -> bool:
+        place = self._leaves[name]
+        groups = (self.metadata.row_group(number) for number in range(self.groups))
+        return any(group.column(place).has_dictionary_page for group in groups)
 
     def _is_bytes(self, name: str) -> bool:
         kind = self.schema.field(name).type

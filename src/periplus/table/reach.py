@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +13,19 @@ from numpy.typing import NDArray
 from periplus.errors import DeniedError
 from periplus.policy import Policy, canonical, folder_of, is_local, resolve, storable
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 _SEGMENT = r"(?!\.{1,2}(?:/|$))[A-Za-z0-9._~=+,@-]+"
 _RELATIVE = re.compile(rf"{_SEGMENT}(?:/{_SEGMENT})*")
 _ABSOLUTE = re.compile(rf"(?:(?:s3|gs|az|https?)://[a-z][a-z0-9-]*(?:\.[a-z0-9-]+)*)?(?:/{_SEGMENT})+")
 _LEAF = re.compile(_SEGMENT)
 """Spellings that are already canonical, so that thousands of paths cost one match each."""
+_DOTS = r"(^|/)\.{1,2}(/|$)"
+_PLAIN = r"[A-Za-z0-9._~=+,@-]+"
+_PLAIN_RELATIVE = rf"^{_PLAIN}(/{_PLAIN})*$"
+_PLAIN_ABSOLUTE = rf"^((s3|gs|az|https?)://[a-z][a-z0-9-]*(\.[a-z0-9-]+)*)?(/{_PLAIN})+$"
+"""The same for Arrow's kind of expressions, which do not look ahead: `_DOTS` finds segments that are not plain."""
 
 
 def at_rest(paths: Sequence[str], index_url: str, keep_query: Collection[str] = ()) -> list[str]:
@@ -45,6 +54,25 @@ def resolved(paths: Sequence[str], index_url: str | None) -> list[str]:
         if path not in urls:
             urls[path] = path if whole(path) else folder + path if inner(path) else _attempt(index_url, path)
     return [urls[path] for path in paths]
+
+
+def resolved_column(paths: pa.ChunkedArray, index_url: str | None) -> pa.Array:
+    """As `resolved`, of a column of strings: many plain paths at once."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from periplus.table.buffers import strings, to_numpy, to_strings
+
+    texts = paths.cast(pa.string()).combine_chunks()
+    if index_url is None:
+        return texts
+    plain = to_numpy(pc.invert(pc.match_substring_regex(texts, _DOTS)))
+    if (plain & to_numpy(pc.match_substring_regex(texts, _PLAIN_ABSOLUTE))).all():
+        return texts
+    if (plain & to_numpy(pc.match_substring_regex(texts, _PLAIN_RELATIVE))).all():
+        folder, nothing = strings([folder_of(index_url)])[0], strings([""])[0]
+        return pc.binary_join_element_wise(folder, texts, nothing)
+    return strings(resolved(to_strings(texts), index_url))  # type: ignore[arg-type]
 
 
 def _attempt(index_url: str, path: str) -> str:

@@ -27,7 +27,7 @@ from periplus.table.decoded import KEPT_BYTES, Group, Kept, Owners
 from periplus.table.document import Document, Piece
 from periplus.table.families import GROUP_COLUMNS, Groups, Members, kinds
 from periplus.table.ranges import ParquetBytes, arrow_errors, read_tails
-from periplus.table.schema import check_columns, files_from_arrow, integers, members_from_arrow
+from periplus.table.schema import check_columns, files_from_arrow, integers, is_text, members_from_arrow
 from periplus.table.verify import MORE, NARROW, check_count
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ def read_files_table(source: ParquetBytes, limits: Limits) -> pa.Table:
     held = file_bytes(limits, source.url)
     held.take(int(source.metadata.num_rows) * 8 * max(1, len(names)))
     tables = []
-    for _, table in source.read(range(source.groups), names):
+    for _, table in source.read(range(source.groups), names, as_stored=True):
         held.take(sum(_text_bytes(column) for column in table.columns))
         tables.append(table)
     return pa.concat_tables(tables) if tables else source.schema.empty_table()
@@ -209,7 +209,7 @@ def read_members(source: ParquetBytes, limits: Limits) -> Members:
     held.take(int(source.metadata.num_rows) * 8 * len(GROUP_COLUMNS))
     names = [name for name in GROUP_COLUMNS if name in source.schema.names]
     with arrow_errors("the files table", source.url):
-        tables = [table for _, table in source.read(range(source.groups), names)]
+        tables = [table for _, table in source.read(range(source.groups), names, as_stored=True)]
         table = pa.concat_tables(tables) if tables else source.schema.empty_table().select(names)
         return members_from_arrow(table, held)
 
@@ -476,6 +476,8 @@ def _bundles(group: Group, kinds: Kinds) -> Iterator[Bundle]:
 
 def _text_bytes(column: pa.ChunkedArray) -> int:
     """Bytes that the distinct strings of a column take as Python has them."""
+    if is_text(column.type) and not pa.types.is_dictionary(column.type):
+        return int(column.nbytes) + TEXT_BYTES * len(column)
     words = [piece.dictionary for piece in column.chunks if pa.types.is_dictionary(piece.type)]
     return sum(piece.nbytes + TEXT_BYTES * len(piece) for piece in words)
 

@@ -295,6 +295,28 @@ FIRST_TIME, LAST_TIME = np.datetime64("0001-01-01", "us"), np.datetime64("9999-1
 """What Python's datetime can hold."""
 
 
+def whole_files(table: pa.Table) -> pa.Table:
+    """A files table as it is stored, with the columns that it lacks; FormatError where rows cannot be told by it."""
+    count = table.num_rows
+    if "path" not in table.column_names or not is_text(table["path"].type) or table["path"].null_count:
+        raise FormatError("the files table needs a column 'path' of strings")
+    check_ids(table)
+    columns: dict[str, Any] = {
+        field.name: table[field.name] if field.name in table.column_names else pa.nulls(count, field.type)
+        for field in FILES
+    }
+    columns["file_id"] = numbers(np.arange(count, dtype=np.int32))
+    return pa.table({**columns, **{name: table[name] for name in table.column_names if name not in columns}})
+
+
+def check_ids(table: pa.Table) -> None:
+    """FormatError where the file ids of a files table are not the numbers of its rows."""
+    if "file_id" in table.column_names and not np.array_equal(
+        integers(table["file_id"], np.int64, "file_id"), np.arange(table.num_rows)
+    ):
+        raise FormatError("file_id must count from 0 in the files table")
+
+
 def files_from_arrow(table: pa.Table) -> Files:
     """The reverse; columns that are absent are unknown, wrong ones are a FormatError."""
     count = table.num_rows
@@ -306,10 +328,7 @@ def files_from_arrow(table: pa.Table) -> Files:
             raise FormatError("the files table has a null path")
         if len(path) > LONGEST_PATH:
             raise FormatError(f"the files table has a path of {len(path)} characters")
-    if "file_id" in table.column_names and not np.array_equal(
-        integers(table["file_id"], np.int64, "file_id"), np.arange(count)
-    ):
-        raise FormatError("file_id must count from 0 in the files table")
+    check_ids(table)
     size = np.full(count, -1, np.int64)
     if "size" in table.column_names:
         size = integers(table["size"], np.int64, "size", null=-1)

@@ -24,10 +24,10 @@ from periplus.table.arrays import write_array
 from periplus.table.buffers import numbers, strings
 from periplus.table.bundles import bundled
 from periplus.table.columns import Columns
-from periplus.table.document import Document
 from periplus.table.duck import Connected, connect, duckdb
+from periplus.table.families import Groups, kinds
 from periplus.table.footprint import affine, around, spatial_axes
-from periplus.table.schema import EXTRAS, Layout, chunks_to_arrow, files_to_arrow
+from periplus.table.schema import EXTRAS, Layout, chunks_to_arrow
 
 if TYPE_CHECKING:
     from periplus.table.rows import ParquetRows
@@ -250,14 +250,11 @@ def add_views(connection: Any, table: Table, source: str, columns: Columns) -> N
     """The four views; `source` is what `chunks` selects from."""
     from periplus.table.columns import columns_for
 
-    arrays = list(table.catalog.arrays.values())
-    stored = table.stored_files
-    files = files_to_arrow(stored).append_column("url", strings(table.files.path))
-    for name, rows in (("files", files), ("arrays", arrays_view(table.document)), ("grid", grid_view(arrays))):
-        connection.register("incoming", rows)
-        connection.execute(f"create table {name} as from incoming")
-        connection.unregister("incoming")
-    shown = chunk_columns(columns, columns_for(arrays), arrays[0] if len(arrays) == 1 else None)
+    arrays = table.catalog.arrays
+    connection.register("files", table.files_table)
+    describe_arrays(connection, arrays, "view")
+    only = next(iter(arrays.values())) if len(arrays) == 1 else None
+    shown = chunk_columns(columns, columns_for(kinds(arrays)), only)
     if columns.file_id is not None:
         source += f" as c left join files as f on c.{quoted(columns.file_id)} = f.file_id"
     else:
@@ -268,10 +265,56 @@ def add_views(connection: Any, table: Table, source: str, columns: Columns) -> N
     connection.execute(FOOTPRINT)
 
 
-def arrays_view(document: Document) -> pa.Table:
+def insert(connection: Any, name: str, rows: pa.Table) -> None:
+    """A table of these rows."""
+    connection.register("incoming", rows)
+    connection.execute(f"create table {name} as from incoming")
+    connection.unregister("incoming")
+
+
+OF_GROUPS = {
+    "arrays": """
+        select g."group" || '/' || k.name as name, k.* exclude (name, family)
+        from group_rows as g join kind_arrays as k on g.family = k.family""",
+    "grid": """
+        select g."group" || '/' || k."array" as "array", k.level,
+            k.a, k.b, if(k.c is null, null, g.x) as c, k.d, k.e, if(k.c is null, null, g.y) as f,
+            k.crs, k.row_dim, k.column_dim, k.height, k.chunk_height, k.width, k.chunk_width,
+            k.xmin + if(k.c is null, 0, g.x) as xmin, k.ymin + if(k.c is null, 0, g.y) as ymin,
+            k.xmax + if(k.c is null, 0, g.x) as xmax, k.ymax + if(k.c is null, 0, g.y) as ymax
+        from group_rows as g join kind_grid as k on g.family = k.family
+        where isfinite(xmin) and isfinite(ymin) and isfinite(xmax) and isfinite(ymax)""",
+}
+"""Rows for arrays of groups: those of their kind, with name and corner of the group."""
+
+
+def describe_arrays(connection: Any, arrays: Mapping[str, Array], form: str) -> None:
+    """`arrays` and `grid`, one row for each array; those of a collection as a `view`, or written out as a `table`."""
+    if not isinstance(arrays, Groups):
+        insert(connection, "arrays", arrays_rows(list(arrays.values())))
+        insert(connection, "grid", grid_rows(list(arrays.values())))
+        return
+    known = [(number, array) for number, family in enumerate(arrays.families) for array in family.values()]
+    family = numbers(np.array([number for number, _ in known], np.int32))
+    placed = numbers(np.array([number for number, array in known if around(array) is not None], np.int32))
+    alone, alike = list(arrays.plain.values()), [array for _, array in known]
+    insert(connection, "plain_arrays", arrays_rows(alone))
+    insert(connection, "plain_grid", grid_rows(alone))
+    insert(connection, "kind_arrays", arrays_rows(alike).append_column("family", family))
+    insert(connection, "kind_grid", grid_rows(alike).append_column("family", placed))
+    columns = {"group": arrays.names, "family": numbers(arrays.family), "x": numbers(arrays.x), "y": numbers(arrays.y)}
+    connection.register("group_rows", pa.table(columns))
+    for name, others in OF_GROUPS.items():
+        connection.execute(f"create {form} {name} as from plain_{name} union all {others}")
+    if form == "table":
+        connection.unregister("group_rows")
+        for name in ("plain_arrays", "plain_grid", "kind_arrays", "kind_grid"):
+            connection.execute(f"drop table {name}")
+
+
+def arrays_rows(arrays: Sequence[Array]) -> pa.Table:
     """One row for each array: what the catalog says of it; encodings and attributes as JSON."""
-    arrays = list(document.catalog.arrays.values())
-    said = {array.name: write_array(array, 1) for array in arrays}
+    said = [write_array(array, 1) for array in arrays]
     place = [array.georeference for array in arrays]
     columns = {
         "name": strings([array.name for array in arrays]),
@@ -281,10 +324,10 @@ def arrays_view(document: Document) -> pa.Table:
         "chunks": lists(pa.int64(), [array.chunks for array in arrays]),
         "grid": lists(pa.int64(), [array.grid for array in arrays]),
         "dtype": strings([array.dtype.name for array in arrays]),
-        "fill": strings([json.dumps(said[array.name]["fill"]) for array in arrays]),
+        "fill": strings([json.dumps(one["fill"]) for one in said]),
         "crs": strings([None if one is None else one.crs for one in place]),
-        "encodings": strings([json.dumps(said[array.name]["encodings"]) for array in arrays]),
-        "attributes": strings([json.dumps(said[array.name].get("attributes", {})) for array in arrays]),
+        "encodings": strings([json.dumps(one["encodings"]) for one in said]),
+        "attributes": strings([json.dumps(one.get("attributes", {})) for one in said]),
     }
     return pa.table(columns)
 
@@ -297,7 +340,7 @@ def lists(kind: pa.DataType, values: Sequence[Sequence[Any]]) -> pa.Array:
     return pa.ListArray.from_arrays(numbers(ends), inner)
 
 
-def grid_view(arrays: Sequence[Array]) -> pa.Table:
+def grid_rows(arrays: Sequence[Array]) -> pa.Table:
     """One row for each georeferenced array: its affine, size, chunk size (null where chunks vary) and box.
 
     The affine is null where only control points or polynomials place an array.

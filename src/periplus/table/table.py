@@ -63,8 +63,11 @@ class Rows(Protocol):
 
 
 @runtime_checkable
-class Searchable(Protocol):
-    """Rows that are found for many arrays in one pass."""
+class Columnar(Protocol):
+    """Rows of which many are found, and files given, without an object for each."""
+
+    def files_table(self) -> pa.Table | None:
+        """The files table as it is stored; None where there is none."""
 
     def find_all(self, wanted: Sequence[tuple[Array, Window]], *, most: int | None = None) -> list[Refs]:
         """As `Rows.find`, for each array and its window; `most` counts all rows together."""
@@ -158,7 +161,7 @@ class Table:
         """As `listed`, of several arrays at once; windows lie in their grids, and `most` counts all rows together."""
         found: list[Refs] = []
         try:
-            if len(wanted) > 1 and isinstance(self._rows, Searchable):
+            if len(wanted) > 1 and isinstance(self._rows, Columnar):
                 found = self._rows.find_all(wanted, most=most)
             else:
                 for array, box in wanted:
@@ -238,6 +241,21 @@ class Table:
             urls = resolved(stored.path, self.url)
             files = replace(stored, path=urls, columns=self._columns(stored))
             return files, Reach(self.policy, stored.path, urls, self.url)
+
+    @cached_property
+    def files_table(self) -> pa.Table:
+        """The files as Arrow: every column, paths as they are stored, and `url`."""
+        from periplus.table.reach import resolved_column
+        from periplus.table.schema import files_to_arrow, whole_files
+
+        with self._lock:
+            found = self._rows.files_table() if isinstance(self._rows, Columnar) else None
+            if found is None or "group" not in found.column_names:
+                found = files_to_arrow(self.stored_files)
+            else:
+                found = whole_files(found)
+            found = found.drop_columns([name for name in found.column_names if name.lower() == "url"])
+            return found.append_column("url", resolved_column(found["path"], self.url))
 
     def _columns(self, stored: Files) -> Mapping[str, NDArray[Any]]:
         """Further columns of the files; indexes before version 3 have the groups of a collection elsewhere."""
