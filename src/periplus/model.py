@@ -100,7 +100,7 @@ class Encoding:
     """Dimensions along which a stored chunk may end where the part that the array uses ends, such as the last strip of
     an image: it holds at least that part and at most the whole extent."""
     region: Region | None = None
-    """What of the stored chunk goes where, where that is not all of it."""
+    """What of the stored chunk goes where, where that is not all of it; there is an extent then."""
     _text: str = field(default="", init=False, repr=False)
 
     @property

@@ -17,7 +17,9 @@ def region_of(encoding: Encoding, chunks: Shape) -> Region | None:
     region = encoding.region
     if region is None:
         return None
-    extent = encoding.extent or chunks
+    extent = encoding.extent
+    if extent is None:
+        raise FormatError("a region of chunks whose extent is not given")
     sides = (region.begin, region.at, region.size, extent, chunks)
     if any(len(side) != len(chunks) for side in sides):
         raise FormatError(f"a region of {len(region.size)} dimensions is not one of chunks of {len(chunks)}")

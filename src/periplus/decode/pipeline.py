@@ -129,7 +129,7 @@ def prepare(encoding: Encoding | Pipeline, *, chunks: Shape, dtype: np.dtype[Any
 
 
 def prepare_stored(encoding: Encoding, *, chunks: Shape, dtype: np.dtype[Any], limits: Limits) -> Decoder:
-    """The decoder of the stored chunks of which an encoding uses a region."""
+    """The decoder of the stored chunks of which an encoding uses a region, for chunks of that shape."""
     return _prepared(encoding.text, encoding.extent or tuple(chunks), np.dtype(dtype), limits)
 
 

@@ -17,7 +17,7 @@ from periplus.errors import FormatError, LimitError, MissingError, PeriplusError
 from periplus.fetch.stale import check_same
 from periplus.forks import cached_property, renewed
 from periplus.limits import Limits
-from periplus.model import Array, Files, Refs, Source
+from periplus.model import Array, Catalog, Files, Placements, Refs, Source
 from periplus.policy import WEB, resolve, scheme_of
 from periplus.table.memory import inside
 from periplus.table.verify import check_count
@@ -87,6 +87,9 @@ class RecordRows:
                 self._survey()
                 self._files = self._urls.files(self._whole)
             return self._files
+
+    def placements(self, catalog: Catalog, files: int) -> Placements | None:  # noqa: ARG002 - kerchunk stores none
+        return None
 
     def find(self, array: Array, window: Window, *, most: int | None = None) -> Refs:
         self.files()
