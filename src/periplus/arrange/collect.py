@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from periplus.arrange.entry import Arrangement, Entry, Lookup, files_of
+from periplus.arrange.entry import Arrangement, Blocks, Entry, Lookup, Together, files_of
 from periplus.arrange.names import group_names, shared_depth
-from periplus.model import Array, Catalog, Refs
+from periplus.model import Bundle, Catalog, Refs
+from periplus.table.bundles import Bundled
+from periplus.table.families import FEWEST, GroupAttributes, Groups, grouped
+
+BATCH_FILES = 4096
+BATCH_ROWS = 1 << 19
+"""Files, and chunks of their arrays, whose references are looked up together."""
 
 
 def collect(entries: Sequence[Entry], refs: Lookup, *, start: int = 0) -> Arrangement:
@@ -20,20 +28,47 @@ def collect(entries: Sequence[Entry], refs: Lookup, *, start: int = 0) -> Arrang
     groups = groups_of(entries)
     depth = shared_depth([entries[i] for i in groups])
     later = {i: group for i, group in groups.items() if i >= start}
-    arrays: dict[str, Array] = {}
-    for i, group in later.items():
-        for array in entries[i].arrays:
-            name = placed(group, array.name)
-            arrays[name] = array.renamed(name)
-    catalog = Catalog(
-        arrays=arrays,
-        attributes={group: entries[i].attributes for i, group in later.items() if entries[i].attributes},
-        arrangement={"kind": "collect"} | ({} if depth is None else {"depth": depth}),
+    files = replace(
+        files_of(entries[start:]),
+        columns={"group": np.array([groups.get(i) for i in range(start, len(entries))], object)},
     )
-    blocks = _blocks(entries, later, refs)
-    column = np.array([groups.get(i) for i in range(start, len(entries))], object)
-    files = replace(files_of(entries[start:]), columns={"group": column})
+    arrangement: dict[str, Any] = {"kind": "collect"} | ({} if depth is None else {"depth": depth})
+    catalog = replace(_catalog(entries, later, start), arrangement=arrangement)
+    blocks: Blocks = _blocks(entries, later, refs)
+    if isinstance(refs, Together):
+        blocks = Bundled(_bundles(entries, later, refs), catalog.arrays)
     return Arrangement(catalog=catalog, files=files, blocks=blocks, kind="collect")
+
+
+def _catalog(entries: Sequence[Entry], groups: dict[int, str], start: int) -> Catalog:
+    if len(entries) - start >= FEWEST:
+        found = [entries[i] for i in groups]
+        arrays = grouped(
+            list(groups.values()),
+            [i - start for i in groups],
+            [entry.arrays for entry in found],
+            [entry.attributes for entry in found],
+        )
+        others = {
+            group: entries[i].attributes
+            for i, group in groups.items()
+            if entries[i].attributes and _is_plain(entries[i], group, arrays)
+        }
+        return Catalog(arrays=arrays, attributes=GroupAttributes(others, arrays))
+    return Catalog(
+        arrays={
+            name: array.renamed(name)
+            for i, group in groups.items()
+            for array in entries[i].arrays
+            for name in [placed(group, array.name)]
+        },
+        attributes={group: entries[i].attributes for i, group in groups.items() if entries[i].attributes},
+    )
+
+
+def _is_plain(entry: Entry, group: str, arrays: Groups) -> bool:
+    """Whether a file is in no family."""
+    return not entry.arrays or placed(group, entry.arrays[0].name) in arrays.plain
 
 
 def groups_of(entries: Sequence[Entry]) -> dict[int, str]:
@@ -53,6 +88,40 @@ def _blocks(entries: Sequence[Entry], groups: dict[int, str], lookup: Lookup) ->
             refs = lookup(i, k)
             if len(refs):
                 yield placed(group, array.name), replace(refs, file=owners(refs, i))
+
+
+def _bundles(entries: Sequence[Entry], groups: dict[int, str], lookup: Together) -> Iterator[Bundle]:
+    """Rows of a bounded number of files at a time, without a loop for each array."""
+    alike: dict[tuple[tuple[str, tuple[str, ...]], ...], list[int]] = {}
+    files = rows = 0
+    known: dict[int, int] = {}
+    for i in groups:
+        arrays = entries[i].arrays
+        alike.setdefault(tuple((array.name, array.dims) for array in arrays), []).append(i)
+        if id(arrays) not in known:
+            known[id(arrays)] = sum(math.prod(array.grid) for array in arrays)
+        files, rows = files + 1, rows + known[id(arrays)]
+        if files >= BATCH_FILES or rows >= BATCH_ROWS:
+            yield from _together(alike, groups, lookup)
+            alike, files, rows = {}, 0, 0
+    yield from _together(alike, groups, lookup)
+
+
+def _together(
+    alike: Mapping[tuple[tuple[str, tuple[str, ...]], ...], list[int]], groups: dict[int, str], lookup: Together
+) -> Iterator[Bundle]:
+    for arrays, members in alike.items():
+        for which, (array, dims) in enumerate(arrays):
+            names = [placed(groups[i], array) for i in members]
+            for owner, refs in lookup.together(members, which):
+                if len(refs):
+                    whose = np.array(members, np.int32)[owner] if refs.file is None else refs.file
+                    yield Bundle(
+                        names=names,
+                        owner=owner.astype(np.int32),
+                        dims=dims,
+                        refs=replace(refs, file=owners(replace(refs, file=whose), -1)),
+                    )
 
 
 def owners(refs: Refs, file: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:

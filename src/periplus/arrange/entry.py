@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,18 @@ class Entry:
 Lookup: TypeAlias = Callable[[int, int], Refs]
 """References of an entry's array, by the number of the entry and the number of the array in it; `Refs.file` is set, to
 the id of that file, only where they are not of the entry's own file."""
+
+
+@runtime_checkable
+class Together(Protocol):
+    """A lookup that can give the references of many entries at once."""
+
+    def __call__(self, entry: int, which: int) -> Refs: ...
+
+    def together(self, entries: Sequence[int], which: int) -> Iterator[tuple[NDArray[np.intp], Refs]]:
+        """References of an array that has as many dimensions in all of these entries, and each row's place in them."""
+
+
 Blocks: TypeAlias = Iterator[tuple[str, Refs]]
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Container, Sequence
+from functools import lru_cache
 
 from periplus.arrange.entry import Entry
 from periplus.errors import redact
 
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\\:*?\"<>|]")
 _EXTENSION = re.compile(r"(?<=[^/])\.[A-Za-z][A-Za-z0-9]{0,7}$")
+_ODD = re.compile("[?#;=%&@]")
+"""What may begin a query or a credential in a name."""
 _LONGEST = 200
 
 
@@ -75,6 +78,19 @@ def safe_path(text: str) -> str:
 
 
 def _segments(url: str) -> list[str]:
+    """The segments of a path; folders, which many files share, are looked at once."""
+    folder, _, name = url.rpartition("/")
+    if not name or _ODD.search(name) or "?" in folder or "#" in folder or folder.endswith((":/", ":", "/")):
+        return _all_segments(url)
+    return [*_folders(folder), safe_segment(name)]
+
+
+@lru_cache(maxsize=256)
+def _folders(folder: str) -> tuple[str, ...]:
+    return tuple(_all_segments(f"{folder}/_")[:-1])
+
+
+def _all_segments(url: str) -> list[str]:
     scheme, mark, rest = redact(url).partition("://")
     path = rest.partition("?")[0] if mark else url
     parts = [safe_segment(part) for part in path.split("/") if part] or ["_"]

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import marshal
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from periplus.arrange import Entry
 from periplus.harvest.companions import ids_of
 from periplus.harvest.drive import Harvested
-from periplus.harvest.part import Builder, Fact, Part
+from periplus.harvest.part import Builder, Fact, Part, grid_of
 from periplus.harvest.recall import Recalled
-from periplus.model import Array, Refs, Shape, Source
+from periplus.model import Array, Refs, Source
+from periplus.table.families import likeness, moved
 
 PART_FILES = 4096
 PART_ROWS = 1 << 20
@@ -31,7 +33,9 @@ READ_ROWS = 1 << 22
 class Pool:
     """Descriptions that are equal become the same object: a million files of one kind hold one of each."""
 
-    _arrays: dict[bytes, Array] = field(default_factory=dict)
+    _arrays: dict[Any, Array] = field(default_factory=dict)
+    _kinds: dict[tuple[str, bytes], Array] = field(default_factory=dict)
+    """Arrays as they are but for their corner."""
     _tuples: dict[tuple[int, ...], tuple[Array, ...]] = field(default_factory=dict)
     _attributes: dict[bytes, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -45,27 +49,19 @@ class Pool:
         return attributes if key is None else self._attributes.setdefault(key, attributes)
 
     def _array(self, array: Array) -> Array:
+        like = likeness(array)
+        if like is None:  # placed by points or polynomials, or with attributes that are not plain
+            return self._arrays.setdefault(id(array), array)
+        kind = self._kinds.setdefault((array.name, like), array)
         place = array.georeference
-        key = _key(
-            (
-                (
-                    array.name,
-                    array.dims,
-                    array.shape,
-                    array.chunks,
-                    array.dtype.str,
-                    array.fill,
-                    array.level,
-                    array.edges,
-                ),
-                tuple([encoding.plain for encoding in array.encodings]),
-                array.attributes,
-                None if place is None else (place.crs, place.transform, place.registration, place.rpc),
-            )
-        )
-        if key is None or (place is not None and place.gcps):
-            return self._arrays.setdefault(id(array).to_bytes(8, "little"), array)
-        return self._arrays.setdefault(key, array)
+        if place is None or place.transform is None:
+            return kind
+        key = id(kind), place.transform[2], place.transform[5]
+        found = self._arrays.get(key)
+        if found is None:
+            # Arrays of one kind share what they have in common, however many places they are at.
+            found = self._arrays[key] = array if kind is array else moved(kind, *key[1:])
+        return found
 
 
 def _key(value: Any) -> bytes | None:
@@ -89,7 +85,6 @@ class Gathered:
     _parts: list[Part | Recalled] = field(default_factory=list)
     _builder: Builder = field(default_factory=Builder)
     _pool: Pool = field(default_factory=Pool)
-    _grids: dict[int, tuple[Shape, ...]] = field(default_factory=dict)
     _began: float = field(default_factory=time.monotonic)
     _since: float = field(default_factory=time.monotonic)
     _read: int = 0
@@ -153,20 +148,43 @@ class Gathered:
         self.numbers = [self.numbers[i] for i in order]
         self._beside = ids_of(self.entries) if companions else {}
 
-    def refs(self, entry: int, which: int) -> Refs:
-        """References of an array of an entry."""
+    @property
+    def refs(self) -> References:
+        """References of the arrays of entries."""
+        return References(self)
+
+    def _refs(self, entry: int, which: int) -> Refs:
         number, slot = self._where[entry]
         found = self._parts[number].refs(slot, which)
         one = self.entries[entry]
         if one.homes and one.homes[which]:
             home = self._beside[one.companions[one.homes[which] - 1].url]
             found = replace(found, file=np.full(len(found), home, np.int32))
-        self._read += len(found)
+        self._count(len(found))
+        return found
+
+    def _together(self, entries: Sequence[int], which: int) -> Iterator[tuple[NDArray[np.intp], Refs]]:
+        where = np.array([self._where[entry] for entry in entries], np.intp).reshape(-1, 2)
+        own = np.array([not (e.homes and e.homes[which]) for e in (self.entries[i] for i in entries)], bool)
+        left = np.ones(len(entries), bool)
+        for number in np.unique(where[own, 0]).tolist():
+            part = self._parts[number]
+            if isinstance(part, Part):
+                members = np.flatnonzero((where[:, 0] == number) & own)
+                owner, found = part.together(where[members, 1], which)
+                self._count(len(found))
+                yield members[owner], found
+                left[members] = False
+        for place in np.flatnonzero(left).tolist():
+            found = self._refs(entries[place], which)
+            yield np.full(len(found), place, np.intp), found
+
+    def _count(self, rows: int) -> None:
+        self._read += rows
         if self._read > READ_ROWS:
             self._read = 0
             for part in self._parts:
                 part.release()
-        return found
 
     def _entry(
         self,
@@ -195,9 +213,7 @@ class Gathered:
         self.numbers.append(file.number)
 
     def _store(self, file: Harvested, arrays: tuple[Array, ...], attributes: Mapping[str, Any]) -> int:
-        grids = self._grids.get(id(arrays))
-        if grids is None:  # kept alive by the pool, so the id stays its own
-            grids = self._grids[id(arrays)] = tuple(array.grid for array in arrays)
+        grids = [grid_of(array) for array in arrays]
         fact = Fact(
             source=file.source,
             format=file.format,
@@ -216,3 +232,18 @@ class Gathered:
             or len(builder.facts) >= PART_FILES
             or (now - self._since > patience and bool(builder.facts))
         )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class References:
+    """Where arranging looks references up: of one array of an entry, or of that of many entries at once."""
+
+    _gathered: Gathered
+
+    def __call__(self, entry: int, which: int) -> Refs:
+        """References of an array of an entry."""
+        return self._gathered._refs(entry, which)
+
+    def together(self, entries: Sequence[int], which: int) -> Iterator[tuple[NDArray[np.intp], Refs]]:
+        """References of an array of entries, with the place of each row's entry in `entries`."""
+        return self._gathered._together(entries, which)

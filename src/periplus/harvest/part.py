@@ -67,7 +67,6 @@ class Part:
     columns: Mapping[str, NDArray[Any]]
     maps: Sequence[mmap] = ()
     """Files that the columns are mapped from."""
-    _grids: dict[int, Shape] = field(default_factory=dict)
 
     def release(self) -> None:
         """Let the pages go that were read so far: they are the disk's, but would count as our memory."""
@@ -84,14 +83,62 @@ class Part:
         ]
         return Refs.joined(found, array.ndim)
 
+    def together(self, slots: NDArray[np.intp], which: int) -> tuple[NDArray[np.intp], Refs]:
+        """References of an array of many files at once, which has as many dimensions in all of them.
+
+        The first column is the place of each row's file in `slots`.
+        """
+        columns = self.columns
+        group = columns["slots"][slots] + which
+        first, last = columns["groups"][group], columns["groups"][group + 1]
+        pieces = columns["pieces"].reshape(-1, 6)[_ranges(first, last)]
+        start, counts = pieces[:, 0], pieces[:, 1] - pieces[:, 0]
+        rows = _ranges(start, pieces[:, 1])
+        owner = np.repeat(np.repeat(np.arange(len(slots)), last - first), counts)
+        piece = np.repeat(np.arange(len(pieces)), counts)
+        arrays = [self.arrays[slot][which] for slot in slots.tolist()]
+        grids = np.array([grid_of(array) for array in arrays], np.int64).reshape(len(arrays), arrays[0].ndim)
+        chunk = self._positions(grids[owner], pieces[piece, 2], rows - start[piece])
+
+        def column(name: str, flag: int, missing: int) -> NDArray[Any] | None:
+            there = pieces[:, flag] != 0
+            if not there.any():
+                return None
+            held = columns[name][rows]
+            return held if there.all() else np.where(there[piece], held, held.dtype.type(missing))
+
+        at = column("at", 5, -1)
+        refs = Refs(
+            chunk=chunk,
+            offset=columns["offset"][rows],
+            length=columns["length"][rows],
+            part=column("part", 3, 0),
+            encoding=column("encoding", 4, 0),
+            inline=None if at is None else Inline(at, columns["inline"]),
+        )
+        return owner, refs
+
+    def _positions(
+        self, grid: NDArray[np.int64], stored: NDArray[np.int64], local: NDArray[np.int64]
+    ) -> NDArray[np.int32]:
+        """Chunk positions of rows: `grid` is that of their array, `stored` where their piece's begin, or -1."""
+        ndim = grid.shape[1]
+        chunk = np.empty((ndim, len(local)), np.int32)
+        rest = local
+        for dim in reversed(range(ndim)):
+            rest, chunk[dim] = np.divmod(rest, np.maximum(grid[:, dim], 1))
+        listed = np.flatnonzero(stored >= 0)
+        if listed.size:
+            begin = stored[listed] + local[listed] * ndim
+            for dim in range(ndim):
+                chunk[dim, listed] = self.columns["chunk"][begin + dim]
+        return chunk
+
     def _piece(self, piece: Piece, array: Array) -> Refs:
         rows, columns = slice(piece.start, piece.stop), self.columns
         count = piece.stop - piece.start
         if piece.chunk < 0:
-            grid = self._grids.get(id(array))
-            if grid is None:
-                grid = self._grids[id(array)] = array.grid
-            chunk = whole_grid(grid)
+            chunk = whole_grid(grid_of(array))
         else:
             chunk = columns["chunk"][piece.chunk : piece.chunk + array.ndim * count].reshape(count, array.ndim).T
         return Refs(
@@ -180,6 +227,24 @@ def places(arrays: Sequence[tuple[Array, ...]], groups: Sequence[Sequence[Piece]
     starts = np.cumsum([0, *(len(group) for group in groups)], dtype=np.int64)
     pieces = np.array([piece for group in groups for piece in group], dtype=np.int64).reshape(-1)
     return {"slots": slots, "groups": starts, "pieces": pieces}
+
+
+def grid_of(array: Array) -> Shape:
+    """The grid of an array; that of arrays of one kind is counted once."""
+    return _counted(array.shape, array.chunks, array.edges)
+
+
+@lru_cache(maxsize=1024)
+def _counted(shape: Shape, chunks: Shape, edges: tuple[tuple[int, ...] | None, ...] | None) -> Shape:
+    dims = tuple(map(str, range(len(shape))))
+    return Array(name="", dims=dims, shape=shape, chunks=chunks, dtype=np.dtype("u1"), edges=edges).grid
+
+
+def _ranges(first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The numbers of all half-open ranges, one range after the other."""
+    counts = last - first
+    ends = np.cumsum(counts)
+    return np.repeat(first - (ends - counts), counts) + np.arange(ends[-1] if len(ends) else 0)
 
 
 def whole_grid(grid: Shape) -> NDArray[np.int32]:

@@ -427,6 +427,38 @@ def _into(
     return joined(groups, rows, plain=plain, families=kept, notes=notes)
 
 
+def grouped(
+    names: Sequence[str],
+    files: Sequence[int],
+    arrays: Sequence[tuple[Array, ...]],
+    attributes: Sequence[Mapping[str, Any]],
+) -> Groups:
+    """The arrays of files, each in a group of its own; one item each for the rows `files` of the files table.
+
+    Files whose arrays begin at different places have them one by one.
+    """
+    kept: list[Family] = []
+    families: dict[Any, int] = {}
+    plain: dict[str, Array] = {}
+    notes: list[Mapping[str, Any]] = []
+    numbers: dict[int, int] = {}  # files that are alike share their attributes
+    rows: list[tuple[str, int, float, float, int, int]] = []
+    for name, file, found, said in zip(names, files, arrays, attributes, strict=True):
+        corners = {corner for array in found if (corner := _corner(array)) is not None}
+        if len(corners) > 1 or not found or len({array.name for array in found}) < len(found):
+            plain |= {f"{name}/{array.name}": array.renamed(f"{name}/{array.name}") for array in found}
+            continue
+        x, y = corners.pop() if corners else (0.0, 0.0)
+        kind = tuple((array.name, likeness(array) or id(array)) for array in found)
+        number = families.setdefault(kind, len(kept))
+        if number == len(kept):
+            kept.append({array.name: moved(array, 0.0, 0.0) for array in found})
+        note = numbers.setdefault(id(said), len(notes)) if said else -1
+        notes += [said] if note == len(notes) else []
+        rows.append((name, number, x, y, file, note))
+    return joined(no_groups(), rows, plain=plain, families=kept, notes=notes)
+
+
 def joined(groups: Groups, rows: Sequence[tuple[str, int, float, float, int, int]], **changes: Any) -> Groups:
     """The groups with more rows: name, family, x, y, file, note."""
     import pyarrow as pa
