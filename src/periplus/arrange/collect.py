@@ -13,62 +13,43 @@ from periplus.arrange.entry import Arrangement, Blocks, Entry, Lookup, Together,
 from periplus.arrange.names import group_names, shared_depth
 from periplus.model import Bundle, Catalog, Refs
 from periplus.table.bundles import Bundled
-from periplus.table.families import FEWEST, GroupAttributes, Groups, grouped
+from periplus.table.families import FEWEST, GroupAttributes, grouped
 
 BATCH_FILES = 4096
 BATCH_ROWS = 1 << 19
 """Files, and chunks of their arrays, whose references are looked up together."""
 
 
-def collect(entries: Sequence[Entry], refs: Lookup, *, start: int = 0) -> Arrangement:
-    """Lay every file into a group of its own.
-
-    Arrays, files and blocks begin with entry `start`: those before are stored already, and only have their names.
-    """
+def collect(entries: Sequence[Entry], refs: Lookup) -> Arrangement:
+    """Put every file into a group of its own."""
     groups = groups_of(entries)
     depth = shared_depth([entries[i] for i in groups])
-    later = {i: group for i, group in groups.items() if i >= start}
-    files = replace(
-        files_of(entries[start:]),
-        columns={"group": np.array([groups.get(i) for i in range(start, len(entries))], object)},
-    )
+    column = np.array([groups.get(i) for i in range(len(entries))], object)
+    files = replace(files_of(entries), columns={"group": column})
     arrangement: dict[str, Any] = {"kind": "collect"} | ({} if depth is None else {"depth": depth})
-    catalog = replace(_catalog(entries, later, start), arrangement=arrangement)
-    blocks: Blocks = _blocks(entries, later, refs)
+    catalog = replace(_catalog(entries, groups), arrangement=arrangement)
+    blocks: Blocks = _blocks(entries, groups, refs)
     if isinstance(refs, Together):
-        blocks = Bundled(_bundles(entries, later, refs), catalog.arrays)
+        blocks = Bundled(_bundles(entries, groups, refs), catalog.arrays)
     return Arrangement(catalog=catalog, files=files, blocks=blocks, kind="collect")
 
 
-def _catalog(entries: Sequence[Entry], groups: dict[int, str], start: int) -> Catalog:
-    if len(entries) - start >= FEWEST:
+def _catalog(entries: Sequence[Entry], groups: dict[int, str]) -> Catalog:
+    said = {group: entries[i].attributes for i, group in groups.items() if entries[i].attributes}
+    if len(entries) >= FEWEST:
         found = [entries[i] for i in groups]
         arrays = grouped(
             list(groups.values()),
-            [i - start for i in groups],
+            list(groups),
             [entry.arrays for entry in found],
             [entry.attributes for entry in found],
         )
-        others = {
-            group: entries[i].attributes
-            for i, group in groups.items()
-            if entries[i].attributes and _is_plain(entries[i], group, arrays)
-        }
-        return Catalog(arrays=arrays, attributes=GroupAttributes(others, arrays))
-    return Catalog(
-        arrays={
-            name: array.renamed(name)
-            for i, group in groups.items()
-            for array in entries[i].arrays
-            for name in [placed(group, array.name)]
-        },
-        attributes={group: entries[i].attributes for i, group in groups.items() if entries[i].attributes},
-    )
-
-
-def _is_plain(entry: Entry, group: str, arrays: Groups) -> bool:
-    """Whether a file is in no family."""
-    return not entry.arrays or placed(group, entry.arrays[0].name) in arrays.plain
+        if arrays.families:
+            held = set(arrays.group_list)
+            others = {group: attributes for group, attributes in said.items() if group not in held}
+            return Catalog(arrays=arrays, attributes=GroupAttributes(others, arrays))
+    each = ((placed(group, array.name), array) for i, group in groups.items() for array in entries[i].arrays)
+    return Catalog(arrays={name: array.renamed(name) for name, array in each}, attributes=said)
 
 
 def groups_of(entries: Sequence[Entry]) -> dict[int, str]:
