@@ -11,7 +11,7 @@ from periplus.arrange import collect
 from periplus.harvest.drive import Harvested
 from periplus.harvest.gather import Gathered
 from periplus.harvest.inputs import Input
-from periplus.model import Array, Found, Georeference, Inline, Refs, Source, chunk_positions
+from periplus.model import Array, Encoding, Found, Georeference, Inline, Refs, Source, chunk_positions
 from periplus.table import write_table
 from periplus.table.bundles import Bundled, apart
 from periplus.table.families import FEWEST, Groups
@@ -27,7 +27,7 @@ def found(name: str, size: int, corner: float, kind: str, seed: int) -> Found:
         shape=(1, size, size + 3)[-rank:],
         chunks=(1, 4, 4)[-rank:],
         dtype=np.dtype("u1"),
-        encodings=(RAW, ZSTD),
+        encodings=(Encoding(codecs=RAW), Encoding(codecs=ZSTD)),
         georeference=Georeference(crs="EPSG:4326", transform=(1.0, 0.0, corner, 0.0, -1.0, 7.0)),
     )
     random = np.random.default_rng(seed)
