@@ -24,7 +24,7 @@ def corner(number: int) -> tuple[float, float]:
 def write_collection(url: Path, count: int) -> Path:
     """An index of `count` images of two levels, five chunks; the file of the middle one is there to be read."""
     from periplus.fetch import Fetch
-    from periplus.model import Array, Bundle, Catalog, Files, Georeference, Refs
+    from periplus.model import Array, Bundle, Catalog, Encoding, Files, Georeference, Refs
     from periplus.policy import Policy
     from periplus.table import write_table
     from periplus.table.buffers import strings
@@ -39,7 +39,7 @@ def write_collection(url: Path, count: int) -> Path:
             shape=(1, SIZE >> number, SIZE >> number),
             chunks=(1, TILE, TILE),
             dtype=np.dtype("uint8"),
-            encodings=(CODECS,),
+            encodings=(Encoding(CODECS),),
             level=number,
             georeference=Georeference(crs="EPSG:32633", transform=(pixel, 0.0, 0.0, 0.0, -pixel, 0.0)),
         )
