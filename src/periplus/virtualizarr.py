@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from periplus.errors import MissingError
 from periplus.fetch.registry import RegistryFetch
 from periplus.harvest import index_into
 from periplus.limits import Limits
-from periplus.model import Refs
+from periplus.model import Refs, Source
 from periplus.policy import is_local
 from periplus.zarr.codecs import register
 from periplus.zarr.express import single_ranges
@@ -183,9 +183,9 @@ def _array(store: IndexStore, leaf: Leaf) -> ManifestArray:
     if leaf.array is None:
         _here(leaf, ..., paths, lengths)
     else:
-        refs = store.table.refs(leaf.array.name)
+        refs, objects = store.table.objects(leaf.array, store.table.refs(leaf.array.name))
         if leaf.raw:
-            _ranges(store, leaf, refs, paths, offsets, lengths)
+            _ranges(store, leaf, refs, objects, paths, offsets, lengths)
         else:
             # Where chunks vary in size, those of the presented grid are windows of several.
             _here(leaf, ... if leaf.array.edges is not None else tuple(refs.chunk), paths, lengths)
@@ -193,11 +193,14 @@ def _array(store: IndexStore, leaf: Leaf) -> ManifestArray:
     return ManifestArray(metadata=metadata, chunkmanifest=manifest)
 
 
-def _ranges(store: IndexStore, leaf: Leaf, refs: Refs, paths: Any, offsets: Any, lengths: Any) -> None:
+def _ranges(
+    store: IndexStore, leaf: Leaf, refs: Refs, objects: Mapping[int, Source], paths: Any, offsets: Any, lengths: Any
+) -> None:
     """One byte range a chunk; chunks of several, and those the index itself holds, only the store can read."""
     single = single_ranges(refs)
     place = tuple(refs.chunk[:, single])
-    urls = np.array([f"file://{url}" if is_local(url) else url for url in store.table.files.path], paths.dtype)
+    named = [*store.table.files.path, *(source.url for source in objects.values())]
+    urls = np.array([f"file://{url}" if is_local(url) else url for url in named], paths.dtype)
     numbers = np.zeros(len(refs), np.int32) if refs.file is None else refs.file
     paths[place] = urls[numbers[single]]
     offsets[place] = refs.offset[single]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -69,8 +69,9 @@ def read_array(
     )
     with enough_memory(f"the chunks of {array.name} in a selection of shape {shape}"):
         cuts = cut(array, selection)
-        work, pieces = needed(array, cuts, match(cuts, table.refs(array.name, [c.window for c in cuts])))
-        sources = _sources(table.files, work.refs)
+        refs, objects = table.objects(array, table.refs(array.name, [c.window for c in cuts]))
+        work, pieces = needed(array, cuts, match(cuts, refs))
+        sources = _sources(table.files, work.refs, objects)
         _check_sizes(work, limits)
         decoders = prepare_all(array, cuts, work, limits, sources=sources, pieces=pieces)
         whole = allocate(array, selection, cuts, work.missing, given)
@@ -127,11 +128,11 @@ def _run(
         read_remote(work, place, fetch=fetch, sources=sources, workers=workers, memory_bytes=memory, progress=progress)
 
 
-def _sources(files: Files, refs: Refs) -> dict[int, Source]:
+def _sources(files: Files, refs: Refs, objects: Mapping[int, Source]) -> dict[int, Source]:
     """What is known of every file the rows name; the table has checked that the index may reach them."""
     # By counting: np.unique loads NumPy's masked arrays, which takes longer than a small read.
     numbers = [0][: len(refs)] if refs.file is None else np.flatnonzero(np.bincount(refs.file + 1)[1:]).tolist()
-    return {number: files.source(number) for number in numbers}
+    return {number: objects[number] if number in objects else files.source(number) for number in numbers}
 
 
 def _check_sizes(work: Work, limits: Limits) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from periplus.errors import PeriplusError, redact
 from periplus.fetch.stale import check_same
+from periplus.table.templates import flags_of
 
 if TYPE_CHECKING:
     from periplus.fetch import Fetch
@@ -36,7 +37,7 @@ class Report:
     """What asking the sources of an index found."""
 
     asked: int
-    """Sources asked; those that failed while indexing are not."""
+    """Sources asked; those that failed while indexing are not, nor are templates, which stand for many objects."""
     findings: tuple[Finding, ...]
     """In the order of the files table."""
 
@@ -54,7 +55,8 @@ class Report:
 def check_sources(table: Table, fetch: Fetch, *, progress: Callable[[int, int], None] | None = None) -> Report:
     """Compare size, entity tag and time of every source with the index; `progress` is told (asked, all)."""
     files = table.files
-    wanted = [row for row, status in enumerate(files.status) if status == "ok"]
+    many = flags_of(files)
+    wanted = [row for row, status in enumerate(files.status) if status == "ok" and not (many is not None and many[row])]
     waiting = iter(wanted)
     found: dict[int, Finding] = {}
     done = 0

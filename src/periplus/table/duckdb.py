@@ -28,7 +28,7 @@ from periplus.table.duck import SAFE, Connected, connect, duckdb
 from periplus.table.families import Groups, Members, gathered, kinds
 from periplus.table.groups import row_groups
 from periplus.table.placements import DESCRIPTIONS, dump_descriptions, placements_from_arrow, placements_to_arrow
-from periplus.table.reach import at_rest
+from periplus.table.reach import stored_paths
 from periplus.table.rows import file_bytes
 from periplus.table.schema import Layout, files_from_arrow, files_to_arrow, integers, level_extra, members_from_arrow
 from periplus.table.sinks import FlatSink, spool_folder
@@ -83,7 +83,7 @@ def write_duckdb(
         document = Document(catalog=catalog, columns=columns, parts=parts)
         with duckdb.connect(str(path), config=SAFE) as connection:
             connection.execute(f"create table chunks as from read_parquet({literal(str(rows))})")
-            insert(connection, "files", files_to_arrow(files, at_rest(files.path, url, fetch.keep_query), groups))
+            insert(connection, "files", files_to_arrow(files, stored_paths(files, url, fetch.keep_query), groups))
             describe_arrays(connection, catalog.arrays, "table")
             connection.execute("create table document(key varchar, value varchar)")
             connection.execute("insert into document values ('array_references', ?)", [dump(document)])

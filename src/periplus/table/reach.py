@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus.errors import DeniedError
+from periplus.model import Files
 from periplus.policy import Policy, canonical, folder_of, is_local, resolve, storable
+from periplus.table.templates import flags_of, spelled_paths
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,6 +44,17 @@ def at_rest(paths: Sequence[str], index_url: str, keep_query: Collection[str] = 
         else:
             answer.append(plain)
     return answer
+
+
+def stored_paths(files: Files, index_url: str, keep_query: Collection[str] = ()) -> list[str]:
+    """As `at_rest`, of a files table; in templates the placeholders stay as they are."""
+    flags = flags_of(files)
+    if flags is None:
+        return at_rest(files.path, index_url, keep_query)
+    paths = [path if not many else index_url for path, many in zip(files.path, flags.tolist(), strict=True)]
+    return spelled_paths(
+        files, at_rest(paths, index_url, keep_query), lambda path: at_rest([path], index_url, keep_query)[0]
+    )
 
 
 def resolved(paths: Sequence[str], index_url: str | None) -> list[str]:

@@ -21,6 +21,7 @@ from periplus.table.bundles import Bundled, Kinds, verify_bundle
 from periplus.table.document import Document
 from periplus.table.order import c_order
 from periplus.table.reach import Reach, resolved
+from periplus.table.templates import expand, flags_of, spelled_paths
 from periplus.table.verify import check_count, verify, verify_parts
 
 if TYPE_CHECKING:
@@ -181,6 +182,23 @@ class Table:
         verify_parts(array, found)
         return found
 
+    def objects(self, array: Array, refs: Refs) -> tuple[Refs, Mapping[int, Source]]:
+        """Rows of an array, and by their file numbers the sources that are no rows of `files`: objects of templates.
+
+        DeniedError where policy does not allow one of these.
+        """
+        flags = self._templates
+        if flags is None or not len(refs):
+            return refs, {}
+        try:
+            return expand(self.files, flags, array, refs, self.policy.check)
+        except FormatError as error:
+            raise error.at(url=self.url) from None
+
+    @cached_property
+    def _templates(self) -> NDArray[np.bool_] | None:
+        return flags_of(self.files)
+
     def blocks(self) -> Iterator[tuple[str, Refs]]:
         """All rows, verified, a bounded number at a time and in no promised order: for copies and exports.
 
@@ -239,6 +257,8 @@ class Table:
         with self._lock:
             stored = self._rows.files()
             urls = resolved(stored.path, self.url)
+            if self.url is not None:
+                urls = spelled_paths(stored, urls, lambda path: resolved([path], self.url)[0])
             files = replace(stored, path=urls, columns=self._columns(stored))
             return files, Reach(self.policy, stored.path, urls, self.url)
 

@@ -33,7 +33,7 @@ from periplus.table.lock import locked
 from periplus.table.open import glance, open_table
 from periplus.table.placements import joined_placements, write_placements
 from periplus.table.ranges import arrow_errors
-from periplus.table.reach import at_rest
+from periplus.table.reach import stored_paths
 from periplus.table.rows import ParquetRows
 from periplus.table.schema import Layout, column_to_arrow, files_after, files_to_arrow, integers, level_extra
 from periplus.table.sinks import FlatSink, PartSink, embedded_files, files_parquet, sink
@@ -130,7 +130,7 @@ def _write_flat(
     before: Source | None,
     create: bool,
 ) -> None:
-    paths = at_rest(files.path, url, fetch.keep_query)
+    paths = stored_paths(files, url, fetch.keep_query)
     if len(set(paths)) != len(paths):
         raise FormatError("a flat index names files by their path, and the files table lists one twice")
     columns = columns_for(kinds(catalog.arrays))
@@ -175,7 +175,7 @@ def _write_dataset(
     create: bool,
 ) -> None:
     folder = _folder(url)
-    paths = at_rest(files.path, folder[:-1], fetch.keep_query)
+    paths = stored_paths(files, folder[:-1], fetch.keep_query)
     columns = columns_for(kinds(catalog.arrays))
     layout = _layout(catalog, columns, None)
     parts = PartSink(folder, layout, catalog.arrays, fetch)
@@ -365,7 +365,7 @@ def _growth(
     if collected and not isinstance(catalog.arrays, Groups):
         together = Files.joined(before.stored_files, files)
     catalog = _checked(catalog, together or _NO_FILES, limits, count=old.num_rows + len(files))
-    paths = at_rest(files.path, home, fetch.keep_query)
+    paths = stored_paths(files, home, fetch.keep_query)
     return _Growth(
         catalog=catalog,
         columns=columns_for(kinds(catalog.arrays), before.document.columns),

@@ -69,6 +69,9 @@ class Chunks:
     async def _part(self, part: Part) -> bytes | memoryview:
         if part.data is not None:
             return part.data
+        if part.object is not None and part.length:
+            url = part.object.url
+            return (await self.fetch.read(url, part.offset, part.length, expect=part.object))[0]
         return b"" if not part.length else await self._batches.read(part.file, part.offset, part.length)
 
     async def decoded(self, leaf: Leaf, position: Shape) -> Bytes | None:

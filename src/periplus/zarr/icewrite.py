@@ -18,8 +18,9 @@ from zarr.core.buffer import Buffer, default_buffer_prototype
 from periplus.documents import parse_json
 from periplus.errors import ConflictError, DecodeError, FetchError, FormatError, LimitError, PeriplusError, redact
 from periplus.fetch.door import system_error, translate
-from periplus.model import Files, Refs
+from periplus.model import Files, Refs, Source
 from periplus.policy import Policy, storable
+from periplus.table.templates import Template, flags_of
 from periplus.zarr.express import single_ranges
 from periplus.zarr.icefiles import EXACT, rounded_up
 from periplus.zarr.icelocations import located, prefixes_of
@@ -124,7 +125,14 @@ def write_icechunk(
 
 
 def _used(files: Files) -> list[str]:
-    return [path for path, status in zip(files.path, files.status, strict=True) if status == "ok"]
+    """Paths of the sources; of a template the part before its placeholders, since its objects share that folder."""
+    flags = flags_of(files)
+    many = [False] * len(files) if flags is None else flags.tolist()
+    return [
+        Template.parse(path).literals[0] if several else path
+        for path, status, several in zip(files.path, files.status, many, strict=True)
+        if status == "ok"
+    ]
 
 
 def _splitting(plan: Layout) -> dict[Any, Any]:
@@ -209,9 +217,9 @@ class _Writer:
         step = max(1, ROWS // rest)
         for low in range(first[0], grid[0], step):
             window = [(low, min(low + step, grid[0])), *zip(first[1:], grid[1:], strict=True)]
-            refs = self.table.refs(leaf.array.name, window)
+            refs, objects = self.table.objects(leaf.array, self.table.refs(leaf.array.name, window))
             single = single_ranges(refs)
-            specs = self._specs(refs.take(single))
+            specs = self._specs(refs.take(single), objects)
             if specs:
                 # The containers are those of all sources. Icechunk would compare them before decoding the locations.
                 self.store.set_virtual_refs(leaf.path, specs, validate_containers=False)
@@ -221,12 +229,12 @@ class _Writer:
                 positions = dict.fromkeys(map(tuple, refs.chunk[:, ~single].T.tolist()))
                 self.fetch.run(self._copy(leaf, iter(positions)))
 
-    def _specs(self, refs: Refs) -> list[Any]:
+    def _specs(self, refs: Refs, objects: Mapping[int, Source]) -> list[Any]:
         files = np.zeros(len(refs), np.int32) if refs.file is None else refs.file
         rows = zip(refs.chunk.T.tolist(), files.tolist(), refs.offset.tolist(), refs.length.tolist(), strict=True)
         specs = []
         for position, file, offset, length in rows:
-            location, etag, changed = self._source(file)
+            location, etag, changed = self._source(file) if file not in objects else self._location(objects[file])
             self.unchecked += etag is None and changed is None
             specs.append(icechunk.VirtualChunkSpec(position, location, offset, length, etag, changed))
         return specs
@@ -234,16 +242,14 @@ class _Writer:
     def _source(self, file: int) -> tuple[str, str | None, datetime | None]:
         """Location and checksum of a file: its entity tag where a server can compare it, else its time."""
         if file not in self._locations:
-            source = self.table.files.source(file)
-            strong = source.etag if source.etag and not source.etag.startswith("W/") else None
-            # Icechunk counts seconds, and refuses what is younger: a part of a second would be younger.
-            changed = None if source.last_modified is None else rounded_up(source.last_modified)
-            self._locations[file] = (
-                located(storable(source.url, self.fetch.keep_query)),
-                strong,
-                None if strong else changed,
-            )
+            self._locations[file] = self._location(self.table.files.source(file))
         return self._locations[file]
+
+    def _location(self, source: Source) -> tuple[str, str | None, datetime | None]:
+        strong = source.etag if source.etag and not source.etag.startswith("W/") else None
+        # Icechunk counts seconds, and refuses what is younger: a part of a second would be younger.
+        changed = None if source.last_modified is None else rounded_up(source.last_modified)
+        return located(storable(source.url, self.fetch.keep_query)), strong, None if strong else changed
 
     async def _copy(self, leaf: Leaf, positions: Iterator[tuple[int, ...]], *, counted: bool = True) -> None:
         """Chunks as bytes of the repository's own, a few at a time."""

@@ -13,6 +13,7 @@ from periplus.errors import FormatError
 from periplus.model import Array
 from periplus.policy import canonical, folder_of, storable
 from periplus.table.sinks import sink
+from periplus.table.templates import expanded
 from periplus.zarr.kerchunkopen import is_json
 from periplus.zarr.kerchunkown import BASE, KEY, pack_files, to_text
 from periplus.zarr.kerchunksay import (
@@ -82,6 +83,7 @@ def write_kerchunk(
     writes URLs as `{{base}}name`, where the base is the folder that all sources share; a reader puts its own in its
     place by `template_overrides`, and `base` is what a JSON index says by itself.
     """
+    table = expanded(table)
     url = canonical(target)
     if zarr_format not in (2, 3):
         raise FormatError(f"zarr_format is 2 or 3, not {zarr_format!r}")

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from periplus.errors import DeniedError
 from periplus.forks import renewed
-from periplus.model import Array, Refs, Shape
+from periplus.model import Array, Refs, Shape, Source
 from periplus.table.order import STEPS
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ class Part:
     offset: int
     length: int
     data: memoryview | None = None
+    object: Source | None = None
+    """Where it is in one of the many objects of a path template, which are no rows of the files table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +66,15 @@ class Block:
     first: NDArray[np.int32]
     """Chunks + 1 values."""
     refs: Refs
+    objects: Mapping[int, Source] = field(default_factory=dict)
+    """Objects of path templates, by the numbers in `refs.file`."""
 
     @property
     def nbytes(self) -> int:
         refs = self.refs
         columns = (refs.chunk, refs.offset, refs.length, refs.file, refs.part, refs.encoding, self.first)
         inline = 0 if refs.inline is None else refs.inline.at.nbytes + refs.inline.buffer.nbytes
-        return sum(column.nbytes for column in columns if column is not None) + inline
+        return sum(column.nbytes for column in columns if column is not None) + inline + 256 * len(self.objects)
 
     def rows(self, position: Shape) -> tuple[int, int]:
         """Which rows the chunk at a position of the window has."""
@@ -91,6 +95,7 @@ class Block:
                 int(refs.offset[row]),
                 int(refs.length[row]),
                 refs.inline_bytes(row),
+                self.objects.get(int(refs.file[row])) if self.objects and refs.file is not None else None,
             )
             for row in range(low, high)
         ])  # fmt: skip
@@ -196,14 +201,15 @@ class Lookup:
 
     def _load(self, array: Array, corner: Shape, most: Shape) -> Block:
         shape = tuple(min(n, g - c) for n, g, c in zip(most, array.grid, corner))
-        refs = self._table.refs(array.name, [(c, c + n) for c, n in zip(corner, shape)])
+        found = self._table.refs(array.name, [(c, c + n) for c, n in zip(corner, shape)])
+        refs, objects = self._table.objects(array, found)
         cell = np.zeros(len(refs), np.int64)
         for d, n in enumerate(shape):
             cell *= n
             cell += refs.chunk[d] - corner[d]
         # The table answers in order of position, so that the rows of a chunk are neighbours.
         first = np.searchsorted(cell, np.arange(math.prod(shape) + 1)).astype(np.int32)
-        return Block(corner, shape, first, refs)
+        return Block(corner, shape, first, refs, objects)
 
 
 def block_shape(array: Array) -> Shape:

@@ -129,7 +129,7 @@ class IndexStore(Store):
             spot = next((part for part in chunk.parts if part.data is None), None)
             raise DecodeError(
                 f"chunk {position} of {leaf.path} has {chunk.length} bytes where its shape takes {leaf.exact}",
-                url=None if spot is None else self.table.files.path[spot.file],
+                url=None if spot is None else spot.object.url if spot.object else self.table.files.path[spot.file],
                 offset=None if spot is None else spot.offset,
             )
         await self._chunks.inline_checked(leaf.array, position, chunk)
