@@ -133,38 +133,44 @@ def expanded(table: Table) -> Table:
     flags = flags_of(table.files)
     if flags is None:
         return table
-    files = table.files
+    files, count = table.files, len(table.files)
     numbers: dict[str, int] = {}
+    # The first objects take the rows of the templates, so that the other files keep their numbers.
+    free = [*np.flatnonzero(flags).tolist()]
     held = Allowance("the objects of path templates", table.limits.memory_bytes // 2, advice="export fewer arrays")
-    kept = np.flatnonzero(~flags)
-    renumbered = np.full(len(files) + 1, -1, np.int32)
-    renumbered[kept] = np.arange(len(kept))
     refs: dict[str, Refs] = {}
     for name, array in table.catalog.arrays.items():
         found, objects = table.objects(array, table.refs(name))
         held.take(OBJECT_BYTES * len(objects))
-        assert found.file is not None
-        known = np.array(
-            [numbers.setdefault(source.url, len(kept) + len(numbers)) for source in objects.values()], np.int32
-        )
-        refs[name] = replace(found, file=np.concatenate([renumbered[:-1], known, [-1]])[found.file])
-    others = files.take(kept)
-    count = len(numbers)
-    none: Any = [None] * count
-    more = Files(
-        path=list(numbers),
-        size=np.full(count, -1, np.int64),
-        etag=none,
-        last_modified=np.full(count, "NaT", "datetime64[us]"),
-        datetime=np.full(count, "NaT", "datetime64[us]"),
-        format=[""] * count,
-        status=["ok"] * count,
-        error=none,
-    )
-    whole = Files.joined(replace(others, columns=_without(others)), more)
+        for source in objects.values():
+            if source.url not in numbers:
+                numbers[source.url] = free.pop(0) if free else count + len(numbers) - int(flags.sum())
+        known = [numbers[source.url] for source in objects.values()]
+        if found.file is not None:
+            found = replace(found, file=np.array([*range(count), *known, -1], np.int32)[found.file])
+        refs[name] = found
+    paths = list(files.path)
+    for url, number in numbers.items():
+        if number < count:
+            paths[number] = url
+    own = replace(files, path=paths, columns={k: v for k, v in files.columns.items() if k != COLUMN})
+    whole = Files.joined(own, _bare([url for url, number in numbers.items() if number >= count]))
     rows = MemoryRows(refs=refs, sources=whole, count=sum(map(len, refs.values())))
     return type(table)(table.document, rows, url=table.url, policy=table.policy, limits=table.limits)
 
 
-def _without(files: Files) -> dict[str, NDArray[Any]]:
-    return {name: values for name, values in files.columns.items() if name != COLUMN}
+def _bare(paths: list[str]) -> Files:
+    """Files of which nothing but the path is known."""
+    count = len(paths)
+    none: Any = [None] * count
+    never = np.full(count, "NaT", "datetime64[us]")
+    return Files(
+        path=paths,
+        size=np.full(count, -1, np.int64),
+        etag=none,
+        last_modified=never,
+        datetime=never,
+        format=[""] * count,
+        status=["ok"] * count,
+        error=none,
+    )
