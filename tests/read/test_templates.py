@@ -18,7 +18,7 @@ import periplus
 from periplus.errors import DeniedError, FormatError, MissingError
 from periplus.fetch import Fetch
 from periplus.limits import Limits
-from periplus.model import Array, Catalog, Files, Refs, chunk_positions
+from periplus.model import Array, Catalog, Encoding, Files, Refs, chunk_positions
 from periplus.table.memory import memory_table
 from periplus.table.templates import COLUMN, Template, expanded
 from periplus.table.write import copy_table, write_table
@@ -36,7 +36,7 @@ ARRAY = Array(
     chunks=(1, 5, 8),
     dtype=np.dtype("<i2"),
     fill=-1,
-    encodings=(RAW,),
+    encodings=(Encoding(codecs=RAW),),
 )
 VALUES = np.random.default_rng(0).integers(0, 9999, (3, 10, 32)).astype("<i2")
 """As stored: the last chunks reach past the edge of the array."""

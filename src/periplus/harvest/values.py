@@ -15,14 +15,16 @@ from periplus.arrange.layer import Layer
 from periplus.errors import MissingError, PeriplusError
 from periplus.harvest.drive import Harvested, failed
 from periplus.limits import Limits
-from periplus.model import Array, Catalog, Files, Found, Refs, Source
+from periplus.model import Catalog, Files, Found, Refs, Source
 
 if TYPE_CHECKING:
     from periplus.fetch import Fetch
 
 BATCH_BYTES = 64 << 20
 """Decoded bytes that are read at once; one array may be larger."""
-NAME, DIM = "values", "file"
+NAME = "values"
+_DIM = "file of this reading"
+"""The dimension along which files are read together; no file has one of that name."""
 
 
 @dataclass(slots=True)
@@ -54,7 +56,8 @@ class ValueReader:
                 answers[k] = error.at(url=file.source.url)
                 continue
             array = found[k][0].array
-            alike.setdefault((array.shape, array.chunks, array.dtype.str, array.edges, repr(array.fill)), []).append(k)
+            kind = array.dims, array.shape, array.chunks, array.dtype.str, array.edges, repr(array.fill)
+            alike.setdefault(kind, []).append(k)
         for numbers in alike.values():
             each = max(1, found[numbers[0]][0].array.nbytes)
             size = max(1, BATCH_BYTES // each)
@@ -131,15 +134,10 @@ def _read(found: Sequence[tuple[Found, Source]], fetch: Fetch, limits: Limits) -
     refs = Refs.joined(
         [_step(one.refs, layer.codes(one.array), k) for k, (one, _) in enumerate(found)], found[0][0].array.ndim + 1
     )
-    array = _bare(layer.array(DIM, len(found)))
+    array = layer.array(_DIM, len(found)).renamed(NAME, georeference=None, level=0)
     files = _files([source for _, source in found])
     table = memory_table(Catalog(arrays={NAME: array}), {NAME: refs}, files, limits=limits)
     return np.asarray(read_array(table, fetch, array, limits=limits))
-
-
-def _bare(array: Array) -> Array:
-    """Only what reading needs."""
-    return array.renamed(NAME, georeference=None, level=0, dims=(DIM, *(f"d{k}" for k in range(array.ndim - 1))))
 
 
 def _step(refs: Refs, codes: NDArray[np.uint16], k: int) -> Refs:
