@@ -129,6 +129,8 @@ def test_objects_of_a_server(server: RangeServer, tmp_path: Path, fetch: Fetch, 
     server.files["a b/j.parquet"] = Path(target).read_bytes()
     with periplus.open(f"{server.url}/a b/j.parquet") as index:
         np.testing.assert_array_equal(index["data"][...], expected())
+        (row,) = index.sql("SELECT path, url FROM files WHERE template").to_pylist()
+        assert row == {"path": SHAPES[shape], "url": f"{server.url}/a%20b/{SHAPES[shape]}"}
 
 
 @pytest.mark.s3

@@ -21,7 +21,7 @@ from periplus.table.bundles import Bundled, Kinds, verify_bundle
 from periplus.table.document import Document
 from periplus.table.order import c_order
 from periplus.table.reach import Reach, resolved
-from periplus.table.templates import expand, flags_of, spelled_paths
+from periplus.table.templates import COLUMN, expand, flags_of, spelled_paths
 from periplus.table.verify import check_count, verify, verify_parts
 
 if TYPE_CHECKING:
@@ -275,7 +275,8 @@ class Table:
             else:
                 found = whole_files(found)
             found = found.drop_columns([name for name in found.column_names if name.lower() == "url"])
-            return found.append_column("url", resolved_column(found["path"], self.url))
+            urls = self.url_column if COLUMN in found.column_names else resolved_column(found["path"], self.url)
+            return found.append_column("url", urls)
 
     def _columns(self, stored: Files) -> Mapping[str, NDArray[Any]]:
         """Further columns of the files; indexes before version 3 have the groups of a collection elsewhere."""
