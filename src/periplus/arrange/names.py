@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Container, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from periplus.arrange.entry import Entry
@@ -39,12 +40,12 @@ def shared_depth(entries: Sequence[Entry]) -> int | None:
 
 
 def names_below(
-    entries: Sequence[Entry], other: str, depth: int, groups: Collection[str], arrays: Container[str]
+    entries: Sequence[Entry], other: str, depth: int, groups: Sequence[str], arrays: Iterable[str]
 ) -> list[str] | None:
     """Groups of files that join others; None where a name of these would surely not stay.
 
     `other` is the URL of one of them, `depth` how many segments the folders of all share, `groups` are their groups and
-    `arrays` their arrays.
+    `arrays` the names that arrays have within these.
     """
     folder = _segments(other)[:depth]
     names = []
@@ -53,17 +54,23 @@ def names_below(
         if entry.group is not None or len(path) <= depth or path[:depth] != folder:
             return None
         names.append(_EXTENSION.sub("", "/".join(path[depth:])))
-    inside = {array.name for entry in entries for array in entry.arrays}
-    bare = {_EXTENSION.sub("", group) for group in groups}
-    if len(set(names)) != len(names) or not bare.isdisjoint(names):
+    ordered = sorted(groups)
+    if len(set(names)) != len(names) or any(_is_alike(name, ordered) for name in names):
         return None
-    if any(f"/{name}" in group for name in inside for group in (*groups, *names)):
-        return None  # an array may be where a group is
-    for name in names:
-        parts = name.split("/")
-        if any("/".join(parts[:k]) in arrays for k in range(2, len(parts) + 1)):
-            return None
-    return names
+    inside = {array.name for entry in entries for array in entry.arrays}.union(arrays)
+    text = "\n".join((*groups, *names))
+    return None if any(f"/{name}" in text for name in inside) else names  # an array may be where a group is
+
+
+def _is_alike(name: str, groups: Sequence[str]) -> bool:
+    """Whether one of the sorted groups has that name, or differs from it by an extension alone."""
+    for start in (name, name + "."):
+        for group in groups[bisect_left(groups, start) :]:
+            if not group.startswith(start):
+                break
+            if name in (group, _EXTENSION.sub("", group)):
+                return True
+    return False
 
 
 def safe_segment(text: str) -> str:

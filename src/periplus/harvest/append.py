@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -154,7 +154,7 @@ def _longer_collection(index: StoredIndex, request: Request, entries: Sequence[E
     catalog = index.table.catalog
     groups = index.group_names
     good = [i for i, entry in enumerate(entries) if entry.error is None]
-    names = names_below([entries[i] for i in good], first, depth, groups, catalog.arrays)
+    names = names_below([entries[i] for i in good], first, depth, groups, _inner_names(catalog.arrays))
     if names is None:
         return None
     fixed = list(entries)
@@ -173,6 +173,13 @@ def _longer_collection(index: StoredIndex, request: Request, entries: Sequence[E
     arrangement = {**laid.catalog.arrangement, "depth": depth, "asked": index.arrangement.get("asked")}
     whole = replace(laid.catalog, arrays=arrays, attributes=said, arrangement=arrangement)
     return Appended(replace(laid, catalog=whole))
+
+
+def _inner_names(arrays: Mapping[str, Array]) -> Iterable[str]:
+    """Names that arrays may have within their groups."""
+    if isinstance(arrays, Groups):
+        return arrays.rests
+    return {name.split("/", k)[k] for name in arrays for k in range(1, name.count("/") + 1)}
 
 
 # --- a stack ----------------------------------------------------------------------------------------------------------

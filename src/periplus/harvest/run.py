@@ -265,6 +265,7 @@ class Run:
             more = appended(index, request, gathered, self._timed, self.options)
             if more is not None:
                 self.arrangement = more.laid.kind
+                self.files = Files.joined(index.files, more.laid.files)
                 return append_table(
                     to,
                     self._recorded(more, index),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _SEGMENT = r"(?!\.{1,2}(?:/|$))[A-Za-z0-9._~=+,@-]+"
 _RELATIVE = re.compile(rf"{_SEGMENT}(?:/{_SEGMENT})*")
 _ABSOLUTE = re.compile(rf"(?:(?:s3|gs|az|https?)://[a-z][a-z0-9-]*(?:\.[a-z0-9-]+)*)?(?:/{_SEGMENT})+")
+_LINES = re.compile(r"[A-Za-z0-9._~=+,@/\n-]+")
 _LEAF = re.compile(_SEGMENT)
 """Spellings that are already canonical, so that thousands of paths cost one match each."""
 _DOTS = r"(^|/)\.{1,2}(/|$)"
@@ -61,6 +62,9 @@ def resolved(paths: Sequence[str], index_url: str | None) -> list[str]:
     """Absolute URLs; a path that cannot be resolved stays as it is, and is refused when it is asked for."""
     if index_url is None:
         return list(paths)
+    if _are_relative(paths):
+        folder = folder_of(index_url)
+        return [folder + path for path in paths]
     folder, whole, inner = folder_of(index_url), _ABSOLUTE.fullmatch, _RELATIVE.fullmatch
     urls: dict[str, str] = {}
     for path in paths:
@@ -86,6 +90,14 @@ def resolved_column(paths: pa.ChunkedArray, index_url: str | None) -> pa.Array:
         folder, nothing = strings([folder_of(index_url)])[0], strings([""])[0]
         return pc.binary_join_element_wise(folder, texts, nothing)
     return strings(resolved(to_strings(texts), index_url))  # type: ignore[arg-type]
+
+
+def _are_relative(paths: Sequence[str]) -> bool:
+    """Whether all paths are surely relative and canonical; looked at together, 100,000 of them cost a few ms."""
+    text = "\n".join(paths)
+    if not _LINES.fullmatch(text) or text.count("\n") != len(paths) - 1:
+        return False
+    return not any(odd in f"\n{text}\n" for odd in ("//", "/.", "\n.", "\n/", "/\n", "\n\n"))
 
 
 def _attempt(index_url: str, path: str) -> str:
