@@ -88,6 +88,7 @@ class Run:
             laid.catalog,
             {name: Refs.joined(pieces, laid.catalog.arrays[name].ndim) for name, pieces in refs.items()},
             laid.files,
+            placements=placements_of(laid, self.gathered.entries),
             limits=self.limits,
         )
 

@@ -245,7 +245,7 @@ class DuckRows:
             shut(connection, table.limits)
             return connection
 
-        return Database(viewed, self._url, table.limits)
+        return Database(viewed, table)
 
 
 def _attached(source: Source) -> Any:

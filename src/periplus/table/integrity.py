@@ -87,6 +87,10 @@ def check_table(table: Table, *, progress: Progress | None = None) -> IndexRepor
     except PeriplusError as error:
         notes.error("files", error)
         return IndexReport(rows=0, problems=tuple(notes.problems))
+    try:
+        _ = table.placements
+    except PeriplusError as error:
+        notes.error("placements", error)
     # Chunks that come twice are found by sorting: in several passes where all keys at once would not fit.
     passes = max(1, -(-table.rows * KEY_BYTES // table.limits.memory_bytes))
     for turn in range(passes):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,12 +16,17 @@ from periplus.limits import Limits
 from periplus.model import Array, Catalog, Placements
 from periplus.table.buffers import numbers, strings, to_numpy, to_strings, to_valid
 from periplus.table.document import document_for, dump, load
+from periplus.table.families import Groups
 from periplus.table.ranges import ParquetBytes, arrow_errors
 from periplus.table.schema import integers, is_text
+
+if TYPE_CHECKING:
+    from periplus.table.table import Table
 
 DESCRIPTIONS = "array_references_descriptions"
 """Footer key: the arrays as they are in files, as a document whose names begin with their numbers."""
 NAMES = pa.dictionary(pa.int32(), pa.string())
+PLAIN = {"file_id": pa.int32(), "source": pa.string(), "array": pa.string(), "order": pa.int64()}
 ROW_BYTES = 64
 """Memory of a row, apart from its positions."""
 
@@ -81,6 +86,51 @@ def _axes(targets: Sequence[Array]) -> Iterator[tuple[str, NDArray[np.int64]]]:
     """Every dimension, and its place in each target; -1 where a target lacks it."""
     for dim in dict.fromkeys(dim for target in targets for dim in target.dims):
         yield dim, np.array([t.dims.index(dim) if dim in t.dims else -1 for t in targets], np.int64)
+
+
+def placements_view(table: Table) -> pa.Table:
+    """Where the arrays of files went, whatever the arrangement: those of a collection follow from the files' groups."""
+    catalog, placed = table.catalog, table.placements
+    if placed is not None:
+        return placements_to_arrow(placed, catalog).drop_columns(["description"])
+    pieces = [_collected(table)] if catalog.arrangement.get("kind") == "collect" else []
+    if isinstance(catalog.arrays, Groups):
+        groups = catalog.arrays
+        for number, family in enumerate(groups.families):
+            rows = groups.of_family(number)
+            names = groups.names.take(numbers(rows))
+            pieces += [_whole(array, names, numbers(groups.file[rows])) for array in family.values()]
+    empty = pa.table({name: pa.array([], kind) for name, kind in PLAIN.items()})
+    return pa.concat_tables([empty, *pieces], promote_options="default")
+
+
+def _collected(table: Table) -> pa.Table:
+    """Placements of arrays that are listed one by one, each in the group of a file."""
+    arrays = table.catalog.arrays
+    plain = arrays.plain if isinstance(arrays, Groups) else arrays
+    column = table.stored_files.columns.get("group")
+    files = {} if column is None else {group: file for file, group in enumerate(column.tolist()) if group is not None}
+    pieces = []
+    for name, array in plain.items():
+        at = len(name)
+        while (at := name.rfind("/", 0, at)) > 0 and name[:at] not in files:
+            pass
+        group = name[: max(at, 0)]
+        if group in files:
+            inner = array.renamed(name[len(group) + 1 :] if group else name)
+            pieces.append(_whole(inner, strings([group]), numbers(np.array([files[group]], np.int32))))
+    return pa.concat_tables(pieces, promote_options="default") if pieces else pa.table({})
+
+
+def _whole(array: Array, groups: pa.Array, files: pa.Array) -> pa.Table:
+    """Placements of an array that each of these files has, and that is all of its target."""
+    count = len(groups)
+    names = [f"{group}/{array.name}" if group else array.name for group in to_strings(groups)]
+    columns = {"file_id": files, "source": strings([array.name] * count), "array": strings(names)}
+    for dim, extent in zip(array.dims, array.shape, strict=True):
+        columns[f"{dim}_origin"] = numbers(np.zeros(count, np.int64))
+        columns[f"{dim}_extent"] = numbers(np.full(count, extent, np.int64))
+    return pa.table({**columns, "order": numbers(to_numpy(files).astype(np.int64))})
 
 
 def read_placements(parts: Sequence[ParquetBytes], catalog: Catalog, files: int, limits: Limits) -> Placements:

@@ -67,6 +67,7 @@ GUARDED: dict[str, Sequence[tuple[str, str, str, str]]] = {
 table functions of these names are not meant."""
 _QUALIFIED = re.compile(r"""["']?\b(system|pg_catalog)\b["']?\s*\.""", re.IGNORECASE)
 """A name that would go around the guarded functions."""
+_PLACEMENTS = re.compile(r"\bplacements\b", re.IGNORECASE)
 _BARE = re.compile(r"""(?<!["'\w.])(array|offset)(?!["'\w(\[])""", re.IGNORECASE)
 """Names of columns that are words of SQL too, without quotes."""
 
@@ -107,8 +108,15 @@ class Database:
 
     _lock: threading.Lock
 
-    def __init__(self, make: Callable[[], Any], url: str | None, limits: Limits, fresh: Fresh = lambda _: None) -> None:
+    def __init__(
+        self,
+        make: Callable[[], Any],
+        table: Table,
+        fresh: Fresh = lambda _: None,
+    ) -> None:
         """`make` opens the connection, again where it was closed meanwhile."""
+        url, limits = table.url, table.limits
+        self._table = table
         self._connected = Connected(make)
         self._limits = limits
         self._url = url
@@ -129,6 +137,8 @@ class Database:
                 raise FormatError("an index answers one SELECT at a time", url=self._url)
             if _QUALIFIED.search(text):
                 raise FormatError("a query uses functions and tables by their plain names", url=self._url)
+            if _PLACEMENTS.search(text):
+                self._show_placements(connection)
             answer = None
             try:
                 with self._timed(connection):
@@ -136,6 +146,13 @@ class Database:
             finally:
                 self._fresh(answer is not None)
             return answer
+
+    def _show_placements(self, connection: Any) -> None:
+        """The view `placements`, which is made when a query names it: few do, and it takes reading."""
+        from periplus.table.placements import placements_view
+
+        if not connection.execute("select 1 from duckdb_views() where view_name = 'placements'").fetchall():
+            connection.register("placements", placements_view(self._table))
 
     def _answer(self, connection: Any, text: str, parameters: Sequence[Any]) -> pa.Table:
         """The rows, batch by batch, so that no more are made than may be held."""
@@ -394,9 +411,7 @@ def parquet_database(table: Table, rows: ParquetRows) -> Database:
     source = f"read_parquet([{listed}], union_by_name = {'true' if len(paths) > 1 else 'false'})"
     opened = [part.source.source for part in parts]
     columns = table.document.columns.within(names)
-    return Database(
-        lambda: viewing(table, source, columns, paths=paths), table.url, table.limits, lambda _: _same(opened, rows)
-    )
+    return Database(lambda: viewing(table, source, columns, paths=paths), table, lambda _: _same(opened, rows))
 
 
 def _same(sources: Sequence[Source], rows: ParquetRows) -> None:
@@ -414,7 +429,7 @@ def _same(sources: Sequence[Source], rows: ParquetRows) -> None:
 
 def _registered(table: Table, rows: Any, fresh: Fresh = lambda _: None) -> Database:
     columns = table.document.columns.within(rows.schema.names)
-    return Database(lambda: viewing(table, "chunk_rows", columns, rows=rows), table.url, table.limits, fresh)
+    return Database(lambda: viewing(table, "chunk_rows", columns, rows=rows), table, fresh)
 
 
 def _dataset(rows: ParquetRows) -> Any:
