@@ -94,6 +94,8 @@ class IndexArray:
         return values if dtype is None else values.astype(dtype, copy=False)
 
     def __len__(self) -> int:
+        if not self.array.shape:
+            raise TypeError("len() of an array without dimensions")
         return self.array.shape[0]
 
     def __repr__(self) -> str:

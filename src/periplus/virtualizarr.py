@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -177,19 +178,22 @@ def _group(store: IndexStore, path: str) -> ManifestGroup:
 def _array(store: IndexStore, leaf: Leaf) -> ManifestArray:
     document = {**leaf.document, "chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}}}
     metadata = ArrayV3Metadata.from_dict(document)
-    grid = leaf.grid
+    grid = leaf.grid or (1,)  # the one chunk of an array without dimensions
     paths = np.full(grid, "", np.dtypes.StringDType())
     offsets, lengths = np.zeros(grid, np.uint64), np.zeros(grid, np.uint64)
     if leaf.array is None:
         _here(leaf, ..., paths, lengths)
     else:
         refs, objects = store.table.objects(leaf.array, store.table.refs(leaf.array.name))
+        refs = refs if leaf.grid else replace(refs, chunk=np.zeros((1, len(refs)), np.int32))
         if leaf.raw:
             _ranges(store, leaf, refs, objects, paths, offsets, lengths)
         else:
             # Where chunks vary in size, those of the presented grid are windows of several.
             _here(leaf, ... if leaf.array.edges is not None else tuple(refs.chunk), paths, lengths)
-    manifest = ChunkManifest.from_arrays(paths=paths, offsets=offsets, lengths=lengths, validate_paths=False)
+    columns: dict[str, Any] = {"paths": paths, "offsets": offsets, "lengths": lengths}
+    shaped = {name: column.reshape(leaf.grid) for name, column in columns.items()}
+    manifest = ChunkManifest.from_arrays(**shaped, validate_paths=False)
     return ManifestArray(metadata=metadata, chunkmanifest=manifest)
 
 

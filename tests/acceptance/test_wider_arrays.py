@@ -14,7 +14,7 @@ import zarr
 
 import periplus
 from periplus.fetch import Fetch
-from periplus.model import Array, Catalog, Coordinate, Inline, Refs, chunk_positions
+from periplus.model import Array, Catalog, Coordinate, Encoding, Inline, Refs, chunk_positions
 from periplus.table import write_table
 from periplus.testing.indexes import files_of
 from periplus.virtualizarr import manifest_store
@@ -28,7 +28,11 @@ TIMES = {
 VALUES: dict[str, np.ndarray[Any, Any]] = {
     "utm33/data": np.arange(3 * 4 * 6, dtype="u2").reshape(3, 4, 6),
     "utm34/data": np.arange(2 * 4 * 6, dtype="u2").reshape(2, 4, 6) + 500,
+    "other/scalar": np.array(7.5, "f4"),
+    "utm33/held": np.array(-3, "i2"),
 }
+INLINE = ("utm33/held",)
+"""Arrays of one chunk, which the index holds."""
 CHUNKS = {"utm33/data": (1, 4, 4), "utm34/data": (1, 4, 4)}
 DIMS = {"utm33/data": ("time", "y", "x"), "utm34/data": ("time", "y", "x")}
 
@@ -42,11 +46,11 @@ def arrays_of(values=None) -> dict[str, Array]:
     return {
         name: Array(
             name=name,
-            dims=DIMS[name],
+            dims=DIMS.get(name, tuple(f"n{size}" for size in each.shape)),
             shape=each.shape,
-            chunks=CHUNKS[name],
+            chunks=CHUNKS.get(name, each.shape),
             dtype=each.dtype,
-            encodings=(LITTLE,),
+            encodings=(Encoding(codecs=LITTLE),),
         )
         for name, each in (values or VALUES).items()
     }
@@ -58,7 +62,7 @@ def stored(folder: Path) -> tuple[Catalog, dict[str, Refs], Any]:
     for name, array in arrays.items():
         chunk = chunk_positions(array.grid)
         pieces = [encoded(VALUES[name], array, place) for place in chunk.T.tolist()]
-        inline = [piece if row % 2 else None for row, piece in enumerate(pieces)]
+        inline = [piece if row % 2 or name in INLINE else None for row, piece in enumerate(pieces)]
         offset = []
         for piece, held in zip(pieces, inline, strict=True):
             offset.append(0 if held is not None else len(body))
@@ -140,6 +144,7 @@ def test_xarray_opens_each_group_with_its_own_labels(form, forms):
             dataset = xr.open_dataset(index, engine="periplus", group=group)
             np.testing.assert_array_equal(dataset["time"].values, times.astype("datetime64[ns]"))
             np.testing.assert_array_equal(dataset["data"].values, VALUES[f"{group}/data"])
+        assert xr.open_dataset(index, engine="periplus", group="other")["scalar"].values == VALUES["other/scalar"]
         tree = xr.open_datatree(index, engine="periplus")
         assert (tree["utm33"]["time"].size, tree["utm34"]["time"].size) == (3, 2)
         assert tree["empty/inner"].attrs["title"] == "no array"
@@ -175,3 +180,14 @@ def test_icechunk_itself_reads_the_repository(forms):
     folder = f"file://{Path(forms['i.icechunk']).parent}/"
     session = icechunk.Repository.open(storage, authorize_virtual_chunk_access={folder: None}).readonly_session("main")
     check_zarr(zarr.open_group(session.store, mode="r"))
+
+
+def test_what_has_no_rows_and_columns_is_no_image(forms):
+    with periplus.open(forms[FORMS[0]], trust=True) as index:
+        with pytest.raises(periplus.PeriplusError, match="is no image"):
+            index.read(array="other/scalar")
+        with pytest.raises(TypeError, match="without dimensions"):
+            len(index["other/scalar"])
+        assert index["other/scalar"][()] == np.asarray(index["other/scalar"]) == 7.5
+        query = 'select "array", length from chunks where "array" = \'other/scalar\''
+        assert index.sql(query).to_pylist() == [{"array": "other/scalar", "length": 4}]

@@ -78,7 +78,7 @@ def test_chunks_of_its_own_read_as_zarr_reads_them(options, tmp_path):
     index = periplus.open(tmp_path / "b.icechunk")
     np.testing.assert_array_equal(index["v"][...], values["v"])
     np.testing.assert_array_equal(index["deep/w"][...], values["deep/w"])
-    np.testing.assert_array_equal(index["n"][...], [7])
+    assert (index["n"].shape, index["n"][...]) == ((), 7)
     np.testing.assert_array_equal(index.table.catalog.coordinates["x"].values, values["x"])
 
 
@@ -177,9 +177,7 @@ class Ground:
             tree = zarr.open_group(repository.readonly_session("main").store, mode="r")
             return {name: item for name, item in tree.members(max_depth=None) if isinstance(item, zarr.Array)}
 
-        found = {
-            name: tried(lambda item=item: np.atleast_1d(item[...])) for name, item in (tried(arrays) or {}).items()
-        }
+        found = {name: tried(lambda item=item: np.asarray(item[...])) for name, item in (tried(arrays) or {}).items()}
         return {name: values for name, values in found.items() if values is not None}
 
 

@@ -139,8 +139,12 @@ def _prepared(codecs: str, chunks: Shape, dtype: np.dtype[Any], limits: Limits, 
         whole = _prepared(codecs, crop.within(extent, chunks), dtype, limits)
         return replace(whole, chunks=chunks, extent=extent)
     stages = [_stage(codec) for codec in _listed(json.loads(codecs))]
-    if not chunks or any(n < 1 for n in chunks):
+    if any(n < 1 for n in chunks):
         raise FormatError(f"chunks of shape {chunks} hold nothing")
+    if not chunks:  # one value
+        one = _prepared(codecs, (1,), dtype, limits)
+        single: Callable[[Buffer, Shape], NDArray[Any]] = lambda data, _: one._run(data, (1,)).reshape(())  # noqa: E731
+        return Decoder(codecs, chunks, one.dtype, limits, single)
     limits.check("the bytes of a chunk", math.prod(chunks) * dtype.itemsize, limits.chunk_bytes)
     native = dtype.newbyteorder("=")
     if stages[0][0] == crop.NAME:

@@ -67,7 +67,8 @@ class Placer:
             url, offset = self.where(chunk)
             raise error.at(url=url, offset=offset) from None
         if self._cuts is None:
-            copy(self._target[tuple([s[k] for s, k in zip(self._into, cell)])], values[want])
+            into = tuple([s[k] for s, k in zip(self._into, cell)])
+            copy(self._target[into or ...], values[want or ...])  # an array also where there is no dimension
             return
         for pieces in product(*(c.pieces[k] for c, k in zip(self._cuts, cell))):
             self._target[tuple([p[0] for p in pieces])] = values[tuple([p[1] for p in pieces])]

@@ -68,7 +68,7 @@ class MemoryRows:
         if held is None:
             return Refs.empty(array.ndim)
         if all(low == 0 and high == count for (low, high), count in zip(window, array.grid, strict=True)):
-            return held
+            return held  # all of it; also of an array without dimensions
         if array.name not in self._ranks:
             self._ranks[array.name] = _ranks(held, array)
         ranks = self._ranks[array.name]

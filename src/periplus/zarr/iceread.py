@@ -167,8 +167,6 @@ def _refs(found: ChunkRefs, home: str, sources: _Sources) -> Refs:
         elif native is not None:
             file[row] = sources.row(f"{home}/chunks/{spelled(native)}")
     chunk = found.chunk.T.astype(np.int32)
-    if not len(chunk):  # an array without dimensions: we read it as one value long
-        chunk = np.zeros((1, count), np.int32)
     return Refs(chunk=chunk, offset=found.offset, length=found.length, file=file, inline=found.inline)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -212,11 +213,7 @@ class _Writer:
     def _refer(self, leaf: Leaf, first: tuple[int, ...]) -> None:
         """Virtual references for chunks of one byte range in a file; the others are copied."""
         assert leaf.array is not None
-        grid = leaf.array.grid
-        rest = max(1, int(np.prod(grid[1:], dtype=object)))
-        step = max(1, ROWS // rest)
-        for low in range(first[0], grid[0], step):
-            window = [(low, min(low + step, grid[0])), *zip(first[1:], grid[1:], strict=True)]
+        for window in _windows(leaf.array.grid, first):
             refs, objects = self.table.objects(leaf.array, self.table.refs(leaf.array.name, window))
             single = single_ranges(refs)
             specs = self._specs(refs.take(single), objects)
@@ -323,6 +320,16 @@ def _beginning(leaf: Leaf, old: Mapping[str, Any], target: str) -> tuple[int, ..
     elif first:
         first[0] = leaf.grid[0]
     return tuple(first)
+
+
+def _windows(grid: tuple[int, ...], first: tuple[int, ...]) -> Iterator[list[tuple[int, int]]]:
+    """Windows of a grid from the first chunk that is new, of a bounded number of chunks each."""
+    if not grid:
+        yield []
+        return
+    step = max(1, ROWS // max(1, math.prod(grid[1:])))
+    for low in range(first[0], grid[0], step):
+        yield [(low, min(low + step, grid[0])), *zip(first[1:], grid[1:], strict=True)]
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -39,8 +39,6 @@ class Described:
     """`c` before the numbers, or nothing."""
     separator: str
     """Between numbers: a dot or a slash."""
-    scalar: bool = False
-    """Whether it has no dimension: we read it as one value long."""
 
 
 def describe(name: str, document: Any, attributes: Any, limits: Limits) -> Described:
@@ -115,7 +113,7 @@ def _v2(name: str, fields: Mapping[str, Any], attributes: Any) -> Described:
         encodings=(encoding_of(pipeline, frame_of(dims, chunks, dtype), f"{name}/.zarray"),),
         attributes=said | times,
     )
-    return _with_extent(array, "", separator)
+    return Described(array, "", separator)
 
 
 def _type(value: Any) -> tuple[np.dtype[Any], np.dtype[Any], dict[str, Any]]:
@@ -164,14 +162,6 @@ def _dims(value: Any, rank: int) -> tuple[str, ...]:
     return tuple(dims)
 
 
-def _with_extent(array: Array, prefix: str, separator: str) -> Described:
-    if array.ndim:
-        return Described(array, prefix, separator)
-    leaf = array.name.rpartition("/")[2]
-    one = replace(array, dims=(f"{leaf}_value",), shape=(1,), chunks=(1,))
-    return Described(one, prefix, separator, scalar=True)
-
-
 # --- version 3 ------------------------------------------------------------------------------------------------------
 
 
@@ -199,7 +189,7 @@ def _v3(name: str, fields: Mapping[str, Any]) -> Described:
         attributes=said,
         edges=edges,
     )
-    return _with_extent(array, prefix, separator)
+    return Described(array, prefix, separator)
 
 
 def _grid(grid: Mapping[str, Any], shape: tuple[int, ...]) -> tuple[tuple[int, ...], Any]:

@@ -74,14 +74,14 @@ def positions(one: Described, keys: Sequence[tuple[str, str]]) -> NDArray[np.int
     array, prefix = one.array, one.prefix
     rank = array.ndim
     numbers: list[int] = []
+    if not rank:
+        return _only(one, keys)
     for key, spelt in keys:
         said = spelt
         if prefix:
-            said = "0" if one.scalar and spelt == prefix else spelt.removeprefix(prefix + one.separator)
-            if said == spelt and not (one.scalar and said == "0"):
+            said = spelt.removeprefix(prefix + one.separator)
+            if said == spelt:
                 raise FormatError(f"{key}: this is no chunk of {array.name!r}")
-        if one.scalar and not said:
-            said = "0"  # as VirtualiZarr has it
         if not NUMBERS.fullmatch(said):
             raise FormatError(f"{key}: this is no chunk of {array.name!r}")
         place = said.split(one.separator)
@@ -93,6 +93,16 @@ def positions(one: Described, keys: Sequence[tuple[str, str]]) -> NDArray[np.int
     if outside.size:
         raise FormatError(f"{keys[int(outside[0])][0]}: the grid of {array.name!r} has {array.grid} chunks")
     return np.ascontiguousarray(found.T.astype(np.int32))
+
+
+def _only(one: Described, keys: Sequence[tuple[str, str]]) -> NDArray[np.int32]:
+    """(0, n) for the one chunk of an array without dimensions: `c`, `0`, or nothing, as VirtualiZarr has it."""
+    wrong = next(
+        (key for key, spelt in keys if spelt not in (one.prefix, f"{one.prefix}{one.separator}0", "0", "")), None
+    )
+    if wrong is not None or len(keys) > 1:
+        raise FormatError(f"{wrong or keys[1][0]}: {one.array.name!r} has one chunk, and this is not it")
+    return np.empty((0, len(keys)), np.int32)
 
 
 def columns(

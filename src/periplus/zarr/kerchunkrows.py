@@ -270,7 +270,8 @@ class RecordRows:
             raise FormatError(f"{key}: row {int(rows[-1])} lies past the grid of {array.name!r}, {array.grid}")
         if ((length > INT64 - record.offset)[rows]).any():
             raise FormatError(f"{key}: offset plus size overflows")
-        chunk = np.array(np.unravel_index(first + rows, array.grid), np.int32).reshape(array.ndim, len(rows))
+        places = np.unravel_index(first + rows, array.grid) if array.grid else ()
+        chunk = np.array(places, np.int32).reshape(array.ndim, len(rows))
         length = self._lengths(record, file, length, inline)
         plain = Refs(
             chunk=chunk,

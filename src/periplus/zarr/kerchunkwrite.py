@@ -251,6 +251,8 @@ def _references(path: str, slab: Slab, said: Said, quoted: Sequence[str]) -> lis
     starts = first[:-1]
     prefix = json.dumps(path)[:-1] + ("/c." if said.zarr_format == 3 else "/")
     keys = [f'{prefix}{".".join(place)}"' for place in zip(*(map(str, c.tolist()) for c in refs.chunk[:, starts]))]
+    if not len(refs.chunk):
+        keys = [json.dumps(said.key(path, ()))] * len(starts)
     files = [0] * len(slab) if refs.file is None else refs.file[starts].tolist()
     offsets, lengths = refs.offset.tolist(), refs.length.tolist()
     lines = []
