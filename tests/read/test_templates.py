@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,18 +14,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zarr
+from zarr.abc.store import RangeByteRequest
+from zarr.core.buffer import default_buffer_prototype
 
 import periplus
 from periplus.errors import DeniedError, FormatError, MissingError
 from periplus.fetch import Fetch
 from periplus.limits import Limits
-from periplus.model import Array, Catalog, Encoding, Files, Refs, chunk_positions
+from periplus.model import Array, Catalog, Encoding, Files, Refs, Region, chunk_positions
+from periplus.read import read_array
 from periplus.table.memory import memory_table
 from periplus.table.templates import COLUMN, Template, expanded
 from periplus.table.write import copy_table, write_table
 from periplus.testing.fixtures import s3, server
 from periplus.testing.indexes import RAW, files_of
 from periplus.testing.servers import RangeServer, S3Server
+from periplus.zarr.store import IndexStore
 
 __all__ = ["s3", "server"]
 
@@ -291,5 +296,40 @@ def test_templates_are_copied_from_form_to_form(tmp_path: Path, fetch: Fetch, na
     with periplus.open(target) as index:
         copied = copy_table(index.table, str(tmp_path / "copies" / name), fetch=fetch)
     assert copied.files.path[1] == f"{tmp_path}/{SHAPES['chunks']}"
-    np.testing.assert_array_equal(periplus.read.read_array(copied, fetch, ARRAY, limits=Limits()), expected())
+    np.testing.assert_array_equal(read_array(copied, fetch, ARRAY, limits=Limits()), expected())
     copied.close()
+
+
+@pytest.mark.parametrize("kind", ["edges", "region"])
+def test_chunks_that_a_store_decodes_itself_are_found_too(tmp_path: Path, fetch: Fetch, kind: str) -> None:
+    put(tmp_path, objects_of("chunks"))
+    _, refs, files = index_of(f"{tmp_path}/{SHAPES['chunks']}", "chunks")
+    array, values = ARRAY, expected()
+    if kind == "edges":
+        array = replace(ARRAY, shape=(3, 10, 32), edges=(None, None, (8, 8, 8, 8)))
+        values = VALUES.copy()
+        values[1, :5, 16:24] = -1
+    elif kind == "region":
+        region = Region(begin=(0, 0, 0), at=(0, 1, 0), size=(1, 4, 8))
+        array = replace(ARRAY, encodings=(Encoding(codecs=RAW, extent=(1, 5, 8), region=region),))
+        values = np.full((3, 10, 32), -1, "<i2")
+        for y in (0, 5):
+            values[:, y + 1 : y + 5] = VALUES[:, y : y + 4]
+        values[1, :5, 16:24] = -1
+        values = values[:, :, :30]
+    table = memory_table(Catalog(arrays={"data": array}), refs, files)
+    store = IndexStore(table, fetch, codecs="standard")
+    np.testing.assert_array_equal(read_array(table, fetch, array, limits=Limits()), values)
+    np.testing.assert_array_equal(zarr.open_array(store, path="data", mode="r")[...], values)
+
+
+def test_a_part_of_a_chunk_is_read_from_its_object(tmp_path: Path, fetch: Fetch) -> None:
+    put(tmp_path, objects_of("chunks"))
+    catalog, refs, files = index_of(f"{tmp_path}/{SHAPES['chunks']}", "chunks")
+    store = IndexStore(memory_table(catalog, refs, files), fetch)
+    some = asyncio.run(store.get("data/c/2/1/3", default_buffer_prototype(), RangeByteRequest(16, 32)))
+    assert some is not None
+    assert some.to_bytes() == objects_of("chunks")["store/c/2/1.3"][16:32]
+    (tmp_path / "store/c/2/1.3").write_bytes(b"short")
+    with pytest.raises(periplus.StaleError, match=r"2/1\.3"):
+        asyncio.run(store.get("data/c/2/1/3", default_buffer_prototype()))

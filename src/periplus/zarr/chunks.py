@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -100,7 +101,8 @@ class Chunks:
             spot = next((part for part in chunk.parts if part.data is None), None)
             if spot is None:
                 raise
-            raise error.at(url=self._source(spot.file).url, offset=spot.offset) from None
+            source = spot.object or self._source(spot.file)
+            raise error.at(url=source.url, offset=spot.offset) from None
         return _laid(array, values, valid)
 
     def _assembled(self, array: Array, position: Shape) -> NDArray[np.uint8]:
@@ -116,6 +118,7 @@ class _Rows:
 
     def __init__(self, table: Table, lookup: Lookup) -> None:
         self._table, self._lookup = table, lookup
+        self._objects: Mapping[int, Source] | None = None
 
     @property
     def files(self) -> Files:
@@ -125,7 +128,11 @@ class _Rows:
         position = tuple(low for low, _ in window)
         if any(high - low != 1 for low, high in window):
             return self._table.refs(name, window)
-        return self._lookup.rows(self._table.array(name), position)
+        refs, self._objects = self._lookup.rows(self._table.array(name), position)
+        return refs
+
+    def objects(self, array: Array, refs: Refs) -> tuple[Refs, Mapping[int, Source]]:
+        return self._table.objects(array, refs) if self._objects is None else (refs, self._objects)
 
 
 def _laid(array: Array, values: NDArray[Any], valid: Shape) -> NDArray[np.uint8]:
@@ -147,6 +154,6 @@ def _within(parts: tuple[Part, ...], start: int, stop: int) -> tuple[Part, ...]:
         low, high = max(start - begin, 0), min(stop - begin, part.length)
         if low < high:
             data = None if part.data is None else part.data[low:high]
-            found.append(Part(part.file, part.offset + low, high - low, data))
+            found.append(Part(part.file, part.offset + low, high - low, data, part.object))
         begin += part.length
     return tuple(found)

@@ -140,10 +140,10 @@ class Lookup:
         """The chunk at a position of the grid; None where it has no row. May read the index."""
         return self._around(array, position).get(position)
 
-    def rows(self, array: Array, position: Shape) -> Refs:
-        """The rows of the chunk at a position of the grid. May read the index."""
+    def rows(self, array: Array, position: Shape) -> tuple[Refs, Mapping[int, Source]]:
+        """The rows of the chunk at a position of the grid, and objects of templates among them. May read the index."""
         block = self._around(array, position)
-        return block.refs.take(slice(*block.rows(position)))
+        return block.refs.take(slice(*block.rows(position))), block.objects
 
     def present(self, array: Array, begun: Shape = ()) -> Iterator[NDArray[np.int32]]:
         """(ndim, n): positions that have a row, those that begin so, in C order; some at a time. May read the index."""
