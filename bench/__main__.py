@@ -10,7 +10,18 @@ from pathlib import Path
 
 from bench.measure import Section, machine
 
-SECTIONS = ("headers", "reads", "rows", "traffic", "imagery", "imagerytraffic", "store", "bigstore", "conventions")
+SECTIONS = (
+    "headers",
+    "reads",
+    "rows",
+    "collections",
+    "traffic",
+    "imagery",
+    "imagerytraffic",
+    "store",
+    "bigstore",
+    "conventions",
+)
 REPORT = Path(__file__).parent.parent / "docs" / "bench.md"
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from bench.measure import Section, cpu
 
 COUNT = 100_000
 TILE = 256
@@ -95,3 +100,69 @@ def write_collection(url: Path, count: int) -> Path:
     with Fetch(policy=Policy.everything()) as fetch:
         write_table(str(url), catalog, Bundled(bundles(), groups), files, fetch=fetch)
     return url
+
+
+HERE = """
+import json, sys, time
+import periplus, periplus.read.raster, periplus.table.open, periplus.table.select, periplus.table.sql
+from bench.collections import corner, SPAN
+path, count = sys.argv[1], int(sys.argv[2])
+resident = lambda: int(open("/proc/self/statm").read().split()[1]) * 4096 / 2**20
+found = {}
+def timed(name, run, rounds=1):
+    best = None
+    for _ in range(rounds):
+        began = time.process_time()
+        answer = run()
+        spent = 1000 * (time.process_time() - began)
+        best = spent if best is None else min(best, spent)
+    found[name] = best
+    return answer
+before = resident()
+index = timed("open ms", lambda: periplus.open(path))
+found["growth MiB"] = resident() - before
+timed("first SQL ms", lambda: index.sql("select count(*) from arrays where level = 0"))
+x, y = corner(count // 2)
+box = x + 1, y - SPAN + 1, x + SPAN - 1, y - 1
+timed("first select ms", lambda: index.select(bbox=box))
+timed("select ms", lambda: index.select(bbox=box), 7)
+timed("read ms", lambda: index.read(bbox=box), 7)
+timed("read by name ms", lambda: index.read(array=f"scenes/s{count // 2:07d}"), 7)
+assert index.read(bbox=box).values.shape == (1, 512, 512)
+print(json.dumps(found))
+"""
+
+
+def peer(path: Path, count: int) -> dict[str, float]:
+    """DuckDB on the files table of the dataset itself: the images that meet a box, and the first SQL."""
+    import duckdb
+
+    x, y = corner(count // 2)
+    query = (
+        f"select count(*) from read_parquet('{path}/files.parquet') "
+        f"where x < {x + SPAN - 1} and x + {SPAN} > {x + 1} and y > {y - SPAN + 1} and y - {SPAN} < {y - 1}"
+    )
+    return {"select ms": 1000 * cpu(lambda: duckdb.sql(query).fetchall(), rounds=7)}
+
+
+def run(folder: Path) -> Section:
+    section = Section(
+        f"A collection of {COUNT:,} images at different places",
+        "CPU ms",
+        f"Images of two levels and five chunks ({2 * COUNT:,} arrays, {5 * COUNT:,} references) in an index that is "
+        "written from columns; one image is there to be read. Each form in a process of its own, imports excluded; "
+        "`growth` is of resident memory by opening. `select` and `read` ask an open index for the box of one image; "
+        "`first` ones read the files table and connect to DuckDB. The peer is DuckDB, filtering the corners in "
+        "files.parquet.",
+    )
+    root = Path(__file__).parent.parent
+    for name, form in (("dataset", "many"), ("flat", "many.parquet")):
+        path = folder / "collections" / form
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            section.add(name, **{"write CPU s": cpu(lambda: write_collection(path, COUNT))})  # noqa: B023
+        command = [sys.executable, "-c", HERE, str(path), str(COUNT)]
+        answer = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
+        section.add(name, **json.loads(answer.stdout))
+    section.add("DuckDB on files.parquet", **peer(folder / "collections" / "many", COUNT))
+    return section

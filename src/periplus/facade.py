@@ -227,7 +227,7 @@ class Index:
         self.close()
 
     def __repr__(self) -> str:
-        arrays, rows, files = self.arrays, self.table.rows, len(self.files)
+        arrays, rows, files = self.arrays, self.table.rows, self.table.file_count
         first = f"<periplus index: {len(arrays):,} arrays, {rows:,} references, {files:,} files>"
         return first + (indent(f"\n{arrays!r}", "  ") if arrays else "")
 

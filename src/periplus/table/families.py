@@ -22,6 +22,8 @@ FEWEST = 64
 """Groups from which on it is worth it."""
 SCANNED = 64
 """Lookups by name that scan the names, at some 0.5 ms for 100,000; after these an index of all names is built."""
+AT_ONCE = 4096
+"""Names that are made at a time by who goes through all."""
 GROUP_COLUMNS = ("group", "family", "x", "y", "note")
 """The columns of the files table that make it a collection. `group` is in `Files.columns` too, the others are not."""
 
@@ -76,10 +78,14 @@ class Groups(Mapping[str, Array]):
         return isinstance(name, str) and (name in self.plain or self.place(name) is not None)
 
     def __iter__(self) -> Iterator[str]:
+        from periplus.table.buffers import to_strings
+
         yield from self.plain
-        for group, family in zip(self.group_list, self.family.tolist(), strict=True):
-            for rest in self.families[family]:
-                yield f"{group}/{rest}"
+        for start in range(0, len(self.names), AT_ONCE):  # those who want the first few do not wait for all
+            some = to_strings(self.names[start : start + AT_ONCE])
+            for group, family in zip(some, self.family[start : start + AT_ONCE].tolist(), strict=True):
+                for rest in self.families[family]:
+                    yield f"{group}/{rest}"
 
     def __len__(self) -> int:
         return self._count

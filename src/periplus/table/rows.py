@@ -271,6 +271,12 @@ class ParquetRows:
             source = self._files_source()
             return None if source is None else read_files_table(source, self.limits)
 
+    def file_count(self) -> int | None:
+        """How many files the files table has; None where there is none."""
+        with self._lock, arrow_errors("the files table", self.base.url):
+            source = self._files_source()
+            return None if source is None else int(source.metadata.num_rows)
+
     def _files_source(self) -> ParquetBytes | None:
         from periplus.table.document import FILES_KEY
 

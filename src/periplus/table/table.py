@@ -70,6 +70,9 @@ class Columnar(Protocol):
     def files_table(self) -> pa.Table | None:
         """The files table as it is stored; None where there is none."""
 
+    def file_count(self) -> int | None:
+        """How many files it has; None where there is none."""
+
     def find_all(self, wanted: Sequence[tuple[Array, Window]], *, most: int | None = None) -> list[Refs]:
         """As `Rows.find`, for each array and its window; `most` counts all rows together."""
 
@@ -131,6 +134,12 @@ class Table:
         """
         with self._lock:
             return self._rows.placements(self.catalog, len(self._rows.files()))
+
+    @property
+    def file_count(self) -> int:
+        """How many sources there are; they are not read for it where the index has their number."""
+        known = self._rows.file_count() if isinstance(self._rows, Columnar) else None
+        return len(self.files) if known is None else known
 
     def array(self, name: str) -> Array:
         """The array of that name."""
