@@ -27,7 +27,7 @@ from periplus.table.decoded import KEPT_BYTES, Group, Kept, Owners
 from periplus.table.document import Document, Piece
 from periplus.table.families import GROUP_COLUMNS, Groups, Members, kinds
 from periplus.table.ranges import ParquetBytes, arrow_errors, read_tails
-from periplus.table.schema import check_columns, files_from_arrow, integers, is_text, members_from_arrow
+from periplus.table.schema import FILES, check_columns, files_from_arrow, integers, is_text, members_from_arrow
 from periplus.table.verify import MORE, NARROW, check_count
 
 if TYPE_CHECKING:
@@ -195,10 +195,12 @@ def read_files_table(source: ParquetBytes, limits: Limits) -> pa.Table:
     """A files table as it is stored, row group by row group, so that no more is decoded than may be held."""
     names = [name for name in source.schema.names if not pa.types.is_nested(source.schema.field(name).type)]
     held = file_bytes(limits, source.url)
-    held.take(int(source.metadata.num_rows) * 8 * max(1, len(names)))
+    known = [name for name in names if name in FILES.names]
+    held.take(int(source.metadata.num_rows) * 8 * max(1, len(known)))
     tables = []
     for _, table in source.read(range(source.groups), names, as_stored=True):
-        held.take(sum(_text_bytes(column) for column in table.columns))
+        held.take(sum(_text_bytes(table[name]) for name in known))
+        held.take(sum(int(table[name].nbytes) for name in names if name not in FILES.names))
         tables.append(table)
     return pa.concat_tables(tables) if tables else source.schema.empty_table()
 

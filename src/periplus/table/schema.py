@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -249,6 +249,25 @@ def column_from_arrow(column: pa.ChunkedArray) -> NDArray[Any]:
     return answer
 
 
+class FileColumns(Mapping[str, NDArray[Any]]):
+    """Further columns of a files table, each made when it is asked for: a million strings are not made for nothing."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+        self._made: dict[str, NDArray[Any]] = {}
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        if name not in self._made:
+            self._made[name] = column_from_arrow(self._table[name])
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._table.column_names)
+
+    def __len__(self) -> int:
+        return int(self._table.num_columns)
+
+
 def members_from_arrow(table: pa.Table, held: Allowance) -> Members:
     """The group columns of a files table; a wrong type is a FormatError, values are not judged."""
     lacking = [name for name in GROUP_COLUMNS if name not in table.column_names]
@@ -343,9 +362,7 @@ def files_from_arrow(table: pa.Table) -> Files:
         format=[text or "" for text in _texts(table, "format", count)],
         status=[text or "ok" for text in _texts(table, "status", count)],
         error=_texts(table, "error", count),
-        columns={
-            name: column_from_arrow(table[name]) for name in table.column_names if name == "group" or name not in KNOWN
-        },
+        columns=FileColumns(table.select([n for n in table.column_names if n == "group" or n not in KNOWN])),
     )
 
 
