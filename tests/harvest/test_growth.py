@@ -120,3 +120,61 @@ def test_any_sequence_of_runs_gives_the_rows_of_one_run(
                 assert rows(index, root) == rows(whole, root)
 
     check()
+
+
+# --- indexes of the release before placements -------------------------------------------------------------------------
+
+GOLDEN = Path(__file__).parent / "golden"
+"""Small files, and indexes of all of them but the last by the release before version 3: 1, and 2 for `many`."""
+OLDER = {"stack": "s", "mosaic": "m", "overlaps": "o", "collect": "m"}
+
+
+@pytest.fixture
+def golden(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(GOLDEN, tmp_path / "golden"))
+
+
+@pytest.mark.parametrize("form", ["", ".parquet"])
+@pytest.mark.parametrize("kind", OLDER)
+def test_an_index_of_an_older_version_opens_converts_and_grows(golden: Path, kind: str, form: str) -> None:
+    files = [golden / f"{OLDER[kind]}_2021010{n}.tif" for n in range(1, 5)]
+    options = ARRANGEMENTS[kind][0] | ({"pattern": "s_{time:%Y%m%d}"} if kind == "stack" else {})
+    index, copy = golden / f"{kind}{form}", golden / f"copy{form}"
+    with (
+        periplus.open(index) as old,
+        old.write(copy) as converted,
+        periplus.index(files[:3], **options) as three,
+    ):
+        assert rows(old, golden) == rows(converted, golden) == rows(three, golden)
+    for target in (index, copy):
+        with (
+            periplus.index(files[3], to=target, append=True, refresh="never") as grown,
+            periplus.index(files, **options) as four,
+        ):
+            assert rows(grown, golden) == rows(four, golden)
+            assert grown.summary is not None
+            read_again = [note for note in grown.summary.warnings if "older version" in note]
+            assert bool(read_again) == (kind != "collect")
+        with periplus.index(files[:2], to=target, append=True, refresh="never") as grown:  # now it recalls its files
+            assert grown.summary is not None
+            assert grown.summary.reused == 2
+
+
+def test_a_large_collection_of_version_2_grows(golden: Path) -> None:
+    many = golden / "many"
+    many.mkdir()
+    for n in range(66):
+        shutil.copy(golden / "m_20210101.tif", many / f"f_{n:02d}.tif")
+    with (
+        periplus.index(many / "f_65.tif", to=golden / "many.parquet", append=True, refresh="never") as grown,
+        periplus.index(many, arrange="collect") as whole,
+    ):
+        assert rows(grown, golden) == rows(whole, golden)
+
+
+def test_an_older_index_whose_files_are_gone_is_not_added_to_and_stays(golden: Path) -> None:
+    (golden / "s_20210102.tif").unlink()
+    before = (golden / "stack.parquet").read_bytes()
+    with pytest.raises(periplus.PeriplusError, match="must be read again"):
+        periplus.index(golden / "s_20210104.tif", to=golden / "stack.parquet", append=True, refresh="never")
+    assert (golden / "stack.parquet").read_bytes() == before
