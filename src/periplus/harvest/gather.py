@@ -167,7 +167,7 @@ class Gathered:
         where = np.array([self._where[entry] for entry in entries], np.intp).reshape(-1, 2)
         own = np.array([not (e.homes and e.homes[which]) for e in (self.entries[i] for i in entries)], bool)
         left = np.ones(len(entries), bool)
-        for number in np.unique(where[own, 0]).tolist():
+        for number in sorted(set(where[own, 0].tolist())):
             part = self._parts[number]
             if isinstance(part, Part):
                 members = np.flatnonzero((where[:, 0] == number) & own)

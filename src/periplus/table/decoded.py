@@ -132,7 +132,8 @@ class Group:
         rows = np.arange(self.count) if self.present is None else np.flatnonzero(self.present)
         names, owner = self.array.columns(rows)
         kind = kinds.of(names)
-        dims = tuple(dim for dim in self.place if any(dim in kinds.listed[k].dims for k in np.unique(kind).tolist()))
+        used = {dim for k in set(kind.tolist()) for dim in kinds.listed[k].dims}
+        dims = tuple(dim for dim in self.place if dim in used)
         chunk = np.empty((len(dims), len(rows)), np.int32)
         for along, dim, grid in zip(chunk, dims, kinds.grids(dims).T, strict=True):
             positions = self.place[dim]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from periplus.errors import FormatError
 from periplus.model import Bundle, Catalog, Refs
-from periplus.table.bundles import Bundled, Kinds, bundled, verify_bundle, widened
+from periplus.table.bundles import Bundled, Kinds, bundled, distinct, verify_bundle, widened
 from periplus.table.order import GROUP_ROWS, blocked, c_order
 from periplus.table.schema import extras_of
 from periplus.table.verify import verify
@@ -199,7 +199,7 @@ def _small(
     levels = kinds.levels(kind)
     # Rows of arrays with the same dimensions are sorted together; sorted by array, they are then put one between the
     # other as their arrays are.
-    forms = list(dict.fromkeys(kinds.listed[number].dims for number in np.unique(kind).tolist()))
+    forms = list(dict.fromkeys(kinds.listed[number].dims for number in distinct(kind).tolist()))
     form = np.array([forms.index(array.dims) if array.dims in forms else -1 for array in kinds.listed])[kind]
     sorted_owners, sorted_refs = [], []
     for number, dims in enumerate(forms):
@@ -239,7 +239,7 @@ def _in_order(dims: tuple[str, ...], owner: NDArray[np.int32], refs: Refs, names
     try:
         return c_order(np.concatenate([owner[None], chunk]), refs.part)
     except FormatError:
-        for number in np.unique(owner).tolist():
+        for number in distinct(owner).tolist():
             _blocked(names[number], refs.take(owner == number))
         raise
 
@@ -268,10 +268,12 @@ def _shared(
         order = np.argsort(owner, kind="stable")
         owner, joined = owner[order], joined.take(order)
     # Names of arrays that have no row here are of no use to a table.
-    used, place = np.unique(owner, return_inverse=True)
+    used = distinct(owner)
+    place = np.zeros(last, np.int32)
+    place[used] = np.arange(len(used), dtype=np.int32)
     return Bundle(
         names=[names[number] for number in used.tolist()],
-        owner=place.astype(np.int32),
+        owner=place[owner],
         dims=tuple(dims),
         refs=joined,
         levels=levels[used],
