@@ -21,6 +21,7 @@ SECTIONS = (
     "store",
     "bigstore",
     "conventions",
+    "collecting",
 )
 REPORT = Path(__file__).parent.parent / "docs" / "bench.md"
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from periplus.errors import ConflictError, FormatError, MissingError, StaleError
 from periplus.model import Encoding, Refs
+from periplus.policy import Policy
 from periplus.table import append_table, copy_table, memory_table, open_table, write_table
+from periplus.table.document import KEY, VERSION
 from periplus.testing.indexes import files_of, same_refs, stacked
 
 
@@ -256,3 +262,20 @@ def test_columns_of_users_stay_when_an_index_grows_or_changes_form(tmp_path, fet
         assert found["tile"].tolist() == ["33UVP", None]
         assert found["orbit"].tolist() == [7, None]
         assert table.sql("select tile from files order by file_id").to_pylist() == [{"tile": "33UVP"}, {"tile": None}]
+
+
+@pytest.mark.parametrize("name", ["v1", "v1.parquet", "v2", "v2.parquet"])
+def test_indexes_of_earlier_versions_grow_and_become_of_this_one(tmp_path, fetch, name):
+    stored = Path(__file__).parent / "golden" / name
+    target = tmp_path / name
+    (shutil.copytree if stored.is_dir() else shutil.copy)(stored, target)
+    before = open_table(str(target), fetch=fetch, policy=Policy.everything())
+    want = {name: before.refs(name) for name in before.catalog.arrays}
+    more = files_of(["s3://bucket/late.tif"])
+    after = append_table(str(target), before.catalog, [], more, fetch=fetch)
+    assert list(after.files.path) == [*before.files.path, *more.path]
+    assert list(after.catalog.arrays) == list(want)
+    for array, refs in want.items():
+        same_refs(after.refs(array), refs)
+    base = target if target.is_file() else target / "files.parquet"
+    assert json.loads(pq.read_metadata(base).metadata[KEY])["version"] == VERSION
