@@ -20,7 +20,8 @@ Codec: TypeAlias = Mapping[str, Any]
 """One Zarr v3 codec: {"name": ..., "configuration": {...}}."""
 Pipeline: TypeAlias = tuple[Codec, ...]
 """Zarr v3 codecs in encoding order: array to array, array to bytes, bytes to bytes."""
-Scalar: TypeAlias = int | float | complex | bool
+Scalar: TypeAlias = int | float | complex | bool | bytes | str
+"""A number; bytes or text of arrays of these; times are integers in their unit, NaT the smallest of 64 bits."""
 Transform: TypeAlias = tuple[float, float, float, float, float, float]
 """(a, b, c, d, e, f): x = a*column + b*row + c, y = d*column + e*row + f, at pixel corners."""
 BBox: TypeAlias = tuple[float, float, float, float]
@@ -157,7 +158,7 @@ class Array:
     dtype: np.dtype[Any]
     """Of decoded values, in native byte order."""
     fill: Scalar | None = None
-    """Value of a missing chunk; None means zero."""
+    """Value of a missing chunk; None means zero, empty text, or no time (NaT)."""
     encodings: tuple[Encoding, ...] = ()
     """A row's `encoding` is an index into this."""
     attributes: Mapping[str, Any] = field(default_factory=dict)

@@ -30,6 +30,11 @@ VALUES: dict[str, np.ndarray[Any, Any]] = {
     "utm34/data": np.arange(2 * 4 * 6, dtype="u2").reshape(2, 4, 6) + 500,
     "other/scalar": np.array(7.5, "f4"),
     "utm33/held": np.array(-3, "i2"),
+    "other/codes": np.array([b"ab", b"", b"c\xff3"], "S3"),
+    "other/words": np.array([["äöü", ""], ["x", "漢字😀"]], "U3"),
+    "other/moments": np.array(["2021-01-01", "NaT", "1969-12-31T23:59:59"], "M8[s]"),
+    "other/days": np.array(["1900-01-01", "2100-02-03"], "M8[D]"),
+    "other/spans": np.array([1, -5, 7], "m8[ns]"),
 }
 INLINE = ("utm33/held",)
 """Arrays of one chunk, which the index holds."""
@@ -46,7 +51,7 @@ def arrays_of(values=None) -> dict[str, Array]:
     return {
         name: Array(
             name=name,
-            dims=DIMS.get(name, tuple(f"n{size}" for size in each.shape)),
+            dims=DIMS.get(name, tuple(f"d{d}n{size}" for d, size in enumerate(each.shape))),
             shape=each.shape,
             chunks=CHUNKS.get(name, each.shape),
             dtype=each.dtype,
@@ -144,7 +149,9 @@ def test_xarray_opens_each_group_with_its_own_labels(form, forms):
             dataset = xr.open_dataset(index, engine="periplus", group=group)
             np.testing.assert_array_equal(dataset["time"].values, times.astype("datetime64[ns]"))
             np.testing.assert_array_equal(dataset["data"].values, VALUES[f"{group}/data"])
-        assert xr.open_dataset(index, engine="periplus", group="other")["scalar"].values == VALUES["other/scalar"]
+        other = xr.open_dataset(index, engine="periplus", group="other")
+        for name in ("scalar", "codes", "words", "moments", "days", "spans"):
+            np.testing.assert_array_equal(other[name].values, VALUES[f"other/{name}"])
         tree = xr.open_datatree(index, engine="periplus")
         assert (tree["utm33"]["time"].size, tree["utm34"]["time"].size) == (3, 2)
         assert tree["empty/inner"].attrs["title"] == "no array"

@@ -99,3 +99,22 @@ def test_a_predictor_is_not_undone_along_another_axis(decoder):
     turned = {"name": "transpose", "configuration": {"order": [2, 1, 0]}}
     with pytest.raises(FormatError, match="transposed"):
         decoder([turned, {"name": "periplus.delta", "configuration": {}}, endian("little")], SHAPE, "u2")
+
+
+@pytest.mark.parametrize("order", ["little", "big"])
+@pytest.mark.parametrize("kind", ["U3", "S3", "M8[us]", "m8[D]"])
+def test_text_and_times_of_both_byte_orders(kind, order, decoder):
+    values = np.array([["ab", "\U0001f600c", ""], ["", "x", "yz1"]], kind) if kind == "U3" else None
+    if values is None:
+        values = np.array([[0, 1, 2], [-1, 5, 10**6]]).astype(kind)
+    data = values.astype(values.dtype.newbyteorder(">" if order == "big" else "<")).tobytes()
+    found = decoder([endian(order)], (2, 3), kind)(data, valid=(2, 3))
+    assert found.dtype == np.dtype(kind)
+    np.testing.assert_array_equal(found, values)
+    with pytest.raises(FormatError, match="yields numbers"):
+        decoder([{"name": "numcodecs.delta", "configuration": {"dtype": "i8"}}, endian(order)], (2, 3), kind)
+
+
+def test_numbers_that_are_no_characters_are_refused(decoder):
+    with pytest.raises(DecodeError, match="no character"):
+        decoder([endian("little")], (1,), "U1")(b"\0\0\x11\0", valid=(1,))

@@ -270,3 +270,42 @@ def test_extents_of_coordinates_are_checked_in_their_scope():
     for wrong in ({"t": three}, {"a/t": two}, {"a/t": three, "b/t": three}, {"t": two, "b/t": two}):
         with pytest.raises(FormatError, match="coordinate 't' has shape"):
             load(document(**wrong), limits=Limits())
+
+
+def typed(dtype, fill=None, chunks=(1,)):
+    array = {"dims": ["t"], "shape": [3], "chunks": list(chunks), "dtype": dtype, "fill": fill}
+    return load({"version": 3, "arrays": {"x": array}}, limits=Limits()).catalog.arrays["x"]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "fill", "value"),
+    [
+        ("S3", "YWI=", b"ab"), ("U3", "äb漢", "äb漢"), ("U1", None, None), ("datetime64[us]", 5, 5),
+        ("datetime64[D]", "NaT", -(2**63)), ("timedelta64[ns]", -7, -7), ("S3", "", b""),
+    ],
+)  # fmt: skip
+def test_text_and_times_are_written_and_read(dtype, fill, value):
+    array = typed(dtype, fill)
+    assert array.fill == value
+    again = json.loads(dump(document_for(Catalog(arrays={"x": array}))))["arrays"]["x"]
+    assert (again["dtype"], again["fill"]) == (dtype, fill)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "fill"),
+    [
+        ("S0", None), ("S", None), ("U01", None), ("S2147483648", None), ("U999999999", None), ("V3", None),
+        ("O", None),
+        ("datetime64", None), ("datetime64[10s]", None), ("datetime64[generic]", None), ("<M8[s]", None), ("S3", "abc"),
+        ("S1", "YWI="), ("S3", 5), ("U2", "abc"), ("U2", "\ud800"), ("U2", 1), ("datetime64[s]", 1.5),
+        ("datetime64[s]", "2020"), ("datetime64[s]", 2**63), ("timedelta64[s]", True), (5, None), ("S\u0663", None),
+    ],
+)  # fmt: skip
+def test_types_and_fill_values_that_make_no_sense_are_refused(dtype, fill):
+    with pytest.raises(FormatError):
+        typed(dtype, fill)
+
+
+def test_wide_values_count_towards_the_size_of_a_chunk():
+    with pytest.raises(LimitError, match="bytes of one chunk"):
+        typed("S1000000000", chunks=(3,))

@@ -38,7 +38,7 @@ def unlike(array: Array, like: Array) -> str | None:
         if physical_dtype(array.dtype) is None:
             return f"it has {packing}, not {other}, and no float holds every {array.dtype} exactly"
     elif Packing(array.fill).key != Packing(like.fill).key:
-        return f"its missing chunks mean {array.fill}, not {like.fill}; arrange='collect' keeps each file by itself"
+        return f"its missing chunks mean {array.fill!r}, not {like.fill!r}; arrange='collect' keeps each file by itself"
     names, others = (list(a.attributes.get("band_names") or ()) for a in (array, like))
     if names != others and sorted(names) == sorted(others):
         return f"it has bands {listed(names)}, not {listed(others)}"

@@ -79,7 +79,7 @@ def describe_array(array: IndexArray) -> dict[str, Any]:
         "dims": list(array.dims),
         "shape": list(array.shape),
         "chunks": list(array.chunks),
-        "dtype": array.dtype.name,
+        "dtype": str(array.dtype).lstrip("<>|"),
         "level": array.level,
         "nodata": plain(array.attributes.get("_FillValue")),
         "crs": None if place is None else "EPSG:4326" if by_rpc and box is not None else place.crs,

@@ -147,6 +147,9 @@ def _prepared(codecs: str, chunks: Shape, dtype: np.dtype[Any], limits: Limits, 
         return Decoder(codecs, chunks, one.dtype, limits, single)
     limits.check("the bytes of a chunk", math.prod(chunks) * dtype.itemsize, limits.chunk_bytes)
     native = dtype.newbyteorder("=")
+    odd = next((name for name, _ in stages if name not in standard.NAMES), None)
+    if odd is not None and dtype.kind not in "biufc":
+        raise FormatError(f"codec {odd} yields numbers, not {dtype}")
     if stages[0][0] == crop.NAME:
         inside = codecs_text(json.loads(codecs)[1:])
         return _prepared(inside, chunks, dtype, limits, crop.stored_shape(stages[0][1], chunks))

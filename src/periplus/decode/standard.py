@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -46,6 +47,8 @@ def standard(stages: Sequence[Stage], *, chunks: Shape, dtype: np.dtype[Any]) ->
         if swapped:
             values = scratch_array(15, values.shape, dtype)
             np.copyto(values, found[:need].view(stored))
+        if dtype.kind == "U" and values.size and int(values.view(np.uint32).max()) > sys.maxunicode:
+            raise DecodeError("the chunk holds a number that is no character")
         values = values.reshape(*shape[:outer], rows, *shape[outer + 1 :])
         return values if plain_order else values.transpose(back)
 
@@ -67,10 +70,10 @@ def _order(stages: Sequence[Stage], rank: int) -> tuple[tuple[int, ...], Sequenc
 
 def _stored(configuration: Mapping[str, Any], dtype: np.dtype[Any]) -> tuple[np.dtype[Any], bool]:
     """(type as stored, whether its bytes must be turned around)."""
-    if dtype.kind not in "biufc":
+    if dtype.kind not in "biufcSUmM" or dtype.itemsize == 0:
         raise FormatError(f"codec bytes cannot decode {dtype}")
     endian = configuration.get("endian")
-    if endian not in ("little", "big") and not (endian is None and dtype.itemsize == 1):
+    if endian not in ("little", "big") and not (endian is None and (dtype.itemsize == 1 or dtype.kind == "S")):
         raise FormatError(f"codec bytes: endian is {endian!r}")
     stored = dtype.newbyteorder(">" if endian == "big" else "<")
     return stored, not stored.isnative

@@ -12,6 +12,7 @@ from xarray.backends import BackendArray
 from xarray.core.indexing import ExplicitIndexer, VectorizedIndexer
 
 from periplus.engine.packing import Packing
+from periplus.errors import FormatError
 from periplus.model import Array
 from periplus.read import select_outer
 
@@ -32,7 +33,7 @@ class LazyArray(BackendArray):
         self.array = array
         self.packing = packing
         self.shape = array.shape
-        self.dtype = array.dtype if packing is None else packing.dtype
+        self.dtype = _shown(array.dtype) if packing is None else packing.dtype
 
     def __getitem__(self, key: ExplicitIndexer) -> Any:
         if isinstance(key, VectorizedIndexer):
@@ -45,7 +46,7 @@ class LazyArray(BackendArray):
     def _read(self, key: tuple[Any, ...]) -> NDArray[Any]:
         """Each dimension by an integer, a slice or a list of integers, independent of the others."""
         raw = self.index[self.array.name].read(select_outer(key, self.shape))
-        return np.asarray(raw) if self.packing is None else self.packing.apply(raw, key)
+        return _as(np.asarray(raw), self.dtype) if self.packing is None else self.packing.apply(raw, key)
 
     def _points(self, key: tuple[Any, ...]) -> NDArray[Any]:
         """Points: the arrays of the key are broadcast together and come first, sliced dimensions follow.
@@ -85,6 +86,25 @@ class LazyArray(BackendArray):
         order = np.lexsort(chunks)
         steps = np.any(np.diff(np.stack(chunks)[:, order], axis=1) != 0, axis=0)
         return np.split(order, np.flatnonzero(steps) + 1)
+
+
+def _shown(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The type of values in xarray, which counts times in seconds or parts of them."""
+    if dtype.kind not in "mM" or (unit := np.datetime_data(dtype)[0]) in ("s", "ms", "us", "ns"):
+        return dtype
+    if unit in ("ps", "fs", "as") or (dtype.kind == "m" and unit in ("Y", "M")):
+        raise FormatError(f"xarray has no times of type {dtype}")
+    return np.dtype(f"{dtype.kind}8[s]")
+
+
+def _as(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The values in that type; FormatError where a time is beyond what it can count."""
+    if values.dtype == dtype:
+        return values
+    cast = values.astype(dtype)
+    if not np.array_equal(cast.astype(values.dtype), values, equal_nan=True):
+        raise FormatError(f"a time of type {values.dtype} is beyond what xarray can count")
+    return cast
 
 
 def _ahead(places: NDArray[Any], size: int) -> NDArray[np.int64]:

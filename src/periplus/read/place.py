@@ -191,7 +191,11 @@ def _memory(make: Callable[..., NDArray[Any]], array: Array, selection: Selectio
 
 def fill_of(array: Array) -> NDArray[Any]:
     """The fill value as a scalar array of the array's dtype."""
+    if array.fill is None:
+        return np.array("NaT", array.dtype) if array.dtype.kind in "mM" else np.zeros((), array.dtype)
     try:
-        return np.array(0 if array.fill is None else array.fill, array.dtype)
+        if isinstance(array.fill, str | bytes) and len(array.fill) > array.dtype.itemsize:
+            raise ValueError("it is too long")
+        return np.array(array.fill, array.dtype)
     except (OverflowError, ValueError, TypeError):
         raise FormatError(f"the fill value {array.fill!r} of {array.name} is no {array.dtype}") from None

@@ -10,20 +10,18 @@ from typing import Any
 from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Array, Georeference, GroundControlPoint
+from periplus.table.dtypes import dtype_name, read_dtype, read_fill, write_fill
 from periplus.table.encodings import Memory, frame_of, read_encodings, write_encoding
 from periplus.table.values import (
-    DTYPES,
     INT64,
     listed,
     mapped,
     read_free,
-    read_scalar,
     real,
     shown,
     text,
     whole,
     write_free,
-    write_scalar,
 )
 
 INT32 = (1 << 31) - 1
@@ -38,8 +36,8 @@ def write_array(array: Array, parts: int) -> dict[str, Any]:
         "dims": list(array.dims),
         "shape": [int(n) for n in array.shape],
         "chunks": [int(n) for n in array.chunks],
-        "dtype": array.dtype.name,
-        "fill": write_scalar(array.fill),
+        "dtype": dtype_name(array.dtype),
+        "fill": write_fill(array.fill, array.dtype),
         "encodings": [write_encoding(encoding, what) for encoding in array.encodings],
     }
     if array.edges is not None:
@@ -90,10 +88,7 @@ def read_array(name: str, value: Any, limits: Limits, memory: Memory) -> Array:
     if len(set(dims)) != rank:
         raise FormatError(f"{what}: a dimension is named twice")
     chunks = listed(fields.get("chunks"), f"{what}: chunks", lambda item, at: whole(item, at, least=1), size=rank)
-    kind = text(fields.get("dtype"), f"{what}: dtype")
-    if kind not in DTYPES:
-        raise FormatError(f"{what}: unknown dtype {shown(kind)}")
-    dtype = DTYPES[kind]
+    dtype = read_dtype(fields.get("dtype"), f"{what}: dtype")
     if math.prod(shape) > INT64:
         raise FormatError(f"{what} declares {math.prod(shape)} values, more than 64 bits can count")
     limits.check(f"{what}: bytes of one chunk", math.prod(chunks) * dtype.itemsize, limits.chunk_bytes)
@@ -104,7 +99,7 @@ def read_array(name: str, value: Any, limits: Limits, memory: Memory) -> Array:
         shape=shape,
         chunks=chunks,
         dtype=dtype,
-        fill=read_scalar(fields.get("fill"), dtype, f"{what}: fill"),
+        fill=read_fill(fields.get("fill"), dtype, f"{what}: fill"),
         encodings=read_encodings(fields.get("encodings", []), frame_of(dims, chunks, dtype, edges), what, memory),
         attributes=read_free(mapped(fields.get("attributes", {}), f"{what}: attributes")),
         level=whole(fields.get("level", 0), f"{what}: level", most=255),

@@ -24,6 +24,7 @@ from periplus.table.arrays import write_array
 from periplus.table.buffers import numbers, strings
 from periplus.table.bundles import bundled
 from periplus.table.columns import Columns
+from periplus.table.dtypes import dtype_name
 from periplus.table.duck import Connected, connect, duckdb
 from periplus.table.families import Groups, kinds
 from periplus.table.footprint import affine, around, spatial_axes
@@ -340,7 +341,7 @@ def arrays_rows(arrays: Sequence[Array]) -> pa.Table:
         "shape": lists(pa.int64(), [array.shape for array in arrays]),
         "chunks": lists(pa.int64(), [array.chunks for array in arrays]),
         "grid": lists(pa.int64(), [array.grid for array in arrays]),
-        "dtype": strings([array.dtype.name for array in arrays]),
+        "dtype": strings([dtype_name(array.dtype) for array in arrays]),
         "fill": strings([json.dumps(one["fill"]) for one in said]),
         "crs": strings([None if one is None else one.crs for one in place]),
         "encodings": strings([json.dumps(one["encodings"]) for one in said]),

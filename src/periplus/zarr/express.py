@@ -185,7 +185,27 @@ def single_ranges(refs: Refs) -> NDArray[np.bool_]:
 
 def plain(dtype: np.dtype[Any]) -> tuple[Mapping[str, Any], ...]:
     """The codecs of chunks that are handed out decoded."""
-    return ({"name": "bytes", "configuration": {"endian": "little"}} if dtype.itemsize > 1 else {"name": "bytes"},)
+    ordered = dtype.itemsize > 1 and dtype.kind != "S"
+    return ({"name": "bytes", "configuration": {"endian": "little"}} if ordered else {"name": "bytes"},)
+
+
+def data_type(dtype: np.dtype[Any]) -> Any:
+    """The type of values as Zarr v3 names it; those beyond the numbers are as zarr-python registers them."""
+    if dtype.kind in "mM":
+        unit, count = np.datetime_data(dtype)
+        name = "numpy.datetime64" if dtype.kind == "M" else "numpy.timedelta64"
+        return {"name": name, "configuration": {"unit": unit, "scale_factor": count}}
+    if dtype.kind in "SU":
+        name = "null_terminated_bytes" if dtype.kind == "S" else "fixed_length_utf32"
+        return {"name": name, "configuration": {"length_bytes": dtype.itemsize}}
+    return dtype.name
+
+
+def fill_value(fill: NDArray[Any]) -> Any:
+    """A value of an array as metadata of Zarr v2 and v3 have it."""
+    if fill.dtype.kind == "S":
+        return base64.b64encode(fill.item()).decode()
+    return int(fill.view(np.int64)) if fill.dtype.kind in "mM" else jsonable(fill)
 
 
 def _is_regular(array: Array) -> bool:
@@ -216,7 +236,8 @@ def _listed(pipeline: Pipeline, dtype: np.dtype[Any]) -> tuple[Mapping[str, Any]
             listed += plain(dtype)
         elif name == unpack.NAME:
             dtype = unpack.stored_dtype(configuration)
-        listed.append(_strict(name, jsonable(configuration)))
+        settings = {} if name == "bytes" and dtype.kind == "S" else jsonable(configuration)
+        listed.append(_strict(name, settings))
     return tuple(listed)
 
 

@@ -13,21 +13,12 @@ from periplus.conventions.node import DIMENSIONS
 from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
 from periplus.model import Array, Scalar
+from periplus.table.dtypes import dtype_name, is_number, read_dtype, read_fill
 from periplus.table.encodings import encoding_of, frame_of
 from periplus.table.values import DTYPES, INT64, listed, mapped, read_scalar, shown, text, whole
 from periplus.zarr.v2codecs import bytes_codec, is_image, known_codec, pipeline_of
 
 INT32 = (1 << 31) - 1
-UNITS = {
-    "D": "days",
-    "h": "hours",
-    "m": "minutes",
-    "s": "seconds",
-    "ms": "milliseconds",
-    "us": "microseconds",
-    "ns": "nanoseconds",
-}
-"""Of times that NumPy counts, in the words of CF."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +71,8 @@ def _v2(name: str, fields: Mapping[str, Any], attributes: Any) -> Described:
     if any(not size and side for size, side in zip(sizes, shape, strict=True)):
         raise FormatError(f"chunks of {list(sizes)} hold nothing of the shape {list(shape)}")
     chunks = tuple(max(n, 1) for n in sizes)
-    stored, dtype, times = _type(fields.get("dtype"))
+    stored = _type(fields.get("dtype"))
+    dtype = stored.newbyteorder("=")
     order = fields.get("order", "C")
     if order not in ("C", "F"):
         raise FormatError(f"order is {shown(order)}")
@@ -111,13 +103,13 @@ def _v2(name: str, fields: Mapping[str, Any], attributes: Any) -> Described:
         dtype=dtype,
         fill=fill,
         encodings=(encoding_of(pipeline, frame_of(dims, chunks, dtype), f"{name}/.zarray"),),
-        attributes=said | times,
+        attributes=said,
     )
     return Described(array, "", separator)
 
 
-def _type(value: Any) -> tuple[np.dtype[Any], np.dtype[Any], dict[str, Any]]:
-    """(type as stored, type of values, attributes that say what numbers mean which were times)."""
+def _type(value: Any) -> np.dtype[Any]:
+    """The type as stored."""
     if isinstance(value, list):
         raise FormatError("values are records of several fields, which are not read")
     try:
@@ -126,23 +118,15 @@ def _type(value: Any) -> tuple[np.dtype[Any], np.dtype[Any], dict[str, Any]]:
         raise FormatError(f"dtype is {shown(value)}") from None
     if stored.subdtype is not None:
         raise FormatError(f"dtype is {shown(value)}: values that are arrays are not read")
-    times: dict[str, Any] = {}
-    if stored.kind in "mM":
-        unit, count = np.datetime_data(stored)
-        if unit not in UNITS or count != 1:
-            raise FormatError(f"times of type {shown(value)} are not read")
-        times = {"units": UNITS[unit] + (" since 1970-01-01" if stored.kind == "M" else "")}
-        times["_FillValue"] = -INT64 - 1
-        if stored.kind == "M":
-            times["calendar"] = "proleptic_gregorian"
-        stored = np.dtype(f"{stored.str[0]}i8")
-    native = stored.newbyteorder("=")
-    if native.name not in DTYPES:
-        raise FormatError(f"values of type {shown(value)} are not read")
-    return stored, native, times
+    dtype_name(stored.newbyteorder("="))
+    return stored
 
 
 def _fill(value: Any, dtype: np.dtype[Any]) -> Scalar | None:
+    if not is_number(dtype):
+        if value in ("", 0) and dtype.kind in "SU":
+            return None
+        return read_fill("NaT" if dtype.kind in "mM" and value == -INT64 - 1 else value, dtype, "fill_value")
     if dtype.kind == "b" and value in (0, 1):
         return bool(value)
     if dtype.kind in "iu" and type(value) in (float, bool) and math.isfinite(value) and value == int(value):
@@ -170,9 +154,7 @@ def _v3(name: str, fields: Mapping[str, Any]) -> Described:
         raise FormatError("storage transformers are not read")
     shape = _sizes(fields.get("shape"), "shape")
     kind = fields.get("data_type")
-    if not isinstance(kind, str) or kind not in DTYPES:
-        raise FormatError(f"values of type {shown(kind)} are not read")
-    dtype = DTYPES[kind]
+    dtype = _v3_type(kind)
     said = mapped(fields.get("attributes") or {}, "attributes")
     chunks, edges = _grid(mapped(fields.get("chunk_grid"), "chunk_grid"), shape)
     prefix, separator = _keys(mapped(fields.get("chunk_key_encoding"), "chunk_key_encoding"))
@@ -190,6 +172,24 @@ def _v3(name: str, fields: Mapping[str, Any]) -> Described:
         edges=edges,
     )
     return Described(array, prefix, separator)
+
+
+def _v3_type(kind: Any) -> np.dtype[Any]:
+    if isinstance(kind, str) and kind in DTYPES:
+        return DTYPES[kind]
+    named = kind if isinstance(kind, Mapping) else {}
+    settings = mapped(named.get("configuration") or {}, "data_type")
+    size, name = settings.get("length_bytes"), ""
+    if named.get("name") == "null_terminated_bytes":
+        name = f"S{size}"
+    elif named.get("name") == "fixed_length_utf32" and type(size) is int and size % 4 == 0:
+        name = f"U{size // 4}"
+    elif named.get("name") in ("numpy.datetime64", "numpy.timedelta64") and settings.get("scale_factor") == 1:
+        name = f"{named['name'][len('numpy.') :]}[{settings.get('unit')}]"
+    try:
+        return read_dtype(name, "data_type")
+    except FormatError:
+        raise FormatError(f"values of type {shown(kind)} are not read") from None
 
 
 def _grid(grid: Mapping[str, Any], shape: tuple[int, ...]) -> tuple[tuple[int, ...], Any]:
@@ -222,6 +222,8 @@ def _codecs(value: Any, dtype: np.dtype[Any], what: str) -> tuple[Mapping[str, A
         return (*before, pipeline[images[0]])
     little = bytes_codec(dtype.newbyteorder("<"))
     return tuple(
-        little if codec["name"] == "bytes" and dtype.itemsize > 1 and not codec.get("configuration") else codec
+        little
+        if codec["name"] == "bytes" and dtype.itemsize > 1 and dtype.kind != "S" and not codec.get("configuration")
+        else codec
         for codec in pipeline
     )

@@ -12,7 +12,19 @@ from periplus.codecnames import IMAGERY
 from periplus.conventions.node import DIMENSIONS
 from periplus.decode.pipeline import LIST
 from periplus.model import Array, Pipeline
-from periplus.zarr.express import KINDS, as_one, exclusive, express, jsonable, last_rows, listing, with_facts
+from periplus.read.place import fill_of
+from periplus.table.dtypes import is_number
+from periplus.zarr.express import (
+    KINDS,
+    as_one,
+    exclusive,
+    express,
+    fill_value,
+    jsonable,
+    last_rows,
+    listing,
+    with_facts,
+)
 from periplus.zarr.metadata import CODECS, Codecs, Layout, Leaf
 from periplus.zarr.v2codecs import UnsayableError, v2_of
 
@@ -45,6 +57,8 @@ def v2_array(leaf: Leaf, array: Array, pipeline: Pipeline, codecs: Codecs) -> di
         if codecs == "standard" and any(str(one["id"]).startswith(IMAGERY) for one in coded["filters"] or ()):
             raise UnsayableError("its bands are stored pixel by pixel, for which stock Zarr v2 has no codec")
     except UnsayableError as error:
+        if not is_number(array.dtype):
+            raise
         if codecs != "all":
             raise UnsayableError(f"{error.message}; zarr_format=3 has it") from None
         whole = pipeline[0] if pipeline[0]["name"] == LIST else as_one(pipeline, array.chunks, array.dtype)
@@ -52,6 +66,7 @@ def v2_array(leaf: Leaf, array: Array, pipeline: Pipeline, codecs: Codecs) -> di
         coded = {"dtype": array.dtype.newbyteorder("<").str, "order": "C", "filters": filters, "compressor": None}
     attributes = {key: value for key, value in leaf.document["attributes"].items() if key != "_FillValue"}
     fill, nodata = array.fill or 0, array.attributes.get("_FillValue")
+    stored_fill = jsonable(array.fill) if array.fill is None or is_number(array.dtype) else fill_value(fill_of(array))
     same = isinstance(nodata, int | float | np.generic) and (fill == nodata or (fill != fill and nodata != nodata))
     if "_FillValue" in leaf.document["attributes"] and not (same and fill):
         # Zero is what Zarr v2 has by default, and so says nothing of nodata by itself.
@@ -62,7 +77,7 @@ def v2_array(leaf: Leaf, array: Array, pipeline: Pipeline, codecs: Codecs) -> di
             "shape": list(array.shape),
             "chunks": list(array.chunks),
             # A fill value of Zarr v2 is nodata to xarray: where zero is just what is missing, nothing is said.
-            "fill_value": jsonable(array.fill) if same or fill else None,
+            "fill_value": stored_fill if same or fill else None,
             "dimension_separator": ".",
             **jsonable(coded),
         },

@@ -15,7 +15,7 @@ from periplus.errors import FormatError
 from periplus.forks import cached_property
 from periplus.model import Array, Catalog
 from periplus.read.place import fill_of
-from periplus.zarr.express import KINDS, express, jsonable, plain
+from periplus.zarr.express import KINDS, data_type, express, fill_value, jsonable, plain
 from periplus.zarr.geozarr import place
 from periplus.zarr.labels import Beside, beside
 
@@ -48,10 +48,14 @@ class Leaf:
     @cached_property
     def exact(self) -> int | None:
         """Bytes that a stored chunk must have; None where it is compressed, or not handed out as it is stored."""
-        if not self.raw or any(codec["name"] not in ("transpose", "bytes") for codec in self.document["codecs"]):
+        if (
+            self.array is None
+            or not self.raw
+            or any(codec["name"] not in ("transpose", "bytes") for codec in self.document["codecs"])
+        ):
             return None
         chunks = self.document["chunk_grid"]["configuration"]["chunk_shape"]
-        size: int = math.prod(chunks) * np.dtype(self.document["data_type"]).itemsize
+        size: int = math.prod(chunks) * self.array.dtype.itemsize
         return size
 
     @cached_property
@@ -97,10 +101,10 @@ def _leaf(array: Array, original: Array, around: Beside, codecs: Codecs) -> Leaf
         "zarr_format": 3,
         "node_type": "array",
         "shape": list(array.shape),
-        "data_type": array.dtype.name,
+        "data_type": data_type(array.dtype),
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(array.chunks)}},
         "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
-        "fill_value": jsonable(fill_of(array)),
+        "fill_value": fill_value(fill_of(array)),
         "codecs": [dict(codec) for codec in (said.codecs if raw else plain(array.dtype))],
         "attributes": {**_attributes(array, around), **place(array)},
         "dimension_names": list(array.dims),

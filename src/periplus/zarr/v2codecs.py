@@ -76,7 +76,7 @@ def known_codec(codec: Any, what: str) -> Codec:
 
 def bytes_codec(dtype: np.dtype[Any]) -> Codec:
     """The codec of values as bytes in the order of a dtype."""
-    if dtype.itemsize == 1:
+    if dtype.itemsize == 1 or dtype.kind == "S":
         return {"name": "bytes"}
     return {"name": "bytes", "configuration": {"endian": ENDIAN[dtype.newbyteorder(dtype.byteorder).str[0]]}}
 
@@ -95,7 +95,7 @@ def _stored(on_values: Sequence[Codec], dtype: np.dtype[Any], what: str) -> np.d
                 dtype = np.dtype(changed)
             except TypeError:
                 raise FormatError(f"{what}: codec {codec['name']!r} stores {changed!r}, which is no type") from None
-    if dtype.kind not in "biufc":
+    if dtype.kind not in ("biufc" if on_values else "biufcSUmM"):
         raise FormatError(f"{what}: values of type {dtype} are not read")
     return dtype
 
