@@ -11,7 +11,7 @@ from rasterio import Affine
 from zarr.storage import FsspecStore
 
 import periplus
-from periplus.errors import FormatError
+from periplus.errors import DecodeError
 from periplus.testing import j2ks, nitfs
 from periplus.zarr.multireference import MultiReferenceFileSystem
 
@@ -72,13 +72,13 @@ def test_virtualizarr_of_an_image_with_a_place_and_named_bands(virtual):
 
 
 @pytest.mark.filterwarnings("ignore::zarr.errors.UnstableSpecificationWarning")
-@pytest.mark.parametrize(("data", "why"), [(b"\xff" * 12, "are no strings"), (b"r\0\0\0", "4 bytes where 1 strings")])
+@pytest.mark.parametrize(("data", "why"), [(b"\xff" * 12, "no character"), (b"r\0\0\0", "4 of 12 bytes")])
 def test_names_that_are_no_strings_are_refused(virtual, data, why):
     target, _, _ = virtual
     said = json.loads(target.read_text())
     said["refs"]["bands/0"] = "base64:" + base64.b64encode(data).decode()
     target.write_text(json.dumps(said))
-    with pytest.raises(FormatError, match=why):
+    with pytest.raises(DecodeError, match=why):
         periplus.open(target)
 
 

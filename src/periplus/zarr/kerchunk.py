@@ -17,7 +17,7 @@ from periplus.table.memory import MemoryRows
 from periplus.table.table import Table
 from periplus.zarr.kerchunkcatalog import Nodes, catalog_of, described, nodes
 from periplus.zarr.kerchunkcolumns import Urls, by_array, columns
-from periplus.zarr.kerchunklabels import MOST_TEXTS, LabelRoom, is_wide, labels_of, named, wide, words
+from periplus.zarr.kerchunklabels import MOST_TEXTS, LabelRoom, labels_of, named, words
 from periplus.zarr.kerchunkopen import is_json
 from periplus.zarr.kerchunkown import REPLACED, from_text, unpack_files
 from periplus.zarr.kerchunkrows import RecordRows, read_metadata, sizes_of
@@ -178,9 +178,7 @@ def _in_words(path: str, found: Nodes, first: Callable[[str], tuple[str, bytes |
     key, data = first(path)
     if data is None:
         return None
-    kind = document.get("dtype")
-    said = wide(data, kind, shape[0], key) if is_wide(kind) else words(data, shape[0], key)
-    return named(path, (leaf,), said, {})
+    return named(path, (leaf,), words(data, shape[0], key), {})
 
 
 def _first_chunk(references: Mapping[str, Reference], path: str) -> tuple[str, bytes | None]:

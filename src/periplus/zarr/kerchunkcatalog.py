@@ -12,7 +12,6 @@ from periplus.limits import Limits
 from periplus.model import Array, Catalog, Coordinate, Georeference
 from periplus.table.values import shown, text
 from periplus.zarr.kerchunkarrays import Described, describe
-from periplus.zarr.kerchunklabels import is_wide
 from periplus.zarr.kerchunkplace import located
 
 ROOT_ARRAY = "data"
@@ -98,8 +97,7 @@ def _is_text(document: Any) -> bool:
     kind = document.get("data_type", document.get("dtype")) if isinstance(document, Mapping) else None
     filters = (document.get("filters") or [{}]) if isinstance(document, Mapping) else [{}]
     wordy = isinstance(filters, list) and isinstance(filters[0], Mapping) and filters[0].get("id") == "vlen-utf8"
-    bare = isinstance(document, Mapping) and not (document.get("filters") or document.get("compressor"))
-    return kind == "string" or (kind == "|O" and wordy) or (bare and is_wide(kind))
+    return kind == "string" or (kind == "|O" and wordy)
 
 
 def checked_name(name: str) -> str:

@@ -32,7 +32,6 @@ NANOSECONDS = {
     "nanoseconds": 1,
 }
 """Of the units in which CF counts times."""
-WIDE = re.compile(r"[<>]U[0-9]{1,4}")
 PLAIN_CALENDARS = ("standard", "gregorian", "proleptic_gregorian")
 
 
@@ -110,24 +109,6 @@ def _times(values: NDArray[Any], missing: Any, scale: int, epoch: str) -> NDArra
     times: NDArray[Any] = np.datetime64(epoch, "us") + np.where(nothing, 0, numbers * factor).astype("m8[us]")
     times[nothing] = np.datetime64("NaT")
     return times
-
-
-def is_wide(kind: Any) -> bool:
-    """Whether values are strings of one length, as NumPy has them."""
-    return isinstance(kind, str) and WIDE.fullmatch(kind) is not None
-
-
-def wide(data: bytes, kind: str, count: int, key: str) -> NDArray[Any]:
-    """Strings of one length, four bytes a letter."""
-    size = np.dtype(kind).itemsize
-    if not size or len(data) < size * count:
-        raise FormatError(f"{key}: {len(data)} bytes where {count} strings of {size} are wanted")
-    order = "utf-32-le" if kind[0] == "<" else "utf-32-be"
-    try:
-        found = [data[at : at + size].decode(order).rstrip("\0") for at in range(0, size * count, size)]
-        return np.array(found, object)
-    except UnicodeDecodeError:
-        raise FormatError(f"{key}: the inline bytes are no strings") from None
 
 
 def words(data: bytes, count: int, key: str) -> NDArray[Any]:
