@@ -25,8 +25,8 @@ from periplus.testing.indexes import indexes, inline_list, stacked
 ROOT = Path(__file__).parent.parent.parent
 GOLDEN = Path(__file__).parent / "golden"
 SCHEMA = json.loads((ROOT / "docs" / "array_references.schema.json").read_text())
-RELEASED = range(1, VERSION)
-"""Versions with a golden index: the present one gets it when it is released."""
+RELEASED = range(1, VERSION + 1)
+"""Versions with a golden index."""
 PAGE = (ROOT / "docs" / "convention.md").read_text()
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 
@@ -51,10 +51,25 @@ def test_the_schema_admits_written_indexes_of_every_form(tmp_path, fetch):
         VALIDATOR.validate(json.loads(pq.read_metadata(tmp_path / path).metadata[KEY]))
 
 
-def grouped():
-    """The document of the page's example with groups."""
+def collected():
+    """The document of the page's example of a collection."""
     examples = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]
-    return next(example for example in examples if "groups" in example)
+    return next(example for example in examples if "families" in example)
+
+
+def grouped():
+    """The same as version 2 has it."""
+    groups = {"scene-a": [0, 0, 300000.0, 5200000.0], "scene-b": [0, None, 310240.0, 5200000.0]}
+    return collected() | {"version": 2, "groups": groups}
+
+
+def test_the_examples_are_sound():
+    examples = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]
+    documents = [example for example in examples if "version" in example]
+    assert len(documents) == 2
+    for document in documents:
+        VALIDATOR.validate(document)
+    assert list(load(documents[0], limits=Limits()).catalog.coordinates) == ["time"]
 
 
 def test_the_example_with_groups_is_sound():
@@ -207,6 +222,43 @@ def test_the_golden_index_of_version_2_reads_as_it_always_did(form, fetch):
     assert "scenes/s00" not in table.catalog.attributes
     assert table.catalog.attributes["scenes/s63"] == {"sensor": "a"}
     assert table.catalog.arrangement["groups"][-1] == "odd"
+
+
+@pytest.mark.parametrize("form", ["v3.parquet", "v3"])
+def test_the_golden_index_of_version_3_reads_as_it_always_did(form, fetch):
+    table = open_table(str(GOLDEN / form), fetch=fetch, allow=["s3://bucket/", "https://example.com/"])
+    want = json.loads((GOLDEN / "v3.json").read_text())
+    assert table.rows == sum(len(columns["offset"]) for columns in want.values()) == 71
+    for name, columns in want.items():
+        refs = table.refs(name)
+        for column in ("chunk", "offset", "length", "file"):
+            assert getattr(refs, column).tolist() == columns[column], column
+        data = None if refs.inline is None else [item and item.hex() for item in inline_list(refs)]
+        assert data == columns["data"]
+    catalog = table.catalog
+    arrays = catalog.arrays
+    assert len(arrays) == len(list(arrays)) == 132
+    last = arrays["scenes/s63/1/data"]
+    assert (last.shape, last.level, last.dtype) == ((1, 50, 50), 1, np.dtype("float32"))
+    assert last.georeference.transform == (20.0, 0.0, 3e5 + 1000.5 * 63, 0.0, -20.0, 52e5 - 21)
+    clipped, larger, part = arrays["odd/data"].encodings
+    assert (clipped.clipped, larger.extent) == (("row",), (6,))
+    assert (part.extent, part.region.begin, part.region.at, part.region.size) == ((4,), (1,), (0,), (2,))
+    assert (part.region.transparent, part.region.layer) == (-1, 1)
+    assert (arrays["odd/label"].shape, arrays["odd/label"].dtype, arrays["odd/label"].fill) == ((), "<U3", "abc")
+    assert (arrays["odd/when"].dtype, arrays["store/code"].dtype) == (np.dtype("M8[s]"), np.dtype("S2"))
+    assert arrays["store/code"].fill == b"--"
+    assert catalog.coordinates["odd/row"].values.tolist() == [0, 0.5, 1, 1.5, 2, 2.5, 3]
+    assert len(catalog.coordinates["row"].values) == 8
+    assert catalog.attributes["empty"] == {"note": "no array"}
+    assert "scenes/s00" not in catalog.attributes
+    assert catalog.attributes["scenes/s63"] == {"sensor": "a"}
+    assert table.files.columns["group"][[0, 63, 64, 65]].tolist() == ["scenes/s00", "scenes/s63", "odd", "store"]
+    assert table.files.columns["cloud_cover"][-1] == 100
+    assert table.files.path[-1] == "s3://bucket/store/c/{row}"
+    placements = table.placements
+    assert (placements.file.tolist(), placements.origin.tolist(), placements.extent.tolist()) == ([64], [[3]], [[4]])
+    assert (placements.descriptions[0].name, placements.order.tolist()) == ("data", [7])
 
 
 def test_every_version_has_its_golden_index():

@@ -28,6 +28,7 @@ from periplus.harvest.stac import Assets
 from periplus.harvest.stored import ASSET, StoredIndex, open_stored
 from periplus.harvest.stream import harvest_inputs
 from periplus.harvest.summary import Summary
+from periplus.harvest.values import ValueReader
 from periplus.limits import Limits
 from periplus.model import Catalog, Files, Refs, Source
 from periplus.policy import WEB, scheme_of
@@ -63,6 +64,8 @@ class Run:
         self.files: Files | None = None
         """The whole files table, when this run made it."""
         self.gathered = Gathered()
+        self.values = ValueReader(fetch, limits)
+        """Reads small arrays that an arrangement needs the values of."""
         self.before: Sequence[str] = ()
         """Files that the index had."""
         self.names = named(kind, options)
@@ -429,6 +432,8 @@ class Run:
             reused=self.reused,
             gone=len(set(self.before).difference(files.path)),
             rows=table.rows,
+            arrays_read=self.values.arrays,
+            bytes_read=self.values.bytes,
             bytes=int(np.maximum(files.size, 0)[good].sum()),
             arrangement=self.arrangement,
             errors=tuple((file.source.url, file.error or "") for file in self.failures),
