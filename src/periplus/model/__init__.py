@@ -1,0 +1,59 @@
+"""The nouns that pass between packages: Source, Encoding, Array, Refs, Files, Coordinate, Catalog. All frozen data."""
+
+from __future__ import annotations
+
+from periplus.model.arrays import (
+    MOST_LEVELS,
+    Array,
+    BBox,
+    Codec,
+    Encoding,
+    Georeference,
+    GroundControlPoint,
+    Pipeline,
+    Region,
+    Scalar,
+    Shape,
+    Transform,
+    codecs_text,
+    pyramid_of,
+)
+from periplus.model.catalog import Catalog, Coordinate, Placements
+from periplus.model.files import Files, Source
+from periplus.model.refs import GATHERED, Bundle, Inline, Refs, chunk_positions
+from periplus.model.steps import About, Beside, Found, Listing, Need, Round, Step, Steps
+
+__all__ = [
+    "GATHERED",
+    "MOST_LEVELS",
+    "About",
+    "Array",
+    "BBox",
+    "Beside",
+    "Bundle",
+    "Catalog",
+    "Codec",
+    "Coordinate",
+    "Encoding",
+    "Files",
+    "Found",
+    "Georeference",
+    "GroundControlPoint",
+    "Inline",
+    "Listing",
+    "Need",
+    "Pipeline",
+    "Placements",
+    "Refs",
+    "Region",
+    "Round",
+    "Scalar",
+    "Shape",
+    "Source",
+    "Step",
+    "Steps",
+    "Transform",
+    "chunk_positions",
+    "codecs_text",
+    "pyramid_of",
+]

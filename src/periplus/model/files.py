@@ -1,0 +1,107 @@
+"""The files of an index: one as a store describes it, all as the columns of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.redaction import redact
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """One object in a store, as the response that read its header described it."""
+
+    url: str
+    size: int | None = None
+    etag: str | None = None
+    last_modified: datetime | None = None
+    """Always aware, in UTC."""
+
+    def __repr__(self) -> str:
+        return f"<Source {redact(self.url)}: {self.size} bytes, {self.etag or self.last_modified}>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Files:
+    """The files table as columns; row number is the file id."""
+
+    path: Sequence[str]
+    """URL as harvested."""
+    size: NDArray[np.int64]
+    """Bytes; -1 unknown."""
+    etag: Sequence[str | None]
+    last_modified: NDArray[np.datetime64]
+    """datetime64[us], UTC; NaT unknown."""
+    datetime: NDArray[np.datetime64]
+    """When the data were taken, datetime64[us], UTC; NaT unknown."""
+    format: Sequence[str]
+    status: Sequence[str]
+    """`ok` or `error`."""
+    error: Sequence[str | None]
+    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    """Further columns, as long as the others: `group`, and those of users. Text is an object array; what is missing is
+    None, NaN or NaT. In a collection `group` is the path of the group that a file is in: the empty string for a single
+    file, whose arrays have plain names, and None for a file in no array."""
+
+    def __len__(self) -> int:
+        return len(self.path)
+
+    def __repr__(self) -> str:
+        failed = sum(status != "ok" for status in self.status)
+        return f"<periplus files: {len(self):,}" + (f", {failed:,} of them in no array>" if failed else ">")
+
+    def take(self, rows: NDArray[np.intp]) -> Files:
+        """Some of the files, in the order of `rows`."""
+        numbers = rows.tolist()
+
+        def taken(values: Any) -> Any:
+            return values[rows] if isinstance(values, np.ndarray) else [values[row] for row in numbers]
+
+        columns = {name: values[rows] for name, values in self.columns.items()}
+        return Files(columns=columns, **{name: taken(getattr(self, name)) for name in _FILE_COLUMNS})
+
+    @classmethod
+    def joined(cls, first: Files, then: Files) -> Files:
+        """Two files tables as one; a column that one of them lacks is missing there."""
+
+        def join(name: str) -> Any:
+            pair = getattr(first, name), getattr(then, name)
+            return np.concatenate(pair) if isinstance(pair[0], np.ndarray) else [*pair[0], *pair[1]]
+
+        columns = {
+            name: _joined_columns(first.columns.get(name), len(first), then.columns.get(name), len(then))
+            for name in {**first.columns, **then.columns}
+        }
+        return cls(columns=columns, **{name: join(name) for name in _FILE_COLUMNS})
+
+    def source(self, file: int) -> Source:
+        modified = self.last_modified[file]
+        return Source(
+            url=self.path[file],
+            size=None if self.size[file] < 0 else int(self.size[file]),
+            etag=self.etag[file],
+            last_modified=None
+            if np.isnat(modified)
+            else datetime.fromisoformat(np.datetime_as_string(modified, unit="us") + "+00:00"),
+        )
+
+
+_FILE_COLUMNS = ("path", "size", "etag", "last_modified", "datetime", "format", "status", "error")
+
+
+def _joined_columns(first: Any, count: int, then: Any, more: int) -> NDArray[Any]:
+    def missing(values: NDArray[Any], size: int) -> NDArray[Any]:
+        if values.dtype.kind in "fM":
+            return np.full(size, "NaT" if values.dtype.kind == "M" else np.nan, values.dtype)
+        return np.full(size, None, object)
+
+    pair = (missing(then, count) if first is None else first, missing(first, more) if then is None else then)
+    if pair[0].dtype.kind != pair[1].dtype.kind:
+        pair = pair[0].astype(object), pair[1].astype(object)
+    return np.concatenate(pair)
