@@ -100,7 +100,8 @@ def add(target: str) -> dict[str, float]:
     from periplus.harvest.gather import Gathered
     from periplus.policy import Policy
     from periplus.table import append_table, open_table
-    from periplus.table.families import GroupAttributes, Groups, extended
+    from periplus.table.collect import extended
+    from periplus.table.families import GroupAttributes, Groups
 
     copy = f"{target.removesuffix('.parquet')}-longer" + (".parquet" if target.endswith(".parquet") else "")
     shutil.rmtree(copy, ignore_errors=True)

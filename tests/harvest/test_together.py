@@ -14,7 +14,8 @@ from periplus.harvest.inputs import Input
 from periplus.model import Array, Encoding, Found, Georeference, Inline, Refs, Source, chunk_positions
 from periplus.table import write_table
 from periplus.table.bundles import Bundled, apart
-from periplus.table.families import FEWEST, Groups
+from periplus.table.collect import FEWEST
+from periplus.table.families import Groups
 from periplus.testing.indexes import RAW, ZSTD, same_refs
 
 

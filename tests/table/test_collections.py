@@ -15,7 +15,8 @@ from periplus.read.choose import Images, pick
 from periplus.table import memory_table, open_table, write_table
 from periplus.table.arrays import read_name
 from periplus.table.buffers import strings
-from periplus.table.families import Groups, check_names, gathered
+from periplus.table.collect import check_names, gathered
+from periplus.table.families import Groups
 from periplus.testing.forge import column, forge
 from periplus.testing.indexes import dense_refs, files_of
 

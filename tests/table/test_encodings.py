@@ -13,8 +13,8 @@ from periplus.codecnames import TIFF_TILE
 from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
 from periplus.model import Array, Catalog, Encoding, Region
+from periplus.table.collect import likeness
 from periplus.table.document import document_for, dump, load
-from periplus.table.families import likeness
 
 BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
 ZLIB = {"name": "numcodecs.zlib", "configuration": {"level": 6}}

@@ -13,7 +13,8 @@ from periplus.arrange.entry import Arrangement, Blocks, Entry, Lookup, Together,
 from periplus.arrange.names import group_names, shared_depth
 from periplus.model import Bundle, Catalog, Refs
 from periplus.table.bundles import Bundled
-from periplus.table.families import FEWEST, GroupAttributes, grouped
+from periplus.table.collect import FEWEST, grouped
+from periplus.table.families import GroupAttributes
 
 BATCH_FILES = 4096
 BATCH_ROWS = 1 << 19

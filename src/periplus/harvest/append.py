@@ -20,7 +20,8 @@ from periplus.harvest.gather import Gathered
 from periplus.harvest.placements import placements_of
 from periplus.harvest.stored import StoredIndex
 from periplus.model import Array, Placements, Refs
-from periplus.table.families import GroupAttributes, Groups, extended
+from periplus.table.collect import extended
+from periplus.table.families import GroupAttributes, Groups
 
 GROWING = ("dataset", "flat")
 """Forms to which rows can be added."""

@@ -17,7 +17,8 @@ from periplus.harvest.drive import Harvested
 from periplus.harvest.part import Builder, Fact, Part, grid_of
 from periplus.harvest.recall import Recalled
 from periplus.model import Array, Refs, Source
-from periplus.table.families import likeness, moved
+from periplus.table.collect import likeness
+from periplus.table.families import moved
 
 PART_FILES = 4096
 PART_ROWS = 1 << 20

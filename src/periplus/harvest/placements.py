@@ -14,7 +14,7 @@ from periplus.arrange.packing import NAMES
 from periplus.arrange.spot import MEANING
 from periplus.harvest.companions import ids_of
 from periplus.model import Array, Placements
-from periplus.table.families import likeness
+from periplus.table.collect import likeness
 
 KEPT = (*NAMES, *MEANING, "band_names")
 """Attributes that decide whether files fit together; others are those that all files of the array have."""

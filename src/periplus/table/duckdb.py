@@ -21,11 +21,12 @@ from periplus.model import Array, Bundle, Catalog, Files, Placements, Refs, Sour
 from periplus.policy import Policy, is_local
 from periplus.table.buffers import to_inline, to_numpy, to_strings
 from periplus.table.bundles import Bundled, Kinds
+from periplus.table.collect import gathered
 from periplus.table.columns import columns_for
 from periplus.table.decoded import inline_rows
 from periplus.table.document import Document, dump, load
 from periplus.table.duck import SAFE, Connected, connect, duckdb
-from periplus.table.families import Groups, Members, gathered, kinds
+from periplus.table.families import Groups, Members, kinds
 from periplus.table.groups import row_groups
 from periplus.table.placements import DESCRIPTIONS, dump_descriptions, placements_from_arrow, placements_to_arrow
 from periplus.table.reach import stored_paths

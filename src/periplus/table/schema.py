@@ -14,8 +14,9 @@ from periplus.errors import FormatError
 from periplus.limits import Allowance
 from periplus.model import Array, Bundle, Files, Refs
 from periplus.table.buffers import blobs, booleans, numbers, strings, to_numpy, to_strings, to_valid
+from periplus.table.collect import members_of
 from periplus.table.columns import Columns
-from periplus.table.families import GROUP_COLUMNS, Groups, Members, members_of
+from periplus.table.families import GROUP_COLUMNS, Groups, Members
 
 EXTRAS = frozenset({"level", "part", "encoding", "data"})
 NAMES = pa.dictionary(pa.int32(), pa.string())

@@ -10,8 +10,9 @@ from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Array
 from periplus.table.arrays import PARTS, read_array, read_name, write_array
+from periplus.table.collect import groups_from, joined, no_groups
 from periplus.table.encodings import Memory
-from periplus.table.families import Family, Groups, Members, groups_from, joined, no_groups
+from periplus.table.families import Family, Groups, Members
 from periplus.table.values import listed, mapped, read_free, real, shown, whole, write_free
 
 OWN = ("shape", "transform", "level", "edges", "parts", "gcps", "rpc")

@@ -23,9 +23,10 @@ from periplus.model import Bundle, Catalog, Files, Placements, Refs, Source
 from periplus.policy import Policy, canonical, is_local
 from periplus.table.buffers import to_strings
 from periplus.table.bundles import Bundled, apart, bundles_of
+from periplus.table.collect import gathered, members_of
 from periplus.table.columns import Columns, columns_for
 from periplus.table.document import FILES_KEY, KEY, PLACEMENTS_KEY, Document, document_for, dump, load
-from periplus.table.families import Groups, gathered, kinds, members_of, unlike
+from periplus.table.families import Groups, kinds, unlike
 from periplus.table.forms import DUCKDB, FILES_NAME, form_of, target_form
 from periplus.table.groups import Blocks, Tally, row_groups
 from periplus.table.leftovers import FOLDERS, sweep_unfinished
