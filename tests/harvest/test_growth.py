@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,24 +15,35 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import periplus
+from periplus.testing import dteds
 
+EXAMPLES = int(os.environ.get("PERIPLUS_EXAMPLES", "4"))
 FILES = 6
 STEP = 24
 
 
 def write(path: Path, number: int, *, seed: int, place: tuple[int, int], kind: int) -> None:
-    """A small tiled TIFF with its place; files of kind 1 are compressed and have a reduced level."""
+    """A small tiled TIFF with its place; of kind 1 it is compressed and has a reduced level, of 2 another nodata.
+
+    One of kind 3 is an elevation cell.
+    """
     rng = np.random.default_rng(100 * number + seed)
-    values = rng.integers(1, 999, (40, 48), dtype=np.uint16)
+    values = rng.integers(1, 9, (40, 48), dtype=np.uint16)
+    if kind == 3:
+        heights = values[None, :13, :13].astype(np.int16)
+        path.write_bytes(dteds.cell(heights, interval=(3000, 3000), west=20 + place[1], south=10 - place[0]))
+        return
     x, y = 500000.0 + 10 * place[1], 5000000.0 - 10 * place[0]
     geo = [
         (33550, "d", 3, (10.0, 10.0, 0.0), True),
         (33922, "d", 6, (0.0, 0.0, 0.0, x, y, 0.0), True),
         (34735, "H", 16, (1, 1, 0, 3, 1024, 0, 1, 1, 1025, 0, 1, 1, 3072, 0, 1, 32633), True),
     ]
+    if kind == 2:
+        geo.append((42113, "s", 0, str(number % 2), True))
     options: dict[str, Any] = {"tile": (16, 16), "photometric": "minisblack"}
     with tifffile.TiffWriter(path) as out:
-        if kind:
+        if kind == 1:
             out.write(values, compression="zlib", extratags=geo, subifds=0, **options)
             out.write(values[::2, ::2], compression="zlib", subfiletype=1, **options)
         else:
@@ -46,6 +58,19 @@ ARRANGEMENTS: dict[str, tuple[dict[str, Any], Callable[[int], tuple[int, int]], 
         {"arrange": "mosaic", "duplicates": "last", "order": "name"},
         lambda n: (7 * (n % 3), STEP * n),
         lambda n: 0,
+    ),
+    "packed": ({"arrange": "stack", "pattern": "x_{time:%Y%m%d}"}, lambda n: (0, 0), lambda n: 2),
+    "levels": ({"arrange": "mosaic"}, lambda n: (0, 48 * n), lambda n: 1),
+    "valid": (
+        {"arrange": "mosaic", "duplicates": "first-valid", "order": "name"},
+        lambda n: (7 * (n % 3), STEP * n),
+        lambda n: 2,
+    ),
+    "cells": ({"arrange": "mosaic"}, lambda n: (n // 3, n % 3), lambda n: 3),
+    "valid cells": (
+        {"arrange": "mosaic", "duplicates": "last-valid", "order": "name"},
+        lambda n: (n // 3, n % 2),
+        lambda n: 3,
     ),
 }
 STEPS = st.lists(
@@ -93,7 +118,7 @@ def test_any_sequence_of_runs_gives_the_rows_of_one_run(
     to = root / ("index.parquet" if form == "flat" else "index")
     path = {number: archive / f"x_202101{number + 1:02d}.tif" for number in range(FILES)}
 
-    @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(steps=STEPS)
     def check(steps: list[tuple[str, set[int]]]) -> None:
         shutil.rmtree(archive, ignore_errors=True)
