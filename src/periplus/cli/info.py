@@ -41,7 +41,7 @@ def command(
     from periplus.cli.describe import describe
 
     with open_any(url, allow=allow, trust=trust, storage_options=storage_options) as index:
-        found = describe(index, url)
+        found = describe(index, url, most=None if as_json else SHOWN)
     click.echo(json.dumps(found, indent=2, allow_nan=False) if as_json else readable(found))
 
 
@@ -66,8 +66,8 @@ def readable(found: dict[str, Any]) -> str:
         rows.append((name, f"{values['first']} to {values['last']}, {count(values['count'], 'value')}"))
     lines = [f"{name:<11} {printable(str(value))}" for name, value in rows]
     lines += ["", table(("array", "dims", "shape", "dtype", "chunks", "nodata", "encoding"), map(row, arrays[:SHOWN]))]
-    if len(arrays) > SHOWN:
-        lines.append(f"… {len(arrays) - SHOWN:,} more arrays (--json shows all)")
+    if found["array_count"] > SHOWN:
+        lines.append(f"… {found['array_count'] - SHOWN:,} more arrays (--json shows all)")
     if files["count"] == 1 and arrays:
         lines += attributes(found)
     if files["errors"]:
