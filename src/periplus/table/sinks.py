@@ -294,6 +294,9 @@ class PartSink:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if error is not None:
+            if self._writer is not None:
+                with suppress(Exception):  # the file goes; a writer left open would write to it when it is collected
+                    self._writer.close({})
             self._stack.__exit__(kind, error, trace)  # type: ignore[arg-type]
             return
         with self._stack:  # what fails at the end, as the last bytes on a full disk do, is of the open part too

@@ -304,8 +304,13 @@ def _write_longer(
 ) -> Table:
     """The index written anew, with its rows and more."""
     arrays = catalog.arrays
-    more = _shifted(blocks, len(before.files))
-    rows = Bundled(chain(bundles_of(before.blocks(), arrays), bundles_of(more, arrays)), arrays)
+
+    def more() -> Iterator[Bundle]:
+        for bundle in bundles_of(_shifted(blocks, len(before.files)), arrays):
+            _check_new(before, bundle, catalog)
+            yield bundle
+
+    rows = Bundled(chain(bundles_of(before.blocks(), arrays), more()), arrays)
     together = Files.joined(before.files, files)
     placed = _all_placements(before, placements)
     return write_table(url, catalog, rows, together, placements=placed, fetch=fetch, limits=limits, continues=before)
