@@ -78,18 +78,18 @@ def left(folder: Path) -> set[str]:
     names = {path.name for path in folder.iterdir()} - set(FORMS)
     dataset = folder / "index"
     if dataset.is_dir():
-        parts = len(list((dataset / "chunks").iterdir()))
-        known = pq_parts(dataset)
-        names |= {path.name for path in dataset.iterdir()} - {"files.parquet", "chunks", ".lock"}
-        assert parts == known
+        for kind, known in pq_parts(dataset).items():
+            assert len(list((dataset / kind).iterdir())) == known
+        names |= {path.name for path in dataset.iterdir()} - {"files.parquet", "chunks", "placements", ".lock"}
     return names
 
 
-def pq_parts(dataset: Path) -> int:
+def pq_parts(dataset: Path) -> dict[str, int]:
     import pyarrow.parquet as pq
 
     keys = pq.read_metadata(dataset / "files.parquet").metadata
-    return len(json.loads(keys[b"array_references"])["chunks"])
+    document = json.loads(keys[b"array_references"])
+    return {kind: len(document[kind]) for kind in ("chunks", "placements")}
 
 
 @pytest.mark.timeout(120 * (1 + TIMES))

@@ -116,14 +116,16 @@ def test_any_sequence_of_runs_gives_the_rows_of_one_run(
         for seed in (0, 1):
             write(made / f"{number}_{seed}.tif", number, seed=seed, place=place(number), kind=variant(number))
     to = root / ("index.parquet" if form == "flat" else "index")
-    path = {number: archive / f"x_202101{number + 1:02d}.tif" for number in range(FILES)}
+    folders = ("a", "b") if kind == "collect" else ("",)
+    path = {n: archive / folders[n % len(folders)] / f"x_202101{n + 1:02d}.tif" for n in range(FILES)}
 
     @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(steps=STEPS)
     def check(steps: list[tuple[str, set[int]]]) -> None:
         shutil.rmtree(archive, ignore_errors=True)
         shutil.rmtree(to, ignore_errors=True) if to.is_dir() else to.unlink(missing_ok=True)
-        archive.mkdir()
+        for folder in folders:
+            (archive / folder).mkdir(parents=True, exist_ok=True)
         seeds = dict.fromkeys(range(FILES), 0)
         for number in range(FILES):
             shutil.copy(made / f"{number}_0.tif", path[number])

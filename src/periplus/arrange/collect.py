@@ -94,13 +94,13 @@ def _together(
 ) -> Iterator[Bundle]:
     for arrays, members in alike.items():
         for which, (array, dims) in enumerate(arrays):
-            names = [placed(groups[i], array) for i in members]
             for owner, refs in lookup.together(members, which):
                 if len(refs):
                     whose = np.array(members, np.int32)[owner] if refs.file is None else refs.file
+                    present, codes = np.unique(owner, return_inverse=True)
                     yield Bundle(
-                        names=names,
-                        owner=owner.astype(np.int32),
+                        names=[placed(groups[members[k]], array) for k in present.tolist()],
+                        owner=codes.astype(np.int32),
                         dims=dims,
                         refs=replace(refs, file=owners(replace(refs, file=whose), -1)),
                     )

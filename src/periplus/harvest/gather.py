@@ -170,7 +170,7 @@ class Gathered:
         left = np.ones(len(entries), bool)
         for number in sorted(set(where[own, 0].tolist())):
             part = self._parts[number]
-            if isinstance(part, Part):
+            if isinstance(part, Part) or part.several is not None:
                 members = np.flatnonzero((where[:, 0] == number) & own)
                 owner, found = part.together(where[members, 1], which)
                 self._count(len(found))

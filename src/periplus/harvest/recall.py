@@ -18,6 +18,7 @@ from periplus.model import Array, Encoding, Placements, Refs
 from periplus.table import Table
 from periplus.table.families import moved
 from periplus.table.footprint import chunk_range
+from periplus.table.table import clipped
 
 STEPS = 512
 """Steps of a stack whose rows are read together: row groups hold that many."""
@@ -31,10 +32,19 @@ class Recalled:
 
     arrays: Sequence[tuple[Array, ...]]
     rows: Callable[[int, int], Refs]
+    several: Callable[[Sequence[int], int], Sequence[Refs]] | None = None
+    """As `rows`, of many files at once, where that is quicker."""
 
     def refs(self, slot: int, which: int) -> Refs:
         """References of an array of a file."""
         return self.rows(slot, which)
+
+    def together(self, slots: NDArray[np.intp], which: int) -> tuple[NDArray[np.intp], Refs]:
+        """References of an array of many files at once, and the place of each row's file in `slots`."""
+        assert self.several is not None
+        found = self.several(slots.tolist(), which)
+        owner = np.repeat(np.arange(len(slots)), [len(refs) for refs in found])
+        return owner, Refs.joined(found, self.arrays[int(slots[0])][which].ndim)
 
     def release(self) -> None:
         """Nothing is mapped here."""
@@ -81,7 +91,12 @@ def recall_groups(
     def rows(slot: int, which: int) -> Refs:
         return replace(table.refs(names[slot][which]), file=None)
 
-    return Kept(Recalled(arrays, rows), facts, slots)
+    def several(chosen: Sequence[int], which: int) -> list[Refs]:
+        targets = [table.array(names[slot][which]) for slot in chosen]
+        found = table.listed_all([(array, clipped(array, None)) for array in targets])
+        return [replace(refs, file=None) for refs in found]
+
+    return Kept(Recalled(arrays, rows, several), facts, slots)
 
 
 def below(groups: set[str], arrays: Mapping[str, Array]) -> dict[str, list[str]] | None:

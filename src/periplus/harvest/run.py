@@ -197,17 +197,10 @@ class Run:
     def _others(self, index: StoredIndex, kept: Mapping[int, Harvested]) -> list[int]:
         """Files of the index that were not asked for, when it is added to; those that failed are taken as they are."""
         here = {entry.source.url for entry in self.gathered.entries}
-        count = len(index.files)
-        for number, url in enumerate(index.files.path):
-            if index.files.status[number] != "ok" and url not in here:
-                source, error = index.files.source(number), index.files.error[number]
-                self.gathered.add(
-                    Harvested(input=Input(url=url), source=source, error=error or "error", number=number - count)
-                )
+        for file in index.failed(here):
+            self.gathered.add(file)
         renewed = {index.by_url[url] for url in here if url in index.by_url}
-        return [
-            number for number in np.flatnonzero(index.good).tolist() if number not in kept and number not in renewed
-        ]
+        return [n for n in np.flatnonzero(index.good).tolist() if n not in kept and n not in renewed]
 
     def _take(self, file: Harvested) -> None:
         if file.skipped:
@@ -259,7 +252,7 @@ class Run:
         from periplus.table import append_table, write_table
 
         gathered = self.gathered
-        gathered.finish(self._beside(index, kept, others))
+        gathered.finish([] if index is None else index.sidecars((*kept, *others)))
         self._take_times(kept=len(kept) + len(others))
         if index is not None:
             request = Request(kept, others, self._asked(), form)
@@ -296,14 +289,6 @@ class Run:
             create=append and index is None,
         )
 
-    @staticmethod
-    def _beside(index: StoredIndex | None, kept: Mapping[int, Harvested], others: Sequence[int]) -> list[str]:
-        """URLs of the companions of files that the index has."""
-        if index is None or not index.companions:
-            return []
-        files = (*kept, *others)
-        return [index.files.path[each] for number in files for each in index.companions.get(number, ())]
-
     def _recorded(self, more: Appended, index: StoredIndex) -> Catalog:
         """The catalog of an index that grew, with what its arrangement records."""
         self.names.own = self.names.own or index.lost_times
@@ -313,35 +298,17 @@ class Run:
 
     def _recall(self, index: StoredIndex, kept: dict[int, Harvested], others: Sequence[int], append: bool) -> None:
         """Files of the index as if scanned: their references come from its rows; what it lacks is read again."""
-        count = len(index.files)
-        files = dict(kept)
-        for number in others:
-            url, source = index.files.path[number], index.files.source(number)
-            files[number] = Harvested(input=Input(url=url), source=source, reused=True, number=number - count)
         if others and not index.recalls and index.arrangement.get("series"):
             raise ConflictError(
                 "this index is of an older version, which does not say to which series a file belongs: name all files"
             )
-        facts: list[Fact] = []
-        slots: dict[int, int] = {}
-        part = -1
+        files = {**kept, **{number: index.unasked(number) for number in others}}
+        again = list(files.values())
         if self.names.give_times or not index.lost_times:
             # Arrays that the arrangement has no room for are needed where it may have room now.
             whole = self._asked() != index.arrangement.get("asked") or len(files) < index.count
-            recalled = index.recall(sorted(files), whole=whole)
-            facts, slots, part = recalled.facts, recalled.slots, self.gathered.adopt(recalled.part)
+            again = index.recall_into(self.gathered, files, whole=whole)
             self.names.own = self.names.own or index.lost_times
-        again = []
-        for number, file in files.items():
-            if number not in slots:
-                again.append(file)
-                continue
-            fact = facts[slots[number]]
-            item = file.input
-            if file.number < 0:  # not asked for, so the index alone knows where it belongs
-                place = fact.prefix or None
-                item = replace(item, group=place) if index.kind == "collect" else replace(item, series=place)
-            self.gathered.reuse(replace(file, input=item), fact, part, slots[number])
         self._read_again(again, index, append)
         self.gathered.finish()
         if self.appends:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
@@ -16,6 +16,9 @@ from periplus.arrange.pattern import Pattern, parse
 from periplus.errors import FormatError, MissingError
 from periplus.fetch import Fetch
 from periplus.harvest.companions import listed
+from periplus.harvest.drive import Harvested
+from periplus.harvest.gather import Gathered
+from periplus.harvest.inputs import Input
 from periplus.harvest.part import Fact
 from periplus.harvest.recall import Kept, Recalled, below, recall_groups, recall_placed
 from periplus.limits import Limits
@@ -136,6 +139,39 @@ class StoredIndex:
         asset = self.arrangement.get(ASSET)
         series = asset if isinstance(asset, str) else ""
         return recall_placed(self.table, placements, wanted, self.companions, self._fact, series)
+
+    def recall_into(self, gathered: Gathered, files: Mapping[int, Harvested], *, whole: bool) -> list[Harvested]:
+        """Take files of the index as entries; those that must be read again."""
+        recalled = self.recall(sorted(files), whole=whole)
+        part = gathered.adopt(recalled.part)
+        again = []
+        for number, file in files.items():
+            if number not in recalled.slots:
+                again.append(file)
+                continue
+            slot = recalled.slots[number]
+            fact, item = recalled.facts[slot], file.input
+            if file.number < 0 and (self.kind != "collect" or "depth" not in self.arrangement):
+                # Not asked for, so the index alone knows where it belongs. Names that come from paths are made anew.
+                place = fact.prefix or None
+                item = replace(item, group=place) if self.kind == "collect" else replace(item, series=place)
+            gathered.reuse(replace(file, input=item), fact, part, slot)
+        return again
+
+    def unasked(self, number: int) -> Harvested:
+        """A file that was not asked for and stays; it comes before those that were."""
+        source = self.files.source(number)
+        return Harvested(input=Input(url=source.url), source=source, reused=True, number=number - len(self.files))
+
+    def failed(self, others: Container[str]) -> Iterator[Harvested]:
+        """Files that are in no array, apart from `others`, as they are."""
+        for number, (url, status) in enumerate(zip(self.files.path, self.files.status, strict=True)):
+            if status != "ok" and url not in others:
+                yield replace(self.unasked(number), reused=False, error=self.files.error[number] or "error")
+
+    def sidecars(self, files: Iterable[int]) -> list[str]:
+        """URLs of the companions of files."""
+        return [self.files.path[each] for number in files for each in self.companions.get(number, ())]
 
     def _fact(self, number: int, *, prefix: str, attributes: Mapping[str, Any], homes: tuple[int, ...]) -> Fact:
         return Fact(
