@@ -18,8 +18,8 @@ from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
 from periplus.table import open_table, write_table
 from periplus.table.document import KEY, VERSION, document_for, dump, load
+from periplus.table.files import FILES
 from periplus.table.order import GROUP_ROWS, STEPS
-from periplus.table.schema import FILES
 from periplus.testing.indexes import indexes, inline_list, stacked
 
 ROOT = Path(__file__).parent.parent.parent

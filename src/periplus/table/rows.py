@@ -26,8 +26,9 @@ from periplus.table.columns import Columns
 from periplus.table.decoded import KEPT_BYTES, Group, Kept, Owners
 from periplus.table.document import Document, Piece
 from periplus.table.families import GROUP_COLUMNS, Groups, Members, kinds
+from periplus.table.files import FILES, files_from_arrow, members_from_arrow
 from periplus.table.ranges import ParquetBytes, arrow_errors, read_tails
-from periplus.table.schema import FILES, check_columns, files_from_arrow, integers, is_text, members_from_arrow
+from periplus.table.schema import check_columns, integers, is_text
 from periplus.table.verify import MORE, NARROW, check_count
 
 if TYPE_CHECKING:

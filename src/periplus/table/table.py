@@ -274,8 +274,8 @@ class Table:
     @cached_property
     def files_table(self) -> pa.Table:
         """The files as Arrow: every column, paths as they are stored, and `url`."""
+        from periplus.table.files import files_to_arrow, whole_files
         from periplus.table.reach import resolved_column
-        from periplus.table.schema import files_to_arrow, whole_files
 
         with self._lock:
             found = self._rows.files_table() if isinstance(self._rows, Columnar) else None

@@ -27,6 +27,7 @@ from periplus.table.collect import gathered, members_of
 from periplus.table.columns import Columns, columns_for
 from periplus.table.document import FILES_KEY, KEY, PLACEMENTS_KEY, Document, document_for, dump, load
 from periplus.table.families import Groups, kinds, unlike
+from periplus.table.files import column_to_arrow, files_after, files_to_arrow
 from periplus.table.forms import DUCKDB, FILES_NAME, form_of, target_form
 from periplus.table.groups import Blocks, Tally, row_groups
 from periplus.table.leftovers import FOLDERS, sweep_unfinished
@@ -36,7 +37,7 @@ from periplus.table.placements import joined_placements, write_placements
 from periplus.table.ranges import arrow_errors
 from periplus.table.reach import stored_paths
 from periplus.table.rows import ParquetRows
-from periplus.table.schema import Layout, column_to_arrow, files_after, files_to_arrow, integers, level_extra
+from periplus.table.schema import Layout, integers, level_extra
 from periplus.table.sinks import FlatSink, PartSink, embedded_files, files_parquet, sink
 from periplus.table.table import Table
 

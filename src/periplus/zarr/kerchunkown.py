@@ -118,7 +118,7 @@ def declared(document: Mapping[str, Any]) -> Declared:
 
 def pack_files(files: Files, urls: Sequence[str], *, folder: str | None, write: str = "") -> bytes:
     """The files table as Parquet, with URLs as the references have them; `folder` is what `{{base}}` stands for."""
-    from periplus.table.schema import files_to_arrow
+    from periplus.table.files import files_to_arrow
     from periplus.table.sinks import files_parquet
 
     rows = list({url: row for row, url in reversed(list(enumerate(urls)))}.values())[::-1]
