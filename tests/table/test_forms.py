@@ -162,7 +162,7 @@ def test_opening_reads_no_rows_and_no_files(tmp_path, fetch, monkeypatch):
     for form in ("flat", "dataset"):
         write_table(str(tmp_path / FORMS[form]), catalog, refs.items(), files, fetch=fetch)
         monkeypatch.setattr("periplus.table.ranges.ParquetBytes.read", None)
-        monkeypatch.setattr("periplus.table.rows.files_from_arrow", None)
+        monkeypatch.setattr("periplus.table.part.files_from_arrow", None)
         assert reopen(tmp_path / FORMS[form], fetch).rows == sum(map(len, refs.values()))
         monkeypatch.undo()
 

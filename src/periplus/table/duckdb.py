@@ -29,9 +29,9 @@ from periplus.table.duck import SAFE, Connected, connect, duckdb
 from periplus.table.families import Groups, Members, kinds
 from periplus.table.files import files_from_arrow, files_to_arrow, members_from_arrow
 from periplus.table.groups import row_groups
+from periplus.table.part import file_bytes
 from periplus.table.placements import DESCRIPTIONS, dump_descriptions, placements_from_arrow, placements_to_arrow
 from periplus.table.reach import stored_paths
-from periplus.table.rows import file_bytes
 from periplus.table.schema import Layout, integers, level_extra
 from periplus.table.sinks import FlatSink, spool_folder
 from periplus.table.sql import (

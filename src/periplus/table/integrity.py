@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from periplus.errors import MissingError, PeriplusError, redact
 from periplus.model import Array, Refs
+from periplus.table.part import PartRows
 from periplus.table.ranges import arrow_errors
-from periplus.table.rows import ParquetRows, PartRows
+from periplus.table.rows import ParquetRows
 from periplus.table.verify import faults
 
 if TYPE_CHECKING:

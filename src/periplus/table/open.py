@@ -11,8 +11,9 @@ from periplus.policy import Policy, canonical, folder_of
 from periplus.table.document import FILES_KEY, KEY, load, parse
 from periplus.table.families import Members
 from periplus.table.forms import FILES_NAME, form_of
+from periplus.table.part import embedded, read_members
 from periplus.table.ranges import ParquetBytes, read_tail
-from periplus.table.rows import ParquetRows, embedded, read_members
+from periplus.table.rows import ParquetRows
 from periplus.table.table import Table
 
 if TYPE_CHECKING:

@@ -140,7 +140,7 @@ def unpack_files(
 
     There an entity tag is that of another store, and a time that of the copy.
     """
-    from periplus.table.rows import read_embedded
+    from periplus.table.part import read_embedded
 
     files, footer = read_embedded(raw, limits, url)
     if written is not None:
