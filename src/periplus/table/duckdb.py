@@ -34,19 +34,10 @@ from periplus.table.placements import DESCRIPTIONS, dump_descriptions, placement
 from periplus.table.reach import stored_paths
 from periplus.table.schema import Layout, integers, level_extra
 from periplus.table.sinks import FlatSink, spool_folder
-from periplus.table.sql import (
-    FOOTPRINT,
-    Database,
-    add_views,
-    describe_arrays,
-    insert,
-    literal,
-    quoted,
-    shut,
-    sql_errors,
-)
+from periplus.table.sql import Database, shut, sql_errors
 from periplus.table.table import Table, Window
 from periplus.table.values import INT64
+from periplus.table.views import FOOTPRINT, add_views, describe_arrays, insert, literal, quoted
 
 if TYPE_CHECKING:
     from periplus.fetch import Fetch
