@@ -7,8 +7,7 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -16,18 +15,15 @@ from typing import Any, TypeVar
 
 from periplus.errors import FetchError, FormatError, StaleError
 from periplus.fetch import atomic, local
-from periplus.fetch.bridge import Bridge
 from periplus.fetch.file import RangeFile
-from periplus.fetch.gate import Gate
 from periplus.fetch.glob import Pattern
-from periplus.fetch.http import Web
 from periplus.fetch.local import LocalFile, OpenFiles
 from periplus.fetch.merge import Spans
 from periplus.fetch.options import options_for, store_config
 from periplus.fetch.profile import with_profile
+from periplus.fetch.remote import Remote
 from periplus.fetch.retry import Patience
 from periplus.fetch.stale import check_same
-from periplus.fetch.stores import Stores
 from periplus.fetch.stream import stream_remote
 from periplus.forks import nothing, renewed
 from periplus.model import Source
@@ -57,7 +53,7 @@ class Fetch:
     """
 
     _lock: threading.Lock
-    _remote: _Remote | None
+    _remote: Remote | None
 
     def __init__(
         self,
@@ -147,7 +143,7 @@ class Fetch:
         elif length == 0:
             data, source = b"", expect or await self.head(given)
         else:
-            data, source = await self._there(
+            data, source = await self._connected().run(
                 lambda remote: remote.read(plain, os.fspath(given), offset, length, expect)
             )
         if expect is not None and len(data) != length:
@@ -160,7 +156,7 @@ class Fetch:
         """The last `length` bytes (or all there are) and the object's facts; one request where the server can."""
         plain = self._checked(url)
         if not is_local(plain) and length > 0:
-            found = await self._there(lambda remote: remote.tail(plain, os.fspath(url), length))
+            found = await self._connected().run(lambda remote: remote.tail(plain, os.fspath(url), length))
             if found is not None:
                 if expect is not None:
                     check_same(expect, found[1])
@@ -176,7 +172,7 @@ class Fetch:
         plain = self._checked(url)
         if is_local(plain):
             return local.head(plain)
-        return await self._there(lambda remote: remote.head(plain, os.fspath(url)))
+        return await self._connected().run(lambda remote: remote.head(plain, os.fspath(url)))
 
     def local(self, source: Source) -> LocalFile | None:
         """The open file of a local source that is still what was indexed; None for remote sources."""
@@ -246,7 +242,9 @@ class Fetch:
             return await asyncio.to_thread(atomic.write_file, plain, data, create=create, expect=expect)
         if scheme_of(plain) in WEB:
             raise FetchError("HTTP is read only here; write to a file or an object store", url=plain)
-        return await self._there(lambda remote: remote.stores.write(plain, data, create=create, expect=expect))
+        return await self._connected().run(
+            lambda remote: remote.stores.write(plain, data, create=create, expect=expect)
+        )
 
     async def delete(self, url: Url) -> None:
         """Remove one object; MissingError where there is none and the store says so."""
@@ -255,7 +253,7 @@ class Fetch:
             return await asyncio.to_thread(atomic.delete_file, plain)
         if scheme_of(plain) in WEB:
             raise FetchError("HTTP is read only here", url=plain)
-        return await self._there(lambda remote: remote.stores.delete(plain))
+        return await self._connected().run(lambda remote: remote.stores.delete(plain))
 
     async def copy_out(self, url: Url, path: Path | str) -> Source:
         """Download an object to a local file, atomically; StaleError where it changes meanwhile."""
@@ -300,7 +298,7 @@ class Fetch:
                 raise FormatError("HTTP has no listing; give the URLs one by one or in a text file", url=plain)
             yield await self.head(pattern)
             return
-        async for source in self._each(lambda remote: remote.stores.find(plain)):
+        async for source in self._connected().each(lambda remote: remote.stores.find(plain)):
             yield source
 
     async def below(self, url: Url, *, deep: bool = True) -> AsyncIterator[Source]:
@@ -315,7 +313,7 @@ class Fetch:
             return
         if scheme_of(plain) in WEB:
             raise FormatError("HTTP has no listing", url=plain)
-        async for source in self._each(lambda remote: remote.stores.below(plain, deep=deep)):
+        async for source in self._connected().each(lambda remote: remote.stores.below(plain, deep=deep)):
             yield source
 
     async def folders(self, url: Url) -> list[str]:
@@ -325,7 +323,7 @@ class Fetch:
             return local.folders(plain)
         if scheme_of(plain) in WEB:
             raise FormatError("HTTP has no listing", url=plain)
-        return await self._there(lambda remote: remote.stores.folders(plain))
+        return await self._connected().run(lambda remote: remote.stores.folders(plain))
 
     # --- where it runs ---------------------------------------------------------------------------------------------
 
@@ -339,40 +337,13 @@ class Fetch:
             self.policy.check(url)
         return without_secrets(url)
 
-    def _connected(self) -> _Remote:
+    def _connected(self) -> Remote:
         with self._lock:
             if self._remote is None:
-                self._remote = _Remote(self.policy, self._options, self.concurrency, self.per_host, self.patience)
+                self._remote = Remote(self.policy, self._options, self.concurrency, self.per_host, self.patience)
                 # Closes at the latest when this object goes; the end of the program waits for all.
                 weakref.finalize(self, self._remote.bridge.release).atexit = False
             return self._remote
-
-    async def _there(self, work: Callable[[_Remote], Coroutine[Any, Any, T]]) -> T:
-        """Run on the loop of remote requests, from whichever loop this is."""
-        remote = self._connected()
-        if remote.bridge.inside():
-            return await work(remote)
-        return await asyncio.wrap_future(remote.bridge.submit(work(remote)))
-
-    async def _each(self, work: Callable[[_Remote], AsyncIterator[T]]) -> AsyncIterator[T]:
-        remote = self._connected()
-        items = work(remote)
-        if remote.bridge.inside():
-            async for item in items:
-                yield item
-            return
-
-        async def step() -> tuple[bool, T | None]:
-            try:
-                return True, await items.__anext__()
-            except StopAsyncIteration:
-                return False, None
-
-        while True:
-            more, value = await asyncio.wrap_future(remote.bridge.submit(step()))
-            if not more:
-                return
-            yield value  # type: ignore[misc]
 
 
 def _names(keep_query: Iterable[str]) -> frozenset[str]:
@@ -381,32 +352,3 @@ def _names(keep_query: Iterable[str]) -> frozenset[str]:
         if is_secret(name):
             raise ValueError(f"keep_query: {name!r} is the name of a credential; pass it by storage_options")
     return names
-
-
-class _Remote:
-    """What lives on the loop: the web session, the stores, the limits."""
-
-    def __init__(
-        self, policy: Policy, options: Mapping[str, Any], concurrency: int, per_host: int, patience: Patience
-    ) -> None:
-        gate = Gate(concurrency, per_host)
-        chosen = partial(options_for, options=options)
-        self.web = Web(policy=policy, options=chosen, gate=gate, patience=patience)
-        self.stores = Stores(options=chosen, gate=gate, patience=patience, region=self.web.bucket_region)
-        self.bridge = Bridge()
-        self.bridge.closers.append(self.web.close)
-
-    async def read(self, plain: str, given: str, offset: int, length: int, expect: Source | None) -> tuple[Any, Source]:
-        if scheme_of(plain) in WEB:
-            return await self.web.read(given, offset, length, expect=expect)
-        return await self.stores.read(plain, offset, length, expect=expect)
-
-    async def tail(self, plain: str, given: str, length: int) -> tuple[Any, Source] | None:
-        if scheme_of(plain) in WEB:
-            return await self.web.tail(given, length)
-        return await self.stores.tail(plain, length)
-
-    async def head(self, plain: str, given: str) -> Source:
-        if scheme_of(plain) in WEB:
-            return await self.web.head(given)
-        return await self.stores.head(plain)
