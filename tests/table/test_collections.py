@@ -287,8 +287,10 @@ def test_lookups_by_name_scan_first_and_then_use_an_index():
     for _ in range(3):
         for number in range(COUNT):
             assert fresh[f"set/{number:02}/1/data"] == groups[f"set/{number:02}/1/data"]
-        for odd in ("set/99/0/data", "set/é/0/data", "/0/data", "set/03/9/data"):
+        for odd in ("set/99/0/data", "set/é/0/data", "/0/data", "set/03/9/data", "set/\ud800/0/data"):
             assert odd not in fresh
+        for odd in ("", "set", "set/\ud800"):
+            assert fresh.row(odd) is None
     assert fresh.unknown([*list(groups), None]) is None
     assert replace(groups).unknown([*list(groups), "set/03/0/mask"]) == "set/03/0/mask"
     assert replace(groups).unknown([*list(groups), "set/990/0/data"]) == "set/990/0/data"

@@ -113,14 +113,14 @@ class Groups(Mapping[str, Array]):
         """The row of a group."""
         if self._many():
             return self._rows.get(group)
-        text = group.encode()
+        text = group.encode(errors="surrogatepass")  # no name in the table has a lone surrogate
         held, starts, stops = self._text
         rows = np.flatnonzero(stops - starts == len(text))
         for back in range(1, len(text) + 1):  # names differ at their end
-            rows = rows[held[stops[rows] - back] == text[-back]]
             if not rows.size:
-                return None
-        return int(rows[0])
+                break
+            rows = rows[held[stops[rows] - back] == text[-back]]
+        return int(rows[0]) if rows.size else None
 
     def _many(self) -> bool:
         """Count a lookup; whether there are enough of them for an index of all names."""
