@@ -109,3 +109,15 @@ def test_another_pattern_is_refused_and_drops_nothing(tmp_path: Path, tiff: Simp
         periplus.index(f"{tmp_path}/*_B03.tif", arrange="mosaic", **other)
     with periplus.open(to) as index:
         assert kept(index) == {f"x_2021010{day}_B02.tif" for day in (1, 2, 3)}
+
+
+def test_options_are_judged_by_the_arrangement_of_the_index(tmp_path: Path, to: Path, tiff: SimpleNamespace) -> None:
+    paths = [tile(tmp_path / f"{k}.tif", 0, 32 * k) for k in range(3)]
+    periplus.index(paths[:2], to=to, arrange="mosaic", duplicates="last").close()
+    with periplus.index(paths[2], to=to, append=True, duplicates="first-valid", order="name") as index:
+        assert index.table.catalog.arrangement["asked"]["duplicates"] == "first-valid"
+    other = to.with_name("other" + to.suffix)
+    periplus.index(days(tmp_path / "days", tiff, 1, 2), to=other, arrange="stack", pattern=TIME).close()
+    for option, match in (({"duplicates": "first-valid"}, "duplicates is one of"), ({"order": "name"}, "no effect")):
+        with pytest.raises(ValueError, match=match):
+            periplus.index(days(tmp_path / "days", tiff, 3), to=other, append=True, **option)

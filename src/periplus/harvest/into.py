@@ -8,16 +8,11 @@ from dataclasses import replace
 from os import PathLike, fspath
 from typing import Any
 
-from periplus.arrange import KINDS
-from periplus.arrange.axis import WAYS
-from periplus.arrange.overlap import ORDERS
-from periplus.arrange.overlap import RULES as OVERLAPS
-from periplus.arrange.place import DUPLICATES
-from periplus.arrange.times import check_pattern
 from periplus.errors import FormatError
 from periplus.fetch import Fetch
 from periplus.harvest.drive import Harvested
 from periplus.harvest.inputs import expand
+from periplus.harvest.options import check_options
 from periplus.harvest.run import Progress, Run
 from periplus.harvest.stac import Assets
 from periplus.harvest.stream import harvest_inputs
@@ -80,7 +75,7 @@ def index_into(
         "duplicates": duplicates,
         "skip_misfits": skip_misfits,
     }
-    _check_options(arrange, order=order, append=append, **options)
+    check_options(arrange, order=order, append=append, **options)
     _check_target(to, form=form, refresh=refresh, append=append, concurrency=concurrency)
     if to is not None and form is None:
         target_form(fspath(to))  # before anything is read
@@ -116,46 +111,6 @@ def harvest(
     limits = limits or Limits()
     for batch in harvest_inputs(inputs, fetch, limits=limits, known=known, siblings=siblings, progress=progress):
         yield from batch
-
-
-def _check_options(
-    kind: str,
-    *,
-    dim: Any,
-    pattern: str | None,
-    coordinate: str,
-    duplicates: str,
-    order: str,
-    skip_misfits: bool,
-    append: bool,
-) -> None:
-    """Say what is wrong with the options before anything is read."""
-    for name, value, allowed in (
-        ("arrange", kind, KINDS),
-        ("coordinate", coordinate, WAYS),
-        ("duplicates of a mosaic", duplicates, OVERLAPS)
-        if kind == "mosaic"
-        else ("duplicates", duplicates, DUPLICATES),
-        ("order", order, ORDERS),
-        ("skip_misfits", skip_misfits, (True, False)),
-    ):
-        if value not in allowed:
-            raise FormatError(f"{name} is one of {', '.join(map(str, allowed))}, not {value!r}")
-    if order != "given" and kind != "mosaic":
-        raise FormatError(f"order= has no effect with arrange={kind!r}: it applies to arrange='mosaic'")
-    stacks, plain = kind in ("stack", "auto"), kind == "collect"
-    named = pattern is not None or append  # to an index that may have a pattern
-    for name, given, applies, modes in (
-        ("dim", dim is not None, stacks, "'stack'"),
-        ("coordinate", coordinate != "auto", stacks, "'stack'"),
-        ("duplicates", duplicates != "error", not plain, "'stack' or 'mosaic'"),
-        ("skip_misfits", skip_misfits, not plain or named, "'stack' or 'mosaic', or to a pattern="),
-    ):
-        if given and not applies:
-            raise ValueError(f"{name}= has no effect with arrange={kind!r}: it applies to arrange={modes}")
-    if dim == "":
-        raise ValueError("dim= is the name of a dimension, and it is empty")
-    check_pattern(pattern, kind=kind, dim=dim, coordinate=coordinate)
 
 
 def _check_target(to: Any, *, form: str | None, refresh: str, append: bool, concurrency: int) -> None:

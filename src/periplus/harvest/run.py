@@ -22,6 +22,7 @@ from periplus.harvest.inherit import inherited
 from periplus.harvest.inputs import Input, Notes, expand, is_literal
 from periplus.harvest.journal import Journal
 from periplus.harvest.names import named
+from periplus.harvest.options import check_options
 from periplus.harvest.part import Fact, Part
 from periplus.harvest.placements import placements_of
 from periplus.harvest.stac import Assets
@@ -355,6 +356,8 @@ class Run:
     def _inherit(self, index: StoredIndex, to: str) -> None:
         """Arrange added files, and read their names, as those of the index were."""
         plan = inherited(index, self.kind, self.options)
+        if self.kind == "auto" and plan.kind != "auto":
+            check_options(plan.kind, append=True, **{"order": "given", **self.options})
         self.kind, self.options, self.asked = plan.kind, plan.options, (plan.asked_kind, plan.asked)
         self.names = named(plan.asked_kind, plan.asked)
         self.notes.warnings += plan.notes

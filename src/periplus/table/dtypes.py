@@ -11,19 +11,18 @@ import numpy as np
 
 from periplus.errors import FormatError
 from periplus.model import Scalar
-from periplus.table.values import DTYPES, INT64, read_scalar, shown, text, whole, write_scalar
+from periplus.table.values import DTYPES, INT64, TIMES, read_scalar, shown, text, whole, write_scalar
 
 NAT = "NaT"
 WIDEST = (1 << 31) - 1
 """Bytes of one value; the limit of a chunk is mostly lower."""
 _FIXED = re.compile("([SU])([1-9][0-9]{0,9})")
-_TIMES = re.compile(r"(?:datetime|timedelta)64\[(?:Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\]")
 
 
 def dtype_name(dtype: np.dtype[Any]) -> str:
     """The name of a type: `uint16`, `S5`, `U5`, `datetime64[us]`; FormatError for one that no array has."""
     name = f"{dtype.kind}{dtype.itemsize // (4 if dtype.kind == 'U' else 1)}" if dtype.kind in "SU" else dtype.name
-    if name not in DTYPES and not _FIXED.fullmatch(name) and not _TIMES.fullmatch(name):
+    if name not in DTYPES and name not in TIMES and not _FIXED.fullmatch(name):
         raise FormatError(f"values of type {dtype} are unsupported")
     return name
 
@@ -34,7 +33,7 @@ def read_dtype(value: Any, what: str) -> np.dtype[Any]:
     fixed = _FIXED.fullmatch(name)
     if fixed is not None and int(fixed[2]) * (4 if fixed[1] == "U" else 1) <= WIDEST:
         return np.dtype(name)
-    if name not in DTYPES and not _TIMES.fullmatch(name):
+    if name not in DTYPES and name not in TIMES:
         raise FormatError(f"{what}: unknown dtype {shown(value)}")
     return np.dtype(name)
 

@@ -246,6 +246,7 @@ def _bounds(array: Array, refs: Refs, piece: Piece | None, notes: _Notes, url: s
 
 def _statistics(part: PartRows, number: int, table: pa.Table, notes: _Notes) -> None:
     """Rows outside the statistics of their row group would never be found by a query."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     with arrow_errors("a row group", part.source.url):
@@ -254,11 +255,20 @@ def _statistics(part: PartRows, number: int, table: pa.Table, notes: _Notes) -> 
             if low is None or not table.num_rows:
                 continue
             column = table[name]
-            values = column.unify_dictionaries().chunk(0).dictionary if isinstance(low, str) else column
+            values = _used(column) if pa.types.is_dictionary(column.type) else column
             ends = pc.min_max(values).as_py()
             least, most = ends["min"], ends["max"]
             if (full and column.null_count) or (least is not None and (least < low or most > high)):
                 notes.add("statistics", f"row group {number}: {name!r} is not as its statistics tell", part.source.url)
+
+
+def _used(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Distinct values of a column of a dictionary, of which some may be of no row."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    pieces = [piece.dictionary.take(pc.unique(piece.indices.drop_null())) for piece in column.chunks]
+    return pa.chunked_array(pieces, column.type.value_type)
 
 
 # --- chunks that come twice, and parts of chunks that are missing ----------------------------------------------------

@@ -21,9 +21,8 @@ DTYPES = {
         *("float16", "float32", "float64", "complex64", "complex128"),
     )
 }
-TIMES = {
-    f"{kind}64[{unit}]": np.dtype(f"{kind}64[{unit}]") for kind in ("datetime", "timedelta") for unit in ("us", "ns")
-}
+UNITS = ("Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as")
+TIMES = {f"{kind}64[{unit}]": np.dtype(f"{kind}64[{unit}]") for kind in ("datetime", "timedelta") for unit in UNITS}
 SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 NUMBER = "$number"
 """Key that marks a number JSON cannot write, inside attributes and configurations: {"$number": "NaN"}."""
