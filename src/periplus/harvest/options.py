@@ -29,7 +29,7 @@ def check_options(
     Where files are added to an index and no arrangement is given, that of the index decides, once it is known.
     """
     undecided = append and kind == "auto"
-    rules = OVERLAPS if kind == "mosaic" else DUPLICATES
+    rules: tuple[str, ...] = OVERLAPS if kind == "mosaic" else DUPLICATES
     if undecided:
         rules = tuple(dict.fromkeys((*DUPLICATES, *OVERLAPS)))
     for name, value, allowed in (
