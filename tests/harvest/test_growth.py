@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import tifffile
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import periplus
+from periplus.errors import FormatError
 from periplus.testing import dteds
 
 EXAMPLES = int(os.environ.get("PERIPLUS_EXAMPLES", "4"))
@@ -205,3 +208,56 @@ def test_an_older_index_whose_files_are_gone_is_not_added_to_and_stays(golden: P
     with pytest.raises(periplus.PeriplusError, match="must be read again"):
         periplus.index(golden / "s_20210104.tif", to=golden / "stack.parquet", append=True, refresh="never")
     assert (golden / "stack.parquet").read_bytes() == before
+
+
+# --- columns of users -------------------------------------------------------------------------------------------------
+
+
+def add_column(index: Path, name: str, values: pa.Array) -> None:
+    """Add a column to the files of a dataset, as a user would."""
+    path = index / "files.parquet"
+    table, keys = pq.read_table(path), pq.read_metadata(path).metadata
+    pq.write_table(table.append_column(name, values).replace_schema_metadata(keys), path)
+
+
+@pytest.mark.parametrize("kind", ["collect", "stack", "mosaic", "overlaps"])
+def test_columns_of_users_stay_when_files_come_and_go(tmp_path: Path, kind: str) -> None:
+    options, place, variant = ARRANGEMENTS[kind]
+    paths = [tmp_path / f"x_202101{n + 1:02d}.tif" for n in range(4)]
+    for n, path in enumerate(paths):
+        write(path, n, seed=0, place=place(n), kind=variant(n))
+    to = tmp_path / "index"
+    periplus.index(paths[:3], to=to, **options).close()
+    values = {
+        "cloud": pa.array([0.5, None, 2.5]),
+        "orbit": pa.array([1, None, 2**63], pa.uint64()),
+        "local": pa.array([1, 2, None], pa.timestamp("ms")),
+        "who": pa.array(["a", None, "c"]),
+    }
+    for name, column in values.items():
+        add_column(to, name, column)
+
+    def check(files: list[int], target: Path = to) -> None:
+        with periplus.open(target, allow=[str(tmp_path)], trust=True) as index:
+            found = index.sql(f"select path, {', '.join(values)} from files order by path")
+        assert found["path"].to_pylist() == [paths[n].name for n in files]
+        for name, column in values.items():
+            expected = [column[n].as_py() if n < 3 else None for n in files]
+            assert found[name].to_pylist() == expected, name
+
+    check([0, 1, 2])
+    periplus.index(paths[3], to=to, append=True).close()
+    check([0, 1, 2, 3])
+    periplus.index([paths[0], paths[2], paths[3]], to=to, **options).close()
+    check([0, 2, 3])
+    for other in ("copy.parquet", "copy.duckdb"):
+        periplus.open(to, allow=[str(tmp_path)]).write(tmp_path / other).close()
+        check([0, 2, 3], tmp_path / other)
+    add_column(to, "boxes", pa.array([[1, 2], [3], []]))
+    for run in (
+        lambda: periplus.index(paths[1], to=to, append=True),
+        lambda: periplus.index(paths, to=to, **options),
+        lambda: periplus.open(to, allow=[str(tmp_path)]).write(tmp_path / "more.parquet"),
+    ):
+        with pytest.raises(FormatError, match=r"'boxes'.*would be lost"):
+            run()

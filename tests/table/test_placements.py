@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +97,9 @@ def change(name: str, values: Any) -> Any:
         (change("x_origin", [0, 64, 192]), "beyond its array"),
         (change("x_origin", [0, -1, 128]), "beyond its array"),
         (change("x_extent", [64, 2**62, 64]), "beyond its array"),
+        (change("x_extent", [64, 32, 64]), "another extent"),
+        (change("x_extent", [64, 0, 64]), "another extent"),
+        (change("file_id", [0, 1, 1]), "two placements"),
         (change("y_origin", [0, None, 0]), "null"),
         (change("x", [0.0, float("inf"), 0.0]), "infinite"),
         (change("y", pa.array(["a", "b", "c"])), "numbers"),
@@ -112,5 +117,12 @@ def test_numbers_that_make_no_sense_are_refused(scenes: list[Path], forge: Any, 
         np.testing.assert_array_equal(again.origin, placements.origin)
         with pytest.raises(FormatError, match=match):
             placements_from_arrow(forge(table), text, catalog, 3, Limits())
+        stacked = replace(catalog, arrangement={"kind": "stack"})
+        with pytest.raises(FormatError, match="in no array"):
+            placements_from_arrow(change("array", [None, "0/data", "0/data"])(table), text, stacked, 3, Limits())
+        bare = json.loads(text)
+        bare["arrays"]["0/0/data"]["encodings"] = []
+        with pytest.raises(FormatError, match="cannot be a part"):
+            placements_from_arrow(table, json.dumps(bare), catalog, 3, Limits())
         with pytest.raises(FormatError):
             placements_from_arrow(table, text.replace('"0/0/data"', '"7/0/data"'), catalog, 3, Limits())

@@ -276,6 +276,8 @@ class Run:
                 )
             self._recall(index, kept, others, append)
         laid = self._arranged()
+        if index is not None:
+            laid = replace(laid, files=index.table.with_columns(laid.files))
         return write_table(
             to,
             laid.catalog,

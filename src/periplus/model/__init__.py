@@ -19,7 +19,7 @@ from periplus.model.arrays import (
     pyramid_of,
 )
 from periplus.model.catalog import Catalog, Coordinate, Placements
-from periplus.model.files import Files, Source
+from periplus.model.files import Files, Source, TypedColumns
 from periplus.model.refs import GATHERED, Bundle, Inline, Refs, chunk_positions
 from periplus.model.steps import About, Beside, Found, Listing, Need, Round, Step, Steps
 
@@ -53,6 +53,7 @@ __all__ = [
     "Step",
     "Steps",
     "Transform",
+    "TypedColumns",
     "chunk_positions",
     "codecs_text",
     "pyramid_of",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -25,6 +26,29 @@ class Source:
 
     def __repr__(self) -> str:
         return f"<Source {redact(self.url)}: {self.size} bytes, {self.etag or self.last_modified}>"
+
+
+class TypedColumns(Mapping[str, NDArray[Any]]):
+    """Columns of a files table that have types of their own, which NumPy may lack."""
+
+    nested: tuple[str, ...] = ()
+    """Columns of lists and structures, which are not read."""
+
+    @abstractmethod
+    def taken(self, rows: NDArray[np.intp]) -> TypedColumns:
+        """Those of some rows; missing where a row is -1."""
+
+    @abstractmethod
+    def joined(self, more: Mapping[str, NDArray[Any]], count: int) -> TypedColumns:
+        """Those of these rows and `count` more."""
+
+    @abstractmethod
+    def with_column(self, name: str, values: NDArray[Any]) -> TypedColumns:
+        """These and one more, in place of any of that name."""
+
+    @abstractmethod
+    def without(self, name: str) -> TypedColumns:
+        """These without one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -63,7 +87,11 @@ class Files:
         def taken(values: Any) -> Any:
             return values[rows] if isinstance(values, np.ndarray) else [values[row] for row in numbers]
 
-        columns = {name: values[rows] for name, values in self.columns.items()}
+        columns: Mapping[str, NDArray[Any]]
+        if isinstance(self.columns, TypedColumns):
+            columns = self.columns.taken(rows)
+        else:
+            columns = {name: values[rows] for name, values in self.columns.items()}
         return Files(columns=columns, **{name: taken(getattr(self, name)) for name in _FILE_COLUMNS})
 
     @classmethod
@@ -74,10 +102,14 @@ class Files:
             pair = getattr(first, name), getattr(then, name)
             return np.concatenate(pair) if isinstance(pair[0], np.ndarray) else [*pair[0], *pair[1]]
 
-        columns = {
-            name: _joined_columns(first.columns.get(name), len(first), then.columns.get(name), len(then))
-            for name in {**first.columns, **then.columns}
-        }
+        columns: Mapping[str, NDArray[Any]]
+        if isinstance(first.columns, TypedColumns):
+            columns = first.columns.joined(then.columns, len(then))
+        else:
+            columns = {
+                name: _joined_columns(first.columns.get(name), len(first), then.columns.get(name), len(then))
+                for name in {**first.columns, **then.columns}
+            }
         return cls(columns=columns, **{name: join(name) for name in _FILE_COLUMNS})
 
     def source(self, file: int) -> Source:

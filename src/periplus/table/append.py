@@ -24,7 +24,7 @@ from periplus.table.collect import gathered
 from periplus.table.columns import Columns, columns_for
 from periplus.table.document import FILES_KEY, KEY, Document, dump
 from periplus.table.families import Groups, kinds, unlike
-from periplus.table.files import column_to_arrow, files_after, files_to_arrow
+from periplus.table.files import check_flat, column_to_arrow, files_after, files_to_arrow
 from periplus.table.forms import FILES_NAME
 from periplus.table.groups import Blocks, row_groups
 from periplus.table.lock import locked
@@ -80,6 +80,7 @@ def append_table(
         table = rows.files_table() if isinstance(rows, ParquetRows) and _is_ours(rows) else None
         if table is None or not isinstance(rows, ParquetRows):
             return _write_longer(url, catalog, blocks, files, placements, before, fetch, limits)
+        check_flat(table.schema, rows.nested_columns())
         growth = _growth(table, catalog, files, placements, before, fetch, limits)
         if before.document.pieces is None:
             _append_flat(url, growth, blocks, rows, before, fetch)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from periplus.errors import FormatError
 from periplus.limits import Allowance
-from periplus.model import Files
+from periplus.model import Files, TypedColumns
 from periplus.table.buffers import booleans, numbers, strings, to_numpy, to_strings, to_valid
 from periplus.table.collect import members_of
 from periplus.table.families import GROUP_COLUMNS, Groups, Members
@@ -54,10 +54,27 @@ def files_to_arrow(files: Files, paths: Sequence[str] | None = None, groups: Gro
         ],
         schema=FILES,
     )
-    for name, values in files.columns.items():
+    for name in files.columns:
         if name == "group" or name not in KNOWN:
-            table = table.append_column(name, column_to_arrow(name, values, len(files)))
+            table = table.append_column(name, _stored_column(files, name))
+    check_flat(table.schema, files.columns.nested if isinstance(files.columns, TypedColumns) else ())
     return _with_groups(table, groups)
+
+
+def _stored_column(files: Files, name: str) -> pa.Array | pa.ChunkedArray:
+    if isinstance(files.columns, FileColumns):
+        return files.columns.stored(name)
+    return column_to_arrow(name, files.columns[name], len(files))
+
+
+def check_flat(schema: pa.Schema, nested: Iterable[str] = ()) -> None:
+    """FormatError where a column of lists or structures would be lost; `nested` are such that were not read."""
+    found = [*nested, *(field.name for field in schema if pa.types.is_nested(field.type))]
+    if found:
+        raise FormatError(
+            f"the column {found[0]!r} of the files table has lists or structures, which would be lost; store it as "
+            "text (JSON), or remove it"
+        )
 
 
 def _with_groups(table: pa.Table, groups: Groups | None) -> pa.Table:
@@ -155,12 +172,51 @@ def column_from_arrow(column: pa.ChunkedArray) -> NDArray[Any]:
     return answer
 
 
-class FileColumns(Mapping[str, NDArray[Any]]):
+class FileColumns(TypedColumns):
     """Further columns of a files table, each made when it is asked for: a million strings are not made for nothing."""
 
-    def __init__(self, table: pa.Table) -> None:
+    def __init__(self, table: pa.Table, nested: Sequence[str] = ()) -> None:
         self._table = table
+        self.nested = tuple(nested)
         self._made: dict[str, NDArray[Any]] = {}
+
+    def stored(self, name: str) -> pa.ChunkedArray:
+        """A column with the type it has at rest."""
+        return _decoded(self._table[name])
+
+    def taken(self, rows: NDArray[np.intp]) -> FileColumns:
+        """Those of some rows; null where a row is -1."""
+        chosen = self._table.take(numbers(np.maximum(rows, 0), valid=rows >= 0))
+        return FileColumns(chosen, self.nested)
+
+    def joined(self, more: Mapping[str, NDArray[Any]], count: int) -> FileColumns:
+        """Those of these rows and `count` more; null where one of the two lacks a column."""
+        if isinstance(more, FileColumns):
+            then = {name: more.stored(name) for name in more}
+        else:
+            then = {name: pa.chunked_array([column_to_arrow(name, more[name], count)]) for name in more}
+        columns = {}
+        for name in dict.fromkeys((*self, *then)):
+            kind = self._table[name].type if name in self else then[name].type
+            first = self.stored(name) if name in self else pa.chunked_array([pa.nulls(self._table.num_rows, kind)])
+            last = then[name] if name in then else pa.chunked_array([pa.nulls(count, first.type)])
+            try:
+                last = last if last.type == first.type else last.cast(first.type)
+            except pa.ArrowException as error:
+                raise FormatError(f"the column {name!r} of the files cannot hold what is added: {error}") from None
+            columns[name] = pa.chunked_array([*first.chunks, *last.chunks], first.type)
+        return FileColumns(pa.table(columns), (*self.nested, *(more.nested if isinstance(more, TypedColumns) else ())))
+
+    def without(self, name: str) -> FileColumns:
+        """These without one."""
+        return FileColumns(self._table.drop_columns([name]), self.nested) if name in self else self
+
+    def with_column(self, name: str, values: NDArray[Any]) -> FileColumns:
+        """These and one more, in place of any of that name."""
+        others = self._table.drop_columns([name]) if name in self else self._table
+        column = column_to_arrow(name, values, len(values))
+        whole = others.append_column(name, column) if others.num_columns else pa.table({name: column})
+        return FileColumns(whole, self.nested)
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         if name not in self._made:
@@ -176,9 +232,12 @@ class FileColumns(Mapping[str, NDArray[Any]]):
 
 def members_from_arrow(table: pa.Table, held: Allowance) -> Members:
     """The group columns of a files table; a wrong type is a FormatError, values are not judged."""
-    lacking = [name for name in GROUP_COLUMNS if name not in table.column_names]
+    lacking = [name for name in ("group", "family") if name not in table.column_names]
     if lacking:
         raise FormatError(f"the files table of this collection has no column {lacking[0]!r}")
+    for name, kind in (("x", pa.float64()), ("y", pa.float64()), ("note", pa.int32())):
+        if name not in table.column_names:
+            table = table.append_column(name, pa.nulls(table.num_rows, kind))
     if not is_text(table["group"].type):
         raise FormatError(f"the column 'group' must hold strings, not {table['group'].type}")
 
@@ -242,8 +301,8 @@ def check_ids(table: pa.Table) -> None:
         raise FormatError("file_id must count from 0 in the files table")
 
 
-def files_from_arrow(table: pa.Table) -> Files:
-    """The reverse; columns that are absent are unknown, wrong ones are a FormatError."""
+def files_from_arrow(table: pa.Table, nested: Sequence[str] = ()) -> Files:
+    """The reverse; columns that are absent are unknown, wrong ones are a FormatError. `nested` were not read."""
     count = table.num_rows
     if "path" not in table.column_names:
         raise FormatError("the files table has no column 'path'")
@@ -268,7 +327,7 @@ def files_from_arrow(table: pa.Table) -> Files:
         format=[text or "" for text in _texts(table, "format", count)],
         status=[text or "ok" for text in _texts(table, "status", count)],
         error=_texts(table, "error", count),
-        columns=FileColumns(table.select([n for n in table.column_names if n == "group" or n not in KNOWN])),
+        columns=FileColumns(table.select([n for n in table.column_names if n == "group" or n not in KNOWN]), nested),
     )
 
 

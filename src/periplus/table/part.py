@@ -177,7 +177,12 @@ def read_embedded(raw: bytes, limits: Limits, url: str) -> tuple[Files, dict[byt
 
 def read_files(source: ParquetBytes, limits: Limits) -> Files:
     """A files table with every column that is not nested."""
-    return files_from_arrow(read_files_table(source, limits))
+    return files_from_arrow(read_files_table(source, limits), nested_columns(source))
+
+
+def nested_columns(source: ParquetBytes) -> list[str]:
+    """Columns of lists and structures."""
+    return [field.name for field in source.schema if pa.types.is_nested(field.type)]
 
 
 def read_files_table(source: ParquetBytes, limits: Limits) -> pa.Table:

@@ -170,9 +170,12 @@ def placements_from_arrow(
                 raise FormatError(f"the column {dim + '_' + what!r} of placements holds a null")
             values[rows, place[rows]] = integers(column, np.int64, f"{dim}_{what}", null=0)[rows]
     _check_boxes(boxes["origin"], boxes["extent"], array, targets, widest)
+    file, description = _within(table, "file_id", files), _within(table, "description", len(described))
+    _check_pairs(file, array, description, catalog.arrangement.get("kind") == "stack")
+    _check_descriptions(array, description, boxes["extent"], targets, described)
     return Placements(
-        file=_within(table, "file_id", files),
-        description=_within(table, "description", len(described)),
+        file=file,
+        description=description,
         array=array,
         origin=boxes["origin"],
         extent=boxes["extent"],
@@ -242,6 +245,39 @@ def _check_boxes(
     room = np.append(shapes, np.zeros((1, widest), np.int64), axis=0)[array]
     if (origin < 0).any() or (extent < 0).any() or (origin > room).any() or (extent > room - origin).any():
         raise FormatError("a placement reaches beyond its array")
+
+
+def _check_pairs(
+    file: NDArray[np.int32], array: NDArray[np.int32], description: NDArray[np.int32], stacked: bool
+) -> None:
+    """FormatError where a file has two placements in one array, or two arrays of one description left out."""
+    if stacked and (array < 0).any():
+        raise FormatError("an array of a file of a stack is in no array")
+    # Arrays that were left out are counted down from -1.
+    which = np.where(array < 0, -1 - description.astype(np.int64), array)
+    pairs = np.stack([file.astype(np.int64), which])
+    if np.unique(pairs, axis=1).shape[1] != len(file):
+        raise FormatError("a file has two placements in one array")
+
+
+def _check_descriptions(
+    array: NDArray[np.int32],
+    description: NDArray[np.int32],
+    extent: NDArray[np.int64],
+    targets: Sequence[Array],
+    described: Sequence[Array],
+) -> None:
+    """FormatError where a file's array cannot be a part of its target, or a placement has another extent than it."""
+    placed = np.flatnonzero(array >= 0)
+    kinds, which = np.unique(np.stack([array[placed], description[placed]]), axis=1, return_inverse=True)
+    expected = np.zeros((kinds.shape[1], extent.shape[1]), np.int64)
+    for kind, (target, source) in enumerate((targets[a], described[d]) for a, d in kinds.T.tolist()):
+        lead = target.ndim - source.ndim
+        if lead < 0 or target.dims[lead:] != source.dims or bool(target.encodings) != bool(source.encodings):
+            raise FormatError(f"{source.name!r} of a file cannot be a part of {target.name!r}")
+        expected[kind, : target.ndim] = (*[1] * lead, *source.shape)
+    if not np.array_equal(expected[which.ravel()], extent[placed]):
+        raise FormatError("a placement has another extent than the array of its file")
 
 
 def joined_placements(parts: Sequence[Placements]) -> Placements:

@@ -21,7 +21,15 @@ from periplus.table.bundles import Bundled, Kinds, bundled
 from periplus.table.decoded import KEPT_BYTES, Group, Kept
 from periplus.table.document import Document, Piece
 from periplus.table.files import files_from_arrow
-from periplus.table.part import TEXT_BYTES, PartRows, embedded, file_bytes, read_files, read_files_table
+from periplus.table.part import (
+    TEXT_BYTES,
+    PartRows,
+    embedded,
+    file_bytes,
+    nested_columns,
+    read_files,
+    read_files_table,
+)
 from periplus.table.ranges import ParquetBytes, arrow_errors, read_tails
 from periplus.table.verify import MORE, NARROW, check_count
 
@@ -76,6 +84,12 @@ class ParquetRows:
         with self._lock, arrow_errors("the files table", self.base.url):
             source = self._files_source()
             return None if source is None else read_files_table(source, self.limits)
+
+    def nested_columns(self) -> list[str]:
+        """Columns of the files table that are not read."""
+        with self._lock, arrow_errors("the files table", self.base.url):
+            source = self._files_source()
+            return [] if source is None else nested_columns(source)
 
     def file_count(self) -> int | None:
         """How many files the files table has; None where there is none."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from periplus.errors import FormatError, LimitError, MissingError, redact, some
 from periplus.forks import cached_property, renewed
 from periplus.limits import Limits
-from periplus.model import Array, Bundle, Catalog, Files, Placements, Refs, Source
+from periplus.model import Array, Bundle, Catalog, Files, Placements, Refs, Source, TypedColumns
 from periplus.policy import Policy
 from periplus.table.bundles import Bundled, Kinds, verify_bundle
 from periplus.table.document import Document
@@ -295,7 +295,22 @@ class Table:
             return stored.columns
         group = np.full(len(stored), None, object)
         group[: len(groups)] = [one if isinstance(one, str) else None for one in groups]
+        if isinstance(stored.columns, TypedColumns):
+            return stored.columns.with_column("group", group)
         return {"group": group, **stored.columns}
+
+    def with_columns(self, files: Files) -> Files:
+        """Files with the columns of users that this index has for them, by their URLs; others have no value there."""
+        columns = self.files.columns
+        if not isinstance(columns, TypedColumns) or not (columns.nested or columns.keys() - {"group", "template"}):
+            return files
+        known = {url: row for row, url in enumerate(self.files.path)}
+        found = columns.taken(np.array([known.get(url, -1) for url in files.path], np.intp))
+        for name in ("group", "template"):
+            found = found.without(name)
+        for name, values in files.columns.items():
+            found = found.with_column(name, values)
+        return replace(files, columns=found)
 
     @property
     def stored_files(self) -> Files:
