@@ -78,6 +78,15 @@ def test_a_right_index_has_no_problem_and_all_rows_are_read(index, fetch):
     assert (report.ok, report.rows, report.problems, report.more) == (True, 60, (), 0)
 
 
+def test_a_row_group_without_rows_is_no_problem(tmp_path, fetch):
+    catalog, refs, files = parted()
+    write_table(str(tmp_path / "i.parquet"), catalog, refs.items(), files, fetch=fetch).close()
+    index = forge(tmp_path / "i.parquet", rows=lambda rows: rows.slice(0, 0))
+    assert pq.read_metadata(index).num_row_groups == 1
+    report = check_table(open_table(str(index), fetch=fetch, trust=True))
+    assert (report.ok, report.rows) == (True, 0)
+
+
 def changed(index, name: str, row: int, value):
     """The index with another value in a row: 0 to 39 are of 0/data, then those of 1/data."""
     return with_rows(index, column(name, lambda values: [value if n == row else old for n, old in enumerate(values)]))

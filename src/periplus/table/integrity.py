@@ -183,6 +183,8 @@ def _stored(rows: ParquetRows, notes: _Notes) -> set[str]:
 def _part_blocks(rows: ParquetRows, part: PartRows, piece: Piece | None, notes: _Notes) -> Iterator[tuple[str, Refs]]:
     url = part.source.url
     for number in range(part.source.groups):
+        if not part.source.metadata.row_group(number).num_rows:
+            continue
         try:
             # All columns, also those that statistics would tell: it is these that are checked.
             ((_, table),) = part.source.read([number], part.all_columns)
