@@ -196,14 +196,17 @@ def test_rows_of_many_arrays_are_found_in_one_pass(form, stored, fetch):
 
 HOSTILE = {
     "a family that is not listed": ("family", lambda old: [7, *old[1:]], "family 7 where 2"),
-    "a negative family": ("family", lambda old: [-2, *old[1:]], "family -2 where 2"),
+    "a negative family": ("family", lambda old: [-2, *old[1:]], "family -2"),
+    "a family that stands for none elsewhere": ("family", lambda old: [*old[:2], -1, *old[3:]], "family -1"),
     "a note that is not listed": ("note", lambda old: [9, *old[1:]], "note 9 where 1"),
+    "a negative note": ("note", lambda old: [-1, *old[1:]], "note -1"),
     "no group": ("group", lambda old: [None, *old[1:]], "no group"),
     "a group twice": ("group", lambda old: [old[1], *old[1:]], "same group"),
     "an empty group": ("group", lambda old: ["", *old[1:]], "cannot be a name"),
     "a group above": ("group", lambda old: [*old[:4], "set/../04", *old[5:]], "'set/../04' cannot be a name"),
     "a group that ends in a slash": ("group", lambda old: ["set/", *old[1:]], "'set/' cannot be a name"),
     "a group of another system": ("group", lambda old: [old[0], "a\\b", *old[2:]], "cannot be a name"),
+    "a group with a line break": ("group", lambda old: [old[0], "a\nb", *old[2:]], "cannot be a name"),
     "a group with a long name": ("group", lambda old: ["a" * 4097, *old[1:]], "too long a name"),
     "no corner": ("x", lambda old: [None, *old[1:]], "not a finite number"),
     "a corner that is no number": ("y", lambda old: [float("nan"), *old[1:]], "not a finite number"),
@@ -230,6 +233,23 @@ def test_a_collection_needs_its_columns(form, stored, fetch):
             table.column_names.index(name), name, table["path"]))  # fmt: skip
         with pytest.raises(FormatError, match=text):
             open_table(str(odd), fetch=fetch)
+
+
+@pytest.mark.parametrize("form", ["i.parquet", "i"])
+def test_columns_that_a_collection_may_lack_are_null(form, stored, fetch):
+    table = open_table(str(forge(stored(form), files=lambda table: table.drop_columns(["note"]))), fetch=fetch)
+    assert "set/03" not in table.catalog.attributes
+    assert table.catalog.arrays["set/03/0/data"] == PAIRS["utm", "other zone"][1].catalog.arrays["set/03/0/data"]
+    with pytest.raises(FormatError, match="not a finite number"):  # the arrays have a transform
+        open_table(str(forge(stored(form), files=lambda table: table.drop_columns(["x"]))), fetch=fetch)
+
+    def unplaced(document):
+        for family in document["families"]:
+            for array in family.values():
+                array.pop("transform", None)
+
+    index = forge(stored(form), files=lambda table: table.drop_columns(["x", "y"]), document=unplaced)
+    assert open_table(str(index), fetch=fetch).array("set/03/0/data").georeference.transform is None
 
 
 def test_an_array_of_a_group_has_a_name_of_its_own(stored, fetch):
@@ -259,7 +279,7 @@ def test_the_size_of_the_columns_is_bounded(stored, fetch):
         open_table(str(index), fetch=fetch, limits=replace(Limits(), memory_bytes=1 << 18))
 
 
-PARTS = st.sampled_from(["a", "b", ".", "..", "", "é", "漢.", "...", "a\\"])
+PARTS = st.sampled_from(["a", "b", ".", "..", "", "é", "漢.", "...", "a\\", "a\0", "\x7f", "\x80"])
 
 
 @settings(deadline=None)

@@ -294,10 +294,10 @@ def check_names(names: pa.Array) -> None:
     length = np.sort(np.concatenate([stops[1:], slashes])) - begins
     dots = np.concatenate([held, np.zeros(2, np.uint8)]) == ord(".")
     odd = (length < 1) | ((length == 1) & dots[begins]) | ((length == 2) & dots[begins] & dots[begins + 1])
-    backslash = np.flatnonzero(held == ord("\\"))
-    if odd.any() or backslash.size:
+    banned = np.flatnonzero((held == ord("\\")) | (held < 32) | (held == 127))
+    if odd.any() or banned.size:
         segments = np.repeat(np.arange(count), 1 + np.diff(np.searchsorted(slashes, stops)))
-        row = int(segments[odd][0] if odd.any() else np.searchsorted(stops, backslash[0], side="right") - 1)
+        row = int(segments[odd][0] if odd.any() else np.searchsorted(stops, banned[0], side="right") - 1)
         raise FormatError(f"{names[row].as_py()!r:.80} cannot be a name")
     if int(pc.max(pc.utf8_length(names)).as_py()) > LONGEST:
         raise FormatError("a group has too long a name")
