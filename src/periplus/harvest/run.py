@@ -10,9 +10,8 @@ import numpy as np
 
 from periplus.arrange import Arrangement, Entry
 from periplus.arrange import arrange as arrange_entries
-from periplus.arrange.entry import REPLACED
 from periplus.arrange.times import timed
-from periplus.errors import ConflictError, FetchError, FormatError, MissingError, StaleError, redact
+from periplus.errors import ConflictError, FetchError, StaleError, redact
 from periplus.fetch import Fetch
 from periplus.harvest.append import Appended, Request, appended, is_unchanged
 from periplus.harvest.companions import Companions, with_companions
@@ -27,8 +26,8 @@ from periplus.harvest.part import Fact, Part
 from periplus.harvest.placements import placements_of
 from periplus.harvest.stac import Assets
 from periplus.harvest.stored import ASSET, StoredIndex, open_stored
-from periplus.harvest.stream import harvest_inputs
-from periplus.harvest.summary import Summary
+from periplus.harvest.stream import each_of, harvest_inputs
+from periplus.harvest.summary import Summary, count_files, nothing_readable, nothing_to_index
 from periplus.harvest.values import ValueReader
 from periplus.limits import Limits
 from periplus.model import Catalog, Files, Refs, Source
@@ -60,8 +59,7 @@ class Run:
         self.concurrency, self.siblings, self.progress = concurrency, siblings, progress
         self.notes = Notes()
         self.failures: list[Harvested] = []
-        self.reused = self.nameless = self.refused = 0
-        self.arrangement = ""
+        self.reused, self.nameless, self.refused, self.arrangement = 0, 0, 0, ""
         self.files: Files | None = None
         """The whole files table, when this run made it."""
         self.gathered = Gathered()
@@ -226,18 +224,14 @@ class Run:
     def _must_have_something(self, kept: int = 0) -> None:
         """Raise where there is nothing to index."""
         entries = self.gathered.entries
-        if not entries and not kept and not self.nameless:
-            what = ", ".join(redact(url) for url in self.given[:3]) + (", …" if len(self.given) > 3 else "")
-            skipped = f"; {self.notes.skipped} files of unknown formats were skipped" if self.notes.skipped else ""
-            raise MissingError(f"there is nothing to index at {what or 'an empty list'}{skipped}")
         if kept or any(entry.error is None for entry in entries):
             return
+        if not entries and not self.nameless:
+            raise nothing_to_index(self.given, self.notes.skipped)
         first = self.failures[0]
         if len(self.given) == 1 and is_literal(self.given[0]) and first.raised is not None:
             raise first.raised
-        shown = "; ".join(f"{redact(f.source.url)}: {f.error}" for f in self.failures[:3])
-        count = len(entries) + self.nameless
-        raise FormatError(f"none of {count:,} files could be read: {shown}" + ("; …" if count > 3 else ""))
+        raise nothing_readable(self.failures, len(entries) + self.nameless)
 
     # --- laying and writing ----------------------------------------------------------------------------------------
 
@@ -276,13 +270,11 @@ class Run:
                 )
             self._recall(index, kept, others, append)
         laid = self._arranged()
-        if index is not None:
-            laid = replace(laid, files=index.table.with_columns(laid.files))
         return write_table(
             to,
             laid.catalog,
             laid.blocks,
-            laid.files,
+            laid.files if index is None else index.table.with_columns(laid.files),
             placements=placements_of(laid, gathered.entries),
             fetch=self.fetch,
             form=form,
@@ -295,9 +287,8 @@ class Run:
     def _recorded(self, more: Appended, index: StoredIndex) -> Catalog:
         """The catalog of an index that grew, with what its arrangement records."""
         self.names.own = self.names.own or index.lost_times
-        catalog = more.laid.catalog
-        recorded = {**catalog.arrangement, "asked": index.arrangement.get("asked"), **self.names.recorded()}
-        return replace(catalog, arrangement=recorded)
+        asked = {"asked": index.arrangement.get("asked"), **self.names.recorded()}
+        return replace(more.laid.catalog, arrangement={**more.laid.catalog.arrangement, **asked})
 
     def _recall(self, index: StoredIndex, kept: dict[int, Harvested], others: Sequence[int], append: bool) -> None:
         """Files of the index as if scanned: their references come from its rows; what it lacks is read again."""
@@ -330,7 +321,7 @@ class Run:
                 "again"
             )
         places = {file.source.url: file.number for file in files}
-        for batch in self._harvest(_each([file.input for file in files])):
+        for batch in self._harvest(each_of([file.input for file in files])):
             for file in batch:
                 number = places.get(file.source.url, file.number)
                 if append and number < 0 and file.error is not None:
@@ -393,27 +384,17 @@ class Run:
     def summary(self, table: Table) -> Summary:
         """What was done, when all is done."""
         files = table.files if self.files is None else self.files
-        good = np.array([status == "ok" for status in files.status], bool)
-        replaced = [i for i, error in enumerate(files.error) if error is not None and error.startswith(REPLACED)]
-        return Summary(
-            files=len(files),
-            ok=int(good.sum()),
-            failed=len(files) - int(good.sum()) - len(replaced) + self.nameless,
-            replaced=len(replaced),
+        counted = count_files(files, shown=SHOWN_ERRORS)
+        return replace(
+            counted,
+            failed=counted.failed + self.nameless,
             skipped=self.notes.skipped,
             reused=self.reused,
             gone=len(set(self.before).difference(files.path)),
             rows=table.rows,
             arrays_read=self.values.arrays,
             bytes_read=self.values.bytes,
-            bytes=int(np.maximum(files.size, 0)[good].sum()),
             arrangement=self.arrangement,
             errors=tuple((file.source.url, file.error or "") for file in self.failures),
-            replacements=tuple((files.path[i], files.error[i] or "") for i in replaced[:SHOWN_ERRORS]),
             warnings=tuple(self.notes.warnings),
         )
-
-
-async def _each(inputs: Sequence[Input]) -> AsyncIterator[Input]:
-    for item in inputs:
-        yield item

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from periplus.errors import redact
+import numpy as np
+
+from periplus.arrange.entry import REPLACED
+from periplus.errors import FormatError, MissingError, redact
+from periplus.harvest.drive import Harvested
+from periplus.model import Files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +62,33 @@ class Summary:
         lines += [f"note: {warning}" for warning in self.warnings]
         # A path may hold what no terminal takes.
         return "\n".join(lines).encode("utf-8", "backslashreplace").decode()
+
+
+def count_files(files: Files, *, shown: int) -> Summary:
+    """How many files of an index are in arrays, and the first few of those that others replaced."""
+    good = np.array([status == "ok" for status in files.status], bool)
+    replaced = [i for i, error in enumerate(files.error) if error is not None and error.startswith(REPLACED)]
+    return Summary(
+        files=len(files),
+        ok=int(good.sum()),
+        failed=len(files) - int(good.sum()) - len(replaced),
+        replaced=len(replaced),
+        bytes=int(np.maximum(files.size, 0)[good].sum()),
+        replacements=tuple((files.path[i], files.error[i] or "") for i in replaced[:shown]),
+    )
+
+
+def nothing_to_index(given: Sequence[str], skipped: int) -> MissingError:
+    """What to raise where there is no file."""
+    what = ", ".join(redact(url) for url in given[:3]) + (", …" if len(given) > 3 else "")
+    more = f"; {skipped} files of unknown formats were skipped" if skipped else ""
+    return MissingError(f"there is nothing to index at {what or 'an empty list'}{more}")
+
+
+def nothing_readable(failures: Sequence[Harvested], count: int) -> FormatError:
+    """What to raise where no file could be read."""
+    shown = "; ".join(f"{redact(f.source.url)}: {f.error}" for f in failures[:3])
+    return FormatError(f"none of {count:,} files could be read: {shown}" + ("; …" if count > 3 else ""))
 
 
 def _listed(count: int, what: str, some: Sequence[tuple[str, str]]) -> list[str]:
