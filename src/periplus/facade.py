@@ -139,7 +139,11 @@ class Index:
         )
 
     def sql(self, query: str, parameters: Sequence[Any] = ()) -> pa.Table:
-        """The answer of DuckDB; tables are `chunks`, `files`, `arrays` and `grid`."""
+        """The answer of DuckDB to one SELECT; the views are `chunks`, `files`, `arrays`, `placements` and `grid`.
+
+        `files` has a column `url`, the path made absolute, which hides a column of yours with that name. `array` and
+        `offset` are words of SQL too: write these columns in double quotes. `parameters` are the values of `?`.
+        """
         return self.table.sql(query, parameters)
 
     def check(self, *, progress: Progress | None = None) -> Report:
@@ -276,11 +280,12 @@ def index(
     of the pattern, that would have no effect is a ValueError.
 
     Files that the index at `to` knows, or that a run read which was interrupted, are not read again: `refresh` is
-    `check` (ask whether they changed), `never` (trust it) or `always`. The index then holds the files named, with
-    `append` those it had as well, by default with the same pattern. With `siblings=False` R-sets and world files are
-    not looked for; `concurrency` is how many headers are read at once; `progress` is called with (done, total or None,
-    failed). `keep_query` names parameters of URLs that may be stored: others than well-known ones are refused, since
-    they may be secrets.
+    `check` (ask whether they changed), `never` (trust it) or `always`. The index then holds the files named, arranged
+    by the options of this call. With `append` it keeps those it had as well, and options of the arrangement that are
+    not given are those the index was made with. With `siblings=False` R-sets and world files are not looked for;
+    `concurrency` is how many headers are read at once; `progress` is called with (done, total or None, failed).
+    `keep_query` names parameters of URLs that may be stored: others than well-known ones are refused, since they may
+    be secrets.
     """
     from periplus.fetch import Fetch
     from periplus.harvest import index_into

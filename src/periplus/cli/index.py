@@ -114,7 +114,8 @@ def command(
     over HTTP(S), or in S3, GCS or Azure; with - URLs are read from standard input, one a line. Files of
     other kinds in a folder are skipped. A file that cannot be indexed becomes a row with its error, and
     the exit code is 1. Run again after an interruption, or when files were added: what is known is not
-    read again. The index then holds what was named this time; with --append also what it had.
+    read again. The index then holds what was named this time, arranged by the options given this time;
+    with --append also what it had, in the arrangement it has.
 
     \b
     periplus index 'archive/*.tif' -o archive.parquet

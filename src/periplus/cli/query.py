@@ -21,7 +21,9 @@ SHOWN = 40
 @click.command("query", short_help="Print references of a selection, or the answer to SQL.")
 @click.argument("url", metavar="INDEX_OR_FILE")
 @click.option(
-    "--sql", help='A query over the tables chunks, files, arrays and grid; the column "array" needs its quotes.'
+    "--sql",
+    help='A query over the views chunks, files, arrays, placements and grid; the columns "array" and "offset" need '
+    "their quotes.",
 )
 @click.option("--array", metavar="NAME", help="Only this array, for example 0/data.")
 @click.option("--level", type=click.IntRange(min=0), help="Only this pyramid level; 0 is full resolution.")
