@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import periplus
+from periplus.errors import FormatError
 from periplus.fetch import Fetch
 from periplus.limits import Limits
 from periplus.model import Array, Catalog, Encoding, Files, Inline, Refs
@@ -76,6 +77,31 @@ def kinds(path, fetch, **options) -> set[str]:
 def test_a_right_index_has_no_problem_and_all_rows_are_read(index, fetch):
     report = check_table(open_table(str(index), fetch=fetch))
     assert (report.ok, report.rows, report.problems, report.more) == (True, 60, (), 0)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_position_along_a_dimension_that_an_array_lacks_is_refused(form, tmp_path, fetch):
+    line = Array(name="a", dims=("y",), shape=(3,), chunks=(1,), dtype=np.dtype("i4"), encodings=(Encoding(()),))
+    point = replace(line, name="z", dims=(), shape=(), chunks=())
+    blocks = [
+        ("a", Refs(chunk=np.arange(3, dtype=np.int32)[None], offset=np.arange(3), length=np.full(3, 4))),
+        ("z", Refs(chunk=np.empty((0, 1), np.int32), offset=np.array([0]), length=np.array([4]))),
+    ]
+    catalog = Catalog(arrays={"a": line, "z": point})
+    files = files_of([str(tmp_path / "a.tif")], size=400)
+    write_table(str(tmp_path / form), catalog, blocks, files, fetch=fetch).close()
+    assert problems(tmp_path / form, fetch) == []
+    index = forge(tmp_path / form, rows=column("y_chunk", lambda old: [5 if y is None else y for y in old]))
+    message = "array 'z': a chunk position along 'y' is not null, and it lacks that dimension"
+    if index.is_dir():
+        part = next((index / "chunks").iterdir())
+        forge(index, document=lambda document: document["chunks"][0].update(bytes=part.stat().st_size))
+    table = open_table(str(index), fetch=fetch)
+    assert problems(index, fetch) == [("position", message)]
+    for read in (lambda: table.select(array="z"), lambda: list(table.unverified.blocks())):
+        with pytest.raises(FormatError, match=message):
+            read()
+    assert table.select(array="a").num_rows == 3
 
 
 def test_a_row_group_without_rows_is_no_problem(tmp_path, fetch):

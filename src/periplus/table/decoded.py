@@ -82,8 +82,9 @@ class Group:
         keep = np.ones(self.count, bool)[owned] if self.present is None else self.present[owned].copy()
         if self.array is None and "level" in self.columns:
             keep &= self.columns["level"] == array.level
-        for dim, count in zip(array.dims, array.grid, strict=True):
-            self._check_inside(array, dim, count, owned, keep)
+        grid = dict(zip(array.dims, array.grid, strict=True))
+        for dim in self.place.keys() | grid.keys():
+            self._check_inside(array, dim, grid.get(dim), owned, keep)
         if window is not None:
             for dim, (low, high) in zip(array.dims, window, strict=True):
                 positions = self._along(dim, owned, lacking=-1)  # a part written before the array existed
@@ -95,14 +96,18 @@ class Group:
         positions = self.place.get(dim, lacking)
         return positions[owned] if isinstance(positions, np.ndarray) else positions
 
-    def _check_inside(self, array: Array, dim: str, count: int, owned: Owned, keep: NDArray[np.bool_]) -> None:
-        """FormatError where a row of the array lies outside its grid, even if nobody asked for it."""
-        positions = np.atleast_1d(self._along(dim, owned, lacking=0))
-        if positions.size == 0 or (positions.min() >= 0 and positions.max() < count):
+    def _check_inside(self, array: Array, dim: str, count: int | None, owned: Owned, keep: NDArray[np.bool_]) -> None:
+        """FormatError where a row of the array lies outside its grid, even if nobody asked for it.
+
+        `count` is None for a dimension that the array lacks: its rows have no position there.
+        """
+        low, high = (-1, 0) if count is None else (0, count)
+        positions = np.atleast_1d(self._along(dim, owned, lacking=low))
+        if positions.size == 0 or (positions.min() >= low and positions.max() < high):
             return
-        outside = keep & ((positions < 0) | (positions >= count))
-        if outside.any():
-            raise FormatError(f"array {array.name!r}: a chunk position along {dim!r} is null or outside the grid")
+        if (keep & ((positions < low) | (positions >= high))).any():
+            wrong = "is not null, and it lacks that dimension" if count is None else "is null or outside the grid"
+            raise FormatError(f"array {array.name!r}: a chunk position along {dim!r} {wrong}")
 
     def refs(self, array: Array, rows: NDArray[np.intp]) -> Refs:
         chunk = np.empty((array.ndim, len(rows)), np.int32)
@@ -135,10 +140,17 @@ class Group:
         used = {dim for k in set(kind.tolist()) for dim in kinds.listed[k].dims}
         dims = tuple(dim for dim in self.place if dim in used)
         chunk = np.empty((len(dims), len(rows)), np.int32)
-        for along, dim, grid in zip(chunk, dims, kinds.grids(dims).T, strict=True):
-            positions = self.place[dim]
-            along[:] = positions[rows] if isinstance(positions, np.ndarray) else positions
-            along[(grid[kind] < 0)[owner]] = -1  # whatever else it may say of a dimension that the array lacks
+        grids = kinds.grids(tuple(self.place))
+        for (dim, positions), grid in zip(self.place.items(), grids.T, strict=True):
+            along = positions[rows] if isinstance(positions, np.ndarray) else np.full(len(rows), positions, np.int32)
+            odd = np.flatnonzero((grid[kind] < 0)[owner] & (along >= 0))
+            if odd.size:
+                name = names[owner[odd[0]]]
+                raise FormatError(
+                    f"array {name!r}: a chunk position along {dim!r} is not null, and it lacks that dimension"
+                )
+            if dim in used:
+                chunk[dims.index(dim)] = along
         return Bundle(names=names, owner=owner, dims=dims, refs=self._refs(chunk, rows))
 
     def misfits(self, rows: NDArray[np.intp]) -> str | None:
