@@ -118,3 +118,8 @@ def test_text_and_times_of_both_byte_orders(kind, order, decoder):
 def test_numbers_that_are_no_characters_are_refused(decoder):
     with pytest.raises(DecodeError, match="no character"):
         decoder([endian("little")], (1,), "U1")(b"\0\0\x11\0", valid=(1,))
+
+
+def test_stored_booleans_are_true_unless_zero(decoder):
+    found = decoder([{"name": "bytes"}], (4,), "bool")(b"\x00\x01\x02\xff", valid=(4,))
+    assert found.view("u1").tolist() == [0, 1, 1, 1]

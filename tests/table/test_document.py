@@ -52,6 +52,33 @@ def test_fills_that_json_lacks_are_strings(fill):
     np.testing.assert_equal(again(Catalog(arrays={"a": array})).arrays["a"].fill, fill)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "fill"),
+    [
+        ("float32", 1e300),
+        ("float16", -1e6),
+        ("float64", 10**400),
+        ("complex64", [0, 1e39]),
+        ("complex128", [10**400, 0]),
+    ],
+)
+def test_fills_that_the_dtype_cannot_hold_are_refused(dtype, fill):
+    array = Array(name="a", dims=("x",), shape=(3,), chunks=(2,), dtype=np.dtype(dtype))
+    document = json.loads(dump(document_for(Catalog(arrays={"a": array}))))
+    document["arrays"]["a"]["fill"] = fill
+    with pytest.raises(FormatError, match=f"too large for {dtype}"):
+        load(document, limits=Limits())
+    document["arrays"]["a"]["fill"] = 3.4028235e38 if dtype == "float32" else 1.0  # rounded up in its last digit
+    assert np.isfinite(np.array(load(document, limits=Limits()).catalog.arrays["a"].fill, dtype))
+
+
+def test_coordinates_that_the_dtype_cannot_hold_are_refused():
+    for facts in ({"values": [1, 1e39]}, {"start": 0, "step": 2e38, "size": 3}):
+        document = {"version": 3, "arrays": {}, "coordinates": {"x": {"dtype": "float32", **facts}}}
+        with pytest.raises(FormatError, match=r"too large|leave the range"):
+            load(document, limits=Limits())
+
+
 def test_georeference_comes_back():
     place = Georeference(
         crs='PROJCS["x",\n UNIT["metre",1]]',

@@ -49,6 +49,8 @@ def standard(stages: Sequence[Stage], *, chunks: Shape, dtype: np.dtype[Any]) ->
             np.copyto(values, found[:need].view(stored))
         if dtype.kind == "U" and values.size and int(values.view(np.uint32).max()) > sys.maxunicode:
             raise DecodeError("the chunk holds a number that is no character")
+        if dtype.kind == "b" and values.size and int(values.view(np.uint8).max()) > 1:
+            values = values.view(np.uint8) != 0  # NumPy takes the bytes of booleans to be 0 or 1
         values = values.reshape(*shape[:outer], rows, *shape[outer + 1 :])
         return values if plain_order else values.transpose(back)
 

@@ -125,14 +125,16 @@ def read_scalar(value: Any, dtype: np.dtype[Any], what: str) -> Scalar | None:
     if dtype.kind in "iu":
         bounds = np.iinfo(dtype)
         return whole(value, what, least=int(bounds.min), most=int(bounds.max))
-    if dtype.kind == "c" and type(value) is list:
-        pair = listed(value, what, read_number, size=2)
-        return complex(pair[0], pair[1])
-    number = read_number(value, what)
+    parts = listed(value, what, read_number, size=2) if dtype.kind == "c" and type(value) is list else None
     try:
-        return float(number) if dtype.kind == "f" else complex(number)
+        pair = [float(part) for part in (parts or (read_number(value, what), 0))]
+        with np.errstate(over="ignore"):
+            held = np.array(pair, np.float64).astype(np.empty(0, dtype).real.dtype)
+        if np.isinf(held).tolist() != [math.isinf(part) for part in pair]:
+            raise OverflowError
     except OverflowError:
         raise FormatError(f"{what} is too large for {dtype.name}") from None
+    return pair[0] if dtype.kind == "f" else complex(*pair)
 
 
 # --- free JSON: attributes, codec configurations, arrangements --------------------------------------------------------
@@ -265,10 +267,12 @@ def _read_regular(fields: Mapping[str, Any], dtype: np.dtype[Any], size: int, wh
         return regular(start, step, size, dtype)
     if dtype.kind != "f":
         raise FormatError(f"{what}: values of dtype {dtype} must be listed")
-    with np.errstate(over="ignore", invalid="ignore"):
-        return regular(
-            real(fields.get("start"), f"{what}: start"), real(fields.get("step"), f"{what}: step"), size, dtype
-        )
+    values = regular(
+        real(fields.get("start"), f"{what}: start"), real(fields.get("step"), f"{what}: step"), size, dtype
+    )
+    if not np.isfinite(values).all():
+        raise FormatError(f"{what}: start, step and size leave the range of {dtype}")
+    return values
 
 
 def _read_values(fields: Mapping[str, Any], dtype: np.dtype[Any], what: str, most: int) -> NDArray[Any]:
