@@ -153,6 +153,16 @@ def test_a_coordinate_in_cf_numbers_is_decoded_too():
     assert stacked(np.array([10.0, 20.0, 30.0])).time.values.tolist() == [10, 20, 30]
 
 
+def test_an_array_counts_before_labels_of_its_name():
+    given = {name: Coordinate(name="data", dims=("y",), values=np.arange(50)) for name in ("data", "0/data")}
+    for name, coordinate in given.items():
+        index = index_of(array("0/data", fill=7), array("0/spatial_ref", fill=8), coordinates={name: coordinate})
+        dataset = xr.open_dataset(index, engine="periplus")
+        assert set(dataset.data_vars) == {"data", "spatial_ref"}
+        assert (dataset.data == 7).all()
+        assert (dataset.spatial_ref == 8).all()
+
+
 def test_chunks_of_dask_are_those_of_the_source():
     dataset = opened(array("0/data"), chunks={})
     assert dataset.data.chunks == ((2,), (16, 16, 16, 2), (32, 28))

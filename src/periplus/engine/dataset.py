@@ -85,7 +85,8 @@ def _dataset(index: Index, group: str, arrays: list[Array], options: Options) ->
         variables[name] = _variable(index, name, array, dims, options)
         if located is None and array.georeference is not None:
             located = array, dims
-    labels = {k: v for k, v in _labels(catalog, arrays, sizes).items() if k not in options.drop}
+    labels = _labels(catalog, arrays, sizes)  # of one name, the array counts, as in the Zarr store
+    labels = {k: v for k, v in labels.items() if k not in options.drop and k not in variables}
     dataset = xr.Dataset(variables, labels, safe(catalog.attributes.get(group, {})))
     dataset = xr.decode_cf(dataset, **{"mask_and_scale": options.mask_and_scale, **options.decoding})
     if located is not None:

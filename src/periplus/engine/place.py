@@ -38,7 +38,7 @@ def locate(
         for name, axis in ((x, "x"), (y, "y"), ("xc", "x"), ("yc", "y")):
             if name in made:
                 variables[name].attrs.update(axes.get(axis, {}))
-    wanted = [name for name in variables if name not in drop and name not in dataset.coords]
+    wanted = [name for name in variables if name not in drop and name not in dataset.variables]
     return dataset.assign_coords(
         xr.Coordinates(
             {name: variables[name] for name in wanted}, {name: indexes[name] for name in wanted if name in indexes}
