@@ -18,9 +18,10 @@ import pytest
 
 from periplus.errors import DeniedError, FormatError, LimitError, PeriplusError, StaleError
 from periplus.limits import Limits
-from periplus.model import Array, Catalog, Encoding
-from periplus.table import open_table, write_table
+from periplus.model import Array, Catalog, Encoding, Inline
+from periplus.table import copy_table, open_table, sinks, write_table
 from periplus.table.document import FILES_KEY, KEY, document_for, dump
+from periplus.table.schema import chunks_to_arrow
 from periplus.testing.indexes import dense_refs, files_of, stacked
 
 NAME = "0/data"
@@ -444,3 +445,35 @@ def test_times_that_no_calendar_has_are_format_errors(tmp_path, fetch, name, val
     files[name] = pa.array([value] * len(files["path"]), pa.timestamp("us"))
     with pytest.raises(FormatError, match="after 9999"):
         open_table(build(tmp_path / "i.parquet", columns, document, files), fetch=fetch).files.source(0)
+
+
+def test_inline_bytes_that_many_rows_share_are_counted_for_each(tmp_path, fetch):
+    array = Array(name=NAME, dims=("x",), shape=(3000,), chunks=(1,), dtype=np.dtype("u1"), encodings=(Encoding(()),))
+    count = 3000
+    columns = {
+        "array": pa.array([NAME] * count),
+        "x_chunk": pa.array(np.arange(count, dtype=np.int32)),
+        "path": pa.nulls(count, pa.string()),
+        "offset": pa.nulls(count, pa.int64()),
+        "length": pa.array([1 << 20] * count),
+        "data": pa.DictionaryArray.from_arrays(np.zeros(count, np.int32), pa.array([bytes(1 << 20)])),
+    }
+    document = json.loads(dump(document_for(Catalog(arrays={NAME: array}))))
+    path = build(tmp_path / "i.parquet", columns, document, {"path": pa.array([], pa.string())})
+    table = open_table(path, fetch=fetch)
+    for form in ("copy.parquet", "copy"):
+        with pytest.raises(LimitError, match="the inline bytes of a row group would take 3,145,728,000 bytes"):
+            copy_table(table, str(tmp_path / form), fetch=fetch)
+
+
+def test_row_groups_with_many_inline_bytes_are_written_in_pieces(tmp_path, fetch, monkeypatch):
+    array = Array(name=NAME, dims=("x",), shape=(100,), chunks=(1,), dtype=np.dtype("u1"), encodings=(Encoding(()),))
+    shared = Inline(np.arange(100, dtype=np.int64), np.arange((1 << 20) + 100, dtype=np.int64).astype(np.uint8))
+    refs = replace(dense_refs(array), length=np.full(100, 1 << 20), file=np.full(100, -1, np.int32), inline=shared)
+    catalog = Catalog(arrays={NAME: array})
+    made = []
+    monkeypatch.setattr(sinks, "chunks_to_arrow", lambda *given: made.append(chunks_to_arrow(*given)) or made[-1])
+    table = write_table(str(tmp_path / "i.parquet"), catalog, [(NAME, refs)], files_of([]), fetch=fetch)
+    assert max(piece.nbytes for piece in made) < 34 << 20
+    (found,) = table.listed_all([(array, [(97, 99)])])
+    assert [bytes(found.inline_bytes(row))[:2] for row in range(2)] == [bytes([97, 98]), bytes([98, 99])]

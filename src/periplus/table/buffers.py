@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from periplus.errors import LimitError
 from periplus.model import Inline
 
 
@@ -58,7 +59,7 @@ def _ends(sizes: Any) -> NDArray[np.int32]:
     ends = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=ends[1:])
     if ends[-1] >= 1 << 31:
-        raise OverflowError("more than 2 GiB of strings in one column")
+        raise LimitError("more than 2 GiB of strings in one column")
     return ends.astype(np.int32)
 
 

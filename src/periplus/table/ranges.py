@@ -17,6 +17,7 @@ from periplus.fetch.cost import gap, largest
 from periplus.fetch.door import translate
 from periplus.forks import cached_property
 from periplus.limits import Allowance, Limits, out_of_memory
+from periplus.table.buffers import to_inline
 from periplus.table.footer import Chunk, Footer
 from periplus.table.pages import pages
 from periplus.table.verify import MORE
@@ -223,6 +224,9 @@ class ParquetBytes:
             table = reader.read_row_group(number, columns=list(names), use_threads=False)
             if table.num_rows != self.metadata.row_group(number).num_rows or len(table.column_names) != len(names):
                 raise FormatError("a row group does not hold the rows and columns its footer says", url=self.url)
+            blobs = self._allowance("the inline bytes of a row group", BYTES_SHARE)
+            for name in filter(self._is_bytes, names):  # a dictionary has those that many rows share once
+                blobs.take(int(to_inline(table[name])[1].sum()))
             return table
 
     def _check_pages(self, file: SparseFile, number: int, names: Sequence[str]) -> None:
@@ -261,6 +265,7 @@ class ParquetBytes:
 
     def _is_bytes(self, name: str) -> bool:
         kind = self.schema.field(name).type
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
         return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
     def _is_stringlike(self, name: str) -> bool:

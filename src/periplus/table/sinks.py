@@ -92,7 +92,8 @@ class GroupWriter:
 
     def write(self, group: Bundle) -> None:
         self.tally.add(group)
-        self._write(chunks_to_arrow(group, self.layout))
+        for piece in _shares(group):
+            self._write(chunks_to_arrow(piece, self.layout))
 
     def _write(self, table: pa.Table) -> None:
         self._writer.write_table(table, row_group_size=_group_rows(table, table.num_rows))
@@ -118,6 +119,19 @@ class GroupWriter:
         if keys:
             self._writer.add_key_value_metadata(keys)
         self._writer.close()
+
+
+def _shares(group: Bundle) -> Iterator[Bundle]:
+    """A row group in pieces whose inline bytes fit in memory: rows may share them, and have copies when written."""
+    refs = group.refs
+    if refs.inline is None:
+        yield group
+        return
+    share = np.cumsum(np.where(refs.inline.held, refs.length, 0)) // GROUP_BYTES
+    starts = np.flatnonzero(np.diff(share, prepend=-1)).tolist()
+    for start, stop in zip(starts, [*starts[1:], len(group)], strict=True):
+        rows = slice(start, stop)
+        yield group if len(starts) == 1 else replace(group, owner=group.owner[rows], refs=refs.take(rows))
 
 
 def _group_rows(table: pa.Table, most: int) -> int:
