@@ -87,8 +87,9 @@ class Allowance:
             )
 
 
-JSON_TEXT, JSON_WIDE = 2, 8
-"""Bytes of memory per byte of text: decoded and once more in the strings; wide where a character is not ASCII."""
+JSON_TEXT, JSON_ESCAPED, JSON_WIDE = 2, 3, 8
+"""Bytes of memory per byte of text: decoded and once more in the strings. These have two bytes for a character where
+one of them is escaped; both have up to four where one is beyond those, or not ASCII in the text."""
 JSON_COSTS = {"[": 88, "{": 232, '"': 32, ",": 40}
 """Bytes of memory per structural character, measured with CPython 3.11: a list of one item, a dict, half a string, an
 item with its slot. Characters within strings count too, so the estimate errs on the high side."""
@@ -99,12 +100,20 @@ JSON_ADVICE = "pass limits=periplus.Limits(memory_bytes=...) to allow more"
 
 def json_cost(data: bytes | str) -> int:
     """About how many bytes of memory a JSON text takes once it is parsed, counted without parsing it."""
-    if isinstance(data, str):
-        marks, wide = {key: data.count(key) for key in JSON_COSTS}, "\\u" in data or not data.isascii()
-    else:
-        marks = {key: data.count(key.encode()) for key in JSON_COSTS}
-        wide = b"\\u" in data or not data.isascii()
-    return sum(JSON_COSTS[key] * count for key, count in marks.items()) + len(data) * (JSON_WIDE if wide else JSON_TEXT)
+    structure, width = json_parts(data)
+    return structure + len(data) * width
+
+
+def json_parts(data: bytes | str) -> tuple[int, int]:
+    """Memory for the structure of a JSON text, and for each byte of it."""
+    text = data if isinstance(data, str) else data.decode("latin-1")
+    marks = {key: text.count(key) for key in JSON_COSTS}
+    plain = text.replace("\\\\", "")  # an escaped backslash escapes nothing
+    marks['"'] -= plain.count('\\"')  # inside strings, such as documents in a document
+    width = JSON_ESCAPED if "\\u" in plain else JSON_TEXT
+    if not text.isascii() or "\\ud" in plain or "\\uD" in plain:
+        width = JSON_WIDE
+    return sum(JSON_COSTS[key] * count for key, count in marks.items()), width
 
 
 def json_allowance(limits: Limits, *, what: str, url: str | None = None) -> Allowance:

@@ -7,10 +7,13 @@ import io
 import json
 
 import imagecodecs
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import tifffile
 
+import periplus
 from periplus.errors import LimitError
 from periplus.limits import Limits, check_json_budget, json_cost
 from periplus.testing.costs import costs
@@ -109,6 +112,27 @@ def test_what_templates_and_gen_yield_is_counted_together():
 @pytest.mark.parametrize("text", ["[]", '{"a": [1, 2.5, "x"]}', '"' + "y" * 500 + '"', '"\\u00e9"', '"é"'])
 def test_text_and_bytes_of_json_cost_the_same_but_for_their_encoding(text):
     assert abs(json_cost(text) - json_cost(text.encode())) <= 8 * (len(text.encode()) - len(text))
+
+
+def test_documents_in_strings_cost_what_strings_do():
+    inner = json.dumps({"wkt": 'AREA["12\u00b0E"],' * 1000})
+    outer = json.dumps({"a/.zattrs": inner})
+    assert json_cost(outer) < 20 * len(outer)
+    assert json_cost(json.dumps("\U0001f600")) - json_cost(json.dumps("\u00e9")) > 30  # four bytes a character
+
+
+@pytest.mark.parametrize("memory", [400_000, 4_000_000])
+def test_json_that_could_not_be_opened_is_not_left(memory, tmp_path):
+    paths = [tmp_path / f"{number}.tif" for number in range(60)]
+    for path in paths:
+        tifffile.imwrite(path, np.zeros((16, 16), "u1"))
+    index = periplus.index([str(path) for path in paths], arrange="collect", limits=Limits(memory_bytes=memory))
+    if memory == 4_000_000:
+        assert len(index.write(tmp_path / "i.json")) == 60
+        return
+    with pytest.raises(LimitError, match="parsed as JSON"):
+        index.write(tmp_path / "i.json")
+    assert not [path for path in tmp_path.iterdir() if path.suffix != ".tif"]
 
 
 def test_an_honest_index_of_a_million_references_is_within_the_default_budget():

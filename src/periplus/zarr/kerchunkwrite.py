@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import IO, TYPE_CHECKING, Any
 
 from periplus.errors import FormatError
+from periplus.limits import JSON_TEXT, json_allowance, json_cost, json_parts
 from periplus.model import Array
 from periplus.policy import canonical, folder_of, storable
 from periplus.table.sinks import sink
@@ -224,20 +225,35 @@ def _write_json(
     head: dict[str, Any] = {"version": 1}
     if base is not None:
         head["templates"] = {"base": base}
-    file.write(f'{json.dumps(head)[:-1]}, "refs": {{'.encode())
+    structure, length, width = 0, 0, JSON_TEXT
+
+    def put(text: str) -> None:
+        nonlocal structure, length, width
+        more, wide = json_parts(text)
+        structure, length, width = structure + more, length + len(text), max(width, wide)
+        # What is refused when it is opened is not left there.
+        whole = json_allowance(table.limits, what="the index")
+        whole.take(structure + length * width)
+        file.write(text.encode())
+
+    put(f'{json.dumps(head)[:-1]}, "refs": {{')
     comma = "\n"
     for lines in _lines(table, said, urls):
         if lines:
-            file.write((comma + ",\n".join(lines)).encode())
+            put(comma + ",\n".join(lines))
             comma = ",\n"
-    file.write(f'\n}}, "{KEY}": {json.dumps(files)}}}\n'.encode())
+    put(f'\n}}, "{KEY}": {json.dumps(files)}}}\n')
 
 
 def _lines(table: Table, said: Said, urls: Sequence[str]) -> Iterator[list[str]]:
     def text(value: Any) -> str:
         return json.dumps(value, allow_nan=False)
 
-    yield [f"{text(key)}: {text(text(document))}" for key, document in said.documents.items()]
+    memory = json_allowance(table.limits, what="the metadata of all arrays and groups")
+    for key, document in said.documents.items():
+        words = text(document)
+        memory.take(json_cost(words))
+        yield [f"{text(key)}: {text(words)}"]
     for path, chunks in said.labels.items():
         yield [f'{text(said.key(path, place))}: "{_base64(data)}"' for place, data in chunks.items()]
     quoted = [text(url) for url in urls]
