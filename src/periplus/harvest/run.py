@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -72,8 +73,6 @@ class Run:
         """What the index records as asked for; not all of `kind` and `options` where files are added to an index."""
         self.appends = False
 
-    # --- the two ways ----------------------------------------------------------------------------------------------
-
     def in_memory(self) -> Table:
         """An index that is not written anywhere."""
         for batch in self._harvest(self._inputs()):
@@ -90,7 +89,7 @@ class Run:
             laid.catalog,
             {name: Refs.joined(pieces, laid.catalog.arrays[name].ndim) for name, pieces in refs.items()},
             laid.files,
-            placements=placements_of(laid, self.gathered.entries),
+            placements=partial(placements_of, laid, self.gathered.entries),
             limits=self.limits,
         )
 

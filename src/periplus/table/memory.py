@@ -29,10 +29,13 @@ def memory_table(
     refs: Mapping[str, Refs],
     files: Files,
     *,
-    placements: Placements | None = None,
+    placements: Callable[[], Placements | None] = lambda: None,
     limits: Limits | None = None,
 ) -> Table:
-    """A table over rows that are already in memory; nothing is copied, everything may be reached."""
+    """A table over rows that are already in memory; nothing is copied, everything may be reached.
+
+    `placements` is called when they are asked for, as they mostly are not.
+    """
     unknown = set(refs) - set(catalog.arrays)
     if unknown:
         raise FormatError(f"there are references for {sorted(unknown)[0]!r}, which is no array of the catalog")
@@ -49,7 +52,7 @@ class MemoryRows:
     refs: dict[str, Refs]
     sources: Files
     count: int
-    placed: Placements | None = None
+    placed: Callable[[], Placements | None] = lambda: None
     _ranks: dict[str, Ranks | None] = field(default_factory=dict, init=False, repr=False)
     """By array; None where its rows are in no order."""
 
@@ -61,7 +64,7 @@ class MemoryRows:
         return self.sources
 
     def placements(self, catalog: Catalog, files: int) -> Placements | None:  # noqa: ARG002 - they are our own
-        return self.placed
+        return self.placed()
 
     def find(self, array: Array, window: Window, *, most: int | None = None) -> Refs:  # noqa: ARG002 - all is there
         held = self.refs.get(array.name)
@@ -76,7 +79,7 @@ class MemoryRows:
         return held.take(inside(held, window) if ranks is None else _between(ranks, array, window))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return MemoryRows, (self.refs, self.sources, self.count, self.placed)
+        return MemoryRows, (self.refs, self.sources, self.count)  # placements are for growing, elsewhere
 
     def blocks(self) -> Iterator[tuple[str, Refs]]:
         yield from self.refs.items()
