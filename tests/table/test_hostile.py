@@ -477,3 +477,12 @@ def test_row_groups_with_many_inline_bytes_are_written_in_pieces(tmp_path, fetch
     assert max(piece.nbytes for piece in made) < 34 << 20
     (found,) = table.listed_all([(array, [(97, 99)])])
     assert [bytes(found.inline_bytes(row))[:2] for row in range(2)] == [bytes([97, 98]), bytes([98, 99])]
+
+
+def test_a_query_does_not_begin_to_decode_long_strings(tmp_path, fetch):
+    columns, document, files = honest()
+    count = len(columns["offset"])
+    columns["path"] = pa.DictionaryArray.from_arrays(np.zeros(count, np.int32), pa.array(["p" * (80 << 20)]))
+    table = open_table(build(tmp_path / "i.parquet", columns, document, files), fetch=fetch)
+    with pytest.raises(LimitError, match="the strings of a row group"):
+        table.sql("select * from chunks")

@@ -243,6 +243,14 @@ class ParquetBytes:
             if self._is_stringlike(name):
                 (blobs if self._is_bytes(name) else text).take(found.decompressed + found.expanded)
 
+    def check_strings(self, names: Sequence[str]) -> None:
+        """LimitError where the footer declares more strings in a row group than may be decoded, for other readers."""
+        with arrow_errors("the Parquet footer is damaged", self.url):
+            for number in range(self.groups):
+                text = self._allowance("the strings of a row group", TEXT_SHARE)
+                for name in names:
+                    text.take(max(0, self._chunk(number, name).uncompressed))
+
     def check_whole(self) -> None:
         """LimitError where a file that is all at hand would take too much memory if it were decoded at once."""
         whole = self._allowance("the decompressed Parquet file", GROUP_SHARE)

@@ -227,6 +227,8 @@ def parquet_database(table: Table, rows: ParquetRows) -> Database:
     if not is_local(paths[0]) or any(map(Pattern.is_glob, paths)):  # DuckDB takes names for patterns
         # Ranges are read on condition, so that only a failure needs an explanation.
         return _registered(table, _dataset(rows), lambda good: None if good else _same([rows.base.source], rows))
+    for part in parts:
+        part.source.check_strings([name for name in (part.columns.array, part.columns.path) if name is not None])
     names = list(dict.fromkeys(name for part in parts for name in part.source.schema.names))
     listed = ", ".join(map(literal, paths))
     source = f"read_parquet([{listed}], union_by_name = {'true' if len(paths) > 1 else 'false'})"
