@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from periplus.errors import LimitError
@@ -33,15 +32,6 @@ class Book:
             self._numbers[encoding] = found
             self.encodings.append(encoding)
         return found
-
-    @classmethod
-    def of(cls, name: str, stored: Iterable[Encoding]) -> Book:
-        """The book of an array that is stored already."""
-        book = cls(name)
-        for code, encoding in enumerate(stored):
-            book.encodings.append(encoding)
-            book._numbers[encoding] = code
-        return book
 
 
 def mosaic_book(name: str) -> Book:
