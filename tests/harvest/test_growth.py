@@ -250,6 +250,8 @@ def test_columns_of_users_stay_when_files_come_and_go(tmp_path: Path, kind: str)
     check([0, 1, 2, 3])
     periplus.index([paths[0], paths[2], paths[3]], to=to, **options).close()
     check([0, 2, 3])
+    periplus.index([paths[0], paths[2], paths[3]], to=to, refresh="always", **options).close()
+    check([0, 2, 3])
     for other in ("copy.parquet", "copy.duckdb"):
         periplus.open(to, allow=[str(tmp_path)]).write(tmp_path / other).close()
         check([0, 2, 3], tmp_path / other)

@@ -314,3 +314,17 @@ def test_lookups_by_name_scan_first_and_then_use_an_index():
     assert fresh.unknown([*list(groups), None]) is None
     assert replace(groups).unknown([*list(groups), "set/03/0/mask"]) == "set/03/0/mask"
     assert replace(groups).unknown([*list(groups), "set/990/0/data"]) == "set/990/0/data"
+
+
+def test_names_that_are_looked_up_together_are_found_as_each_alone_is():
+    groups = PAIRS["utm",][1].catalog.arrays
+    odd = ["set/99/0/data", "set/é/0/data", "/0/data", "set/03/9/data", "set/\ud800/0/data", "", "set", "data"]
+    names = [*groups, *odd]
+    together = replace(groups)
+    together.look_up(names)
+    assert [together.place(name) for name in names] == [replace(groups).place(name) for name in names]
+    assert together.place("set/03/0/data") is not None
+    assert "_rows" not in together.__dict__, "no index of all names is made"
+    alone = replace(groups, families=(), names=groups.names[:0], family=groups.family[:0])
+    alone.look_up(names)
+    assert alone.place("set/03/0/data") is None

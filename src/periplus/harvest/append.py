@@ -102,7 +102,7 @@ def _same_request(index: StoredIndex, request: Request) -> bool:
     if ordered and not _ascending([kept[number].number for number in sorted(kept)]):
         return False
     series = _series(index, kept) if index.kind == "stack" else None
-    groups = index.groups
+    groups = index.groups if any(file.input.group is not None for file in kept.values()) else None
     named = index.pattern is not None and index.pattern.time is not None
     for number, file in kept.items():
         item = file.input

@@ -26,7 +26,7 @@ from periplus.harvest.options import check_options
 from periplus.harvest.part import Fact, Part
 from periplus.harvest.placements import placements_of
 from periplus.harvest.stac import Assets
-from periplus.harvest.stored import ASSET, StoredIndex, open_stored
+from periplus.harvest.stored import ASSET, StoredIndex, earlier_table, open_stored
 from periplus.harvest.stream import each_of, harvest_inputs
 from periplus.harvest.summary import Summary, count_files, nothing_readable, nothing_to_index
 from periplus.harvest.values import ValueReader
@@ -60,7 +60,7 @@ class Run:
         self.concurrency, self.siblings, self.progress = concurrency, siblings, progress
         self.notes = Notes()
         self.failures: list[Harvested] = []
-        self.reused, self.nameless, self.refused, self.arrangement = 0, 0, 0, ""
+        self.reused, self.nameless, self.refused, self.arrangement, self.appends = 0, 0, 0, "", False
         self.files: Files | None = None
         """The whole files table, when this run made it."""
         self.gathered = Gathered()
@@ -71,7 +71,7 @@ class Run:
         self.names = named(kind, options)
         self.asked = kind, options
         """What the index records as asked for; not all of `kind` and `options` where files are added to an index."""
-        self.appends = False
+        self.earlier: Table | None = None
 
     def in_memory(self) -> Table:
         """An index that is not written anywhere."""
@@ -106,6 +106,7 @@ class Run:
         journal = Journal(to, self.fetch, limits=self.limits, kind="" if self.siblings else "no siblings")
         self.gathered.keep = journal.add
         try:
+            self.earlier = index.table if index else earlier_table(to, self.fetch, limits=self.limits) if anew else None
             parts = [] if anew else journal.load()
             if journal.damaged:
                 self.notes.warnings.append(f"{journal.damaged} parts of the journal could not be used")
@@ -256,7 +257,7 @@ class Run:
             more = appended(index, request, gathered, self._timed, self.options)
             if more is not None:
                 self.arrangement = more.laid.kind
-                self.files = Files.joined(index.files, more.laid.files)
+                self.files, self.before = Files.joined(index.files, more.laid.files), ()  # none is gone
                 return append_table(
                     to,
                     self._recorded(more, index),
@@ -273,7 +274,7 @@ class Run:
             to,
             laid.catalog,
             laid.blocks,
-            laid.files if index is None else index.table.with_columns(laid.files),
+            laid.files if self.earlier is None else self.earlier.with_columns(laid.files),
             placements=placements_of(laid, gathered.entries),
             fetch=self.fetch,
             form=form,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from periplus.arrange import KINDS
 from periplus.arrange.pattern import Pattern, parse
-from periplus.errors import FormatError, MissingError
+from periplus.errors import FormatError, MissingError, PeriplusError
 from periplus.fetch import Fetch
 from periplus.harvest.companions import listed
 from periplus.harvest.drive import Harvested
@@ -61,12 +61,14 @@ class StoredIndex:
     @cached_property
     def _collected(self) -> bool:
         """Whether every array is in the group of one file, and every file that was indexed well has one."""
+        arrays = self.table.catalog.arrays
+        if isinstance(arrays, Groups) and not arrays.plain and np.array_equal(np.flatnonzero(self.good), arrays.file):
+            return True
         column = self.files.columns.get("group")
         if column is None:
             return False
         held = column[self.good].tolist()
         groups = {group for group in held if isinstance(group, str)}
-        arrays = self.table.catalog.arrays
         return (
             len(groups) == len(held)
             and below(groups, arrays.plain if isinstance(arrays, Groups) else arrays) is not None
@@ -80,12 +82,21 @@ class StoredIndex:
     @cached_property
     def by_url(self) -> dict[str, int]:
         """Ids of the files that were indexed well."""
-        return {url: number for number, (url, good) in enumerate(zip(self.files.path, self.good, strict=True)) if good}
+        numbers = np.flatnonzero(self.good).tolist()
+        paths = self.files.path
+        if len(numbers) < len(paths):
+            paths = [paths[number] for number in numbers]
+        return dict(zip(paths, numbers, strict=True))
+
+    @cached_property
+    def _bad(self) -> list[int]:
+        """Ids of files that are in no array."""
+        return [number for number, status in enumerate(self.files.status) if status != "ok"]
 
     @property
     def bad(self) -> set[str]:
         """URLs of files that are in no array."""
-        return {url for url, status in zip(self.files.path, self.files.status, strict=True) if status != "ok"}
+        return {self.files.path[number] for number in self._bad}
 
     def source(self, url: str) -> Source | None:
         """Facts of a file when it was indexed; None where the index does not say what it contributed."""
@@ -123,6 +134,9 @@ class StoredIndex:
     @property
     def group_names(self) -> list[str]:
         """The groups of a collection."""
+        arrays = self.table.catalog.arrays
+        if isinstance(arrays, Groups) and not arrays.plain:
+            return arrays.group_list
         return [group for group in self.groups or () if group is not None]
 
     def recall(self, wanted: Sequence[int], *, whole: bool) -> Kept:
@@ -165,12 +179,14 @@ class StoredIndex:
 
     def failed(self, others: Container[str]) -> Iterator[Harvested]:
         """Files that are in no array, apart from `others`, as they are."""
-        for number, (url, status) in enumerate(zip(self.files.path, self.files.status, strict=True)):
-            if status != "ok" and url not in others:
+        for number in self._bad:
+            if self.files.path[number] not in others:
                 yield replace(self.unasked(number), reused=False, error=self.files.error[number] or "error")
 
     def sidecars(self, files: Iterable[int]) -> list[str]:
         """URLs of the companions of files."""
+        if not self.companions:
+            return []
         return [self.files.path[each] for number in files for each in self.companions.get(number, ())]
 
     def _fact(self, number: int, *, prefix: str, attributes: Mapping[str, Any], homes: tuple[int, ...]) -> Fact:
@@ -203,6 +219,18 @@ def open_stored(target: str, fetch: Fetch, *, limits: Limits) -> StoredIndex | N
     index = StoredIndex(table=table, files=files, companions=companions, good=good, asked=asked, pattern=pattern)
     _ = index.recalls  # what it needs is read here, where waiting is possible
     return index
+
+
+def earlier_table(target: str, fetch: Fetch, *, limits: Limits) -> Table | None:
+    """The index at a target whose files are all read anew, for the columns that users gave them; it may be damaged."""
+    from periplus.table import open_table
+
+    try:
+        table = open_table(target, fetch=fetch, limits=limits, trust=True, policy=Policy.everything())
+        _ = table.files
+    except PeriplusError:
+        return None
+    return table
 
 
 def _pattern(text: Any) -> Pattern | None:

@@ -304,7 +304,10 @@ def _check_growth(before: Catalog, after: Catalog, url: str) -> None:
 
 def _check_new(before: Table, group: Bundle, catalog: Catalog) -> None:
     """ConflictError where a chunk to be added is in the index already."""
-    known = {name for name in group.names if name in before.catalog.arrays}
+    arrays = before.catalog.arrays
+    if isinstance(arrays, Groups):
+        arrays.look_up(group.names)
+    known = {name for name in group.names if name in arrays}
     for name, refs in apart(group, catalog.arrays) if known else ():
         if name not in known:
             continue

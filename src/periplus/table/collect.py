@@ -44,7 +44,9 @@ def extended(
     groups: Groups, arrays: Mapping[str, Array], known: Mapping[str, int], attributes: Mapping[str, Any]
 ) -> Groups:
     """The groups with more arrays, those of the groups `known` (with the row of their file); what was there stays."""
-    return _into(groups, arrays, known, attributes)
+    more = _into(groups, arrays, known, attributes)
+    more.look_up(arrays)
+    return more
 
 
 def no_groups() -> Groups:
@@ -73,7 +75,8 @@ def _with_parts(groups: Groups, parts: Mapping[str, int]) -> Groups:
         if place is not None and count > 1:
             known = most[groups.family[place[0]]]
             known[place[1]] = max(known.get(place[1], 1), count)
-    return replace(groups, parts=most if any(most) else ())
+    listed: Sequence[Mapping[str, int]] = most if any(most) else ()
+    return groups if list(listed) == list(groups.parts) else replace(groups, parts=listed)
 
 
 def _into(
@@ -289,9 +292,8 @@ def check_names(names: pa.Array) -> None:
         raise FormatError("the name of a group is not UTF-8")
     # Segments end at slashes and where names end: none is empty, `.` or `..`.
     slashes = np.flatnonzero(held == ord("/"))
-    begins = np.concatenate([stops[:-1], slashes + 1])
-    begins.sort()
-    length = np.sort(np.concatenate([stops[1:], slashes])) - begins
+    begins = np.sort(np.concatenate([stops[:-1], slashes + 1]), kind="stable")  # two runs, each in order
+    length = np.sort(np.concatenate([stops[1:], slashes]), kind="stable") - begins
     dots = np.concatenate([held, np.zeros(2, np.uint8)]) == ord(".")
     odd = (length < 1) | ((length == 1) & dots[begins]) | ((length == 2) & dots[begins] & dots[begins + 1])
     banned = np.flatnonzero((held == ord("\\")) | (held < 32) | (held == 127))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ from periplus.model import Array, Catalog
 from periplus.table.arrays import PARTS, read_array, read_name, write_array
 from periplus.table.columns import Columns, columns_for, read_columns, write_columns
 from periplus.table.encodings import Memory
-from periplus.table.families import GroupAttributes, GroupParts, Groups, Members, kinds, room
+from periplus.table.families import GroupAttributes, GroupParts, Groups, Members, kind_of, kinds, room
 from periplus.table.shared import read_families, read_groups, write_families
 from periplus.table.values import (
     listed,
@@ -190,6 +190,8 @@ def _load(value: Any, limits: Limits, members: Callable[[], Members] | None) -> 
     )
     _check_coordinates(catalog)
     pieces = fields.get("chunks")
+    if groups is not None:
+        groups.look_up(_bounded(pieces))
     return Document(
         catalog=catalog,
         columns=read_columns(fields.get("columns", {}), kinds(arrays)),
@@ -218,14 +220,22 @@ def _check_coordinates(catalog: Catalog) -> None:
                 )
 
 
+def _bounded(pieces: Any) -> Iterator[str]:
+    """Names of arrays of which parts have bounds; nothing of them is checked."""
+    for piece in pieces if isinstance(pieces, list) else ():
+        bounds = piece.get("bounds") if isinstance(piece, Mapping) else None
+        yield from bounds if isinstance(bounds, Mapping) else ()
+
+
 def _read_piece(value: Any, catalog: Catalog) -> Piece:
     fields = mapped(value, "chunks")
     path = read_name(fields.get("path"))
     bounds: dict[str, tuple[tuple[int, int], ...]] = {}
     for name, box in mapped(fields.get("bounds", {}), f"{path}: bounds").items():
-        if name not in catalog.arrays:
+        kind = kind_of(catalog.arrays, name)
+        if kind is None:
             raise FormatError(f"{path}: bounds of an unknown array {shown(name)}")
-        rank = catalog.arrays[name].ndim
+        rank = kind.ndim
         bounds[name] = listed(box, f"{path}: bounds", lambda pair, at: listed(pair, at, whole, size=2), size=rank)
     return Piece(
         path=path,

@@ -137,21 +137,54 @@ class Groups(Mapping[str, Array]):
 
     def unknown(self, names: Sequence[str | None]) -> str | None:
         """One of many names that no array has; None where all are those of arrays."""
-        from periplus.table.buffers import numbers, strings, to_numpy
-
         others = [name for name in names if name is not None and name not in self.plain]
-        if len(others) <= SCANNED or len(self.rests) > SCANNED or self._many():
+        if len(self.rests) > SCANNED or "_rows" in self.__dict__:
             return next((name for name in others if self.place(name) is None), None)
+        rows, _ = self._located(others)
+        return None if (rows >= 0).all() else others[int(np.argmin(rows))]
+
+    def look_up(self, names: Iterable[str]) -> None:
+        """Find where some names belong and keep it: together they cost what one alone does."""
+        others = [name for name in dict.fromkeys(names) if name not in self.plain and name not in self._places]
+        others = [name for name in others if _is_text(name)]
+        if not others or len(self.rests) > SCANNED or "_rows" in self.__dict__:
+            return
+        rests = list(self.rests)
+        for name, row, rest in zip(others, *(found.tolist() for found in self._located(others)), strict=True):
+            self._places[name] = (row, rests[rest]) if row >= 0 else None
+
+    def _located(self, names: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The rows of the groups that arrays are in, and the numbers of their names in `rests`; -1 for no array."""
+        import pyarrow as pa
         import pyarrow.compute as pc
 
-        texts = strings(others)
-        known = np.zeros(len(others), bool)
-        for rest, families in self.rests.items():
-            ending = np.flatnonzero(to_numpy(pc.ends_with(texts, "/" + rest)))
-            groups = pc.utf8_slice_codeunits(texts.take(numbers(ending)), 0, -len(rest) - 1)
-            rows = to_numpy(pc.index_in(groups, value_set=self.names), null=-1)
-            known[ending] |= np.isin(self.family[rows], list(families)) & (rows >= 0)
-        return None if known.all() else others[int(np.argmin(known))]
+        from periplus.table.buffers import numbers, strings, to_numpy
+
+        texts = strings(names)
+        rows, rests = np.full((2, len(names)), -1, np.int64)
+        endings = [np.flatnonzero(to_numpy(pc.ends_with(texts, "/" + rest))) for rest in self.rests]
+        heads = [
+            pc.utf8_slice_codeunits(texts.take(numbers(ending)), 0, -len(rest) - 1)
+            for rest, ending in zip(self.rests, endings, strict=True)
+        ]
+        groups = pa.concat_arrays(heads) if heads else strings([])
+        wanted = groups.unique()
+        hits = to_numpy(pc.index_in(self.names, value_set=wanted), null=-1)
+        row_of = np.full(len(wanted), -1, np.int64)
+        row_of[hits[hits >= 0]] = np.flatnonzero(hits >= 0)
+        found = row_of[to_numpy(pc.index_in(groups, value_set=wanted))]
+        start = 0
+        for number, (families, ending) in enumerate(zip(self.rests.values(), endings, strict=True)):
+            those = found[start : start + len(ending)]
+            fits = (those >= 0) & np.isin(self.family[those], list(families))
+            rows[ending[fits]], rests[ending[fits]] = those[fits], number
+            start += len(ending)
+        return rows, rests
+
+    @cached_property
+    def _places(self) -> dict[str, tuple[int, str] | None]:
+        """Where names belong that were looked up together."""
+        return {}
 
     @cached_property
     def _rows(self) -> dict[str, int]:
@@ -168,6 +201,8 @@ class Groups(Mapping[str, Array]):
 
     def place(self, name: str) -> tuple[int, str] | None:
         """The row of the group that an array is in, and its name there."""
+        if name in self._places:
+            return self._places[name]
         at = name.rfind("/")
         while at > 0:
             families = self.rests.get(name[at + 1 :])
@@ -223,6 +258,11 @@ class Groups(Mapping[str, Array]):
 
         columns: dict[str, Any] = {name: getattr(self, name)[rows] for name in ("family", "x", "y", "file", "note")}
         return replace(self, names=self.names.take(numbers(rows)), **columns)
+
+
+def _is_text(name: str) -> bool:
+    """Whether a name can be that of a group: one with half a surrogate pair is in no table."""
+    return name.isascii() or not any("\ud800" <= character <= "\udfff" for character in name)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

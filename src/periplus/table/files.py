@@ -307,11 +307,11 @@ def files_from_arrow(table: pa.Table, nested: Sequence[str] = ()) -> Files:
     if "path" not in table.column_names:
         raise FormatError("the files table has no column 'path'")
     paths = _texts(table, "path", count)
-    for path in set(paths):
-        if path is None:
-            raise FormatError("the files table has a null path")
-        if len(path) > LONGEST_PATH:
-            raise FormatError(f"the files table has a path of {len(path)} characters")
+    if table["path"].null_count:
+        raise FormatError("the files table has a null path")
+    longest = max(map(len, paths), default=0)
+    if longest > LONGEST_PATH:
+        raise FormatError(f"the files table has a path of {longest} characters")
     check_ids(table)
     size = np.full(count, -1, np.int64)
     if "size" in table.column_names:

@@ -214,6 +214,8 @@ def _steps(values: NDArray[Any]) -> tuple[Any, Any] | None:
         first, stride = int(values[0]), int(values[1]) - int(values[0])
         if stride == 0 or abs(first) > 1 << 62 or abs(stride) * values.size > 1 << 62:
             return None
+        if first + stride * (values.size - 1) != int(values[-1]):  # equal in the dtype alone, where it wraps around
+            return None
         return (first, stride) if np.array_equal(regular(first, stride, values.size, values.dtype), values) else None
     with np.errstate(all="ignore"):  # infinities among the values are no steps, and no reason to warn
         start, step = float(values[0]), float(values[-1] - values[0]) / (values.size - 1)
