@@ -16,7 +16,7 @@ from periplus.harvest.companions import ids_of
 from periplus.harvest.drive import Harvested
 from periplus.harvest.part import Builder, Fact, Part, grid_of
 from periplus.harvest.recall import Recalled
-from periplus.model import Array, Refs, Source
+from periplus.model import Array, Georeference, Refs, Source
 from periplus.table.collect import likeness
 from periplus.table.families import moved
 
@@ -61,8 +61,17 @@ class Pool:
         found = self._arrays.get(key)
         if found is None:
             # Arrays of one kind share what they have in common, however many places they are at.
-            found = self._arrays[key] = array if kind is array else moved(kind, *key[1:])
+            found = self._arrays[key] = array if kind is array else _at(kind, place)
         return found
+
+
+def _at(kind: Array, place: Georeference) -> Array:
+    """An array of a kind with a georeference that has another corner."""
+    assert kind.georeference is not None
+    assert place.transform is not None
+    if place.crs is kind.georeference.crs:
+        return replace(kind, georeference=place)
+    return moved(kind, place.transform[2], place.transform[5])
 
 
 def _key(value: Any) -> bytes | None:

@@ -87,7 +87,7 @@ class Run:
             refs.setdefault(name, []).append(block)
         return memory_table(
             laid.catalog,
-            {name: Refs.joined(pieces, laid.catalog.arrays[name].ndim) for name, pieces in refs.items()},
+            {name: Refs.joined(pieces, pieces[0].chunk.shape[0]) for name, pieces in refs.items()},
             laid.files,
             placements=partial(placements_of, laid, self.gathered.entries),
             limits=self.limits,
