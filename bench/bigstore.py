@@ -95,7 +95,7 @@ def measure(target: str) -> dict[str, float]:
     import periplus
     import periplus.fetch
     import periplus.table.open
-    import periplus.zarr.store
+    import periplus.zarr.store.store
 
     del pyarrow, pyproj
     t, b, y, x = POSITION

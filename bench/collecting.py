@@ -43,8 +43,8 @@ def scanned(number: int) -> Any:
     """A file as its scanner describes it."""
     import numpy as np
 
-    from periplus.harvest.drive import Harvested
     from periplus.harvest.inputs import Input
+    from periplus.harvest.scanning.drive import Harvested
     from periplus.model import Array, Encoding, Found, Georeference, Refs, Source, chunk_positions
 
     founds = []
@@ -74,7 +74,7 @@ def scanned(number: int) -> Any:
 def write(target: str, count: int = COUNT) -> dict[str, float]:
     from periplus.arrange import collect
     from periplus.fetch import Fetch
-    from periplus.harvest.gather import Gathered
+    from periplus.harvest.parts.gather import Gathered
     from periplus.table import write_table
 
     shutil.rmtree(target, ignore_errors=True)
@@ -97,11 +97,11 @@ def write(target: str, count: int = COUNT) -> dict[str, float]:
 def add(target: str) -> dict[str, float]:
     from periplus.arrange import collect
     from periplus.fetch import Fetch
-    from periplus.harvest.gather import Gathered
+    from periplus.harvest.parts.gather import Gathered
     from periplus.policy import Policy
     from periplus.table import append_table, open_table
-    from periplus.table.collect import extended
-    from periplus.table.families import GroupAttributes, Groups
+    from periplus.table.collection.build import extended
+    from periplus.table.collection.groups import GroupAttributes, Groups
 
     copy = f"{target.removesuffix('.parquet')}-longer" + (".parquet" if target.endswith(".parquet") else "")
     shutil.rmtree(copy, ignore_errors=True)

@@ -32,9 +32,9 @@ def write_collection(url: Path, count: int) -> Path:
     from periplus.model import Array, Bundle, Catalog, Encoding, Files, Georeference, Refs
     from periplus.policy import Policy
     from periplus.table import write_table
-    from periplus.table.buffers import strings
-    from periplus.table.bundles import Bundled
-    from periplus.table.families import GroupAttributes, Groups
+    from periplus.table.collection.bundles import Bundled
+    from periplus.table.collection.groups import GroupAttributes, Groups
+    from periplus.table.parquet.buffers import strings
 
     def level(number: int) -> Array:
         pixel = PIXEL * 2**number
@@ -104,7 +104,7 @@ def write_collection(url: Path, count: int) -> Path:
 
 HERE = """
 import json, sys, time
-import periplus, periplus.read.raster, periplus.table.open, periplus.table.select, periplus.table.sql
+import periplus, periplus.read.raster, periplus.table.open, periplus.table.query.select, periplus.table.duckdb.sql
 from bench.collections import corner, SPAN
 path, count = sys.argv[1], int(sys.argv[2])
 resident = lambda: int(open("/proc/self/statm").read().split()[1]) * 4096 / 2**20

@@ -15,7 +15,7 @@ ROWS, COLUMNS = slice(20, 110), slice(10, 120)
 
 
 def run(folder: Path) -> Section:
-    from periplus.testing.servers import RangeServer
+    from periplus.testing.servers.http import RangeServer
 
     stream, boxed = pictures.codestream(folder), pictures.nitf_codestream(folder)
     lossless = pictures.codestream(folder, lossless=True)
@@ -69,7 +69,7 @@ def _osml(section: Section, server: object, case: str, path: Path) -> None:
 
 
 def _tile_bytes(stream: Path) -> int:
-    from periplus.testing import j2ks
+    from periplus.testing.formats import jpeg2000 as j2ks
 
     return sum(len(part.data) for part in j2ks.split(stream.read_bytes())[1] if part.tile == 0)
 

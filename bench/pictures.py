@@ -53,7 +53,7 @@ def codestream(folder: Path, *, lossless: bool = False) -> Path:
 
     A lossless one is a quarter of the picture, for it takes long to make.
     """
-    from periplus.testing import j2ks
+    from periplus.testing.formats import jpeg2000 as j2ks
 
     def make() -> bytes:
         options = {"PROGRESSION": "RPCL", "TILEPARTS": "RESOLUTIONS", "RESOLUTIONS": 6, "YCC": "YES"}
@@ -69,7 +69,7 @@ def codestream(folder: Path, *, lossless: bool = False) -> Path:
 
 def nitf_codestream(folder: Path) -> Path:
     """The same codestream in a NITF file."""
-    from periplus.testing import nitfs
+    from periplus.testing.formats import nitf as nitfs
 
     def make() -> bytes:
         stream = codestream(folder).read_bytes()
@@ -102,7 +102,7 @@ def png(folder: Path) -> Path:
 
 def cell(folder: Path) -> Path:
     """An elevation cell of level 2."""
-    from periplus.testing import dteds
+    from periplus.testing.formats import dted as dteds
 
     def make() -> bytes:
         relief = landscape(4096, 4096, 1, 5)[:, :POSTS, :POSTS]

@@ -124,7 +124,7 @@ def open_kerchunk(index: Any, target: Path) -> Reader:
     import fsspec
     import zarr
 
-    from periplus.zarr.codecs import register
+    from periplus.zarr.codecs.v3 import register
 
     register()
     index.write(target)

@@ -15,7 +15,7 @@ ROWS, COLUMNS = slice(700, 2748), slice(900, 2948)
 
 
 def run(folder: Path) -> Section:
-    from periplus.testing.servers import RangeServer
+    from periplus.testing.servers.http import RangeServer
 
     section = Section(
         "Over HTTP with 50 ms latency",

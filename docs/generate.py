@@ -38,9 +38,9 @@ def commands() -> str:
 
 def formats() -> str:
     """What is read, from the tuple of scanners and the tables of decoders."""
-    from periplus.cli.describe import COMPRESSIONS
+    from periplus.cli.output.describe import COMPRESSIONS
     from periplus.decode.compressions import TIFF_COMPRESSIONS
-    from periplus.decode.tifftile import PICTURES
+    from periplus.decode.tiff.codec import PICTURES
     from periplus.scan import SCANNERS
 
     known = dict.fromkeys(COMPRESSIONS.get(code, f"number {code}") for code in sorted({*TIFF_COMPRESSIONS, *PICTURES}))

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from periplus.affine import box, pixel_size, place, position, reach, scaled, shifted
 from periplus.errors import FormatError
+from periplus.model.affine import box, pixel_size, place, position, reach, scaled, shifted
 
 TURN = math.radians(30)
 TRANSFORMS = {

@@ -12,11 +12,13 @@ from zarr.core.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 
 import periplus
-from periplus.documents import MOST_DEPTH, check_depth, parse_json
 from periplus.limits import Limits
-from periplus.scan import gdalmetadata, gmljp2, worldfile
-from periplus.table.document import document_for, dump, load
-from periplus.testing import forge, tiffs
+from periplus.parse.json import MOST_DEPTH, check_depth, parse_json
+from periplus.scan.georeference import gmljp2, worldfile
+from periplus.scan.tiff import gdal as gdalmetadata
+from periplus.table.document.document import document_for, dump, load
+from periplus.testing import forge
+from periplus.testing.formats import tiff as tiffs
 
 TOO_DEEP = (100_000, 800, MOST_DEPTH + 1)
 """Past what the decoder of Python reads; within it, but past what copies and walks can do; and just too deep."""

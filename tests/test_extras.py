@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from periplus.errors import EXTRAS, advice
-from periplus.testing import tiffs
+from periplus.testing.formats import tiff as tiffs
 
 BLOCKED = """
 import sys

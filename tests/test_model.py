@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from periplus import model
 from periplus.model import Array, Catalog, Coordinate, Inline, Refs
-from periplus.table.buffers import blobs, to_inline
+from periplus.table.parquet.buffers import blobs, to_inline
 from periplus.testing.indexes import inline_list
 
 ROWS = st.lists(st.none() | st.binary(max_size=12), max_size=12)

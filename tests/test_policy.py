@@ -5,7 +5,7 @@ import pytest
 from periplus.errors import DeniedError
 from periplus.fetch import Fetch
 from periplus.policy import Policy, canonical, folder_of, resolve, without_secrets
-from periplus.testing.servers import RangeServer
+from periplus.testing.servers.http import RangeServer
 
 SAME = [
     ("HTTP://Example.COM:80/a", "http://example.com/a"),

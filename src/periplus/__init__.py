@@ -17,7 +17,7 @@ from periplus.errors import (
 )
 
 if TYPE_CHECKING:
-    from periplus.engine.publish import write_conventions
+    from periplus.engine.publish.publish import write_conventions
     from periplus.facade import Index, index, open
     from periplus.limits import Limits
     from periplus.validation.validate import validate
@@ -47,7 +47,7 @@ _HOMES = {
     "open": "facade",
     "Limits": "limits",
     "validate": "validation.validate",
-    "write_conventions": "engine.publish",
+    "write_conventions": "engine.publish.publish",
 }
 
 

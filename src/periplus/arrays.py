@@ -74,7 +74,7 @@ class IndexArray:
 
         Without a transform it is around the control points, or, in degrees, the ground that the RPCs are made for.
         """
-        from periplus.table.footprint import around
+        from periplus.table.query.footprint import around
 
         found = around(self.array)
         return None if found is None else found[0]

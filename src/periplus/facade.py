@@ -16,16 +16,16 @@ from periplus.model import BBox, Files
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from periplus.conventions.proj import CrsLike
+    from periplus.conventions.proj.crs import CrsLike
     from periplus.fetch import Fetch
     from periplus.harvest import Summary
     from periplus.harvest.stac import Assets
     from periplus.read import Raster, Report
     from periplus.table import Table
-    from periplus.table.integrity import IndexReport
-    from periplus.zarr.icewrite import Committed
-    from periplus.zarr.metadata import Codecs
-    from periplus.zarr.store import IndexStore
+    from periplus.table.query.integrity import IndexReport
+    from periplus.zarr.description.metadata import Codecs
+    from periplus.zarr.icechunk.write import Committed
+    from periplus.zarr.store.store import IndexStore
 
 Location = str | PathLike[str]
 
@@ -91,7 +91,7 @@ class Index:
         image's own), `resolution` in units of the image's CRS, `max_size` the longest side in pixels (every n-th pixel
         is taken where no level is that small); `time` one moment, a pair or a slice; `bands` positions or names.
         """
-        from periplus.conventions.proj import crs_text, reproject_bbox
+        from periplus.conventions.proj.crs import crs_text, reproject_bbox
         from periplus.read import read_raster
 
         return read_raster(
@@ -125,7 +125,7 @@ class Index:
         `window` counts chunks; `bbox` is in `crs` (default: the images' own, if they share one); `footprints` adds the
         box of every chunk, in the CRS of its image. An image that only control points or RPCs place is selected whole.
         """
-        from periplus.conventions.proj import crs_text, reproject_bbox
+        from periplus.conventions.proj.crs import crs_text, reproject_bbox
 
         return self.table.select(
             array=array,
@@ -158,7 +158,7 @@ class Index:
         Found are chunks outside their grid, rows that come twice, parts that are missing or that nothing lists, byte
         ranges past the end of their file, wrong file ids, encodings, counts and statistics, and damaged pages.
         """
-        from periplus.table.integrity import check_table
+        from periplus.table.query.integrity import check_table
 
         return check_table(self.table, progress=progress)
 
@@ -169,7 +169,7 @@ class Index:
         Icechunk repository; `written` then tells what was copied, and the options are `branch`, `message`, `codecs`,
         `leave_out` and `append`, which keeps what is there and adds what is new. `.json`, or `form="kerchunk"` with any
         name, writes kerchunk references, JSON or a Parquet directory; options are those of
-        `periplus.zarr.kerchunkwrite`: `zarr_format`, `codecs`, `portable`, `leave_out`, `record_size`.
+        `periplus.zarr.kerchunk.write`: `zarr_format`, `codecs`, `portable`, `leave_out`, `record_size`.
         """
         from periplus.fetch.door import system_errors
 
@@ -182,15 +182,15 @@ class Index:
 
         if form == "icechunk" or (form is None and is_icechunk(target)):
             with guided():
-                from periplus.zarr.icewrite import write_icechunk
+                from periplus.zarr.icechunk.write import write_icechunk
 
             self.written = write_icechunk(self.table, self.fetch, fspath(target), limits=self.limits, **options)
             self.left_out = self.written.left_out
             return self
         anywhere = self.fetch.under(Policy.everything())
         if form == "kerchunk" or (form is None and fspath(target).lower().endswith(".json")):
-            from periplus.zarr.kerchunk import open_kerchunk
-            from periplus.zarr.kerchunkwrite import write_kerchunk
+            from periplus.zarr.kerchunk.read import open_kerchunk
+            from periplus.zarr.kerchunk.write import write_kerchunk
 
             said = write_kerchunk(self.table, fspath(target), fetch=anywhere, **options)
             table = open_kerchunk(
@@ -215,7 +215,7 @@ class Index:
         also the five of imagery tools (`imagery`), also ours (`all`), or none. All others are decoded here.
         """
         with guided():
-            from periplus.zarr.store import IndexStore
+            from periplus.zarr.store.store import IndexStore
 
         return IndexStore(self.table, self.fetch, limits=self.limits, codecs=codecs)
 
@@ -341,7 +341,7 @@ def open(
     from periplus.fetch import Fetch
     from periplus.policy import Policy
     from periplus.table import home_of
-    from periplus.zarr.kerchunkopen import open_index
+    from periplus.zarr.kerchunk.recognise import open_index
 
     limits = limits or Limits()
     allowed = (allow,) if isinstance(allow, str) else tuple(allow)
@@ -351,7 +351,7 @@ def open(
     fetch = Fetch(policy=policy, storage_options=storage_options, keep_query=keep_query)
     try:
         if is_icechunk(url):
-            from periplus.zarr.iceread import read_icechunk
+            from periplus.zarr.icechunk.read import read_icechunk
 
             table = read_icechunk(url, fetch=fetch, limits=limits, **options)
         else:

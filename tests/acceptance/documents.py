@@ -24,9 +24,9 @@ import xarray as xr
 
 import periplus
 from periplus.limits import MIB, Limits
-from periplus.table.document import KEY
-from periplus.testing import tiffs
+from periplus.table.document.document import KEY
 from periplus.testing.forge import forge
+from periplus.testing.formats import tiff as tiffs
 from periplus.testing.mutate import json_mutants, mutants
 
 LIMITS = Limits(chunk_bytes=64 * MIB, read_bytes=64 * MIB)

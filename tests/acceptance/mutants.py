@@ -23,12 +23,17 @@ import numpy as np
 from affine import Affine
 
 import periplus
-from periplus.codestream.segments import PLT, PPM, SOP
 from periplus.limits import MIB, Limits
-from periplus.testing import dteds, j2kforge, j2ks, nitfs, pictures, tiffs
+from periplus.parse.jpeg2000.segments import PLT, PPM, SOP
+from periplus.testing.formats import dted as dteds
+from periplus.testing.formats import jpeg2000 as j2ks
+from periplus.testing.formats import jpeg2000_forge as j2kforge
+from periplus.testing.formats import nitf as nitfs
+from periplus.testing.formats import pictures
+from periplus.testing.formats import tiff as tiffs
+from periplus.testing.formats.nitf import Picture
+from periplus.testing.mutants import picture_mutants
 from periplus.testing.mutate import mutants
-from periplus.testing.nitfs import Picture
-from periplus.testing.wounds import picture_mutants
 
 LIMITS = Limits(chunk_bytes=64 * MIB, read_bytes=64 * MIB)
 HANG_SECONDS = 20

@@ -14,10 +14,11 @@ from obstore.store import LocalStore
 from zarr.storage import FsspecStore
 
 import periplus
-from periplus.testing import j2ks, tiffs
-from periplus.virtualizarr import Parser
-from periplus.zarr.codecs import register
-from periplus.zarr.multireference import MultiReferenceFileSystem
+from periplus.testing.formats import jpeg2000 as j2ks
+from periplus.testing.formats import tiff as tiffs
+from periplus.zarr.codecs.v3 import register
+from periplus.zarr.fsspec.filesystem import MultiReferenceFileSystem
+from periplus.zarr.virtualizarr import Parser
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3 specification"),

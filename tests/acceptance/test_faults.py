@@ -120,7 +120,7 @@ def spawner():
         "periplus.cli.read",
         "periplus.testing.writers",
     ]
-    context.set_forkserver_preload([*loaded, "periplus.table.duckdb", "periplus.zarr.kerchunkwrite"])
+    context.set_forkserver_preload([*loaded, "periplus.table.duckdb.database", "periplus.zarr.kerchunk.write"])
     return context
 
 
@@ -145,7 +145,7 @@ def test_a_commit_to_icechunk_that_fails_leaves_the_old_or_none(writer, when, tm
     import icechunk
 
     from periplus.fetch import Fetch
-    from periplus.zarr import icewrite
+    from periplus.zarr.icechunk import write as icewrite
 
     stage = Stage(writer, tmp_path)
     stage.restore()

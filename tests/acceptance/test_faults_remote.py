@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from periplus.errors import DeniedError, FetchError, MissingError, PeriplusError
-from periplus.fetch import Fetch, stores
+from periplus.fetch import Fetch
+from periplus.fetch.objects import stores
 from periplus.policy import Policy
 from periplus.table import append_table, lock, open_table, write_table
 from periplus.testing.indexes import files_of, stacked
-from periplus.testing.proxies import KINDS, FaultyProxy
+from periplus.testing.servers.proxies import KINDS, FaultyProxy
 
 ALL = os.environ.get("PERIPLUS_FAULTS") == "all"
 SEED = os.environ.get("PERIPLUS_FUZZ_SEED", "0")

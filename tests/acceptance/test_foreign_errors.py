@@ -11,8 +11,8 @@ from periplus.errors import DeniedError, FetchError, LimitError, PeriplusError
 from periplus.fetch import Fetch
 from periplus.fetch.door import mapped, system_error, system_errors, translate
 from periplus.table import open_table, write_table
-from periplus.testing import tiffs
 from periplus.testing.disks import ERRORS
+from periplus.testing.formats import tiff as tiffs
 from periplus.testing.indexes import stacked
 
 
@@ -83,7 +83,7 @@ def index(tmp_path):
     ids=list(ERRORS),
 )
 def test_a_full_disk_under_duckdb_is_no_format_error(number, step, index, monkeypatch):
-    from periplus.table import duckdb as module
+    from periplus.table.duckdb import database as module
 
     real = module.duckdb.connect
     text = f'IO Error: Could not write file "{index}/x": {os.strerror(number)}'
@@ -118,7 +118,7 @@ def test_a_full_disk_under_duckdb_is_no_format_error(number, step, index, monkey
 
 
 def test_a_query_without_enough_memory_is_a_limit_error(index, monkeypatch):
-    from periplus.table import sql as module
+    from periplus.table.duckdb import sql as module
 
     with Fetch() as fetch:
         table = open_table(str(index / "index.parquet"), fetch=fetch, allow=["s3://"])
@@ -131,7 +131,7 @@ def test_a_query_without_enough_memory_is_a_limit_error(index, monkeypatch):
 def test_a_failing_disk_or_memory_under_arrow_is_no_format_error():
     import pyarrow as pa
 
-    from periplus.table.ranges import arrow_errors
+    from periplus.table.parquet.ranges import arrow_errors
 
     with pytest.raises(FetchError, match="input/output"), arrow_errors("a row group", "x"):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -182,7 +182,7 @@ def test_a_lack_of_memory_while_reading_names_the_selection(tmp_path, monkeypatc
 
 
 def test_a_file_whose_scan_lacks_memory_is_one_failed_file(tmp_path, monkeypatch):
-    from periplus.harvest import drive
+    from periplus.harvest.scanning import drive
 
     for name in "ab":
         (tmp_path / f"{name}.tif").write_bytes(tiffs.written(np.ones((1, 40, 50), "u2"), compression="zstd"))

@@ -18,9 +18,13 @@ from PIL import Image
 import periplus
 from periplus.errors import PeriplusError
 from periplus.limits import MIB, Limits
-from periplus.table.document import KEY
-from periplus.testing import dteds, j2ks, nitfs, pictures, tiffs
+from periplus.table.document.document import KEY
 from periplus.testing.forge import forge
+from periplus.testing.formats import dted as dteds
+from periplus.testing.formats import jpeg2000 as j2ks
+from periplus.testing.formats import nitf as nitfs
+from periplus.testing.formats import pictures
+from periplus.testing.formats import tiff as tiffs
 from periplus.testing.mutate import json_mutants, mutants
 
 LIMITS = Limits(chunk_bytes=64 * MIB, read_bytes=64 * MIB)

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 import periplus
-from periplus.testing import j2ks, nitfs, pictures
-from periplus.testing.handmade import ASCII, image_tags, tiff
+from periplus.testing.formats import jpeg2000 as j2ks
+from periplus.testing.formats import nitf as nitfs
+from periplus.testing.formats import pictures
+from periplus.testing.formats.tiff_writer import ASCII, image_tags, tiff
 
 VALUES = np.arange(72, dtype=np.uint8).reshape(1, 8, 9)
 LAUGHS = '<?xml version="1.0"?><!DOCTYPE z [<!ENTITY a "aaaaaaaaaa">' + "".join(

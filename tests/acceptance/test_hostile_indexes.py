@@ -12,9 +12,9 @@ import pytest
 import periplus
 from periplus.cli.app import run
 from periplus.limits import MIB
-from periplus.testing import tiffs
 from periplus.testing.forge import column, forge, points_at
-from periplus.testing.servers import Fault, RangeServer
+from periplus.testing.formats import tiff as tiffs
+from periplus.testing.servers.http import Fault, RangeServer
 
 FORMS = ("index.parquet", "index")
 SCENE = "le-classic-tiles-chunky-zstd-p1"

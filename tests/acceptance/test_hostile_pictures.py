@@ -13,8 +13,11 @@ import pytest
 import periplus
 from periplus.errors import DecodeError, FormatError, LimitError, PeriplusError
 from periplus.limits import GIB, Limits
-from periplus.testing import dteds, j2ks, nitfs, pictures, tiles
-from periplus.testing.handmade import LONG, SHORT, image_tags, tiff
+from periplus.testing.formats import dted as dteds
+from periplus.testing.formats import jpeg2000 as j2ks
+from periplus.testing.formats import nitf as nitfs
+from periplus.testing.formats import pictures, tiles
+from periplus.testing.formats.tiff_writer import LONG, SHORT, image_tags, tiff
 
 FRAME = re.compile(rb"\xff[\xc0-\xc3]\0")
 FAX = ("ccittrle_decode", "ccittfax3_decode", "ccittfax4_decode")

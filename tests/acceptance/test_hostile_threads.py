@@ -14,7 +14,9 @@ import periplus
 from periplus.errors import PeriplusError
 from periplus.model import Found
 from periplus.scan.drive import scan_bytes
-from periplus.testing import j2ks, nitfs, tiffs
+from periplus.testing.formats import jpeg2000 as j2ks
+from periplus.testing.formats import nitf as nitfs
+from periplus.testing.formats import tiff as tiffs
 
 SIDE, ACROSS = 64, 6
 """Pixels along the side of a chunk, and chunks along that of the image."""

@@ -12,8 +12,8 @@ import pytest
 
 import periplus
 from periplus.limits import MIB
-from periplus.testing import tiffs
-from periplus.testing.handmade import ASCII, BYTE, DOUBLE, LONG, LONG8, RATIONAL, SHORT, image_tags, tiff
+from periplus.testing.formats import tiff as tiffs
+from periplus.testing.formats.tiff_writer import ASCII, BYTE, DOUBLE, LONG, LONG8, RATIONAL, SHORT, image_tags, tiff
 
 PIXELS = bytes(range(16))
 VALUES = np.arange(16, dtype="u1").reshape(1, 4, 4)

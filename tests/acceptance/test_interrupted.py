@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import periplus
-from periplus.testing import tiffs
-from periplus.testing.handmade import LONG, image_tags, tiff
+from periplus.testing.formats import tiff as tiffs
+from periplus.testing.formats.tiff_writer import LONG, image_tags, tiff
 
 # Loaded before the clock starts: an interrupt while Python itself starts up is not ours to answer.
 LOADED = """

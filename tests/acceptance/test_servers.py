@@ -10,8 +10,8 @@ import xarray as xr
 
 import periplus
 from periplus.cli.app import run
-from periplus.testing import tiffs
-from periplus.testing.servers import Fault
+from periplus.testing.formats import tiff as tiffs
+from periplus.testing.servers.http import Fault
 
 SCENES = {f"scene{n}.tif": tiffs.picture(f"scene {n}", "u2", (2, 300, 400)) for n in range(8)}
 

@@ -15,8 +15,8 @@ import xarray as xr
 
 import periplus
 from periplus.fetch import Fetch
-from periplus.testing import tiffs
-from periplus.testing.servers import Fault
+from periplus.testing.formats import tiff as tiffs
+from periplus.testing.servers.http import Fault
 
 OLD = tiffs.picture("old", "u2", (2, 120, 150))
 NEW = tiffs.picture("new", "u2", (2, 120, 150))

@@ -18,8 +18,12 @@ from virtualizarr.accessor import VirtualiZarrDatasetAccessor
 from zarr.core.buffer import default_buffer_prototype
 
 import periplus
-from periplus.testing import dteds, j2ks, nitfs, pictures, tiffs
-from periplus.virtualizarr import manifest_store
+from periplus.testing.formats import dted as dteds
+from periplus.testing.formats import jpeg2000 as j2ks
+from periplus.testing.formats import nitf as nitfs
+from periplus.testing.formats import pictures
+from periplus.testing.formats import tiff as tiffs
+from periplus.zarr.virtualizarr import manifest_store
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3 specification"),

@@ -17,7 +17,7 @@ from periplus.fetch import Fetch
 from periplus.model import Array, Catalog, Coordinate, Encoding, Inline, Refs, chunk_positions
 from periplus.table import write_table
 from periplus.testing.indexes import files_of
-from periplus.virtualizarr import manifest_store
+from periplus.zarr.virtualizarr import manifest_store
 
 FORMS = ("i.parquet", "i_dataset", "i.duckdb")
 LITTLE = ({"name": "bytes", "configuration": {"endian": "little"}},)

@@ -9,7 +9,7 @@ import rasterio
 from numpy.typing import NDArray
 
 import periplus
-from periplus.testing import dteds
+from periplus.testing.formats import dted as dteds
 from periplus.testing.scenes import merged
 
 STEP = 120

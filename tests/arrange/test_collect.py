@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from periplus.arrange import arrange, collect
-from periplus.arrange.names import group_names
+from periplus.arrange.collect.names import group_names
 
 
 def names(make: SimpleNamespace, *urls: str, **more: str) -> list[str]:

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from periplus.arrange.cuts import Cuts
+from periplus.arrange.mosaic.seams import Cuts
 
 FILES = st.lists(
     st.tuples(st.integers(-20, 20), st.lists(st.integers(1, 6), min_size=1, max_size=4)), min_size=1, max_size=8

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from periplus.arrange.lines import MANY, lines, segments
-from periplus.arrange.overlap import Box, first_overlap, shared, view
+from periplus.arrange.mosaic.edges import MANY, lines, segments
+from periplus.arrange.mosaic.overlap import Box, first_overlap, shared, view
 
 FILES = st.lists(
     st.tuples(st.integers(0, 60), st.lists(st.integers(1, 9), min_size=1, max_size=6)), min_size=1, max_size=6

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 import periplus
 from periplus.errors import ConflictError, FormatError
-from periplus.testing import dteds
-from periplus.testing.pictures import png
+from periplus.testing.formats import dted as dteds
+from periplus.testing.formats.pictures import png
 
 POSTS = 13
 SPACING = 36_000 // (POSTS - 1)

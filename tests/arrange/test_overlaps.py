@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 import periplus
 from periplus.errors import ConflictError, FormatError
+from periplus.testing.formats.tiff import picture
 from periplus.testing.scenes import NODATA, NORTH, PIXEL, WEST, merged, tile
-from periplus.testing.tiffs import picture
 
 RULES = ("first", "last", "first-valid", "last-valid")
 

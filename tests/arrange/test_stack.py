@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from periplus.arrange import arrange, stack
-from periplus.arrange import blocks as blocks_module
+from periplus.arrange.stack import references as blocks_module
 from periplus.errors import ConflictError
 from periplus.model import Encoding, Inline, Refs
 from periplus.testing.indexes import inline_list

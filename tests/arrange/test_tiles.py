@@ -17,8 +17,8 @@ import periplus
 from periplus.arrange import arrange
 from periplus.errors import ConflictError, FormatError
 from periplus.model import Georeference
+from periplus.testing.formats.tiff import picture
 from periplus.testing.scenes import NODATA, NORTH, PIXEL, WEST, merged, tile
-from periplus.testing.tiffs import picture
 
 
 def agree(index: Any, paths: Sequence[Path]) -> None:

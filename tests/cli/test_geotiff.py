@@ -9,7 +9,7 @@ import pytest
 import tifffile
 from rasterio.io import MemoryFile
 
-from periplus.cli import geotiff
+from periplus.cli.output import geotiff
 
 UTM = (10.0, 0.0, 500_000.0, 0.0, -10.0, 4_000_000.0)
 LAEA = pyproj.CRS.from_proj4("+proj=laea +lat_0=52 +lon_0=11 +x_0=4321000 +y_0=3210000 +ellps=GRS80 +units=m")

@@ -2,7 +2,7 @@
 
 import json
 
-from periplus.testing import nitfs
+from periplus.testing.formats import nitf as nitfs
 
 
 def test_an_index_is_shown_with_all_a_person_asks(index, periplus):

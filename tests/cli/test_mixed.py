@@ -5,8 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from periplus.testing import dteds, nitfs
-from periplus.testing.nitfs import Picture
+from periplus.testing.formats import dted as dteds
+from periplus.testing.formats import nitf as nitfs
+from periplus.testing.formats.nitf import Picture
 from periplus.testing.scenes import tile
 
 RANDOM = np.random.default_rng(5)

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from periplus.cli.output import opened
+from periplus.cli.output.target import opened
 
 
 def test_a_file_takes_its_name_only_when_complete(tmp_path):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import rasterio
 
-from periplus.testing.servers import Fault, RangeServer
+from periplus.testing.servers.http import Fault, RangeServer
 
 COMMAND = [sys.executable, "-m", "periplus.cli"]
 

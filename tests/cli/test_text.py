@@ -1,6 +1,6 @@
 """Rows and numbers for people."""
 
-from periplus.cli.text import count, extent, size, table
+from periplus.cli.output.text import count, extent, size, table
 
 
 def test_numbers_stand_right_and_words_left():

@@ -7,7 +7,7 @@ import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 
-from periplus.conventions.cf import control_points, encode_time, geotransform
+from periplus.conventions.cf.encode import control_points, encode_time, geotransform
 from periplus.model import GroundControlPoint
 
 MOMENTS = st.lists(st.integers(-(2**50), 2**50) | st.sampled_from([0, 86_400_000_000, 1_000_000, 1_000]), max_size=5)

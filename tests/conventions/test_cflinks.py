@@ -3,7 +3,7 @@
 import pyproj
 import pytest
 
-from periplus.conventions.cflinks import split
+from periplus.conventions.cf.links import split
 
 
 @pytest.fixture

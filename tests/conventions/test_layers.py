@@ -6,8 +6,8 @@ import pytest
 import rioxarray  # noqa: F401 - gives Datasets their `rio`
 import xarray as xr
 
-from periplus.conventions.layers import layer_of, layers_of, transform_of
 from periplus.conventions.publish import write_conventions
+from periplus.conventions.write.layers import layer_of, layers_of, transform_of
 from periplus.errors import FormatError
 
 # rioxarray multiplies affines with `*`, which affine 3.1 frowns upon.

@@ -13,7 +13,7 @@ from affine import Affine
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from periplus.conventions.proj import axis_attributes, describe_crs, grid_mapping, reproject_bbox
+from periplus.conventions.proj.crs import axis_attributes, describe_crs, grid_mapping, reproject_bbox
 from periplus.errors import FormatError
 
 CODES = ["EPSG:4326", "EPSG:32633", "EPSG:3857", "EPSG:2056", "EPSG:3413", "EPSG:6933", "EPSG:2193", "ESRI:102001"]

@@ -4,10 +4,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from periplus.conventions.node import Node
-from periplus.conventions.proj import describe_crs
+from periplus.conventions.proj.crs import describe_crs
 from periplus.conventions.publish import write_conventions
 from periplus.conventions.read import Reader
-from periplus.conventions.write import Layer, as_grid
+from periplus.conventions.write.attributes import Layer, as_grid
 from periplus.model import Georeference
 
 CUSTOM = "+proj=laea +lat_0=51 +lon_0=9 +datum=WGS84"

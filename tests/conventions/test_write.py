@@ -9,7 +9,7 @@ from affine import Affine
 
 from periplus.conventions.identity import KEY
 from periplus.conventions.publish import write_conventions
-from periplus.conventions.write import (
+from periplus.conventions.write.attributes import (
     Layer,
     array_attributes,
     declare,

@@ -9,7 +9,7 @@ import time
 from periplus.decode import prepare
 from periplus.errors import DecodeError
 from periplus.limits import GIB, Limits
-from periplus.testing import tiles
+from periplus.testing.formats import tiles
 from periplus.testing.mutate import mutants
 
 COUNT = int(os.environ.get("PERIPLUS_MUTANTS", "1000"))

@@ -12,7 +12,7 @@ import pytest
 
 from periplus.errors import DecodeError
 from periplus.limits import GIB, MIB
-from periplus.testing import tiles
+from periplus.testing.formats import tiles
 
 SIDE = 256
 """A chunk of 64 kB."""
@@ -152,7 +152,7 @@ def test_a_stream_of_other_shape_or_depth_than_its_tile_is_refused(decoder):
 
 @pytest.mark.parametrize("where", ["image", "tile"])
 def test_tiny_precincts_of_a_jpeg_2000_tile_in_tiff_are_refused_before_it_is_decoded(where):
-    from periplus.decode import headers
+    from periplus.decode.tiff import headers
 
     size = struct.pack(">HHHIIIIIIIIHBBB", 0xFF51, 41, 0, 4096, 4096, 0, 0, 4096, 4096, 0, 0, 1, 7, 1, 1)
     sane = struct.pack(">HHBBHBBBBBB", 0xFF52, 12, 0, 2, 1, 0, 5, 4, 4, 0, 1)

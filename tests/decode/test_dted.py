@@ -7,7 +7,7 @@ import periplus
 from periplus.errors import DecodeError, FormatError
 from periplus.model import Found
 from periplus.scan.drive import scan_bytes
-from periplus.testing import dteds
+from periplus.testing.formats import dted as dteds
 
 POSTS, LINES = 150, 201
 WANTS = [

@@ -10,8 +10,8 @@ import tifffile
 from PIL import Image
 
 from periplus.errors import DecodeError, FormatError
-from periplus.testing import tiles
-from periplus.testing.tiffs import gdal_written, picture, seen_by_gdal
+from periplus.testing.formats import tiles
+from periplus.testing.formats.tiff import gdal_written, picture, seen_by_gdal
 
 SHAPE = (3, 64, 64)
 

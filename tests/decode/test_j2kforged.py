@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from periplus.codestream.segments import EPH, PLM, PLT, PPM, PPT, SOP
 from periplus.decode import prepare
 from periplus.errors import DecodeError, FormatError
 from periplus.limits import Limits
-from periplus.testing import j2kforge, j2ks
+from periplus.parse.jpeg2000.segments import EPH, PLM, PLT, PPM, PPT, SOP
+from periplus.testing.formats import jpeg2000 as j2ks
+from periplus.testing.formats import jpeg2000_forge as j2kforge
 
 LIMITS = Limits()
 SIZE = {"blockxsize": 64, "blockysize": 64}

@@ -6,12 +6,14 @@ import struct
 import numpy as np
 import pytest
 
-from periplus.codestream.segments import EPH, PLM, PLT, PPM, PPT, SOP
-from periplus.decode import jpeg2000, prepare
+from periplus.decode import prepare
+from periplus.decode.jpeg2000 import codec as jpeg2000
 from periplus.decode.pipeline import Decoder
 from periplus.errors import DecodeError, FormatError, LimitError
 from periplus.limits import MIB, Limits
-from periplus.testing import j2kforge, j2ks
+from periplus.parse.jpeg2000.segments import EPH, PLM, PLT, PPM, PPT, SOP
+from periplus.testing.formats import jpeg2000 as j2ks
+from periplus.testing.formats import jpeg2000_forge as j2kforge
 from periplus.testing.mutate import mutants
 
 LIMITS = Limits(chunk_bytes=64 * MIB)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import rasterio
 
-from periplus.testing import j2ks
+from periplus.testing.formats import jpeg2000 as j2ks
 from periplus.testing.indexes import inline_list
 
 ORDERS = ["LRCP", "RLCP", "RPCL", "PCRL", "CPRL"]

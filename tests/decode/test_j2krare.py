@@ -8,9 +8,10 @@ import imagecodecs
 import numpy as np
 import pytest
 
-from periplus.codestream.segments import PLT
 from periplus.errors import DecodeError
-from periplus.testing import j2kforge, j2ks
+from periplus.parse.jpeg2000.segments import PLT
+from periplus.testing.formats import jpeg2000 as j2ks
+from periplus.testing.formats import jpeg2000_forge as j2kforge
 
 HIGH_THROUGHPUT = pytest.mark.skipif(
     not getattr(getattr(imagecodecs, "HTJ2K", None), "available", False), reason="this imagecodecs has no OpenJPH"

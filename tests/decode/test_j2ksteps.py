@@ -9,7 +9,8 @@ import pytest
 
 import periplus
 from periplus.errors import DecodeError, FormatError
-from periplus.testing import j2kforge, j2ks
+from periplus.testing.formats import jpeg2000 as j2ks
+from periplus.testing.formats import jpeg2000_forge as j2kforge
 
 FILES = Path(__file__).parent / "files"
 REFERENCE = {

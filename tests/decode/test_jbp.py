@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from periplus.errors import DecodeError, FormatError
-from periplus.testing import nitfs
+from periplus.testing.formats import nitf as nitfs
 
 NAME = "https://awslabs.github.io/osml-imagery-io/codecs/jbp-block"
 

@@ -14,8 +14,8 @@ import rasterio
 from periplus.decode import prepare
 from periplus.errors import DecodeError, FormatError
 from periplus.limits import Limits
-from periplus.testing import j2ks
-from periplus.testing.j2ks import found, read
+from periplus.testing.formats import jpeg2000 as j2ks
+from periplus.testing.formats.jpeg2000 import found, read
 from periplus.testing.mutate import mutants
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tifffile
 
-from periplus.testing.tiffs import picture
+from periplus.testing.formats.tiff import picture
 
 NUMBERS = {"none": 1, "lzw": 5, "adobe_deflate": 8, "deflate": 32946, "packbits": 32773, "zstd": 50000, "lzma": 34925}
 INTEGERS = ("u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8")

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import periplus
-from periplus.scan import jpegbands
-from periplus.testing import nitfs
-from periplus.testing.tiffs import picture
+from periplus.scan.jpeg import bands as jpegbands
+from periplus.testing.formats import nitf as nitfs
+from periplus.testing.formats.tiff import picture
 
 HEIGHT, WIDTH = 205, 93
 SAMPLINGS = {"gray": (1, {}), "4:4:4": (3, {"subsampling": 0}), "4:2:2": (3, {"subsampling": 1})}

@@ -8,7 +8,8 @@ import pytest
 
 import periplus
 from periplus.errors import FormatError
-from periplus.testing import j2ks, nitfs
+from periplus.testing.formats import jpeg2000 as j2ks
+from periplus.testing.formats import nitf as nitfs
 
 VALUES = nitfs.values_of("u8", 2, (80, 90))
 ABSENT = frozenset({1, 3})

@@ -10,11 +10,11 @@ from periplus.decode import prepare
 from periplus.errors import PeriplusError
 from periplus.limits import MIB, Limits
 from periplus.model import Found
-from periplus.scan import nitf
 from periplus.scan.drive import scan_bytes
-from periplus.testing import nitfs
+from periplus.scan.nitf import scan as nitf
+from periplus.testing.formats import nitf as nitfs
+from periplus.testing.formats.nitf import Picture
 from periplus.testing.mutate import mutants
-from periplus.testing.nitfs import Picture
 
 LIMITS = Limits(chunk_bytes=16 * MIB)
 VALUES = nitfs.values_of("u8", 1)

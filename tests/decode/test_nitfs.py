@@ -9,9 +9,10 @@ from rasterio.errors import RasterioError
 
 import periplus
 from periplus.errors import FormatError
-from periplus.scan import nitf, nitfblocks
 from periplus.scan.drive import scan_bytes
-from periplus.testing import nitfs
+from periplus.scan.nitf import blocks as nitfblocks
+from periplus.scan.nitf import scan as nitf
+from periplus.testing.formats import nitf as nitfs
 
 GROUPS = 8
 

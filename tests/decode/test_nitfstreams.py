@@ -13,9 +13,12 @@ from PIL import Image
 
 from periplus.errors import FormatError, LimitError
 from periplus.model import Found
-from periplus.scan import nitf, nitffax, nitfstreams, nitftables
 from periplus.scan.drive import scan_bytes
-from periplus.testing import nitfs
+from periplus.scan.nitf import fax as nitffax
+from periplus.scan.nitf import jpeg_tables as nitftables
+from periplus.scan.nitf import scan as nitf
+from periplus.scan.nitf import streams as nitfstreams
+from periplus.testing.formats import nitf as nitfs
 
 
 def jpegs(values, block, mode="P"):

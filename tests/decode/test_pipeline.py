@@ -10,8 +10,8 @@ import pytest
 from periplus.decode import CODECS, prepare
 from periplus.errors import DecodeError, FormatError, LimitError
 from periplus.limits import Limits
-from periplus.testing import tiles
-from periplus.testing.tiffs import picture
+from periplus.testing.formats import tiles
+from periplus.testing.formats.tiff import picture
 
 LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
 CHUNKS = (3, 8, 10)

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from periplus.errors import DecodeError, FormatError
-from periplus.testing import tiles
-from periplus.testing.handmade import RATIONAL, SHORT, image_tags, tiff
-from periplus.testing.tiffs import seen_by_gdal
+from periplus.testing.formats import tiles
+from periplus.testing.formats.tiff import seen_by_gdal
+from periplus.testing.formats.tiff_writer import RATIONAL, SHORT, image_tags, tiff
 
 
 @pytest.mark.parametrize("subsampling", [(1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (4, 2), (4, 4)])

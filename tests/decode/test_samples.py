@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from periplus.errors import DecodeError
-from periplus.testing import tiles
+from periplus.testing.formats import tiles
 
 NAMES = tiles.names()
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from periplus.errors import DecodeError, FormatError
-from periplus.testing.tiffs import picture
+from periplus.testing.formats.tiff import picture
 
 SHAPE = (2, 33, 17)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from periplus.testing import tiffs
+from periplus.testing.formats import tiff as tiffs
 
 GROUPS = 12
 

@@ -11,9 +11,9 @@ import rasterio
 from periplus.decode import prepare
 from periplus.errors import DecodeError, FormatError
 from periplus.limits import Limits
-from periplus.scan import nitf
 from periplus.scan.drive import scan_bytes
-from periplus.testing import nitfs
+from periplus.scan.nitf import scan as nitf
+from periplus.testing.formats import nitf as nitfs
 
 ABSENT = 0xFFFFFFFF
 BLOCK, SIDE = 256, 2

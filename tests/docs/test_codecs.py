@@ -5,9 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from periplus.decode import CODECS, dted, jbp, jpeg2000, jpegblock, png, tifftile, tile, unpack
+from periplus.decode import CODECS, dted, jbp, png
+from periplus.decode.jpeg import codec as jpegblock
+from periplus.decode.jpeg2000 import codec as jpeg2000
 from periplus.decode.pipeline import IMAGES, LIST, LIST_KEYS
-from periplus.scan import jpegbands
+from periplus.decode.tiff import codec as tifftile
+from periplus.decode.tiff import tile
+from periplus.decode.zarr import unpack
+from periplus.scan.jpeg import bands as jpegbands
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "codecs.md").read_text()
 BASE = "https://awslabs.github.io/osml-imagery-io/codecs/"

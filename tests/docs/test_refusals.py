@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 
 import periplus
-from periplus.decode.tifftile import REFUSED
-from periplus.testing import dteds, j2ks, nitfs, pictures
-from periplus.testing.handmade import ASCII, SHORT, image_tags, tiff
+from periplus.decode.tiff.codec import REFUSED
+from periplus.testing.formats import dted as dteds
+from periplus.testing.formats import jpeg2000 as j2ks
+from periplus.testing.formats import nitf as nitfs
+from periplus.testing.formats import pictures
+from periplus.testing.formats.tiff_writer import ASCII, SHORT, image_tags, tiff
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "refusals.md").read_text()
 BOMB = b'<!DOCTYPE x [<!ENTITY a "b">]><GDALMetadata><Item name="x">&a;</Item></GDALMetadata>'

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from xarray.core.indexing import LazilyIndexedArray
 
-from periplus.engine.array import LazyArray
-from periplus.engine.packing import per_band, stored
+from periplus.engine.index.array import LazyArray
+from periplus.engine.index.packing import per_band, stored
 from periplus.errors import FormatError
 from periplus.model import Array
 

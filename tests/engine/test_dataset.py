@@ -9,8 +9,8 @@ import pytest
 import rioxarray  # noqa: F401  (registers .rio)
 import xarray as xr
 
+from periplus.engine.index.backend import PeriplusBackend
 from periplus.engine.labels import AxisIndex
-from periplus.engine.periplus import PeriplusBackend
 from periplus.errors import FormatError, MissingError
 from periplus.facade import Index
 from periplus.fetch import Fetch

@@ -15,7 +15,7 @@ import xarray as xr
 from dask.base import tokenize
 
 import periplus
-from periplus.engine.periplus import PeriplusBackend
+from periplus.engine.index.backend import PeriplusBackend
 from periplus.fetch import Fetch
 from periplus.table import Table
 
@@ -213,7 +213,7 @@ def test_a_glob_is_indexed_on_the_fly(archive):
 
 
 def test_without_xarray_the_engine_says_what_to_install():
-    code = "import sys; sys.modules['xarray'] = None; import periplus.engine.periplus"
+    code = "import sys; sys.modules['xarray'] = None; import periplus.engine.index.backend"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert 'ImportError: the periplus engine needs xarray: pip install "periplus[xarray]"' in done.stderr
 
@@ -296,7 +296,7 @@ def test_processes_of_a_dask_cluster_read_for_themselves(archive, stack, tmp_pat
 
 
 def test_remote_imagery_is_opened_by_url(archive):
-    from periplus.testing.servers import RangeServer
+    from periplus.testing.servers.http import RangeServer
 
     data = archive["reflectance"].read_bytes()
     with RangeServer({"reflectance.tif": data}) as server:

@@ -6,7 +6,7 @@ import rioxarray  # noqa: F401 - gives Datasets their `rio`
 import xarray as xr
 import zarr
 
-from periplus.engine.publish import write_conventions
+from periplus.engine.publish.publish import write_conventions
 from periplus.errors import DeniedError, FormatError, MissingError
 
 # rioxarray multiplies affines with `*`, which affine 3.1 frowns upon; consolidated metadata are no part of Zarr 3.

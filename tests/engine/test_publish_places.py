@@ -10,7 +10,7 @@ import xarray as xr
 import zarr
 from zarr.storage import MemoryStore
 
-from periplus.engine.publish import write_conventions
+from periplus.engine.publish.publish import write_conventions
 from periplus.errors import FormatError
 from periplus.testing.hierarchies import Stored, declared, spatial, write_hierarchy
 from periplus.validation.validate import validate

@@ -10,7 +10,7 @@ import xproj  # noqa: F401 - registers .proj
 from pyproj import CRS
 from zarr.storage import MemoryStore
 
-from periplus.engine.xgroup import XGroupConventionWarning
+from periplus.engine.xgroup.backend import XGroupConventionWarning
 from periplus.testing.hierarchies import Stored, declared, spatial, write_hierarchy
 
 UTM33, UTM32, WORLD = (CRS.from_epsg(n) for n in (32633, 32632, 4326))
@@ -150,7 +150,7 @@ def test_labelled_axes_do_not_get_the_crs_of_geolocation_arrays():
 
 
 def test_xproj_is_not_needed(monkeypatch):
-    from periplus.engine import xgroupcrs
+    from periplus.engine.xgroup import crs as xgroupcrs
 
     xgroupcrs.crs_index.cache_clear()
     monkeypatch.setattr(xgroupcrs, "find_spec", lambda name: None)

@@ -9,7 +9,7 @@ import pytest
 import xarray as xr
 from zarr.storage import MemoryStore
 
-from periplus.engine.xgroup import XGroupConventionWarning, XGroupReferenceWarning
+from periplus.engine.xgroup.backend import XGroupConventionWarning, XGroupReferenceWarning
 from periplus.testing.hierarchies import Stored, declare_huge, declared, spatial, write_hierarchy
 
 ODD = [

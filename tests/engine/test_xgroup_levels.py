@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 from zarr.storage import MemoryStore
 
-from periplus.engine.xgroup import levels
+from periplus.engine.xgroup.backend import levels
 from periplus.errors import FormatError, MissingError
 from periplus.testing.hierarchies import Counting, Stored, declared, write_hierarchy
 

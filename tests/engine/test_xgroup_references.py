@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 from zarr.storage import MemoryStore
 
-from periplus.engine.xgroup import (
+from periplus.engine.xgroup.backend import (
     XGroupConflictWarning,
     XGroupNoPrincipalWarning,
     XGroupPathWarning,

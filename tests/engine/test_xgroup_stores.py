@@ -10,11 +10,11 @@ import xarray as xr
 from zarr.storage import FsspecStore, MemoryStore
 
 import periplus
-from periplus.engine.xgroup import XGroupStoreWarning
+from periplus.engine.xgroup.backend import XGroupStoreWarning
 from periplus.policy import Policy
-from periplus.testing.faults import Fault
 from periplus.testing.fixtures import server  # noqa: F401 - a fixture
 from periplus.testing.hierarchies import Stored, declared, write_hierarchy
+from periplus.testing.servers.faults import Fault
 
 DAYS = {"time": Stored(dims=("time",), values=np.array([0.0, 2.0, 8.0]))}
 LAST = np.datetime64("2000-01-09")

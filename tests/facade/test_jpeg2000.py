@@ -10,8 +10,8 @@ import pytest
 
 import periplus
 from periplus.read import reader
-from periplus.testing import j2ks
-from periplus.testing.servers import RangeServer
+from periplus.testing.formats import jpeg2000 as j2ks
+from periplus.testing.servers.http import RangeServer
 
 
 def big() -> tuple[np.ndarray, bytes]:

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import periplus
-from periplus.testing import tiffs
+from periplus.testing.formats import tiff as tiffs
 
 FORMS = {"flat": "x.parquet", "dataset": "x", "duckdb": "x.duckdb", "kerchunk": "x.json"}
 TILES = {"tiled": True, "blockxsize": 32, "blockysize": 32}

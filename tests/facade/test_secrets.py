@@ -13,8 +13,8 @@ import pytest
 
 import periplus
 from periplus.errors import DeniedError
-from periplus.testing import tiffs
 from periplus.testing.fixtures import server
+from periplus.testing.formats import tiff as tiffs
 
 __all__ = ["server"]
 

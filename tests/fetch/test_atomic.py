@@ -14,7 +14,7 @@ import pytest
 
 from periplus.errors import ConflictError, FetchError, MissingError, PeriplusError
 from periplus.fetch import Fetch
-from periplus.fetch.atomic import replacing, write_file
+from periplus.fetch.local.atomic import replacing, write_file
 
 
 def test_a_write_makes_folders_and_replaces_at_once(tmp_path, fetch):
@@ -149,7 +149,7 @@ def test_the_file_and_its_folder_are_synced(tmp_path, monkeypatch):
 
 WRITER = """
 import sys
-from periplus.fetch.atomic import write_file
+from periplus.fetch.local.atomic import write_file
 print("ready", flush=True)
 number = 0
 while True:

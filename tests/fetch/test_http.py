@@ -7,7 +7,7 @@ import pytest
 from periplus.errors import DeniedError, FetchError, FormatError, MissingError, PeriplusError, StaleError
 from periplus.fetch import Fetch
 from periplus.policy import Policy
-from periplus.testing.servers import Fault, RangeServer
+from periplus.testing.servers.http import Fault, RangeServer
 
 
 @pytest.fixture

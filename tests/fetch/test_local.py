@@ -10,7 +10,7 @@ import pytest
 
 from periplus.errors import DeniedError, FormatError, MissingError, StaleError
 from periplus.fetch import Fetch
-from periplus.fetch.local import OpenFiles
+from periplus.fetch.local.files import OpenFiles
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def test_a_folder_that_may_not_be_listed_is_one_thing_that_cannot_be_read(fetch,
             raise PermissionError(13, "Permission denied", place)
         return listed(place)
 
-    monkeypatch.setattr("periplus.fetch.local.os.scandir", scandir)
+    monkeypatch.setattr("periplus.fetch.local.files.os.scandir", scandir)
     denied = {str(tmp_path / "b")}
 
     async def found():
@@ -168,7 +168,7 @@ def test_open_files_are_bounded_and_closed(tmp_path, payload):
 
 
 def fetch_head(path):
-    from periplus.fetch import local
+    from periplus.fetch.local import files as local
 
     return local.head(str(path))
 
@@ -237,7 +237,7 @@ def test_pickling_drops_what_is_open(fetch, file, payload):
 
 @pytest.mark.parametrize(("limit", "kept"), [(16, 4), (2, 1), (4096, 6), (-1, 6)])
 def test_no_more_files_stay_open_than_the_process_can_spare(limit, kept, tmp_path, monkeypatch):
-    monkeypatch.setattr("periplus.fetch.local.getrlimit", lambda _: (limit, limit))
+    monkeypatch.setattr("periplus.fetch.local.files.getrlimit", lambda _: (limit, limit))
     files = OpenFiles()
     for number in range(6):
         (tmp_path / str(number)).write_bytes(b"x")

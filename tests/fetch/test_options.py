@@ -3,7 +3,7 @@
 import pytest
 
 from periplus.errors import FormatError
-from periplus.fetch.options import options_for, store_config
+from periplus.fetch.objects.options import options_for, store_config
 
 
 @pytest.mark.parametrize("value", [True, 1, "true", "True", " yes ", "1", "on"])

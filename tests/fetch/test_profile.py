@@ -6,7 +6,7 @@ import pytest
 
 from periplus.errors import DeniedError, FormatError
 from periplus.fetch import Fetch
-from periplus.fetch.profile import with_profile
+from periplus.fetch.objects.profile import with_profile
 
 CREDENTIALS = """
 [default]

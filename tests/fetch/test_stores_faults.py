@@ -10,7 +10,7 @@ import pytest
 
 from periplus.errors import ConflictError, DeniedError, FetchError, FormatError, MissingError, StaleError
 from periplus.fetch import Fetch
-from periplus.testing.servers import Fault
+from periplus.testing.servers.http import Fault
 
 
 @pytest.fixture
@@ -177,8 +177,8 @@ def bare(monkeypatch):
 
 
 def test_without_credentials_objects_are_asked_for_as_by_the_public(bare, fake, server, payload, tmp_path):
-    from periplus.fetch import options as room
-    from periplus.fetch.options import nobody
+    from periplus.fetch.objects import options as room
+    from periplus.fetch.objects.options import nobody
 
     bare.setattr(room, "VENDOR", tmp_path / "vendor")
     assert not nobody("s3", {})  # an unknown machine: the library looks for itself
@@ -198,8 +198,8 @@ def test_without_credentials_objects_are_asked_for_as_by_the_public(bare, fake, 
 
 
 def test_a_buckets_region_is_asked_for_only_where_nothing_says_it(bare, server, monkeypatch):
-    from periplus.fetch import http
-    from periplus.fetch.options import wants_region
+    from periplus.fetch.http import client as http
+    from periplus.fetch.objects.options import wants_region
 
     assert wants_region({})
     assert not wants_region({"region": "x"})

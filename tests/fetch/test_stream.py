@@ -15,7 +15,7 @@ import pytest
 
 from periplus.errors import FetchError, MissingError, StaleError
 from periplus.fetch import Fetch, merge
-from periplus.testing.servers import Fault
+from periplus.testing.servers.http import Fault
 
 
 @pytest.fixture

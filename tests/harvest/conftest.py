@@ -14,7 +14,7 @@ import tifffile
 from rasterio.transform import Affine
 
 from periplus.fetch import Fetch
-from periplus.harvest import stream as stream_module
+from periplus.harvest.scanning import stream as stream_module
 from periplus.testing.fixtures import s3, server
 
 __all__ = ["s3", "server"]

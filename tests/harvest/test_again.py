@@ -308,7 +308,7 @@ def test_what_is_no_index_is_not_replaced(tmp_path: Path, tiff: SimpleNamespace,
 def test_a_conflict_keeps_the_journal_for_another_try(
     tmp_path: Path, tiff: SimpleNamespace, fetch: Fetch, read: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("periplus.harvest.gather.PART_FILES", 1)
+    monkeypatch.setattr("periplus.harvest.parts.gather.PART_FILES", 1)
     days(tmp_path, tiff, 1, 2)
     days(tmp_path, tiff, 3, size=64)
     options: dict[str, Any] = {"fetch": fetch, "to": tmp_path / "out", "arrange": "stack", "pattern": PATTERN}

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import periplus
 from periplus.errors import FormatError
-from periplus.testing import dteds
+from periplus.testing.formats import dted as dteds
 
 EXAMPLES = int(os.environ.get("PERIPLUS_EXAMPLES", "4"))
 FILES = 6

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from periplus import scan
 from periplus.errors import LimitError
-from periplus.harvest.drive import harvest_local, scanned
-from periplus.harvest.head import LEAST, MOST, START, Budget, Header, HeadSize
 from periplus.harvest.inputs import Input
+from periplus.harvest.scanning.drive import harvest_local, scanned
+from periplus.harvest.scanning.head import LEAST, MOST, START, Budget, Header, HeadSize
 from periplus.limits import Limits
 from periplus.model import About, Array, Found, Need, Refs, Source
 

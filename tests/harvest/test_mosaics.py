@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 import periplus
 from periplus.model import Array
-from periplus.testing import dteds
+from periplus.testing.formats import dted as dteds
+from periplus.testing.formats.tiff import picture
 from periplus.testing.scenes import NODATA, tile
-from periplus.testing.servers import RangeServer
-from periplus.testing.tiffs import picture
+from periplus.testing.servers.http import RangeServer
 
 
 @pytest.fixture

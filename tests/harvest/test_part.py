@@ -13,12 +13,12 @@ import pytest
 
 from periplus.errors import FormatError
 from periplus.fetch import Fetch
-from periplus.harvest.drive import Harvested
-from periplus.harvest.gather import Gathered, Pool
 from periplus.harvest.inputs import Input
-from periplus.harvest.journal import Journal
-from periplus.harvest.part import Fact, Part
-from periplus.harvest.rest import VERSION, read_part, write_part
+from periplus.harvest.parts.file import VERSION, read_part, write_part
+from periplus.harvest.parts.gather import Gathered, Pool
+from periplus.harvest.parts.journal import Journal
+from periplus.harvest.parts.part import Fact, Part
+from periplus.harvest.scanning.drive import Harvested
 from periplus.limits import Limits
 from periplus.model import Array, Encoding, Found, Georeference, Inline, Refs, Source, chunk_positions
 from periplus.testing.indexes import inline_list, same_refs
@@ -182,7 +182,7 @@ def test_damaged_parts_are_passed_over(tmp_path: Path, fetch: Fetch, harm: str) 
 
 
 def test_parts_are_handed_over_when_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("periplus.harvest.gather.PART_FILES", 2)
+    monkeypatch.setattr("periplus.harvest.parts.gather.PART_FILES", 2)
     sizes: list[int] = []
 
     def keep(part: Part, facts: list[Fact]) -> Part:

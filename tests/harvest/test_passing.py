@@ -13,9 +13,9 @@ import periplus
 from periplus.fetch import Fetch
 from periplus.harvest import index_into
 from periplus.limits import Limits
-from periplus.scan import nitfstreams
-from periplus.testing import nitfs
-from periplus.testing.servers import RangeServer
+from periplus.scan.nitf import streams as nitfstreams
+from periplus.testing.formats import nitf as nitfs
+from periplus.testing.servers.http import RangeServer
 
 VALUES = nitfs.values_of("u8", 1, (512, 512))
 

@@ -15,8 +15,8 @@ import tifffile
 from periplus.errors import FormatError, MissingError
 from periplus.fetch import Fetch
 from periplus.harvest import index_into
-from periplus.testing import nitfs
-from periplus.testing.servers import Fault, RangeServer, S3Server
+from periplus.testing.formats import nitf as nitfs
+from periplus.testing.servers.http import Fault, RangeServer, S3Server
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ def test_without_head_requests_it_is_read_again(
 
 @pytest.mark.s3
 def test_an_archive_in_a_bucket(s3: S3Server, cogs: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("periplus.harvest.gather.PART_FILES", 2)
+    monkeypatch.setattr("periplus.harvest.parts.gather.PART_FILES", 2)
     with Fetch(storage_options=s3.storage_options) as fetch:
         names = [f"2021010{k + 1}.tif" for k in range(3)]
         for name, data in zip(names, cogs.values(), strict=True):

@@ -13,14 +13,14 @@ import pytest
 from periplus import scan
 from periplus.errors import DeniedError, FormatError, LimitError, MissingError, PeriplusError
 from periplus.fetch import Fetch
-from periplus.harvest.drive import Harvested, harvest_local, harvest_remote
-from periplus.harvest.head import HeadSize
 from periplus.harvest.inputs import Input
+from periplus.harvest.scanning.drive import Harvested, harvest_local, harvest_remote
+from periplus.harvest.scanning.head import HeadSize
 from periplus.limits import Limits
 from periplus.model import About, Array, Beside, Found, Listing, Need, Refs, Source
 from periplus.policy import Policy
 from periplus.scan.drive import scan_bytes
-from periplus.testing.servers import Fault, RangeServer, S3Server
+from periplus.testing.servers.http import Fault, RangeServer, S3Server
 
 Asking = Callable[[Source], Generator[Any, Any, dict[str, Any]]]
 BODY = b"STORE" + np.random.default_rng(0).bytes(3 << 20)
@@ -345,7 +345,7 @@ def test_policy_holds_for_listings(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_what_may_not_be_listed_is_not_taken_for_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from periplus.fetch import local
+    from periplus.fetch.local import files as local
 
     place = OnDisk(tmp_path, monkeypatch)
     real = os.scandir

@@ -17,7 +17,7 @@ import tifffile
 
 from periplus.fetch import Fetch
 from periplus.harvest import index_into
-from periplus.harvest import stream as stream_module
+from periplus.harvest.scanning import stream as stream_module
 
 RUN = r"""
 import resource, sys

@@ -15,9 +15,10 @@ from periplus.errors import FetchError
 from periplus.fetch import Fetch
 from periplus.harvest import index_into
 from periplus.policy import Policy
-from periplus.testing import nitfs, pictures
-from periplus.testing.nitfs import Picture
-from periplus.testing.servers import Fault, RangeServer, S3Server
+from periplus.testing.formats import nitf as nitfs
+from periplus.testing.formats import pictures
+from periplus.testing.formats.nitf import Picture
+from periplus.testing.servers.http import Fault, RangeServer, S3Server
 
 VALUES = nitfs.values_of("u16", 2, (101, 203))
 WORLD = b"2.0\n0.0\n0.0\n-2.0\n501.0\n999.0\n"

@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from periplus.arrange import collect
-from periplus.harvest.drive import Harvested
-from periplus.harvest.gather import Gathered
 from periplus.harvest.inputs import Input
+from periplus.harvest.parts.gather import Gathered
+from periplus.harvest.scanning.drive import Harvested
 from periplus.model import Array, Encoding, Found, Georeference, Inline, Refs, Source, chunk_positions
 from periplus.table import write_table
-from periplus.table.bundles import Bundled, apart
-from periplus.table.collect import FEWEST
-from periplus.table.families import Groups
+from periplus.table.collection.build import FEWEST
+from periplus.table.collection.bundles import Bundled, apart
+from periplus.table.collection.groups import Groups
 from periplus.testing.indexes import RAW, ZSTD, same_refs
 
 

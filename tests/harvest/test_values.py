@@ -12,16 +12,16 @@ import tifffile
 
 from periplus.errors import DeniedError, FormatError, LimitError, MissingError, PeriplusError, StaleError
 from periplus.fetch import Fetch
-from periplus.harvest.drive import Harvested, harvest_local, harvest_remote
-from periplus.harvest.head import HeadSize
 from periplus.harvest.inputs import Input
+from periplus.harvest.scanning.drive import Harvested, harvest_local, harvest_remote
+from periplus.harvest.scanning.head import HeadSize
+from periplus.harvest.scanning.values import ValueReader, without_failed
 from periplus.harvest.summary import Summary
-from periplus.harvest.values import ValueReader, without_failed
 from periplus.limits import Limits
 from periplus.model import Array, Encoding, Found, Inline, Refs, Source
 from periplus.policy import Policy
-from periplus.testing import nitfs
-from periplus.testing.servers import RangeServer
+from periplus.testing.formats import nitf as nitfs
+from periplus.testing.servers.http import RangeServer
 
 
 def scanned(path: Path) -> Harvested:

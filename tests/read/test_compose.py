@@ -11,8 +11,8 @@ from periplus.errors import DecodeError, FormatError, LimitError, PeriplusError
 from periplus.fetch import Fetch
 from periplus.limits import Limits
 from periplus.model import Array, Catalog, Encoding, Refs
-from periplus.table.encodings import encoding_of, frame_of
-from periplus.testing.servers import RangeServer
+from periplus.table.document.encodings import encoding_of, frame_of
+from periplus.testing.servers.http import RangeServer
 
 BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
 FILL, CLEAR = -9, 7

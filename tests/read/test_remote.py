@@ -11,7 +11,7 @@ from periplus.errors import DecodeError, FetchError, MissingError, StaleError
 from periplus.fetch import Fetch
 from periplus.limits import Limits
 from periplus.model import Catalog, Refs
-from periplus.testing.servers import Fault, RangeServer
+from periplus.testing.servers.http import Fault, RangeServer
 
 KIB = 1024
 

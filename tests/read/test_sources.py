@@ -11,8 +11,8 @@ from periplus.model import Catalog
 from periplus.policy import Policy
 from periplus.read import check_sources
 from periplus.table import memory_table
-from periplus.testing import tiffs
-from periplus.testing.servers import RangeServer
+from periplus.testing.formats import tiff as tiffs
+from periplus.testing.servers.http import RangeServer
 
 
 @pytest.fixture

@@ -28,8 +28,8 @@ from periplus.table.templates import COLUMN, Template, expanded
 from periplus.table.write import copy_table, write_table
 from periplus.testing.fixtures import s3, server
 from periplus.testing.indexes import RAW, files_of
-from periplus.testing.servers import RangeServer, S3Server
-from periplus.zarr.store import IndexStore
+from periplus.testing.servers.http import RangeServer, S3Server
+from periplus.zarr.store.store import IndexStore
 
 __all__ = ["s3", "server"]
 
@@ -267,7 +267,7 @@ def test_stock_readers_of_the_exits_find_the_objects(tmp_path: Path, fetch: Fetc
         assert "data/1.0.2" not in text
         index.write(tmp_path / "k.parq", form="kerchunk")
         index.write(tmp_path / "r.icechunk")
-        from periplus.virtualizarr import _array
+        from periplus.zarr.virtualizarr import _array
 
         manifest = _array(index.store(), index.store().layout.leaves["data"]).manifest
         assert manifest.dict()["2.1.3"]["path"] == f"file://{tmp_path}/{SHAPES[shape].format(time=2, y=1, x=3)}"

@@ -11,8 +11,8 @@ from rasterio.windows import Window
 from periplus.errors import DecodeError, PeriplusError, StaleError
 from periplus.fetch import Fetch
 from periplus.model import Catalog, Encoding, Refs
-from periplus.testing import tiffs
-from periplus.testing.servers import RangeServer
+from periplus.testing.formats import tiff as tiffs
+from periplus.testing.servers.http import RangeServer
 
 KEY = (slice(None), slice(50, 9, -3), slice(31, 66))
 

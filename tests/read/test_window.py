@@ -9,9 +9,9 @@ from affine import Affine
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from periplus.affine import box
 from periplus.errors import FormatError, MissingError
 from periplus.model import Array, Georeference
+from periplus.model.affine import box
 from periplus.read.window import checked, level_for, transform_of, window_in, window_of
 
 NORTH_UP = (10.0, 0.0, 500_000.0, 0.0, -10.0, 4_000_000.0)

@@ -13,9 +13,9 @@ from rasterio.io import MemoryFile
 
 from periplus.model import About, Array, Found
 from periplus.scan.drive import scan_bytes
-from periplus.scan.gdalmetadata import items, nodata, number
-from periplus.testing import tiffs
-from periplus.testing.handmade import ASCII, DOUBLE, RATIONAL, SHORT, image_tags, tiff
+from periplus.scan.tiff.gdal import items, nodata, number
+from periplus.testing.formats import tiff as tiffs
+from periplus.testing.formats.tiff_writer import ASCII, DOUBLE, RATIONAL, SHORT, image_tags, tiff
 
 PLACE = Affine(10, 0, 0, 0, -10, 0)
 

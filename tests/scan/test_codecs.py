@@ -9,9 +9,9 @@ import tifffile
 
 from periplus.model import Found
 from periplus.scan.drive import scan_bytes
-from periplus.scan.tiffcodecs import KNOWN, TIFF_TILE
-from periplus.testing import tiffs
-from periplus.testing.handmade import SHORT, image_tags, tiff
+from periplus.scan.tiff.codecs import KNOWN, TIFF_TILE
+from periplus.testing.formats import tiff as tiffs
+from periplus.testing.formats.tiff_writer import SHORT, image_tags, tiff
 
 TRANSPOSE = {"name": "transpose", "configuration": {"order": [1, 2, 0]}}
 ZLIB = {"name": "numcodecs.zlib", "configuration": {"level": 6}}

@@ -11,8 +11,8 @@ import xarray
 import periplus
 from periplus.model import Found
 from periplus.scan.drive import scan_bytes
-from periplus.testing import nitfs
-from periplus.testing.handmade import SHORT, image_tags, tiff
+from periplus.testing.formats import nitf as nitfs
+from periplus.testing.formats.tiff_writer import SHORT, image_tags, tiff
 
 CHROMA = Path(__file__).parent.parent / "decode" / "files" / "steps-chroma.j2k"
 YCBCR, RGB = ["Y", "Cb", "Cr"], ["R", "G", "B"]

@@ -14,7 +14,7 @@ from periplus.errors import DecodeError, FormatError, LimitError, PeriplusError
 from periplus.limits import MIB, Limits
 from periplus.scan import sniff
 from periplus.scan.drive import scan_bytes
-from periplus.testing import dteds
+from periplus.testing.formats import dted as dteds
 from periplus.testing.mutate import mutants
 from periplus.testing.scans import only, values
 

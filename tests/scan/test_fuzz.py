@@ -8,8 +8,8 @@ import pytest
 
 from periplus.errors import FormatError, LimitError
 from periplus.limits import MIB, Limits
-from periplus.scan import tiff
-from periplus.testing import tiffs
+from periplus.scan.tiff import scan as tiff
+from periplus.testing.formats import tiff as tiffs
 from periplus.testing.mutate import mutants
 from periplus.testing.scans import check_sound, watched
 

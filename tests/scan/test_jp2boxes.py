@@ -10,9 +10,9 @@ from rasterio.io import MemoryFile
 from periplus.errors import FormatError
 from periplus.model import About
 from periplus.scan.drive import scan_bytes
-from periplus.scan.jp2boxes import GEOTIFF
-from periplus.testing import j2ks
-from periplus.testing.handmade import DOUBLE, image_tags, tiff
+from periplus.scan.jpeg2000.boxes import GEOTIFF
+from periplus.testing.formats import jpeg2000 as j2ks
+from periplus.testing.formats.tiff_writer import DOUBLE, image_tags, tiff
 
 HEADER = b"\0\0\0\x0cjP  \r\n\x87\n" + b"\0\0\0\x14ftypjp2 \0\0\0\0jp2 "
 SIZE = {"blockxsize": 64, "blockysize": 64}

@@ -13,8 +13,9 @@ from periplus.decode import prepare
 from periplus.errors import FormatError, LimitError
 from periplus.limits import MIB, Limits
 from periplus.model import Found
-from periplus.scan import jpeg2000, sniff
-from periplus.testing import j2ks
+from periplus.scan import sniff
+from periplus.scan.jpeg2000 import scan as jpeg2000
+from periplus.testing.formats import jpeg2000 as j2ks
 from periplus.testing.mutate import mutants
 from periplus.testing.scans import watched
 

@@ -16,12 +16,14 @@ from periplus.decode import prepare
 from periplus.errors import DecodeError, FormatError, PeriplusError
 from periplus.limits import MIB, Limits
 from periplus.model import Found, Need
-from periplus.scan import jpeg, jpegbands, jpegmarkers
 from periplus.scan.drive import scan_bytes
-from periplus.testing import pictures
+from periplus.scan.jpeg import bands as jpegbands
+from periplus.scan.jpeg import markers as jpegmarkers
+from periplus.scan.jpeg import scan as jpeg
+from periplus.testing.formats import pictures
+from periplus.testing.formats.tiff import picture
 from periplus.testing.mutate import mutants
-from periplus.testing.tiffs import picture
-from periplus.zarr.express import with_facts
+from periplus.zarr.description.codecs import with_facts
 
 HEIGHT, WIDTH = 205, 93
 

@@ -17,9 +17,9 @@ from periplus.decode import prepare
 from periplus.errors import DecodeError, FormatError
 from periplus.limits import Limits
 from periplus.model import Array, Found
-from periplus.scan import jpegbands
 from periplus.scan.drive import scan_bytes
-from periplus.testing.pictures import pillow_jpeg
+from periplus.scan.jpeg import bands as jpegbands
+from periplus.testing.formats.pictures import pillow_jpeg
 
 STREAMS = {
     "gray": """

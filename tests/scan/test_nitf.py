@@ -11,11 +11,12 @@ import rasterio
 from periplus.errors import FormatError, LimitError
 from periplus.limits import MIB, Limits
 from periplus.model import About, Found, Need, Source
-from periplus.scan import nitf, sniff
+from periplus.scan import sniff
 from periplus.scan.drive import scan_bytes
-from periplus.testing import nitfs
+from periplus.scan.nitf import scan as nitf
+from periplus.testing.formats import nitf as nitfs
+from periplus.testing.formats.nitf import Picture, tre
 from periplus.testing.mutate import mutants
-from periplus.testing.nitfs import Picture, tre
 from periplus.testing.scans import check_sound
 
 SMALL = Limits(chunk_bytes=256 * MIB)

@@ -7,10 +7,10 @@ import rasterio
 
 from periplus.model import About, Found
 from periplus.scan.drive import scan_bytes
-from periplus.scan.nitfrsets import names
-from periplus.testing import nitfs
+from periplus.scan.nitf.rsets import names
+from periplus.testing.formats import nitf as nitfs
+from periplus.testing.formats.nitf import Picture
 from periplus.testing.mutate import mutants
-from periplus.testing.nitfs import Picture
 
 VALUES = nitfs.values_of("u16", 2, (101, 203))
 CORNERS = "411900N0200400E411900N0200700E411700N0200700E411700N0200400E"

@@ -9,8 +9,8 @@ import rasterio
 
 from periplus.model import Found
 from periplus.scan.drive import scan_bytes
-from periplus.testing import nitfs
-from periplus.testing.nitfs import Picture, tre
+from periplus.testing.formats import nitf as nitfs
+from periplus.testing.formats.nitf import Picture, tre
 
 VALUES = nitfs.values_of("u8", 1)
 IGEOLO = "411900N0200400E411900N0200700E411700N0200700E411700N0200400E"

@@ -6,9 +6,9 @@ import rasterio
 
 from periplus.limits import Limits
 from periplus.model import About, Found, Source
-from periplus.scan import nitf
 from periplus.scan.drive import Memory, scan_bytes
-from periplus.testing import nitfs
+from periplus.scan.nitf import scan as nitf
+from periplus.testing.formats import nitf as nitfs
 from periplus.testing.scans import needs_of
 
 PICTURE = nitfs.Picture(values=nitfs.values_of("u8", 1))

@@ -21,7 +21,7 @@ from periplus.errors import DecodeError, FormatError, LimitError, PeriplusError
 from periplus.limits import MIB, Limits
 from periplus.model import About, Array
 from periplus.scan.drive import scan_bytes
-from periplus.testing import pictures
+from periplus.testing.formats import pictures
 from periplus.testing.mutate import mutants
 from periplus.testing.scans import only, values
 

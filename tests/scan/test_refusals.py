@@ -5,8 +5,8 @@ import pytest
 from periplus.errors import FormatError, LimitError
 from periplus.limits import Limits
 from periplus.scan.drive import scan_bytes
-from periplus.testing import tiffs
-from periplus.testing.handmade import DOUBLE, LONG, LONG8, SHORT, image_tags, tiff
+from periplus.testing.formats import tiff as tiffs
+from periplus.testing.formats.tiff_writer import DOUBLE, LONG, LONG8, SHORT, image_tags, tiff
 
 
 def refusal(data: bytes, limits: Limits | None = None) -> str:

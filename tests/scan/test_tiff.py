@@ -10,11 +10,12 @@ import tifffile
 
 from periplus.limits import Limits
 from periplus.model import About, Array, Found, Need, Refs, Source
-from periplus.scan import SCANNERS, sniff, tiff
+from periplus.scan import SCANNERS, sniff
 from periplus.scan.drive import Memory, scan_bytes
-from periplus.testing import tiffs
-from periplus.testing.handmade import DOUBLE, LONG, RATIONAL, SHORT, image_tags
-from periplus.testing.handmade import tiff as handmade
+from periplus.scan.tiff import scan as tiff
+from periplus.testing.formats import tiff as tiffs
+from periplus.testing.formats.tiff_writer import DOUBLE, LONG, RATIONAL, SHORT, image_tags
+from periplus.testing.formats.tiff_writer import tiff as handmade
 from periplus.testing.scans import watched
 
 NAMES = tiffs.names()

@@ -8,9 +8,9 @@ import rasterio
 
 from periplus.model import Found
 from periplus.scan.drive import scan_bytes
-from periplus.scan.trelayouts import PLAIN
-from periplus.testing import nitfs
-from periplus.testing.nitfs import Picture, tre
+from periplus.scan.nitf.tre_layouts import PLAIN
+from periplus.testing.formats import nitf as nitfs
+from periplus.testing.formats.nitf import Picture, tre
 
 VALUES = nitfs.values_of("u8", 1)
 SPARE = {"BLOCKA": 5}

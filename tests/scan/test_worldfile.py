@@ -10,9 +10,9 @@ from PIL import Image
 from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import About, Found, Source
-from periplus.scan import worldfile
 from periplus.scan.drive import scan_bytes
-from periplus.scan.siblings import beside, name_of
+from periplus.scan.georeference import worldfile
+from periplus.scan.sidecars import beside, name_of
 
 WORLD = "0.5\n0.125\n-0.25\n-2.0\n500000.25\n4649999.0\n"
 PRJ = (

@@ -17,7 +17,7 @@ from periplus.errors import ConflictError, FormatError, MissingError, StaleError
 from periplus.model import Encoding, Refs
 from periplus.policy import Policy
 from periplus.table import append_table, copy_table, memory_table, open_table, write_table
-from periplus.table.document import KEY, VERSION
+from periplus.table.document.document import KEY, VERSION
 from periplus.testing.indexes import files_of, same_refs, stacked
 
 

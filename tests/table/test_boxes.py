@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from periplus.conventions.proj import reproject_bbox
+from periplus.conventions.proj.crs import reproject_bbox
 from periplus.errors import FormatError, MissingError, PeriplusError
 from periplus.model import Array, Catalog, Encoding, Georeference, GroundControlPoint
 from periplus.table import memory_table

@@ -15,9 +15,9 @@ from periplus.errors import FormatError, LimitError
 from periplus.limits import Limits
 from periplus.model import Array, Catalog, Encoding, Inline, Refs
 from periplus.table import open_table, write_table
-from periplus.table.document import FILES_KEY, KEY, document_for, dump, parse
-from periplus.table.pages import pages
-from periplus.table.values import read_coordinate
+from periplus.table.document.document import FILES_KEY, KEY, document_for, dump, parse
+from periplus.table.document.values import read_coordinate
+from periplus.table.parquet.pages import pages
 from periplus.testing.costs import costs
 from periplus.testing.indexes import files_of, inline_list
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from periplus.errors import FormatError
 from periplus.model import Bundle
 from periplus.table import open_table, write_table
-from periplus.table.bundles import Bundled, apart, bundled
-from periplus.table.groups import row_groups
+from periplus.table.collection.bundles import Bundled, apart, bundled
+from periplus.table.parquet.row_groups import row_groups
 from periplus.testing.indexes import indexes, same_refs, stacked
 
 

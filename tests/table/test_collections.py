@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from periplus.conventions.proj import reproject_bbox
+from periplus.conventions.proj.crs import reproject_bbox
 from periplus.errors import FormatError, LimitError, MissingError, PeriplusError
 from periplus.limits import Limits
 from periplus.model import Array, Catalog, Coordinate, Encoding, Georeference, GroundControlPoint
 from periplus.read.choose import Images, pick
 from periplus.table import memory_table, open_table, write_table
-from periplus.table.arrays import read_name
-from periplus.table.buffers import strings
-from periplus.table.collect import check_names, gathered
-from periplus.table.families import Groups
+from periplus.table.collection.build import check_names, gathered
+from periplus.table.collection.groups import Groups
+from periplus.table.document.arrays import read_name
+from periplus.table.parquet.buffers import strings
 from periplus.testing.forge import column, forge
 from periplus.testing.indexes import dense_refs, files_of
 

@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
 from periplus.table import open_table, write_table
-from periplus.table.document import KEY, VERSION, document_for, dump, load
-from periplus.table.files import FILES
-from periplus.table.order import GROUP_ROWS, STEPS
+from periplus.table.document.document import KEY, VERSION, document_for, dump, load
+from periplus.table.parquet.files import FILES
+from periplus.table.parquet.order import GROUP_ROWS, STEPS
 from periplus.testing.indexes import indexes, inline_list, stacked
 
 ROOT = Path(__file__).parent.parent.parent

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from periplus.codecnames import TIFF_TILE
 from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
 from periplus.model import Array, Catalog, Encoding, Region
-from periplus.table.collect import likeness
-from periplus.table.document import document_for, dump, load
+from periplus.model.codecnames import TIFF_TILE
+from periplus.table.collection.build import likeness
+from periplus.table.document.document import document_for, dump, load
 
 BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
 ZLIB = {"name": "numcodecs.zlib", "configuration": {"level": 6}}

@@ -13,9 +13,9 @@ from periplus.errors import LimitError
 from periplus.limits import Limits
 from periplus.model import Array, Catalog, Encoding, Georeference, GroundControlPoint, Refs, Source, chunk_positions
 from periplus.table import copy_table, open_table, write_table
-from periplus.table.collect import FEWEST, extended, gathered, members_of
-from periplus.table.document import Document, document_for, dump, load
-from periplus.table.families import Groups, unlike
+from periplus.table.collection.build import FEWEST, extended, gathered, members_of
+from periplus.table.collection.groups import Groups, unlike
+from periplus.table.document.document import Document, document_for, dump, load
 from periplus.testing.scenes import tile
 
 BYTES = ({"name": "bytes", "configuration": {"endian": "little"}},)

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from periplus.errors import FormatError, LimitError
-from periplus.table import footer as module
-from periplus.table.footer import Footer
+from periplus.table.parquet import footer as module
+from periplus.table.parquet.footer import Footer
 
 
 def rows(count: int = 5_000) -> pa.Table:
@@ -147,7 +147,7 @@ print(outcomes["read"], outcomes["refused"])
 def test_no_flipped_bit_of_a_footer_ends_the_process(tmp_path):
     """Arrow's C++ throws, in places where nobody catches, for about one in a hundred of these."""
     import periplus
-    from periplus.testing import tiffs
+    from periplus.testing.formats import tiff as tiffs
 
     (tmp_path / "a.tif").write_bytes(tiffs.case("cog-mask").data)
     periplus.index(tmp_path / "a.tif", to=tmp_path / "index.parquet").close()

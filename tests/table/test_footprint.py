@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from periplus.errors import FormatError
 from periplus.model import Array, Georeference, chunk_positions
-from periplus.table.footprint import (
+from periplus.table.query.footprint import (
     around,
     bounds,
     chunk_boxes,

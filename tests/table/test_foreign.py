@@ -12,7 +12,7 @@ import pytest
 from periplus.errors import FormatError
 from periplus.model import Catalog
 from periplus.table import copy_table, memory_table, open_table
-from periplus.table.document import KEY, document_for, dump
+from periplus.table.document.document import KEY, document_for, dump
 from periplus.testing.indexes import dense_refs, same_refs, stacked
 
 PATHS = [f"tiles/{number}.tif" for number in range(5)]

@@ -84,7 +84,7 @@ def test_an_index_without_rows_opens(form, tmp_path, fetch):
 
 @pytest.mark.parametrize("form", ["flat", "dataset"])
 def test_a_later_block_may_need_columns_the_first_did_not(form, tmp_path, fetch, monkeypatch):
-    monkeypatch.setattr("periplus.table.groups.FLUSH_ROWS", 64)
+    monkeypatch.setattr("periplus.table.parquet.row_groups.FLUSH_ROWS", 64)
     catalog, refs, files = stacked(steps=20)
     plain = refs["0/data"]
     last = plain.take(plain.chunk[0] == 19)
@@ -101,8 +101,8 @@ def test_a_later_block_may_need_columns_the_first_did_not(form, tmp_path, fetch,
 
 def test_rows_are_written_while_blocks_still_come(tmp_path, fetch, monkeypatch):
     """Memory is bounded: no more than the flush size plus one block waits."""
-    monkeypatch.setattr("periplus.table.groups.FLUSH_ROWS", 1000)
-    from periplus.table import groups
+    monkeypatch.setattr("periplus.table.parquet.row_groups.FLUSH_ROWS", 1000)
+    from periplus.table.parquet import row_groups as groups
 
     catalog, refs, files = stacked(steps=400)
     refs, given_out, written, waiting = refs["0/data"], 0, 0, []
@@ -146,8 +146,8 @@ def test_row_groups_are_space_time_blocks_with_the_promised_encodings(tmp_path, 
 
 
 def test_a_window_reads_only_the_row_groups_it_meets(tmp_path, fetch, monkeypatch):
-    monkeypatch.setattr("periplus.table.order.GROUP_ROWS", 500)
-    monkeypatch.setattr("periplus.table.groups.GROUP_ROWS", 500)
+    monkeypatch.setattr("periplus.table.parquet.order.GROUP_ROWS", 500)
+    monkeypatch.setattr("periplus.table.parquet.row_groups.GROUP_ROWS", 500)
     catalog, refs, files = stacked(steps=600)
     write_table(str(tmp_path / "i"), catalog, refs.items(), files, fetch=fetch)
     table = reopen(tmp_path / "i", fetch)
@@ -161,8 +161,8 @@ def test_opening_reads_no_rows_and_no_files(tmp_path, fetch, monkeypatch):
     catalog, refs, files = stacked()
     for form in ("flat", "dataset"):
         write_table(str(tmp_path / FORMS[form]), catalog, refs.items(), files, fetch=fetch)
-        monkeypatch.setattr("periplus.table.ranges.ParquetBytes.read", None)
-        monkeypatch.setattr("periplus.table.part.files_from_arrow", None)
+        monkeypatch.setattr("periplus.table.parquet.ranges.ParquetBytes.read", None)
+        monkeypatch.setattr("periplus.table.parquet.part.files_from_arrow", None)
         assert reopen(tmp_path / FORMS[form], fetch).rows == sum(map(len, refs.values()))
         monkeypatch.undo()
 

@@ -19,9 +19,10 @@ import pytest
 from periplus.errors import DeniedError, FormatError, LimitError, PeriplusError, StaleError
 from periplus.limits import Limits
 from periplus.model import Array, Catalog, Encoding, Inline
-from periplus.table import copy_table, open_table, sinks, write_table
-from periplus.table.document import FILES_KEY, KEY, document_for, dump
-from periplus.table.schema import chunks_to_arrow
+from periplus.table import copy_table, open_table, write_table
+from periplus.table.document.document import FILES_KEY, KEY, document_for, dump
+from periplus.table.parquet import sinks
+from periplus.table.parquet.schema import chunks_to_arrow
 from periplus.testing.indexes import dense_refs, files_of, stacked
 
 NAME = "0/data"
@@ -282,7 +283,7 @@ def test_a_footer_longer_than_the_file_or_the_budget_is_refused(tmp_path, fetch)
 
 BOMB = """
 import resource, sys, time
-import pyarrow.parquet, periplus.table.open, periplus.table.rows  # the libraries themselves
+import pyarrow.parquet, periplus.table.open, periplus.table.parquet.rows  # the libraries themselves
 from periplus.errors import FormatError, LimitError
 from periplus.fetch import Fetch
 from periplus.table import open_table
@@ -430,7 +431,7 @@ def test_rows_of_no_array_are_refused_and_not_taken_for_missing_chunks(tmp_path,
 
 
 def test_an_array_without_an_encoding_is_handed_out_by_no_exit():
-    from periplus.zarr.express import express
+    from periplus.zarr.description.codecs import express
 
     catalog, _, _ = stacked()
     array = replace(catalog.arrays["0/data"], encodings=())

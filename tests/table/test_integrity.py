@@ -14,9 +14,9 @@ from periplus.fetch import Fetch
 from periplus.limits import Limits
 from periplus.model import Array, Catalog, Encoding, Files, Inline, Refs
 from periplus.table import append_table, memory_table, open_table, write_table
-from periplus.table.integrity import check_table
-from periplus.testing import tiffs
+from periplus.table.query.integrity import check_table
 from periplus.testing.forge import column, forge
+from periplus.testing.formats import tiff as tiffs
 from periplus.testing.indexes import files_of, stacked
 
 FORMS = ("index.parquet", "index")
@@ -171,7 +171,7 @@ def test_all_kinds_of_problems_of_a_row_group_are_named(index, fetch):
 
 
 def test_statistics_that_hide_rows_are_named(index, fetch, monkeypatch):
-    from periplus.table.ranges import ParquetBytes
+    from periplus.table.parquet.ranges import ParquetBytes
 
     real = ParquetBytes.bounds
 
@@ -335,7 +335,7 @@ def test_progress_counts_rows(index, fetch):
 
 
 def test_many_sorted_rows_are_looked_at_in_steps(index, fetch, monkeypatch):
-    from periplus.table import integrity
+    from periplus.table.query import integrity
 
     monkeypatch.setattr(integrity, "STEP", 3)  # which is between two parts of a chunk
     assert problems(index, fetch) == []

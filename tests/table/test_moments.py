@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from periplus.errors import FormatError
-from periplus.table.moments import period, within
+from periplus.table.query.times import period, within
 
 DAYS = np.arange("2021-01-01", "2022-01-01", dtype="M8[D]").astype("M8[us]")
 HOURS = np.arange("2021-03-01T00", "2021-03-03T00", dtype="M8[h]").astype("M8[us]")

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from periplus.errors import FormatError
 from periplus.model import chunk_positions
-from periplus.table import order
-from periplus.table.order import blocked, c_order
+from periplus.table.parquet import order
+from periplus.table.parquet.order import blocked, c_order
 
 
 @st.composite

@@ -15,7 +15,7 @@ import periplus
 from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Placements
-from periplus.table.placements import dump_descriptions, placements_from_arrow, placements_to_arrow
+from periplus.table.parquet.placements import dump_descriptions, placements_from_arrow, placements_to_arrow
 from periplus.testing.scenes import tile
 
 FORMS = ["m.parquet", "m", "m.duckdb"]

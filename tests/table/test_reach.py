@@ -9,9 +9,9 @@ import pytest
 
 from periplus.errors import DeniedError
 from periplus.table import open_table, write_table
-from periplus.table.reach import at_rest, resolved
+from periplus.table.access import at_rest, resolved
 from periplus.testing.indexes import stacked
-from periplus.testing.servers import RangeServer
+from periplus.testing.servers.http import RangeServer
 
 FIRST = [(0, 1), (0, 1), (0, 1), (0, 1)]
 
@@ -87,7 +87,7 @@ HOSTILE = [
 @pytest.mark.parametrize("path", HOSTILE)
 def test_hostile_references_are_denied(path):
     from periplus.policy import Policy
-    from periplus.table.reach import Reach
+    from periplus.table.access import Reach
 
     index = "s3://bucket/in/index.parquet"
     urls = resolved([path], index)

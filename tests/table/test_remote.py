@@ -10,7 +10,7 @@ from periplus.fetch import Fetch
 from periplus.model import Array, Catalog
 from periplus.table import append_table, lock, memory_table, open_table, write_table
 from periplus.testing.indexes import dense_refs, files_of, same_refs, stacked
-from periplus.testing.servers import RangeServer
+from periplus.testing.servers.http import RangeServer
 
 STEPS, ROWS, COLUMNS = 1500, 20, 30
 

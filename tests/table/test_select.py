@@ -12,7 +12,7 @@ import pytest
 from periplus.errors import FormatError, MissingError
 from periplus.model import Array, Catalog, Coordinate, Georeference
 from periplus.table import memory_table, open_table, write_table
-from periplus.table.moments import span
+from periplus.table.query.times import span
 from periplus.testing.indexes import dense_refs, files_of, stacked
 
 

@@ -15,10 +15,10 @@ import pytest
 from periplus.errors import FormatError, StaleError
 from periplus.model import Array, Catalog
 from periplus.table import append_table, memory_table, open_table, write_table
-from periplus.table.footprint import chunk_boxes
-from periplus.table.sql import sql_errors
+from periplus.table.duckdb.sql import sql_errors
+from periplus.table.query.footprint import chunk_boxes
 from periplus.testing.indexes import dense_refs, files_of, stacked
-from periplus.testing.servers import RangeServer
+from periplus.testing.servers.http import RangeServer
 
 
 @pytest.fixture(params=["memory", "index.parquet", "index", "index.duckdb", "http flat", "http dataset"])
@@ -201,7 +201,7 @@ def test_a_column_that_is_a_word_of_sql_is_hinted_at(table, query):
 
 
 def test_an_interrupt_waits_until_duckdb_is_loaded(monkeypatch):
-    from periplus.table import duck
+    from periplus.table.duckdb import connection as duck
 
     def slow(name):
         os.kill(os.getpid(), signal.SIGINT)

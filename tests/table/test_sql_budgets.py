@@ -10,8 +10,8 @@ import pytest
 from periplus.errors import FormatError, LimitError
 from periplus.limits import Limits
 from periplus.table import open_table, write_table
-from periplus.testing import tiffs
 from periplus.testing.costs import costs
+from periplus.testing.formats import tiff as tiffs
 from periplus.testing.indexes import stacked
 
 OPEN = """

@@ -23,7 +23,7 @@ def pyramid(tmp_path):
 
 
 def make_pyramid(path, *, consolidate=True, zarr_format=3):
-    from periplus.conventions.write import proj_attributes
+    from periplus.conventions.write.attributes import proj_attributes
 
     rng = np.random.default_rng(1)
     finest = rng.integers(0, 1000, (64, 96)).astype("f4")

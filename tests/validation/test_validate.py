@@ -9,8 +9,8 @@ import zarr
 
 import periplus
 from periplus.conventions.identity import CONVENTIONS
-from periplus.testing import tiffs
-from periplus.testing.servers import RangeServer
+from periplus.testing.formats import tiff as tiffs
+from periplus.testing.servers.http import RangeServer
 
 from .conftest import declared, edited, make_pyramid
 

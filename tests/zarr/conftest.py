@@ -7,7 +7,7 @@ import pytest
 import rasterio
 
 from periplus.testing.fixtures import s3, server
-from periplus.testing.laid import registered
+from periplus.testing.zarr_arrays import registered
 
 __all__ = ["s3", "server"]
 

@@ -13,12 +13,16 @@ from rasterio.io import MemoryFile
 from periplus.decode.pipeline import IMAGES
 from periplus.errors import DecodeError
 from periplus.model import Encoding, Found
-from periplus.scan import jpegbands
 from periplus.scan.drive import scan_bytes
-from periplus.testing import dteds, j2ks, nitfs, pictures, tiffs, tiles
-from periplus.testing.laid import first, fragments, laid, opened
-from periplus.testing.tiffs import seen_by_gdal
-from periplus.zarr import filters
+from periplus.scan.jpeg import bands as jpegbands
+from periplus.testing.formats import dted as dteds
+from periplus.testing.formats import jpeg2000 as j2ks
+from periplus.testing.formats import nitf as nitfs
+from periplus.testing.formats import pictures, tiles
+from periplus.testing.formats import tiff as tiffs
+from periplus.testing.formats.tiff import seen_by_gdal
+from periplus.testing.zarr_arrays import first, fragments, laid, opened
+from periplus.zarr.codecs import v2 as filters
 
 pytestmark = pytest.mark.usefixtures("our_codecs")
 VERSIONS = pytest.mark.parametrize("version", [3, 2])

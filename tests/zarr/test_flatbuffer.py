@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from periplus.errors import FormatError
-from periplus.zarr.flatbuffer import root
+from periplus.zarr.icechunk.flatbuffer import root
 
 VTABLE, TABLE, LIST, CHILD = 8, 16, 32, 44
 """Where the parts of the buffer begin."""

@@ -11,10 +11,11 @@ import zarr
 
 import periplus
 from periplus.fetch import Fetch
-from periplus.testing import j2ks, tiffs
-from periplus.zarr import icewrite
-from periplus.zarr.icelocations import located, prefixes_of, url_of
-from periplus.zarr.icestorage import container_of, storage_of
+from periplus.testing.formats import jpeg2000 as j2ks
+from periplus.testing.formats import tiff as tiffs
+from periplus.zarr.icechunk import write as icewrite
+from periplus.zarr.icechunk.locations import located, prefixes_of, url_of
+from periplus.zarr.icechunk.storage import container_of, storage_of
 
 PATTERN = "{time:%Y%m%d}"
 pytestmark = [

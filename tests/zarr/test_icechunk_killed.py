@@ -11,15 +11,15 @@ import zarr
 
 import periplus
 from periplus.fetch import Fetch
-from periplus.testing import tiffs
-from periplus.zarr import icerepository
-from periplus.zarr.icerepository import BRANCH, INITIAL
+from periplus.testing.formats import tiff as tiffs
+from periplus.zarr.icechunk import repository as icerepository
+from periplus.zarr.icechunk.repository import BRANCH, INITIAL
 
 OLD, NEW = 3, 7
 ZYGOTE = """
 import os, sys
 import icechunk.store, imagecodecs, pyarrow.parquet
-import periplus.facade, periplus.table.open, periplus.zarr.icewrite
+import periplus.facade, periplus.table.open, periplus.zarr.icechunk.write
 
 def counted(owner, name, left):
     plain = owner.__dict__[name]

@@ -15,8 +15,9 @@ import zarr
 import periplus
 from periplus.errors import PeriplusError
 from periplus.limits import Limits
-from periplus.testing import mutate, tiffs
-from periplus.zarr import icefiles
+from periplus.testing import mutate
+from periplus.testing.formats import tiff as tiffs
+from periplus.zarr.icechunk import files as icefiles
 
 PATTERN = "{time:%Y%m%d}"
 SMALL = Limits(memory_bytes=1 << 22)

@@ -12,8 +12,9 @@ from zarr.storage import FsspecStore
 
 import periplus
 from periplus.errors import DecodeError
-from periplus.testing import j2ks, nitfs
-from periplus.zarr.multireference import MultiReferenceFileSystem
+from periplus.testing.formats import jpeg2000 as j2ks
+from periplus.testing.formats import nitf as nitfs
+from periplus.zarr.fsspec.filesystem import MultiReferenceFileSystem
 
 pytestmark = pytest.mark.usefixtures("our_codecs")
 
@@ -46,7 +47,7 @@ def virtual(tmp_path):
     registry = pytest.importorskip("obspec_utils.registry")
     from obstore.store import LocalStore
 
-    from periplus.virtualizarr import Parser
+    from periplus.zarr.virtualizarr import Parser
 
     values = nitfs.values_of("u8", 1)
     path, target = tmp_path / "a.ntf", tmp_path / "a.json"

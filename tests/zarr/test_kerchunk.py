@@ -18,9 +18,11 @@ from fsspec.implementations.reference import LazyReferenceMapper, ReferenceFileS
 from zarr.storage import FsspecStore
 
 import periplus
-from periplus.testing import j2ks, nitfs, tiffs
-from periplus.zarr.kerchunkrecords import SEVERAL
-from periplus.zarr.multireference import MultiReferenceFileSystem
+from periplus.testing.formats import jpeg2000 as j2ks
+from periplus.testing.formats import nitf as nitfs
+from periplus.testing.formats import tiff as tiffs
+from periplus.zarr.fsspec.filesystem import MultiReferenceFileSystem
+from periplus.zarr.kerchunk.records import SEVERAL
 
 pytestmark = [
     pytest.mark.usefixtures("our_codecs"),

@@ -17,9 +17,9 @@ import periplus
 from periplus.errors import LimitError
 from periplus.limits import Limits, check_json_budget, json_cost
 from periplus.testing.costs import costs
-from periplus.zarr.kerchunkown import Declared
-from periplus.zarr.kerchunkrecords import read_record
-from periplus.zarr.references import expand
+from periplus.zarr.kerchunk.extension import Declared
+from periplus.zarr.kerchunk.records import read_record
+from periplus.zarr.kerchunk.references import expand
 
 ARRAY = {
     "zarr_format": 2, "shape": [4], "chunks": [4], "dtype": "|u1", "compressor": None, "filters": None, "order": "C",

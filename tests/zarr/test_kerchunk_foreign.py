@@ -10,8 +10,8 @@ import zarr
 from zarr.storage import FsspecStore
 
 import periplus
-from periplus.testing import tiffs
-from periplus.zarr.multireference import MultiReferenceFileSystem
+from periplus.testing.formats import tiff as tiffs
+from periplus.zarr.fsspec.filesystem import MultiReferenceFileSystem
 
 pytestmark = [
     pytest.mark.usefixtures("our_codecs"),

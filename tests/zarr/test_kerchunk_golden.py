@@ -8,7 +8,7 @@ import zarr
 from zarr.storage import FsspecStore
 
 import periplus
-from periplus.zarr.multireference import MultiReferenceFileSystem
+from periplus.zarr.fsspec.filesystem import MultiReferenceFileSystem
 
 GOLDEN = Path(__file__).parent / "golden"
 """Portable indexes of `data.bin`: an array of 2 x 2 chunks, whose last is missing."""

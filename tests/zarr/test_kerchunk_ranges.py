@@ -14,9 +14,9 @@ import periplus
 from periplus.fetch import Fetch
 from periplus.model import Array, Catalog, Encoding, Files, Refs
 from periplus.table import memory_table
-from periplus.zarr.kerchunkrecords import SEVERAL
-from periplus.zarr.kerchunkwrite import write_kerchunk
-from periplus.zarr.multireference import MultiReferenceFileSystem
+from periplus.zarr.fsspec.filesystem import MultiReferenceFileSystem
+from periplus.zarr.kerchunk.records import SEVERAL
+from periplus.zarr.kerchunk.write import write_kerchunk
 
 pytestmark = pytest.mark.filterwarnings("ignore:The 'fastparquet' engine is deprecated")
 DATA = np.random.default_rng(11).integers(1, 255, 48, np.uint8).tobytes()

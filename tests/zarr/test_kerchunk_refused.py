@@ -11,8 +11,8 @@ import pytest
 
 import periplus
 from periplus.errors import PeriplusError
-from periplus.zarr.multireference import MultiReferenceFileSystem
-from periplus.zarr.references import expand
+from periplus.zarr.fsspec.filesystem import MultiReferenceFileSystem
+from periplus.zarr.kerchunk.references import expand
 
 ARRAY = {
     "zarr_format": 2,

@@ -9,8 +9,9 @@ import pytest
 
 import periplus
 from periplus.errors import PeriplusError
-from periplus.testing import j2ks, tiffs
-from periplus.zarr.multireference import MultiReferenceFileSystem
+from periplus.testing.formats import jpeg2000 as j2ks
+from periplus.testing.formats import tiff as tiffs
+from periplus.zarr.fsspec.filesystem import MultiReferenceFileSystem
 
 FORMS = {
     "json": ("refs.json", {}),
@@ -94,7 +95,7 @@ def test_a_store_keeps_nothing_of_a_write_that_did_not_end(scene):
 
 def test_of_two_first_writers_one_is_told(scene, monkeypatch):
     """Where both began before either had ended: the other's files are noticed too."""
-    from periplus.zarr import kerchunkparquet
+    from periplus.zarr.kerchunk import parquet as kerchunkparquet
 
     index, target = periplus.index(scene / "plain.tif"), "memory://bucket/both"
     index.write(target, form="kerchunk")

@@ -14,12 +14,13 @@ import zarr
 from zarr.storage import FsspecStore
 
 import periplus
-from periplus.fetch import Fetch, folders
+from periplus.fetch import Fetch
+from periplus.fetch.local import folders
 from periplus.model import Array, Catalog, Encoding, Files, Refs
 from periplus.table import memory_table
-from periplus.zarr.kerchunkopen import open_index
-from periplus.zarr.kerchunkwrite import write_kerchunk
-from periplus.zarr.multireference import MultiReferenceFileSystem
+from periplus.zarr.fsspec.filesystem import MultiReferenceFileSystem
+from periplus.zarr.kerchunk.recognise import open_index
+from periplus.zarr.kerchunk.write import write_kerchunk
 
 
 def index_of(folder, number, chunks=4):
@@ -245,7 +246,7 @@ import numpy as np
 from periplus.fetch import Fetch, folders
 from periplus.model import Array, Catalog, Encoding, Files, Refs
 from periplus.table import memory_table
-from periplus.zarr.kerchunkwrite import write_kerchunk
+from periplus.zarr.kerchunk.write import write_kerchunk
 {inspect.getsource(index_of)}
 folder = sys.argv[1]
 if sys.argv[2] == "renames":

@@ -17,8 +17,8 @@ import periplus
 from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Files
-from periplus.testing import tiffs
-from periplus.zarr.kerchunkown import pack_files, unpack_files
+from periplus.testing.formats import tiff as tiffs
+from periplus.zarr.kerchunk.extension import pack_files, unpack_files
 from periplus.zarr.osml import Parser, write_tile_index
 
 FORMS = {

@@ -16,7 +16,7 @@ from periplus.conventions.read import understand
 from periplus.errors import FormatError
 from periplus.model import Array, Catalog, Coordinate, Encoding, Georeference, GroundControlPoint
 from periplus.testing.indexes import ZSTD, stacked
-from periplus.zarr.metadata import MOST_CONSOLIDATED, documents, layout
+from periplus.zarr.description.metadata import MOST_CONSOLIDATED, documents, layout
 
 UUIDS = {
     "multiscales": "d35379db-88df-4056-af3a-620245f8e347",

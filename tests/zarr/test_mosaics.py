@@ -7,7 +7,7 @@ import pytest
 import zarr
 
 import periplus
-from periplus.testing import dteds
+from periplus.testing.formats import dted as dteds
 from periplus.testing.scenes import merged, tile
 
 

@@ -13,7 +13,10 @@ from affine import Affine
 from zarr.storage import FsspecStore
 
 import periplus
-from periplus.testing import dteds, j2ks, nitfs, tiffs
+from periplus.testing.formats import dted as dteds
+from periplus.testing.formats import jpeg2000 as j2ks
+from periplus.testing.formats import nitf as nitfs
+from periplus.testing.formats import tiff as tiffs
 from periplus.zarr.osml import MultiReferenceFileSystem, Parser, write_tile_index
 
 pytestmark = [
@@ -244,7 +247,7 @@ def their_codecs(our_codecs):
             chosen[point.name] = fully_qualified_name(point.load())
     with zarr.config.set({"codecs": {**zarr.config.get("codecs"), **chosen}}):
         yield
-    from periplus.zarr.codecs import register
+    from periplus.zarr.codecs.v3 import register
 
     register()
 

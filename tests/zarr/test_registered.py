@@ -14,9 +14,13 @@ import periplus
 from periplus.decode.pipeline import IMAGES
 from periplus.errors import DecodeError, FormatError, LimitError
 from periplus.limits import GIB
-from periplus.testing import dteds, j2ks, tiffs, tiles
-from periplus.testing.laid import laid, opened
-from periplus.zarr import codecs, filters
+from periplus.testing.formats import dted as dteds
+from periplus.testing.formats import jpeg2000 as j2ks
+from periplus.testing.formats import tiff as tiffs
+from periplus.testing.formats import tiles
+from periplus.testing.zarr_arrays import laid, opened
+from periplus.zarr.codecs import v2 as filters
+from periplus.zarr.codecs import v3 as codecs
 
 pytestmark = pytest.mark.usefixtures("our_codecs")
 BASE = "https://awslabs.github.io/osml-imagery-io/codecs/"

@@ -9,7 +9,7 @@ import pytest
 
 from periplus.model import Found
 from periplus.scan.drive import scan_bytes
-from periplus.testing import tiffs
+from periplus.testing.formats import tiff as tiffs
 
 READ = """
 import sys, warnings
@@ -139,7 +139,7 @@ def test_once_registered_ours_is_taken_whoever_is_imported_later():
     script = """
 import warnings
 warnings.simplefilter("error")
-from periplus.zarr.codecs import register
+from periplus.zarr.codecs.v3 import register
 register()
 import numcodecs, zarr.registry
 import aws.osml.io.zarr_codecs
@@ -149,4 +149,4 @@ settings = {"num_lat_points": 3, "num_lon_lines": 3, "record_size": 18}
 print(type(numcodecs.get_codec({"id": name, **settings})).__module__)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=100)
-    assert done.stdout.split() == ["periplus.zarr.codecs", "periplus.zarr.filters"], done.stderr[-2000:]
+    assert done.stdout.split() == ["periplus.zarr.codecs.v3", "periplus.zarr.codecs.v2"], done.stderr[-2000:]

@@ -18,7 +18,7 @@ from zarr.testing.utils import assert_bytes_equal
 from periplus.fetch import Fetch
 from periplus.model import Array, Catalog, Encoding, Files, Inline, Refs
 from periplus.table import memory_table
-from periplus.zarr.store import IndexStore
+from periplus.zarr.store.store import IndexStore
 
 ROWS = [bytes([1, 2, 3, 4]), bytes([5, 6, 7, 8]), bytes(range(10, 14))]
 """Three of the four chunks of the array `foo/data`."""

@@ -15,9 +15,11 @@ from zarr.storage import FsspecStore
 
 import periplus
 from periplus.errors import FormatError
-from periplus.testing import dteds, j2ks, tiffs
-from periplus.virtualizarr import manifest_store
-from periplus.zarr.multireference import MultiReferenceFileSystem
+from periplus.testing.formats import dted as dteds
+from periplus.testing.formats import jpeg2000 as j2ks
+from periplus.testing.formats import tiff as tiffs
+from periplus.zarr.fsspec.filesystem import MultiReferenceFileSystem
+from periplus.zarr.virtualizarr import manifest_store
 
 pytestmark = [
     pytest.mark.usefixtures("our_codecs"),

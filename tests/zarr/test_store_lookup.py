@@ -14,10 +14,10 @@ from periplus.fetch import Fetch
 from periplus.model import Array, Catalog, Encoding, Files, Inline, Refs, chunk_positions
 from periplus.table import memory_table
 from periplus.testing.indexes import RAW, dense_refs, files_of, inline_list, stacked
-from periplus.zarr import lookup as module
-from periplus.zarr.batch import Batches
-from periplus.zarr.lookup import Lookup, block_shape
-from periplus.zarr.store import IndexStore
+from periplus.zarr.store import lookup as module
+from periplus.zarr.store.batch import Batches
+from periplus.zarr.store.lookup import Lookup, block_shape
+from periplus.zarr.store.store import IndexStore
 
 
 def rows(chunk):
@@ -288,7 +288,7 @@ def _nothing():
 
 @pytest.mark.parametrize("page", [1, 3, 1024])
 def test_a_listing_has_every_key_whatever_the_size_of_its_pages(page, monkeypatch):
-    monkeypatch.setattr("periplus.zarr.store.PAGE", page)
+    monkeypatch.setattr("periplus.zarr.store.store.PAGE", page)
     _, table = sparse((5, 3, 4), 3)
     held = {"/".join(map(str, place)) for place in table.refs("a").chunk.T.tolist()}
     store = IndexStore(table, Fetch())

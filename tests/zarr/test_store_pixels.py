@@ -9,8 +9,11 @@ from rasterio.merge import merge
 from rasterio.windows import Window
 
 import periplus
-from periplus.testing import dteds, j2ks, nitfs, tiffs
-from periplus.zarr.metadata import CODECS
+from periplus.testing.formats import dted as dteds
+from periplus.testing.formats import jpeg2000 as j2ks
+from periplus.testing.formats import nitf as nitfs
+from periplus.testing.formats import tiff as tiffs
+from periplus.zarr.description.metadata import CODECS
 
 pytestmark = [
     # What zarr-python says of every deflate stream: its v3 name is that of numcodecs.

@@ -15,11 +15,11 @@ from periplus.errors import DecodeError, DeniedError, FetchError, FormatError, M
 from periplus.fetch import Fetch
 from periplus.model import Array, Catalog, Encoding, Refs
 from periplus.table import memory_table
-from periplus.testing import tiffs
-from periplus.testing.faults import Fault
+from periplus.testing.formats import tiff as tiffs
 from periplus.testing.indexes import RAW, files_of
-from periplus.testing.servers import RangeServer
-from periplus.zarr.store import IndexStore
+from periplus.testing.servers.faults import Fault
+from periplus.testing.servers.http import RangeServer
+from periplus.zarr.store.store import IndexStore
 
 TILES = {"tiled": True, "blockxsize": 64, "blockysize": 64}
 IMAGE = tiffs.picture("remote", "u2", (1, 250, 320))

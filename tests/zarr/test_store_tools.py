@@ -18,7 +18,7 @@ from zarr.core.buffer import default_buffer_prototype
 from zarr.core.sync import _collect_aiterator, sync
 
 import periplus
-from periplus.testing import tiffs
+from periplus.testing.formats import tiff as tiffs
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3 specification"),

@@ -10,15 +10,15 @@ import pytest
 import zarr
 
 import periplus
-from periplus.codecnames import JBP_BLOCK, TIFF_TILE
 from periplus.fetch import Fetch
 from periplus.model import Array, Catalog, Encoding, Refs, Region
+from periplus.model.codecnames import JBP_BLOCK, TIFF_TILE
 from periplus.table import memory_table
 from periplus.testing.indexes import files_of
-from periplus.zarr.express import express, last_rows
-from periplus.zarr.kerchunkwrite import write_kerchunk
-from periplus.zarr.store import IndexStore
-from periplus.zarr.v2codecs import UnsayableError
+from periplus.zarr.codecs.translate import UnsayableError
+from periplus.zarr.description.codecs import express, last_rows
+from periplus.zarr.kerchunk.write import write_kerchunk
+from periplus.zarr.store.store import IndexStore
 
 ZLIB = {"name": "numcodecs.zlib", "configuration": {"level": 6}}
 LITTLE, BIG = ({"name": "bytes", "configuration": {"endian": endian}} for endian in ("little", "big"))

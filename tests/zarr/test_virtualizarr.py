@@ -15,9 +15,12 @@ from virtualizarr import open_virtual_dataset, open_virtual_datatree, open_virtu
 from virtualizarr.parsers.typing import Parser as Protocol
 
 import periplus
-from periplus.testing import dteds, j2ks, nitfs, tiffs
-from periplus.testing.servers import RangeServer
-from periplus.virtualizarr import Parser, manifest_store
+from periplus.testing.formats import dted as dteds
+from periplus.testing.formats import jpeg2000 as j2ks
+from periplus.testing.formats import nitf as nitfs
+from periplus.testing.formats import tiff as tiffs
+from periplus.testing.servers.http import RangeServer
+from periplus.zarr.virtualizarr import Parser, manifest_store
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3 specification"),

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from periplus.arrange.axis import Axis, read_axis
-from periplus.arrange.collect import collect
+from periplus.arrange.collect.collect import collect
 from periplus.arrange.entry import Arrangement, Entry, Lookup, files_of
-from periplus.arrange.mosaic import mosaic
+from periplus.arrange.mosaic.mosaic import mosaic
 from periplus.arrange.pattern import parse, suggested
-from periplus.arrange.stack import first_misfit, stack
+from periplus.arrange.stack.coordinate import Axis, read_axis
+from periplus.arrange.stack.stack import first_misfit, stack
 from periplus.errors import ConflictError, FormatError
 
 KINDS = ("auto", "collect", "stack", "mosaic")

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from periplus.codecnames import UNPACK
 from periplus.model import Array, Codec, Encoding, Pipeline, Shape
+from periplus.model.codecnames import UNPACK
 
 NAMES = ("_FillValue", "scale_factor", "add_offset")
 

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 import numpy as np
 
 from periplus.arrange.entry import Entry
+from periplus.arrange.messages import file_name
 from periplus.arrange.misfits import Misfits
 from periplus.arrange.pattern import Pattern, parse
-from periplus.arrange.words import file_name
 from periplus.errors import FormatError
 
 

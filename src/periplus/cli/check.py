@@ -9,8 +9,8 @@ from dataclasses import asdict
 import click
 
 from periplus.cli.options import access, open_index
-from periplus.cli.progress import bar
-from periplus.cli.text import count, printable
+from periplus.cli.output.progress import bar
+from periplus.cli.output.text import count, printable
 from periplus.errors import FormatError, redact
 
 SHOWN = 20

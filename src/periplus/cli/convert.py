@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import click
 
 from periplus.cli.options import access, open_index
-from periplus.cli.text import count
+from periplus.cli.output.text import count
 from periplus.errors import redact, some
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from periplus.cli.options import asked, keep_query, kept_names, settings, storage_option
-from periplus.cli.progress import bar
+from periplus.cli.output.progress import bar
+from periplus.cli.output.text import clean
 from periplus.cli.secrets import scrub
-from periplus.cli.text import clean
 from periplus.errors import redact
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def listed(file: Iterable[str]) -> list[str]:
 def summarise(index: Index, output: str | None, *, quiet: bool, as_json: bool) -> int:
     """Say what was indexed and what failed; returns the exit code."""
     from periplus.cli.app import worded
-    from periplus.cli.describe import failures, replacements
+    from periplus.cli.output.describe import failures, replacements
 
     summary = index.summary
     assert summary is not None

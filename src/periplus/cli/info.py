@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from periplus.cli.options import access, open_any
-from periplus.cli.text import count, extent, printable, size, table
+from periplus.cli.output.text import count, extent, printable, size, table
 
 SHOWN = 20
 """Arrays and failures listed before the rest is only counted."""
@@ -38,7 +38,7 @@ def command(
     periplus info archive.parquet
     periplus info https://example.com/scene.tif --json
     """
-    from periplus.cli.describe import describe
+    from periplus.cli.output.describe import describe
 
     with open_any(url, allow=allow, trust=trust, storage_options=storage_options) as index:
         found = describe(index, url, most=None if as_json else SHOWN)

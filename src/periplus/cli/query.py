@@ -61,8 +61,8 @@ def command(
     periplus query archive.parquet --bbox 14,47,15,48 --crs EPSG:4326 --time 2021-07 --files
     periplus query archive.parquet --sql "select path, sum(length) from chunks group by 1" --format csv
     """
-    from periplus.cli.output import opened
-    from periplus.cli.rows import by_file, write
+    from periplus.cli.output.rows import by_file, write
+    from periplus.cli.output.target import opened
 
     suffix = output.rpartition(".")[2].lower()
     form = form or (suffix if suffix in FORMATS else "table")

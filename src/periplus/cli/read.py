@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from periplus.cli.options import BBox, Numbers, Param, Time, Window, access, asked, open_any
-from periplus.cli.progress import bar
-from periplus.cli.text import extent
+from periplus.cli.output.progress import bar
+from periplus.cli.output.text import extent
 
 if TYPE_CHECKING:
     from periplus import Index
-    from periplus.cli.picture import Picture
-    from periplus.cli.progress import Report
+    from periplus.cli.output.progress import Report
+    from periplus.cli.output.window import Picture
     from periplus.model import Array, Transform
 
 
@@ -80,8 +80,8 @@ def command(
     periplus read archive.parquet --array 0/data --window 0:512,0:512 -o - | python analyse.py
     periplus read s3://bucket/scene.ntf --max-size 1024 -o scene.png
     """
-    from periplus.cli.output import opened
-    from periplus.cli.picture import WRITERS
+    from periplus.cli.output.target import opened
+    from periplus.cli.output.window import WRITERS
 
     suffix = ".npy" if output == "-" else os.path.splitext(output)[1].lower()
     if suffix not in WRITERS:
@@ -121,7 +121,7 @@ def by_place(
     wanted: dict[str, Any],
 ) -> Picture:
     """The window a bbox, a resolution and a time mean."""
-    from periplus.cli.picture import Picture
+    from periplus.cli.output.window import Picture
 
     raster = index.read(array=array, bands=bands, progress=report, **wanted)
     source = index[raster.array].array
@@ -150,7 +150,7 @@ def by_window(
     report: Report | None,
 ) -> Picture:
     """The window of one array that ranges of its last dimensions mean."""
-    from periplus.cli.picture import Picture, each
+    from periplus.cli.output.window import Picture, each
 
     if name is None:
         raise click.UsageError("--window counts the pixels of one array: name it with --array.")
@@ -191,7 +191,7 @@ def of_bands(source: Array, chosen: list[int] | None) -> dict[str, Any]:
 
 def shifted(index: Index, source: Array, span: dict[str, tuple[int, int]]) -> Transform | None:
     """The transform of the window's own pixels."""
-    from periplus import affine
+    from periplus.model import affine
 
     finest = index.table.catalog.levels(source.pyramid)[0]
     place = next((a for a in (source, finest) if a.georeference is not None and a.georeference.transform), None)

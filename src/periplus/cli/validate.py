@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from periplus.cli.options import access, settings
-from periplus.cli.text import count, printable
+from periplus.cli.output.text import count, printable
 from periplus.errors import redact
 
 SHOWN = 50

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from periplus.conventions.cflinks import ATTRIBUTES
+from periplus.conventions.cf.links import ATTRIBUTES
 from periplus.conventions.identity import CONVENTIONS, KEY
 from periplus.conventions.meaning import External, Meaning
-from periplus.conventions.multiscales import level_of
+from periplus.conventions.multiscales.levels import level_of
 from periplus.conventions.node import DIMENSIONS, Node
 from periplus.conventions.reading import Reading
 

@@ -9,9 +9,9 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.affine import box, shifted
 from periplus.conventions.diagnostic import Diagnostic
 from periplus.model import BBox, Transform
+from periplus.model.affine import box, shifted
 
 # --- values ---------------------------------------------------------------------------------------------------------
 

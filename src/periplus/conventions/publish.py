@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from periplus.conventions.meaning import edges
-from periplus.conventions.write import (
+from periplus.conventions.write.attributes import (
     GRID_MAPPING,
     Layer,
     Placed,

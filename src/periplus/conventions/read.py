@@ -7,21 +7,21 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from periplus.conventions.alike import is_common, likeness, said_of
-from periplus.conventions.cflinks import read_cf
-from periplus.conventions.crs import crs_of
-from periplus.conventions.cs import check_shared, read_cs
-from periplus.conventions.dimensions import read_dimensions
+from periplus.conventions.cf.links import read_cf
+from periplus.conventions.cs.dimensions import read_dimensions
+from periplus.conventions.cs.sets import check_shared, read_cs
+from periplus.conventions.cs.uom import array_units
 from periplus.conventions.embeddings import quantization_of, read_embedding
-from periplus.conventions.geolocation import read_geolocation
 from periplus.conventions.meaning import Affine, Coord, CrsText, Grid, GroupMeaning, Link, Meaning, Pyramid, Regular
-from periplus.conventions.multiscales import pyramid_of
+from periplus.conventions.multiscales.levels import pyramid_of
 from periplus.conventions.names import Names
 from periplus.conventions.node import Lookup, Node, Stores
-from periplus.conventions.place import axis_words, place_of
+from periplus.conventions.proj.declared import crs_of
 from periplus.conventions.reading import Reading, texts, whole
 from periplus.conventions.ref import follow, unwrapped
-from periplus.conventions.spatial import check_bbox, coords_of, properties, read_bbox, read_transform
-from periplus.conventions.uom import array_units
+from periplus.conventions.spatial.geolocation import read_geolocation
+from periplus.conventions.spatial.grid import check_bbox, coords_of, properties, read_bbox, read_transform
+from periplus.conventions.spatial.place import axis_words, place_of
 from periplus.errors import FormatError
 
 

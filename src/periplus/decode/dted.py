@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus import codecnames
 from periplus.decode.scratch import Buffer, Octets, octets, scratch_array
 from periplus.decode.settings import known, number
 from periplus.errors import DecodeError, FormatError
 from periplus.limits import Limits
-from periplus.model import Shape
+from periplus.model import Shape, codecnames
 
 NAME = codecnames.DTED
 HEAD, TAIL = 8, 4

@@ -9,13 +9,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus import codecnames
 from periplus.decode.bits import packed
 from periplus.decode.scratch import Buffer, Octets, octets, scratch_array
 from periplus.decode.settings import known
 from periplus.errors import DecodeError, FormatError
 from periplus.limits import Limits
-from periplus.model import Shape
+from periplus.model import Shape, codecnames
 
 NAME = codecnames.JBP_BLOCK
 Run: TypeAlias = Callable[[Buffer, Shape], NDArray[Any]]

@@ -12,13 +12,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus import codecnames
-from periplus.decode import crop, dted, jbp, jpeg2000, jpegblock, png, standard, tifftile, unpack, values, vq
+from periplus.decode import dted, jbp, png, vq
+from periplus.decode.jpeg import codec as jpegblock
+from periplus.decode.jpeg2000 import codec as jpeg2000
 from periplus.decode.scratch import Buffer
 from periplus.decode.settings import known, number
+from periplus.decode.tiff import codec as tifftile
+from periplus.decode.zarr import codecs as standard
+from periplus.decode.zarr import crop, unpack
+from periplus.decode.zarr import filters as values
 from periplus.errors import DecodeError, FormatError
 from periplus.limits import Limits, out_of_memory
-from periplus.model import Encoding, Pipeline, Shape, codecs_text
+from periplus.model import Encoding, Pipeline, Shape, codecnames, codecs_text
 
 LIST = codecnames.PIPELINE
 LIST_KEYS = frozenset({"codecs", "shape", "dtype", "last_rows"})

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus import codecnames
 from periplus.decode.bits import packed as packed_bits
 from periplus.decode.compressions import Decompress, deflate
 from periplus.decode.native import native
@@ -18,7 +17,7 @@ from periplus.decode.scratch import Buffer, Octets, scratch, scratch_array, stre
 from periplus.decode.settings import known, number
 from periplus.errors import DecodeError, FormatError
 from periplus.limits import Limits
-from periplus.model import Shape
+from periplus.model import Shape, codecnames
 
 NAME = codecnames.PNG
 MAGIC = b"\x89PNG\r\n\x1a\n"

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus import codecnames
 from periplus.decode.bits import packed
 from periplus.decode.scratch import Buffer, octets, scratch_array
 from periplus.errors import DecodeError, FormatError
 from periplus.limits import Limits
-from periplus.model import Shape
+from periplus.model import Shape, codecnames
 
 NAME = codecnames.VECTOR_QUANTISED
 KERNEL = 4

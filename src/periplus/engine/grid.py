@@ -10,10 +10,10 @@ import xarray as xr
 from xarray.core.indexing import IndexSelResult
 from xarray.indexes import CoordinateTransform, Index
 
-from periplus.affine import scaled, shifted
 from periplus.engine.axis import Axis
 from periplus.engine.labels import LazyIndex, axis_index
 from periplus.model import Transform
+from periplus.model.affine import scaled, shifted
 
 
 class GridTransform(CoordinateTransform):

@@ -9,8 +9,8 @@ from typing import Any
 
 import xarray as xr
 
-from periplus.conventions.cf import control_points
-from periplus.conventions.proj import axis_attributes, grid_mapping
+from periplus.conventions.cf.encode import control_points
+from periplus.conventions.proj.crs import axis_attributes, grid_mapping
 from periplus.engine.grid import coordinates
 from periplus.errors import FormatError
 from periplus.model import Array, Georeference

@@ -14,15 +14,16 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from periplus.errors import FetchError, FormatError, StaleError
-from periplus.fetch import atomic, local
 from periplus.fetch.file import RangeFile
 from periplus.fetch.glob import Pattern
-from periplus.fetch.local import LocalFile, OpenFiles
+from periplus.fetch.http.retry import Patience
+from periplus.fetch.local import atomic
+from periplus.fetch.local import files as local
+from periplus.fetch.local.files import LocalFile, OpenFiles
 from periplus.fetch.merge import Spans
-from periplus.fetch.options import options_for, store_config
-from periplus.fetch.profile import with_profile
+from periplus.fetch.objects.options import options_for, store_config
+from periplus.fetch.objects.profile import with_profile
 from periplus.fetch.remote import Remote
-from periplus.fetch.retry import Patience
 from periplus.fetch.stale import check_same
 from periplus.fetch.stream import stream_remote
 from periplus.forks import nothing, renewed

@@ -8,11 +8,11 @@ from functools import partial
 from typing import Any, TypeVar
 
 from periplus.fetch.bridge import Bridge
-from periplus.fetch.gate import Gate
-from periplus.fetch.http import Web
-from periplus.fetch.options import options_for
-from periplus.fetch.retry import Patience
-from periplus.fetch.stores import Stores
+from periplus.fetch.http.client import Web
+from periplus.fetch.http.gate import Gate
+from periplus.fetch.http.retry import Patience
+from periplus.fetch.objects.options import options_for
+from periplus.fetch.objects.stores import Stores
 from periplus.model import Source
 from periplus.policy import WEB, Policy, scheme_of
 

@@ -9,8 +9,8 @@ from typing import Any
 from periplus.arrange.pattern import Pattern
 from periplus.arrange.times import check_pattern, timed
 from periplus.errors import ConflictError
-from periplus.harvest.gather import Gathered
-from periplus.harvest.stored import OWN_TIMES
+from periplus.harvest.growth.stored import OWN_TIMES
+from periplus.harvest.parts.gather import Gathered
 
 
 @dataclass(slots=True)

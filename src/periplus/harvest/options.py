@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from periplus.arrange import KINDS
-from periplus.arrange.axis import WAYS
-from periplus.arrange.overlap import ORDERS
-from periplus.arrange.overlap import RULES as OVERLAPS
-from periplus.arrange.place import DUPLICATES
+from periplus.arrange.mosaic.overlap import ORDERS
+from periplus.arrange.mosaic.overlap import RULES as OVERLAPS
+from periplus.arrange.stack.coordinate import WAYS
+from periplus.arrange.stack.steps import DUPLICATES
 from periplus.arrange.times import check_pattern
 from periplus.errors import FormatError
 

@@ -10,11 +10,11 @@ import numpy as np
 
 from periplus.arrange import Arrangement, Entry
 from periplus.arrange.entry import Placed
+from periplus.arrange.mosaic.origin import MEANING
 from periplus.arrange.packing import NAMES
-from periplus.arrange.spot import MEANING
-from periplus.harvest.companions import ids_of
+from periplus.harvest.sidecars import ids_of
 from periplus.model import Array, Placements
-from periplus.table.collect import likeness
+from periplus.table.collection.build import likeness
 
 KEPT = (*NAMES, *MEANING, "band_names")
 """Attributes that decide whether files fit together; others are those that all files of the array have."""

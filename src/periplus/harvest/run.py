@@ -14,22 +14,22 @@ from periplus.arrange import arrange as arrange_entries
 from periplus.arrange.times import timed
 from periplus.errors import ConflictError, FetchError, StaleError, redact
 from periplus.fetch import Fetch
-from periplus.harvest.append import Appended, Request, appended, is_unchanged
-from periplus.harvest.companions import Companions, with_companions
-from periplus.harvest.drive import Harvested
-from periplus.harvest.gather import Gathered
-from periplus.harvest.inherit import inherited
+from periplus.harvest.growth.append import Appended, Request, appended, is_unchanged
+from periplus.harvest.growth.inherit import inherited
+from periplus.harvest.growth.stored import ASSET, StoredIndex, earlier_table, open_stored
 from periplus.harvest.inputs import Input, Notes, expand, is_literal
-from periplus.harvest.journal import Journal
 from periplus.harvest.names import named
 from periplus.harvest.options import check_options
-from periplus.harvest.part import Fact, Part
+from periplus.harvest.parts.gather import Gathered
+from periplus.harvest.parts.journal import Journal
+from periplus.harvest.parts.part import Fact, Part
 from periplus.harvest.placements import placements_of
+from periplus.harvest.scanning.drive import Harvested
+from periplus.harvest.scanning.stream import each_of, harvest_inputs
+from periplus.harvest.scanning.values import ValueReader
+from periplus.harvest.sidecars import Companions, with_companions
 from periplus.harvest.stac import Assets
-from periplus.harvest.stored import ASSET, StoredIndex, earlier_table, open_stored
-from periplus.harvest.stream import each_of, harvest_inputs
 from periplus.harvest.summary import Summary, count_files, nothing_readable, nothing_to_index
-from periplus.harvest.values import ValueReader
 from periplus.limits import Limits
 from periplus.model import Catalog, Files, Refs, Source
 from periplus.policy import WEB, scheme_of

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Any, TypeAlias
 
-from periplus.documents import parse_json
 from periplus.errors import FormatError
+from periplus.parse.json import parse_json
 
 Item: TypeAlias = Mapping[str, Any]
 Assets: TypeAlias = str | Sequence[str] | Callable[[str, Mapping[str, Any]], bool] | None

@@ -9,7 +9,7 @@ import numpy as np
 
 from periplus.arrange.entry import REPLACED
 from periplus.errors import FormatError, MissingError, redact
-from periplus.harvest.drive import Harvested
+from periplus.harvest.scanning.drive import Harvested
 from periplus.model import Files
 
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from periplus.errors import FormatError, MissingError, some
 from periplus.model import Array, Catalog, pyramid_of
-from periplus.table.families import Groups
-from periplus.table.moments import time_coordinate, within
+from periplus.table.collection.groups import Groups
+from periplus.table.query.times import time_coordinate, within
 
 Bands = int | str | Sequence[int | str]
 

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.affine import box, scaled, shifted
 from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Array, BBox, Transform, pyramid_of
+from periplus.model.affine import box, scaled, shifted
 from periplus.read.choose import Bands, Images, band_key, nodata_of, only, pick, time_key
 from periplus.read.plan import select_outer
 from periplus.read.reader import Progress, read_array
 from periplus.read.window import axes, checked, crs_of, level_for, transform_of, window_in
-from periplus.table.boxes import Reproject
-from periplus.table.footprint import WORLD, bounds, turned
-from periplus.table.moments import time_coordinate
+from periplus.table.query.boxes import Reproject
+from periplus.table.query.footprint import WORLD, bounds, turned
+from periplus.table.query.times import time_coordinate
 
 if TYPE_CHECKING:
     from periplus.fetch import Fetch

@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from periplus.affine import box, pixel_size, reach, scaled
 from periplus.errors import FormatError, MissingError
 from periplus.model import Array, BBox, Transform
-from periplus.table.footprint import spatial_axes
+from periplus.model.affine import box, pixel_size, reach, scaled
+from periplus.table.query.footprint import spatial_axes
 
 Window = tuple[int, int, int, int]
 """(row_start, row_stop, column_start, column_stop) in pixels."""

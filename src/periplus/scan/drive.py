@@ -9,7 +9,7 @@ from typing import Any
 from periplus.errors import DeniedError, FormatError, MissingError, PeriplusError
 from periplus.limits import Limits
 from periplus.model import About, Beside, Found, Listing, Need, Source
-from periplus.scan.siblings import check_name, check_prefix
+from periplus.scan.sidecars import check_name, check_prefix
 
 SNIFF_BYTES = 132
 """The longest magic number sits at byte 128."""

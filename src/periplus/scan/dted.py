@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from periplus import codecnames
 from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
-from periplus.model import About, Array, Encoding, Found, Georeference, Refs, Source, Steps, chunk_positions
+from periplus.model import About, Array, Encoding, Found, Georeference, Refs, Source, Steps, chunk_positions, codecnames
 from periplus.scan.blocks import Blocks
 from periplus.scan.cursor import Cursor
 

@@ -13,7 +13,7 @@ from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
 from periplus.model import Array, Encoding, Found, Refs, Shape, Source, Step, Steps, chunk_positions
 from periplus.scan.blocks import Blocks
-from periplus.scan.worldfile import placed
+from periplus.scan.georeference.worldfile import placed
 
 Told: TypeAlias = tuple[Array, Refs, datetime | None, tuple[str, ...]]
 """The picture, where its bytes lie, when it was taken, and metadata that could not be read."""

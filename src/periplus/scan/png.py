@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from periplus import codecnames
 from periplus.errors import FormatError
 from periplus.limits import Limits
-from periplus.model import Array, Encoding, Source, Step, Steps
+from periplus.model import Array, Encoding, Source, Step, Steps, codecnames
 from periplus.scan import exif
 from periplus.scan.blocks import Blocks
 from periplus.scan.picture import Reading, held, picture_array, scan_picture, whole_file

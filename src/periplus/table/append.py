@@ -18,23 +18,23 @@ from periplus.errors import ConflictError, FormatError, StaleError
 from periplus.limits import Limits
 from periplus.model import Bundle, Catalog, Files, Placements, Refs
 from periplus.policy import Policy, canonical
-from periplus.table.buffers import to_strings
-from periplus.table.bundles import Bundled, apart, bundles_of
-from periplus.table.collect import gathered
-from periplus.table.columns import Columns, columns_for
-from periplus.table.document import FILES_KEY, KEY, Document, dump
-from periplus.table.families import Groups, kinds, unlike
-from periplus.table.files import check_flat, column_to_arrow, files_after, files_to_arrow
+from periplus.table.access import stored_paths
+from periplus.table.collection.build import gathered
+from periplus.table.collection.bundles import Bundled, apart, bundles_of
+from periplus.table.collection.groups import Groups, kinds, unlike
+from periplus.table.document.columns import Columns, columns_for
+from periplus.table.document.document import FILES_KEY, KEY, Document, dump
 from periplus.table.forms import FILES_NAME
-from periplus.table.groups import Blocks, row_groups
 from periplus.table.lock import locked
 from periplus.table.open import glance, open_table
-from periplus.table.placements import joined_placements, write_placements
-from periplus.table.ranges import arrow_errors
-from periplus.table.reach import stored_paths
-from periplus.table.rows import ParquetRows
-from periplus.table.schema import integers
-from periplus.table.sinks import FlatSink, PartSink, embedded_files, files_parquet, sink
+from periplus.table.parquet.buffers import to_strings
+from periplus.table.parquet.files import check_flat, column_to_arrow, files_after, files_to_arrow
+from periplus.table.parquet.placements import joined_placements, write_placements
+from periplus.table.parquet.ranges import arrow_errors
+from periplus.table.parquet.row_groups import Blocks, row_groups
+from periplus.table.parquet.rows import ParquetRows
+from periplus.table.parquet.schema import integers
+from periplus.table.parquet.sinks import FlatSink, PartSink, embedded_files, files_parquet, sink
 from periplus.table.table import Table
 from periplus.table.write import (
     checked_catalog,

@@ -14,11 +14,11 @@ from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Array, Catalog, Files, Placements, Refs
 from periplus.policy import Policy
-from periplus.table.document import document_for
+from periplus.table.document.document import document_for
 from periplus.table.table import Table, Window
 
 if TYPE_CHECKING:
-    from periplus.table.sql import Database
+    from periplus.table.duckdb.sql import Database
 
 Ranks: TypeAlias = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 """Chunk positions, counted in C order -> how many rows of an array come before each."""
@@ -88,7 +88,7 @@ class MemoryRows:
         """Nothing stays open here."""
 
     def database(self, table: Table) -> Database:
-        from periplus.table.sql import memory_database
+        from periplus.table.duckdb.sql import memory_database
 
         return memory_database(table, self.refs)
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from periplus.errors import FormatError, MissingError
 from periplus.limits import Limits
 from periplus.policy import Policy, canonical, folder_of
-from periplus.table.document import FILES_KEY, KEY, load, parse
-from periplus.table.families import Members
+from periplus.table.collection.groups import Members
+from periplus.table.document.document import FILES_KEY, KEY, load, parse
 from periplus.table.forms import FILES_NAME, form_of
-from periplus.table.part import embedded, read_members
-from periplus.table.ranges import ParquetBytes, read_tail
-from periplus.table.rows import ParquetRows
+from periplus.table.parquet.part import embedded, read_members
+from periplus.table.parquet.ranges import ParquetBytes, read_tail
+from periplus.table.parquet.rows import ParquetRows
 from periplus.table.table import Table
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def open_table(
     allowed = tuple(allow)
     reopen = (_reopen, (url, fetch, limits, allowed, trust, document, policy))
     if form_of(plain) == "duckdb":
-        from periplus.table.duckdb import open_duckdb
+        from periplus.table.duckdb.database import open_duckdb
 
         return open_duckdb(
             plain, limits=limits, trust=trust, policy=policy or Policy.beside(plain, allow=allowed), reopen=reopen

@@ -17,17 +17,17 @@ from periplus.forks import cached_property, renewed
 from periplus.limits import Limits
 from periplus.model import Array, Bundle, Catalog, Files, Placements, Refs, Source, TypedColumns
 from periplus.policy import Policy
-from periplus.table.bundles import Bundled, Kinds, verify_bundle
-from periplus.table.document import Document
-from periplus.table.order import c_order
-from periplus.table.reach import Reach, resolved
+from periplus.table.access import Reach, resolved
+from periplus.table.collection.bundles import Bundled, Kinds, verify_bundle
+from periplus.table.document.document import Document
+from periplus.table.parquet.order import c_order
 from periplus.table.templates import COLUMN, expand, flags_of, spelled_paths
 from periplus.table.verify import check_count, verify, verify_parts
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from periplus.table.sql import Database
+    from periplus.table.duckdb.sql import Database
 
 Window = Sequence[tuple[int, int]]
 
@@ -247,8 +247,8 @@ class Table:
         return self._rows
 
     def select(self, **query: Any) -> pa.Table:
-        """Rows as a readable Arrow table; see `periplus.table.select.select` for what may be asked."""
-        from periplus.table.select import select
+        """Rows as a readable Arrow table; see `periplus.table.query.select.select` for what may be asked."""
+        from periplus.table.query.select import select
 
         return select(self, **query)
 
@@ -274,8 +274,8 @@ class Table:
     @cached_property
     def files_table(self) -> pa.Table:
         """The files as Arrow: every column, paths as they are stored, and `url`."""
-        from periplus.table.files import files_to_arrow, whole_files
-        from periplus.table.reach import resolved_column
+        from periplus.table.access import resolved_column
+        from periplus.table.parquet.files import files_to_arrow, whole_files
 
         with self._lock:
             found = self._rows.files_table() if isinstance(self._rows, Columnar) else None
@@ -321,7 +321,7 @@ class Table:
     @cached_property
     def url_column(self) -> pa.Array:
         """The URLs of `files` as Arrow strings: the dictionary of every answer's paths."""
-        from periplus.table.buffers import strings
+        from periplus.table.parquet.buffers import strings
 
         return strings(self.files.path)
 

@@ -16,20 +16,20 @@ from periplus.fetch.stale import check_same
 from periplus.limits import Limits
 from periplus.model import Catalog, Files, Placements, Source
 from periplus.policy import Policy, canonical, is_local
-from periplus.table.collect import gathered, members_of
-from periplus.table.columns import Columns, columns_for
-from periplus.table.document import FILES_KEY, KEY, PLACEMENTS_KEY, Document, document_for, dump, load
-from periplus.table.families import Groups, kinds
-from periplus.table.files import files_to_arrow
+from periplus.table.access import stored_paths
+from periplus.table.collection.build import gathered, members_of
+from periplus.table.collection.groups import Groups, kinds
+from periplus.table.document.columns import Columns, columns_for
+from periplus.table.document.document import FILES_KEY, KEY, PLACEMENTS_KEY, Document, document_for, dump, load
 from periplus.table.forms import DUCKDB, FILES_NAME, form_of, target_form
-from periplus.table.groups import Blocks, Tally, row_groups
 from periplus.table.leftovers import FOLDERS, sweep_unfinished
 from periplus.table.lock import locked
 from periplus.table.open import glance, open_table
-from periplus.table.placements import write_placements
-from periplus.table.reach import stored_paths
-from periplus.table.schema import Layout, level_extra
-from periplus.table.sinks import FlatSink, PartSink, embedded_files, files_parquet, sink
+from periplus.table.parquet.files import files_to_arrow
+from periplus.table.parquet.placements import write_placements
+from periplus.table.parquet.row_groups import Blocks, Tally, row_groups
+from periplus.table.parquet.schema import Layout, level_extra
+from periplus.table.parquet.sinks import FlatSink, PartSink, embedded_files, files_parquet, sink
 from periplus.table.table import Table
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def write_table(
     elif form == "dataset":
         _write_dataset(url, catalog, blocks, files, placements, fetch, before, create)
     elif form == "duckdb":
-        from periplus.table.duckdb import write_duckdb
+        from periplus.table.duckdb.database import write_duckdb
 
         write_duckdb(url, catalog, blocks, files, placements=placements, fetch=fetch, expect=before, create=create)
     else:

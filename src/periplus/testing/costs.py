@@ -14,8 +14,9 @@ from periplus.limits import GIB
 
 IMPORTED = (
     "asyncio", "duckdb", "imagecodecs", "numcodecs", "numpy", "pyarrow.dataset", "pyarrow.parquet", "zarr",
-    "periplus.fetch", "periplus.read", "periplus.table.open", "periplus.table.rows", "periplus.table.select",
-    "periplus.table.sql", "periplus.zarr.kerchunk", "periplus.zarr.store",
+    "periplus.fetch", "periplus.read", "periplus.table.open", "periplus.table.parquet.rows",
+    "periplus.table.query.select", "periplus.table.duckdb.sql", "periplus.zarr.kerchunk.read",
+    "periplus.zarr.store.store",
 )  # fmt: skip
 """Loaded before anything is measured."""
 

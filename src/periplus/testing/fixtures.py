@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from periplus.testing.servers import RangeServer, S3Server, s3_binary, s3_server
+from periplus.testing.servers.http import RangeServer, S3Server, s3_binary, s3_server
 
 
 @pytest.fixture

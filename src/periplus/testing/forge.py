@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from periplus.table.document import FILES_KEY, KEY
+from periplus.table.document.document import FILES_KEY, KEY
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.testing.tiffs import picture
+from periplus.testing.formats.tiff import picture
 
 WEST, NORTH, PIXEL = 500_000.0, 5_000_000.0, 10.0
 NODATA = -32768

@@ -16,7 +16,7 @@ from unittest import mock
 import numpy as np
 
 import periplus
-from periplus.testing import tiffs
+from periplus.testing.formats import tiff as tiffs
 
 PATTERN = "{time:%Y%j}"
 
@@ -71,7 +71,7 @@ def refreshed(out: Path, archive: Path) -> None:
 
 def journalled(out: Path, archive: Path) -> None:
     """A run that writes a part of its journal for every file."""
-    with mock.patch("periplus.harvest.gather.PART_FILES", 1):
+    with mock.patch("periplus.harvest.parts.gather.PART_FILES", 1):
         indexed("index.parquet", 3)(out, archive)
 
 

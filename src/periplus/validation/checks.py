@@ -12,7 +12,7 @@ from periplus.conventions.meaning import Grid, GroupMeaning, Meaning
 from periplus.conventions.node import ROOT, Lookup, Node
 from periplus.conventions.read import Reader
 from periplus.conventions.reading import Reading
-from periplus.conventions.spatial import check_bbox
+from periplus.conventions.spatial.grid import check_bbox
 from periplus.validation.documents import Document, Hierarchy
 
 CONSOLIDATED = "consolidated_metadata"

@@ -11,8 +11,8 @@ import numpy as np
 
 from periplus.conventions.diagnostic import Diagnostic
 from periplus.conventions.node import DIMENSIONS, ROOT, Node, join
-from periplus.documents import parse_json
 from periplus.errors import FormatError, LimitError, MissingError
+from periplus.parse.json import parse_json
 from periplus.policy import WEB, scheme_of
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from periplus.conventions.identity import CONVENTIONS, KEY, declared, metadata
 from periplus.conventions.node import ROOT
-from periplus.conventions.write import written_bbox
+from periplus.conventions.write.attributes import written_bbox
 from periplus.validation.checks import CONSOLIDATED, Understood, grid_of, plain, stored_keys
 from periplus.validation.documents import Document, Hierarchy
 from periplus.validation.report import Repair

@@ -6,12 +6,12 @@ from importlib import import_module
 from typing import Any
 
 _HOMES = {
-    "IndexStore": "store",
-    "MultiReferenceFileSystem": "multireference",
-    "documents": "metadata",
-    "layout": "metadata",
-    "open_kerchunk": "kerchunk",
-    "write_kerchunk": "kerchunkwrite",
+    "IndexStore": "store.store",
+    "MultiReferenceFileSystem": "fsspec.filesystem",
+    "documents": "description.metadata",
+    "layout": "description.metadata",
+    "open_kerchunk": "kerchunk.read",
+    "write_kerchunk": "kerchunk.write",
 }
 
 

@@ -16,10 +16,10 @@ from periplus.limits import Limits
 from periplus.model import Catalog, Files
 from periplus.policy import Policy, canonical
 from periplus.table import Table, memory_table
-from periplus.zarr.kerchunkown import BASE
-from periplus.zarr.kerchunkwrite import write_kerchunk
-from periplus.zarr.multireference import MultiReferenceFileSystem
-from periplus.zarr.store import IndexStore
+from periplus.zarr.fsspec.filesystem import MultiReferenceFileSystem
+from periplus.zarr.kerchunk.extension import BASE
+from periplus.zarr.kerchunk.write import write_kerchunk
+from periplus.zarr.store.store import IndexStore
 
 __all__ = ["MultiReferenceFileSystem", "Parser", "write_tile_index"]
 
@@ -106,7 +106,7 @@ def write_tile_index(
 
     `output` that ends in `.json` is JSON, any other name a Parquet directory. `segments` are groups to keep, for
     example `["0", "2"]`. `template_base="{{base}}"` makes the index portable; `url_overrides` are other URLs for
-    sources. Further options are those of `periplus.zarr.kerchunkwrite.write_kerchunk`.
+    sources. Further options are those of `periplus.zarr.kerchunk.write.write_kerchunk`.
     """
     if template_base is not None and url_overrides:
         raise FormatError("template_base and url_overrides exclude each other")

@@ -19,7 +19,7 @@ from periplus.model import (
     Region,
 )
 from periplus.table import write_table
-from periplus.table.document import VERSION
+from periplus.table.document.document import VERSION
 from periplus.testing.indexes import inline_list
 
 HERE = Path(__file__).parent

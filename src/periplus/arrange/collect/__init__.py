@@ -1,0 +1,1 @@
+"""collect: every file is a group of its own."""

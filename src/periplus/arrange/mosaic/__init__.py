@@ -1,0 +1,1 @@
+"""mosaic: files side by side, or over each other, become one array."""

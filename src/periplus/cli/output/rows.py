@@ -1,0 +1,99 @@
+"""Rows of a query out: an aligned table, JSON, CSV or Parquet. The one place of the command line that knows Arrow."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from periplus.cli.output.describe import plain
+from periplus.cli.output.text import table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from periplus.model import Files
+
+_BLOCK = 65_536
+"""Rows turned into Python objects at a time."""
+
+
+def write(rows: pa.Table, file: BinaryIO, form: str) -> None:
+    """Write the rows as a `table`, `json`, `csv` or `parquet`."""
+    if form == "parquet":
+        from pyarrow.parquet import write_table
+
+        write_table(rows, file, compression="zstd")
+    elif form == "csv":
+        from pyarrow.csv import write_csv
+
+        write_csv(_flat(rows), file)
+    elif form == "json":
+        _write_json(rows, file)
+    else:
+        body = [[_short(value) for value in row.values()] for row in rows.to_pylist()]
+        file.write((table(rows.column_names, body) + "\n").encode())
+
+
+def by_file(rows: pa.Table, files: Files) -> pa.Table:
+    """One row for each file that references are of: what it is, how many they are and how many bytes they name."""
+    import pyarrow as pa
+
+    lengths = rows.select(["path", "length"]).unify_dictionaries().group_by("path")
+    found = lengths.aggregate([("length", "count"), ("length", "sum")]).to_pylist()
+    known = {path: number for number, path in enumerate(files.path)}
+    sums = sorted((known[row["path"]], row["length_count"], row["length_sum"]) for row in found if row["path"] in known)
+    numbers = [number for number, *_ in sums]
+    return pa.table(
+        {
+            "path": [files.path[number] for number in numbers],
+            "format": [files.format[number] for number in numbers],
+            "datetime": pa.array(files.datetime[numbers], pa.timestamp("us", "UTC")),
+            "size": files.size[numbers],
+            "references": [count for _, count, _ in sums],
+            "bytes": [total for *_, total in sums],
+        }
+    )
+
+
+def _write_json(rows: pa.Table, file: BinaryIO) -> None:
+    """One array of objects, an object a line, so that `head` and `grep` work too."""
+    text = io.TextIOWrapper(file, encoding="utf-8")
+    before = "[\n"
+    for start in range(0, rows.num_rows, _BLOCK):
+        for row in rows.slice(start, _BLOCK).to_pylist():
+            text.write(before + json.dumps(plain(_dated(row)), allow_nan=False))
+            before = ",\n"
+    text.write("[]\n" if before == "[\n" else "\n]\n")
+    text.detach()
+
+
+def _dated(value: Any) -> Any:
+    """Python's own dates and bytes as text."""
+    if isinstance(value, dict):
+        return {key: _dated(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_dated(each) for each in value]
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    return value.hex() if isinstance(value, bytes) else value
+
+
+def _flat(rows: pa.Table) -> pa.Table:
+    """CSV has no dictionaries, structs, lists or binary: structs become columns, the others text."""
+    import pyarrow as pa
+
+    rows = rows.flatten()
+    for i, field in enumerate(rows.schema):
+        if pa.types.is_dictionary(field.type):
+            rows = rows.set_column(i, field.name, rows[i].cast(field.type.value_type))
+        elif pa.types.is_nested(field.type) or pa.types.is_binary(field.type) or pa.types.is_large_binary(field.type):
+            texts = [None if value is None else json.dumps(plain(_dated(value))) for value in rows[i].to_pylist()]
+            rows = rows.set_column(i, field.name, pa.array(texts, pa.string()))
+    return rows
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, int | float) or value is None:
+        return value
+    return str(plain(_dated(value)))

@@ -1,0 +1,33 @@
+"""Where results go: a file that appears whole or not at all, or standard output for `-`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from periplus.errors import MissingError
+from periplus.fetch.door import system_errors
+from periplus.fetch.local.atomic import replacing
+
+
+@contextlib.contextmanager
+def opened(target: str) -> Iterator[BinaryIO]:
+    """A seekable binary file for `target`; it takes its name only when the block ends well."""
+    if target != "-":
+        if not os.path.isdir(os.path.dirname(os.path.abspath(target))):
+            raise MissingError("there is no such folder to write to", url=target)  # it may be misspelled
+        with replacing(target) as file:
+            yield file  # type: ignore[misc]
+        return
+    with contextlib.ExitStack() as stack:
+        with system_errors(tempfile.gettempdir()):  # a large result is spooled there
+            spool = stack.enter_context(tempfile.SpooledTemporaryFile(max_size=1 << 26))
+            yield spool  # type: ignore[misc]
+            spool.seek(0)
+        while block := spool.read(1 << 20):
+            sys.stdout.buffer.write(block)
+    sys.stdout.buffer.flush()

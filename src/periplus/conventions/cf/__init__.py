@@ -1,0 +1,1 @@
+"""CF: links between variables, and the attributes of times, transforms and grid mappings."""

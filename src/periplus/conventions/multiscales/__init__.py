@@ -1,0 +1,1 @@
+"""multiscales: the levels of a pyramid, their sizes and scales."""

@@ -1,0 +1,155 @@
+"""One level of a pyramid, as the layout and its own nodes declare it: arrays, size, transform, registration and CRS."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from periplus.conventions.meaning import CrsText, Grid
+from periplus.conventions.multiscales.layout import Item
+from periplus.conventions.multiscales.scales import Pair
+from periplus.conventions.node import Node
+from periplus.conventions.proj.declared import crs_of
+from periplus.conventions.reading import Reading, texts
+from periplus.conventions.spatial.dims import usual_dims
+from periplus.conventions.spatial.grid import close, properties, read_transform, transform_from_bbox
+from periplus.model import Transform
+
+
+@dataclass(slots=True, kw_only=True)
+class Draft:
+    """A level while it is being worked out."""
+
+    item: Item
+    kind: Literal["group", "array", "missing"]
+    arrays: dict[str, str]
+    dims: tuple[str, str]
+    names: tuple[str | None, ...] = ()
+    """Dimensions of the array that stands for the level."""
+    shape: tuple[int, int] | None = None
+    transform: Transform | None = None
+    registration: Literal["pixel", "node"] = "pixel"
+    crs: CrsText | None = None
+    sofar: Pair = (1.0, 1.0)
+    """How much larger pixels are than those of the first level of its chain."""
+    known: bool = True
+
+
+def draft_of(reading: Reading, group: Node, item: Item, given: Mapping[str, Any]) -> Draft:
+    """A level as its layout item and its nodes declare it; `given` are the `spatial:` properties of the pyramid."""
+    node = reading.lookup(item.path)
+    if node is None:
+        reading.note("multiscales.asset-missing", "error", f"{item.where}.asset", f"asset {item.asset!r} missing")
+        return Draft(item=item, kind="missing", arrays={}, dims=("y", "x"), shape=item.shape, transform=item.transform)
+    declared = "spatial" in reading.declared_by(group)
+    level = properties(reading, node, by_group=declared) if node.path != group.path else {}
+    arrays = _arrays(reading, node)
+    merged = {**given, **level, **item.properties}
+    dims = _dims(merged, list(arrays))
+    having = [array for array in arrays if not array.dims or {*dims} <= {*array.dims}]
+    stands = _standing(reading, item, having, dims)
+    declared = declared or "spatial" in reading.declared_by(node)
+    own = {} if stands is None or node.kind == "array" else properties(reading.of(stands), stands, by_group=declared)
+    draft = Draft(
+        item=item,
+        kind=node.kind,
+        arrays={array.name: array.path for array in having},
+        dims=dims,
+        names=() if stands is None else stands.dims,
+        shape=item.shape if stands is None else _size(stands, dims),
+        transform=item.transform,
+        registration="node" if {**merged, **own}.get("spatial:registration") == "node" else "pixel",
+        crs=next((crs for one in (stands, node) if one is not None and (crs := _crs(reading, one, group))), None),
+    )
+    declared_word = given.get("spatial:registration")
+    if declared_word in ("pixel", "node") and declared_word != draft.registration:
+        message = f"asset {item.asset!r} has the registration {draft.registration}, and its pyramid {declared_word}"
+        reading.note("multiscales.registration", "warning", item.where, message)
+    if stands is not None:
+        _take_transform(reading, draft, own, stands)
+    _take_transform(reading, draft, level, node)
+    for said, by in ((item.properties, group), (own, stands or node), (level, node)):
+        if draft.transform is None:
+            near = reading.of(by)
+            draft.transform = transform_by_box(near, said, draft)
+            reading.add(*near.notes)
+    return draft
+
+
+def _standing(reading: Reading, item: Item, arrays: Sequence[Node], dims: tuple[str, str]) -> Node | None:
+    """The array that stands for a level: the first of the size that the layout says, else the first."""
+    if not arrays:
+        return None
+    right = next((array for array in arrays if _size(array, dims) == item.shape), None)
+    if right is None and item.shape is not None:
+        found = list(_size(arrays[0], dims))
+        message = f"spatial:shape {list(item.shape)} of asset {item.asset!r} is not its arrays' {found}"
+        reading.note("multiscales.shape-mismatch", "error", f"{item.where}.spatial:shape", message)
+    return right or arrays[0]
+
+
+def _take_transform(reading: Reading, draft: Draft, said: Mapping[str, Any], node: Node) -> None:
+    """The transform that a node says of a level, unless the layout or another node said one before."""
+    transform, item = said_transform(reading, said, node), draft.item
+    if transform is None:
+        return
+    if draft.transform is None:
+        draft.transform = transform
+    elif item.transform is not None and draft.shape and not close(item.transform, transform, draft.shape):
+        message = f"the transform of {node.path} is not that of the layout, which is taken"
+        reading.note("multiscales.transform-conflict", "warning", f"{item.where}.spatial:transform", message)
+
+
+def _crs(reading: Reading, node: Node, group: Node) -> CrsText | None:
+    if node.path == group.path:
+        return None
+    return crs_of(reading.of(node), node, by_group="proj" in reading.declared_by(group))
+
+
+def said_transform(reading: Reading, said: Mapping[str, Any], node: Node) -> Transform | None:
+    """The affine transform among `spatial:` properties of a node."""
+    if "spatial:transform" not in said or said.get("spatial:transform_type", "affine") != "affine":
+        return None
+    return read_transform(reading.of(node), said["spatial:transform"])
+
+
+def transform_by_box(reading: Reading, said: Mapping[str, Any], draft: Draft) -> Transform | None:
+    """The transform of a level by its box, where a node or an item says the box alone."""
+    affine = said.get("spatial:transform_type", "affine") == "affine"
+    if draft.shape is None or "spatial:bbox" not in said or "spatial:transform" in said or not affine:
+        return None
+    return transform_from_bbox(reading, said["spatial:bbox"], draft.shape, draft.registration)
+
+
+def _arrays(reading: Reading, node: Node) -> list[Node]:
+    """Arrays of a level that may have a grid: itself, or direct children of two dimensions and more."""
+    if node.kind == "array":
+        return [node] if len(node.shape) >= 2 else []
+    prefix = node.path.rstrip("/") + "/"
+    children = (reading.lookup(prefix + name) for name in node.members or ())
+    return [child for child in children if child is not None and child.kind == "array" and len(child.shape) >= 2]
+
+
+def _dims(merged: Mapping[str, Any], arrays: Sequence[Node]) -> tuple[str, str]:
+    said = texts(merged.get("spatial:dimensions"))
+    if said is not None and len(said) >= 2:
+        return said[-2], said[-1]
+    for array in arrays:
+        if (usual := usual_dims(array.dims)) is not None:
+            return usual
+    first = next((array.dims for array in arrays if len(array.dims) >= 2 and None not in array.dims[-2:]), ("y", "x"))
+    return str(first[-2]), str(first[-1])
+
+
+def _size(array: Node, dims: tuple[str, str]) -> tuple[int, int]:
+    if not array.dims:
+        return array.shape[-2], array.shape[-1]  # without names the last two are rows and columns
+    return array.shape[array.dims.index(dims[0])], array.shape[array.dims.index(dims[1])]
+
+
+def grid_of(draft: Draft) -> Grid | None:
+    """The grid of a level whose transform and shape are known."""
+    if draft.transform is None or draft.shape is None or draft.kind == "missing":
+        return None
+    return Grid(dims=draft.dims, shape=draft.shape, transform=draft.transform, registration=draft.registration)

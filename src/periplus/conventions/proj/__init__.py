@@ -1,0 +1,1 @@
+"""proj: coordinate reference systems, and which one a node declares."""

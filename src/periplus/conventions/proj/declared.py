@@ -1,0 +1,136 @@
+"""proj: the CRS a node says, WKT2 before code before PROJJSON, with contradictions told."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from periplus.conventions.meaning import CrsText
+from periplus.conventions.node import Node
+from periplus.conventions.proj.crs import describe_crs, same_crs
+from periplus.conventions.reading import Reading, mapping, same
+from periplus.errors import FormatError
+
+FORMS = ("proj:wkt2", "proj:code", "proj:projjson")
+_CODE = re.compile(r"[^:\s]+:[^:\s]+")
+_WKT1 = re.compile(r"\s*(GEOGCS|PROJCS|COMPD_CS|GEOCCS|VERT_CS|LOCAL_CS)\s*[\[(]", re.IGNORECASE)
+
+
+def has_crs(attributes: Mapping[str, Any]) -> bool:
+    """Whether any attribute says a CRS; null says none."""
+    return any(attributes.get(form) is not None for form in (*FORMS, "proj:epsg"))
+
+
+def crs_of(reading: Reading, node: Node, *, by_group: bool = False) -> CrsText | None:
+    """The CRS of a node that declares proj and says one itself; worked out once for all that inherit it.
+
+    `by_group`: a group around it declares the convention, which covers what the node says.
+    """
+    if not has_crs(node.attributes) or not (by_group or reading.declares(node, "proj")):
+        return None
+    if by_group and "proj" not in reading.declared_by(node):
+        reading.note("proj.by-group", "info", "zarr_conventions", "declared by a group only", path=node.path)
+    key = ("crs", node.path)
+    if key not in reading.memo:
+        near = reading.of(node)
+        reading.memo[key] = (_shared(near, node), near.notes)
+    crs, notes = reading.memo[key]
+    reading.add(*notes)
+    return crs  # type: ignore[no-any-return]
+
+
+def _shared(reading: Reading, node: Node) -> CrsText | None:
+    """The CRS of a node; many say the same, and comparing what they say is cheaper than asking PROJ again."""
+    said = {key: value for key, value in node.attributes.items() if key.startswith("proj:")}
+    last: tuple[Any, CrsText | None] = reading.memo.get("crs", ({}, None))
+    if last[1] is not None and same(said, last[0]):
+        return replace(last[1], origin=node.path)
+    crs = read_crs(reading, node.attributes, node.path)
+    if not reading.notes:
+        reading.memo["crs"] = (said, crs)
+    return crs
+
+
+def read_crs(reading: Reading, attributes: Mapping[str, Any], path: str, where: str = "") -> CrsText | None:
+    """The CRS that `proj:` attributes say, wherever they are nested (`where`)."""
+    prefix = f"{where}." if where else ""
+    said: dict[str, str] = {}
+    for form in FORMS:
+        if (value := attributes.get(form)) is not None:
+            text = _text(reading, form, value, path, prefix + form)
+            if text is not None:
+                said[form] = text
+        elif form in attributes:
+            reading.note("proj.null", "info", prefix + form, f"{form} is null", "leave it out", path=path)
+    epsg = attributes.get("proj:epsg")
+    if isinstance(epsg, int) and not isinstance(epsg, bool) and not said:
+        reading.note("proj.epsg", "warning", prefix + "proj:epsg", "proj:epsg is STAC's", "write proj:code", path=path)
+        said["proj:code"] = f"EPSG:{epsg}"
+    understood = {form: text for form, text in said.items() if _understood(reading, form, text, path, prefix)}
+    if not understood:
+        return None
+    chosen = next(iter(understood))
+    code = understood.get("proj:code")
+    for form, text in understood.items():
+        if form != chosen and not same_crs(understood[chosen], text):
+            short = chosen.partition(":")[2]
+            reading.note(
+                "proj.conflict",
+                "warning",
+                prefix + form,
+                f"{form} and {chosen} disagree: {_named(text)} and {_named(understood[chosen])}; {short} is taken",
+                path=path,
+            )
+            code = None if form == "proj:code" else code
+    if chosen == "proj:code":
+        hint = "write proj:wkt2 too"
+        reading.note("proj.code-only", "info", prefix + chosen, "the CRS is a mere code", hint, path=path)
+    return CrsText(text=understood[chosen], form=chosen.partition(":")[2], code=code, origin=path)  # type: ignore[arg-type]
+
+
+def _text(reading: Reading, form: str, value: Any, path: str, where: str) -> str | None:
+    if form == "proj:projjson":
+        if isinstance(value, str):
+            reading.note("proj.projjson-text", "info", where, "PROJJSON is given as text", "write an object", path=path)
+            return value
+        if mapping(value) is not None:
+            return _dumped(reading, value, path, where)
+        reading.note("proj.malformed", "error", where, "proj:projjson is an object", path=path)
+        return None
+    if isinstance(value, int) and not isinstance(value, bool) and form == "proj:code":
+        reading.note("proj.code-form", "warning", where, f"proj:code is the number {value}", f"EPSG:{value}", path=path)
+        return f"EPSG:{value}"
+    if not isinstance(value, str) or not value.strip():
+        reading.note("proj.malformed", "error", where, f"{form} is a text", path=path)
+        return None
+    if form == "proj:code" and not _CODE.fullmatch(value.strip()):
+        message = f"{value[:80]!r} is no code of the form AUTHORITY:CODE"
+        reading.note("proj.code-form", "warning", where, message, path=path)
+    if form == "proj:wkt2" and _WKT1.match(value):
+        reading.note("proj.wkt1", "info", where, "proj:wkt2 holds the older WKT1", "write WKT2:2019", path=path)
+    return value.strip()
+
+
+def _dumped(reading: Reading, value: Any, path: str, where: str) -> str | None:
+    try:
+        return json.dumps(value, default=str)
+    except (RecursionError, ValueError):
+        reading.note("proj.malformed", "error", where, "proj:projjson is too deep for any CRS", path=path)
+        return None
+
+
+def _understood(reading: Reading, form: str, text: str, path: str, prefix: str) -> bool:
+    try:
+        describe_crs(text)
+    except FormatError as error:
+        reading.note("proj.unknown", "error", prefix + form, f"the CRS is not understood: {error.message}", path=path)
+        return False
+    return True
+
+
+def _named(text: str) -> str:
+    described = describe_crs(text)
+    return described.code or str(described.projjson.get("name", "a CRS"))

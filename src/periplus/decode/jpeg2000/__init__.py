@@ -1,0 +1,1 @@
+"""The jpeg2000 codec: tile-parts to samples, at any resolution."""

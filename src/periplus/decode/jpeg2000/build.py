@@ -1,0 +1,243 @@
+"""Bare tile-parts of one JPEG 2000 tile, checked and made a codestream of their own at one level."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from periplus.decode.jpeg2000.header import LARGEST_LAYERS, Header
+from periplus.decode.jpeg2000.packets import told_apart
+from periplus.errors import DecodeError
+from periplus.parse.jpeg2000.packets import RPCL, Bounds, count
+from periplus.parse.jpeg2000.segments import COD, COM, PLT, PPM, PPT, SOT, Segment, Style, written
+
+SOD, EOC = b"\xff\x93", b"\xff\xd9"
+INDEXES = frozenset({PLT, COM})
+"""Of no use to a decoder, and untrue of a part."""
+POISON = b"\xff\x7f" * 6
+"""Ones: whoever takes them for the header of a packet fails on a length that has too many digits. A decoder that has
+all the packets of its level never looks at them; one that lacks some would else fill in zeros and say nothing."""
+SMALL_BLOCKS, BLOCKS_A_BYTE = 1 << 18, 64
+"""Code-blocks that a tile may have, however few its bytes are, and more of them by the byte. Each costs a decoder some
+200 bytes and a microsecond before it is known to hold nothing."""
+LARGEST_PARTS = 255
+Part: TypeAlias = tuple[int, int, list[tuple[int, int, int]]]
+"""Start and end of a tile-part, and marker, start and end of the segments in its header."""
+Packet: TypeAlias = tuple[tuple[int, int, int, int], memoryview, memoryview]
+"""Layer, resolution, component and precinct of a packet, its header and its body."""
+
+
+def parts_of(data: memoryview, *, cut: bool, several: bool = False) -> dict[int, list[Part]]:
+    """By the tile they are of, where tile-parts lie; DecodeError unless those of each are in order, and whole.
+
+    Where the tile may be `cut`, its last tile-parts may be missing or end early. There is one, unless `several` may be.
+    """
+    position, end, tile, most = 0, len(data), -1, 0
+    found: dict[int, list[Part]] = {}
+    parts: list[Part] = []
+    while position < end:
+        if bytes(data[position : position + 2]) == EOC and end - position == 2 and parts:
+            break
+        if end - position < 14:
+            raise DecodeError("a tile-part of the codestream is cut off")
+        marker, size, number, length, part, count = struct.unpack_from(">HHHIBB", data, position)
+        if number != tile and (several or not found) and number not in found:
+            _check_number(parts, most)
+            found[number] = parts = []
+            tile, most = number, 0
+        if marker != SOT or size != 10 or part != len(parts) % 256 or number != tile:
+            raise DecodeError("the tile-parts are not those of one tile, in order")
+        whole = length or end - position
+        if length == 0 and bytes(data[end - 2 : end]) == EOC:
+            whole -= 2
+        if cut:
+            whole = length = min(whole, end - position)
+        if whole < 14 or position + whole > end:
+            raise DecodeError("a tile-part of the codestream is cut off")
+        parts.append((position, position + whole, _segments(data, position + 12, position + whole)))
+        position += length or end - position
+        most = max(most, count)
+    if not parts:
+        raise DecodeError("there is no tile-part")
+    if not cut:
+        _check_number(parts, most)
+    return found
+
+
+def ended(header: Header, tiles: dict[int, list[Part]], data: memoryview) -> dict[int, list[Part]]:
+    """Tile-parts without the mark of the codestream's end, where the last one's length counts it, or it says none.
+
+    Bytes that are missing look the same, and native decoders may fill them in: DecodeError where packets lack some.
+    """
+    (tile, parts) = list(tiles.items())[-1]
+    (start, stop, segments) = parts[-1]
+    (length,) = struct.unpack_from(">I", data, start + 6)
+    counted = length and not header.level and stop == len(data) and bytes(data[stop - 2 : stop]) == EOC
+    if length and not counted:
+        return tiles
+    shorter = [*parts[:-1], (start, stop - 2 if counted else stop, segments)]
+    own = [segment for part in _own(data, shorter) for segment in part]
+    bounds = header.bounds(tile)
+    assert bounds is not None
+    body, heads = _bodies(header, data, shorter)
+    for _ in told_apart(header.style(own), bounds, body, heads, header.level, exact=bool(counted)):
+        pass
+    return {**tiles, tile: shorter}
+
+
+def _check_number(parts: list[Part], most: int) -> None:
+    if len(parts) < most:
+        raise DecodeError(f"the tile has {most} tile-parts, and {len(parts)} of them are here")
+
+
+def _segments(data: memoryview, position: int, end: int) -> list[tuple[int, int, int]]:
+    """Marker, start and end of every segment between the SOT of a tile-part and its data."""
+    found: list[tuple[int, int, int]] = []
+    while position + 4 <= end:
+        marker, size = struct.unpack_from(">HH", data, position)
+        if marker == 0xFF93:
+            return found
+        if marker < 0xFF50 or marker == SOT or size < 2:
+            break
+        if marker == COD and int.from_bytes(data[position + 6 : position + 8], "big") > LARGEST_LAYERS:
+            raise DecodeError("a tile declares too many quality layers")
+        found.append((marker, position, position + 2 + size))
+        position += 2 + size
+    if position + 2 <= end and bytes(data[position : position + 2]) == SOD:
+        return found
+    raise DecodeError("the header of a tile-part is broken")
+
+
+def codestream(header: Header, tile: int, bounds: Bounds, data: memoryview, parts: list[Part]) -> bytes:
+    """A codestream of one tile: number 0, its tile-parts counted anew, a coding of its own cut to the level."""
+    own = _own(data, parts)
+    everything = [segment for segments in own for segment in segments]
+    weigh(header, {tile: parts}, data)
+    if len(parts) > LARGEST_PARTS and not any(marker == PPT for marker, _ in everything):
+        parts, own, data = _joined(parts, everything, data)
+    if not header.level:
+        pieces: list[bytes | memoryview] = [header.written(bounds)]
+        for number, (start, stop, _) in enumerate(parts):
+            pieces += [_start(stop - start - 12, number, len(parts)), data[start + 12 : stop]]
+        return b"".join([*pieces, EOC])
+    style = header.style(everything)
+    packed = any(marker in (PPM, PPT) for marker, _ in (*header.segments, *everything))
+    # Precincts of components that are cut in several ways may change places where a tile begins at an odd pixel.
+    if packed or not style.resolutions_first or (style.progression == RPCL and not style.even):
+        whole = header.bounds(tile)
+        assert whole is not None
+        return _assembled(header, bounds, _told(header, style, (whole, bounds), data, parts), everything)
+    pieces = [header.written(bounds)]
+    for number, ((start, stop, segments), mine) in enumerate(zip(parts, own, strict=True)):
+        body = segments[-1][2] if segments else start + 12
+        end = POISON if number == len(parts) - 1 else b""
+        lead = written(header.cut(mine))
+        length = len(lead) + stop - body + len(end)
+        pieces += [_start(length, number, len(parts)), lead, data[body:stop], end]
+    return b"".join([*pieces, EOC])
+
+
+def check_weight(precincts: int, blocks: int, size: int) -> None:
+    """Refuse what would have a native decoder take memory and time out of all proportion to the bytes there are."""
+    if precincts > size:
+        raise DecodeError(f"the tile has {precincts} packets or more, and {size} bytes to hold them")
+    if blocks > max(SMALL_BLOCKS, BLOCKS_A_BYTE * size):
+        raise DecodeError(f"the tile has {blocks} code-blocks in {size} bytes")
+
+
+def _start(length: int, number: int, count: int) -> bytes:
+    """The SOT segment of a tile-part of so many further bytes."""
+    return struct.pack(">HHHIBB", SOT, 10, 0, 12 + length, number, count)
+
+
+def _joined(
+    parts: list[Part], own: list[Segment], data: memoryview
+) -> tuple[list[Part], list[list[Segment]], memoryview]:
+    """More tile-parts than can be numbered as one."""
+    lead = written(own)
+    bodies = [data[segments[-1][2] if segments else start + 12 : stop][2:] for start, stop, segments in parts]
+    whole = memoryview(b"".join([bytes(12), lead, SOD, *bodies]))
+    return [(0, len(whole), _segments(whole, 12, len(whole)))], [own], whole
+
+
+def of_components(
+    header: Header, kinds: Sequence[Sequence[int]], tile: int, bounds: Bounds, data: memoryview, parts: list[Part]
+) -> Iterator[bytes]:
+    """Codestreams of some components of the tile each, those of one all of one depth and with the same steps.
+
+    Components that have no value in the tile are left out.
+    """
+    own = [segment for segments in _own(data, parts) for segment in segments]
+    whole = header.bounds(tile)
+    assert whole is not None
+    packets = _told(header, header.style(own), (whole, bounds), data, parts)
+    for chosen in kinds:
+        left, top, right, bottom = smaller = stepped(bounds, header.steps[chosen[0]])
+        if left < right and top < bottom:
+            mine = set(chosen)
+            fewer, spoken = header.only(chosen, own)
+            yield _assembled(fewer, smaller, [packet for packet in packets if packet[0][2] in mine], spoken)
+
+
+def weigh(header: Header, tiles: Mapping[int, list[Part]], data: memoryview) -> None:
+    """Refuse tiles that are together out of all proportion to their bytes."""
+    weights = []
+    for tile, parts in tiles.items():
+        bounds = header.bounds(tile, header.level)
+        assert bounds is not None
+        weights.append(header.weight([segment for segments in _own(data, parts) for segment in segments], bounds))
+    precincts, blocks = (sum(column) for column in zip(*weights, strict=True))
+    check_weight(precincts, blocks, len(data) + sum(len(segment) for _, segment in header.segments))
+
+
+def stepped(bounds: Bounds, steps: tuple[int, int]) -> Bounds:
+    """Of the values of a component with these steps."""
+    left, top, right, bottom = bounds
+    across, down = steps
+    return -(-left // across), -(-top // down), -(-right // across), -(-bottom // down)
+
+
+def _own(data: memoryview, parts: list[Part]) -> list[list[Segment]]:
+    """What each tile-part says of the coding."""
+    return [
+        [(marker, bytes(data[first + 4 : last])) for marker, first, last in segments if marker not in INDEXES]
+        for *_, segments in parts
+    ]
+
+
+def _told(
+    header: Header, style: Style, bounds: tuple[Bounds, Bounds], data: memoryview, parts: list[Part]
+) -> list[Packet]:
+    """The packets of the lower resolutions, layer by layer, whatever order they were in."""
+    whole, smaller = bounds
+    packets = sorted(
+        told_apart(style, whole, *_bodies(header, data, parts), header.level),
+        key=lambda packet: packet[0],
+    )
+    kept = [replace(c, precincts=c.precincts[: len(c.precincts) - header.level]) for c in style.codings]
+    if len(packets) != style.layers * count(smaller, kept):
+        raise DecodeError("the changes of packet order leave packets out")
+    return packets
+
+
+def _bodies(header: Header, data: memoryview, parts: list[Part]) -> tuple[memoryview, memoryview | None]:
+    """What follows the headers of tile-parts, joined, and the headers of packets where they lie apart."""
+    bodies = [data[segments[-1][2] if segments else start + 12 : stop][2:] for start, stop, segments in parts]
+    heads = header.packed
+    for _, _, segments in parts:
+        # Each tile-part's own tables, in their order.
+        tables = sorted(bytes(data[first + 4 : last]) for marker, first, last in segments if marker == PPT)
+        heads = (heads or b"") + b"".join(table[1:] for table in tables) if tables else heads
+    return memoryview(b"".join(bodies)), None if heads is None else memoryview(heads)
+
+
+def _assembled(header: Header, bounds: Bounds, packets: list[Packet], own: list[Segment]) -> bytes:
+    """A codestream of one tile-part of these packets."""
+    lead = written(header.cut(own, plain=True)) + SOD
+    length = len(lead) + sum(len(head) + len(rest) for _, head, rest in packets)
+    pieces: list[bytes | memoryview] = [header.written(bounds, plain=True), _start(length, 0, 1), lead]
+    for _, head, rest in packets:
+        pieces += [head, rest]
+    return b"".join([*pieces, EOC])

@@ -1,0 +1,189 @@
+"""The jpeg2000 codec: bare tile-parts of one tile, made a codestream of their own, to (components, rows, columns)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.decode.jpeg2000.build import Part, codestream, ended, of_components, parts_of, stepped, weigh
+from periplus.decode.jpeg2000.header import Header, header_of, whole
+from periplus.decode.native import native
+from periplus.decode.scratch import Buffer, scratch_array, stream
+from periplus.errors import DecodeError, FormatError
+from periplus.limits import Limits
+from periplus.model import Shape, codecnames
+from periplus.parse.jpeg2000.packets import Bounds
+from periplus.parse.jpeg2000.segments import COC, COD
+
+NAME = codecnames.JPEG2000
+KEYS = {"main_header", "resolution_level"}
+NATIVE_BYTES = 4
+"""What the native decoder keeps for every value of a tile, whatever its depth."""
+SLOT = 0
+LARGEST_KINDS = 64
+"""Depths and steps that components may have, each of which is decoded apart; images have two or three."""
+ROWS = 64
+"""Rows whose colours are reckoned at once."""
+Run: TypeAlias = Callable[[Buffer, Shape], NDArray[Any]]
+
+
+def jpeg2000(
+    configuration: Mapping[str, Any],
+    *,
+    chunks: Shape,
+    dtype: np.dtype[Any],
+    limits: Limits,
+) -> Run:
+    """The decoder of one tile; leading dimensions beyond (bands, y, x) have size 1."""
+    header = _header(configuration)
+    if len(chunks) < 3 or any(n != 1 for n in chunks[:-3]) or chunks[-3] != header.count:
+        raise FormatError(f"a codestream of {header.count} components does not fill chunks of shape {chunks}")
+    if header.dtype != dtype:
+        raise FormatError(f"a codestream of {header.dtype} values does not fill an array of {dtype}")
+    size = math.prod(chunks) * (NATIVE_BYTES + dtype.itemsize)
+    limits.check("the memory that a tile takes while it is decoded", size, limits.memory_bytes)
+    decode = native("jpeg2k_decode")
+    mixed = len(set(header.components[::3])) > 1
+    signs = len({depth & 0x80 for depth in header.components[::3]}) > 1
+    spread = any(step != (1, 1) for step in header.steps)
+    lossless = whole(header.segments, header.count)
+    lead = (None,) * (len(chunks) - 3)
+
+    def run(data: Buffer, valid: Shape) -> NDArray[Any]:
+        view = stream(data)
+        tiles = parts_of(view, cut=header.level > 0, several=spread and header.step == (1, 1))
+        bounds = _bounds(header, list(tiles))
+        tiles = ended(header, tiles, view)
+        shape = _shape(header, bounds)
+        columns, rows = shape[2], shape[1]
+        if not (valid[-2] <= rows <= chunks[-2] and valid[-1] <= columns <= chunks[-1]):
+            raise DecodeError(f"tile {min(tiles)} is {columns} x {rows}, its chunk {chunks[-1]} x {chunks[-2]}")
+        [(tile, parts), *others] = tiles.items()
+        own = mixed and any(marker in (COD, COC) for *_, segments in parts for marker, _, _ in segments)
+        apart = spread and not (header.chroma and (header.single or not (bounds[0] | bounds[1]) % 2))
+        if others or apart or signs or own or (mixed and not lossless):
+            values = _groups(header, tiles, bounds, view)
+            return values[lead] if lead else values
+        made = codestream(header, tile, bounds, view, parts)
+        out = scratch_array(SLOT, shape if header.count > 1 else shape[1:], dtype)
+        # Plane by plane, as the decoder has them and the caller wants them; threads are those of the caller.
+        values = np.asarray(decode(made, planar=True, numthreads=1, out=out)).reshape(shape)
+        if mixed:
+            _deepened(values, header)
+        return values[lead] if lead else values
+
+    return run
+
+
+def _bounds(header: Header, tiles: list[int]) -> Bounds:
+    """Of the rectangle that some tiles make; DecodeError where they make none."""
+    found = []
+    for tile in tiles:
+        bounds = header.bounds(tile, header.level)
+        if bounds is None:
+            raise DecodeError(f"the codestream has no tile {tile} at this level")
+        found.append(bounds)
+    left, top, right, bottom = zip(*found, strict=True)
+    joined = min(left), min(top), max(right), max(bottom)
+    if sum((x1 - x0) * (y1 - y0) for x0, y0, x1, y1 in found) != (joined[2] - joined[0]) * (joined[3] - joined[1]):
+        raise DecodeError(f"the {len(tiles)} tiles of a chunk make no rectangle")
+    return joined
+
+
+def _shape(header: Header, bounds: Bounds) -> tuple[int, int, int]:
+    left, top, right, bottom = stepped(bounds, header.step)
+    return header.count, bottom - top, right - left
+
+
+def _groups(header: Header, tiles: Mapping[int, list[Part]], bounds: Bounds, data: memoryview) -> NDArray[Any]:
+    """Components of each depth and step decoded apart, since the native decoder takes but one at a time."""
+    kinds = header.kinds
+    joint = [style[4] for marker, style in header.segments if marker == COD]
+    joint += [
+        data[first + 8] for parts in tiles.values() for *_, segments in parts for m, first, _ in segments if m == COD
+    ]
+    if len(set(kinds[:3])) > 1 and any(joint):
+        raise DecodeError("colours of different depth or steps are coded together")
+    if len(set(kinds)) > LARGEST_KINDS:
+        raise DecodeError(f"components of {len(set(kinds))} kinds are more than images have")
+    weigh(header, tiles, data)
+    shape = _shape(header, bounds)
+    values = scratch_array(SLOT, shape, header.dtype)
+    chosen = [[number for number, other in enumerate(kinds) if other == kind] for kind in sorted(set(kinds))]
+    for numbers, found in zip(chosen, _planes(header, chosen, tiles, bounds, data), strict=True):
+        steps = header.steps[numbers[0]]
+        across, down = (1, 1) if steps == header.step else steps
+        if bounds[0] % across or bounds[1] % down:
+            raise DecodeError("subsampled components in a tile that does not begin at whole steps")
+        values[numbers] = found.repeat(down, axis=1).repeat(across, axis=2)[:, : shape[1], : shape[2]]
+    if header.chroma:
+        for row in range(0, shape[1], ROWS):
+            values[:, row : row + ROWS] = coloured(values[:, row : row + ROWS], header.depths[0])
+    return values
+
+
+def _planes(
+    header: Header, chosen: list[list[int]], tiles: Mapping[int, list[Part]], bounds: Bounds, data: memoryview
+) -> list[NDArray[Any]]:
+    """The values of components of each kind in some tiles, every tile in its place."""
+    decode, found = native("jpeg2k_decode"), []
+    for numbers in chosen:
+        left, top, right, bottom = stepped(bounds, header.steps[numbers[0]])
+        found.append(np.empty((len(numbers), bottom - top, right - left), header.dtype))
+    for tile, parts in tiles.items():
+        own = header.bounds(tile, header.level)
+        assert own is not None
+        made = of_components(header, chosen, tile, own, data, parts)
+        for numbers, planes in zip(chosen, found, strict=True):
+            left, top, _, _ = stepped(bounds, header.steps[numbers[0]])
+            x0, y0, x1, y1 = stepped(own, header.steps[numbers[0]])
+            if x0 < x1 and y0 < y1:
+                one = next(made)
+                values = np.asarray(decode(one, planar=True, numthreads=1)).reshape(len(numbers), y1 - y0, x1 - x0)
+                planes[:, y0 - top : y1 - top, x0 - left : x1 - left] = values
+    return found
+
+
+def coloured(values: NDArray[Any], bits: int) -> NDArray[Any]:
+    """Luma and chroma of all pixels as red, green and blue, in the way of OpenJPEG."""
+    y, cb, cr = values.astype(np.int64)
+    cb, cr = cb - (1 << (bits - 1)), cr - (1 << (bits - 1))
+    red = y + (1.402 * cr).astype(np.int64)
+    green = y - (0.344 * cb + 0.714 * cr).astype(np.int64)
+    blue = y + (1.772 * cb).astype(np.int64)
+    return np.stack([red, green, blue]).clip(0, (1 << bits) - 1).astype(values.dtype)
+
+
+def _deepened(values: NDArray[Any], header: Header) -> None:
+    """Shallower components were decoded as if they were as deep as the deepest: centre them where they belong."""
+    deepest = max(header.depths)
+    for plane, depth in zip(values, header.depths, strict=True):
+        if depth == deepest:
+            continue
+        half = 1 << (depth - 1)
+        if header.signed:
+            np.clip(plane, -half, half - 1, out=plane)
+        else:
+            middle = 1 << (deepest - 1)
+            np.clip(plane, middle - half, middle + half - 1, out=plane)
+            np.subtract(plane, middle - half, out=plane)
+
+
+def _header(configuration: Mapping[str, Any]) -> Header:
+    unknown = set(configuration) - KEYS
+    if unknown:
+        raise FormatError(f"the jpeg2000 codec has no setting {sorted(unknown)[0]!r}")
+    text, level = configuration.get("main_header"), configuration.get("resolution_level", 0)
+    if not isinstance(text, str) or not isinstance(level, int) or isinstance(level, bool) or not 0 <= level <= 32:
+        raise FormatError("the jpeg2000 codec needs main_header, a text, and resolution_level, a number up to 32")
+    try:
+        raw = base64.b64decode(text.removeprefix("base64:"), validate=True)
+    except (binascii.Error, ValueError):
+        raise FormatError("the main header of the jpeg2000 codec is not base64") from None
+    return header_of(raw, level)

@@ -1,0 +1,1 @@
+"""The tiff-tile codec: strips and tiles of TIFF in all its compressions."""

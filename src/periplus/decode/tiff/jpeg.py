@@ -1,0 +1,144 @@
+"""JPEG in TIFF: abbreviated streams with shared tables, and the colour space that the photometric tag asks for."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.decode.jpeg import header as jpegheader
+from periplus.decode.jpeg.header import JpegHeader
+from periplus.decode.native import native
+from periplus.decode.scratch import Buffer, scratch_array, stream
+from periplus.decode.tiff.images import Picture, checked
+from periplus.decode.tiff.tile import YCBCR, Tile
+from periplus.errors import DecodeError
+
+END = re.compile(rb"\xff\xd9")
+TAIL = 64
+"""Bytes at the end of a stream where its end marker is looked for first."""
+RGB, OLD_STYLE, YCCK = 2, 6, 2
+"""TIFF's numbers of a photometric interpretation and of a compression, and Adobe's of a colour transform."""
+ZEROS, VALUES_A_ZERO = 12, 1 << 20
+"""More zeros than arithmetic coding leaves out at the end of a picture, be it of a single colour."""
+RESTART, FIRST_RESTART = re.compile(rb"\xff[\xd0-\xd7]"), 0xD0
+PADS = (b"\x55\xaa\x5a" * 40, b"\xff\x00" * 60)
+"""Two different continuations, free of markers."""
+
+
+def jpeg(tile: Tile, slot: int, *, told: bool = False) -> Picture:
+    """Baseline, progressive, 12-bit and lossless JPEG; YCbCr becomes RGB, all else stays as it is stored.
+
+    Streams in TIFF take their colour space from the photometric tag and from their markers; `told` ones from the
+    latter alone.
+    """
+    decode = native("jpeg8_decode")
+    tables = tile.jpeg_tables
+    wanted = None if told else _wanted(tile)
+
+    def run(data: Buffer, rows: int, columns: int) -> NDArray[Any]:
+        view = stream(data)
+        header = jpegheader.jpeg(view)
+        shape = checked(header, tile, rows, columns)
+        jpegheader.check_room(header, len(view), rows)
+        jpegheader.check_restarts(header, view, rows)
+        out = scratch_array(slot, shape, tile.dtype)
+        colours = None if told else _stored(tile, header)
+
+        def once(encoded: Buffer, into: NDArray[Any]) -> NDArray[Any]:
+            found = decode(encoded, tables=tables, colorspace=colours, outcolorspace=wanted, out=into)
+            return np.asarray(found).reshape(*shape[:2], tile.samples)
+
+        values = once(data, out)
+        # Where blocks are missing libjpeg shows this gray, but for those in several scans, or in arithmetic coding.
+        doubtful = header.several or header.kind >= jpegheader.ARITHMETIC
+        doubtful = doubtful or bool(np.all(values[rows - 1, columns - 1] == 1 << header.bits - 1))
+        if doubtful or not END.search(view[-TAIL:]):
+            _complete(header, bytes(view), values[:rows], once, np.empty(shape, tile.dtype), doubtful=doubtful)
+        return values
+
+    return run
+
+
+def _complete(
+    header: JpegHeader, data: bytes, values: NDArray[Any], once: Any, again: NDArray[Any], *, doubtful: bool
+) -> None:
+    """DecodeError where a stream lacks pixels; an end that it has is believed only where nothing is `doubtful`.
+
+    libjpeg invents what is missing and only warns, which does not reach us; but what is missing would be read from
+    bytes that follow, so all scans are whole if what follows them makes no difference.
+    """
+    scans, end = jpegheader.jpeg_scans(data, header.frame)
+    if end is not None and not doubtful:
+        return
+    arithmetic = header.kind >= jpegheader.ARITHMETIC
+    several = len(scans) != 1 or header.kind in jpegheader.PROGRESSIVE
+    if several and end is None:
+        raise DecodeError("the JPEG stream has no end")
+    if not _all_scanned(data, header, scans):
+        raise DecodeError("the JPEG stream is cut off")
+    lead = bytes(ZEROS + values.size // VALUES_A_ZERO) if arithmetic and end is not None else b""
+    # Several scans take longer to decode, and one continuation of each tells enough.
+    for pad in PADS[: 1 if several else None]:
+        longer = _continued(data[:end], scans, lead + pad)
+        if not np.array_equal(once(longer, again)[: len(values)], values):
+            raise DecodeError(f"the JPEG stream {'has no end' if arithmetic and end is None else 'is cut off'}")
+
+
+def _continued(data: bytes, scans: list[int], more: bytes) -> bytes:
+    """A stream with more behind the data of every scan, and an end."""
+    pieces, at = [], 0
+    for scan in scans:
+        begin = scan + 2 + int.from_bytes(data[scan + 2 : scan + 4], "big")
+        following = jpegheader.MARKER.search(data, begin)
+        stop = len(data) if following is None else following.start()
+        # After a byte of ones a zero is stuffed; anything else would be a marker.
+        stuffed = b"\0" if data.endswith(b"\xff", begin, stop) else b""
+        # A scan that ends with a restart interval goes on only behind the next marker.
+        restarts = RESTART.findall(data, begin, stop)
+        mark = bytes([0xFF, FIRST_RESTART + (restarts[-1][1] + 1 if restarts else 0) % 8])
+        pieces += [data[at:stop], stuffed, more, mark, more]
+        at = stop
+    return b"".join([*pieces, data[at:], b"\xff\xd9"])
+
+
+def _all_scanned(data: bytes, header: JpegHeader, scans: list[int]) -> bool:
+    """Whether every component of a frame is in some scan."""
+    told = {
+        part for scan in scans if scan + 4 < len(data) for part in data[scan + 5 : scan + 5 + 2 * data[scan + 4] : 2]
+    }
+    return told >= set(data[header.frame + 10 : header.frame + 10 + 3 * header.samples : 3])
+
+
+def _wanted(tile: Tile) -> str:
+    """The colour space of decoded values, in libjpeg's names."""
+    return {1: "GRAYSCALE", 3: "RGB"}.get(tile.samples, "UNKNOWN")
+
+
+def _stored(tile: Tile, header: JpegHeader) -> str:
+    """The colour space of a stream in TIFF, in libjpeg's names; DecodeError where readers differ on what it is.
+
+    The photometric tag decides, or the markers where it names no colours. Where they contradict each other libtiff
+    takes the tag and others the markers; all take the tag if it says RGB and only Adobe's marker says YCbCr, and none
+    takes it for a JFIF stream with chroma subsampling. Streams of old-style JPEG are YCbCr unless they declare
+    something else: where a tag says RGB it is mostly wrong, and libtiff does not trust it either.
+    """
+    declared, subsampled = header.colours, len(set(header.factors)) > 1
+    named = {RGB: "RGB", YCBCR: "YCbCr"}.get(tile.photometric)
+    if tile.samples != 3:
+        if tile.samples == 4 and header.adobe == YCCK:
+            raise DecodeError("the JPEG stream is YCCK by its Adobe marker, which TIFF has no tag for")
+        stored = "GRAYSCALE" if tile.samples == 1 else "UNKNOWN"
+    elif tile.compression == OLD_STYLE:
+        stored = declared or "YCbCr"
+    elif header.jfif and subsampled:
+        stored = "YCbCr"
+    elif named and declared and named != declared and (header.jfif or named == "YCbCr"):
+        raise DecodeError(f"the JPEG stream is {declared} by its markers, but {named} by the photometric tag")
+    else:
+        stored = named or declared or "RGB"
+    if stored != "YCbCr" and subsampled:
+        raise DecodeError("the JPEG stream has components of different resolutions, which only YCbCr has")
+    return stored

@@ -1,0 +1,1 @@
+"""The codecs of Zarr itself, and those that numcodecs adds to it."""

@@ -1,0 +1,1 @@
+"""The xarray engine `periplus`: an index as Dataset or DataTree."""

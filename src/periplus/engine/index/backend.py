@@ -1,0 +1,123 @@
+"""The xarray engine `periplus`: an index, or imagery indexed on the fly, as Dataset or DataTree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike, fspath
+from typing import Any, ClassVar
+
+try:
+    import xarray as xr
+    from xarray.backends import BackendEntrypoint
+except ImportError as error:
+    raise ImportError('the periplus engine needs xarray: pip install "periplus[xarray]"') from error
+
+from periplus import facade
+from periplus.engine.index.dataset import Options, open_group, open_groups
+from periplus.engine.index.groups import choose, under
+from periplus.engine.recognise import holds_index
+from periplus.errors import MissingError, PeriplusError
+
+
+class PeriplusBackend(BackendEntrypoint):
+    """Opens indexes made by `periplus.index`, and whatever that can index, without reading a pixel."""
+
+    description: ClassVar[str] = "Open array indexes, and imagery indexed on the fly, with periplus"
+    supports_groups: ClassVar[bool] = True
+
+    def guess_can_open(self, filename_or_obj: Any) -> bool:
+        """Whether this is an Index, or a local file or folder that holds one; imagery wants the engine named."""
+        if not isinstance(filename_or_obj, str | PathLike):
+            return isinstance(filename_or_obj, facade.Index)
+        try:
+            return holds_index(fspath(filename_or_obj)) is True
+        except PeriplusError:
+            return False
+
+    def open_dataset(
+        self,
+        filename_or_obj: Any,
+        *,
+        mask_and_scale: bool | Mapping[str, bool] = True,
+        decode_times: Any = True,
+        concat_characters: Any = True,
+        decode_coords: Any = True,
+        drop_variables: str | Iterable[str] | None = None,
+        use_cftime: Any = None,
+        decode_timedelta: Any = None,
+        group: str | None = None,
+        level: int | None = None,
+        coords: str = "auto",
+        allow: str | Sequence[str] = (),
+        trust: bool = False,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> xr.Dataset:
+        """One level of one image.
+
+        `group` names an image or file of the index, or a level of it (`images/1`, `scene`, `scene/2`); `level` picks
+        the level, 0 being full resolution and the default. `coords` says how labels of x and y are kept: `lazy`
+        (computed when asked for), in `memory`, `auto` (lazy where they are many) or `none`. `allow`, `trust` and
+        `storage_options` are those of `periplus.open`.
+        """
+        index, options = _open(
+            filename_or_obj,
+            mask_and_scale=mask_and_scale,
+            decode_times=decode_times,
+            concat_characters=concat_characters,
+            decode_coords=decode_coords,
+            drop_variables=drop_variables,
+            use_cftime=use_cftime,
+            decode_timedelta=decode_timedelta,
+            coords=coords,
+            allow=allow,
+            trust=trust,
+            storage_options=storage_options,
+        )
+        dataset = open_group(index, choose(index.table.catalog.arrays, group, level), options)
+        if index is not filename_or_obj:
+            dataset.set_close(index.close)
+        return dataset
+
+    def open_groups_as_dict(
+        self, filename_or_obj: Any, *, group: str | None = None, **arguments: Any
+    ) -> dict[str, xr.Dataset]:
+        """Every level of every image from `group` (default: the root) down, by path; arguments as of `open_dataset`."""
+        index, options = _open(filename_or_obj, **arguments)
+        root = (group or "").strip("/")
+        if not under(index.table.catalog.arrays, root):
+            raise MissingError(f"no group {root!r} in this index")
+        groups = open_groups(index, root, options)
+        if index is not filename_or_obj:
+            groups["/"].set_close(index.close)
+        return groups
+
+    def open_datatree(self, filename_or_obj: Any, **arguments: Any) -> xr.DataTree:
+        """The groups of `open_groups_as_dict` as a tree; every node has its own coordinates."""
+        return xr.DataTree.from_dict(self.open_groups_as_dict(filename_or_obj, **arguments))
+
+
+def _open(
+    what: Any,
+    *,
+    drop_variables: str | Iterable[str] | None = None,
+    mask_and_scale: bool | Mapping[str, bool] = True,
+    coords: str = "auto",
+    allow: str | Sequence[str] = (),
+    trust: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+    **decoding: Any,
+) -> tuple[facade.Index, Options]:
+    """The index meant, opened or made, and how its groups are to be opened."""
+    drop = frozenset([drop_variables] if isinstance(drop_variables, str) else drop_variables or ())
+    if isinstance(what, facade.Index):
+        index, source = what, what.table.url
+    elif isinstance(what, str | PathLike):
+        source = fspath(what)
+        if holds_index(source) is False:
+            index = facade.index(source, storage_options=storage_options)
+        else:
+            index = facade.open(source, allow=allow, trust=trust, storage_options=storage_options)
+    else:
+        raise TypeError(f"the periplus engine opens an Index, a path or a URL, not {type(what).__name__}")
+    options = Options(coords=coords, mask_and_scale=mask_and_scale, decoding=decoding, drop=drop, source=source)
+    return index, options

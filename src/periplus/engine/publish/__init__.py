@@ -1,0 +1,1 @@
+"""Conventions written to Zarr hierarchies, Datasets and DataTrees."""

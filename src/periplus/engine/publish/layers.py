@@ -1,0 +1,96 @@
+"""What is asked of writing conventions, and places for levels of a pyramid that nobody placed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from periplus.conventions import publish
+from periplus.conventions.multiscales import scales
+from periplus.conventions.write.attributes import Layer, Written, layer_grid, size
+from periplus.conventions.write.layers import registration_of, with_grid
+from periplus.errors import FormatError
+from periplus.model import Georeference, Transform
+from periplus.model.affine import scaled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a user says of the arrays; None where the store or the labels are to say it."""
+
+    crs: str | None
+    transform: Transform | None
+    """Of the finest level: of samples where the registration is `node`, else of pixel corners."""
+    registration: str | None
+    dims: tuple[str, str] | None
+    """Names of y and x."""
+    resampling: str | None
+    cf: bool
+    """Whether CF's grid mapping is written as well."""
+
+    def __post_init__(self) -> None:
+        if self.registration is not None:
+            registration_of(self.registration)
+        if self.dims is not None and (isinstance(self.dims, str) or len(set(self.dims)) != 2):
+            raise ValueError(f"spatial_dims must be the names of y and x, not {self.dims!r}")
+        if self.resampling is not None and not isinstance(self.resampling, str):
+            raise TypeError(f"resampling must be the name of a method, not {self.resampling!r}")
+        if self.transform is not None:
+            _check(self.transform)
+
+
+def _check(transform: Transform) -> None:
+    """ValueError for what is not a transform."""
+    message = f"transform must be six finite numbers (a, b, c, d, e, f) that have an inverse, not {transform!r}"
+    try:
+        a, b, c, d, e, f = (float(v) for v in transform)
+    except (TypeError, ValueError):
+        raise ValueError(message) from None
+    area = a * e - b * d
+    if not area or not all(map(math.isfinite, (area, c, f))):
+        raise ValueError(message)
+
+
+def written(layers: Iterable[Layer], pyramids: Mapping[str, Sequence[str]], wanted: Wanted) -> Written:
+    """What the nodes of placed layers should say."""
+    return publish.write_conventions(layers, pyramids=pyramids, resampling=wanted.resampling, cf=wanted.cf)
+
+
+def place_of(layer: Layer) -> Georeference:
+    """Where a layer lies; nowhere in particular where it does not say."""
+    return layer.georeference or Georeference()
+
+
+def filled(layers: Iterable[Layer], pyramids: Mapping[str, Sequence[str]]) -> list[Layer]:
+    """Levels without a transform, placed by how much smaller they are than the next finer level of their pyramid."""
+    made = {layer.name: layer for layer in layers}
+    for group, names in pyramids.items():
+        prefix = f"{group}/" if group else ""
+        finer: dict[str, Layer] = {}  # by variable
+        for folder in (prefix + one for one in names):
+            for name, layer in list(made.items()):
+                above, _, variable = name.rpartition("/")
+                if above != folder:
+                    continue
+                if variable in finer and place_of(layer).transform is None:
+                    made[name] = _coarser(finer[variable], layer)
+                if layer_grid(made[name]) is not None:
+                    finer[variable] = made[name]
+    return list(made.values())
+
+
+def _coarser(finer: Layer, layer: Layer) -> Layer:
+    """A level placed by the next finer one: pixels keep their first corner, nodes their first sample."""
+    grid, small = layer_grid(finer), size(layer)
+    if grid is None or small is None:
+        return layer
+    nodes = grid.registration == "node"
+    factors = scales.size_factors(grid.shape, small, nodes=nodes)
+    if factors is None or scales.is_open(factors, nodes=nodes):
+        message = f"the size {list(small)} of {layer.name} does not give its pixel size from {list(grid.shape)}"
+        hint = "declare the spatial:transform of every level and pass no transform, or label its dimensions"
+        raise FormatError(f"{message}; {hint}")
+    place = replace(place_of(finer), crs=place_of(layer).crs or place_of(finer).crs)
+    coarse = replace(grid, transform=scaled(grid.transform, *factors))
+    return with_grid(replace(layer, georeference=place), coarse, place.registration)

@@ -1,0 +1,54 @@
+"""Conventions written where people have their arrays: into a Zarr hierarchy, onto a Dataset or a DataTree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import xarray as xr
+import zarr
+
+from periplus.engine.publish.dataset import on_dataset, on_tree
+from periplus.engine.publish.layers import Wanted
+from periplus.engine.publish.zarr import into_zarr, open_to_write
+from periplus.errors import DeniedError
+from periplus.model import Transform
+
+
+def write_conventions(
+    target: Any,
+    *,
+    crs: str | None = None,
+    transform: Transform | None = None,
+    registration: str | None = None,
+    spatial_dims: tuple[str, str] | None = None,
+    resampling: str | None = None,
+    cf: bool = True,
+    labels: bool | None = None,
+    consolidate: bool | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Any:
+    """Declare multiscales, spatial and proj where they belong, with edges, WKT2, code, PROJJSON and CF's twin.
+
+    A Dataset or DataTree comes back with the attributes on it. Anything else is opened as a Zarr group and changed: its
+    metadata only, and consolidated again if they were (`consolidate`); what was written is returned.
+
+    The finest level is placed by `transform` if that is given: of pixel corners, or of samples with
+    `registration="node"`. Else the labels of x and y place it, which must be evenly spaced, else the transform that the
+    attributes declare, in whatever draft. `registration` is "pixel" or "node" (or GDAL's "area" or "point", for which
+    `transform` is always of pixel corners); the default is what the attributes declare, else "pixel".
+
+    Groups 0, 1, 2 …, or the children of a DataTree, are levels of a pyramid. Lazy labels of x and y of a Dataset are
+    dropped, for the transform gives them; `labels` keeps or drops all.
+    """
+    wanted = Wanted(
+        crs=crs, transform=transform, registration=registration, dims=spatial_dims, resampling=resampling, cf=cf
+    )
+    if isinstance(target, xr.Dataset):
+        return on_dataset(target, wanted, labels)
+    if isinstance(target, xr.DataTree):
+        return on_tree(target, wanted, labels)
+    group = target if isinstance(target, zarr.Group) else open_to_write(target, storage_options)
+    if group.read_only:
+        raise DeniedError("the Zarr group was opened to be read only")
+    return into_zarr(group, wanted, consolidate)

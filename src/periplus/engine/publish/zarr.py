@@ -1,0 +1,174 @@
+"""Conventions into a Zarr hierarchy: its metadata alone are changed, and consolidated again if they were."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+import zarr
+
+from periplus.conventions.meaning import Grid, Pyramid
+from periplus.conventions.node import DIMENSIONS, ROOT, Node, join, parent
+from periplus.conventions.read import Reader
+from periplus.conventions.spatial.dims import usual_dims
+from periplus.conventions.write.attributes import Layer, Written, merged
+from periplus.conventions.write.layers import (
+    check_labels,
+    declared,
+    declared_registration,
+    given_grid,
+    layer_of,
+    placed,
+    registration_of,
+    unsized,
+    with_grid,
+)
+from periplus.engine.publish.layers import Wanted, filled, place_of, written
+from periplus.engine.xgroup.nodes import dims_of
+from periplus.errors import DeniedError, FormatError, MissingError
+
+
+def open_to_write(target: Any, storage_options: Mapping[str, Any] | None) -> zarr.Group:
+    """The Zarr group at a URL or path, or in a store."""
+    options = None if storage_options is None else dict(storage_options)
+    where = str(target) if isinstance(target, str | os.PathLike) else None
+    try:
+        return zarr.open_group(target, mode="r+", storage_options=options)
+    except FileNotFoundError as error:
+        raise MissingError("there is no Zarr group", url=where) from error
+    except PermissionError as error:
+        raise DeniedError("the Zarr group may not be written to", url=where) from error
+    except ValueError as error:
+        raise FormatError(f"no Zarr group that can be written to: {error}", url=where) from error
+
+
+def into_zarr(group: zarr.Group, wanted: Wanted, consolidate: bool | None) -> Written:
+    """Declare what belongs on every node of a group; answers what was written."""
+    nodes = _nodes(group)
+    reader = unsized(nodes)
+    pyramids = _pyramids(nodes, reader)
+    said = written(filled(_placed(group, nodes, reader, pyramids, wanted), pyramids), pyramids, wanted)
+    for path, attributes in said.attributes.items():
+        node = group[path] if path else group
+        node.attrs.put(merged(dict(node.attrs), attributes))
+    for path, attributes in said.grid_mappings.items():
+        _scalar(group, path, attributes)
+    if consolidate or (consolidate is None and group.metadata.consolidated_metadata is not None):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that consolidated metadata are no part of Zarr 3 is known
+            zarr.consolidate_metadata(group.store, path=group.path or None)
+    return said
+
+
+def _placed(
+    group: zarr.Group, nodes: Mapping[str, Node], reader: Reader, pyramids: Mapping[str, list[str]], wanted: Wanted
+) -> list[Layer]:
+    """The arrays over y and x, placed by the user, or else by their labels or the store."""
+    finest = {join(join(ROOT, path), names[0]) for path, names in pyramids.items()}
+    layers = []
+    values = cache(partial(_values, group))
+    for node in nodes.values():
+        layer = _layer(node, reader, wanted.dims)
+        if layer is None:
+            continue
+        first = parent(node.path) in finest or not pyramids
+        grid = _grid(layer, _labels(values, node, nodes, layer), nodes, reader, wanted, first)
+        registration = wanted.registration and registration_of(wanted.registration)
+        layer = with_grid(layer, grid, registration or declared_registration(nodes, layer))
+        place = place_of(layer)
+        layers.append(replace(layer, georeference=replace(place, crs=wanted.crs or place.crs)))
+    return layers
+
+
+def _grid(
+    layer: Layer, labels: Mapping[str, Any], nodes: Mapping[str, Node], reader: Reader, wanted: Wanted, first: bool
+) -> Grid | None:
+    if wanted.transform is not None and first:
+        given = given_grid(layer, wanted.transform, wanted.registration)
+        if given is not None:
+            check_labels(layer, given, labels)
+        return given
+    # What a coarser level declares belongs to the transform that another one replaces.
+    known = declared(nodes, reader, layer) if wanted.transform is None else None
+    try:
+        return placed(layer, known, labels=labels)
+    except FormatError:
+        if known is not None:
+            raise
+        return None  # uneven labels are the coordinates; there is no transform to be written
+
+
+def _nodes(group: zarr.Group) -> dict[str, Node]:
+    members = {join(ROOT, name): member for name, member in group.members(max_depth=None)}
+    children: dict[str, list[str]] = {}
+    for path in members:
+        children.setdefault(parent(path) or ROOT, []).append(path.rpartition("/")[2])
+    found = {ROOT: Node(path=ROOT, kind="group", attributes=dict(group.attrs), members=tuple(children.get(ROOT, ())))}
+    for path, member in members.items():
+        attributes = dict(member.attrs)
+        if isinstance(member, zarr.Group):
+            inside = tuple(children.get(path, ()))
+            found[path] = Node(path=path, kind="group", attributes=attributes, members=inside)
+        else:
+            dims = dims_of(member.metadata)
+            found[path] = Node(path=path, kind="array", attributes=attributes, dims=dims, shape=member.shape)
+    return found
+
+
+def _pyramids(nodes: Mapping[str, Node], reader: Reader) -> dict[str, list[str]]:
+    """Groups with levels, finest first: those that say so, and those whose children are 0, 1, 2 …"""
+    found: dict[str, list[str]] = {}
+    for path, node in nodes.items():
+        if node.kind != "group":
+            continue
+        said: Pyramid | None = reader.group(node).pyramid
+        if said is not None and all(level.kind == "group" and level.asset != "." for level in said.levels):
+            found[path.strip("/")] = [level.asset for level in said.levels if level.arrays]
+        elif said is None:
+            numbers = [name for name in node.members or () if _has_images(nodes, join(path, name))]
+            if numbers and set(numbers) == {str(n) for n in range(len(numbers))}:
+                found[path.strip("/")] = sorted(numbers, key=int)
+    return {path: names for path, names in found.items() if names}
+
+
+def _has_images(nodes: Mapping[str, Node], path: str) -> bool:
+    node = nodes[path]
+    return node.kind == "group" and any(len(nodes[join(path, name)].shape) >= 2 for name in node.members or ())
+
+
+def _layer(node: Node, reader: Reader, dims: tuple[str, str] | None) -> Layer | None:
+    """An array over y and x, placed as the store declares; None for others."""
+    if node.kind != "array" or len(node.shape) < 2 or None in node.dims or len(node.dims) != len(node.shape):
+        return None
+    layer = layer_of(node, reader.array(reader.lookup(node.path) or node))
+    over = dims or layer.spatial_dims or usual_dims(node.dims)
+    return replace(layer, spatial_dims=over) if over is not None and set(over) <= set(node.dims) else None
+
+
+def _labels(values: Callable[[str], Any], node: Node, nodes: Mapping[str, Node], layer: Layer) -> dict[str, Any]:
+    """Labels of y and x that the group of an array stores."""
+    found = {}
+    for dim in layer.spatial_dims or ():
+        stored = nodes.get(join(parent(node.path) or ROOT, dim))
+        if stored is not None and stored.kind == "array" and len(stored.shape) == 1:
+            found[dim] = values(stored.path)
+    return found
+
+
+def _values(group: zarr.Group, path: str) -> Any:
+    array: Any = group[path.strip("/")]
+    return np.asarray(array[:])
+
+
+def _scalar(group: zarr.Group, path: str, attributes: Mapping[str, Any]) -> None:
+    if path in group:
+        here = group[path]
+        here.update_attributes({**dict(here.attrs), **attributes})
+        return
+    names: dict[str, Any] = {DIMENSIONS: []} if group.metadata.zarr_format == 2 else {}
+    group.create_array(path, shape=(), dtype="int64", attributes={**names, **attributes})

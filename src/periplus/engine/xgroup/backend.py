@@ -1,0 +1,191 @@
+"""The xarray engine `xgroup`: Zarr hierarchies with the coordinates that GeoZarr conventions give them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any, ClassVar
+
+try:
+    import xarray as xr
+    from xarray.backends import BackendEntrypoint
+except ImportError as error:
+    raise ImportError('the xgroup engine needs xarray: pip install "periplus[xgroup]"') from error
+
+from periplus.engine.xgroup.problems import (
+    XGroupConflictWarning,
+    XGroupConventionWarning,
+    XGroupError,
+    XGroupNoPrincipalWarning,
+    XGroupPathError,
+    XGroupPathWarning,
+    XGroupReferenceError,
+    XGroupReferenceWarning,
+    XGroupStoreError,
+    XGroupStoreWarning,
+    XGroupWarning,
+)
+
+if TYPE_CHECKING:
+    from periplus.conventions.meaning import Level
+    from periplus.engine.xgroup.stores import CrossStore
+    from periplus.model import BBox
+
+NEEDS = {"xarray": (2025, 12), "zarr": (3, 1)}
+"""Oldest versions that will do."""
+
+
+class XGroupBackend(BackendEntrypoint):
+    """Opens Zarr stores and our indexes with the coordinates of other groups and stores resolved; reads no chunk."""
+
+    description: ClassVar[str] = "Open Zarr hierarchies with GeoZarr conventions resolved, with periplus"
+    supports_groups: ClassVar[bool] = True
+
+    def guess_can_open(self, filename_or_obj: Any) -> bool:  # noqa: ARG002
+        """Never: xarray's own engine opens Zarr stores unless this one is asked for by name."""
+        return False
+
+    def open_dataset(
+        self,
+        filename_or_obj: Any,
+        *,
+        mask_and_scale: bool | Mapping[str, bool] = True,
+        decode_times: Any = True,
+        concat_characters: Any = True,
+        decode_coords: Any = True,
+        drop_variables: str | Iterable[str] | None = None,
+        use_cftime: Any = None,
+        decode_timedelta: Any = None,
+        group: str | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        cross_store_storage_options: Mapping[str, Any] | None = None,
+        cross_store: CrossStore = None,
+        level: int | str | None = None,
+        resolution: float | None = None,
+        max_pixels: int | None = None,
+        bbox: BBox | None = None,
+        bbox_crs: str | None = None,
+        coords: str = "auto",
+        strict: bool = True,
+        dequantize: bool = False,
+        consolidated: bool | None = None,
+        zarr_format: int | None = None,
+        use_zarr_fill_value_as_mask: bool | None = None,
+    ) -> xr.Dataset:
+        """The arrays of one group, or of one level of the pyramid it holds.
+
+        `level` (0 is the finest, or the name of an asset), `resolution` (largest pixel size that will do) and
+        `max_pixels` choose a level, the finest if none is given; `bbox` cuts arrays to a box, by which `max_pixels`
+        then counts. `coords` says how labels of regular axes are kept: `lazy`, in `memory`, `auto` (lazy where they are
+        many) or `none`. `strict=False` uses attributes of conventions that are not declared; `dequantize` turns
+        quantised embeddings into the numbers they stand for. References may lead to stores beside this one;
+        `cross_store` allows further prefixes, or all with True, or none with False; `cross_store_storage_options` maps
+        prefixes of such stores to their options, and allows them.
+        """
+        _ready()
+        from periplus.engine.xgroup.levels import Wish
+        from periplus.engine.xgroup.open import one_dataset
+
+        return one_dataset(
+            filename_or_obj,
+            Wish(level=level, resolution=resolution, max_pixels=max_pixels, bbox=bbox, bbox_crs=bbox_crs),
+            mask_and_scale=mask_and_scale,
+            decode_times=decode_times,
+            concat_characters=concat_characters,
+            decode_coords=decode_coords,
+            drop_variables=drop_variables,
+            use_cftime=use_cftime,
+            decode_timedelta=decode_timedelta,
+            group=group,
+            storage_options=storage_options,
+            cross_store_storage_options=cross_store_storage_options,
+            cross_store=cross_store,
+            coords=coords,
+            strict=strict,
+            dequantize=dequantize,
+            consolidated=consolidated,
+            zarr_format=zarr_format,
+            use_zarr_fill_value_as_mask=use_zarr_fill_value_as_mask,
+        )
+
+    def open_groups_as_dict(self, filename_or_obj: Any, **arguments: Any) -> dict[str, xr.Dataset]:
+        """Every group from `group` (default: the root) down, by its path from there.
+
+        Arguments are those of `open_dataset` but for the choice of a level and a box. Levels of a pyramid that lie in
+        one group are siblings of their own names, or `base`.
+        """
+        _ready()
+        from periplus.engine.xgroup.open import all_datasets
+
+        return all_datasets(filename_or_obj, **arguments)
+
+    def open_datatree(self, filename_or_obj: Any, **arguments: Any) -> xr.DataTree:
+        """The groups of `open_groups_as_dict` as a tree; every node has its own coordinates."""
+        from periplus.engine.xgroup.tree import grown
+
+        groups = self.open_groups_as_dict(filename_or_obj, **arguments)
+        tree = grown(groups)
+        tree.set_close(groups["/"].close)
+        return tree
+
+
+def levels(
+    store: Any,
+    *,
+    group: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    strict: bool = True,
+) -> tuple[Level, ...]:
+    """The levels of the pyramid in a group, from fine to coarse; empty where it holds none. Reads metadata only."""
+    _ready()
+    from periplus.engine.xgroup.open import pyramid_levels
+
+    return pyramid_levels(store, group=group, storage_options=storage_options, strict=strict)
+
+
+@lru_cache(maxsize=1)
+def _ready() -> None:
+    require()  # once: looking up versions takes as long as opening a small store
+
+
+def require() -> None:
+    """ImportError with guidance where a package is missing or too old.
+
+    Asked when a store is opened and not when this module is loaded: xarray loads every engine to list them, and one
+    that could not be loaded would warn those who never meant to use it.
+    """
+    for name, oldest in NEEDS.items():
+        wanted = ".".join(map(str, oldest))
+        try:
+            found = version(name)
+        except PackageNotFoundError:
+            raise ImportError(f'the xgroup engine needs {name}>={wanted}: pip install "periplus[xgroup]"') from None
+        if _numbers(found) < oldest:
+            advice = f'pip install --upgrade "periplus[xgroup]" "{name}>={wanted}"'
+            raise ImportError(f"the xgroup engine needs {name}>={wanted}, and {found} is installed: {advice}")
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    """The leading numbers of a version: (3, 1) of `3.1rc1`."""
+    found = re.match(r"(\d+)(?:\.(\d+))?", text)
+    return (0, 0) if found is None else (int(found[1]), int(found[2] or 0))
+
+
+__all__ = [
+    "XGroupBackend",
+    "XGroupConflictWarning",
+    "XGroupConventionWarning",
+    "XGroupError",
+    "XGroupNoPrincipalWarning",
+    "XGroupPathError",
+    "XGroupPathWarning",
+    "XGroupReferenceError",
+    "XGroupReferenceWarning",
+    "XGroupStoreError",
+    "XGroupStoreWarning",
+    "XGroupWarning",
+    "levels",
+    "require",
+]

@@ -1,0 +1,1 @@
+"""Local files: reads, listings and atomic writes."""

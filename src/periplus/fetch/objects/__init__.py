@@ -1,0 +1,1 @@
+"""Object stores through obstore, and the options that open them."""

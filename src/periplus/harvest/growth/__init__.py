@@ -1,0 +1,1 @@
+"""Adding files to an index that exists: what stays, what follows, what is read again."""

@@ -1,0 +1,347 @@
+"""Files of an index as if they had just been scanned: their arrays from placements, their references from its rows."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.arrange.packing import lowered, split_unpack, without_packing
+from periplus.errors import FormatError
+from periplus.harvest.parts.part import Fact
+from periplus.model import Array, Encoding, Placements, Refs
+from periplus.table import Table
+from periplus.table.collection.groups import moved
+from periplus.table.query.footprint import chunk_range
+from periplus.table.table import clipped
+
+STEPS = 512
+"""Steps of a stack whose rows are read together: row groups hold that many."""
+HELD_ROWS = 1 << 22
+"""Rows that are kept for the next file."""
+
+
+@dataclass(slots=True, eq=False)
+class Recalled:
+    """Arrays and references of files, by slot; what arranging needs of a file."""
+
+    arrays: Sequence[tuple[Array, ...]]
+    rows: Callable[[int, int], Refs]
+    several: Callable[[Sequence[int], int], Sequence[Refs]] | None = None
+    """As `rows`, of many files at once, where that is quicker."""
+
+    def refs(self, slot: int, which: int) -> Refs:
+        """References of an array of a file."""
+        return self.rows(slot, which)
+
+    def together(self, slots: NDArray[np.intp], which: int) -> tuple[NDArray[np.intp], Refs]:
+        """References of an array of many files at once, and the place of each row's file in `slots`."""
+        assert self.several is not None
+        found = self.several(slots.tolist(), which)
+        owner = np.repeat(np.arange(len(slots)), [len(refs) for refs in found])
+        return owner, Refs.joined(found, self.arrays[int(slots[0])][which].ndim)
+
+    def release(self) -> None:
+        """Nothing is mapped here."""
+
+
+class Kept(NamedTuple):
+    """Files of an index, recalled."""
+
+    part: Recalled
+    facts: list[Fact]
+    slots: dict[int, int]
+    """Slot of each file; one that cannot be recalled has none, and must be read again."""
+
+
+# --- collections ------------------------------------------------------------------------------------------------------
+
+
+def recall_groups(
+    table: Table,
+    groups: Sequence[str | None],
+    wanted: Sequence[int],
+    companions: Mapping[int, Sequence[int]],
+    fact: Callable[..., Fact],
+) -> Kept:
+    """Files of a collection: every array below a file's group is the file's own."""
+    catalog = table.catalog
+    inside = below({group for group in groups if group is not None}, catalog.arrays) or {}
+    facts: list[Fact] = []
+    slots: dict[int, int] = {}
+    arrays: list[tuple[Array, ...]] = []
+    names: list[list[str]] = []
+    for number in wanted:
+        group = groups[number]
+        held = inside.get(group or "", []) if group is not None else []
+        homes = _homes(table, held, number, companions.get(number, ()))
+        if group is None or not held or homes is None:
+            continue
+        slots[number] = len(facts)
+        facts.append(fact(number, prefix=group, attributes=catalog.attributes.get(group, {}), homes=homes))
+        skip = len(group) + 1 if group else 0
+        arrays.append(tuple(catalog.arrays[name].renamed(name[skip:]) for name in held))
+        names.append(held)
+
+    def rows(slot: int, which: int) -> Refs:
+        return replace(table.refs(names[slot][which]), file=None)
+
+    def several(chosen: Sequence[int], which: int) -> list[Refs]:
+        targets = [table.array(names[slot][which]) for slot in chosen]
+        found = table.listed_all([(array, clipped(array, None)) for array in targets])
+        return [replace(refs, file=None) for refs in found]
+
+    return Kept(Recalled(arrays, rows, several), facts, slots)
+
+
+def below(groups: set[str], arrays: Mapping[str, Array]) -> dict[str, list[str]] | None:
+    """Names of arrays by the innermost of the groups that they are in; None where one is in none of them."""
+    found: dict[str, list[str]] = {}
+    for name in arrays:
+        at = len(name)
+        while (at := name.rfind("/", 0, at)) > 0 and name[:at] not in groups:
+            pass
+        group = name[: max(at, 0)]
+        if group not in groups:
+            return None
+        found.setdefault(group, []).append(name)
+    return found
+
+
+def _homes(table: Table, names: Sequence[str], owner: int, companions: Sequence[int]) -> tuple[int, ...] | None:
+    """For every array the companion that holds its bytes, counted from 1; None where several files do."""
+    if not companions:
+        return ()
+    number = {owner: 0} | {each: n for n, each in enumerate(companions, 1)}
+    homes = []
+    for name in names:
+        file = table.refs(name).file
+        held = {owner} if file is None else set(np.unique(file[file >= 0]).tolist()) or {owner}
+        if len(held) > 1 or not held <= set(number):
+            return None
+        homes.append(number[held.pop()])
+    return tuple(homes) if any(homes) else ()
+
+
+# --- stacks and mosaics -----------------------------------------------------------------------------------------------
+
+
+def recall_placed(
+    table: Table,
+    placements: Placements,
+    wanted: Sequence[int],
+    companions: Mapping[int, Sequence[int]],
+    fact: Callable[..., Fact],
+    series: str = "",
+) -> Kept:
+    """Files of a stack or mosaic, whose placements are known."""
+    owners = np.arange(len(table.stored_files), dtype=np.int64)
+    shared = set()
+    for owner, each in companions.items():
+        for number in each:
+            if owners[number] != number:
+                shared |= {owner, int(owners[number])}  # two files have levels in one companion
+            owners[number] = owner
+    keep = np.zeros(len(owners), bool)
+    keep[[number for number in wanted if number not in shared]] = True
+    chosen = np.flatnonzero(keep[owners[placements.file]])
+    chosen = chosen[np.argsort(owners[placements.file[chosen]], kind="stable")]
+    mine = owners[placements.file[chosen]]
+    starts = np.flatnonzero(np.diff(mine, prepend=-1)).tolist()
+    rows = _Rows(table, placements)
+    catalog = table.catalog
+    facts: list[Fact] = []
+    slots: dict[int, int] = {}
+    arrays: list[tuple[Array, ...]] = []
+    lists: list[list[int]] = []
+    known: dict[Any, tuple[Array, ...]] = {}
+    for start, stop in pairwise([*starts, len(chosen)]):
+        numbers = chosen[start:stop].tolist()
+        owner = int(mine[start])
+        beside = {owner: 0} | {each: n for n, each in enumerate(companions.get(owner, ()), 1)}
+        homes = tuple(beside[int(placements.file[p])] for p in numbers)
+        alike = (*placements.description[numbers].tolist(), *placements.corner[numbers].ravel().tolist())
+        key = (*alike, *placements.array[numbers].tolist())
+        if key not in known:
+            known[key] = tuple(rows.scanned_array(p) for p in numbers)
+        prefix = series or rows.prefix(numbers[0])
+        slots[owner] = len(facts)
+        attributes = catalog.attributes.get(rows.prefix(numbers[0]), {})
+        facts.append(fact(owner, prefix=prefix, attributes=attributes, homes=homes if any(homes) else ()))
+        arrays.append(known[key])
+        lists.append(numbers)
+    return Kept(Recalled(arrays, lambda slot, which: rows.scanned(lists[slot][which])), facts, slots)
+
+
+@dataclass(slots=True, eq=False)
+class _Batch:
+    """Rows of some part of an array, by file."""
+
+    refs: Refs
+    files: NDArray[np.int32]
+    starts: NDArray[np.int64]
+
+    def of(self, file: int) -> Refs:
+        place = int(np.searchsorted(self.files, file))
+        if place == len(self.files) or self.files[place] != file:
+            return Refs.empty(self.refs.chunk.shape[0])
+        return self.refs.take(slice(int(self.starts[place]), int(self.starts[place + 1])))
+
+
+@dataclass(slots=True, eq=False)
+class _Rows:
+    """Turns rows of target arrays back into those of the files' own."""
+
+    table: Table
+    placements: Placements
+    _batches: OrderedDict[Any, _Batch] = field(default_factory=OrderedDict)
+    _targets: dict[int, _Target] = field(default_factory=dict)
+
+    def prefix(self, row: int) -> str:
+        """The group that the target has before the name of the array in its file."""
+        p = self.placements
+        if p.array[row] < 0:
+            return ""
+        name, inner = p.arrays[p.array[row]], p.descriptions[p.description[row]].name
+        return name[: -len(inner)].rstrip("/") if name.endswith(inner) else ""
+
+    def scanned_array(self, row: int) -> Array:
+        """The array as it is in the file."""
+        p = self.placements
+        array = p.descriptions[p.description[row]]
+        shared = without_packing(self._target(row).array.attributes) if p.array[row] >= 0 else {}
+        x, y = p.corner[row].tolist()
+        return moved(replace(array, attributes={**shared, **array.attributes}), x, y)
+
+    def scanned(self, row: int) -> Refs:
+        """The references of a placement as they are in the file."""
+        p = self.placements
+        if p.array[row] < 0:
+            raise FormatError(f"the index has no rows of {p.descriptions[p.description[row]].name!r} of a file")
+        target = self._target(row)
+        rows = self._batch(row, target).of(int(p.file[row]))
+        return target.undo(rows, p.descriptions[p.description[row]], p.origin[row])
+
+    def _target(self, row: int) -> _Target:
+        number = int(self.placements.array[row])
+        if number not in self._targets:
+            self._targets[number] = _Target.of(self.table.array(self.placements.arrays[number]))
+        return self._targets[number]
+
+    def _batch(self, row: int, target: _Target) -> _Batch:
+        p, array = self.placements, target.array
+        low, high = p.origin[row], p.origin[row] + p.extent[row]
+        window = [chunk_range(array, d, int(low[d]), int(high[d])) for d in range(array.ndim)]
+        stacked = array.ndim > p.descriptions[p.description[row]].ndim
+        if stacked:
+            first = window[0][0] - window[0][0] % STEPS
+            window[0] = (first, first + STEPS)
+        key = (array.name, *window)
+        found = self._batches.get(key)
+        if found is None:
+            found = self._read(array.name, window, int(p.array[row]) if stacked else None)
+            self._batches[key] = found
+            held = sum(len(batch.refs) for batch in self._batches.values())
+            while held > HELD_ROWS and len(self._batches) > 1:
+                held -= len(self._batches.popitem(last=False)[1].refs)
+        return found
+
+    def _read(self, name: str, window: list[tuple[int, int]], stacked: int | None) -> _Batch:
+        refs = self.table.refs(name, window)
+        file = np.zeros(len(refs), np.int32) if refs.file is None else refs.file
+        if (file < 0).any():
+            if stacked is None:
+                raise FormatError(f"inline bytes of {name!r} belong to no file, so its files must be read again")
+            file = np.where(file < 0, self._files_of_steps(stacked)[refs.chunk[0]], file)
+        order = np.argsort(file, kind="stable")
+        ordered = file[order]
+        starts = np.flatnonzero(np.diff(ordered, prepend=-2))
+        return _Batch(refs.take(order), ordered[starts], np.append(starts, len(ordered)))
+
+    def _files_of_steps(self, array: int) -> NDArray[np.int32]:
+        """The file at each step of a stacked array."""
+        p = self.placements
+        rows = np.flatnonzero(p.array == array)
+        found = np.full(self.table.array(p.arrays[array]).shape[0], -1, np.int32)
+        found[p.origin[rows, 0]] = p.file[rows]
+        return found
+
+
+@dataclass(slots=True, eq=False)
+class _Target:
+    """An array of an index, and what its encodings were in files."""
+
+    array: Array
+    starts: list[NDArray[np.int64]]
+    at: NDArray[np.int64]
+    """(encodings, dimensions): where the part of a stored chunk begins in the chunk of the array."""
+    _codes: dict[tuple[int, int], NDArray[np.int64]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, array: Array) -> _Target:
+        none = (0,) * array.ndim
+        at = [none if encoding.region is None else encoding.region.at for encoding in array.encodings]
+        return cls(array, [array.starts(d) for d in range(array.ndim)], np.array(at, np.int64).reshape(-1, array.ndim))
+
+    def undo(self, rows: Refs, source: Array, origin: NDArray[np.int64]) -> Refs:
+        """Rows of one placement in chunks of the file's own array, each stored chunk once."""
+        lead = self.array.ndim - source.ndim
+        code = np.zeros(len(rows), np.intp) if rows.encoding is None else rows.encoding.astype(np.intp)
+        chunk = np.empty((source.ndim, len(rows)), np.int32)
+        for dim in range(source.ndim):
+            d = dim + lead
+            first = self.starts[d][rows.chunk[d]] - origin[d]
+            if len(self.at):
+                first = first + self.at[code, d]
+            chunk[dim] = np.searchsorted(source.starts(dim), first, side="right") - 1
+            if len(rows) and not 0 <= int(chunk[dim].min()) <= int(chunk[dim].max()) < source.grid[dim]:
+                raise FormatError(f"rows of {self.array.name!r} do not lie where their placement says")
+        own = self._own(source)[code] if len(source.encodings) > 1 else np.zeros(len(rows), np.int64)
+        if len(own) and int(own.min()) < 0:
+            raise FormatError(f"a row of {self.array.name!r} has an encoding that its file does not have")
+        found = replace(
+            rows,
+            chunk=chunk,
+            file=None,
+            encoding=own.astype(np.uint16) if own.any() else None,
+        )
+        return _once(found, rows, source)
+
+    def _own(self, source: Array) -> NDArray[np.int64]:
+        """The number in the file of each encoding; -1 where it is none of the file's."""
+        lead = self.array.ndim - source.ndim
+        key = (id(source), lead)
+        if key not in self._codes:
+            numbers = {_whole(encoding): n for n, encoding in enumerate(source.encodings)}
+            plain = [_whole(split_unpack(encoding)[1]) for encoding in self.array.encodings]
+            plain = [lowered(encoding) for encoding in plain] if lead else plain
+            self._codes[key] = np.array([numbers.get(each, -1) for each in plain], np.int64)
+        return self._codes[key]
+
+
+def _whole(encoding: Encoding) -> Encoding:
+    """The encoding of whole stored chunks, whatever an array shows of them."""
+    return replace(encoding, extent=None, region=None)
+
+
+def _once(found: Refs, rows: Refs, source: Array) -> Refs:
+    """Each stored chunk once, its parts counted from 0, in order; several chunks of the target may show one of them."""
+    if not len(found):
+        return found
+    stored = np.ravel_multi_index(tuple(found.chunk), source.grid) if source.ndim else np.zeros(len(found), np.int64)
+    _, shown = np.unique(rows.chunk, axis=1, return_inverse=True)
+    part = np.zeros(len(rows), np.int64) if rows.part is None else rows.part.astype(np.int64)
+    order = np.lexsort((part, shown.ravel(), stored))
+    stored, shown = stored[order], shown.ravel()[order]
+    begins = np.flatnonzero(np.diff(stored, prepend=-1))
+    first = np.repeat(shown[begins], np.diff(np.append(begins, len(stored))))
+    keep = shown == first
+    order, stored = order[keep], stored[keep]
+    begins = np.flatnonzero(np.diff(stored, prepend=-1))
+    counted = np.arange(len(stored)) - np.repeat(begins, np.diff(np.append(begins, len(stored))))
+    return replace(found.take(order), part=counted.astype(np.uint16) if counted.any() else None)

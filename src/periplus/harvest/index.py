@@ -1,0 +1,124 @@
+"""The verbs of this room: `index_into`, from URLs to a table, and `harvest`, from URLs to what is in each file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from os import PathLike, fspath
+from typing import Any
+
+from periplus.errors import FormatError
+from periplus.fetch import Fetch
+from periplus.harvest.inputs import expand
+from periplus.harvest.options import check_options
+from periplus.harvest.run import Progress, Run
+from periplus.harvest.scanning.drive import Harvested
+from periplus.harvest.scanning.stream import harvest_inputs
+from periplus.harvest.stac import Assets
+from periplus.harvest.summary import Summary
+from periplus.limits import Limits
+from periplus.model import Source
+from periplus.table import Table
+from periplus.table.forms import target_form
+
+REFRESH = ("check", "never", "always")
+FORMS = ("flat", "dataset", "duckdb")
+
+
+def index_into(
+    urls: str | PathLike[str] | Sequence[str | PathLike[str]],
+    *,
+    to: str | PathLike[str] | None = None,
+    fetch: Fetch,
+    arrange: str = "auto",
+    limits: Limits | None = None,
+    form: str | None = None,
+    dim: str | None = None,
+    pattern: str | None = None,
+    coordinate: str = "auto",
+    duplicates: str = "error",
+    order: str = "given",
+    skip_misfits: bool = False,
+    assets: Assets = None,
+    refresh: str = "check",
+    append: bool = False,
+    concurrency: int = 256,
+    siblings: bool = True,
+    progress: Progress | None = None,
+) -> tuple[Table, Summary]:
+    """Index files into memory, or with `to` into an index that is written there and opened.
+
+    `arrange` is `collect`, `stack`, `mosaic` or `auto`. `pattern` reads the time of every file from its name, and the
+    labels of a stack; `dim` and `coordinate` apply to `stack`, `duplicates` to `stack` and `mosaic`, `order` to
+    `mosaic`, and `skip_misfits` to files that do not fit or do not match the pattern. An option that has no effect is a
+    ValueError. `assets` chooses among the assets of STAC items; `progress` is called with (done, total or None,
+    failed).
+
+    Some formats have files beside them that belong to them: reduced resolutions of NITF (`image.ntf.r1`, …), world
+    files of JPEG, PNG and JPEG 2000. They are looked for beside such files, at the cost of a request or a few for each;
+    with `siblings=False` they are not. TIFF and DTED never ask.
+
+    With `to`, files that the index there knows (or the journal of a run that was interrupted) are not read again: with
+    `refresh="check"` when a listing or a cheap request says that they are unchanged, with `"never"` without asking;
+    `"always"` reads all anew. The index then holds exactly the files named; with `append`, those it had as well, and
+    options of the arrangement that are not given (`auto`, None, `error`, `given`) are those the index was made with.
+    """
+    began = time.monotonic()
+    given = [fspath(urls)] if isinstance(urls, str | PathLike) else [fspath(url) for url in urls]
+    if refresh not in REFRESH:
+        raise FormatError(f"refresh is one of {', '.join(REFRESH)}, not {refresh!r}")
+    options: dict[str, Any] = {
+        "dim": dim,
+        "pattern": pattern,
+        "coordinate": coordinate,
+        "duplicates": duplicates,
+        "skip_misfits": skip_misfits,
+    }
+    check_options(arrange, order=order, append=append, **options)
+    _check_target(to, form=form, refresh=refresh, append=append, concurrency=concurrency)
+    if to is not None and form is None:
+        target_form(fspath(to))  # before anything is read
+    if order != "given":
+        options["order"] = order
+    run = Run(
+        given=given,
+        fetch=fetch,
+        limits=limits or Limits(),
+        kind=arrange,
+        options=options,
+        assets=assets,
+        concurrency=concurrency,
+        siblings=siblings,
+        progress=progress,
+    )
+    table = run.in_memory() if to is None else run.into(fspath(to), form=form, refresh=refresh, append=append)
+    return table, replace(run.summary(table), seconds=time.monotonic() - began)
+
+
+def harvest(
+    urls: Sequence[str],
+    fetch: Fetch,
+    *,
+    limits: Limits | None = None,
+    known: Callable[[str], Source | None] = lambda _: None,
+    assets: Assets = None,
+    siblings: bool = True,
+    progress: Progress | None = None,
+) -> Iterator[Harvested]:
+    """Files as they finish, each with what was found in it or its error; `known` files come back marked, unread."""
+    inputs = expand(urls, fetch, assets=assets)
+    limits = limits or Limits()
+    for batch in harvest_inputs(inputs, fetch, limits=limits, known=known, siblings=siblings, progress=progress):
+        yield from batch
+
+
+def _check_target(to: Any, *, form: str | None, refresh: str, append: bool, concurrency: int) -> None:
+    """Refuse options of an index that is written, where none is."""
+    if form not in (None, *FORMS):
+        raise ValueError(f"form is one of {', '.join(FORMS)}, not {form!r}")
+    for name, given in (("append", append), ("refresh", refresh != "check"), ("form", form is not None)):
+        if given and to is None:
+            raise ValueError(f"{name}= has no effect without to=, where the index is written")
+    if concurrency < 1:
+        raise ValueError(f"concurrency is at least 1, not {concurrency}")

@@ -1,0 +1,259 @@
+"""Everything harvested so far: entries light enough to stay in memory, references in parts that need not."""
+
+from __future__ import annotations
+
+import marshal
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.arrange import Entry
+from periplus.harvest.growth.recall import Recalled
+from periplus.harvest.parts.part import Builder, Fact, Part, grid_of
+from periplus.harvest.scanning.drive import Harvested
+from periplus.harvest.sidecars import ids_of
+from periplus.model import Array, Georeference, Refs, Source
+from periplus.table.collection.build import likeness
+from periplus.table.collection.groups import moved
+
+PART_FILES = 4096
+PART_ROWS = 1 << 20
+PART_SECONDS = 5.0
+PART_SHARE = 0.05
+"""A part is full after so many files or rows; or, so that a slow run that dies loses little, after so many seconds, or
+after this share of the time it has run, whichever is longer."""
+READ_ROWS = 1 << 22
+"""Rows read from mapped parts before their pages are let go."""
+
+
+@dataclass(slots=True, eq=False)
+class Pool:
+    """Descriptions that are equal become the same object: a million files of one kind hold one of each."""
+
+    _arrays: dict[Any, Array] = field(default_factory=dict)
+    _kinds: dict[tuple[str, bytes], Array] = field(default_factory=dict)
+    """Arrays as they are but for their corner."""
+    _tuples: dict[tuple[int, ...], tuple[Array, ...]] = field(default_factory=dict)
+    _attributes: dict[bytes, Mapping[str, Any]] = field(default_factory=dict)
+
+    def arrays(self, founds: tuple[Array, ...]) -> tuple[Array, ...]:
+        """The arrays of a file, shared with files that have the same."""
+        shared = tuple(self._array(array) for array in founds)
+        return self._tuples.setdefault(tuple(map(id, shared)), shared)
+
+    def attributes(self, attributes: Mapping[str, Any]) -> Mapping[str, Any]:
+        key = _key(attributes)
+        return attributes if key is None else self._attributes.setdefault(key, attributes)
+
+    def _array(self, array: Array) -> Array:
+        like = likeness(array)
+        if like is None:  # placed by points or polynomials, or with attributes that are not plain
+            return self._arrays.setdefault(id(array), array)
+        kind = self._kinds.setdefault((array.name, like), array)
+        place = array.georeference
+        if place is None or place.transform is None:
+            return kind
+        key = id(kind), place.transform[2], place.transform[5]
+        found = self._arrays.get(key)
+        if found is None:
+            # Arrays of one kind share what they have in common, however many places they are at.
+            found = self._arrays[key] = array if kind is array else _at(kind, place)
+        return found
+
+
+def _at(kind: Array, place: Georeference) -> Array:
+    """An array of a kind with a georeference that has another corner."""
+    assert kind.georeference is not None
+    assert place.transform is not None
+    if place.crs is kind.georeference.crs:
+        return replace(kind, georeference=place)
+    return moved(kind, place.transform[2], place.transform[5])
+
+
+def _key(value: Any) -> bytes | None:
+    """Bytes that are equal for equal plain values, NaN included; None for what is not plain."""
+    try:
+        return marshal.dumps(value, 2)  # version 2 writes no back references, so equal values give equal bytes
+    except ValueError:
+        return None
+
+
+@dataclass(slots=True, eq=False)
+class Gathered:
+    """Entries in the order they came, and where their references are."""
+
+    keep: Callable[[Part, list[Fact]], Part] = lambda part, _: part
+    """What is done with a full part: a journal writes it down and gives it back mapped from its file."""
+    entries: list[Entry] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+    """Place of each entry in the order asked for."""
+    _where: list[tuple[int, int]] = field(default_factory=list)
+    _parts: list[Part | Recalled] = field(default_factory=list)
+    _builder: Builder = field(default_factory=Builder)
+    _pool: Pool = field(default_factory=Pool)
+    _began: float = field(default_factory=time.monotonic)
+    _since: float = field(default_factory=time.monotonic)
+    _read: int = 0
+    _beside: dict[str, int] = field(default_factory=dict)
+    """File ids of companions by URL."""
+
+    def add(self, file: Harvested) -> None:
+        """Take a file that was scanned, or could not be."""
+        arrays = self._pool.arrays(tuple(found.array for found in file.founds))
+        attributes = self._pool.attributes(file.attributes)
+        if file.error is None:
+            self._where.append((len(self._parts), self._store(file, arrays, attributes)))
+        else:
+            self._where.append((-1, -1))
+        self._entry(file, file.source, file.format, file.datetime, arrays, attributes, (file.companions, file.homes))
+        if self._full():
+            self.flush()
+
+    def reuse(self, file: Harvested, fact: Fact, part: int, slot: int) -> None:
+        """Take a file whose references are in a part that was adopted."""
+        self._where.append((part, slot))
+        source = Source(
+            url=file.source.url,
+            size=fact.source.size,
+            etag=fact.source.etag,
+            last_modified=fact.source.last_modified,
+        )
+        arrays = self._pool.arrays(self._parts[part].arrays[slot])
+        moment = file.input.datetime or fact.datetime
+        attributes = self._pool.attributes(fact.attributes)
+        self._entry(file, source, fact.format, moment, arrays, attributes, (fact.companions, fact.homes))
+
+    def adopt(self, part: Part | Recalled) -> int:
+        """A part from elsewhere; its number."""
+        self.flush()
+        self._parts.append(part)
+        return len(self._parts) - 1
+
+    def flush(self) -> None:
+        """Hand over what is in memory as a part."""
+        builder, self._builder = self._builder, Builder()
+        self._since = time.monotonic()
+        if builder.facts:
+            self._parts.append(self.keep(builder.build(), builder.facts))
+
+    def finish(self, beside: Iterable[str] = ()) -> None:
+        """Put entries into the order asked for; what is still in memory may stay there.
+
+        A file that was named and turned out to be the companion of another is no entry of its own; `beside` are further
+        companions.
+        """
+        builder, self._builder = self._builder, Builder()
+        if builder.facts:
+            self._parts.append(builder.build())
+        companions = {source.url for entry in self.entries for source in entry.companions}
+        others = companions.union(beside)
+        chosen = [i for i, entry in enumerate(self.entries) if entry.source.url not in others]
+        order = sorted(chosen, key=self.numbers.__getitem__)
+        self.entries = [self.entries[i] for i in order]
+        self._where = [self._where[i] for i in order]
+        self.numbers = [self.numbers[i] for i in order]
+        self._beside = ids_of(self.entries) if companions else {}
+
+    @property
+    def refs(self) -> References:
+        """References of the arrays of entries."""
+        return References(self)
+
+    def _refs(self, entry: int, which: int) -> Refs:
+        number, slot = self._where[entry]
+        found = self._parts[number].refs(slot, which)
+        one = self.entries[entry]
+        if one.homes and one.homes[which]:
+            home = self._beside[one.companions[one.homes[which] - 1].url]
+            found = replace(found, file=np.full(len(found), home, np.int32))
+        self._count(len(found))
+        return found
+
+    def _together(self, entries: Sequence[int], which: int) -> Iterator[tuple[NDArray[np.intp], Refs]]:
+        where = np.array([self._where[entry] for entry in entries], np.intp).reshape(-1, 2)
+        own = np.array([not (e.homes and e.homes[which]) for e in (self.entries[i] for i in entries)], bool)
+        left = np.ones(len(entries), bool)
+        for number in sorted(set(where[own, 0].tolist())):
+            part = self._parts[number]
+            if isinstance(part, Part) or part.several is not None:
+                members = np.flatnonzero((where[:, 0] == number) & own)
+                owner, found = part.together(where[members, 1], which)
+                self._count(len(found))
+                yield members[owner], found
+                left[members] = False
+        for place in np.flatnonzero(left).tolist():
+            found = self._refs(entries[place], which)
+            yield np.full(len(found), place, np.intp), found
+
+    def _count(self, rows: int) -> None:
+        self._read += rows
+        if self._read > READ_ROWS:
+            self._read = 0
+            for part in self._parts:
+                part.release()
+
+    def _entry(
+        self,
+        file: Harvested,
+        source: Source,
+        form: str,
+        moment: Any,
+        arrays: Any,
+        attributes: Any,
+        beside: tuple[tuple[Source, ...], tuple[int, ...]],
+    ) -> None:
+        self.entries.append(
+            Entry(
+                source=source,
+                format=form,
+                datetime=moment,
+                group=file.input.group,
+                series=file.input.series,
+                arrays=arrays,
+                companions=beside[0],
+                homes=beside[1],
+                attributes=attributes,
+                error=file.error,
+            )
+        )
+        self.numbers.append(file.number)
+
+    def _store(self, file: Harvested, arrays: tuple[Array, ...], attributes: Mapping[str, Any]) -> int:
+        grids = [grid_of(array) for array in arrays]
+        fact = Fact(
+            source=file.source,
+            format=file.format,
+            datetime=file.datetime,
+            attributes=attributes,
+            companions=file.companions,
+            homes=file.homes,
+        )
+        return self._builder.add(fact, arrays, grids, [found.refs for found in file.founds])
+
+    def _full(self) -> bool:
+        builder, now = self._builder, time.monotonic()
+        patience = max(PART_SECONDS, PART_SHARE * (now - self._began))
+        return (
+            builder.rows >= PART_ROWS
+            or len(builder.facts) >= PART_FILES
+            or (now - self._since > patience and bool(builder.facts))
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class References:
+    """Where arranging looks references up: of one array of an entry, or of that of many entries at once."""
+
+    _gathered: Gathered
+
+    def __call__(self, entry: int, which: int) -> Refs:
+        """References of an array of an entry."""
+        return self._gathered._refs(entry, which)
+
+    def together(self, entries: Sequence[int], which: int) -> Iterator[tuple[NDArray[np.intp], Refs]]:
+        """References of an array of entries, with the place of each row's entry in `entries`."""
+        return self._gathered._together(entries, which)

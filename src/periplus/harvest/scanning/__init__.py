@@ -1,0 +1,1 @@
+"""Files through their scanners: many at a time, with few requests."""

@@ -1,0 +1,298 @@
+"""Many files through their scanners: remote ones hundreds at a time, local ones in a straight loop; as they finish."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple, TypeAlias
+
+from periplus.errors import FormatError, PeriplusError
+from periplus.fetch import Fetch, LocalFile
+from periplus.harvest.inputs import Input
+from periplus.harvest.scanning.drive import Harvested, failed, harvest_local, harvest_remote
+from periplus.harvest.scanning.head import HeadSize
+from periplus.harvest.sidecars import Companions
+from periplus.limits import Limits
+from periplus.model import Source
+from periplus.policy import WEB, is_local, scheme_of, storable
+
+Known: TypeAlias = Callable[[str], Source | None]
+"""Facts of a URL from an earlier run; None where it is not known."""
+BATCH = 256
+"""Local files handed over at a time: many, because each hand-over costs a change of thread."""
+LOCAL_THREADS = 16
+_UNWRITABLE = re.compile(r"[\x00-\x1f\x7f\\]|[\ud800-\udfff]")
+"""What no reference at rest may have; the last stand in a path for bytes that are no UTF-8."""
+_SLOW_SECONDS = 0.002
+"""A local file that takes this long, most of it waiting, lies on a network: then several are read at once."""
+
+
+class Here(NamedTuple):
+    """A local file, to be read by the caller."""
+
+    number: int
+    item: Input
+    path: str
+
+
+class Pump:
+    """Runs on the fetch loop: draws inputs, works on remote ones, hands back local ones to be read by the caller."""
+
+    def __init__(
+        self,
+        inputs: AsyncIterator[Input],
+        fetch: Fetch,
+        *,
+        limits: Limits,
+        known: Known,
+        beside: Companions,
+        check: bool,
+        concurrency: int,
+        siblings: bool,
+    ) -> None:
+        self._inputs, self._fetch, self._limits = inputs, fetch, limits
+        self._known, self._beside, self._check, self._siblings = known, beside, check, siblings
+        self._size = HeadSize()
+        self._ready: list[Here | Harvested] = []
+        self._seen: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._feeder: asyncio.Task[None] | None = None
+        self._broken: BaseException | None = None
+        self._news, self._taken = asyncio.Event(), asyncio.Event()
+        self._flights = asyncio.Semaphore(concurrency)
+        self._room = 2 * concurrency + 2 * BATCH
+        """Files in flight or ready, at most: a slow caller holds up the drawing of inputs, not the memory."""
+        self.total: int | None = None
+        """How many inputs there are, once all are drawn."""
+
+    async def some(self) -> list[Here | Harvested] | None:
+        """What is ready, at least one; None at the end. An error in drawing inputs is raised here."""
+        if self._feeder is None:
+            self._feeder = asyncio.create_task(self._feed())
+        while not self._ready:
+            if self._broken is not None:
+                raise self._broken
+            if self._feeder.done() and not self._tasks:
+                self._feeder.result()
+                return None
+            self._news.clear()
+            await self._news.wait()
+        batch, self._ready = self._ready, []
+        self._taken.set()
+        return batch
+
+    async def close(self) -> None:
+        """Cancel what runs."""
+        tasks = [*self._tasks, *([] if self._feeder is None else [self._feeder])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _feed(self) -> None:
+        number = 0
+        try:
+            async for item in self._inputs:
+                while len(self._ready) + len(self._tasks) >= self._room:
+                    self._taken.clear()
+                    await self._taken.wait()
+                number += self._take(item, number)
+            self.total = number
+        finally:
+            self._news.set()
+
+    def _take(self, item: Input, number: int) -> bool:
+        """Begin with an input; whether it is one we had not seen."""
+        try:
+            if item.error is not None:
+                raise item.error
+            plain = item.url if item.source is None else item.source.url
+            if item.source is None or scheme_of(plain) in WEB:  # what other listings gave is spelled as it should be
+                plain = storable(plain, self._fetch.keep_query)
+            if unwritable := _UNWRITABLE.search(plain):
+                what = "is not UTF-8" if unwritable[0] > "\x7f" else "has a backslash or control character"
+                raise FormatError(f"the file's name {what}, so no index can hold it")
+        except PeriplusError as error:
+            self._give(failed(item, error, number=number, nameless=True))
+            return True
+        if plain in self._seen:  # named twice, by a list and a glob perhaps; a file has one row
+            return False
+        self._seen.add(plain)
+        if item.optional and item.source is not None and item.source.size == 0:
+            # Also what stands for a folder in a bucket: an object `folder/`, which listings tell without its slash.
+            self._give(Harvested(input=item, source=item.source, skipped=True, number=number))
+        elif is_local(plain):
+            self._give(Here(number, item, plain))
+        else:
+            task = asyncio.create_task(self._remote(number, item, plain))
+            self._tasks.add(task)
+            task.add_done_callback(self._ended)
+        return True
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._news.set()
+        self._taken.set()
+        if not task.cancelled() and task.exception() is not None and self._feeder is not None:
+            self._broken = task.exception()
+            self._feeder.cancel()
+
+    def _give(self, what: Here | Harvested) -> None:
+        self._ready.append(what)
+        self._news.set()
+
+    async def _remote(self, number: int, item: Input, plain: str) -> None:
+        async with self._flights:
+            before = self._known(plain)
+            if before is not None:
+                found = await self._facts(item) if self._check else before
+                if found is not None and unchanged(before, found) and await self._unchanged_beside(plain):
+                    self._give(reused(item, before, number))
+                    return
+            size, limits, siblings = self._size, self._limits, self._siblings
+            self._give(await harvest_remote(item, plain, self._fetch, size, limits, number=number, siblings=siblings))
+
+    async def _unchanged_beside(self, url: str) -> bool:
+        """Whether the companions of a file are what they were; new ones are not looked for."""
+        try:
+            return not self._check or all(
+                [unchanged(before, await self._fetch.head(before.url)) for before in self._beside(url)]
+            )
+        except PeriplusError:
+            return False
+
+    async def _facts(self, item: Input) -> Source | None:
+        """Facts of an object now: from the listing, else by a cheap request; None where that fails."""
+        if item.source is not None:
+            return item.source
+        try:
+            return await self._fetch.head(item.url)
+        except PeriplusError:
+            return None  # reading it will say what is wrong
+
+
+def harvest_inputs(
+    inputs: AsyncIterator[Input],
+    fetch: Fetch,
+    *,
+    limits: Limits,
+    known: Known = lambda _: None,
+    beside: Companions = lambda _: (),
+    check: bool = True,
+    concurrency: int = 256,
+    siblings: bool = True,
+    progress: Callable[[int, int | None, int], None] | None = None,
+) -> Iterator[list[Harvested]]:
+    """Files as they finish, in batches. Memory does not grow with their number."""
+    pump = Pump(
+        inputs,
+        fetch,
+        limits=limits,
+        known=known,
+        beside=beside,
+        check=check,
+        concurrency=concurrency,
+        siblings=siblings,
+    )
+    local = _Local(fetch, limits=limits, known=known, beside=beside, check=check, siblings=siblings)
+    done = bad = 0
+    try:
+        while (ready := fetch.run(pump.some())) is not None:
+            batch = [each for each in ready if isinstance(each, Harvested)]
+            here = [each for each in ready if isinstance(each, Here)]
+            for part in (batch, *local.harvest(here)):
+                if not part:
+                    continue
+                done += len(part)
+                bad += sum(each.error is not None for each in part)
+                yield part
+                if progress is not None:
+                    progress(done, pump.total, bad)
+    finally:
+        local.close()
+        fetch.run(pump.close())
+
+
+class _Local:
+    """Local files one after another; several at once where the disk turns out to be a network."""
+
+    def __init__(
+        self, fetch: Fetch, *, limits: Limits, known: Known, beside: Companions, check: bool, siblings: bool
+    ) -> None:
+        self._free, self._siblings, self._beside = fetch.policy.prefixes is None, siblings, beside
+        self._policy, self._limits, self._known, self._check = fetch.policy, limits, known, check
+        self._size = HeadSize()
+        self._pool: ThreadPoolExecutor | None = None
+        self._timed = False
+        """Whether the first few files have shown how fast the disk is."""
+
+    def harvest(self, files: Sequence[Here]) -> Iterator[list[Harvested]]:
+        start = 0
+        while start < len(files):
+            batch = files[start : start + (BATCH if self._timed else LOCAL_THREADS)]
+            start += len(batch)
+            if self._pool is not None:
+                yield list(self._pool.map(self._one, batch))
+                continue
+            clock, work = time.perf_counter(), time.thread_time()
+            yield [self._one(each) for each in batch]
+            self._timed = True
+            waited = time.perf_counter() - clock
+            worked = time.thread_time() - work
+            if len(batch) >= LOCAL_THREADS and waited > _SLOW_SECONDS * len(batch) and waited > 4 * worked:
+                self._pool = ThreadPoolExecutor(LOCAL_THREADS, thread_name_prefix="periplus-harvest")
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _one(self, each: Here) -> Harvested:
+        number, item, path = each
+        try:
+            if not self._free:
+                self._policy.check(path)
+            before = self._known(path)
+            if before is not None and (not self._check or self._unchanged(before, item.source)):
+                return reused(item, before, number)
+        except PeriplusError as error:
+            return failed(item, error, number=number)
+        may = str if self._free else self._policy.check
+        size, limits, siblings = self._size, self._limits, self._siblings
+        return harvest_local(item, path, size, limits, number=number, siblings=siblings, check=may)
+
+    def _unchanged(self, before: Source, now: Source | None) -> bool:
+        try:
+            return (
+                now is not None
+                and unchanged(before, now)
+                and all(unchanged(each, LocalFile(each.url).source) for each in self._beside(before.url))
+            )
+        except PeriplusError:
+            return False
+
+
+def reused(item: Input, before: Source, number: int) -> Harvested:
+    """A file that an earlier run has harvested."""
+    return Harvested(input=item, source=before, datetime=item.datetime, reused=True, number=number)
+
+
+def unchanged(before: Source, now: Source) -> bool:
+    """Whether an object is surely the one that was harvested: the same tag, or the same size and modification time."""
+    if before.size is None or before.size != now.size:
+        return False
+    if before.etag is not None and now.etag is not None:
+        return before.etag == now.etag
+    if before.last_modified is None or now.last_modified is None:
+        return False
+    if is_local(before.url):
+        return before.last_modified == now.last_modified
+    # The dates of HTTP have whole seconds.
+    return before.last_modified.replace(microsecond=0) == now.last_modified.replace(microsecond=0)
+
+
+async def each_of(inputs: Sequence[Input]) -> AsyncIterator[Input]:
+    """Inputs that are known already."""
+    for item in inputs:
+        yield item

@@ -1,0 +1,181 @@
+"""Small arrays of scanned files, read while indexing: labels along a dimension, geolocation; bounded and counted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.arrange.encodings import Book
+from periplus.arrange.stack.member import Layer
+from periplus.errors import MissingError, PeriplusError
+from periplus.harvest.scanning.drive import Harvested, failed
+from periplus.limits import Limits
+from periplus.model import Catalog, Files, Found, Refs, Source
+
+if TYPE_CHECKING:
+    from periplus.fetch import Fetch
+
+BATCH_BYTES = 64 << 20
+"""Decoded bytes that are read at once; one array may be larger."""
+NAME = "values"
+_DIM = "file of this reading"
+"""The dimension along which files are read together; no file has one of that name."""
+
+
+@dataclass(slots=True)
+class ValueReader:
+    """Reads arrays of files that were scanned and are in no index yet; counts what it read."""
+
+    fetch: Fetch
+    limits: Limits
+    arrays: int = 0
+    """Arrays read so far."""
+    bytes: int = 0
+    """Decoded bytes of these."""
+    _spent: dict[str, int] = field(default_factory=dict)
+
+    def read(self, files: Sequence[Harvested], name: str) -> list[NDArray[Any] | PeriplusError]:
+        """For every file the values of its array of that name, as stored, or why they could not be read.
+
+        Arrays of the same shape are read together, whatever their number. What a file may have read of it is bounded
+        by `Limits.coordinate_bytes` for one array and `Limits.file_coordinate_bytes` for all.
+        """
+        answers: list[NDArray[Any] | PeriplusError] = [_UNREAD] * len(files)
+        alike: dict[Any, list[int]] = {}
+        found: dict[int, tuple[Found, Source]] = {}
+        for k, file in enumerate(files):
+            try:
+                found[k] = _find(file, name)
+                self._allow(file, found[k][0])
+            except PeriplusError as error:
+                answers[k] = error.at(url=file.source.url)
+                continue
+            array = found[k][0].array
+            kind = array.dims, array.shape, array.chunks, array.dtype.str, array.edges, repr(array.fill)
+            alike.setdefault(kind, []).append(k)
+        for numbers in alike.values():
+            each = max(1, found[numbers[0]][0].array.nbytes)
+            size = max(1, BATCH_BYTES // each)
+            for start in range(0, len(numbers), size):
+                batch = numbers[start : start + size]
+                self._read_alike([found[k] for k in batch], batch, answers)
+        for k in found:
+            if isinstance(values := answers[k], np.ndarray):
+                self.arrays += 1
+                self.bytes += values.nbytes
+        return answers
+
+    def _allow(self, file: Harvested, found: Found) -> None:
+        """LimitError where an array is larger than one may be, or too large with what was read of its file before."""
+        array, limits, url = found.array, self.limits, file.source.url
+        chunk = math.prod(array.chunks) * array.dtype.itemsize
+        size = max(array.nbytes, chunk, int(found.refs.length.sum()))
+        limits.check(f"the size of {array.name}, in bytes,", size, limits.coordinate_bytes, url=url)
+        spent = self._spent.get(url, 0) + size
+        what = "the size of all arrays read while indexing the file, in bytes,"
+        limits.check(what, spent, limits.file_coordinate_bytes, url=url)
+        self._spent[url] = spent
+
+    def _read_alike(
+        self, found: Sequence[tuple[Found, Source]], numbers: Sequence[int], answers: list[NDArray[Any] | PeriplusError]
+    ) -> None:
+        """Read arrays of one shape as one; where that fails, halves of them, until only those that fail are left."""
+        try:
+            whole = _read(found, self.fetch, self.limits)
+            values: Sequence[NDArray[Any] | PeriplusError] = [whole[k, ...] for k in range(len(found))]
+        except PeriplusError as error:
+            if len(found) > 1:
+                middle = len(found) // 2
+                self._read_alike(found[:middle], numbers[:middle], answers)
+                self._read_alike(found[middle:], numbers[middle:], answers)
+                return
+            values = [error.at(url=found[0][1].url)]
+        for k, value in zip(numbers, values, strict=True):
+            answers[k] = value
+
+
+_UNREAD = MissingError("not read")
+
+
+def without_failed(
+    files: Sequence[Harvested], values: Sequence[NDArray[Any] | PeriplusError]
+) -> list[tuple[Harvested, NDArray[Any] | None]]:
+    """Files with their values; one whose values could not be read is a file that failed, and has none."""
+    return [
+        (failed(file.input, value, file.source, number=file.number), None)
+        if isinstance(value, PeriplusError)
+        else (file, value)
+        for file, value in zip(files, values, strict=True)
+    ]
+
+
+def _find(file: Harvested, name: str) -> tuple[Found, Source]:
+    """The array of that name and the file that holds its bytes."""
+    if file.raised is not None:
+        raise file.raised
+    for k, found in enumerate(file.founds):
+        if found.array.name == name:
+            home = file.homes[k] if file.homes else 0
+            return found, file.companions[home - 1] if home else file.source
+    raise MissingError(f"the file has no array {name!r}")
+
+
+def _read(found: Sequence[tuple[Found, Source]], fetch: Fetch, limits: Limits) -> NDArray[Any]:
+    """Arrays of one shape, one after the other along a first dimension."""
+    from periplus.read import read_array
+    from periplus.table.memory import memory_table
+
+    layer = Layer(name=NAME, like=found[0][0].array, packed=False, attributes={}, book=Book(NAME))
+    refs = Refs.joined(
+        [_step(one.refs, layer.codes(one.array), k) for k, (one, _) in enumerate(found)], found[0][0].array.ndim + 1
+    )
+    array = layer.array(_DIM, len(found)).renamed(NAME, georeference=None, level=0)
+    files = _files([source for _, source in found])
+    table = memory_table(Catalog(arrays={NAME: array}), {NAME: refs}, files, limits=limits)
+    return np.asarray(read_array(table, fetch, array, limits=limits))
+
+
+def _step(refs: Refs, codes: NDArray[np.uint16], k: int) -> Refs:
+    """The references of one file, at its place in the array of all."""
+    count = len(refs)
+    held = None if refs.inline is None else refs.inline.held
+    file = np.full(count, k, np.int32)
+    if held is not None:
+        file[held] = -1
+    encoding = None
+    if len(codes):
+        encoding = np.full(count, codes[0], np.uint16) if refs.encoding is None else codes[refs.encoding]
+    # In the order in which a table answers: by chunk position, then part.
+    part = np.zeros(count, np.uint16) if refs.part is None else refs.part
+    order = np.lexsort((part, *refs.chunk[::-1]))
+    return Refs(
+        chunk=np.vstack([np.full((1, count), k, np.int32), refs.chunk]),
+        offset=refs.offset,
+        length=refs.length,
+        file=file,
+        part=refs.part,
+        encoding=encoding,
+        inline=refs.inline,
+    ).take(order)
+
+
+def _files(sources: Iterable[Source]) -> Files:
+    from periplus.arrange.entry import instants
+
+    sources = list(sources)
+    none = np.full(len(sources), "NaT", "datetime64[us]")
+    return Files(
+        path=[source.url for source in sources],
+        size=np.array([-1 if source.size is None else source.size for source in sources], np.int64),
+        etag=[source.etag for source in sources],
+        last_modified=instants(source.last_modified for source in sources),
+        datetime=none,
+        format=[""] * len(sources),
+        status=["ok"] * len(sources),
+        error=[None] * len(sources),
+    )

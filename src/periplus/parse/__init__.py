@@ -1,0 +1,1 @@
+"""Pure parsers of headers and documents that several packages need."""

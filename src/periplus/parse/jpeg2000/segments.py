@@ -1,0 +1,225 @@
+"""Marker segments of a JPEG 2000 codestream: read, written, cut to a level, and what they say of packets."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from periplus.errors import FormatError
+from periplus.parse.jpeg2000.packets import LRCP, RLCP, RPCL, Change, Coding
+
+SOC, SIZ, SOT, SOD, EOC = 0xFF4F, 0xFF51, 0xFF90, 0xFF93, 0xFFD9
+COD, COC, QCD, QCC, RGN, POC, PPM, PPT, PLM, PLT, TLM, CRG, COM = (
+    0xFF52, 0xFF53, 0xFF5C, 0xFF5D, 0xFF5E, 0xFF5F, 0xFF60, 0xFF61, 0xFF57, 0xFF58, 0xFF55, 0xFF63, 0xFF64,
+)  # fmt: skip
+BARE = range(0xFF30, 0xFF40)
+"""Markers that nothing follows: kept for extensions, and passed over."""
+PRECINCTS, SOP, EPH = 0x01, 0x02, 0x04
+"""Bits of a coding style: precinct sizes follow; packets may begin with a marker, their headers end with one."""
+LARGEST_LEVELS = 32
+EXTENDED = 0x80
+"""In place of the number of levels: another segment describes them."""
+
+Segment: TypeAlias = tuple[int, bytes]
+"""Marker, and what follows its length."""
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """What says which packets a tile has, and how to find them."""
+
+    progression: int
+    layers: int
+    markers: int
+    """The bits SOP and EPH of the coding style."""
+    codings: tuple[Coding, ...]
+    """By component."""
+    changes: tuple[Change, ...]
+    """Of the order of packets (POC)."""
+    levels: int
+    """Lower resolutions that every component has."""
+
+    @property
+    def even(self) -> bool:
+        """Whether all components are cut alike, so that none of their precincts change places at another level."""
+        return len({(coding.steps, coding.precincts) for coding in self.codings}) == 1
+
+    @property
+    def resolutions_first(self) -> bool:
+        """Whether the packets of a resolution all come before those of the next, in every component."""
+        plain = not self.changes and len({len(coding.precincts) for coding in self.codings}) == 1
+        return plain and (self.progression in (RLCP, RPCL) or (self.progression == LRCP and self.layers == 1))
+
+
+def read(raw: bytes, position: int) -> list[Segment]:
+    """Every segment from a position to the end; FormatError where one is broken."""
+    found = []
+    while position < len(raw):
+        if int.from_bytes(raw[position : position + 2], "big") in BARE:
+            position += 2
+            continue
+        if position + 4 > len(raw):
+            raise FormatError("the main header of the codestream is cut off")
+        marker, length = struct.unpack_from(">HH", raw, position)
+        if marker < 0xFF50 or length < 2 or position + 2 + length > len(raw):
+            raise FormatError("the main header of the codestream is broken")
+        found.append((marker, raw[position + 4 : position + 2 + length]))
+        position += 2 + length
+    return found
+
+
+def written(segments: Iterable[Segment]) -> bytes:
+    """Segments as they stand in a file."""
+    return b"".join(struct.pack(">HH", marker, len(data) + 2) + data for marker, data in segments)
+
+
+def style(steps: Sequence[tuple[int, int]], main: Iterable[Segment], tile: Iterable[Segment] = ()) -> Style:
+    """The style of a tile: its own segments count for more than those of the main header.
+
+    `steps` are the horizontal and vertical subsampling of every component.
+    """
+    count, wide = len(steps), width_of(len(steps))
+    changes: list[Change] = []
+    codings: dict[int, tuple[tuple[int, int], ...]] = {}
+    blocks: dict[int, tuple[int, int, int]] = {}
+    default: bytes | None = None
+    for segments in (list(main), list(tile)):
+        # A tile's own style for all components counts for more than the main header's for one of them.
+        for data in [data for marker, data in segments if marker == COD]:
+            default = data
+            codings.clear()
+            blocks.clear()
+        for data in [data for marker, data in segments if marker == COC]:
+            component = int.from_bytes(data[:wide], "big")
+            if len(data) < wide + 6:
+                raise FormatError("the coding style of the codestream is broken")
+            if component < count:
+                codings[component] = _precincts(data, wide + 1, bool(data[wide] & PRECINCTS))
+                blocks[component] = _blocks(data, wide + 2)
+        own = [change for marker, data in segments if marker == POC for change in _changes(data, count)]
+        changes = own or changes
+    if default is None or len(default) < 10:
+        raise FormatError("the codestream has no coding style")
+    usual, usual_blocks = _precincts(default, 5, bool(default[0] & PRECINCTS)), _blocks(default, 6)
+    layers = int.from_bytes(default[2:4], "big")
+    if default[1] > 4 or not layers:
+        raise FormatError("the coding style of the codestream is none we know")
+    # Of thousands of components most are alike, and hostile headers have as many as they can.
+    alike = {step: Coding(step, usual, usual_blocks) for step in set(steps)}
+    apart = {n: Coding(steps[n], precincts, blocks[n]) for n, precincts in codings.items()}
+    every = [*codings.values(), *([usual] if len(codings) < count else [])]
+    return Style(
+        progression=default[1],
+        layers=layers,
+        markers=default[0] & (SOP | EPH),
+        codings=tuple(apart.get(n) or alike[step] for n, step in enumerate(steps)),
+        changes=tuple(changes),
+        levels=min(map(len, every)) - 1,
+    )
+
+
+def needed(depths: Iterable[int]) -> tuple[bool, int]:
+    """Whether values need a sign, and how many bits: of components whose size segment has these depths."""
+    kinds = set(depths)
+    signed = any(depth & 0x80 for depth in kinds)
+    # A sign beside unsigned values takes a bit of its own.
+    return signed, max((depth & 0x7F) + 1 + (signed and not depth & 0x80) for depth in kinds)
+
+
+def width_of(components: int) -> int:
+    """Bytes that name a component."""
+    return 1 if components < 257 else 2
+
+
+def _precincts(data: bytes, at: int, listed: bool) -> tuple[tuple[int, int], ...]:
+    """Width and height of precincts as powers of 2, by resolution; `at` is the place of the number of levels."""
+    if len(data) < at + 5:
+        raise FormatError("the coding style of the codestream is broken")
+    if data[at] & EXTENDED or data[at + 4] > 1:
+        raise FormatError("decompositions and wavelets of part 2 of JPEG 2000 are not read")
+    if data[at] > LARGEST_LEVELS:
+        raise FormatError("the coding style of the codestream is broken")
+    levels = data[at]
+    if not listed:
+        return ((15, 15),) * (levels + 1)
+    sizes = data[at + 5 : at + 6 + levels]
+    if len(sizes) != levels + 1 or any(not size & 15 or not size >> 4 for size in sizes[1:]):
+        raise FormatError("the coding style of the codestream lacks sizes of precincts")
+    return tuple((size & 15, size >> 4) for size in sizes)
+
+
+def _blocks(data: bytes, at: int) -> tuple[int, int, int]:
+    """Width and height of code-blocks as powers of 2, and their style."""
+    wide, high, how = data[at] + 2, data[at + 1] + 2, data[at + 2]
+    if wide > 10 or high > 10 or wide + high > 12:
+        raise FormatError("the code-blocks of the codestream are larger than can be")
+    return wide, high, how
+
+
+def _changes(data: bytes, components: int) -> list[Change]:
+    wide = width_of(components)
+    size = 5 + 2 * wide
+    if not data or len(data) % size:
+        raise FormatError("the changes of packet order in the codestream are broken")
+    found = []
+    for at in range(0, len(data), size):
+        first, layers, resolutions, order = (
+            data[at],
+            data[at + 1 + wide : at + 3 + wide],
+            data[at + 3 + wide],
+            data[at + size - 1],
+        )
+        begin = int.from_bytes(data[at + 1 : at + 1 + wide], "big")
+        # In one byte 256 components can only be said by 0.
+        end = int.from_bytes(data[at + 4 + wide : at + 4 + 2 * wide], "big") or 1 << (8 * wide)
+        if order > 4:
+            raise FormatError("the changes of packet order in the codestream are broken")
+        found.append(Change(first, begin, int.from_bytes(layers, "big"), resolutions, min(end, components), order))
+    return found
+
+
+def reversible(marker: int, data: bytes, components: int) -> bool:
+    """Whether a segment of coding style names the wavelet that loses nothing."""
+    at = 9 if marker == COD else width_of(components) + 5
+    return data[at : at + 1] == b"\x01"
+
+
+def reduced(marker: int, data: bytes, level: int, components: int) -> bytes:
+    """A segment of coding or quantisation without its finest `level` levels; others as they are."""
+    wide = width_of(components)
+    if not level:
+        return data
+    if marker == COD:
+        return _fewer(data, 5, bool(data[0] & PRECINCTS), level)
+    if marker == COC:
+        return _fewer(data, wide + 1, bool(data[wide] & PRECINCTS), level)
+    if marker in (QCD, QCC):
+        at = 0 if marker == QCD else wide
+        size = {0: 1, 1: 0, 2: 2}.get(data[at] & 0x1F)
+        if size is None:
+            raise FormatError("the quantisation of the codestream is none we know")
+        if size and len(data) - 3 * level * size < at + 1 + size:
+            raise FormatError("the quantisation of the codestream lacks steps")
+        return data[: len(data) - 3 * level * size] if size else data
+    return data
+
+
+def fewer_changes(data: bytes, components: int, resolutions: int) -> bytes:
+    """Changes of packet order where only the lowest resolutions are left; empty where nothing is."""
+    size, wide = 5 + 2 * width_of(components), width_of(components)
+    found = b""
+    for at in range(0, len(data), size):
+        if data[at] < resolutions:
+            end = at + 3 + wide
+            found += data[at:end] + bytes([min(data[end], resolutions)]) + data[end + 1 : at + size]
+    return found
+
+
+def _fewer(data: bytes, at: int, precincts: bool, level: int) -> bytes:
+    levels = data[at]
+    if level > levels:
+        raise FormatError(f"the codestream has {levels} lower resolutions, not {level}")
+    cut = data[:at] + bytes([levels - level]) + data[at + 1 :]
+    return cut[: len(cut) - level] if precincts else cut

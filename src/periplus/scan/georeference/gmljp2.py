@@ -1,0 +1,97 @@
+"""Georeferencing by GMLJP2: the rectified grid in the labelled XML of a JP2 file."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from periplus.model import Georeference
+from periplus.scan.georeference.geodetic import register
+
+ROOT_LABEL = "gml.root-instance"
+EPSG = re.compile(r"(?:urn:ogc:def:crs:EPSG:[0-9.]*:|http://www\.opengis\.net/def/crs/EPSG/0/|EPSG:)([0-9]{4,6})\Z")
+
+EASTING_FIRST = (range(32601, 32661), range(32701, 32761), range(25828, 25839), range(26901, 26924), (3857,))
+"""Systems that are sure to have x first: UTM on WGS 84, ETRS89 and NAD83, and the web's."""
+
+
+def georeference(labels: tuple[tuple[str, bytes], ...]) -> Georeference | None:
+    """Where the first rectified grid says the pixels lie; None where it does not say, or not plainly."""
+    for label, text in labels:
+        if label == ROOT_LABEL:
+            return _grid(text)
+    return None
+
+
+def _grid(text: bytes) -> Georeference | None:
+    from xml.etree.ElementTree import ParseError
+
+    import defusedxml.ElementTree as ElementTree
+    from defusedxml.common import DefusedXmlException
+
+    try:
+        # Some writers leave zeros between words, too.
+        root = ElementTree.fromstring(text.replace(b"\0", b" ").strip())
+    except (ParseError, DefusedXmlException, ValueError, LookupError):
+        # It only tells where the pixels lie; they are as good without it.
+        return None
+    grid = next((node for node in root.iter() if _name(node.tag) == "RectifiedGrid"), None)
+    if grid is None:
+        return None
+    nodes = list(grid.iter())
+    places = [_pair(node.text) for node in nodes if _name(node.tag) == "pos"]
+    steps = [_pair(node.text) for node in nodes if _name(node.tag) == "offsetVector"]
+    names = [EPSG.match(value) for node in nodes if (value := node.get("srsName"))]
+    if len(places) != 1 or len(steps) != 2 or not names:
+        return None
+    place, right, down, named = places[0], steps[0], steps[1], names[0]
+    if place is None or right is None or down is None or named is None:
+        return None
+    return _placed(int(named[1]), place, right, down)
+
+
+def _placed(
+    code: int, place: tuple[float, float], right: tuple[float, float], down: tuple[float, float]
+) -> Georeference | None:
+    """The grid with x before y, whichever comes first in the CRS; its place is the centre of the first pixel."""
+    swapped = _swapped(code, right, down)
+    if swapped is None:
+        return None
+    if swapped:
+        place, right, down = place[::-1], right[::-1], down[::-1]
+    a, d = right
+    b, e = down
+    if a * e - b * d == 0:
+        return None
+    corner = place[0] - (a + b) / 2, place[1] - (d + e) / 2
+    return Georeference(crs=f"EPSG:{code}", transform=(a, b, corner[0], d, e, corner[1]))
+
+
+def _swapped(code: int, right: tuple[float, float], down: tuple[float, float]) -> bool | None:
+    """Whether y comes before x in the CRS, as far as the grid itself tells; None where it does not.
+
+    Columns go to the right and rows down: whoever takes one axis for the other sees the image in a mirror.
+    """
+    straight, turned = right[1] == 0 == down[0], right[0] == 0 == down[1]
+    if code in register().systems:
+        # A geographic system has latitude first, and writers disagree on what that means for a grid with x first.
+        return True if turned else None
+    if any(code in codes for codes in EASTING_FIRST):
+        return False
+    mirrored = right[0] * down[1] - right[1] * down[0] > 0
+    # A grid along the axes may as well be one whose rows go up.
+    return None if (straight and mirrored) or (turned and not mirrored) else mirrored
+
+
+def _name(tag: object) -> str:
+    return tag.rpartition("}")[2] if isinstance(tag, str) else ""
+
+
+def _pair(text: str | None) -> tuple[float, float] | None:
+    try:
+        numbers = [float(word) for word in (text or "").replace(",", " ").split()]
+    except ValueError:
+        return None
+    if len(numbers) != 2 or not all(map(math.isfinite, numbers)):
+        return None
+    return numbers[0], numbers[1]

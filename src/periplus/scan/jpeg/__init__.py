@@ -1,0 +1,1 @@
+"""JPEG: one image a file, in bands where restart markers allow it."""

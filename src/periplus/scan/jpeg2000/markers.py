@@ -1,0 +1,357 @@
+"""The main header of a JPEG 2000 codestream as facts: its grid of tiles, components, coding and tile-part lengths."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.errors import FormatError
+from periplus.limits import Limits
+from periplus.model import Step
+from periplus.parse.jpeg2000.segments import (
+    BARE,
+    COC,
+    COD,
+    COM,
+    CRG,
+    EOC,
+    PLM,
+    POC,
+    PPM,
+    QCC,
+    QCD,
+    RGN,
+    SIZ,
+    SOC,
+    SOD,
+    SOT,
+    TLM,
+    Segment,
+    Style,
+    fewer_changes,
+    needed,
+    reduced,
+    reversible,
+    style,
+    width_of,
+    written,
+)
+from periplus.scan.blocks import Blocks
+from periplus.scan.cursor import Cursor
+
+NOT_KEPT = frozenset({TLM, PLM, PPM, CRG, COM})
+"""Segments that a decoder of one tile does not want: they speak of the whole codestream, or to people."""
+LARGEST_TILES = 65_535
+LARGEST_COMPONENTS = 16_384
+LARGEST_EXTENT = (1 << 31) - 1
+LARGEST_LAYERS = 1_024
+"""Quality layers; real files have a few dozen at most, and each costs a pass over all packets."""
+LARGEST_BITS = 31
+"""What OpenJPEG decodes; the standard has up to 38."""
+AHEAD_BYTES = 8_192
+"""Read after the start of a codestream, so that its usual main header comes along."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One direction of the reference grid: the image from `start` to `stop`, tiles of `size` from `origin` on."""
+
+    start: int
+    stop: int
+    size: int
+    origin: int
+    step: int = 1
+    """Of the values of all components, where they have the same one, and tiles begin between two values."""
+    whole: int = 1
+    """Chunks begin at multiples of this, where tiles do not: components have steps of their own."""
+
+    @property
+    def tiles(self) -> int:
+        return -(-(self.stop - self.origin) // self.size)
+
+    def bounds(self, tile: int) -> tuple[int, int]:
+        """Start and stop of one tile."""
+        first = self.origin + tile * self.size
+        return max(self.start, first), min(self.stop, first + self.size)
+
+    @property
+    def firsts(self) -> list[int]:
+        """The first tile of every chunk; tiles without a value are in none."""
+        if self.step > 1:
+            places = [[-(-place // self.step) for place in self.bounds(n)] for n in range(self.tiles)]
+            return [n for n, (start, stop) in enumerate(places) if start < stop]
+        return [n for n in range(self.tiles) if n == 0 or (self.origin + n * self.size) % self.whole == 0]
+
+    def edges(self, level: int = 0) -> tuple[int, ...]:
+        """Pixels of every chunk at a reduction by 2^level."""
+        bounds = [max(self.start, self.origin + n * self.size) for n in self.firsts]
+        places = [-(-bound // (self.step << level)) for bound in (*bounds, self.stop)]
+        return tuple(after - before for before, after in pairwise(places))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Codestream:
+    """What a main header declares."""
+
+    x: Axis
+    y: Axis
+    components: int
+    bits: int
+    """Of the deepest component, and one more where it is unsigned and others have a sign."""
+    signed: bool
+    """Whether any component is."""
+    steps: tuple[tuple[int, int], ...]
+    """Horizontal and vertical subsampling of every component."""
+    depths: bytes
+    """Of every component its depth and steps, as its size segment has them."""
+    style: Style
+    """Of every tile that has none of its own."""
+    capabilities: int
+    segments: tuple[Segment, ...]
+    """Of the main header behind its size, those that a decoder of one tile wants."""
+    first: int
+    """Where the first tile-part begins in the file."""
+    lengths: tuple[NDArray[np.int64], NDArray[np.int64]] | None
+    """Tile and length of every tile-part, where the main header lists them."""
+    packed: tuple[bytes, ...]
+    """Packet headers of every tile-part in file order, where the main header holds them (PPM)."""
+    packets: tuple[bytes, ...]
+    """Packet lengths of every tile-part in file order, where the main header lists them (PLM)."""
+    comments: tuple[str, ...]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        size = 1 if self.bits <= 8 else 2 if self.bits <= 16 else 4
+        return np.dtype(f"{'i' if self.signed else 'u'}{size}")
+
+    @property
+    def tiles(self) -> int:
+        return self.x.tiles * self.y.tiles
+
+    @property
+    def joined(self) -> bool:
+        """Whether chunks hold several tiles, or tiles are in none."""
+        return any(len(axis.firsts) < axis.tiles for axis in (self.x, self.y))
+
+    @property
+    def header(self) -> bytes:
+        """The main header without what a decoder of one tile does not want."""
+        return self.at(0)
+
+    def at(self, level: int) -> bytes:
+        """The main header of the image at a lower resolution; tiles must begin at multiples of 2^level."""
+        axes = [[getattr(axis, name) for axis in (self.x, self.y)] for name in ("stop", "start", "size", "origin")]
+        places = [-(-place >> level) for pair in axes for place in pair]
+        size = struct.pack(">H8IH", self.capabilities, *places, self.components) + self.depths
+        most = max(len(coding.precincts) for coding in self.style.codings) - level
+        cut = [
+            (marker, fewer_changes(data, self.components, most) if level else data)
+            if marker == POC
+            else (marker, reduced(marker, data, level, self.components))
+            for marker, data in self.segments
+        ]
+        return b"\xff\x4f" + written([(SIZ, size), *cut])
+
+    def bounds(self, tile: int) -> tuple[int, int, int, int]:
+        """Left, top, right and bottom of a tile."""
+        row, column = divmod(tile, self.x.tiles)
+        (left, right), (top, bottom) = self.x.bounds(column), self.y.bounds(row)
+        return left, top, right, bottom
+
+    def holds(self, tile: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether tiles hold a value: where all components are subsampled alike, narrow ones may not."""
+        held = np.ones(len(tile), bool)
+        for axis, place in zip((self.y, self.x), np.divmod(tile, self.x.tiles), strict=True):
+            if axis.step > 1:
+                held &= np.isin(place, axis.firsts)
+        return held
+
+
+def main_header(blocks: Blocks, offset: int, end: int | None, limits: Limits) -> Generator[Step, Any, Codestream]:
+    """Walk the segments from SOC to the first SOT."""
+    yield from blocks.hold("the codestream", offset, 4, ahead=AHEAD_BYTES)
+    if _bytes(blocks, offset, 4) != b"\xff\x4f\xff\x51":
+        raise FormatError("the codestream does not begin with its markers", offset=offset)
+    segments: list[tuple[int, bytes]] = []
+    position, bare = offset + 2, 0
+    while True:
+        yield from blocks.hold("a marker of the codestream", position, 4, ahead=AHEAD_BYTES)
+        lead = _bytes(blocks, position, 4)
+        marker, length = int.from_bytes(lead[:2], "big"), int.from_bytes(lead[2:], "big")
+        if marker == SOT:
+            break
+        if marker in BARE:
+            limits.check("the number of markers in a main header", bare, limits.tags, offset=position)
+            position, bare = position + 2, bare + 1
+            continue
+        if marker < 0xFF4F or marker in (SOC, SOD, EOC) or length < 2:
+            raise FormatError(f"the main header of the codestream is broken by {marker:04X}", offset=position)
+        if end is not None and position + 2 + length > end:
+            raise FormatError("the main header runs past the end of the codestream", offset=position)
+        limits.check("the number of markers in a main header", len(segments), 4 * limits.tags, offset=position)
+        yield from blocks.hold("a marker of the codestream", position, 2 + length, ahead=AHEAD_BYTES)
+        blocks.look("a marker of the codestream", position, 2 + length)
+        segments.append((marker, _bytes(blocks, position + 4, length - 2)))
+        position += 2 + length
+    try:
+        return _facts(segments, position)
+    except FormatError as error:
+        raise error.at(offset=offset) from None
+
+
+def _bytes(blocks: Blocks, offset: int, length: int) -> bytes:
+    place = blocks.locate(offset, length)
+    if place is None:
+        raise FormatError("the codestream ends early", offset=offset)
+    return place[0][place[1] : place[1] + length]
+
+
+def _facts(segments: list[tuple[int, bytes]], first: int) -> Codestream:
+    size = Cursor(segments[0][1], order=">")
+    capabilities, right, bottom, left, top, width, height, tile_left, tile_top, count = size.unpack("H8IH")
+    if not 0 < count <= LARGEST_COMPONENTS:
+        raise FormatError(f"the codestream declares {count} components")
+    parts = list(struct.iter_unpack("BBB", size.take(3 * count)))
+    x, y = Axis(left, right, width, tile_left), Axis(top, bottom, height, tile_top)
+    for axis in (x, y):
+        if axis.stop > LARGEST_EXTENT:
+            raise FormatError(f"the codestream reaches to {axis.stop}, and decoders to {LARGEST_EXTENT} at most")
+        if not (axis.start < axis.stop and axis.size and axis.origin <= axis.start < axis.origin + axis.size):
+            raise FormatError("the codestream declares an empty image or first tile")
+    if x.tiles * y.tiles > LARGEST_TILES:
+        raise FormatError(f"the codestream declares {x.tiles * y.tiles} tiles; at most {LARGEST_TILES} can be")
+    steps = tuple((dx, dy) for _, dx, dy in parts)
+    if any(not dx or not dy for dx, dy in steps):
+        raise FormatError("a component of the codestream has no subsampling step")
+    depths = {depth for depth, _, _ in parts}
+    signed, bits = needed(depths)
+    if (deepest := max(depth & 0x7F for depth in depths) + 1) > LARGEST_BITS:
+        raise FormatError(f"components of {deepest} bits are more than the decoder can do")
+    x, y, steps = _halved(x, y, steps)
+    x, y = _whole(steps, x, y, coloured=len(depths) == 1 and not signed)
+    if not x.firsts or not y.firsts:
+        raise FormatError("the codestream holds no value of its components")
+    found = dict(reversed(segments))
+    if COD not in found or QCD not in found:
+        raise FormatError("the codestream has no coding style or no quantisation")
+    wide = width_of(count)
+    if any(int.from_bytes(data[:wide], "big") >= count for marker, data in segments if marker in (COC, QCC, RGN)):
+        raise FormatError("the codestream tells of a component that it does not have")
+    coding = style(steps, [(marker, data) for marker, data in segments if marker in (COD, COC, POC)])
+    if coding.layers > LARGEST_LAYERS:
+        raise FormatError("the coding style of the codestream is none we know")
+    lossless = all(reversible(*segment, count) for segment in segments if segment[0] in (COD, COC))
+    kinds = [(depth, *step) for (depth, _, _), step in zip(parts, steps, strict=True)]
+    _check_kinds(kinds, lossless=lossless, together=bool(found[COD][4]))
+    packed = _packed([data for marker, data in segments if marker == PPM])
+    kept = [(marker, data) for marker, data in segments[1:] if marker not in NOT_KEPT]
+    return Codestream(
+        x=x,
+        y=y,
+        components=count,
+        bits=bits,
+        signed=signed,
+        steps=steps,
+        depths=b"".join(map(bytes, kinds)),
+        style=coding,
+        capabilities=capabilities,
+        segments=tuple(kept),
+        first=first,
+        lengths=_lengths([data for marker, data in segments if marker == TLM]),
+        packed=packed,
+        packets=_listed([data for marker, data in segments if marker == PLM]),
+        comments=tuple(d[2:].decode("latin-1") for m, d in segments if m == COM and d[:2] == b"\x00\x01")[:16],
+    )
+
+
+def _check_kinds(kinds: list[tuple[int, int, int]], *, lossless: bool, together: bool) -> None:
+    """Refuse components whose depths and steps no decoder gives back as they were; `together` are colours coded."""
+    depths = {depth for depth, *_ in kinds}
+    if together and len({(depth & 0x80, *step) for depth, *step in kinds[:3]}) > 1:
+        raise FormatError("colours with and without a sign, or of different steps, are coded together")
+    if together and not lossless and len({depth for depth, *_ in kinds[:3]}) > 1:
+        raise FormatError("colours of different depth are coded together, with loss")
+    if not lossless and len(depths) > 1 and min(depth & 0x7F for depth in depths) == 0:
+        # A mask that has lost bits is none: decoders give 1 or 255 where it was set, or something in between.
+        raise FormatError("a component of one bit beside deeper ones is read only where nothing of it is lost")
+
+
+def _halved(x: Axis, y: Axis, steps: tuple[tuple[int, int], ...]) -> tuple[Axis, Axis, tuple[tuple[int, int], ...]]:
+    """The grid of the components, where all of them have the same steps.
+
+    Tiles that begin between two values keep their places and steps: the order of packets is told by them.
+    """
+    if len(set(steps)) > 1 or steps[0] == (1, 1):
+        return x, y, steps
+    axes = []
+    for axis, step in zip((x, y), steps[0], strict=True):
+        if axis.start % step or axis.origin % step or (axis.size % step and axis.tiles > 1):
+            across, down = steps[0]
+            return replace(x, step=across), replace(y, step=down), steps
+        axes.append(Axis(axis.start // step, -(-axis.stop // step), -(-axis.size // step), axis.origin // step))
+    return axes[0], axes[1], ((1, 1),) * len(steps)
+
+
+def _whole(steps: tuple[tuple[int, int], ...], x: Axis, y: Axis, *, coloured: bool) -> tuple[Axis, Axis]:
+    """Components with steps of their own are spread chunk by chunk, which is right where those begin at whole steps.
+
+    Two of three at half the resolution are chroma: decoders give red, green and blue, in a single tile from anywhere.
+    """
+    if len(set(steps)) == 1:
+        return x, y
+    one, *others = steps
+    chroma = coloured and one == (1, 1) and others in ([(2, 1)] * 2, [(2, 2)] * 2)
+    found = []
+    for axis, along in zip((x, y), zip(*steps, strict=True), strict=True):
+        unit = math.lcm(*along)
+        if axis.start % unit and not (chroma and x.tiles * y.tiles == 1):
+            raise FormatError("subsampled components in an image that does not begin at whole steps are not read")
+        found.append(replace(axis, whole=unit))
+    return found[0], found[1]
+
+
+def _packed(tables: list[bytes]) -> tuple[bytes, ...]:
+    """PPM segments joined in their order, then apart by tile-part."""
+    cursor = Cursor(b"".join(table[1:] for table in sorted(tables, key=lambda table: table[:1])), order=">")
+    found = []
+    while cursor.position < len(cursor.data):
+        found.append(cursor.take(cursor.u32()))
+    return tuple(found)
+
+
+def _listed(tables: list[bytes]) -> tuple[bytes, ...]:
+    """PLM segments joined in their order, then apart by tile-part; none where they do not come out even."""
+    joined = b"".join(table[1:] for table in sorted(tables, key=lambda table: table[:1]))
+    found, position = [], 0
+    while position < len(joined):
+        found.append(joined[position + 1 : position + 1 + joined[position]])
+        position += 1 + joined[position]
+    return tuple(found) if position == len(joined) else ()
+
+
+def _lengths(tables: list[bytes]) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+    """TLM segments joined in their order; None where there are none or they make no sense."""
+    if not tables or any(len(table) < 2 for table in tables):
+        return None
+    tiles: list[NDArray[np.int64]] = []
+    lengths: list[NDArray[np.int64]] = []
+    for table in sorted(tables, key=lambda table: table[0]):
+        kind = table[1] >> 4 & 3
+        layout = [("tile", ">u2" if kind == 2 else "u1")] * (kind > 0) + [
+            ("length", ">u4" if table[1] & 0x40 else ">u2")
+        ]
+        entry = np.dtype(layout)
+        if kind == 3 or (len(table) - 2) % entry.itemsize:
+            return None
+        rows = np.frombuffer(table, entry, offset=2)
+        before = sum(len(block) for block in lengths)
+        tiles.append(rows["tile"].astype(np.int64) if kind else np.arange(before, before + len(rows), dtype=np.int64))
+        lengths.append(rows["length"].astype(np.int64))
+    return np.concatenate(tiles), np.concatenate(lengths)

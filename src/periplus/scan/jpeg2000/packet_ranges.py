@@ -1,0 +1,141 @@
+"""Packets of JPEG 2000 tiles one by one: the ranges of those that a level needs, in whatever order they lie."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.parse.jpeg2000.packets import Packets, count, ordered
+from periplus.parse.jpeg2000.segments import SOT
+from periplus.scan.jpeg2000.markers import Codestream
+from periplus.scan.jpeg2000.packets import Head
+from periplus.scan.jpeg2000.ranges import Levels, Ranges
+
+LARGEST_PACKETS = 1 << 21
+LARGEST_ROWS = 1 << 20
+"""Byte ranges of one level: more of them make an index that is larger than what it saves."""
+LARGEST_PARTS = 65_535
+SOD = b"\xff\x93"
+
+
+def apart(facts: Codestream, parts: Ranges, heads: Sequence[Head], most: int) -> Levels | None:
+    """The packets of up to `most` levels, behind a start of a tile-part of their own; None where there are none."""
+    while most and not aligned(facts, most):
+        most -= 1
+    one = facts.style
+    sizes = [head.sizes if head.sizes is not None else np.zeros(0, np.int64) for head in heads]
+    if not most or sum(map(len, sizes)) > LARGEST_PACKETS:
+        return None
+    there = np.unique(parts.tile)
+    totals = [count(facts.bounds(tile), one.codings) * one.layers for tile in there.tolist()]
+    listed = np.bincount(parts.tile, [len(size) for size in sizes])
+    if not np.array_equal(listed[there], totals):
+        return None
+    # Where each packet lies: behind those before it in its tile-part.
+    offset = np.concatenate(
+        [at + head.length + np.cumsum(n) - n for at, head, n in zip(parts.offset, heads, sizes, strict=True)]
+    )
+    length = np.concatenate(sizes)
+    tile = np.repeat(there, totals)
+    depth, steady = _depths(facts, most, there.tolist())
+    if len(depth) != len(length):
+        return None
+    ranges, starts = [parts.merged()], [tuple[bytes, ...]()]
+    for level in range(1, steady + 1):
+        kept = depth >= level
+        found = Ranges(tile[kept], tile[kept], offset[kept], length[kept]).merged()
+        if len(found.tile) > LARGEST_ROWS or int(found.part.max()) >= LARGEST_PARTS:
+            break
+        held = np.bincount(found.tile, found.length, facts.tiles).astype(np.int64)
+        ranges.append(found)
+        starts.append(tuple(_start(number, size) for number, size in enumerate(held.tolist())))
+    return Levels(tuple(ranges), parts, tuple(starts))
+
+
+def aligned(facts: Codestream, level: int) -> bool:
+    """Whether tiles begin at multiples of 2^level, and so make a grid at that level too; a single one always does."""
+    places = [axis.origin | axis.size for axis in (facts.x, facts.y) if axis.tiles > 1]
+    return not any(place & ((1 << level) - 1) for place in places)
+
+
+def at_multiples(facts: Codestream, across: int, down: int) -> bool:
+    """Whether every tile begins at multiples of these."""
+    for axis, unit in ((facts.x, across), (facts.y, down)):
+        places = [axis.start, axis.origin, axis.size] if axis.tiles > 1 else [axis.start]
+        if any(place % unit for place in places):
+            return False
+    return True
+
+
+def even(facts: Codestream, level: int) -> bool:
+    """Whether every tile begins at multiples of 2^level of the components' values."""
+    return at_multiples(facts, facts.x.step << level, facts.y.step << level)
+
+
+def _depths(facts: Codestream, most: int, tiles: Sequence[int]) -> tuple[NDArray[np.int64], int]:
+    """How many levels below the finest of its component each packet of tiles lies, one by one in their order.
+
+    And up to which level packets keep that order where nothing else is there.
+    """
+    one, steady = facts.style, most
+    finest = np.array([len(coding.precincts) for coding in one.codings])
+    known: dict[tuple[int, ...], NDArray[np.int64]] = {}
+    unit, found = _unit(facts), []
+    for tile in tiles:
+        left, top, right, bottom = bounds = facts.bounds(tile)
+        # Tiles of one size that lie alike among the precincts have the same packets.
+        like = right - left, bottom - top, left % unit, top % unit, left == 0, top == 0
+        if like not in known:
+            packets = ordered(bounds, one.codings, one.layers, one.progression, one.changes)
+            known[like] = finest[packets.component] - 1 - packets.resolution
+            odd = (level for level in range(1, steady + 1) if not even(facts, level))
+            steady = next((level - 1 for level in odd if not _same(facts, tile, packets, level)), steady)
+        found.append(known[like])
+    return np.concatenate(found), steady
+
+
+def _unit(facts: Codestream) -> int:
+    """Tiles whose places differ by a multiple of this lie alike among the precincts.
+
+    A precinct that is larger than the image divides nothing; only whether a tile begins with it counts.
+    """
+    unit = 1
+    for coding in facts.style.codings:
+        for resolution, sizes in enumerate(coding.precincts):
+            shift = len(coding.precincts) - 1 - resolution
+            for step, size, end in zip(coding.steps, sizes, (facts.x.stop, facts.y.stop), strict=True):
+                whole = step << (shift + size)
+                unit = math.lcm(unit, whole if whole < end else step << shift)
+    return unit
+
+
+def _same(facts: Codestream, tile: int, packets: Packets, level: int) -> bool:
+    """Whether the packets of a level keep their order where nothing else is there.
+
+    Precincts are met where they begin, and those that an odd edge of a tile cuts at that edge: at a lower resolution
+    two places may become one, and two packets change places.
+    """
+    one = facts.style
+    left, top, right, bottom = (-(-place >> level) for place in facts.bounds(tile))
+    codings = [replace(coding, precincts=coding.precincts[:-level]) for coding in one.codings]
+    fewer = ordered((left, top, right, bottom), codings, one.layers, one.progression, one.changes)
+    finest = np.array([len(coding.precincts) for coding in one.codings])
+    kept = packets.resolution < finest[packets.component] - level
+    return all(
+        np.array_equal(column[kept], other)
+        for column, other in (
+            (packets.layer, fewer.layer),
+            (packets.resolution, fewer.resolution),
+            (packets.component, fewer.component),
+            (packets.precinct, fewer.precinct),
+        )
+    )
+
+
+def _start(tile: int, length: int) -> bytes:
+    return struct.pack(">HHHIBB", SOT, 10, tile, 14 + length, 0, 1) + SOD

@@ -1,0 +1,131 @@
+"""Headers of JPEG 2000 tile-parts: how a tile is coded in its own way, and how long its packets are (PLT, PLM)."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.errors import FormatError
+from periplus.limits import MIB
+from periplus.model import Step
+from periplus.parse.jpeg2000.segments import COM, PLT, SOD, Segment
+from periplus.scan.blocks import Blocks
+from periplus.scan.jpeg2000.markers import Codestream
+
+SOT_BYTES = 12
+PLAIN_BYTES = 14
+"""A header with nothing in it but the SOT segment and SOD."""
+LARGEST_SEGMENTS = 512
+LARGEST_BYTES = 4 * MIB
+"""Headers of tile-parts worth reading for the sake of lower resolutions."""
+LARGEST_SHARE = 8
+"""Nor more than one of so many bytes of the file."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Head:
+    """The header of one tile-part."""
+
+    length: int
+    """SOT and SOD included."""
+    own: tuple[Segment, ...]
+    """How the tile is coded, where it says so itself."""
+    sizes: NDArray[np.int64] | None
+    """Bytes of its packets, where they are listed."""
+
+
+def heads(
+    blocks: Blocks, facts: Codestream, offset: NDArray[np.int64], length: NDArray[np.int64], usual: int
+) -> Generator[Step, Any, list[Head] | None]:
+    """The headers of all tile-parts; None where one is broken or lacks what the others have, or all are too long.
+
+    `usual` is the length of the header of the first tile-part.
+    """
+    listed = _listed(facts, offset, length)
+    if listed is None and usual * len(offset) > min(LARGEST_BYTES, int(length.sum()) // LARGEST_SHARE):
+        return None
+    if listed is None:
+        # In one round, unless those who went from one to the next took them along.
+        firsts = zip(offset.tolist(), np.minimum(usual, length).tolist(), strict=True)
+        starts = [("the header of a tile-part", *place) for place in firsts]
+        yield from blocks.hold_all(starts, gap=0, sparse=True)
+    found: list[Head] = []
+    spent = 0
+    for row, (start, size) in enumerate(zip(offset.tolist(), length.tolist(), strict=True)):
+        sizes = None if listed is None else listed[row]
+        if sizes is not None and size - int(sizes.sum()) == PLAIN_BYTES:
+            found.append(Head(PLAIN_BYTES, (), sizes))
+            continue
+        read = yield from head(blocks, start, start + size, usual)
+        if read is None or (spent := spent + read.length) > LARGEST_BYTES:
+            return None
+        sizes = read.sizes if sizes is None else sizes
+        # A last tile-part of open length holds the end of the codestream too.
+        if sizes is None or size - read.length - int(sizes.sum()) not in (0, 2):
+            return None
+        found.append(Head(read.length, read.own, sizes))
+    return found
+
+
+def _listed(facts: Codestream, offset: NDArray[np.int64], length: NDArray[np.int64]) -> list[NDArray[np.int64]] | None:
+    """Packet lengths by the list in the main header, for rows in another order than that of the file."""
+    if len(facts.packets) != len(offset):
+        return None
+    found: list[NDArray[np.int64]] = [np.zeros(0, np.int64)] * len(offset)
+    for row, raw in zip(np.argsort(offset).tolist(), facts.packets, strict=True):
+        found[row] = numbers(np.frombuffer(raw, np.uint8))
+        if not 0 < int(found[row].sum()) <= int(length[row]) - PLAIN_BYTES:
+            return None
+    return found
+
+
+def head(blocks: Blocks, start: int, end: int | None, usual: int = 0) -> Generator[Step, Any, Head | None]:
+    """The header of the tile-part at a place; None where it is broken."""
+    position, tables, own = start + SOT_BYTES, [], []
+    if usual and (end is None or end - start > usual):
+        yield from blocks.hold("the header of a tile-part", start, usual, sparse=True)
+    for _ in range(LARGEST_SEGMENTS):
+        yield from blocks.hold("the header of a tile-part", position, 2, sparse=True)
+        marker = int.from_bytes(_bytes(blocks, position, 2), "big")
+        if marker == SOD:
+            break
+        yield from blocks.hold("the header of a tile-part", position, 4, sparse=True)
+        size = int.from_bytes(_bytes(blocks, position + 2, 2), "big")
+        if marker < 0xFF50 or size < 2 or (end is not None and position + 2 + size > end):
+            return None
+        if marker != COM:
+            yield from blocks.hold("the header of a tile-part", position, 2 + size, sparse=True)
+            content = _bytes(blocks, position + 4, size - 2)
+            if marker == PLT:
+                tables.append(content)
+            else:
+                own.append((marker, content))
+        position += 2 + size
+    else:
+        return None
+    blocks.look("the header of a tile-part", start, position - start)
+    raw = np.frombuffer(b"".join(table[1:] for table in sorted(tables, key=lambda table: table[:1])), np.uint8)
+    return Head(position + 2 - start, tuple(own), numbers(raw) if tables else None)
+
+
+def numbers(raw: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """Numbers of seven bits a byte, the highest first; the eighth bit says that more follow."""
+    last = np.flatnonzero(raw < 128)
+    if not len(last):
+        return np.zeros(0, np.int64)
+    starts = np.concatenate([[0], last[:-1] + 1])
+    if int((last - starts).max()) > 4:
+        return np.zeros(0, np.int64)
+    place = np.repeat(last, last - starts + 1) - np.arange(last[-1] + 1)
+    return np.add.reduceat((raw[: last[-1] + 1] & 127).astype(np.int64) << (7 * place), starts)
+
+
+def _bytes(blocks: Blocks, offset: int, length: int) -> bytes:
+    place = blocks.locate(offset, length)
+    if place is None:
+        raise FormatError("the codestream ends early", offset=offset)
+    return place[0][place[1] : place[1] + length]

@@ -1,0 +1,220 @@
+"""Where the blocks of a NITF image lie: any interleave and blocking, with gaps where masked, large ones cut to rows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.errors import FormatError
+from periplus.limits import Limits
+from periplus.model import Codec, Encoding, Refs, chunk_positions
+from periplus.model.codecnames import JBP_BLOCK
+from periplus.scan.nitf.fields import Subheader
+from periplus.scan.nitf.mask import ABSENT
+
+BAND_BYTES = 512 * 1024
+"""Large blocks are read in bands of rows of about this size."""
+LARGE_BYTES = 8 << 20
+"""Blocks of an image that has several are cut only when larger than this."""
+ORDERS = {"P": [1, 2, 0], "R": [1, 0, 2]}
+"""Which dimensions of (bands, y, x) a block of pixels or of rows of bands stores first."""
+Offsets = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the pixels of an image are stored; a block is `width` x `height` pixels."""
+
+    bands: int
+    rows: int
+    columns: int
+    mode: str
+    down: int
+    across: int
+    height: int
+    width: int
+    bits: int
+    kind: str
+    dtype: np.dtype[Any]
+
+    @property
+    def apart(self) -> bool:
+        """Whether every band has blocks of its own."""
+        return self.mode == "S" and self.bands > 1
+
+    @property
+    def planes(self) -> int:
+        return self.bands if self.apart else 1
+
+    @property
+    def samples(self) -> int:
+        """Bands in one block."""
+        return 1 if self.apart else self.bands
+
+    @property
+    def whole(self) -> bool:
+        """Whether samples are a NumPy type as they are stored."""
+        return self.bits == self.dtype.itemsize * 8
+
+    @property
+    def band_bytes(self) -> int:
+        """Bytes of one band of a block whose bands follow each other: each starts at a whole byte."""
+        return -(-self.height * self.width * self.bits // 8)
+
+    @property
+    def ragged(self) -> bool:
+        """Whether there are bits to spare between the bands of a block."""
+        return self.mode == "B" and self.bands > 1 and self.height * self.width * self.bits % 8 != 0
+
+    @property
+    def block_bytes(self) -> int:
+        if self.mode == "B":
+            return self.samples * self.band_bytes
+        return -(-self.samples * self.height * self.width * self.bits // 8)
+
+    @property
+    def blocks(self) -> int:
+        """Blocks that a mask lists."""
+        return self.planes * self.down * self.across
+
+
+def layout(head: Subheader, limits: Limits) -> Layout:
+    """The layout a subheader declares, checked."""
+    fields = head.fields
+    rows, columns = fields["NROWS"], fields["NCOLS"]
+    down, across, mode = fields["NBPC"], fields["NBPR"], fields["IMODE"]
+    # Blocks too large for four digits are said to be 0, and are as large as the image.
+    height = fields["NPPBV"] or (rows if down == 1 else 0)
+    width = fields["NPPBH"] or (columns if across == 1 else 0)
+    if not all((rows, columns, down, across, height, width, head.bands)):
+        raise FormatError("the image, or a block of it, is empty")
+    if mode not in ("B", "P", "R", "S"):
+        raise FormatError(f"image mode {mode!r} is not one we know")
+    if down * height < rows or across * width < columns:
+        raise FormatError(f"{across} x {down} blocks of {width} x {height} pixels do not cover {columns} x {rows}")
+    bits, kind = fields["NBPP"], fields["PVTYPE"]
+    found = Layout(len(head.bands), rows, columns, mode, down, across, height, width, bits, kind, dtype_of(kind, bits))
+    limits.check("the number of blocks", found.blocks, limits.chunks)
+    return found
+
+
+def dtype_of(kind: str, bits: int) -> np.dtype[Any]:
+    """The type of decoded values."""
+    letter = {"INT": "u", "SI": "i", "B": "u", "R": "f", "C": "c"}.get(kind)
+    exact = {"R": (32, 64), "C": (64,), "B": (1, 8)}.get(kind)
+    if letter is None or not 0 < bits <= 64 or (exact and bits not in exact):
+        raise FormatError(f"pixels of type {kind!r} with {bits} bits are not known")
+    size = next(n for n in (8, 16, 32, 64) if bits <= n) // 8
+    return np.dtype(f"{letter}{size}")
+
+
+def plan(image: Layout) -> tuple[int, bool]:
+    """Rows of a chunk, and whether its bands are taken apart: whole blocks, or bands of rows of large ones.
+
+    Bands with bits to spare between them are taken apart, too.
+    """
+    lone = image.down == image.across == 1
+    if image.block_bytes <= (BAND_BYTES if lone else LARGE_BYTES):
+        return image.height, image.ragged
+    apart = image.mode in ("B", "S") and image.bands > 1
+    row_bits = image.width * image.bits * (1 if image.mode in ("B", "S") else image.bands)
+    # Rows that are no whole bytes are cut where a number of them is.
+    unit = 8 // math.gcd(8, row_bits)
+    wanted = min(max(1, BAND_BYTES * 8 // (row_bits * unit)) * unit, image.height)
+    if image.down == 1:
+        # Somewhat fewer rows where all chunks are then whole, as Zarr has them.
+        even = (n for n in range(wanted, wanted // 2, -1) if image.rows % n == 0 and n % unit == 0)
+        rows = next(even, wanted)
+    else:
+        rows = next((n for n in range(wanted, 0, -1) if image.height % n == 0 and n % unit == 0), image.height)
+    return rows, apart and (rows < image.height or image.ragged)
+
+
+def locate(
+    image: Layout, rows: int, apart: bool, *, start: int, end: int, mask: Offsets | None, limits: Limits
+) -> Refs:
+    """The byte range of every chunk of `rows` rows; `start` and `end` are of the data without the mask."""
+    size = image.block_bytes
+    if mask is None and start + image.blocks * size > end:
+        raise FormatError(f"{image.blocks} blocks of {size} bytes do not fit in the {end - start} bytes of the image")
+    planes = image.bands if apart or image.apart else 1
+    per, down, across = -(-image.height // rows), -(-image.rows // rows), -(-image.columns // image.width)
+    limits.check("the number of chunks", planes * down * across, limits.chunks)
+    line = np.arange(down, dtype=np.int64)
+    block, inside = line // per, line % per * rows
+    held = np.minimum(rows, image.height - inside)
+    if image.down == 1 and rows < image.height:
+        held = np.minimum(held, image.rows - line * rows)
+    row_bits = image.width * image.bits * (1 if apart or image.apart else image.samples)
+    number = block[:, None] * image.across + np.arange(across, dtype=np.int64)
+    numbers = np.arange(planes, dtype=np.int64)[:, None, None] * (image.down * image.across * image.apart) + number
+    base = numbers * size if mask is None else mask[numbers]
+    shift = np.arange(planes, dtype=np.int64)[:, None, None] * (image.band_bytes if apart and not image.apart else 0)
+    offset = (start + base + shift + (inside * row_bits // 8)[:, None]).ravel()
+    lines = held if rows < image.height else np.full(down, image.height, np.int64)
+    each = -(-(lines * row_bits) // 8)
+    length = np.broadcast_to(each[:, None], (planes, down, across)).ravel()
+    refs = Refs(chunk=chunk_positions((planes, down, across)), offset=offset, length=length)
+    if mask is None:
+        return refs
+    refs = refs.take((base != ABSENT).ravel())
+    if len(refs) and int((refs.offset + refs.length).max()) > end:
+        raise FormatError("the mask has a block that ends past the end of the image")
+    if bool((np.diff(np.unique(base[base != ABSENT])) < size).any()):
+        # Some writers cut the blocks at the edge of an image; read as whole ones they would show their neighbours.
+        raise FormatError("the mask has blocks that overlap")
+    return refs
+
+
+Edges = tuple[tuple[int, ...] | None, ...]
+
+
+def squeezed(image: Layout, *, start: int, end: int, mask: Offsets | None) -> tuple[Refs, Edges] | None:
+    """Blocks that are cut where the image ends, though the standard fills them, and the sizes of chunks.
+
+    osml-imagery-io (0.2.2) writes them so. None where blocks of the mask, as such, do not fill the data exactly: no
+    file of whole blocks does, if one of them goes beyond the image.
+    """
+    heights = np.minimum(image.height, image.rows - np.arange(image.down, dtype=np.int64) * image.height)
+    widths = np.minimum(image.width, image.columns - np.arange(image.across, dtype=np.int64) * image.width)
+    if mask is None or not image.whole or min(heights.min(), widths.min()) < 1:
+        return None
+    sizes = np.broadcast_to(heights[:, None] * widths, (image.planes, image.down, image.across)).ravel()
+    sizes = sizes * image.samples * image.dtype.itemsize
+    stored = mask != ABSENT
+    order = np.argsort(mask[stored], kind="stable")
+    offsets, lengths = mask[stored][order], sizes[stored][order]
+    wanted = np.cumsum(lengths) - lengths
+    if not len(offsets) or lengths.min() == image.block_bytes or not np.array_equal(offsets, wanted):
+        return None
+    if start + int(lengths.sum()) != end:
+        return None
+    grid = (image.planes, image.down, image.across)
+    refs = Refs(chunk=chunk_positions(grid), offset=start + mask, length=sizes).take(stored)
+    return refs, (None, tuple(heights.tolist()), tuple(widths.tolist()))
+
+
+def encoding_of(image: Layout, rows: int, apart: bool) -> Encoding:
+    """Standard codecs where samples are whole bytes, always saying the byte order; else the jbp-block codec."""
+    bands = 1 if apart or image.apart else image.bands
+    # A lone block that is cut to rows ends with the image, and the codecs of Zarr itself know whole chunks only.
+    clipped = image.down == 1 and rows < image.height and image.rows % rows != 0
+    if clipped or not image.whole:
+        configuration = {
+            "num_bands": bands,
+            "block_height": rows,
+            "block_width": image.width,
+            "nbpp": image.bits,
+            "imode": "B" if bands == 1 else image.mode,
+            "pvtype": image.kind,
+        }
+        return Encoding(({"name": JBP_BLOCK, "configuration": configuration},), clipped=("y",) if clipped else ())
+    codecs: list[Codec] = []
+    if bands > 1 and image.mode in ORDERS:
+        codecs.append({"name": "transpose", "configuration": {"order": ORDERS[image.mode]}})
+    endian = {"configuration": {"endian": "big"}} if image.dtype.itemsize > 1 else {}
+    return Encoding((*codecs, {"name": "bytes", **endian}))

@@ -1,0 +1,95 @@
+"""Bi-level NITF images: the fax codec of a block, and where the blocks start where no mask tells."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.errors import FormatError
+from periplus.limits import Limits
+from periplus.model import Need, Pipeline, Step
+from periplus.model.codecnames import TIFF_TILE
+from periplus.scan.nitf.blocks import Layout
+from periplus.scan.nitf.streams import MOST_STREAMED, Look
+
+GROUP3, TWO_DIMENSIONS, FILLED = 3, 1, 4
+"""TIFF's number of the compression, and its options; there may be zeros before the end of any line."""
+WINDOW = 1 << 20
+"""Bytes looked at a time, which become eight times as many."""
+OVERLAP = 16
+"""More than six ends of lines, and the one that another block starts with."""
+ZEROS = 11
+"""Bits before the one at the end of a line."""
+LINES = 6
+"""Ends of lines that end a picture."""
+BEGUN = re.compile(rb"\0[\0-\x1f]")
+"""An end of line, or zeros before one, which every picture starts with."""
+
+
+def fax_pipeline(image: Layout, rate: str) -> Pipeline:
+    """The codec of a bi-level block: Group 3 fax, of one dimension or two, as TIFF has it too."""
+    dimensions = _dimensions(rate)
+    if image.bits != 1 or image.bands != 1 or dimensions is None:
+        raise FormatError(f"fax of {image.bands} bands of {image.bits} bits, at rate {rate!r}, is not read")
+    configuration = {
+        "compression": GROUP3,
+        "bits_per_sample": 1,
+        "samples_per_pixel": 1,
+        "photometric": 0,
+        "planar_config": 1,
+        "predictor": 1,
+        "tile_width": image.width,
+        "tile_height": image.height,
+        "sample_format": 1,
+        "jpeg_tables": None,
+        "t4_options": dimensions | FILLED,
+    }
+    return ({"name": TIFF_TILE, "configuration": configuration},)
+
+
+def fax_starts(rate: str) -> Look:
+    """How the starts of blocks at that rate are found."""
+    return partial(_starts, tagged=_dimensions(rate) == TWO_DIMENSIONS)
+
+
+def _dimensions(rate: str) -> int | None:
+    """The option of one dimension or of two."""
+    return {"1": 0, "2": TWO_DIMENSIONS}.get(rate[:1])
+
+
+def _starts(
+    start: int, end: int, wanted: int, limits: Limits, *, tagged: bool
+) -> Generator[Step, Any, NDArray[np.int64]]:
+    """Where the pictures of blocks start, counted from the first: each ends with six ends of lines, at a whole byte.
+
+    So do all bi-level files of the JITC. Lines of two dimensions are `tagged` with a bit that says how the next one is
+    coded; at the end it should be one, but libtiff lets it be either. All of the data pass by.
+    """
+    limits.check("the bytes of fax blocks without a mask", end - start, MOST_STREAMED, offset=start)
+    lasts = [(b"\0" * ZEROS + b"\1" + tag) * LINES for tag in ((b"\1", b"\0") if tagged else (b"",))]
+    ends: set[int] = set()
+    tail = b""
+    for at in range(start, end, WINDOW):
+        data = tail + bytes((yield Need(at, min(WINDOW, end - at), sparse=True, passing=True)))
+        first = at - start - len(tail)
+        bits = np.unpackbits(np.frombuffer(data, np.uint8)).tobytes()
+        for last in lasts:
+            place = bits.find(last)
+            while place >= 0:
+                stop = -(-(place + len(last)) // 8)
+                if BEGUN.match(data, stop):
+                    ends.add(first + stop)
+                elif first + stop + 2 > end - start:
+                    ends.add(end - start)
+                place = bits.find(last, place + len(last))
+        if len(ends) > wanted:
+            break
+        tail = data[-OVERLAP:]
+    if len(ends) != wanted or max(ends) != end - start:
+        raise FormatError(f"the image has {wanted} blocks, but {len(ends)} ends of fax pictures are found in it")
+    return np.array([0, *sorted(ends)[:-1]], np.int64)

@@ -1,0 +1,193 @@
+"""Map grids of NITF images: those that support extensions define exactly, and the polar zones of raster products."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+
+from periplus.errors import FormatError
+from periplus.model import Georeference
+from periplus.scan.nitf.tres import Tre, first
+
+Corner = tuple[float, float]
+DEGREES = re.compile(r"(\d\d)(\d\d)(\d\d\.\d\d)([NS])(\d\d\d)(\d\d)(\d\d\.\d\d)([EW])", re.ASCII)
+DECIMAL = re.compile(r"([+-]\d\d\.\d{6})([+-]\d\d\d\.\d{6})", re.ASCII)
+RADIUS = 6_378_137.0
+WORLD = "WGE"
+"""The code of the World Geodetic System of 1984."""
+GEODETIC = (
+    'GEOGCS["WGS 84",DATUM["WGS_1984",SPHEROID["WGS 84",6378137,298.257223563]],PRIMEM["Greenwich",0],'
+    'UNIT["degree",0.0174532925199433],AUTHORITY["EPSG","4326"]]'
+)
+SPHERE = (
+    'GEOGCS["ARC sphere",DATUM["unknown",SPHEROID["ARC sphere",6378137,0]],PRIMEM["Greenwich",0],'
+    'UNIT["degree",0.0174532925199433]]'
+)
+_CONIC = ("standard_parallel_1", "standard_parallel_2")
+_SPHERE = "radius"
+METHODS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "AC": ("Albers_Conic_Equal_Area", ("longitude_of_center", *_CONIC, "latitude_of_center")),
+    "AK": ("Lambert_Azimuthal_Equal_Area", ("longitude_of_center", "latitude_of_center")),
+    "AL": ("Azimuthal_Equidistant", ("longitude_of_center", "latitude_of_center")),
+    "BF": ("Bonne", ("central_meridian", "standard_parallel_1")),
+    "CP": ("Equirectangular", ("central_meridian", "standard_parallel_1", _SPHERE)),
+    "CS": ("Cassini_Soldner", ("central_meridian", "latitude_of_origin")),
+    "ED": ("Eckert_VI", ("central_meridian", _SPHERE)),
+    "EF": ("Eckert_IV", ("central_meridian", _SPHERE)),
+    "GN": ("Gnomonic", ("central_meridian", "latitude_of_origin")),
+    "LE": ("Lambert_Conformal_Conic_2SP", ("central_meridian", *_CONIC, "latitude_of_origin")),
+    "LI": ("Cylindrical_Equal_Area", ("central_meridian", "standard_parallel_1")),
+    "MC": ("Mercator_2SP", ("central_meridian", "standard_parallel_1", "latitude_of_origin")),
+    "MH": ("Miller_Cylindrical", ("longitude_of_center", _SPHERE)),
+    "MP": ("Mollweide", ("central_meridian", _SPHERE)),
+    "OD": ("Orthographic", ("central_meridian", "latitude_of_origin", _SPHERE)),
+    "PC": ("Polyconic", ("central_meridian", "latitude_of_origin")),
+    "PG": ("Polar_Stereographic", ("central_meridian", "latitude_of_origin")),
+    "PH": ("Polyconic", ("central_meridian", "latitude_of_origin")),
+    "RX": ("Robinson", ("longitude_of_center", _SPHERE)),
+    "SA": ("Sinusoidal", ("longitude_of_center", _SPHERE)),
+    "TC": ("Transverse_Mercator", ("central_meridian", "scale_factor", "latitude_of_origin")),
+    "VA": ("VanDerGrinten", ("central_meridian", _SPHERE)),
+}
+"""Projections by their code, and what their parameters mean in turn; others are not believed.
+
+The meanings are those of the list in part 3 of DIGEST, which the extension refers to. GDAL (3.10) takes one parameter
+for another in Mercator (MC) and Miller (MH), and has those of an equidistant conic (KA) in another order; of that there
+is no third witness, as there is none for the oblique Mercator (HX) and New Zealand's grid (NT).
+"""
+UNTOLD = (_SPHERE, "latitude_of_origin", "latitude_of_center")
+"""Last parameters that may be missing, which means 0; not so the latitude at which a polar projection is true."""
+LACKING = frozenset({"CP", "MH"})
+"""Projections of a sphere whose radius must be told; where it is not, the others are drawn as in GDAL."""
+
+
+def grid(image: Sequence[Tre], file: Sequence[Tre]) -> Georeference | None:
+    """The grid that GEOLOB, or MAPLOB with a projection, gives an image; None where they do not, or not plainly."""
+    datum = first(file, "GEOPSB") or first(image, "GEOPSB")
+    if datum is not None and datum["DCD"] != WORLD:
+        return None
+    try:
+        if (found := first(image, "GEOLOB")) is not None:
+            across, down = 360 / _positive(found["ARV"]), 360 / _positive(found["BRV"])
+            place = (across, 0.0, _number(found["LSO"]), 0.0, -down, _number(found["PSO"]))
+            return Georeference(crs="EPSG:4326", transform=place)
+        found = first(image, "MAPLOB")
+        crs = _projection([*file, *image])
+        if found is None or crs is None or found["UNILOA"] != "M":
+            return None
+        across, down = _positive(found["LOD"]), _positive(found["LAD"])
+        return Georeference(crs=crs, transform=(across, 0.0, _number(found["LSO"]), 0.0, -down, _number(found["PSO"])))
+    except (FormatError, ValueError):
+        # A record that is not what its tag says is listed all the same, but tells nothing.
+        return None
+
+
+def corners(tres: Iterable[Tre], rows: int) -> list[Corner] | None:
+    """Longitude and latitude of the centres of the corner pixels, clockwise from the first, as BLOCKA has them."""
+    found = first(tres, "BLOCKA")
+    if found is None or found["BLOCK_INSTANCE"] not in ("01", "1") or found["L_LINES"].lstrip("0") != str(rows):
+        return None
+    places = [_location(found[name]) for name in ("FRFC_LOC", "FRLC_LOC", "LRLC_LOC", "LRFC_LOC")]
+    known = [place for place in places if place is not None]
+    return known if len(known) == 4 else None
+
+
+def predicted(tres: Iterable[Tre]) -> list[Corner] | None:
+    """Longitude and latitude of the corners that CSCRNA has."""
+    found = first(tres, "CSCRNA")
+    if found is None:
+        return None
+    try:
+        return [
+            (_number(found[f"{corner}CNR_LONG"]), _number(found[f"{corner}CNR_LAT"]))
+            for corner in ("UL", "UR", "LR", "LL")
+        ]
+    except ValueError:
+        return None
+
+
+def polar(places: Sequence[Corner]) -> tuple[str, list[Corner]] | None:
+    """The CRS of the polar zone that places in degrees lie in, and where in it they do; None across the equator."""
+    south = places[0][1] < 0
+    if any((y < 0) != south for _, y in places):
+        return None
+    crs = _wkt(
+        SPHERE,
+        "Azimuthal_Equidistant",
+        {"latitude_of_center": -90.0 if south else 90.0, "longitude_of_center": 0.0},
+        (0.0, 0.0),
+    )
+    found = []
+    for x, y in places:
+        away, angle = RADIUS * math.radians(90 - abs(y)), math.radians(x)
+        found.append((away * math.sin(angle), away * math.cos(angle) * (1 if south else -1)))
+    return crs, found
+
+
+def grid_unread(image: Sequence[Tre], file: Sequence[Tre]) -> str | None:
+    """Why the grid that an image is said to have is not told; None where there is none, or it is."""
+    if not any(tre.tag in ("GEOLOB", "MAPLOB") for tre in image) or grid(image, file) is not None:
+        return None
+    datum = first(file, "GEOPSB") or first(image, "GEOPSB")
+    if datum is not None and datum["DCD"] != WORLD:
+        return f"the grid is of datum {datum['DCD']!r}"
+    told = first([*file, *image], "PRJPSB")
+    if told is not None and told["PCO"] not in METHODS:
+        return f"the grid is in projection {told['PCO']!r}, whose parameters are not certain"
+    return "the grid is not told in full"
+
+
+def _projection(tres: Iterable[Tre]) -> str | None:
+    """The projected CRS of PRJPSB."""
+    told = first(tres, "PRJPSB")
+    if told is None or told["PCO"] not in METHODS:
+        return None
+    code = told["PCO"]
+    method, names = METHODS[code]
+    values = [_number(told[name]) for name in told if name.startswith("PRJ")]
+    origin = _number(told["XOR"]), _number(told["YOR"])
+    if len(values) + 1 == len(names) and names[-1] in UNTOLD and code != "PG":
+        values.append(0.0)
+    parameters = dict(zip(names, values, strict=True))
+    radius = parameters.pop(_SPHERE, 0.0)
+    if radius < 0 or (not radius and code in LACKING) or (code == "MC" and parameters.pop("latitude_of_origin")):
+        # A Mercator whose northings are counted from another parallel has no name in well-known text.
+        return None
+    return _wkt(_sphere(radius) if radius else GEODETIC, method, parameters, origin)
+
+
+def _sphere(radius: float) -> str:
+    return (
+        f'GEOGCS["sphere",DATUM["unknown",SPHEROID["sphere",{radius!r},0]],PRIMEM["Greenwich",0],'
+        'UNIT["degree",0.0174532925199433]]'
+    )
+
+
+def _wkt(base: str, method: str, parameters: dict[str, float], origin: Corner) -> str:
+    told = {**parameters, "false_easting": origin[0], "false_northing": origin[1]}
+    terms = ",".join(f'PARAMETER["{name}",{value!r}]' for name, value in told.items())
+    return f'PROJCS["unnamed",{base},PROJECTION["{method}"],{terms},UNIT["metre",1]]'
+
+
+def _location(text: str) -> Corner | None:
+    if found := DECIMAL.fullmatch(text):
+        return float(found[2]), float(found[1])
+    if found := DEGREES.fullmatch(text):
+        y, x = (int(found[n]) + int(found[n + 1]) / 60 + float(found[n + 2]) / 3600 for n in (1, 5))
+        return (-x if found[8] == "W" else x), (-y if found[4] == "S" else y)
+    return None
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(text)
+    return value
+
+
+def _positive(text: str) -> float:
+    value = _number(text)
+    if value <= 0:
+        raise ValueError(text)
+    return value

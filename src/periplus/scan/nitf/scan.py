@@ -1,0 +1,193 @@
+"""NITF 2.1, 2.0 and NSIF 1.0: every image segment, its blocks where they lie, masks, extensions, corners and R-sets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from periplus.errors import FormatError, LimitError, PeriplusError
+from periplus.limits import Limits
+from periplus.model import About, Found, Source, Step, Steps
+from periplus.scan.blocks import Blocks
+from periplus.scan.cursor import Cursor
+from periplus.scan.nitf.fields import (
+    MAGIC,
+    PREFIX_BYTES,
+    Header,
+    Segment,
+    header,
+    header_length,
+    overflow,
+    subheader,
+)
+from periplus.scan.nitf.images import CODINGS, Place
+from periplus.scan.nitf.mask import held
+from periplus.scan.nitf.rsets import levels
+from periplus.scan.nitf.segments import final_header, segments
+from periplus.scan.nitf.tres import Tre, described, listed
+
+NAME = "nitf"
+HEAD_BYTES = 16_384
+"""The first request: holds the header and, most often, the first subheader."""
+GAP_BYTES = 65_536
+LISTED = frozenset({"NM", "C4", "M4"})
+"""Compressions whose blocks are found one by one, each of a known length."""
+UNKNOWN = 9_999_999_999
+"""The length of an image that was written before its end was known."""
+MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
+_CLOCK = r"(?P<hour>\d\d|--)(?P<minute>\d\d|--)(?P<second>\d\d|--)"
+"""Hyphens stand for what is not known."""
+TIME = re.compile(r"(?P<year>\d{4})(?P<month>\d\d)(?P<day>\d\d)" + _CLOCK, re.ASCII)
+OLD_TIME = re.compile(rf"(?P<day>\d\d){_CLOCK}Z(?P<month>{'|'.join(MONTHS)})(?P<year>\d\d)", re.ASCII)
+
+
+def sniff(head: bytes) -> bool:
+    """Whether a file that starts so is NITF or NSIF."""
+    return bytes(head[:9]) in MAGIC
+
+
+def scan(source: Source, limits: Limits) -> Steps:
+    """Arrays of every image segment, levels of theirs in files beside this one, and what the file says of itself."""
+    try:
+        blocks = Blocks(source, limits)
+        head, found, refusals = yield from _contents(blocks, limits)
+        others = (yield from segments(blocks, head)) if found else []
+        if found:
+            more, refused = yield from levels(source, found, limits, _pictures)
+            found += more
+            refusals += refused
+    except PeriplusError as error:
+        raise error.at(url=source.url) from None
+    if not found:
+        raise FormatError("the file holds no image", url=source.url, offset=0)
+    yield _about(head, found, others, refusals)
+    yield from found
+
+
+def _pictures(source: Source, limits: Limits) -> Generator[Step, Any, list[Found]]:
+    """The arrays of another file."""
+    _, found, refusals = yield from _contents(Blocks(source, limits), limits)
+    if refusals or not found:
+        raise FormatError(refusals[0] if refusals else "the file holds no image")
+    return found
+
+
+def _contents(blocks: Blocks, limits: Limits) -> Generator[Step, Any, tuple[Header, list[Found], list[str]]]:
+    """The header, arrays of the segments we read, and why we do not read the others."""
+    yield from blocks.hold("the header", 0, PREFIX_BYTES - 20, ahead=HEAD_BYTES - PREFIX_BYTES)
+    version, length = header_length(_cursor(blocks, 0, min(PREFIX_BYTES, blocks.size or PREFIX_BYTES)))
+    yield from blocks.hold("the header", 0, length)
+    bare = yield from final_header(blocks, held(blocks, 0, length))
+    head = header(Cursor(bare, url=blocks.url), version)
+    limits.check("the number of images", len(head.images), limits.images)
+    more = yield from _overflowed(blocks, head, version, head.overflows)
+    head = replace(head, tres=(*head.tres, *more)) if more else head
+    found, refusals = yield from _images(blocks, head, version, limits)
+    return head, found, refusals
+
+
+def _overflowed(
+    blocks: Blocks, head: Header, version: str, numbers: Sequence[int]
+) -> Generator[Step, Any, tuple[Tre, ...]]:
+    """Extensions that did not fit into the header they belong to; a segment that is something else has none."""
+    found: list[Tre] = []
+    for number in numbers:
+        if number > len(head.extensions):
+            continue
+        segment = head.extensions[number - 1]
+        yield from blocks.hold("an extension", segment.start, segment.head + segment.data)
+        blocks.look("an extension", segment.start, segment.head + segment.data)
+        if overflow(_cursor(blocks, segment.start, segment.head), version):
+            found += listed(held(blocks, segment.start + segment.head, segment.data))
+    return tuple(found)
+
+
+def _images(
+    blocks: Blocks, head: Header, version: str, limits: Limits
+) -> Generator[Step, Any, tuple[list[Found], list[str]]]:
+    """Arrays of the segments we read, and why we do not read the others."""
+    yield from blocks.hold_all([("a subheader", s.start, s.head) for s in head.images], gap=GAP_BYTES)
+    found: list[Found] = []
+    refused: list[PeriplusError] = []
+    for number, segment in enumerate(head.images):
+        try:
+            facts = subheader(_cursor(blocks, segment.start, segment.head), version, limits)
+            more = yield from _overflowed(blocks, head, version, facts.overflows)
+            facts = replace(facts, tres=(*facts.tres, *more), file_tres=head.tres)
+            coding = facts.fields["IC"]
+            if coding not in CODINGS:
+                why = f"image {number}: compression {coding} is not one we read"
+                refused.append(FormatError(why, offset=segment.start))
+                continue
+            prefix = f"images/{number}/" if number else ""
+            lone, listed_blocks = len(head.images) == 1, coding in LISTED
+            place = yield from _place(blocks, segment, lone=lone, listed_blocks=listed_blocks)
+            try:
+                found += yield from CODINGS[coding](blocks, prefix, place, facts, limits)
+            except (FormatError, LimitError) as error:
+                # Every image stands for itself: one that we do not read takes nothing from the others.
+                error.message = f"image {number}: {error.message}"
+                refused.append(error.at(offset=segment.start))
+        except PeriplusError as error:
+            error.message = f"image {number}: {error.message}"
+            raise error.at(offset=segment.start) from None
+    if refused and not found:
+        raise refused[0]
+    return found, [error.message for error in refused]
+
+
+def _place(blocks: Blocks, segment: Segment, *, lone: bool, listed_blocks: bool) -> Generator[Step, Any, Place]:
+    """Start and end of a segment's data, which must lie in the file.
+
+    Where a mask lists the blocks that are stored, the end of the file will do: each of them is looked at by itself.
+    """
+    start = segment.start + segment.head
+    if listed_blocks and blocks.size is not None and start < blocks.size < start + segment.data:
+        return start, blocks.size
+    if segment.data == UNKNOWN and lone and blocks.size is not None:
+        return start, blocks.size
+    if segment.data < 1:
+        raise FormatError("the image has no data")
+    if blocks.size is None:
+        yield from blocks.hold("the image", start + segment.data - 1, 1)
+    blocks.check("the image", start, segment.data)
+    return start, start + segment.data
+
+
+def _about(head: Header, found: Sequence[Found], others: list[dict[str, Any]], refusals: list[str]) -> About:
+    attributes: dict[str, Any] = {"nitf": head.fields}
+    if others:
+        attributes["segments"] = others
+    if head.tres:
+        attributes["tres"] = described(head.tres)
+    if refusals:
+        attributes["refused"] = refusals
+    # When the first dated image was taken; the date of the file is only when it was written.
+    said = (one.array.attributes["nitf"] for one in found if "nitf" in one.array.attributes)
+    dates = [*(fields["IDATIM"] for fields in said), head.fields["FDT"]]
+    moments = (_moment(text, head.fields["FVER"]) for text in dates)
+    return About(datetime=next(filter(None, moments), None), attributes=attributes)
+
+
+def _moment(text: str, version: str) -> datetime | None:
+    """CCYYMMDDhhmmss, or DDhhmmssZMONYY in NITF 2.0, with 0 for an hour that is not known; None where it is neither."""
+    found = (OLD_TIME if version == "02.00" else TIME).fullmatch(text)
+    if found is None:
+        return None
+    parts = found.groupdict()
+    month = MONTHS.index(parts["month"]) + 1 if parts["month"] in MONTHS else int(parts["month"])
+    # Two digits of a year are of the century in which NITF 2.0 was written, or of the one after.
+    year = int(parts["year"]) + (0 if len(parts["year"]) == 4 else 1900 if int(parts["year"]) >= 70 else 2000)
+    names = ("day", "hour", "minute", "second")
+    day, hour, minute, second = (int(parts[name].replace("--", "0")) for name in names)
+    try:
+        return datetime(year, month, day, hour, minute, second, tzinfo=UTC)
+    except ValueError:
+        return None
+
+
+def _cursor(blocks: Blocks, offset: int, length: int) -> Cursor:
+    return Cursor(held(blocks, offset, length), base=offset, url=blocks.url)

@@ -1,0 +1,1 @@
+"""TIFF, BigTIFF and COG."""

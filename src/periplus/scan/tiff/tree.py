@@ -1,0 +1,102 @@
+"""Which directory is what: images, their overviews as levels, their masks; and the names these get in an index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from periplus.scan.tiff.image import Image
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where one directory stands: which image it belongs to, at which level, data or mask."""
+
+    image: int
+    level: int
+    base: int
+    """Number of the directory of the image's full resolution."""
+    mask: bool = False
+
+    @property
+    def name(self) -> str:
+        prefix = f"images/{self.image}/" if self.image else ""
+        return f"{prefix}{self.level}/{'mask' if self.mask else 'data'}"
+
+
+@dataclass(slots=True)
+class _Family:
+    base: int
+    levels: list[int] = field(default_factory=list)
+    masks: list[int] = field(default_factory=list)
+
+
+def nest(images: Sequence[Image | None], parents: Sequence[int]) -> dict[int, Place]:
+    """The place of every image. An overview or mask belongs to the image before it, in the chain or as its SubIFD."""
+    families: list[_Family] = []
+    owners: list[_Family | None] = []
+    current: _Family | None = None
+    for number, (image, parent) in enumerate(zip(images, parents, strict=True)):
+        owner = owners[parent] if parent >= 0 else current
+        base = None if owner is None else images[owner.base]
+        if image is None:
+            owners.append(None)
+            continue
+        if owner is not None and image.mask:
+            owner.masks.append(number)
+        elif owner is not None and base is not None and image.reduced and _overview(base, image):
+            owner.levels.append(number)
+        else:
+            owner = _Family(number, [number])
+            families.append(owner)
+            if parent < 0:
+                current = owner
+        owners.append(owner)
+    return _places(images, families)
+
+
+def _places(images: Sequence[Image | None], families: list[_Family]) -> dict[int, Place]:
+    places: dict[int, Place] = {}
+    alone: list[int] = []
+    for k, family in enumerate(families):
+        sizes: dict[tuple[int, int], int] = {}
+        for level, number in enumerate(sorted(family.levels, key=lambda n: -_pixels(images[n]))):
+            places[number] = Place(k, level, family.base)
+            sizes.setdefault(_size(images[number]), level)
+        for number in family.masks:
+            matching = sizes.pop(_size(images[number]), None)
+            if matching is None:
+                alone.append(number)
+            else:
+                places[number] = Place(k, matching, family.base, mask=True)
+    for k, number in enumerate(alone, len(families)):
+        places[number] = Place(k, 0, number)
+    return places
+
+
+def _size(image: Image | None) -> tuple[int, int]:
+    return (0, 0) if image is None else (image.width, image.height)
+
+
+def _pixels(image: Image | None) -> int:
+    return 0 if image is None else image.width * image.height
+
+
+def _overview(base: Image, image: Image) -> bool:
+    """Same kind of values, smaller, and of the same proportions up to the rounding of sizes."""
+    if (image.samples, image.dtype) != (base.samples, base.dtype) or image.mask != base.mask:
+        return False
+    if image.width > base.width or image.height > base.height or _size(image) == _size(base):
+        return False
+    scale = max(base.width / image.width, base.height / image.height)
+    wide, high = base.width / scale, base.height / scale
+    near = abs(image.width - wide) <= max(2, 0.02 * wide) and abs(image.height - high) <= max(2, 0.02 * high)
+    return near or _halved(base, image)
+
+
+def _halved(base: Image, image: Image) -> bool:
+    """Whether one scale, its results rounded up or down, gives both sides; of narrow images they are far apart."""
+    sides = ((base.width, image.width), (base.height, image.height))
+    least = max(whole / (part + 1) for whole, part in sides)
+    most = min(whole / (part - 1) if part > 1 else float("inf") for whole, part in sides)
+    return least < most

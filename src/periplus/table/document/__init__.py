@@ -1,0 +1,1 @@
+"""The footer document: the catalog and the column roles of an index as versioned JSON."""

@@ -1,0 +1,1 @@
+"""DuckDB: SQL over an index, and the index as a database."""

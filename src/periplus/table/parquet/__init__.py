@@ -1,0 +1,1 @@
+"""References, files and placements in Parquet: schemas, readers by byte ranges, writers."""

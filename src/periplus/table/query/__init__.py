@@ -1,0 +1,1 @@
+"""Queries of an index: rows by box, time and chunk window; footprints; integrity."""

@@ -1,0 +1,210 @@
+"""One box in the CRS of the arrays it is asked of: many at a time, where they differ in their corner alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.errors import FormatError, MissingError
+from periplus.model import Array, BBox
+from periplus.table.collection.groups import Groups
+from periplus.table.query.footprint import TURN, WORLD, affine, around, meets, pixel_window, turned, upright
+
+
+class Reproject(Protocol):
+    """Brings a box from one CRS to another."""
+
+    def __call__(self, bbox: BBox, from_crs: str, to_crs: str, *, partly: bool = False) -> BBox:
+        """FormatError where it has no place there, MissingError where no way leads there.
+
+        With `partly` the box is around the part that has a place.
+        """
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """Arrays of a collection that differ in group and corner alone; or one array."""
+
+    kind: Array
+    """The array, or what describes all of them, with its corner at (0, 0)."""
+    groups: Groups | None = None
+    rows: NDArray[np.intp] | None = None
+    """Of `groups`; None for one array."""
+
+    def __len__(self) -> int:
+        return 1 if self.rows is None else len(self.rows)
+
+    def take(self, which: NDArray[np.bool_]) -> Batch:
+        return self if self.rows is None else replace(self, rows=self.rows[which])
+
+    def array(self, number: int = 0) -> Array:
+        if self.groups is None or self.rows is None:
+            return self.kind
+        return self.groups.array(int(self.rows[number]), self.kind.name)
+
+    def around(self) -> tuple[NDArray[np.float64], str | None] | None:
+        """(4, n): a box that each array lies in, not finite where it is unknown; and their CRS. None: nowhere known."""
+        found = around(self.kind)
+        if found is None:
+            return None
+        boxes = np.repeat(np.array(found[0], float)[:, None], len(self), axis=1)
+        if self.groups is not None and affine(self.kind) is not None:
+            x, y = self.groups.x[self.rows], self.groups.y[self.rows]
+            with np.errstate(over="ignore"):
+                boxes += [x, y, x, y]
+        return boxes, found[1]
+
+
+def batches(arrays: Mapping[str, Array]) -> Iterator[Batch]:
+    """All arrays, in the order of their first."""
+    if not isinstance(arrays, Groups):
+        yield from map(Batch, arrays.values())
+        return
+    yield from map(Batch, arrays.plain.values())
+    held = [(arrays.of_family(number), family) for number, family in enumerate(arrays.families)]
+    for rows, family in sorted((pair for pair in held if len(pair[0])), key=lambda pair: int(pair[0][0])):
+        yield from (Batch(kind, arrays, rows) for kind in family.values())
+
+
+Boxes = NDArray[np.float64]
+"""(4, n): xmin, ymin, xmax, ymax."""
+
+
+def own_boxes(
+    chosen: Sequence[Batch], bbox: BBox, crs: str | None, reproject: Reproject | None, *, strict: bool
+) -> list[tuple[Batch, Boxes | None]]:
+    """The arrays that may meet the box, with the box in their own CRS; None for those without a transform.
+
+    Without `crs` the box is in the CRS of the arrays, so they must share one. Arrays of which a box says nothing
+    (no place, no CRS although the box has one, a CRS of another world) are left out, or with `strict` refused.
+    """
+    kept: list[tuple[Batch, Boxes, str | None]] = []
+    first = None
+    for batch in chosen:
+        place = batch.around()
+        there: Any = np.zeros(len(batch), bool) if place is None else np.isfinite(place[0]).all(axis=0)
+        if place is not None and crs is not None and place[1] is None:
+            there[:] = False
+        if first is None and not there.all():
+            lacks = "transform" if place is None or crs is None or place[1] is not None else "CRS"
+            first = batch.array(int(np.argmin(there))).name, lacks
+        if place is not None and there.any():
+            kept.append((batch, *place) if there.all() else (batch.take(there), place[0][:, there], place[1]))
+    if first is not None and (not kept or strict):
+        raise FormatError(f"array {first[0]!r} has no {first[1]}, so a bbox says nothing of it")
+    if crs is None and len(found := dict.fromkeys(own for *_, own in kept)) > 1:
+        raise FormatError(f"these arrays lie in {len(found)} CRSs ({_some(found)}): say by crs= which the bbox is in")
+    boxes: dict[str | None, BBox | MissingError | None] = {}
+    answer: list[tuple[Batch, Boxes | None]] = []
+    for batch, wholes, own in kept:
+        if own not in boxes:
+            boxes[own] = _moved(bbox, crs, own, reproject)
+        box = boxes[own]
+        if isinstance(box, MissingError):
+            continue
+        each = np.repeat(np.array(box or (0.0,) * 4, float)[:, None], len(batch), axis=1)
+        if box is None:
+            if reproject is None:
+                continue
+            found_near = [
+                _near(whole, bbox, str(crs), str(own), reproject) for whole in zip(*wholes.tolist(), strict=True)
+            ]
+            there = np.array([near is not None for near in found_near], bool)
+            if not there.any():
+                continue
+            each = np.array([near for near in found_near if near is not None], float).T
+            batch, wholes = batch.take(there), wholes[:, there]
+        if own == WORLD:
+            each = _turned(each, wholes)
+        answer += _met(batch, wholes, each)
+    lost = [error for error in boxes.values() if isinstance(error, MissingError)]
+    if lost and (strict or len(lost) == len(boxes)):
+        raise lost[0]
+    return answer
+
+
+def _met(batch: Batch, wholes: Boxes, boxes: Boxes) -> Iterator[tuple[Batch, Boxes | None]]:
+    """The arrays whose pixels the boxes may meet, give or take a pixel; one array always, for its rows tell."""
+    transform = affine(batch.kind)
+    for box in {tuple(box) for box in boxes.T[:: max(1, len(batch) - 1)].tolist()}:
+        upright(box)
+    if transform is None:
+        there = np.array([meets(wholes[:, [n]], tuple(boxes[:, n])).all() for n in range(len(batch))], bool)
+        if there.any():
+            yield batch.take(there), None
+        return
+    if batch.rows is None:
+        yield batch, boxes
+        return
+    pixel_window(transform, tuple(boxes[:, 0].tolist()))  # that there is a way from places to pixels
+    a, b, _, d, e, _ = transform
+    # Two pixels, and what arithmetic on large numbers loses.
+    x = 2 * (abs(a) + abs(b)) + 16 * np.spacing(np.abs(wholes[[0, 2]]).max(axis=0) + np.abs(boxes[[0, 2]]).max(axis=0))
+    y = 2 * (abs(d) + abs(e)) + 16 * np.spacing(np.abs(wholes[[1, 3]]).max(axis=0) + np.abs(boxes[[1, 3]]).max(axis=0))
+    there = (wholes[0] - x <= boxes[2]) & (wholes[2] + x >= boxes[0])
+    there &= (wholes[1] - y <= boxes[3]) & (wholes[3] + y >= boxes[1])
+    yield batch.take(there), boxes[:, there]
+
+
+def _turned(boxes: Boxes, wholes: Boxes) -> Boxes:
+    """As `turned`, for many boxes at once."""
+    if boxes.shape[1] == 1:
+        whole: Any = wholes[:, 0].tolist()
+        return np.array([turned(tuple(boxes[:, 0].tolist()), whole)]).T
+    left, right = boxes[0].copy(), boxes[2].copy()
+    done = boxes[2] - boxes[0] >= TURN
+    left[done], right[done] = np.minimum(left, wholes[0])[done], np.maximum(right, wholes[2])[done]
+    for turn in (0.0, TURN, -TURN):
+        low, high = boxes[0] + turn, boxes[2] + turn
+        fits = (low < wholes[2]) & (high > wholes[0])
+        fits |= (low == high) & (wholes[0] <= low) & (high <= wholes[2])
+        fits &= ~done
+        left[fits], right[fits] = low[fits], high[fits]
+        done = done | fits
+    return np.stack([left, boxes[1], right, boxes[3]])
+
+
+def _moved(bbox: BBox, crs: str | None, to: str | None, reproject: Reproject | None) -> BBox | MissingError | None:
+    """The box in another CRS; None where it is too large to have a place there, an error where no way leads there."""
+    if crs is None or to is None or crs == to:
+        return bbox
+    if reproject is None:
+        raise TypeError("a bbox in another CRS needs a way to reproject it")
+    try:
+        return reproject(bbox, crs, to)
+    except MissingError as error:
+        return error
+    except FormatError:
+        if bbox[0] > bbox[2] or bbox[1] > bbox[3]:
+            raise  # turned around, or across the antimeridian: no part of it can be cut out
+        return None
+
+
+def _near(whole: BBox, bbox: BBox, crs: str, to: str, reproject: Reproject) -> BBox | None:
+    """The part of a large box around an array's own, in the CRS of the array; None where the array lies elsewhere.
+
+    Where that cannot be cut out, but the array may meet the box, it is all of the array.
+    """
+    try:
+        if (part := _common(reproject(whole, to, crs), bbox)) is None:
+            return None
+        return reproject(part, crs, to)
+    except FormatError:
+        try:
+            return None if _common(reproject(whole, to, crs, partly=True), bbox) is None else whole
+        except MissingError:
+            return None
+
+
+def _common(one: BBox, other: BBox) -> BBox | None:
+    xmin, ymin, xmax, ymax = (*map(max, one[:2], other[:2]), *map(min, one[2:], other[2:]))
+    return None if xmin > xmax or ymin > ymax else (xmin, ymin, xmax, ymax)
+
+
+def _some(names: Iterable[str | None]) -> str:
+    shown = [name or "none" if len(name or "") <= 30 else f"{(name or '')[:29]}…" for name in names]
+    return ", ".join(shown[:4]) + (", …" if len(shown) > 4 else "")

@@ -1,0 +1,172 @@
+"""Footprints: chunk windows and boxes on the ground, each computed from the other by the affine. Pure arithmetic."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.errors import FormatError
+from periplus.model import Array, BBox, GroundControlPoint, Transform
+from periplus.model.affine import box, reach
+
+WORLD = "EPSG:4326"
+TURN = 360.0
+NEARLY = 1e-6
+"""Pixels: an edge this near to a pixel's edge is meant to lie on it."""
+
+
+def spatial_axes(array: Array) -> tuple[int, int] | None:
+    """Positions of the row and column dimensions: those named y and x, else the last two; None where there are none."""
+    if "y" in array.dims and "x" in array.dims:
+        return array.dims.index("y"), array.dims.index("x")
+    return None if array.ndim < 2 else (array.ndim - 2, array.ndim - 1)
+
+
+def affine(array: Array) -> Transform | None:
+    """The array's transform, where it has one and dimensions to use it on."""
+    place = array.georeference
+    return None if place is None or spatial_axes(array) is None else place.transform
+
+
+def bounds(array: Array) -> BBox | None:
+    """The box around the whole array."""
+    transform, axes = affine(array), spatial_axes(array)
+    if transform is None or axes is None:
+        return None
+    return box(transform, 0, 0, array.shape[axes[1]], array.shape[axes[0]])
+
+
+def around(array: Array) -> tuple[BBox, str | None] | None:
+    """A box that the array lies in, and the CRS of it; None where nothing is known of its place.
+
+    The box is exact where there is a transform. Otherwise it is around the control points and where they show the
+    corners to be, or the ground that the polynomials were made for.
+    """
+    place, axes = array.georeference, spatial_axes(array)
+    if place is None or axes is None:
+        return None
+    crs = place.crs
+    if place.transform is not None:
+        box = bounds(array)
+    elif place.gcps:
+        box = _among(place.gcps, array.shape[axes[1]], array.shape[axes[0]])
+    else:
+        box, crs = _ground(place.rpc), WORLD
+    return None if box is None or not all(map(math.isfinite, box)) else (box, crs)
+
+
+def _among(points: Sequence[GroundControlPoint], width: int, height: int) -> BBox | None:
+    """The box around control points and the corners of the image, as the affine puts them that fits the points best."""
+    spots = np.array([(point.column, point.row, 1.0) for point in points])
+    ground = np.array([(point.x, point.y) for point in points])
+    if not np.isfinite(spots).all() or not np.isfinite(ground).all():
+        return None
+    ends = np.array([(column, row, 1.0) for column in (0, width) for row in (0, height)])
+    # Counted from the middle of the points, so that points on one line say nothing of what lies beside it.
+    origin = ground.mean(axis=0)
+    seen = np.vstack([ground, ends @ np.linalg.lstsq(spots, ground - origin, rcond=None)[0] + origin])
+    (xmin, ymin), (xmax, ymax) = seen.min(axis=0).tolist(), seen.max(axis=0).tolist()
+    return xmin, ymin, xmax, ymax
+
+
+def _ground(rpc: Mapping[str, Any] | None) -> BBox | None:
+    """Longitudes and latitudes that rational polynomials are scaled to."""
+    try:
+        x, y, across, along = (float((rpc or {})[key]) for key in ("long_off", "lat_off", "long_scale", "lat_scale"))
+    except (KeyError, TypeError, ValueError):
+        return None
+    return x - abs(across), y - abs(along), x + abs(across), y + abs(along)
+
+
+def turned(bbox: BBox, whole: BBox) -> BBox:
+    """A box in degrees, counted as an array's own box is: that may go on beyond 180 degrees, or begin at 0.
+
+    A box around the whole globe takes in all of the array.
+    """
+    xmin, ymin, xmax, ymax = bbox
+    if xmax - xmin >= TURN:
+        return min(xmin, whole[0]), ymin, max(xmax, whole[2]), ymax
+    for turn in (0.0, TURN, -TURN):
+        left, right = xmin + turn, xmax + turn
+        if (left < whole[2] and right > whole[0]) or whole[0] <= left == right <= whole[2]:
+            return left, ymin, right, ymax
+    return bbox
+
+
+def upright(bbox: BBox) -> BBox:
+    """The box as numbers; FormatError where it is none."""
+    match tuple(float(v) for v in bbox):
+        case (xmin, ymin, xmax, ymax) as box if all(map(math.isfinite, box)) and xmin <= xmax and ymin <= ymax:
+            return xmin, ymin, xmax, ymax
+    raise FormatError(f"a bbox is (xmin, ymin, xmax, ymax) with xmin <= xmax and ymin <= ymax, not {tuple(bbox)}")
+
+
+def pixel_window(transform: Transform, bbox: BBox) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Half-open ranges of rows and columns that meet a box, not cut to any image; a point meets one pixel."""
+    rows, columns = reach(transform, upright(bbox))
+    return _cells(*rows), _cells(*columns)
+
+
+def _cells(low: float, high: float) -> tuple[int, int]:
+    start = math.floor(low + NEARLY)
+    return start, max(start + 1, math.ceil(high - NEARLY))
+
+
+def chunk_range(array: Array, axis: int, low: int, high: int) -> tuple[int, int]:
+    """Half-open range of chunks that hold elements [low, high) along a dimension."""
+    low, high = max(low, 0), min(high, array.shape[axis])
+    if low >= high:
+        return 0, 0
+    if array.edges is not None and array.edges[axis] is not None:
+        starts = array.starts(axis)
+        return int(np.searchsorted(starts, low, side="right")) - 1, int(np.searchsorted(starts, high, side="left"))
+    return low // array.chunks[axis], -(-high // array.chunks[axis])
+
+
+def chunk_window(array: Array, bbox: BBox) -> list[tuple[int, int]]:
+    """The chunks along each dimension that a box meets; whole dimensions where the box says nothing of them.
+
+    In a rotated grid these are a few more than meet it; `chunk_boxes` tells which.
+    """
+    transform, axes = affine(array), spatial_axes(array)
+    if transform is None or axes is None:
+        raise FormatError(f"array {array.name!r} has no transform, so a bbox says nothing of it")
+    window = [(0, count) for count in array.grid]
+    for axis, (low, high) in zip(axes, pixel_window(transform, bbox), strict=True):
+        window[axis] = chunk_range(array, axis, low, high)
+    return window
+
+
+def chunk_boxes(array: Array, row: NDArray[np.int32], column: NDArray[np.int32]) -> NDArray[np.float64]:
+    """(4, n): xmin, ymin, xmax, ymax of chunks at these positions along y and x, cut to the array."""
+    transform, axes = affine(array), spatial_axes(array)
+    if transform is None or axes is None:
+        raise FormatError(f"array {array.name!r} has no transform, so its chunks have no footprint")
+    a, b, c, d, e, f = transform
+    top, bottom = _extent(array, axes[0], row)
+    left, right = _extent(array, axes[1], column)
+    with np.errstate(all="ignore"):  # a transform of huge numbers gives infinite boxes
+        xs = np.stack([a * i + b * j + c for i in (left, right) for j in (top, bottom)])
+        ys = np.stack([d * i + e * j + f for i in (left, right) for j in (top, bottom)])
+    return np.stack([xs.min(axis=0), ys.min(axis=0), xs.max(axis=0), ys.max(axis=0)])
+
+
+def _extent(array: Array, axis: int, chunk: NDArray[np.int32]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    if array.edges is not None and array.edges[axis] is not None:
+        starts = array.starts(axis).astype(np.float64)
+        return starts[chunk], starts[chunk + 1]
+    low = chunk.astype(np.float64) * array.chunks[axis]
+    return low, np.minimum(low + array.chunks[axis], array.shape[axis])
+
+
+def meets(boxes: NDArray[np.float64], bbox: BBox) -> NDArray[np.bool_]:
+    """Which of the boxes (4, n) meet a box; touching along an edge of a box that has an area is not meeting."""
+    xmin, ymin, xmax, ymax = bbox
+    x = (boxes[0] < xmax) & (boxes[2] > xmin) | ((xmin == xmax) & (boxes[0] <= xmin) & (boxes[2] >= xmin))
+    y = (boxes[1] < ymax) & (boxes[3] > ymin) | ((ymin == ymax) & (boxes[1] <= ymin) & (boxes[3] >= ymin))
+    answer: NDArray[np.bool_] = x & y
+    return answer

@@ -1,0 +1,268 @@
+"""Selecting rows by array, level, chunk window, box and time: arithmetic on the grid, then a readable Arrow table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from periplus.errors import FormatError
+from periplus.model import Array, BBox, Catalog, Refs
+from periplus.table.document.columns import columns_for
+from periplus.table.parquet.buffers import numbers, strings
+from periplus.table.parquet.schema import NAMES
+from periplus.table.query.boxes import Batch, Boxes, Reproject, batches, own_boxes
+from periplus.table.query.footprint import affine, chunk_boxes, chunk_range, chunk_window, meets, spatial_axes
+from periplus.table.query.times import time_coordinate, within
+
+if TYPE_CHECKING:
+    from periplus.table.table import Table, Window
+
+ROW_BYTES, BOX_BYTES = 128, 96
+"""Memory that a row takes at most on its way to Arrow (measured: 82 bytes when rows are sorted), and its box."""
+BOX = ("xmin", "ymin", "xmax", "ymax")
+TAKEN = {"array", "level", "part", "path", "offset", "length", "encoding", *BOX}
+
+
+def select(
+    table: Table,
+    *,
+    array: str | Sequence[str] | None = None,
+    level: int | None = None,
+    window: Window | Mapping[str, tuple[int, int]] | None = None,
+    bbox: BBox | None = None,
+    crs: str | None = None,
+    time: Any = None,
+    footprints: bool = False,
+    reproject: Reproject | None = None,
+) -> pa.Table:
+    """Rows of the arrays that are asked for (all of them, unless named), each with its source as an absolute URL.
+
+    `window` gives half-open ranges of chunk positions, for every dimension or by name; `bbox` is (xmin, ymin, xmax,
+    ymax) in `crs`, by default the one CRS that the arrays share; `time` is one moment (a string may name a whole day,
+    month or year), a pair, or a slice. Without a time dimension the files' own times count. `footprints` adds each
+    chunk's box, in the CRS of its array. `reproject` brings a box from one CRS to another.
+    """
+    chosen = [one for one in _chosen(table, array) if level is None or one.kind.level == level]
+    asked: list[tuple[Batch, Boxes | None]] = [(one, None) for one in chosen]
+    if bbox is not None:
+        asked = own_boxes(chosen, bbox, crs, reproject, strict=array is not None)
+    most = table.limits.memory_bytes // (ROW_BYTES + BOX_BYTES * footprints)
+    files = None if time is None else within(np.asarray(table.files.datetime), time)
+    wanted = [_Wanted(table, *hit, window, time, files) for hit in _hits(table, asked, window, files)]
+    wanted = [one for one in wanted if one.there]
+    refs = table.listed_all([(one.array, one.box) for one in wanted], most=most)
+    found = [(one.array, kept) for one, held in zip(wanted, refs, strict=True) if len(kept := one.kept(held))]
+    return _readable(table, found, [one.kind for one, _ in asked], footprints)
+
+
+def _chosen(table: Table, array: str | Sequence[str] | None) -> list[Batch]:
+    if array is None:
+        return list(batches(table.catalog.arrays))
+    return [Batch(table.array(name)) for name in ([array] if isinstance(array, str) else array)]
+
+
+def _hits(
+    table: Table, asked: Sequence[tuple[Batch, Boxes | None]], window: Any, files: NDArray[np.bool_] | None
+) -> Iterator[tuple[Array, BBox | None]]:
+    """The arrays that may have rows, in the order of the catalog, each with the box in its own CRS."""
+    places: list[tuple[int, int, int]] = []
+    for number, (batch, _) in enumerate(asked):
+        if batch.groups is None or batch.rows is None:
+            places.append((-1, number, 0))
+            continue
+        if (named := _named_window(batch.kind, window)) is not None:
+            _common(batch.kind, [(0, count) for count in batch.kind.grid], named)
+        there = np.arange(len(batch))
+        if files is not None and not any(
+            set(c.dims) <= set(batch.kind.dims) for c in table.catalog.coordinates.values()
+        ):
+            file = batch.groups.file[batch.rows]
+            there = there[(file < 0) | files[file]]  # the time of a group is that of its file
+        places += zip(batch.rows[there].tolist(), [number] * len(there), there.tolist(), strict=True)
+    for _, number, which in sorted(places):
+        batch, boxes = asked[number]
+        box: Any = None if boxes is None else tuple(boxes[:, which].tolist())
+        yield batch.array(which), box
+
+
+def _named_window(array: Array, window: Any) -> Window | None:
+    if window is None or not isinstance(window, Mapping):
+        return window
+    unknown = set(window) - set(array.dims)
+    if unknown:
+        raise FormatError(f"array {array.name!r} has no dimension {sorted(unknown)[0]!r}")
+    return [window.get(dim, (0, count)) for dim, count in zip(array.dims, array.grid, strict=True)]
+
+
+class _Wanted:
+    """An array, the window of its chunks that may be asked for, and which rows in it are."""
+
+    def __init__(
+        self,
+        table: Table,
+        array: Array,
+        bbox: BBox | None,
+        window: Any,
+        time: Any,
+        files: NDArray[np.bool_] | None,
+    ) -> None:
+        """`files` marks the files of the time, for arrays that have no dimension of it."""
+        self.array, self._bbox, self._files = array, bbox, files
+        self.box = [(0, count) for count in array.grid]
+        if (named := _named_window(array, window)) is not None:
+            self.box = _common(array, self.box, named)
+        if bbox is not None:
+            self.box = _common(array, self.box, chunk_window(array, bbox))
+        self._steps: tuple[int, NDArray[np.bool_]] | None = None
+        coordinate = None if time is None else time_coordinate(table.catalog, array)
+        if time is not None and coordinate is not None:
+            axis = array.dims.index(coordinate.dims[0])
+            self._steps = axis, chunks_holding(array, axis, within(coordinate.values, time))
+            hits = np.flatnonzero(self._steps[1])
+            around = [(0, count) for count in array.grid]
+            around[axis] = (int(hits[0]), int(hits[-1]) + 1) if hits.size else (0, 0)
+            self.box = _common(array, self.box, around)
+        never = self._steps is None and files is not None and not files.any()
+        self.there = not never and all(low < high for low, high in self.box)
+
+    def kept(self, refs: Refs) -> Refs:
+        """Of the rows in the window those that are asked for."""
+        keep = np.ones(len(refs), bool)
+        if self._steps is not None:
+            keep &= self._steps[1][refs.chunk[self._steps[0]]]
+        elif self._files is not None:
+            fits = np.append(self._files, False)  # the last, for the -1 of inline rows
+            keep &= fits[0] if refs.file is None else fits[refs.file]
+        if self._bbox is not None and _rotated(self.array):
+            rows, columns = spatial_axes(self.array) or (0, 0)
+            keep &= meets(chunk_boxes(self.array, refs.chunk[rows], refs.chunk[columns]), self._bbox)
+        return refs if keep.all() else refs.take(keep)
+
+
+def _common(array: Array, one: Window, two: Window) -> list[tuple[int, int]]:
+    if len(one) != len(two):
+        raise FormatError(f"array {array.name!r} has {array.ndim} dimensions, the window {len(two)}")
+    both = [(max(a, c), min(b, d)) for (a, b), (c, d) in zip(one, two, strict=True)]
+    return [(low, max(low, high)) for low, high in both]
+
+
+def _rotated(array: Array) -> bool:
+    transform = affine(array)
+    return transform is not None and (transform[1] != 0 or transform[3] != 0)
+
+
+def chunks_holding(array: Array, axis: int, elements: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which chunks along a dimension hold at least one of the elements."""
+    if array.chunks[axis] == 1 and (array.edges is None or array.edges[axis] is None):
+        return elements
+    mask = np.zeros(array.grid[axis], bool)
+    for element in np.flatnonzero(elements).tolist():
+        mask[chunk_range(array, axis, element, element + 1)[0]] = True
+    return mask
+
+
+# --- the answer -----------------------------------------------------------------------------------------------------
+
+
+def _readable(table: Table, found: list[tuple[Array, Refs]], chosen: list[Array], footprints: bool) -> pa.Table:
+    names = columns_for(chosen).chunk
+    asked = [*chosen, *(one for one, _ in found)] if table.catalog.coordinates else []
+    known = [time_coordinate(table.catalog, one) for one in asked]
+    times = dict.fromkeys(one.dims[0] for one in known if one is not None and one.dims[0] not in TAKEN)
+    parts = any(refs.part is not None for _, refs in found)
+    several = any(refs.encoding is not None for _, refs in found)
+    fields = [("array", NAMES), ("level", pa.uint8()), *((name, pa.int32()) for name in names.values())]
+    fields += [(dim, pa.timestamp("us")) for dim in times]
+    fields += [("part", pa.uint16())] if parts else []
+    fields += [("path", NAMES), ("offset", pa.int64()), ("length", pa.int64())]
+    fields += [("encoding", pa.uint16())] if several else []
+    fields += [(name, pa.float64()) for name in BOX] if footprints else []
+    schema = pa.schema(fields)
+    if not found:
+        return schema.empty_table()
+    # Whole columns at once: a table for each of many thousand arrays would each drag the dictionary of all paths along.
+    columns = _columns(found, times, table)
+    if footprints:
+        columns |= _footprints(found)
+    rows = sum(len(refs) for _, refs in found)
+    made = [columns.get(name, pa.nulls(rows, kind)) for name, kind in _wanted(schema, names)]
+    return pa.Table.from_arrays(made, schema=schema)
+
+
+def _wanted(schema: pa.Schema, names: Mapping[str, str]) -> list[tuple[Any, pa.DataType]]:
+    """Keys of the columns in order: a dimension's positions go by ("chunk", dimension)."""
+    dims = {name: dim for dim, name in names.items()}
+    return [(("chunk", dims[item.name]) if item.name in dims else item.name, item.type) for item in schema]
+
+
+def _columns(found: list[tuple[Array, Refs]], times: Collection[str], table: Table) -> dict[Any, pa.Array]:
+    counts = [len(refs) for _, refs in found]
+    names = np.repeat(np.arange(len(found), dtype=np.int32), counts)
+    levels = np.repeat(np.array([array.level for array, _ in found], np.uint8), counts)
+    file = _joined(found, lambda refs: refs.file, np.int32)
+    columns: dict[Any, pa.Array] = {
+        "array": pa.DictionaryArray.from_arrays(numbers(names), strings([array.name for array, _ in found])),
+        "level": numbers(levels),
+        "path": pa.DictionaryArray.from_arrays(numbers(np.maximum(file, 0), valid=file >= 0), table.url_column),
+        "offset": numbers(_joined(found, lambda refs: refs.offset, np.int64)),
+        "length": numbers(_joined(found, lambda refs: refs.length, np.int64)),
+        "part": numbers(_joined(found, lambda refs: refs.part, np.uint16)),
+        "encoding": numbers(_joined(found, lambda refs: refs.encoding, np.uint16)),
+    }
+    for dim in {dim: None for array, _ in found for dim in array.dims}:
+        columns["chunk", dim] = _positions(found, dim)
+        if dim in times:
+            columns[dim] = _moments(found, dim, table.catalog)
+    return columns
+
+
+def _joined(
+    found: list[tuple[Array, Refs]], column: Callable[[Refs], NDArray[Any] | None], dtype: type[np.integer[Any]]
+) -> NDArray[Any]:
+    """One column of all references; zeros where references have none."""
+    given = [column(refs) for _, refs in found]
+    return np.concatenate(
+        [np.zeros(len(refs), dtype) if one is None else one for one, (_, refs) in zip(given, found, strict=True)]
+    )
+
+
+def _positions(found: list[tuple[Array, Refs]], dim: str) -> pa.Array:
+    """Chunk positions along a dimension; null for arrays that lack it."""
+    has = np.repeat([dim in array.dims for array, _ in found], [len(refs) for _, refs in found])
+    values = [
+        refs.chunk[array.dims.index(dim)] if dim in array.dims else np.zeros(len(refs), np.int32)
+        for array, refs in found
+    ]
+    return numbers(np.concatenate(values), valid=None if has.all() else has)
+
+
+def _moments(found: list[tuple[Array, Refs]], dim: str, catalog: Catalog) -> pa.Array:
+    """The moment at which each chunk begins; null for arrays without times along that dimension."""
+    values = []
+    for array, refs in found:
+        coordinate = time_coordinate(catalog, array)
+        if coordinate is not None and coordinate.dims[0] == dim:
+            axis = array.dims.index(dim)
+            labels = coordinate.values.astype("datetime64[us]")
+            values.append(labels[array.starts(axis)[refs.chunk[axis]]])
+        else:
+            values.append(np.full(len(refs), "NaT", "datetime64[us]"))
+    moments = np.concatenate(values)
+    return numbers(moments.view(np.int64), valid=~np.isnat(moments), kind=pa.timestamp("us"))
+
+
+def _footprints(found: list[tuple[Array, Refs]]) -> dict[Any, pa.Array]:
+    """The box of every chunk; null for arrays without a transform."""
+    boxes = []
+    for array, refs in found:
+        axes = spatial_axes(array)
+        if affine(array) is None or axes is None:
+            boxes.append(np.full((4, len(refs)), np.nan))
+        else:
+            boxes.append(np.array(chunk_boxes(array, refs.chunk[axes[0]], refs.chunk[axes[1]])))
+    whole = np.concatenate(boxes, axis=1)
+    return {name: numbers(values, valid=~np.isnan(values)) for name, values in zip(BOX, whole, strict=True)}

@@ -1,0 +1,1 @@
+"""Seeded files of every format, with the values they hold."""

@@ -1,0 +1,198 @@
+"""JPEG 2000 codestreams taken apart into packets and put together anew: in other orders, lists and tile-parts."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from periplus.decode.jpeg2000.header import Header, header_of
+from periplus.decode.jpeg2000.packets import told_apart
+from periplus.parse.jpeg2000.packets import Bounds, ordered
+from periplus.parse.jpeg2000.segments import (
+    COC,
+    COD,
+    EPH,
+    PLM,
+    PLT,
+    POC,
+    PPM,
+    PPT,
+    QCC,
+    QCD,
+    RGN,
+    SIZ,
+    SOP,
+    Segment,
+    read,
+    style,
+    width_of,
+    written,
+)
+from periplus.testing.formats.jpeg2000 import split
+
+Key: TypeAlias = tuple[int, int, int, int]
+"""Layer, resolution, component and precinct."""
+Packets: TypeAlias = dict[Key, tuple[bytes, bytes]]
+"""Header and body of packets."""
+SPOKEN = (COD, COC, QCD, QCC, RGN, POC)
+
+
+def apart(codestream: bytes) -> tuple[Header, dict[int, Packets], dict[int, list[Segment]]]:
+    """The main header, and the packets and own segments of every tile."""
+    raw, parts = split(codestream)
+    header = header_of(raw, 0)
+    found: dict[int, Packets] = {}
+    own: dict[int, list[Segment]] = {}
+    for tile in sorted({part.tile for part in parts}):
+        bodies = b""
+        for part in parts:
+            if part.tile == tile:
+                at = 12
+                while part.data[at : at + 2] != b"\xff\x93":
+                    marker, size = struct.unpack_from(">HH", part.data, at)
+                    if marker in SPOKEN:
+                        own.setdefault(tile, []).append((marker, part.data[at + 4 : at + 2 + size]))
+                    at += 2 + size
+                bodies += part.data[at + 2 :]
+        bounds = header.bounds(tile)
+        assert bounds is not None
+        packets = told_apart(header.style(own.get(tile, ())), bounds, memoryview(bodies), None, 0)
+        found[tile] = {key: (bytes(head), bytes(body)) for key, head, body in packets}
+    return header, found, own
+
+
+def forged(
+    codestream: bytes,
+    *,
+    progression: int | None = None,
+    changes: Sequence[tuple[int, int, int, int, int, int]] = (),
+    orders: Mapping[int, int] | None = None,
+    cuts: int = 1,
+    packets: int | None = None,
+    heads: int | None = None,
+    markers: int = 0,
+) -> bytes:
+    """The same packets in another order, `cuts` tile-parts a tile.
+
+    `changes` are those of the order in the main header (POC), `orders` progressions that tiles have of their own,
+    `packets` the marker (PLT, PLM) that lists their lengths, `heads` the one (PPM, PPT) that holds their headers,
+    `markers` the bits (SOP, EPH) of the markers around them.
+    """
+    header, tiles, own = apart(codestream)
+    main = [(marker, data) for marker, data in header.segments if marker != POC]
+    main = [(m, _restyled(d, progression, markers) if m == COD else d) for m, d in main]
+    if changes:
+        wide = width_of(header.count)
+        rows = [
+            bytes([first]) + begin.to_bytes(wide, "big") + layers.to_bytes(2, "big") + bytes([resolutions])
+            + end.to_bytes(wide, "big") + bytes([order])
+            for first, begin, layers, resolutions, end, order in changes
+        ]  # fmt: skip
+        main.append((POC, b"".join(rows)))
+    steps = list(zip(header.components[1::3], header.components[2::3], strict=True))
+    lists, tables, bodies = b"", b"", []
+    for tile, found in tiles.items():
+        spoken = [(m, _restyled(d, progression, markers) if m == COD else d) for m, d in own.get(tile, [])]
+        if orders and tile in orders:
+            usual = next(data for marker, data in main if marker == COD)
+            spoken = [(m, d) for m, d in spoken if m != COD] + [(COD, _restyled(usual, orders[tile], markers))]
+        how = style(steps, main, spoken)
+        bounds = header.bounds(tile)
+        assert bounds is not None
+        order = ordered(bounds, how.codings, how.layers, how.progression, how.changes)
+        keys: list[Key] = list(
+            zip(*(c.tolist() for c in (order.layer, order.resolution, order.component, order.precinct)), strict=True)
+        )
+        assert sorted(keys) == sorted(found)
+        for number in range(cuts):
+            mine = keys[len(keys) * number // cuts : len(keys) * (number + 1) // cuts]
+            first = len(keys) * number // cuts
+            pieces, headers = [], b""
+            for place, key in enumerate(mine, first):
+                head, body = found[key]
+                head += b"\xff\x92" if markers & EPH else b""
+                headers += head
+                lead = b"\xff\x91\x00\x04" + (place & 0xFFFF).to_bytes(2, "big") if markers & SOP else b""
+                pieces.append(lead + (body if heads else head + body))
+            segments = list(spoken) if number == 0 else []
+            lengths = b"".join(_seven(len(piece)) for piece in pieces)
+            if packets == PLT:
+                segments.append((PLT, bytes([0]) + lengths))
+            if heads == PPT:
+                segments.append((PPT, bytes([number]) + headers))
+            lists += bytes([len(lengths)]) + lengths if packets == PLM else b""
+            tables += len(headers).to_bytes(4, "big") + headers
+            data = written(segments) + b"\xff\x93" + b"".join(pieces)
+            bodies.append(
+                struct.pack(">HHHIBB", 0xFF90, 10, tile, 12 + len(data), number % 256, cuts if cuts < 256 else 0) + data
+            )
+    if packets == PLM:
+        main.append((PLM, bytes([0]) + lists))
+    if heads == PPM:
+        main.append((PPM, bytes([0]) + tables))
+    return _sized(header, main) + b"".join(bodies) + b"\xff\xd9"
+
+
+def joined(one: bytes, other: bytes, steps: tuple[int, int] = (1, 1)) -> bytes:
+    """Two codestreams of one component each as one of two, the second coded in its own way (COC, QCC).
+
+    With `steps` the second is that much smaller, tile by tile.
+    """
+    header, tiles, _ = apart(one)
+    second, more, _ = apart(other)
+    coding, sizes = (next(data for marker, data in second.segments if marker == kind) for kind in (COD, QCD))
+    segments = [*header.segments, (COC, b"\x01" + coding[:1] + coding[5:]), (QCC, b"\x01" + sizes)]
+    components = header.components + second.components[:1] + bytes(steps)
+    both = Header(header.grid, header.capabilities, components, tuple(segments), 0)
+    body = b""
+    for tile, found in tiles.items():
+        found |= {(layer, r, 1, p): packet for (layer, r, _, p), packet in more[tile].items()}
+        bounds = both.bounds(tile)
+        assert bounds is not None
+        body += _tile(both, tile, bounds, found)
+    return _sized(both, segments) + body + b"\xff\xd9"
+
+
+def transplanted(host: bytes, guest: bytes, tile: int) -> bytes:
+    """A codestream with one tile of another, which brings its own coding and quantisation along."""
+    raw, parts = split(host)
+    other, new = split(guest)
+    spoken = [segment for segment in read(other, 2) if segment[0] in (COD, QCD)]
+    mine = [part for part in new if part.tile == tile]
+    body = b""
+    for part in (part if part.tile != tile else None for part in parts):
+        if part is not None:
+            body += part.data
+            continue
+        for number, given in enumerate(mine):
+            extra = written(spoken) if number == 0 else b""
+            size = struct.pack(">I", len(given.data) + len(extra))
+            body += given.data[:6] + size + given.data[10:12] + extra + given.data[12:]
+        mine = []
+    return raw + body + b"\xff\xd9"
+
+
+def _tile(header: Header, tile: int, bounds: Bounds, found: Packets) -> bytes:
+    how = header.style(())
+    order = ordered(bounds, how.codings, how.layers, how.progression, how.changes)
+    keys = zip(*(c.tolist() for c in (order.layer, order.resolution, order.component, order.precinct)), strict=True)
+    data = b"\xff\x93" + b"".join(head + body for head, body in (found[key] for key in keys))
+    return struct.pack(">HHHIBB", 0xFF90, 10, tile, 12 + len(data), 0, 1) + data
+
+
+def _sized(header: Header, segments: Sequence[Segment]) -> bytes:
+    size = struct.pack(">H8IH", header.capabilities, *header.grid, header.count) + header.components
+    return b"\xff\x4f" + written([(SIZ, size), *segments])
+
+
+def _restyled(data: bytes, progression: int | None, markers: int) -> bytes:
+    return bytes([data[0] & ~(SOP | EPH) | markers, data[1] if progression is None else progression]) + data[2:]
+
+
+def _seven(value: int) -> bytes:
+    """A number of seven bits a byte."""
+    found = [value & 127]
+    while value := value >> 7:
+        found.append(value & 127 | 128)
+    return bytes(found[::-1])

@@ -1,0 +1,1 @@
+"""Servers for tests: HTTP and S3, with faults on demand."""

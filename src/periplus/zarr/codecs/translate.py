@@ -1,0 +1,274 @@
+"""Codecs of Zarr v2 and v3: filters, compressor, byte order and memory order as one list of codecs, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from periplus.decode import CODECS
+from periplus.decode.declared import EXTENTS, extent
+from periplus.decode.pipeline import IMAGES, LIST
+from periplus.decode.zarr.filters import NAMES as ON_VALUES
+from periplus.errors import FormatError
+from periplus.model import Codec, Pipeline, Shape
+from periplus.model.codecnames import JBP_BLOCK, OURS, TIFF_TILE
+
+ENDIAN = {"<": "little", ">": "big"}
+SAME = ("zstd", "gzip", "blosc", "crc32c")
+"""Names that Zarr v3 has without a prefix, and numcodecs too."""
+UNSAFE = ("pickle", "msgpack", "msgpack2", "json", "json2", "categorize", "vlen-utf8", "vlen-bytes", "vlen-array")
+"""Codecs of Python objects; the first runs code when it is read."""
+IMAGECODECS = {
+    "imagecodecs_zstd": "zstd",
+    "imagecodecs_zlib": "numcodecs.zlib",
+    "imagecodecs_deflate": "numcodecs.zlib",
+    "imagecodecs_lzma": "numcodecs.lzma",
+    "imagecodecs_lzw": "periplus.lzw",
+    "imagecodecs_packbits": "periplus.packbits",
+    "imagecodecs_delta": "periplus.delta",
+    "imagecodecs_floatpred": "periplus.floatpred",
+}
+"""What tifffile, and so kerchunk, calls the codecs of TIFF; its settings repeat what the array says."""
+SHUFFLES = {0: "noshuffle", 1: "shuffle", 2: "bitshuffle"}
+
+
+# --- in -------------------------------------------------------------------------------------------------------------
+
+
+def pipeline_of(
+    *, dtype: np.dtype[Any], rank: int, order: str, filters: Sequence[Any], compressor: Any, what: str
+) -> Pipeline:
+    """The codecs of a Zarr v2 array, in the order of encoding; FormatError names the array and the codec."""
+    stages = [_named(codec, dtype, what) for codec in (*filters, *(() if compressor is None else (compressor,)))]
+    images = [stage for stage in stages if is_image(stage["name"])]
+    if images:
+        if len(stages) > 1:
+            raise FormatError(f"{what}: codec {images[0]['name']!r} stands alone, not among {len(stages)}")
+        return (images[0],)
+    on_values = [stage for stage in stages if stage["name"] in ON_VALUES]
+    stored = _stored(on_values, dtype, what)
+    if stored.str[0] == ">" and any(stage["name"] == "periplus.floatpred" for stage in on_values):
+        raise FormatError(f"{what}: a float predictor of big-endian values is not read")
+    if stages[: len(on_values)] != on_values:
+        raise FormatError(f"{what}: filter {on_values[-1]['name']!r} comes after one of bytes")
+    head: list[Codec] = []
+    if order == "F" and rank > 1:
+        head.append({"name": "transpose", "configuration": {"order": list(range(rank))[::-1]}})
+    return (*head, *on_values, bytes_codec(stored), *stages[len(on_values) :])
+
+
+def known_codec(codec: Any, what: str) -> Codec:
+    """A codec of Zarr v3 that we know, with its settings as they are."""
+    said = {"name": codec} if isinstance(codec, str) else codec
+    if not isinstance(said, Mapping) or not isinstance(said.get("name"), str):
+        raise FormatError(f"{what}: a codec has a name")
+    name, settings = said["name"], said.get("configuration") or {}
+    if name.removeprefix("numcodecs.") in UNSAFE:
+        raise FormatError(f"{what}: codec {name!r} is refused: it holds Python objects")
+    if name not in CODECS:
+        raise FormatError(f"{what}: codec {name!r} is not known")
+    if not isinstance(settings, Mapping):
+        raise FormatError(f"{what}: the configuration of codec {name!r} is no object")
+    return {"name": name, "configuration": dict(settings)} if settings else {"name": name}
+
+
+def bytes_codec(dtype: np.dtype[Any]) -> Codec:
+    """The codec of values as bytes in the order of a dtype."""
+    if dtype.itemsize == 1 or dtype.kind == "S":
+        return {"name": "bytes"}
+    return {"name": "bytes", "configuration": {"endian": ENDIAN[dtype.newbyteorder(dtype.byteorder).str[0]]}}
+
+
+def is_image(name: str) -> bool:
+    """Whether a codec decodes whole blocks of an image, and so stands alone in a list of ours."""
+    return name in IMAGES
+
+
+def _stored(on_values: Sequence[Codec], dtype: np.dtype[Any], what: str) -> np.dtype[Any]:
+    """The type that is stored as bytes, where filters change it."""
+    for codec in on_values:
+        changed = codec["configuration"].get("encode_dtype", codec["configuration"].get("astype"))
+        if changed is not None:
+            try:
+                dtype = np.dtype(changed)
+            except TypeError:
+                raise FormatError(f"{what}: codec {codec['name']!r} stores {changed!r}, which is no type") from None
+    if dtype.kind not in ("biufc" if on_values else "biufcSUmM"):
+        raise FormatError(f"{what}: values of type {dtype} are not read")
+    return dtype
+
+
+def _named(codec: Any, dtype: np.dtype[Any], what: str) -> Codec:
+    if not isinstance(codec, Mapping) or not isinstance(codec.get("id"), str):
+        raise FormatError(f"{what}: a codec of Zarr v2 has an id")
+    name, settings = codec["id"], {key: value for key, value in codec.items() if key != "id"}
+    if name in UNSAFE:
+        why = "it runs code when read" if name == "pickle" else "it holds Python objects"
+        raise FormatError(f"{what}: codec {name!r} is refused: {why}")
+    if name in IMAGECODECS:
+        axis = {"axis": settings["axis"]} if "axis" in settings else {}
+        return {"name": IMAGECODECS[name], **({"configuration": axis} if axis else {})}
+    v3 = name if name in SAME or name in IMAGES else f"numcodecs.{name}"
+    if v3 not in CODECS:
+        raise FormatError(f"{what}: codec {name!r} is not known")
+    if name == "blosc":
+        settings = _blosc(settings, dtype, what)
+    elif name == "gzip":
+        settings = {"level": settings.get("level", 1)}
+    elif name == "zstd":
+        settings = {"level": settings.get("level", 0), "checksum": bool(settings.get("checksum", False))}
+    elif name == "shuffle":
+        settings = {"elementsize": settings.get("elementsize", dtype.itemsize)}
+    return {"name": v3, "configuration": settings} if settings else {"name": v3}
+
+
+def _blosc(settings: Mapping[str, Any], dtype: np.dtype[Any], what: str) -> dict[str, Any]:
+    shuffle = settings.get("shuffle", 1)
+    if shuffle == -1:
+        shuffle = 2 if dtype.itemsize == 1 else 1
+    if type(shuffle) is not int or shuffle not in SHUFFLES:
+        raise FormatError(f"{what}: blosc has no shuffle {shuffle!r}")
+    return {
+        "typesize": dtype.itemsize,
+        "cname": settings.get("cname", "lz4"),
+        "clevel": settings.get("clevel", 5),
+        "shuffle": SHUFFLES[shuffle],
+        "blocksize": settings.get("blocksize", 0),
+    }
+
+
+# --- out ------------------------------------------------------------------------------------------------------------
+
+
+class UnsayableError(FormatError):
+    """What Zarr v2 has no words for."""
+
+
+def v2_of(pipeline: Pipeline, *, chunks: Shape, dtype: np.dtype[Any]) -> dict[str, Any]:
+    """`dtype`, `order`, `filters` and `compressor` of a pipeline, or UnsayableError."""
+    if pipeline and is_image(pipeline[0]["name"]):
+        name, settings = pipeline[0]["name"], pipeline[0].get("configuration") or {}
+        if name in EXTENTS and name != LIST and extent(name, settings)[0] != tuple(chunks[-3:]):
+            raise UnsayableError("its codec is not told that its chunks are smaller than a tile")
+        return _image(pipeline[0], dtype)
+    order, rest = _order(pipeline, chunks)
+    if order is None:
+        tile = block(pipeline, chunks=chunks, dtype=dtype) or interleaved(pipeline, chunks=chunks, dtype=dtype)
+        if tile is None:
+            raise UnsayableError("its chunks are stored in an order that Zarr v2 does not have")
+        if "byte_order" in tile["configuration"]:
+            raise UnsayableError("its values are big-endian and stored pixel by pixel, which imagery tools misread")
+        return _image(tile, dtype)
+    filters: list[dict[str, Any]] = []
+    stored = dtype
+    for codec in rest:
+        name, settings = codec["name"], dict(codec.get("configuration") or {})
+        if name == "bytes":
+            swapped = settings.get("endian") == "big"
+            stored = dtype.newbyteorder(">" if swapped else "<")
+            if swapped and any(one["id"] in ("delta", "fixedscaleoffset", "astype") for one in filters):
+                raise UnsayableError("filters on big-endian values are not said in Zarr v2")
+        else:
+            filters.append(_identified(name, settings))
+    compressor = None
+    if filters and filters[-1]["id"] not in ("shuffle", "delta", "fixedscaleoffset", "quantize", "bitround", "astype"):
+        compressor = filters.pop()
+    return {"dtype": stored.str, "order": order, "filters": filters or None, "compressor": compressor}
+
+
+def _image(codec: Codec, dtype: np.dtype[Any]) -> dict[str, Any]:
+    """An image codec is a filter without compressor, as the imagery seed has it; it yields little-endian values."""
+    if codec["name"].startswith(OURS):
+        raise UnsayableError(f"codec {codec['name']!r} is ours alone")
+    settings = dict(codec.get("configuration") or {})
+    filters = [{"id": codec["name"], **settings}]
+    return {"dtype": dtype.newbyteorder("<").str, "order": "C", "filters": filters, "compressor": None}
+
+
+def _identified(name: str, settings: dict[str, Any]) -> dict[str, Any]:
+    if name.startswith(OURS):
+        raise UnsayableError(f"codec {name!r} is ours alone")
+    if name.removeprefix("numcodecs.") == "blosc":
+        shuffle = settings.get("shuffle", "shuffle")
+        number = next((n for n, word in SHUFFLES.items() if shuffle in (n, word)), 1)
+        kept: dict[str, Any] = {key: settings[key] for key in ("cname", "clevel", "blocksize") if key in settings}
+        return {"id": "blosc", **kept, "shuffle": number}
+    if name == "zstd":
+        settings.pop("checksum", None)  # a frame says itself whether it carries one
+    return {"id": name.removeprefix("numcodecs."), **settings}
+
+
+def _order(pipeline: Pipeline, chunks: Shape) -> tuple[str | None, Pipeline]:
+    """Memory order of Zarr v2 (None where neither is meant), and the codecs after the transposes."""
+    axes = list(range(len(chunks)))
+    place = 0
+    while place < len(pipeline) and pipeline[place]["name"] == "transpose":
+        axes = [axes[axis] for axis in pipeline[place]["configuration"]["order"]]
+        place += 1
+    # Dimensions of one element lie wherever one likes.
+    long = [axis for axis in axes if chunks[axis] > 1]
+    order = "C" if long == sorted(long) else "F" if long == sorted(long, reverse=True) else None
+    return order, pipeline[place:]
+
+
+IMODES: dict[tuple[int, ...], str] = {(0, 1, 2): "B", (1, 2, 0): "P", (1, 0, 2): "R"}
+PVTYPES = {"u": "INT", "i": "SI", "f": "R", "c": "C"}
+
+
+def block(pipeline: Pipeline, *, chunks: Shape, dtype: np.dtype[Any]) -> Codec | None:
+    """Plain big-endian values by pixel, row or band, said as the block of a NITF image that they mostly are."""
+    rank, names = len(chunks), [codec["name"] for codec in pipeline]
+    if names not in (["bytes"], ["transpose", "bytes"]) or rank < 3 or any(n != 1 for n in chunks[:-3]):
+        return None
+    turns = list(range(rank)) if len(names) == 1 else pipeline[0]["configuration"]["order"]
+    order = [axis - (rank - 3) for axis in turns]
+    imode = IMODES.get(tuple(order[rank - 3 :]))
+    big = (pipeline[-1].get("configuration") or {}).get("endian") == "big"
+    if order[: rank - 3] != list(range(3 - rank, 0)) or imode is None or dtype.kind not in PVTYPES:
+        return None
+    if not (big or (dtype.itemsize == 1 and imode == "R")):
+        return None
+    settings = {
+        "num_bands": chunks[-3],
+        "block_height": chunks[-2],
+        "block_width": chunks[-1],
+        "nbpp": dtype.itemsize * 8,
+        "imode": imode,
+        "pvtype": PVTYPES[dtype.kind],
+    }
+    return {"name": JBP_BLOCK, "configuration": settings}
+
+
+TIFF = {"": 1, "numcodecs.zlib": 8, "zlib": 8, "zstd": 50000, "numcodecs.zstd": 50000}
+SAMPLE_FORMATS = {"u": 1, "i": 2, "f": 3, "c": 6}
+
+
+def interleaved(pipeline: Pipeline, *, chunks: Shape, dtype: np.dtype[Any]) -> Codec | None:
+    """Rows of one band, or of pixels with all their bands, said as the tile of a TIFF that they mostly are."""
+    rank = len(chunks)
+    turned = bool(pipeline) and pipeline[0]["name"] == "transpose"
+    names = [codec["name"] for codec in pipeline[turned:]]
+    packing = names[1] if len(names) > 1 else ""
+    if rank < 3 or names[:1] != ["bytes"] or len(names) > 2 or packing not in TIFF or dtype.kind not in SAMPLE_FORMATS:
+        return None
+    if any(n != 1 for n in chunks[:-3]) or (chunks[-3] > 1 and not turned):
+        return None
+    if turned and list(pipeline[0]["configuration"]["order"]) != [*range(rank - 3), rank - 2, rank - 1, rank - 3]:
+        return None
+    settings: dict[str, Any] = {
+        "compression": TIFF[packing],
+        "bits_per_sample": dtype.itemsize * 8,
+        "samples_per_pixel": chunks[-3],
+        "photometric": 1,
+        "planar_config": 1,
+        "predictor": 1,
+        "tile_width": chunks[-1],
+        "tile_height": chunks[-2],
+        "sample_format": SAMPLE_FORMATS[dtype.kind],
+        "jpeg_tables": None,
+    }
+    if (pipeline[turned].get("configuration") or {}).get("endian") == "big":
+        settings["byte_order"] = "big"
+    return {"name": TIFF_TILE, "configuration": settings}

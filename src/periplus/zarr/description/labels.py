@@ -1,0 +1,224 @@
+"""Arrays that no file holds: labels of x and y, times, names of bands, the CF grid mapping; computed chunk by chunk."""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.conventions.cf.encode import control_points, encode_time
+from periplus.conventions.proj.crs import axis_attributes, grid_mapping
+from periplus.errors import FormatError
+from periplus.model import Array, Catalog, Georeference, Shape
+from periplus.table.query.footprint import affine, spatial_axes
+from periplus.zarr.description.codecs import jsonable, plain
+
+GRID_MAPPING = "spatial_ref"
+BANDS = "bands"
+CHUNK = 1 << 16
+"""Labels in one chunk: half a mebibyte."""
+MOST_BANDS = 1 << 20
+"""Bands beyond which they are not numbered."""
+MOST_LABELS = 1 << 24
+"""Pixels beyond which an axis has no labels: xarray would hold them all in memory as soon as it opens them."""
+Compute = Callable[[int, int], NDArray[Any]]
+"""Labels [start, stop) along the first dimension."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Labels:
+    """A small array and how its values are computed, a run along its first dimension at a time."""
+
+    dims: tuple[str, ...]
+    shape: Shape
+    dtype: np.dtype[Any] | None
+    """Little-endian; None for strings."""
+    compute: Compute
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def chunks(self) -> Shape:
+        """Whole but along the first dimension."""
+        if not self.shape:
+            return ()
+        rest = tuple(max(1, n) for n in self.shape[1:])
+        return max(1, min(self.shape[0], CHUNK // math.prod(rest))), *rest
+
+    def document(self) -> dict[str, Any]:
+        """Zarr v3 metadata."""
+        fill = "" if self.dtype is None else "NaN" if self.dtype.kind == "f" else jsonable(np.zeros((), self.dtype))
+        codecs = ({"name": "vlen-utf8"},) if self.dtype is None else plain(self.dtype)
+        return {
+            "zarr_format": 3,
+            "node_type": "array",
+            "shape": list(self.shape),
+            "data_type": "string" if self.dtype is None else str(self.dtype),
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(self.chunks)}},
+            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+            "fill_value": fill,
+            "codecs": [dict(codec) for codec in codecs],
+            "attributes": jsonable(self.attributes),
+            "dimension_names": list(self.dims),
+        }
+
+    def chunk(self, position: tuple[int, ...]) -> bytes | None:
+        """The stored bytes of one chunk, padded to its full size; None where the array has no such chunk."""
+        if len(position) != len(self.shape) or any(position[1:]) or 0 in self.shape:
+            return None
+        size, extent = (self.chunks[0], self.shape[0]) if position else (1, 1)
+        start = (position or (0,))[0] * size
+        if not 0 <= start < extent:
+            return None
+        stop = min(start + size, extent)
+        values = self.compute(start, stop)
+        missing = (size - (stop - start)) * math.prod(self.chunks[1:])
+        if self.dtype is None:
+            return _strings([*np.ravel(np.asarray(values, object)), *[""] * missing])
+        return np.ascontiguousarray(values, self.dtype).tobytes() + bytes(missing * self.dtype.itemsize)
+
+
+def _strings(values: Sequence[str]) -> bytes:
+    """As `vlen-utf8` stores them: their number, then each behind its length."""
+    items = [value.encode("utf-8", "replace") for value in values]
+    return b"".join([struct.pack("<I", len(items)), *(struct.pack("<I", len(item)) + item for item in items)])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Beside:
+    """What one group has beside its arrays."""
+
+    labels: dict[str, Labels]
+    """By name."""
+    mappings: dict[str, str]
+    """The grid mapping of each array that has a place, by the array's name."""
+
+    def auxiliary(self, array: Array) -> list[str]:
+        """Names of an array's coordinates that are no labels of a dimension, for CF's `coordinates`."""
+        other = set(self.mappings.values()) - {self.mappings.get(array.name)}
+        return [
+            name
+            for name, label in self.labels.items()
+            if label.dims != (name,) and name not in other and set(label.dims) <= set(array.dims) and " " not in name
+        ]
+
+
+def beside(catalog: Catalog, arrays: Sequence[Array], sizes: Mapping[str, int]) -> Beside:
+    """Labels for the arrays of one group; `sizes` are the extents of its dimensions."""
+    found: dict[str, Labels] = {}
+    mappings: dict[str, str] = {}
+    places: list[Georeference] = []
+    axes: dict[str, Labels | None] = {}
+    for array in arrays:
+        place = array.georeference
+        if place is None:
+            continue
+        if place not in places:
+            places.append(place)
+        number = places.index(place)
+        name = mappings[array.name] = f"{GRID_MAPPING}_{number}" if number else GRID_MAPPING
+        mapping, words = _mapping(place)
+        found.setdefault(name, _scalar(mapping))
+        for dim, label in _axes(array, words, sizes).items():
+            old = axes.setdefault(dim, label)
+            if old is None or not np.array_equal(old.compute(0, 2), label.compute(0, 2)):
+                axes[dim] = None  # two grids share the dimension, so that neither's labels are right
+    found |= {dim: label for dim, label in axes.items() if label is not None}
+    if BANDS in sizes:
+        found |= _bands(arrays, sizes[BANDS])
+    given = {name: one for array in reversed(arrays) for name, one in catalog.coordinates_of(array).items()}
+    for name, coordinate in given.items():
+        values = np.asarray(coordinate.values)
+        if values.shape == tuple(sizes.get(dim) for dim in coordinate.dims):
+            found[name] = _given(coordinate.dims, values, coordinate.attributes)
+    return Beside(found, mappings)
+
+
+def _scalar(attributes: Mapping[str, Any]) -> Labels:
+    return Labels(dims=(), shape=(), dtype=np.dtype("<i8"), compute=lambda _a, _b: np.zeros(1), attributes=attributes)
+
+
+def _given(dims: tuple[str, ...], values: NDArray[Any], attributes: Mapping[str, Any]) -> Labels:
+    said = dict(attributes)
+    if values.dtype.kind == "M":
+        values, encoding = encode_time(values)
+        said |= encoding
+    elif values.dtype.kind == "m":
+        unit = np.datetime_data(values.dtype)[0]
+        names = {"ns": "nanoseconds", "us": "microseconds", "ms": "milliseconds", "s": "seconds", "D": "days"}
+        values = values.astype(np.int64) if unit in names else values.astype("timedelta64[s]").astype(np.int64)
+        said["units"] = names.get(unit, "seconds")
+    if values.dtype.kind not in "biufc":
+        texts = np.array([str(value) for value in values.ravel().tolist()], object).reshape(values.shape)
+        return Labels(dims=dims, shape=values.shape, dtype=None, compute=_runs(texts), attributes=said)
+    stored = np.ascontiguousarray(values).astype(values.dtype.newbyteorder("<")).reshape(values.shape)
+    return Labels(dims=dims, shape=values.shape, dtype=stored.dtype, compute=_runs(stored), attributes=said)
+
+
+def _runs(values: NDArray[Any]) -> Compute:
+    return lambda start, stop: values[start:stop] if values.ndim else values
+
+
+def _bands(arrays: Sequence[Array], count: int) -> dict[str, Labels]:
+    """Names of bands where they all have one of their own, else numbers from 1."""
+    for array in arrays:
+        names = array.attributes.get("band_names")
+        if isinstance(names, list | tuple) and len(set(map(str, names))) == len(names) == count and all(names):
+            return {BANDS: _given((BANDS,), np.array([str(name) for name in names], object), {})}
+    if count > MOST_BANDS:
+        return {}
+    numbers = Labels(dims=(BANDS,), shape=(count,), dtype=np.dtype("<i8"), compute=lambda a, b: np.arange(a + 1, b + 1))
+    return {BANDS: numbers}
+
+
+def _axes(array: Array, axes: Mapping[str, Mapping[str, str]], sizes: Mapping[str, int]) -> dict[str, Labels]:
+    """Pixel centres along x and y, where the grid is upright and they all differ."""
+    transform, spots = affine(array), spatial_axes(array)
+    if transform is None or spots is None or transform[1] or transform[3]:
+        return {}
+    a, _, c, _, e, f = transform
+    found = {}
+    for name, spot, corner, step in (("y", spots[0], f, e), ("x", spots[1], c, a)):
+        dim, count = array.dims[spot], array.shape[spot]
+        origin = step * 0.5 + corner  # grouped as affine libraries do, so that labels are bit for bit theirs
+        reach = max(abs(origin), abs(origin + count * step))
+        if (
+            count > MOST_LABELS
+            or not math.isfinite(reach)
+            or abs(step) <= 4 * np.spacing(reach)
+            or sizes.get(dim) != count
+        ):
+            return {}
+        found[dim] = Labels(
+            dims=(dim,),
+            shape=(count,),
+            dtype=np.dtype("<f8"),
+            compute=_steps(origin, step),
+            attributes=axes.get(name, {}),
+        )
+    return found
+
+
+def _steps(origin: float, step: float) -> Compute:
+    return lambda start, stop: np.arange(start, stop) * step + origin
+
+
+def _mapping(place: Georeference) -> tuple[dict[str, Any], Mapping[str, Mapping[str, str]]]:
+    """Attributes of the CF grid mapping, and of the axes."""
+    axes: Mapping[str, Mapping[str, str]] = {}
+    transform = place.transform
+    try:
+        attributes = grid_mapping(place.crs, transform)
+        axes = {} if place.crs is None else axis_attributes(place.crs)
+    except FormatError:  # pixels can be read without a CRS; what the file said is kept
+        attributes = {**grid_mapping(None, transform), "unknown_crs": place.crs}
+    if place.gcps:
+        attributes["gcps"] = control_points(place.gcps)
+    if place.rpc is not None:
+        attributes["rpc"] = json.dumps(dict(place.rpc), default=str)
+    return attributes, axes

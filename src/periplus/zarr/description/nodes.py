@@ -1,0 +1,157 @@
+"""One Zarr array of an index as plain data: its metadata document, and whether its chunks are the stored bytes."""
+
+from __future__ import annotations
+
+import base64
+import math
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from periplus.errors import FormatError
+from periplus.forks import cached_property
+from periplus.model import Array, Catalog
+from periplus.read.place import fill_of
+from periplus.zarr.description.codecs import KINDS, data_type, express, fill_value, jsonable, plain
+from periplus.zarr.description.geozarr import place
+from periplus.zarr.description.labels import Beside, beside
+
+Codecs = Literal["none", "standard", "imagery", "all"]
+CODECS: tuple[Codecs, ...] = ("none", "standard", "imagery", "all")
+"""Which codecs chunks may be handed out with: none (all are decoded), those of stock Zarr, also the five of imagery
+tools, also our own."""
+PACKING = {"_FillValue": "band_nodata", "scale_factor": "band_scales", "add_offset": "band_offsets"}
+"""What CF says of a whole array, and our names where bands differ in it."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Leaf:
+    """One Zarr array: an array of the index, or labels that are computed."""
+
+    path: str
+    document: Mapping[str, Any]
+    """Its Zarr v3 metadata."""
+    array: Array | None = None
+    """The array of the index; None for labels."""
+    kind: str = "computed"
+    """`standard`, `imagery`, `ours`, `decoded` (see express.py), or `computed`."""
+    raw: bool = False
+    """Whether its chunks are the stored bytes; else they are plain little-endian values in C order."""
+    why: str = ""
+    """Why its chunks are not handed out as they are stored."""
+    compute: Callable[[tuple[int, ...]], bytes | None] | None = None
+    """Labels only: the bytes of the chunk at a position."""
+
+    @cached_property
+    def exact(self) -> int | None:
+        """Bytes that a stored chunk must have; None where it is compressed, or not handed out as it is stored."""
+        if (
+            self.array is None
+            or not self.raw
+            or any(codec["name"] not in ("transpose", "bytes") for codec in self.document["codecs"])
+        ):
+            return None
+        chunks = self.document["chunk_grid"]["configuration"]["chunk_shape"]
+        size: int = math.prod(chunks) * self.array.dtype.itemsize
+        return size
+
+    @cached_property
+    def grid(self) -> tuple[int, ...]:
+        """Chunks along each dimension, as the metadata say."""
+        chunks = self.document["chunk_grid"]["configuration"]["chunk_shape"]
+        return tuple(-(-n // c) for n, c in zip(self.document["shape"], chunks, strict=True))
+
+
+def leaves_of(catalog: Catalog, group: str, arrays: Sequence[Array], codecs: Codecs) -> dict[str, Leaf]:
+    """The arrays of one group by path, and the labels beside them."""
+    fitted, sizes = _fitted(arrays)
+    around = beside(catalog, fitted, sizes)
+    found = {array.name: _leaf(array, own, around, codecs) for array, own in zip(fitted, arrays, strict=True)}
+    for name, label in around.labels.items():
+        path = f"{group}/{name}" if group else name
+        if path not in found:
+            found[path] = Leaf(path=path, document=label.document(), compute=label.chunk)
+    return found
+
+
+def _fitted(arrays: Sequence[Array]) -> tuple[list[Array], dict[str, int]]:
+    """The arrays of one group with dimensions that agree: `bands` of a mask is `mask_bands` where there are others."""
+    sizes: dict[str, int] = {}
+    # The mask comes last, so that it is the one whose dimensions give way.
+    order = sorted(range(len(arrays)), key=lambda i: (arrays[i].is_mask, i))
+    made: dict[int, Array] = {}
+    for i in order:
+        array = arrays[i]
+        name = array.name.rpartition("/")[2]
+        dims = []
+        for dim, size in zip(array.dims, array.shape, strict=True):
+            dims.append(dim if sizes.setdefault(dim, size) == size else f"{name}_{dim}")
+        made[i] = replace(array, dims=tuple(dims))
+    return [made[i] for i in range(len(arrays))], sizes
+
+
+def _leaf(array: Array, original: Array, around: Beside, codecs: Codecs) -> Leaf:
+    said = express(array)
+    raw = KINDS.index(said.kind) < CODECS.index(codecs)
+    why = said.why or ("" if raw else f"its codecs are not those of {'stock Zarr' if codecs == 'standard' else codecs}")
+    document = {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": list(array.shape),
+        "data_type": data_type(array.dtype),
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(array.chunks)}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "fill_value": fill_value(fill_of(array)),
+        "codecs": [dict(codec) for codec in (said.codecs if raw else plain(array.dtype))],
+        "attributes": {**_attributes(array, around), **place(array)},
+        "dimension_names": list(array.dims),
+    }
+    return Leaf(path=array.name, document=document, array=original, kind=said.kind, raw=raw, why=why)
+
+
+def _attributes(array: Array, around: Beside) -> dict[str, Any]:
+    """Attributes as xarray and CF expect them, with the grid mapping's name."""
+    said: dict[str, Any] = {}
+    for name, value in array.attributes.items():
+        if isinstance(value, list | tuple) and name in PACKING:
+            said[PACKING[name]] = value
+        elif name == "_FillValue":
+            encoded = _nodata(value, array.dtype)
+            if encoded is not None:
+                said[name] = encoded
+        elif name in PACKING and value is not None:
+            said[name] = _number(value, f"{name} of {array.name}")
+        elif value is not None:
+            said[name] = value
+    if array.name in around.mappings:
+        said["grid_mapping"] = around.mappings[array.name]
+    named = said.pop("coordinates", "")
+    words = dict.fromkeys([*(named.split() if isinstance(named, str) else ()), *around.auxiliary(array)])
+    if words:
+        said["coordinates"] = " ".join(words)
+    answer: dict[str, Any] = jsonable(said)
+    return answer
+
+
+def _number(value: Any, what: str) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise FormatError(f"{what} is {value!r:.40}, which is no number") from None
+
+
+def _nodata(value: Any, dtype: np.dtype[Any]) -> Any:
+    """`_FillValue` as xarray writes it in Zarr v3: floats in base64; None where no stored value can equal it."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    if dtype.kind == "f":
+        return base64.standard_b64encode(struct.pack("<d", number)).decode()
+    if dtype.kind not in "iu" or not math.isfinite(number) or number != int(number):
+        return None
+    exact, limits = int(value), np.iinfo(dtype)
+    return exact if limits.min <= exact <= limits.max else None

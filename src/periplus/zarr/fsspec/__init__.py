@@ -1,0 +1,1 @@
+"""A file system of references, with chunks of several byte ranges."""

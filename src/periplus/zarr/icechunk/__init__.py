@@ -1,0 +1,1 @@
+"""Icechunk repositories: read as an index, and written from one."""

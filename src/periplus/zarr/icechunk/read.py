@@ -1,0 +1,254 @@
+"""An Icechunk repository as an index: its snapshot and manifests read where they lie, with the checksums they hold."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from periplus.errors import FormatError, MissingError, PeriplusError, StaleError
+from periplus.model import Coordinate, Files, Inline, Refs, Source
+from periplus.parse.json import parse_json
+from periplus.policy import canonical
+from periplus.table import memory_table
+from periplus.zarr.icechunk.files import (
+    ChunkRefs,
+    ManifestFile,
+    Node,
+    read_manifest,
+    read_snapshot,
+    rounded_up,
+    spelled,
+)
+from periplus.zarr.icechunk.locations import url_of
+from periplus.zarr.kerchunk.arrays import Described
+from periplus.zarr.kerchunk.catalog import catalog_of, described, nodes
+from periplus.zarr.kerchunk.labels import MOST_BYTES, LabelRoom, labels_of, named, words
+
+if TYPE_CHECKING:
+    from periplus.fetch import Fetch
+    from periplus.limits import Limits
+    from periplus.table import Table
+
+WORDS = [{"name": "vlen-utf8"}]
+
+
+@dataclass(slots=True)
+class _Sources:
+    """Objects that chunks lie in, each once, with what the repository says of its age."""
+
+    rows: dict[tuple[str, str | None, int], int] = field(default_factory=dict)
+
+    def row(self, url: str, etag: str | None = None, modified: int = 0) -> int:
+        return self.rows.setdefault((url, etag, modified), len(self.rows))
+
+
+def read_icechunk(
+    url: str,
+    *,
+    fetch: Fetch,
+    limits: Limits,
+    branch: str = "main",
+    tag: str | None = None,
+    snapshot: str | None = None,
+    leave_out: bool | Collection[str] = (),
+) -> Table:
+    """The index that a snapshot of a repository is: the newest of a branch, or the one a tag or an id names.
+
+    Objects whose entity tag the repository knows are compared when they are read; those of which it knows only a time
+    are asked now, and must not be younger. `leave_out` names arrays to do without, or is True for all we cannot read.
+    """
+    home = canonical(url).rstrip("/")
+    try:
+        return fetch.run(_opened(home, fetch, limits, branch, tag, snapshot, leave_out))
+    except PeriplusError as error:
+        raise error.at(url=home) from error.__cause__
+
+
+async def _opened(
+    home: str,
+    fetch: Fetch,
+    limits: Limits,
+    branch: str,
+    tag: str | None,
+    snapshot: str | None,
+    leave_out: bool | Collection[str],
+) -> Table:
+    identity = snapshot or await _pointed(home, f"tag.{tag}" if tag else f"branch.{branch}", fetch)
+    held = read_snapshot(await _whole(f"{home}/snapshots/{identity}", fetch, limits), identity, limits)
+    tree = held.nodes
+    if not tree:
+        raise MissingError(
+            f"the repository holds no index: its snapshot {identity} has no groups and no arrays "
+            "(a first write that was interrupted, or a repository that nobody has written to)",
+            url=home,
+        )
+    found = nodes({f"{node.path}/zarr.json".lstrip("/"): node.document for node in tree})
+    arrays = described(found, limits=limits, leave_out=leave_out)
+    texts = {node.path for node in tree if node.document.get("codecs") == WORDS}
+    wanted = {node.id: node for node in tree if node.path in arrays or node.path in texts}
+    sources = _Sources()
+    columns = await _columns(home, held.manifests, wanted, sources, fetch, limits)
+    files = await _files(sources, fetch, exact=held.exact)
+    columns = {
+        path: await _at_hand(refs, files, home, fetch) if _may_label(path, arrays, texts) else refs
+        for path, refs in columns.items()
+    }
+
+    room = LabelRoom()
+
+    def inline(path: str) -> Coordinate | None:
+        if path in arrays:
+            return labels_of(arrays[path].array, columns[path], limits, room) if path in columns else None
+        return _words(path, found.arrays[path], columns.get(path))
+
+    catalog, used = catalog_of(found, arrays, inline)
+    kept = {arrays[p].array.name: r for p, r in columns.items() if p in arrays and p not in used}
+    return memory_table(catalog, {name: refs for name, refs in kept.items() if name in catalog.arrays}, files)
+
+
+async def _pointed(home: str, name: str, fetch: Fetch) -> str:
+    """The snapshot that a branch or a tag points at."""
+    try:
+        text, _ = await fetch.read(f"{home}/refs/{name}/ref.json", 0, 1 << 16)
+    except MissingError:
+        if name == "branch.main":
+            await _not_format_2(home, fetch)
+        kind, _, plain = name.partition(".")
+        raise MissingError(f"there is no Icechunk repository, or it has no {kind} {plain!r}", url=home) from None
+    try:
+        identity = parse_json(text, what=f"{name} of the repository")["snapshot"]
+    except (KeyError, TypeError):
+        raise FormatError(f"{name} of the repository points at no snapshot") from None
+    if not isinstance(identity, str) or not identity.isalnum():
+        raise FormatError(f"{name} of the repository points at no snapshot")
+    return identity
+
+
+async def _not_format_2(home: str, fetch: Fetch) -> None:
+    try:
+        await fetch.head(f"{home}/repo")
+    except MissingError:
+        return
+    raise FormatError("the repository is of Icechunk's format 2; only format 1 is read")
+
+
+async def _whole(url: str, fetch: Fetch, limits: Limits) -> bytes:
+    source = await fetch.head(url)
+    size = limits.check("the size of an Icechunk file", source.size or 0, limits.memory_bytes, url=url)
+    data, _ = await fetch.read(url, 0, size)
+    return data
+
+
+async def _columns(
+    home: str,
+    declared: Mapping[bytes, ManifestFile],
+    wanted: Mapping[bytes, Node],
+    sources: _Sources,
+    fetch: Fetch,
+    limits: Limits,
+) -> dict[str, Refs]:
+    names = sorted({name for node in wanted.values() for name in node.manifests})
+    files = await asyncio.gather(*(_whole(f"{home}/manifests/{spelled(name)}", fetch, limits) for name in names))
+    users: dict[bytes, dict[bytes, Node]] = {name: {} for name in names}
+    for identity, node in wanted.items():
+        for name in node.manifests:
+            users[name][identity] = node
+    parts: dict[str, list[Refs]] = {}
+    for name, data in zip(names, files, strict=True):
+        for refs in read_manifest(data, name, declared[name], users[name], limits):
+            parts.setdefault(wanted[refs.node].path, []).append(_refs(refs, home, sources))
+    return {path: Refs.joined(held, len(held[0].chunk)) for path, held in parts.items()}
+
+
+def _refs(found: ChunkRefs, home: str, sources: _Sources) -> Refs:
+    count = len(found.offset)
+    file = np.full(count, -1, np.int32)
+    for row in range(count):
+        location, native = found.location[row], found.native[row]
+        if location is not None:
+            file[row] = sources.row(url_of(location), found.etag[row], int(found.modified[row]))
+        elif native is not None:
+            file[row] = sources.row(f"{home}/chunks/{spelled(native)}")
+    chunk = found.chunk.T.astype(np.int32)
+    return Refs(chunk=chunk, offset=found.offset, length=found.length, file=file, inline=found.inline)
+
+
+async def _files(sources: _Sources, fetch: Fetch, *, exact: bool) -> Files:
+    """The files table; what the repository knows only by time is asked for its entity tag, and must not be younger.
+
+    Nor older, where the times are `exact`: rounded up to seconds.
+    """
+
+    async def known(url: str, etag: str | None, modified: int) -> Source:
+        if etag is not None or not modified:
+            return Source(url=url, etag=etag)
+        source = await fetch.head(url)
+        latest = datetime.fromtimestamp(modified, UTC)
+        changed = source.last_modified
+        if changed is not None and (
+            changed.replace(microsecond=0) > latest or (exact and rounded_up(changed) != latest)
+        ):
+            raise StaleError(f"the object is not the one of {latest:%Y-%m-%d %H:%M:%S} UTC that was indexed", url=url)
+        return replace(source, url=url)
+
+    facts = await asyncio.gather(*(known(*row) for row in sources.rows))
+    count = len(facts)
+    times = [None if one.last_modified is None else one.last_modified.replace(tzinfo=None) for one in facts]
+    return Files(
+        path=[one.url for one in facts],
+        size=np.array([-1 if one.size is None else one.size for one in facts], np.int64),
+        etag=[one.etag for one in facts],
+        last_modified=np.array(times, "datetime64[us]") if count else np.empty(0, "datetime64[us]"),
+        datetime=np.full(count, "NaT", "datetime64[us]"),
+        format=["icechunk"] * count,
+        status=["ok"] * count,
+        error=[None] * count,
+    )
+
+
+def _may_label(path: str, arrays: Mapping[str, Described], texts: Collection[str]) -> bool:
+    if path in texts:
+        return True
+    one = arrays.get(path)
+    return one is not None and one.array.dims == (path.rpartition("/")[2],) and one.array.nbytes <= MOST_BYTES
+
+
+async def _at_hand(refs: Refs, files: Files, home: str, fetch: Fetch) -> Refs:
+    """Labels that lie in chunk files of the repository, fetched: they are few, and everybody wants them."""
+    if refs.file is None or len(refs) > 1024 or int(refs.length.sum()) > MOST_BYTES:
+        return refs
+    own = f"{home}/chunks/"
+    if not all(number < 0 or files.path[number].startswith(own) for number in refs.file.tolist()):
+        return refs
+
+    async def bytes_of(row: int) -> bytes:
+        held = refs.inline_bytes(row)
+        if held is not None:
+            return bytes(held)
+        assert refs.file is not None
+        data, _ = await fetch.read(files.path[refs.file[row]], int(refs.offset[row]), int(refs.length[row]))
+        return data
+
+    data = list(await asyncio.gather(*(bytes_of(row) for row in range(len(refs)))))
+    return Refs(
+        chunk=refs.chunk,
+        offset=np.zeros(len(refs), np.int64),
+        length=np.array([len(item) for item in data], np.int64),
+        file=np.full(len(refs), -1, np.int32),
+        inline=Inline.of(data),
+    )
+
+
+def _words(path: str, document: Mapping[str, Any], refs: Refs | None) -> Coordinate | None:
+    """Labels in words that are one chunk."""
+    names = document.get("dimension_names") or [None]
+    data = refs.inline_bytes(0) if refs is not None and len(refs) == 1 else None
+    if data is None or not isinstance(names[0], str):
+        return None
+    values = words(bytes(data), int(document["shape"][0]), path)
+    return named(path, (names[0],), values, document.get("attributes") or {})

@@ -1,0 +1,1 @@
+"""kerchunk references: read as an index, and written from one."""

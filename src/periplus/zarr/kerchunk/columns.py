@@ -1,0 +1,158 @@
+"""References by key to columns: chunk keys to positions, URLs to rows of a files table, parts in order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.errors import FormatError
+from periplus.model import Files, Inline, Refs
+from periplus.zarr.kerchunk.arrays import Described
+from periplus.zarr.kerchunk.references import Reference, ranges
+
+NUMBERS = re.compile(r"(?:0|[1-9][0-9]{0,9})(?:[./](?:0|[1-9][0-9]{0,9}))*")
+
+
+class Urls:
+    """URLs in the order they came, each once; those of a files table first."""
+
+    def __init__(self, known: Files | None = None) -> None:
+        self._known = known
+        self.rows: dict[str, int] = {} if known is None else {path: row for row, path in enumerate(known.path)}
+
+    def row(self, url: str) -> int:
+        return self.rows.setdefault(url, len(self.rows))
+
+    def files(self, sizes: Mapping[str, int] | None = None) -> Files:
+        """The files table; of files that the index tells nothing of, with the sizes that are known."""
+        known, first = sizes or {}, 0 if self._known is None else len(self._known)
+        others = list(self.rows)[first:]
+        count = len(others)
+        files = Files(
+            path=others,
+            size=np.array([known.get(url, -1) for url in others], np.int64),
+            etag=[None] * count,
+            last_modified=np.full(count, "NaT", "datetime64[us]"),
+            datetime=np.full(count, "NaT", "datetime64[us]"),
+            format=["kerchunk"] * count,
+            status=["ok"] * count,
+            error=[None] * count,
+        )
+        return files if self._known is None else Files.joined(self._known, files)
+
+
+def by_array(keys: Iterable[str], arrays: Mapping[str, Described]) -> dict[str, list[tuple[str, str]]]:
+    """(key, what stands for its position) of every chunk key, by the path of its array; other keys are passed over."""
+    dotted = {path for path, one in arrays.items() if one.separator == "."}
+    slashed = {path for path, one in arrays.items() if one.separator == "/"}
+    found: dict[str, list[tuple[str, str]]] = {}
+    for key in keys:
+        head, _, leaf = key.rpartition("/")
+        if head in dotted:
+            found.setdefault(head, []).append((key, leaf))
+        elif slashed:
+            path = _owner(key, slashed)
+            if path is not None:
+                found.setdefault(path, []).append((key, key[len(path) + 1 if path else 0 :]))
+    return found
+
+
+def _owner(key: str, slashed: set[str]) -> str | None:
+    head = key
+    while head:
+        head = head.rpartition("/")[0]
+        if head in slashed:
+            return head
+    return None
+
+
+def positions(one: Described, keys: Sequence[tuple[str, str]]) -> NDArray[np.int32]:
+    """(ndim, n) chunk positions; FormatError names a key that is no chunk of the array."""
+    array, prefix = one.array, one.prefix
+    rank = array.ndim
+    numbers: list[int] = []
+    if not rank:
+        return _only(one, keys)
+    for key, spelt in keys:
+        said = spelt
+        if prefix:
+            said = spelt.removeprefix(prefix + one.separator)
+            if said == spelt:
+                raise FormatError(f"{key}: this is no chunk of {array.name!r}")
+        if not NUMBERS.fullmatch(said):
+            raise FormatError(f"{key}: this is no chunk of {array.name!r}")
+        place = said.split(one.separator)
+        if len(place) != rank:
+            raise FormatError(f"{key}: a chunk of {array.name!r} has {rank} numbers")
+        numbers += map(int, place)
+    found = np.array(numbers, np.int64).reshape(len(keys), rank)
+    outside = np.flatnonzero((found >= np.array(array.grid, np.int64)).any(axis=1))
+    if outside.size:
+        raise FormatError(f"{keys[int(outside[0])][0]}: the grid of {array.name!r} has {array.grid} chunks")
+    return np.ascontiguousarray(found.T.astype(np.int32))
+
+
+def _only(one: Described, keys: Sequence[tuple[str, str]]) -> NDArray[np.int32]:
+    """(0, n) for the one chunk of an array without dimensions: `c`, `0`, or nothing, as VirtualiZarr has it."""
+    wrong = next(
+        (key for key, spelt in keys if spelt not in (one.prefix, f"{one.prefix}{one.separator}0", "0", "")), None
+    )
+    if wrong is not None or len(keys) > 1:
+        raise FormatError(f"{wrong or keys[1][0]}: {one.array.name!r} has one chunk, and this is not it")
+    return np.empty((0, len(keys)), np.int32)
+
+
+def columns(
+    one: Described,
+    keys: Sequence[tuple[str, str]],
+    references: Mapping[str, Reference],
+    urls: Urls,
+    size_of: Callable[[str], int],
+) -> Refs:
+    """The references of one array; `size_of` tells how long a file is that is referenced whole."""
+    chunk = positions(one, keys)
+    held = [references[key] for key, _ in keys]
+    if held and all(type(reference) is list and len(reference) == 3 for reference in held):
+        targets, offsets, lengths = zip(*held)  # nothing but single ranges
+        return Refs(
+            chunk=chunk,
+            offset=np.array(offsets, np.int64),
+            length=np.array(lengths, np.int64),
+            file=np.array([urls.row(target) for target in targets], np.int32),
+        )
+    file: list[int] = []
+    spans: list[tuple[int, int]] = []
+    data: list[bytes | None] = []
+    counts = np.ones(len(keys), np.int64)
+    for row, reference in enumerate(held):
+        if isinstance(reference, bytes):
+            file.append(-1)
+            spans.append((0, len(reference)))
+            data.append(reference)
+            continue
+        number = urls.row(reference[0])
+        parts = [(0, size_of(reference[0]))] if len(reference) == 1 else list(ranges(reference))
+        counts[row] = len(parts)
+        file += [number] * len(parts)
+        spans += parts
+        data += [None] * len(parts)
+    several = bool((counts != 1).any())
+    numbers = np.array(spans, np.int64).reshape(len(spans), 2)
+    return Refs(
+        chunk=np.repeat(chunk, counts, axis=1) if several else chunk,
+        offset=np.ascontiguousarray(numbers[:, 0]),
+        length=np.ascontiguousarray(numbers[:, 1]),
+        file=np.array(file, np.int32),
+        part=part_numbers(counts) if several else None,
+        inline=Inline.of(data),
+    )
+
+
+def part_numbers(counts: NDArray[np.int64]) -> NDArray[np.uint16]:
+    """0, 1, 2 … for every chunk of so many parts."""
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    return (np.arange(total) - np.repeat(ends - counts, counts)).astype(np.uint16)

@@ -1,0 +1,156 @@
+"""What a kerchunk index says of arrays: metadata documents of Zarr v2 or v3 by key, or why an array cannot be said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from periplus.conventions.node import DIMENSIONS
+from periplus.decode.pipeline import LIST
+from periplus.model import Array, Pipeline
+from periplus.model.codecnames import IMAGERY
+from periplus.read.place import fill_of
+from periplus.table.document.dtypes import is_number
+from periplus.zarr.codecs.translate import UnsayableError, v2_of
+from periplus.zarr.description.codecs import (
+    KINDS,
+    as_one,
+    exclusive,
+    express,
+    fill_value,
+    jsonable,
+    last_rows,
+    listing,
+    with_facts,
+)
+from periplus.zarr.description.metadata import CODECS, Codecs, Layout, Leaf
+
+NAMES = {"standard": "stock Zarr", "imagery": "stock Zarr and of imagery tools"}
+
+
+def pipeline_to_say(array: Array, codecs: Codecs) -> Pipeline:
+    """The one codec list of an array's chunks, of codecs that may be used; UnsayableError says why there is none."""
+    said = express(array)
+    if said.kind == "decoded":
+        raise UnsayableError(said.why)
+    stored = with_facts(array.encodings[0], array)
+    pipeline = exclusive(stored, array)
+    if KINDS.index(said.kind) >= CODECS.index(codecs):
+        if pipeline is not stored and codecs == "imagery":
+            raise UnsayableError("imagery tools would misread its values; codecs='all' has it")
+        short = last_rows(array.encodings[0], array) is not None
+        strips = "its last strips are shorter than others, and that " if short else "it "
+        raise UnsayableError(f"{strips}takes codecs that are not those of {NAMES.get(codecs, codecs)}")
+    return pipeline
+
+
+# --- version 2 ------------------------------------------------------------------------------------------------------
+
+
+def v2_array(leaf: Leaf, array: Array, pipeline: Pipeline, codecs: Codecs) -> dict[str, Any]:
+    """`.zarray` and `.zattrs` of an array of the index."""
+    try:
+        coded = v2_of(pipeline, chunks=array.chunks, dtype=array.dtype)
+        if codecs == "standard" and any(str(one["id"]).startswith(IMAGERY) for one in coded["filters"] or ()):
+            raise UnsayableError("its bands are stored pixel by pixel, for which stock Zarr v2 has no codec")
+    except UnsayableError as error:
+        if not is_number(array.dtype):
+            raise
+        if codecs != "all":
+            raise UnsayableError(f"{error.message}; zarr_format=3 has it") from None
+        whole = pipeline[0] if pipeline[0]["name"] == LIST else as_one(pipeline, array.chunks, array.dtype)
+        filters = [{"id": LIST, **whole["configuration"]}]
+        coded = {"dtype": array.dtype.newbyteorder("<").str, "order": "C", "filters": filters, "compressor": None}
+    attributes = {key: value for key, value in leaf.document["attributes"].items() if key != "_FillValue"}
+    fill, nodata = array.fill or 0, array.attributes.get("_FillValue")
+    stored_fill = jsonable(array.fill) if array.fill is None or is_number(array.dtype) else fill_value(fill_of(array))
+    same = isinstance(nodata, int | float | np.generic) and (fill == nodata or (fill != fill and nodata != nodata))
+    if "_FillValue" in leaf.document["attributes"] and not (same and fill):
+        # Zero is what Zarr v2 has by default, and so says nothing of nodata by itself.
+        attributes["_FillValue"] = jsonable(nodata)
+    return {
+        ".zarray": {
+            "zarr_format": 2,
+            "shape": list(array.shape),
+            "chunks": list(array.chunks),
+            # A fill value of Zarr v2 is nodata to xarray: where zero is just what is missing, nothing is said.
+            "fill_value": stored_fill if same or fill else None,
+            "dimension_separator": ".",
+            **jsonable(coded),
+        },
+        ".zattrs": {**attributes, DIMENSIONS: leaf.document["dimension_names"]},
+    }
+
+
+def v2_labels(leaf: Leaf) -> dict[str, Any]:
+    """`.zarray` and `.zattrs` of labels that are computed."""
+    document = leaf.document
+    words = document["data_type"] == "string"
+    return {
+        ".zarray": {
+            "zarr_format": 2,
+            "shape": document["shape"],
+            "chunks": document["chunk_grid"]["configuration"]["chunk_shape"],
+            "dtype": "|O" if words else np.dtype(document["data_type"]).newbyteorder("<").str,
+            "fill_value": "" if words else None,
+            "order": "C",
+            "filters": [{"id": "vlen-utf8"}] if words else None,
+            "compressor": None,
+            "dimension_separator": ".",
+        },
+        ".zattrs": {**document["attributes"], DIMENSIONS: document["dimension_names"]},
+    }
+
+
+# --- version 3 ------------------------------------------------------------------------------------------------------
+
+
+def v3_array(leaf: Leaf, array: Array, pipeline: Pipeline, codecs: Codecs) -> dict[str, Any]:  # noqa: ARG001
+    """`zarr.json` of an array of the index; a dot between the numbers of its chunks' keys keeps them in one folder."""
+    listed = [
+        # zarr-python wants settings of these, if only an empty set.
+        {**codec, "configuration": codec.get("configuration", {})} if codec["name"].startswith("numcodecs.") else codec
+        for codec in listing(pipeline, array).codecs
+    ]
+    return {"zarr.json": {**leaf.document, "codecs": jsonable(listed), "chunk_key_encoding": _DOTTED}}
+
+
+_DOTTED = {"name": "default", "configuration": {"separator": "."}}
+
+
+def documents_of(
+    layout: Layout, leaves: Mapping[str, Mapping[str, Any]], *, zarr_format: int
+) -> dict[str, Mapping[str, Any]]:
+    """Every metadata document by key; `leaves` are those of arrays and labels, by path."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for path, document in layout.groups.items():
+        prefix = f"{path}/" if path else ""
+        if zarr_format == 2:
+            found[f"{prefix}.zgroup"] = {"zarr_format": 2}
+            found[f"{prefix}.zattrs"] = document["attributes"]
+        else:
+            found[f"{prefix}zarr.json"] = document
+    for path, documents in leaves.items():
+        for name, document in documents.items():
+            found[f"{path}/{name}"] = document
+    # zarr-python takes neighbours in consolidated metadata for the children of one group.
+    return {key: found[key] for key in sorted(found, key=lambda key: (key.rpartition("/")[0], key))}
+
+
+def consolidated(documents: Mapping[str, Mapping[str, Any]], *, zarr_format: int) -> dict[str, Mapping[str, Any]]:
+    """The documents and, in the way of their version, all of them at the root."""
+    if zarr_format == 2:
+        return {**documents, ".zmetadata": {"zarr_consolidated_format": 1, "metadata": dict(documents)}}
+    below = {key.removesuffix("/zarr.json"): doc for key, doc in sorted(documents.items()) if key != "zarr.json"}
+    inline = {"kind": "inline", "must_understand": False, "metadata": below}
+    return {**documents, "zarr.json": {**documents["zarr.json"], "consolidated_metadata": inline}}
+
+
+def label_chunks(leaf: Leaf) -> dict[tuple[int, ...], bytes]:
+    """The chunks of labels by position."""
+    assert leaf.compute is not None
+    held = {place: leaf.compute(place) for place in product(*(range(n) for n in leaf.grid))}
+    return {place: data for place, data in held.items() if data is not None}

@@ -1,0 +1,234 @@
+"""Kerchunk indexes, JSON or a Parquet directory, opened as a table like any other index."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from periplus.conventions.node import DIMENSIONS
+from periplus.errors import FormatError, MissingError, PeriplusError, StaleError
+from periplus.limits import JSON_TEXT, Limits, json_allowance, json_cost
+from periplus.model import Catalog, Coordinate, Refs
+from periplus.policy import Policy, canonical, resolve
+from periplus.table.document.document import document_for
+from periplus.table.memory import MemoryRows
+from periplus.table.table import Table
+from periplus.zarr.kerchunk.catalog import Nodes, catalog_of, described, nodes
+from periplus.zarr.kerchunk.columns import Urls, by_array, columns
+from periplus.zarr.kerchunk.extension import REPLACED, from_text, unpack_files
+from periplus.zarr.kerchunk.labels import MOST_TEXTS, LabelRoom, labels_of, named, words
+from periplus.zarr.kerchunk.recognise import is_json
+from periplus.zarr.kerchunk.references import METADATA, Reference, expand, filler, parse
+from periplus.zarr.kerchunk.rows import RecordRows, read_metadata, sizes_of
+
+if TYPE_CHECKING:
+    from periplus.fetch import Fetch
+
+
+def open_kerchunk(
+    url: str,
+    *,
+    fetch: Fetch,
+    limits: Limits | None = None,
+    allow: Iterable[str] = (),
+    policy: Policy | None = None,
+    template_overrides: Mapping[str, str] | None = None,
+    leave_out: bool | Collection[str] = (),
+) -> Table:
+    """An index that kerchunk, VirtualiZarr, osml-imagery-io or we wrote, as JSON or as a Parquet directory.
+
+    It may reach sources in its own folder and under the prefixes of `allow`; relative references count from its folder.
+    `template_overrides` fill the literal templates of its URLs. Arrays that are not read (objects, unknown codecs) are
+    refused by name; `leave_out` names those to do without, or True for all of them.
+    """
+    limits = limits or Limits()
+    plain = canonical(url)
+    rule = policy or Policy.beside(plain.removesuffix("/"), allow=allow)
+    overrides = dict(template_overrides or {})
+    given = leave_out if isinstance(leave_out, bool) else frozenset(leave_out)
+    asked = _Asked(url=plain, fetch=fetch, limits=limits, policy=rule, overrides=overrides, leave_out=given)
+    try:
+        return _open_json(asked) if is_json(plain) else _open_parquet(asked)
+    except PeriplusError as error:
+        raise error.at(url=plain) from error.__cause__
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Asked:
+    """Which index is to be opened, and how."""
+
+    url: str
+    fetch: Fetch
+    limits: Limits
+    policy: Policy
+    overrides: Mapping[str, str]
+    leave_out: bool | frozenset[str]
+    write: str | None = None
+    """The write of the directory that is expected there, where one is opened again."""
+
+    def table(self, catalog: Catalog, rows: Any, *, url: str, parts: Mapping[str, int], reopen: Any = None) -> Table:
+        document = document_for(catalog, parts=parts)
+        return Table(document, rows, url=url, policy=self.policy, limits=self.limits, reopen=reopen)
+
+
+# --- JSON -----------------------------------------------------------------------------------------------------------
+
+
+def _open_json(asked: _Asked) -> Table:
+    url, fetch, limits = asked.url, asked.fetch, asked.limits
+    document = parse(_whole(url, fetch, limits), url=url, limits=limits)
+    references = expand(document, overrides=asked.overrides, limits=limits)
+    found = nodes(_documents(references, fetch, limits, url))
+    if not found.arrays and not found.groups:
+        raise FormatError("this JSON file holds no kerchunk references: no .zgroup, .zarray or zarr.json")
+    arrays = described(found, limits=limits, leave_out=asked.leave_out)
+    keys = by_array((key for key in references if key.rpartition("/")[2] not in METADATA), arrays)
+    raw = from_text(document)
+    known = None
+    if raw is not None:
+        known = unpack_files(raw, filler(document.get("templates"), asked.overrides), url=url, limits=limits)
+    urls, whole = Urls(known), _whole_files(references, keys, fetch, url)
+    refs = {
+        path: columns(arrays[path], held, references, urls, lambda target: whole[target]) for path, held in keys.items()
+    }
+
+    room = LabelRoom()
+
+    def inline(path: str) -> Coordinate | None:
+        if path in arrays:
+            return labels_of(arrays[path].array, refs[path], limits, room) if path in refs else None
+        return _in_words(path, found, partial(_first_chunk, references))
+
+    catalog, used = catalog_of(found, arrays, inline)
+    held = {arrays[path].array.name: one for path, one in refs.items() if path not in used}
+    held = {name: one for name, one in held.items() if name in catalog.arrays}
+    rows = MemoryRows(refs=held, sources=urls.files(whole), count=sum(map(len, held.values())))
+    return asked.table(catalog, rows, url=url, parts=_most_parts(held))
+
+
+def _most_parts(refs: Mapping[str, Refs]) -> dict[str, int]:
+    return {name: int(one.part.max()) + 1 for name, one in refs.items() if one.part is not None and one.part.any()}
+
+
+def _whole(url: str, fetch: Fetch, limits: Limits) -> bytes:
+    async def read() -> bytes:
+        source = await fetch.head(url)
+        # What is longer would not pass the budget of parsing it either.
+        size = limits.check("the size of the index", source.size or 0, limits.memory_bytes // (2 * JSON_TEXT))
+        return (await fetch.read(url, 0, size, expect=source))[0]
+
+    return fetch.run(read())
+
+
+def _documents(references: Mapping[str, Reference], fetch: Fetch, limits: Limits, url: str) -> dict[str, Any]:
+    """The metadata documents by key; those that lie in files are fetched."""
+    documents = {}
+    memory = json_allowance(limits, what="the metadata of all arrays and groups")
+    for key, reference in references.items():
+        if key.rpartition("/")[2] not in METADATA:
+            continue
+        text = _fetched(key, reference, fetch, limits, url) if isinstance(reference, list) else reference
+        memory.take(json_cost(text))
+        try:
+            documents[key] = parse(text, limits=limits)
+        except FormatError as error:
+            error.message = f"{key}: {error.message}"
+            raise
+    return documents
+
+
+def _fetched(key: str, reference: list[Any], fetch: Fetch, limits: Limits, url: str) -> bytes:
+    target = resolve(url, reference[0])
+    if len(reference) == 1:
+        return _whole(target, fetch, limits)
+    if len(reference) != 3:
+        raise FormatError(f"{key}: metadata in several byte ranges is not read")
+    limits.check(f"{key}: its length", reference[2], limits.header_bytes)
+    return fetch.run(fetch.read(target, reference[1], reference[2]))[0]
+
+
+def _whole_files(
+    references: Mapping[str, Reference], keys: Mapping[str, list[tuple[str, str]]], fetch: Fetch, url: str
+) -> dict[str, int]:
+    """Sizes of files that are chunks as they are."""
+    wanted = list(
+        dict.fromkeys(
+            str(one[0])
+            for held in keys.values()
+            for key, _ in held
+            if isinstance(one := references[key], list) and len(one) == 1
+        )
+    )
+    if not wanted:
+        return {}
+    return dict(zip(wanted, sizes_of(wanted, fetch, lambda target: resolve(url, target)), strict=True))
+
+
+def _in_words(path: str, found: Nodes, first: Callable[[str], tuple[str, bytes | None]]) -> Coordinate | None:
+    """Labels in words whose one chunk is inline."""
+    document, leaf = found.arrays[path], path.rpartition("/")[2]
+    dims = document.get("dimension_names") or found.attributes.get(path, {}).get(DIMENSIONS)
+    shape = document.get("shape")
+    if dims != [leaf] or not isinstance(shape, list) or len(shape) != 1 or type(shape[0]) is not int:
+        return None
+    if shape[0] > MOST_TEXTS:
+        return None
+    key, data = first(path)
+    if data is None:
+        return None
+    return named(path, (leaf,), words(data, shape[0], key), {})
+
+
+def _first_chunk(references: Mapping[str, Reference], path: str) -> tuple[str, bytes | None]:
+    for key in (f"{path}/0", f"{path}/c/0", f"{path}/c.0"):
+        data = references.get(key)
+        if isinstance(data, bytes):
+            return key, data
+    return path, None
+
+
+# --- Parquet --------------------------------------------------------------------------------------------------------
+
+
+def _open_parquet(asked: _Asked) -> Table:
+    url, fetch, limits = asked.url, asked.fetch, asked.limits
+    folder = url if url.endswith("/") else url + "/"
+    try:
+        said, source, own = read_metadata(folder, fetch, limits)
+    except MissingError:
+        raise MissingError("there is no kerchunk index: the folder has no .zmetadata", url=url) from None
+    documents, record_size = said.get("metadata"), said.get("record_size")
+    if not isinstance(documents, Mapping) or type(record_size) is not int:
+        raise FormatError(".zmetadata: metadata and record_size are wanted; this may be a Zarr store")
+    if asked.write not in (None, own.write):
+        raise StaleError(REPLACED, url=url)
+    found = nodes(documents)
+    arrays = described(found, limits=limits, leave_out=asked.leave_out)
+    names = {one.array.name: path for path, one in arrays.items()}
+    rows = RecordRows(
+        names,
+        folder=folder,
+        record_size=record_size,
+        fill=filler({}, asked.overrides),
+        fetch=fetch,
+        limits=limits,
+        declared=own,
+        metadata=source,
+    )
+    rows.describe({one.array.name: one.array for one in arrays.values()})
+
+    room = LabelRoom()
+
+    def inline(path: str) -> Coordinate | None:
+        """Labels that lie in one record file of the index itself."""
+        if path not in arrays:
+            return _in_words(path, found, rows.first_bytes)
+        refs = rows.find_inline(arrays[path].array)
+        return None if refs is None else labels_of(arrays[path].array, refs, limits, room)
+
+    catalog, _ = catalog_of(found, arrays, inline)
+    rows.describe(catalog.arrays)
+    reopen = (_open_parquet, (replace(asked, write=own.write),))
+    return asked.table(catalog, rows, url=folder.removesuffix("/"), parts=rows.parts, reopen=reopen)

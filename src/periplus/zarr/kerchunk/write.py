@@ -1,0 +1,288 @@
+"""An index as kerchunk references: JSON of Zarr v2 or v3, or a Parquet directory of Zarr v2."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import IO, TYPE_CHECKING, Any
+
+from periplus.errors import FormatError
+from periplus.limits import JSON_TEXT, json_allowance, json_cost, json_parts
+from periplus.model import Array
+from periplus.policy import canonical, folder_of, storable
+from periplus.table.parquet.sinks import sink
+from periplus.table.templates import expanded
+from periplus.zarr.codecs.translate import UnsayableError
+from periplus.zarr.description.metadata import CODECS, Codecs, Layout, layout
+from periplus.zarr.kerchunk.documents import (
+    consolidated,
+    documents_of,
+    label_chunks,
+    pipeline_to_say,
+    v2_array,
+    v2_labels,
+    v3_array,
+)
+from periplus.zarr.kerchunk.extension import BASE, KEY, pack_files, to_text
+from periplus.zarr.kerchunk.recognise import is_json
+from periplus.zarr.kerchunk.references import CODE
+from periplus.zarr.kerchunk.slabs import Slab, slabs
+
+if TYPE_CHECKING:
+    from periplus.fetch import Fetch
+    from periplus.table.table import Table
+
+RECORD_SIZE = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Said:
+    """An index in the words of kerchunk, but for its references."""
+
+    documents: Mapping[str, Mapping[str, Any]]
+    """Metadata by key, consolidated."""
+    arrays: Mapping[str, Array]
+    """Whose references follow."""
+    labels: Mapping[str, Mapping[tuple[int, ...], bytes]]
+    """Chunks that are inline, by path and position."""
+    zarr_format: int
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """Names of arrays, and why they are not there."""
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    """Templates of a portable index as they are here and now."""
+
+    def key(self, path: str, place: Sequence[Any]) -> str:
+        """Of a chunk."""
+        numbers = ".".join(map(str, place))
+        if self.zarr_format == 3:
+            return f"{path}/c.{numbers}" if place else f"{path}/c"
+        return f"{path}/{numbers or 0}"
+
+
+def write_kerchunk(
+    table: Table,
+    target: str,
+    *,
+    fetch: Fetch,
+    form: str | None = None,
+    zarr_format: int = 2,
+    codecs: Codecs = "imagery",
+    portable: bool = False,
+    base: str = "",
+    leave_out: bool | Collection[str] = (),
+    record_size: int = RECORD_SIZE,
+) -> Said:
+    """Write kerchunk references, and tell what they say and which arrays were left out.
+
+    JSON where the target's name ends in `.json` (or `form` is `json`), else a Parquet directory, which supports
+    `zarr_format=2` only. `codecs` says which a
+    reader is expected to have: those of stock Zarr (`standard`), also the five of imagery tools (`imagery`), also ours
+    (`all`). An array that cannot be said is an error that names it, unless `leave_out` names it or is True. `portable`
+    writes URLs as `{{base}}name`, where the base is the folder that all sources share; a reader puts its own in its
+    place by `template_overrides`, and `base` is what a JSON index says by itself.
+    """
+    table = expanded(table)
+    url = canonical(target)
+    if zarr_format not in (2, 3):
+        raise FormatError(f"zarr_format is 2 or 3, not {zarr_format!r}")
+    if codecs not in CODECS[1:]:
+        raise FormatError(f"codecs are {', '.join(CODECS[1:])}, not {codecs!r}")
+    if form not in (None, "json", "parquet"):
+        raise FormatError(f"kerchunk is written as json or parquet, not as {form!r}")
+    as_json = form == "json" or (form is None and is_json(url))
+    if zarr_format == 3 and not as_json:
+        raise FormatError(
+            "kerchunk Parquet is defined for Zarr v2 only, and other readers would return the fill value for every "
+            "chunk of Zarr v3: use zarr_format=2, or zarr_format=3 with a target that ends in .json",
+            url=url,
+        )
+    said = say(table, zarr_format=zarr_format, codecs=codecs, leave_out=leave_out)
+    urls, folder = named_urls(table.files.path, fetch.keep_query, portable=portable)
+    if as_json:
+        with sink(url, fetch) as file:
+            packed = to_text(pack_files(table.files, urls, folder=folder))
+            _write_json(file, table, said, urls, _base(folder, folder_of(url), base), packed)
+    else:
+        from periplus.zarr.kerchunk.parquet import write_parquet
+
+        write_parquet(url, table, said, urls, folder=folder, fetch=fetch, record_size=record_size)
+    return replace(said, overrides={} if folder is None else {"base": folder})
+
+
+def _base(folder: str | None, own: str, given: str) -> str | None:
+    """What the template `base` of a portable JSON index is: `given`, or where the sources are below the index.
+
+    None elsewhere: readers have to fill it in. An empty base would mean files of the same names in the index's folder.
+    """
+    if folder is None or given:
+        return given or None
+    return folder.removeprefix(own) if folder.startswith(own) else None
+
+
+def say(
+    table: Table,
+    *,
+    zarr_format: int,
+    codecs: Codecs,
+    leave_out: bool | Collection[str],
+) -> Said:
+    """All metadata, and which arrays it is of; FormatError names every array that cannot be said."""
+    words = layout(table.catalog, codecs="all")
+    leaves: dict[str, Mapping[str, Any]] = {}
+    arrays: dict[str, Array] = {}
+    unsaid: dict[str, str] = {}
+    for path, leaf in words.leaves.items():
+        if leaf.array is None:
+            continue
+        try:
+            pipeline = pipeline_to_say(leaf.array, codecs)
+            make = v2_array if zarr_format == 2 else v3_array
+            leaves[path] = make(leaf, leaf.array, pipeline, codecs)
+            arrays[path] = leaf.array
+        except UnsayableError as error:
+            unsaid[path] = error.message
+    for path, array in list(arrays.items()):
+        why = _unsayable_parts(table, array)
+        if why is not None:
+            unsaid[path] = why
+            del arrays[path], leaves[path]
+    refused = [name for name in unsaid if leave_out is not True and name not in (leave_out or ())]
+    if refused:
+        told = "; ".join(f"{name}: {unsaid[name]}" for name in refused[:8])
+        more = f" and {len(refused) - 8} more" if len(refused) > 8 else ""
+        raise FormatError(f"kerchunk of Zarr v{zarr_format} cannot say {told}{more} (leave_out=True does without)")
+    labels = _labels(words, leaves, zarr_format)
+    documents = consolidated(documents_of(words, leaves, zarr_format=zarr_format), zarr_format=zarr_format)
+    return Said(documents=documents, arrays=arrays, labels=labels, zarr_format=zarr_format, left_out=unsaid)
+
+
+def _unsayable_parts(table: Table, array: Array) -> str | None:
+    """Why chunks of several parts cannot be said, where some cannot."""
+    if len(table.files) == 0 or table.document.parts.get(array.name, 1) == 1:
+        return None
+    try:
+        for _ in slabs(table, array):
+            continue
+    except UnsayableError as error:
+        return error.message
+    return None
+
+
+def _labels(
+    words: Layout, leaves: dict[str, Mapping[str, Any]], zarr_format: int
+) -> dict[str, Mapping[tuple[int, ...], bytes]]:
+    """Inline chunks of all labels, whose documents are added to `leaves`."""
+    found: dict[str, Mapping[tuple[int, ...], bytes]] = {}
+    for path, leaf in words.leaves.items():
+        if leaf.compute is not None:
+            dotted = {"name": "default", "configuration": {"separator": "."}}
+            v3 = {"zarr.json": {**leaf.document, "chunk_key_encoding": dotted}}
+            leaves[path] = v2_labels(leaf) if zarr_format == 2 else v3
+            found[path] = label_chunks(leaf)
+    return found
+
+
+_ODD = re.compile("[?@;=%]")
+"""In URLs that may carry a user name or parameters."""
+
+
+def named_urls(
+    paths: Sequence[str], keep_query: Collection[str] = (), *, portable: bool
+) -> tuple[list[str], str | None]:
+    """URLs as the index writes them, and the folder that `{{base}}` stands for in those of a portable one."""
+    plain = [storable(path, keep_query) if _ODD.search(path) else path for path in paths]
+    odd = next((path for path in plain if CODE.search(path)), None)
+    if odd is not None:
+        raise FormatError(f"the URL {odd!r} looks like a template, and would be taken for one")
+    if not portable or not plain:
+        return plain, None
+    folder = _common(plain)
+    braces = next((path for path in plain if "{" in path or "}" in path), None)
+    if braces is not None:
+        raise FormatError(f"the URL {braces!r} has braces, which a template cannot stand beside")
+    return [BASE + path.removeprefix(folder) for path in plain], folder
+
+
+def _common(paths: Sequence[str]) -> str:
+    """The longest folder that all paths lie in; FormatError where there is none."""
+    low, high = min(paths), max(paths)
+    size = next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), min(len(low), len(high)))
+    shared = low[:size].rpartition("/")[0] + "/"
+    if shared.endswith("://") or shared == "/":
+        raise FormatError("a portable index has all its sources under one folder")
+    return shared
+
+
+# --- JSON -----------------------------------------------------------------------------------------------------------
+
+
+def _write_json(
+    file: IO[bytes], table: Table, said: Said, urls: Sequence[str], base: str | None, files: Sequence[str]
+) -> None:
+    head: dict[str, Any] = {"version": 1}
+    if base is not None:
+        head["templates"] = {"base": base}
+    structure, length, width = 0, 0, JSON_TEXT
+
+    def put(text: str) -> None:
+        nonlocal structure, length, width
+        more, wide = json_parts(text)
+        structure, length, width = structure + more, length + len(text), max(width, wide)
+        # What is refused when it is opened is not left there.
+        whole = json_allowance(table.limits, what="the index")
+        whole.take(structure + length * width)
+        file.write(text.encode())
+
+    put(f'{json.dumps(head)[:-1]}, "refs": {{')
+    comma = "\n"
+    for lines in _lines(table, said, urls):
+        if lines:
+            put(comma + ",\n".join(lines))
+            comma = ",\n"
+    put(f'\n}}, "{KEY}": {json.dumps(files)}}}\n')
+
+
+def _lines(table: Table, said: Said, urls: Sequence[str]) -> Iterator[list[str]]:
+    def text(value: Any) -> str:
+        return json.dumps(value, allow_nan=False)
+
+    memory = json_allowance(table.limits, what="the metadata of all arrays and groups")
+    for key, document in said.documents.items():
+        words = text(document)
+        memory.take(json_cost(words))
+        yield [f"{text(key)}: {text(words)}"]
+    for path, chunks in said.labels.items():
+        yield [f'{text(said.key(path, place))}: "{_base64(data)}"' for place, data in chunks.items()]
+    quoted = [text(url) for url in urls]
+    for path, array in said.arrays.items():
+        for slab in slabs(table, array):
+            yield _references(path, slab, said, quoted)
+
+
+def _references(path: str, slab: Slab, said: Said, quoted: Sequence[str]) -> list[str]:
+    refs, first = slab.refs, slab.first
+    starts = first[:-1]
+    prefix = json.dumps(path)[:-1] + ("/c." if said.zarr_format == 3 else "/")
+    keys = [f'{prefix}{".".join(place)}"' for place in zip(*(map(str, c.tolist()) for c in refs.chunk[:, starts]))]
+    if not len(refs.chunk):
+        keys = [json.dumps(said.key(path, ()))] * len(starts)
+    files = [0] * len(slab) if refs.file is None else refs.file[starts].tolist()
+    offsets, lengths = refs.offset.tolist(), refs.length.tolist()
+    lines = []
+    for key, file, row, stop in zip(keys, files, starts.tolist(), first[1:].tolist()):
+        data = refs.inline_bytes(row)
+        if data is not None:
+            lines.append(f'{key}: "{_base64(data)}"')
+        elif stop - row == 1:
+            lines.append(f"{key}: [{quoted[file]}, {offsets[row]}, {lengths[row]}]")
+        else:
+            ranges = ", ".join(f"[{offsets[n]}, {lengths[n]}]" for n in range(row, stop))
+            lines.append(f"{key}: [{quoted[file]}, [{ranges}]]")
+    return lines
+
+
+def _base64(data: bytes | memoryview) -> str:
+    return "base64:" + base64.b64encode(data).decode()

@@ -1,0 +1,1 @@
+"""An index as a read-only Zarr v3 store."""

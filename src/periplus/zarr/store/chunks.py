@@ -1,0 +1,159 @@
+"""The bytes of chunks as a Zarr reader wants them: as they are stored, or decoded to plain values; whole or in part."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from periplus.decode import prepare
+from periplus.errors import FormatError, PeriplusError
+from periplus.limits import Limits
+from periplus.model import Array, Files, Refs, Shape, Source
+from periplus.read import read_array
+from periplus.read.place import fill_of
+from periplus.zarr.store.batch import Batches
+from periplus.zarr.store.lookup import Chunk, Lookup, Part
+
+if TYPE_CHECKING:
+    from periplus.fetch import Fetch
+    from periplus.table import Table
+    from periplus.zarr.description.metadata import Leaf
+
+Bytes = bytes | memoryview | NDArray[np.uint8]
+Range = tuple[int, int]
+"""Half-open, in bytes of the whole chunk."""
+MOST_SOURCES = 1 << 16
+
+
+class Chunks:
+    """Chunks of a table's arrays by position."""
+
+    def __init__(self, table: Table, fetch: Fetch, limits: Limits) -> None:
+        self.table, self.fetch, self.limits = table, fetch, limits
+        self.lookup = Lookup(table)
+        self._batches = Batches(fetch, self._source)
+        self._sources: dict[int, Source] = {}
+
+    def _source(self, file: int) -> Source:
+        found = self._sources.get(file)
+        if found is None:
+            if len(self._sources) >= MOST_SOURCES:
+                self._sources.clear()
+            found = self._sources[file] = self.table.files.source(file)
+        return found
+
+    async def find(self, array: Array, position: Shape) -> Chunk | None:
+        """Where the chunk lies; None where it has no row."""
+        known, chunk = self.lookup.known(array, position)
+        return chunk if known else await asyncio.to_thread(self.lookup.find, array, position)
+
+    async def stored(self, chunk: Chunk, wanted: Range | None = None) -> Bytes:
+        """The stored bytes of a chunk, all or those of a range; only what is wanted is fetched."""
+        parts = chunk.parts if wanted is None else _within(chunk.parts, *wanted)
+        self.limits.check("the stored size of a chunk", sum(p.length for p in parts), self.limits.chunk_bytes)
+        if len(parts) == 1:
+            return await self._part(parts[0])
+        return b"".join(await asyncio.gather(*map(self._part, parts)))
+
+    async def inline_checked(self, array: Array, position: Shape, chunk: Chunk) -> None:
+        """DecodeError where inline bytes decode to more or less than a chunk: codecs of others believe the stream.
+
+        Bytes of sources are not decoded for this, which would double the cost of every read.
+        """
+        if any(part.data is not None for part in chunk.parts):
+            await asyncio.to_thread(self._decode, array, position, chunk, await self.stored(chunk))
+
+    async def _part(self, part: Part) -> bytes | memoryview:
+        if part.data is not None:
+            return part.data
+        if part.object is not None and part.length:
+            url = part.object.url
+            return (await self.fetch.read(url, part.offset, part.length, expect=part.object))[0]
+        return b"" if not part.length else await self._batches.read(part.file, part.offset, part.length)
+
+    async def decoded(self, leaf: Leaf, position: Shape) -> Bytes | None:
+        """The values of a chunk of the presented grid: little-endian, in C order, padded with fill; None for none."""
+        array = leaf.array
+        assert array is not None
+        if array.edges is not None or any(each.region is not None for each in array.encodings):
+            return await asyncio.to_thread(self._assembled, array, position)
+        chunk = await self.find(array, position)
+        if chunk is None:
+            return None
+        data = await self.stored(chunk)
+        return await asyncio.to_thread(self._decode, array, position, chunk, data)
+
+    def _decode(self, array: Array, position: Shape, chunk: Chunk, data: Any) -> NDArray[np.uint8]:
+        if chunk.encoding >= len(array.encodings):
+            raise FormatError(f"a row of {array.name} has encoding {chunk.encoding} of {len(array.encodings)}")
+        valid = tuple(min(c, n - p * c) for p, c, n in zip(position, array.chunks, array.shape))
+        try:
+            decode = prepare(
+                array.encodings[chunk.encoding], chunks=array.chunks, dtype=array.dtype, limits=self.limits
+            )
+            values = decode(data if isinstance(data, bytes) else memoryview(data), valid=valid)
+        except PeriplusError as error:
+            error.message = f"chunk {position} of {array.name}: {error.message}"
+            spot = next((part for part in chunk.parts if part.data is None), None)
+            if spot is None:
+                raise
+            source = spot.object or self._source(spot.file)
+            raise error.at(url=source.url, offset=spot.offset) from None
+        return _laid(array, values, valid)
+
+    def _assembled(self, array: Array, position: Shape) -> NDArray[np.uint8]:
+        """The chunk read as a window of the array, whatever chunks it really has."""
+        window = tuple(slice(p * c, min((p + 1) * c, n)) for p, c, n in zip(position, array.chunks, array.shape))
+        rows: Any = _Rows(self.table, self.lookup) if array.edges is None else self.table
+        values = read_array(rows, self.fetch, array, window, limits=self.limits, workers=1)
+        return _laid(array, values, np.shape(values))
+
+
+class _Rows:
+    """The table as the reader of arrays sees it, answering for single chunks from blocks that are loaded."""
+
+    def __init__(self, table: Table, lookup: Lookup) -> None:
+        self._table, self._lookup = table, lookup
+        self._objects: Mapping[int, Source] | None = None
+
+    @property
+    def files(self) -> Files:
+        return self._table.files
+
+    def refs(self, name: str, window: list[tuple[int, int]]) -> Refs:
+        position = tuple(low for low, _ in window)
+        if any(high - low != 1 for low, high in window):
+            return self._table.refs(name, window)
+        refs, self._objects = self._lookup.rows(self._table.array(name), position)
+        return refs
+
+    def objects(self, array: Array, refs: Refs) -> tuple[Refs, Mapping[int, Source]]:
+        return self._table.objects(array, refs) if self._objects is None else (refs, self._objects)
+
+
+def _laid(array: Array, values: NDArray[Any], valid: Shape) -> NDArray[np.uint8]:
+    """Values as the bytes of a whole chunk of the grid, with fill where it reaches beyond the array."""
+    little = array.dtype.newbyteorder("<")
+    inside = tuple(slice(n) for n in valid)
+    if valid == array.chunks:
+        out = np.array(values[inside], little, order="C")  # always a copy: the decoder's memory is used again
+    else:
+        out = np.full(array.chunks, fill_of(array), little)
+        out[inside] = values[inside]
+    return out.reshape(-1).view(np.uint8)
+
+
+def _within(parts: tuple[Part, ...], start: int, stop: int) -> tuple[Part, ...]:
+    """The pieces of parts, laid one after the other, that lie in a range of the whole."""
+    found, begin = [], 0
+    for part in parts:
+        low, high = max(start - begin, 0), min(stop - begin, part.length)
+        if low < high:
+            data = None if part.data is None else part.data[low:high]
+            found.append(Part(part.file, part.offset + low, high - low, data, part.object))
+        begin += part.length
+    return tuple(found)
