@@ -11,7 +11,7 @@ SEVERITIES = {"error", "warning", "info"}
 
 def used():
     """(code, severity) of each finding in the source; identity.py says its codes without the prefix."""
-    for path in SOURCE.glob("*.py"):
+    for path in SOURCE.rglob("*.py"):
         for call in ast.walk(ast.parse(path.read_text())):
             name = isinstance(call, ast.Call) and (getattr(call.func, "attr", None) or getattr(call.func, "id", None))
             if name not in ("note", "Diagnostic") or len(call.args) < 2:

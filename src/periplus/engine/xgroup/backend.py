@@ -85,8 +85,8 @@ class XGroupBackend(BackendEntrypoint):
         prefixes of such stores to their options, and allows them.
         """
         _ready()
-        from periplus.engine.xgroup.levels import Wish
         from periplus.engine.xgroup.open import one_dataset
+        from periplus.engine.xgroup.pyramid import Wish
 
         return one_dataset(
             filename_or_obj,

@@ -11,8 +11,8 @@ from periplus.conventions.identity import CONVENTIONS, KEY, belongs
 from periplus.conventions.meaning import Level
 from periplus.engine.place import COORDS
 from periplus.engine.xgroup.dataset import assemble
-from periplus.engine.xgroup.levels import Wish, choose, crop, home, members
 from periplus.engine.xgroup.opening import Opening, Options
+from periplus.engine.xgroup.pyramid import Wish, choose, crop, home, members
 from periplus.engine.xgroup.stores import CrossStore, CrossStores, open_hierarchy
 from periplus.engine.xgroup.tree import datasets
 from periplus.errors import MissingError

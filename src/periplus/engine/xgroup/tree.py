@@ -9,8 +9,8 @@ import xarray as xr
 from periplus.conventions.meaning import Pyramid
 from periplus.conventions.node import ROOT, ancestors, join, relative
 from periplus.engine.xgroup.dataset import assemble
-from periplus.engine.xgroup.levels import home, members
 from periplus.engine.xgroup.opening import Opening
+from periplus.engine.xgroup.pyramid import home, members
 
 BASE = "base"
 """The node of arrays that lie in a group beside groups of other resolutions."""
