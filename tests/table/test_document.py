@@ -15,8 +15,8 @@ from hypothesis.extra import numpy as hnp
 from periplus.errors import FormatError, LimitError
 from periplus.limits import Limits
 from periplus.model import Array, Catalog, Coordinate, Encoding, Georeference, GroundControlPoint
+from periplus.parse.zarr.dtypes import DTYPES
 from periplus.table.document.document import VERSION, Document, document_for, dump, load
-from periplus.table.document.values import DTYPES
 from periplus.testing.indexes import indexes, stacked
 
 LIMITS = Limits()

@@ -243,7 +243,8 @@ def test_hidden_files_of_others_are_not_removed(folder):
 KILLED = f"""
 import os, sys
 import numpy as np
-from periplus.fetch import Fetch, folders
+from periplus.fetch import Fetch
+from periplus.fetch.local import folders
 from periplus.model import Array, Catalog, Encoding, Files, Refs
 from periplus.table import memory_table
 from periplus.zarr.kerchunk.write import write_kerchunk

@@ -1,10 +1,14 @@
-"""JSON from outside: the one parser of documents, which refuses bad text and nesting that later code could not walk."""
+"""Untrusted JSON: the one parser of documents, and checks of single values.
+
+The parser refuses malformed text, and nesting that later code could not walk. Each check returns what it checked.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any
@@ -17,6 +21,7 @@ MOST_DEPTH = 100
 themselves up to three times per level, and Python stops at 1,000 calls, those of the application included."""
 SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 CONTAINERS = (dict, list)
+INT64 = (1 << 63) - 1
 
 
 def parse_json(
@@ -71,3 +76,59 @@ def _too_deep(what: str, url: str | None) -> FormatError:
 
 def _refuse(name: str) -> None:
     raise ValueError(f"{name} is not a JSON number")
+
+
+# --- checks of values -----------------------------------------------------------------------------------------------
+
+
+def check_integer(value: Any, what: str, *, least: int = 0, most: int = INT64) -> int:
+    """An integer in a range; FormatError names it by `what`."""
+    if type(value) is not int:
+        raise FormatError(f"{what} must be an integer, not {abbreviated(value)}")
+    if not least <= value <= most:
+        raise FormatError(f"{what} is {abbreviated(value)}, outside {least}..{most}")
+    return value
+
+
+def check_number(value: Any, what: str) -> float:
+    """A finite number."""
+    if type(value) not in (int, float):
+        raise FormatError(f"{what} must be a number, not {abbreviated(value)}")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise FormatError(f"{what} is not a finite number")
+    return number
+
+
+def check_text(value: Any, what: str) -> str:
+    """A string without control characters or lone surrogates."""
+    if type(value) is not str:
+        raise FormatError(f"{what} must be a string, not {abbreviated(value)}")
+    if not value.isprintable() and any(ord(c) < 32 or ord(c) == 127 or 0xD800 <= ord(c) < 0xE000 for c in value):
+        raise FormatError(f"{what} holds control characters: {abbreviated(value)}")
+    return value
+
+
+def check_list(value: Any, what: str, each: Callable[[Any, str], Any], *, size: int | None = None) -> tuple[Any, ...]:
+    """A list, all of whose items pass the check `each`."""
+    if type(value) is not list:
+        raise FormatError(f"{what} must be a list, not {abbreviated(value)}")
+    if size is not None and len(value) != size:
+        raise FormatError(f"{what} has {len(value)} items where {size} are needed")
+    return tuple(each(item, what) for item in value)
+
+
+def check_object(value: Any, what: str) -> dict[str, Any]:
+    """A JSON object."""
+    if not isinstance(value, Mapping) or not all(type(key) is str for key in value):
+        raise FormatError(f"{what} must be an object, not {abbreviated(value)}")
+    return dict(value)
+
+
+def abbreviated(value: Any) -> str:
+    """A value as an error message quotes it: at most 60 characters."""
+    shown = repr(value) if not isinstance(value, list | dict) else type(value).__name__
+    return shown if len(shown) <= 60 else shown[:57] + "..."

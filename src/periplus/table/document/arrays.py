@@ -10,19 +10,10 @@ from typing import Any
 from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Array, Georeference, GroundControlPoint
-from periplus.table.document.dtypes import dtype_name, read_dtype, read_fill, write_fill
+from periplus.parse.json import INT64
+from periplus.parse.zarr.dtypes import dtype_name, read_dtype, read_fill, write_fill
 from periplus.table.document.encodings import Memory, frame_of, read_encodings, write_encoding
-from periplus.table.document.values import (
-    INT64,
-    listed,
-    mapped,
-    read_free,
-    real,
-    shown,
-    text,
-    whole,
-    write_free,
-)
+from periplus.table.document.values import listed, mapped, read_free, real, shown, text, whole, write_free
 
 INT32 = (1 << 31) - 1
 PARTS = 1 << 16

@@ -15,18 +15,9 @@ import numpy as np
 from periplus.errors import FormatError
 from periplus.model import Encoding, Pipeline, Region, Shape
 from periplus.model.codecnames import CROP, JBP_BLOCK, JPEG, PIECE, PIPELINE, TIFF_TILE
-from periplus.table.document.values import (
-    INT64,
-    listed,
-    mapped,
-    read_free,
-    read_number,
-    shown,
-    text,
-    whole,
-    write_free,
-    write_number,
-)
+from periplus.parse.json import INT64
+from periplus.parse.zarr.dtypes import read_number, write_number
+from periplus.table.document.values import listed, mapped, read_free, shown, text, whole, write_free
 
 MOST = 1 << 16
 """Encodings of one array: the column is 16 bits wide."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,130 +11,30 @@ from numpy.typing import NDArray
 
 from periplus.errors import FormatError, LimitError
 from periplus.limits import Limits
-from periplus.model import Coordinate, Scalar
+from periplus.model import Coordinate
+from periplus.parse.json import (
+    INT64,
+    abbreviated,
+    check_integer,
+    check_list,
+    check_number,
+    check_object,
+    check_text,
+)
+from periplus.parse.zarr.dtypes import DTYPES, SPECIAL, TIMES, read_scalar, write_number, write_scalar
 
-INT64 = (1 << 63) - 1
-DTYPES = {
-    name: np.dtype(name)
-    for name in (
-        *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-        *("float16", "float32", "float64", "complex64", "complex128"),
-    )
-}
-UNITS = ("Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as")
-TIMES = {f"{kind}64[{unit}]": np.dtype(f"{kind}64[{unit}]") for kind in ("datetime", "timedelta") for unit in UNITS}
-SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 NUMBER = "$number"
 """Key that marks a number JSON cannot write, inside attributes and configurations: {"$number": "NaN"}."""
 
 
-# --- checks, each of which returns what it checked ------------------------------------------------------------------
-
-
-def whole(value: Any, what: str, *, least: int = 0, most: int = INT64) -> int:
-    """An integer in a range."""
-    if type(value) is not int:
-        raise FormatError(f"{what} must be an integer, not {shown(value)}")
-    if not least <= value <= most:
-        raise FormatError(f"{what} is {shown(value)}, outside {least}..{most}")
-    return value
-
-
-def text(value: Any, what: str) -> str:
-    """A string without control characters or lone surrogates."""
-    if type(value) is not str:
-        raise FormatError(f"{what} must be a string, not {shown(value)}")
-    if not value.isprintable() and any(ord(c) < 32 or ord(c) == 127 or 0xD800 <= ord(c) < 0xE000 for c in value):
-        raise FormatError(f"{what} holds control characters: {shown(value)}")
-    return value
-
-
-def listed(value: Any, what: str, each: Callable[[Any, str], Any], *, size: int | None = None) -> tuple[Any, ...]:
-    """A list whose items pass `each`."""
-    if type(value) is not list:
-        raise FormatError(f"{what} must be a list, not {shown(value)}")
-    if size is not None and len(value) != size:
-        raise FormatError(f"{what} has {len(value)} items where {size} are needed")
-    return tuple(each(item, what) for item in value)
-
-
-def mapped(value: Any, what: str) -> dict[str, Any]:
-    """A JSON object."""
-    if not isinstance(value, Mapping) or not all(type(key) is str for key in value):
-        raise FormatError(f"{what} must be an object, not {shown(value)}")
-    return dict(value)
-
-
-def real(value: Any, what: str) -> float:
-    """A finite number."""
-    if type(value) not in (int, float):
-        raise FormatError(f"{what} must be a number, not {shown(value)}")
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
-        raise FormatError(f"{what} is not a finite number")
-    return number
-
-
-def shown(value: Any) -> str:
-    """A value in an error message, cut to a bearable length."""
-    words = repr(value) if not isinstance(value, list | dict) else type(value).__name__
-    return words if len(words) <= 60 else words[:57] + "..."
-
-
-# --- single values --------------------------------------------------------------------------------------------------
-
-
-def write_number(value: Any) -> Any:
-    """A real number as in Zarr v3: a JSON number, or the string NaN, Infinity or -Infinity."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return value
-
-
-def read_number(value: Any, what: str) -> float | int:
-    """The reverse of write_number."""
-    if type(value) is str and value in SPECIAL:
-        return SPECIAL[value]
-    if type(value) not in (int, float):
-        raise FormatError(f"{what} must be a number, not {shown(value)}")
-    return value  # type: ignore[no-any-return]
-
-
-def write_scalar(value: Scalar | None) -> Any:
-    """A fill value as Zarr v3 writes it; complex numbers are [real, imaginary]."""
-    if value is None:
-        return None
-    if isinstance(value, complex | np.complexfloating):
-        return [write_number(float(value.real)), write_number(float(value.imag))]
-    return write_number(value)
-
-
-def read_scalar(value: Any, dtype: np.dtype[Any], what: str) -> Scalar | None:
-    """A fill value that the dtype can hold."""
-    if value is None:
-        return None
-    if dtype.kind == "b":
-        if type(value) is not bool:
-            raise FormatError(f"{what} must be true or false, not {shown(value)}")
-        return value
-    if dtype.kind in "iu":
-        bounds = np.iinfo(dtype)
-        return whole(value, what, least=int(bounds.min), most=int(bounds.max))
-    parts = listed(value, what, read_number, size=2) if dtype.kind == "c" and type(value) is list else None
-    try:
-        pair = [float(part) for part in (parts or (read_number(value, what), 0))]
-        with np.errstate(over="ignore"):
-            held = np.array(pair, np.float64).astype(np.empty(0, dtype).real.dtype)
-        if np.isinf(held).tolist() != [math.isinf(part) for part in pair]:
-            raise OverflowError
-    except OverflowError:
-        raise FormatError(f"{what} is too large for {dtype.name}") from None
-    return pair[0] if dtype.kind == "f" else complex(*pair)
+whole, text, listed, mapped, real, shown = (
+    check_integer,
+    check_text,
+    check_list,
+    check_object,
+    check_number,
+    abbreviated,
+)
 
 
 # --- free JSON: attributes, codec configurations, arrangements --------------------------------------------------------

@@ -18,6 +18,7 @@ from periplus.fetch.stale import check_same
 from periplus.forks import cached_property, renewed
 from periplus.limits import Limits
 from periplus.model import Array, Bundle, Catalog, Files, Placements, Refs, Source
+from periplus.parse.json import INT64
 from periplus.policy import Policy, is_local
 from periplus.table.access import stored_paths
 from periplus.table.collection.build import gathered
@@ -25,7 +26,6 @@ from periplus.table.collection.bundles import Bundled, Kinds
 from periplus.table.collection.groups import Groups, Members, kinds
 from periplus.table.document.columns import columns_for
 from periplus.table.document.document import Document, dump, load
-from periplus.table.document.values import INT64
 from periplus.table.duckdb.connection import SAFE, Connected, connect, duckdb
 from periplus.table.duckdb.sql import Database, shut, sql_errors
 from periplus.table.duckdb.views import FOOTPRINT, add_views, describe_arrays, insert, literal, quoted

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from periplus.model import Array
+from periplus.parse.zarr.dtypes import dtype_name
 from periplus.table.collection.groups import Groups, kinds
 from periplus.table.document.arrays import write_array
 from periplus.table.document.columns import Columns, columns_for
-from periplus.table.document.dtypes import dtype_name
 from periplus.table.parquet.buffers import numbers, strings
 from periplus.table.query.footprint import affine, around, spatial_axes
 

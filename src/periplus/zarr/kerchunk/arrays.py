@@ -13,9 +13,10 @@ from periplus.conventions.node import DIMENSIONS
 from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
 from periplus.model import Array, Scalar
-from periplus.table.document.dtypes import dtype_name, is_number, read_dtype, read_fill
+from periplus.parse.json import INT64
+from periplus.parse.zarr.dtypes import DTYPES, dtype_name, is_number, read_dtype, read_fill, read_scalar
 from periplus.table.document.encodings import encoding_of, frame_of
-from periplus.table.document.values import DTYPES, INT64, listed, mapped, read_scalar, shown, text, whole
+from periplus.table.document.values import listed, mapped, shown, text, whole
 from periplus.zarr.codecs.translate import bytes_codec, is_image, known_codec, pipeline_of
 
 INT32 = (1 << 31) - 1

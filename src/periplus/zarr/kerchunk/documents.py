@@ -12,8 +12,8 @@ from periplus.conventions.node import DIMENSIONS
 from periplus.decode.pipeline import LIST
 from periplus.model import Array, Pipeline
 from periplus.model.codecnames import IMAGERY
+from periplus.parse.zarr.dtypes import is_number
 from periplus.read.place import fill_of
-from periplus.table.document.dtypes import is_number
 from periplus.zarr.codecs.translate import UnsayableError, v2_of
 from periplus.zarr.description.codecs import (
     KINDS,

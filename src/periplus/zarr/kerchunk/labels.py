@@ -15,7 +15,7 @@ from periplus.decode import prepare
 from periplus.errors import DecodeError, FormatError
 from periplus.limits import MIB, Limits
 from periplus.model import Array, Coordinate, Refs
-from periplus.table.document.values import INT64
+from periplus.parse.json import INT64
 
 MOST_BYTES = 64 * MIB
 """Labels of one index that are kept in memory; what is more stays arrays."""
