@@ -17,10 +17,10 @@ from periplus.testing.servers.proxies import KINDS, FaultyProxy
 
 ALL = os.environ.get("PERIPLUS_FAULTS") == "all"
 SEED = os.environ.get("PERIPLUS_FUZZ_SEED", "0")
-SAMPLE = 3
+SAMPLE = 2
 OLD, NEW = 48, 72
 
-pytestmark = [pytest.mark.s3, pytest.mark.timeout(3600 if ALL else 120)]
+pytestmark = [pytest.mark.s3, pytest.mark.timeout(3600 if ALL else 600)]
 
 
 def nothing(_url, _fetch):

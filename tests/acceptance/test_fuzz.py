@@ -1,4 +1,8 @@
-"""Mutants of images of every format and of indexes: our errors or values, soon, in little memory, never a crash."""
+"""Mutants of files of every format and of indexes: our errors or values, in little time and memory, never a crash.
+
+`make test` tries a small sample, `make fuzz` twenty times as many (PERIPLUS_FUZZ is the factor, PERIPLUS_FUZZ_SEED
+chooses other mutants).
+"""
 
 import json
 import os
@@ -10,48 +14,38 @@ import pytest
 
 from periplus.limits import MIB
 
-HERE = Path(__file__).parent
-TIMES = int(os.environ.get("PERIPLUS_FUZZ", "1"))
+PROGRAM = Path(__file__).with_name("fuzz_program.py")
+FACTOR = int(os.environ.get("PERIPLUS_FUZZ", "1"))
 SEED = int(os.environ.get("PERIPLUS_FUZZ_SEED", "0"))
-TIFF_SHARES, TIFFS_EACH = 4, 12
-PICTURE_SHARES, PICTURES_EACH = 3, 40
-INDEX_SHARES, INDEXES_EACH = 2, 30
+SECONDS = 10
+"""Processor time for one mutant; they take a few milliseconds, and a loop over a declared size takes minutes."""
+RUNS = {"tiffs": (2, 4), "images": (1, 12), "indexes": (1, 8)}
+"""Processes over which the files of a kind are divided, and mutants of each file."""
 
 
-def run(program: str, folder: Path, share: int, shares: int, each: int, seconds: float = 1.0, which: str = "") -> dict:
-    """The report of a program that tries mutants; AssertionError where it was killed, by what and at which mutant."""
-    part = f"{which}{share}/{shares}"
-    command = [sys.executable, str(HERE / program), str(folder), part, str(each * TIMES), str(SEED)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    at = (folder / "at").read_text() if (folder / "at").exists() else "the unharmed files"
-    assert done.returncode == 0, f"killed by {-done.returncode} at (place, number, name, seed) {at}:\n{done.stderr}"
+@pytest.mark.fuzz
+@pytest.mark.timeout(600 * FACTOR)
+@pytest.mark.parametrize(
+    ("kind", "share"), [(kind, share) for kind, (shares, _) in RUNS.items() for share in range(shares)]
+)
+def test_mutants_give_our_errors_or_values(kind: str, share: int, tmp_path: Path) -> None:
+    shares, each = RUNS[kind]
+    command = [PROGRAM, tmp_path, kind, share, shares, each * FACTOR, SEED]
+    done = subprocess.run([sys.executable, *map(str, command)], capture_output=True, text=True, check=False)
+    current = tmp_path / "current"
+    at = current.read_text().strip() if current.exists() else "the undamaged files"
+    assert done.returncode == 0, f"exit code {done.returncode} at {at}:\n{done.stderr}"
     assert done.stderr == ""
     report = json.loads(done.stdout)
     assert report["findings"] == []
-    assert report["slowest"][0] < seconds, report["slowest"]
+    assert report["slowest"][0] < SECONDS, report["slowest"]
     assert report["grown"] < 256 * MIB
-    return report["kinds"]
-
-
-@pytest.mark.timeout(120 * TIMES)
-@pytest.mark.parametrize("share", range(TIFF_SHARES))
-def test_mutants_of_tiffs_give_our_errors_or_values(share: int, tmp_path: Path) -> None:
-    kinds = run("mutants.py", tmp_path, share, TIFF_SHARES, TIFFS_EACH)
-    assert set(kinds) <= {"read", "format", "decode", "limit"}
-    assert min(kinds["read"], kinds["format"], kinds["decode"], kinds["limit"]) > 0  # the damage goes deep and wide
-
-
-@pytest.mark.timeout(120 * TIMES)
-@pytest.mark.parametrize("share", range(PICTURE_SHARES))
-def test_mutants_of_pictures_give_our_errors_or_values(share: int, tmp_path: Path) -> None:
-    kinds = run("mutants.py", tmp_path, share, PICTURE_SHARES, PICTURES_EACH, 2.0, "pictures:")
-    assert set(kinds) <= {"read", "format", "decode", "limit"}
-    assert min(kinds["read"], kinds["format"], kinds["decode"]) > 0
-
-
-@pytest.mark.timeout(120 * TIMES)
-@pytest.mark.parametrize("share", range(INDEX_SHARES))
-def test_mutants_of_indexes_give_our_errors_or_values(share: int, tmp_path: Path) -> None:
-    kinds = run("documents.py", tmp_path, share, INDEX_SHARES, INDEXES_EACH, 4.0)  # seven uses of each array
-    assert set(kinds) <= {"read", "format", "limit", "missing", "stale", "denied", "decode"}
-    assert kinds["format"] > 0
+    kinds = report["kinds"]
+    # Some mutants are read and some are refused, at every depth: otherwise the damage would show nothing.
+    if kind == "indexes":
+        assert set(kinds) <= {"read", "format", "limit", "missing", "stale", "denied", "decode"}
+        assert min(kinds.get("read", 0), kinds.get("format", 0)) > 0, kinds
+    else:
+        assert set(kinds) <= {"read", "format", "decode", "limit"}
+        assert min(kinds.get("read", 0), kinds.get("format", 0), kinds.get("decode", 0)) > 0, kinds
+        assert kind != "tiffs" or kinds.get("limit", 0) > 0, kinds

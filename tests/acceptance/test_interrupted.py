@@ -30,15 +30,17 @@ sys.exit(periplus.cli.app.run())
 """
 COMMAND = [sys.executable, "-c", LOADED, "index"]
 FORMS = ("index.parquet", "index", "index.duckdb")
-FEW, ALL = 20, 300
+FEW, ALL = 10, 100
 PATTERN = "{time:%Y%j}"
-TIMES = int(os.environ.get("PERIPLUS_FUZZ", "1"))
+ROUNDS = 2 * int(os.environ.get("PERIPLUS_FUZZ", "1"))
 SEED = os.environ.get("PERIPLUS_FUZZ_SEED", "0")
+WAIT = 300
+"""Seconds after which a command counts as hanging."""
 
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory) -> Path:
-    """Small scenes of 300 days, each of one value."""
+    """Small scenes of 100 days, each of one value."""
     folder = tmp_path_factory.mktemp("archive") / "scenes"
     folder.mkdir()
     for day in range(1, ALL + 1):
@@ -53,11 +55,11 @@ def started(archive: Path, target: Path, **options) -> subprocess.Popen:
     return process
 
 
-def completed(archive: Path, target: Path) -> None:
-    """The index, made without interruption."""
-    process = started(archive, target)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 0, said
+def first_days(archive: Path, target: Path, count: int):
+    """An index of the first days, made in this process."""
+    scenes = [archive / f"2021{day:03}.tif" for day in range(1, count + 1)]
+    with periplus.index(scenes, to=target, pattern=PATTERN, arrange="stack") as index:
+        return index.summary
 
 
 def days(target: Path, archive: Path) -> int | None:
@@ -92,44 +94,52 @@ def pq_parts(dataset: Path) -> dict[str, int]:
     return {kind: len(document[kind]) for kind in ("chunks", "placements")}
 
 
-@pytest.mark.timeout(120 * (1 + TIMES))
+@pytest.fixture(scope="module")
+def durations(archive, tmp_path_factory) -> dict[str, float]:
+    """Seconds that the command takes for each form when nothing interrupts it."""
+    found = {}
+    for form in FORMS:
+        process = started(archive, tmp_path_factory.mktemp("whole") / form)
+        began = time.monotonic()
+        _, errors = process.communicate(timeout=WAIT)
+        assert process.returncode == 0, errors
+        found[form] = time.monotonic() - began
+    return found
+
+
+@pytest.mark.fuzz
+@pytest.mark.timeout(2 * WAIT * ROUNDS)
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 @pytest.mark.parametrize("form", FORMS)
-def test_the_previous_index_or_none_and_the_next_run_completes_it(form, how, archive, tmp_path):
+def test_the_previous_index_or_none_and_the_next_run_completes_it(form, how, archive, durations, tmp_path):
     target, dice = tmp_path / form, random.Random(f"{form} {how} {SEED}")
-    process = started(archive, target)
-    began = time.monotonic()
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 0, said
-    whole = time.monotonic() - began
     seen = set()
-    for attempt in range(3 * TIMES):
-        shutil.rmtree(target) if target.is_dir() else target.unlink()
+    for attempt in range(ROUNDS):
         before = None
+        if attempt:
+            shutil.rmtree(target) if target.is_dir() else target.unlink()
         if attempt % 2:
-            few = [archive / f"2021{day:03}.tif" for day in range(1, FEW + 1)]
-            periplus.index(few, to=target, pattern=PATTERN, arrange="stack").close()
+            first_days(archive, target, FEW)
             before = FEW
         process = started(archive, target)
-        time.sleep(whole * dice.uniform(0.0, 1.0))
+        time.sleep(durations[form] * dice.uniform(0.0, 1.0))
         process.send_signal(how)
-        _, said = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=WAIT)
         assert days(target, archive) in ({before, ALL} if process.returncode else {ALL}), attempt
         seen.add(process.returncode)
         if how == signal.SIGINT and process.returncode == 130:
-            # A line of Python's own may stand beside it, where the signal fell into a finaliser.
-            assert "periplus: interrupted" in said.splitlines(), said
-        completed(archive, target)
+            # A line of Python's own may come with it, where the signal fell into a finaliser.
+            assert "periplus: interrupted" in errors.splitlines(), errors
+        first_days(archive, target, ALL)
         assert days(target, archive) == ALL
         assert left(tmp_path) == set()
     assert seen <= {0, 130, -how}
 
 
 def test_what_dead_writers_left_is_swept_even_where_nothing_is_to_be_written(archive, tmp_path):
-    few = [archive / f"2021{day:03}.tif" for day in range(1, FEW + 1)]
     for form in FORMS:
         target = tmp_path / form
-        periplus.index(few, to=target, pattern=PATTERN, arrange="stack").close()
+        first_days(archive, target, FEW)
         before = sorted(tmp_path.rglob("*"))
         (tmp_path / f".{form}.periplus-0123456789abcdef").write_bytes(b"half a file")
         spool = tmp_path / f".{form}.spool-abcdefgh"
@@ -142,12 +152,11 @@ def test_what_dead_writers_left_is_swept_even_where_nothing_is_to_be_written(arc
             (target / ".files.parquet.periplus-0123456789abcdef").write_bytes(b"half a table")
             held = (target / "chunks" / "part-fedcba9876543210.parquet").open("wb")
             fcntl.flock(held, fcntl.LOCK_EX)  # as a writer does that is about to commit it
-        summary = periplus.index(few, to=target, pattern=PATTERN, arrange="stack").summary
-        assert summary.reused == FEW
+        assert first_days(archive, target, FEW).reused == FEW
         if held is not None:
             assert Path(held.name).exists()
             held.close()
-            periplus.index(few, to=target, pattern=PATTERN, arrange="stack").close()
+            first_days(archive, target, FEW)
         assert sorted(tmp_path.rglob("*")) == before
         assert days(target, archive) == FEW
 
@@ -155,8 +164,7 @@ def test_what_dead_writers_left_is_swept_even_where_nothing_is_to_be_written(arc
 @pytest.mark.parametrize("form", FORMS)
 def test_a_full_disk_is_one_line_and_leaves_the_previous_index(form, archive, tmp_path):
     target = tmp_path / form
-    few = [archive / f"2021{day:03}.tif" for day in range(1, FEW + 1)]
-    periplus.index(few, to=target, pattern=PATTERN, arrange="stack").close()
+    first_days(archive, target, FEW)
     before = sorted(str(path) for path in tmp_path.rglob("*"))
 
     def limited() -> None:
@@ -164,14 +172,14 @@ def test_a_full_disk_is_one_line_and_leaves_the_previous_index(form, archive, tm
         resource.setrlimit(resource.RLIMIT_FSIZE, (3_000, 3_000))
 
     process = started(archive, target, preexec_fn=limited, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 2, said
-    lines = [line for line in said.splitlines() if line.strip()]
-    assert len(lines) == 1, said
-    assert "large" in lines[0] or "space" in lines[0], said
+    _, errors = process.communicate(timeout=WAIT)
+    assert process.returncode == 2, errors
+    lines = [line for line in errors.splitlines() if line.strip()]
+    assert len(lines) == 1, errors
+    assert "large" in lines[0] or "space" in lines[0], errors
     assert days(target, archive) == FEW
     assert sorted(str(path) for path in tmp_path.rglob("*")) == before
-    completed(archive, target)
+    first_days(archive, target, ALL)
     assert days(target, archive) == ALL
 
 

@@ -5,6 +5,7 @@ once with osml-imagery-io, whose codecs have the same names as some of ours.
 """
 
 import asyncio
+import functools
 import json
 import shutil
 import subprocess
@@ -35,23 +36,21 @@ HIDDEN = {
     "stock": ("periplus", "_editable", "__editable__", "aws", "osml"),
     "osml": ("periplus", "_editable", "__edit"),
 }
-"""What each environment lacks, by the beginning of its names."""
+"""Beginnings of the names of packages that each environment lacks."""
 CODECS = ("standard", "imagery", "all")
 TIFFS = (
-    "le-classic-tiles-chunky-none-p1", "be-classic-tiles-chunky-none-p1", "be-big-tiles-planar-none-p1",
-    "le-classic-tiles-chunky-deflate-p2", "be-classic-tiles-chunky-deflate-p2", "be-big-strips-planar-zstd-p1",
-    "le-classic-strips-chunky-none-p1", "le-classic-strips-planar-deflate-p2", "be-uint64-3", "be-float16-3",
-    "le-complex64-3", "be-complex128-1", "be-int32-planar-lzw-p2", "be-float32-chunky-lzw-p3", "le-uint8-chunky-lzw-p2",
-    "lzw-strips", "packbits-tiles", "adobe_deflate-strips", "zstd-tiles", "lzma-tiles", "png-tiles", "le-bool-1",
-    "jpegxl-lossless-tiles", "jpeg2000-lossless-tiles", "lerc-lossless-tiles", "webp-lossless-strips", "jpeg-ycbcr",
-    "jpeg-planar", "gdal-jpeg-ycbcr", "uint1", "uint4", "uint12-pixel", "uint12-big-endian", "float32-big-gdal-p2",
-    "ccittfax3", "ccittfax4", "gdal-lerc_zstd-pixel", "overviews-big-endian", "overviews-mask", "cog-mask", "sparse",
+    "le-classic-tiles-chunky-none-p1", "be-big-tiles-planar-none-p1", "le-classic-tiles-chunky-deflate-p2",
+    "be-classic-tiles-chunky-deflate-p2", "le-classic-strips-chunky-none-p1", "le-classic-strips-planar-deflate-p2",
+    "be-float16-3", "le-complex64-3", "be-float32-chunky-lzw-p3", "lzw-strips", "packbits-tiles", "zstd-tiles",
+    "lzma-tiles", "png-tiles", "le-bool-1", "jpegxl-lossless-tiles", "jpeg2000-lossless-tiles", "lerc-lossless-tiles",
+    "webp-lossless-strips", "jpeg-ycbcr", "jpeg-planar", "uint1", "uint4", "uint12-pixel", "uint12-big-endian",
+    "float32-big-gdal-p2", "ccittfax3", "ccittfax4", "gdal-lerc_zstd-pixel", "overviews-mask", "sparse",
     "sparse-uncompressed", "complex-int16", "float24-big-endian", "geo-nan", "palette",
 )  # fmt: skip
 NITFS = (
-    "plain-u8-B-tiles-3", "masked-u8-P-tiles-3", "plain-u16-P-tiles-3", "masked-u16-R-tiles-3", "plain-u16-S-tiles-3",
-    "plain-i16-R-large-3", "plain-f32-R-tiles-3", "masked-f32-B-tiles-1", "plain-c64-P-tiles-3", "plain-u12-B-tiles-1",
-    "masked-u1-B-tiles-1", "plain-b1-B-tiles-3", "plain-i11-P-tiles-3", "plain-u64-R-single-3",
+    "plain-u8-B-tiles-3", "masked-u8-P-tiles-3", "masked-u16-R-tiles-3", "plain-u16-S-tiles-3",
+    "plain-f32-R-tiles-3", "masked-f32-B-tiles-1", "plain-c64-P-tiles-3", "plain-u12-B-tiles-1",
+    "masked-u1-B-tiles-1", "plain-b1-B-tiles-3", "plain-i11-P-tiles-3",
 )  # fmt: skip
 J2KS = ("untiled-rpcl", "tiled", "tiled-odd", "tiled-plt", "parts-rpcl", "plt-precincts")
 EXITS = (
@@ -59,6 +58,10 @@ EXITS = (
     "kerchunk2-imagery.json", "kerchunk2-all.json", "kerchunk2-all.parq", "kerchunk3-standard.json",
     "kerchunk3-all.json",
 )  # fmt: skip
+CASES = [
+    (environment, name) for environment in HIDDEN for name in EXITS if environment == "stock" or "standard" not in name
+]
+"""osml-imagery-io changes nothing for exits that use no codec of its own."""
 
 
 @pytest.fixture(scope="module")
@@ -123,29 +126,36 @@ async def copied(store, folder):
         (folder / key).write_bytes(found.to_bytes())
 
 
-@pytest.fixture(scope="module", params=HIDDEN)
-def seen(request, archive, tmp_path_factory):
-    """(environment, exit, array) to `equal`, `absent`, or an error's text; anything else is a wrong value."""
-    if request.param == "osml":
-        pytest.importorskip("aws.osml.io")
-    site = tmp_path_factory.mktemp(request.param)
-    for item in Path(sysconfig.get_path("purelib")).iterdir():
-        if not item.name.startswith(HIDDEN[request.param]) and item.suffix != ".pth":
-            (site / item.name).symlink_to(item)
-    answer = site / "answer.json"
-    # Neither the environment's own packages nor its path files are seen.
-    command = [sys.executable, "-I", "-S", str(READER), str(site), str(archive[0]), str(answer), *EXITS]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=500)
-    assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(answer.read_text())
-    shutil.rmtree(site)
-    return request.param, found
+@pytest.fixture(scope="module")
+def outcomes(archive, tmp_path_factory):
+    """A function from an environment to its outcomes: by exit and array `equal`, `absent`, `wrong …` or `error …`."""
+
+    @functools.cache
+    def read_in(environment):
+        if environment == "osml":
+            pytest.importorskip("aws.osml.io")
+        site = tmp_path_factory.mktemp(environment)
+        for item in Path(sysconfig.get_path("purelib")).iterdir():
+            if not item.name.startswith(HIDDEN[environment]) and item.suffix != ".pth":
+                (site / item.name).symlink_to(item)
+        answer = site / "answer.json"
+        exits = [name for case, name in CASES if case == environment]
+        # Neither the environment's own packages nor its path files are seen.
+        command = [sys.executable, "-I", "-S", str(READER), str(site), str(archive[0]), str(answer), *exits]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=1000)
+        assert done.returncode == 0, done.stderr[-3000:]
+        found = json.loads(answer.read_text())
+        shutil.rmtree(site)
+        return found
+
+    return read_in
 
 
-@pytest.mark.parametrize("name", EXITS)
-def test_a_stock_reader_gets_right_values_or_an_error(name, seen, archive):
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize(("environment", "name"), CASES)
+def test_a_stock_reader_gets_right_values_or_an_error(environment, name, outcomes, archive):
     _, index, refused = archive
-    environment, found = seen
+    found = outcomes(environment)
     answers = found[name]
     assert set(answers) == set(index)
     wrong = {array: text for array, text in answers.items() if text.startswith("wrong")}

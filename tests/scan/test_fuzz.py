@@ -13,12 +13,13 @@ from periplus.testing.formats import tiff as tiffs
 from periplus.testing.mutate import mutants
 from periplus.testing.scans import check_sound, watched
 
-MUTANTS = int(os.environ.get("PERIPLUS_FUZZ", "6000"))
+MUTANTS = 2000 * int(os.environ.get("PERIPLUS_FUZZ", "1"))
 NAMES = tiffs.names()
 GROUPS = 8
 SMALL = Limits(chunk_bytes=256 * MIB)
 
 
+@pytest.mark.fuzz
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_mutants_give_only_our_errors(group: int) -> None:
     names = NAMES[group::GROUPS]
