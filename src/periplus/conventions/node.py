@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from periplus.errors import FormatError
+from periplus.parse.zarr import ArrayMetadata, GroupMetadata
 
 ROOT = "/"
 DIMENSIONS = "_ARRAY_DIMENSIONS"
@@ -41,6 +42,28 @@ class Node:
             return common
         names = {"dimension_names": list(self.dims)} if self.dims else {}
         return {**common, "shape": list(self.shape), "data_type": self.dtype, **names}
+
+
+def node_of(path: str, metadata: ArrayMetadata | GroupMetadata, members: tuple[str, ...] | None = None) -> Node:
+    """The node of parsed Zarr metadata; `path` is absolute, `members` are those of a group."""
+    if isinstance(metadata, GroupMetadata):
+        return Node(
+            path=path,
+            kind="group",
+            attributes=metadata.attributes,
+            members=members,
+            zarr_format=metadata.zarr_format,
+        )
+    return Node(
+        path=path,
+        kind="array",
+        attributes=metadata.attributes,
+        # As declared where they are too few or too many: a Reader reports that.
+        dims=metadata.dims if not metadata.dimension_names else metadata.dimension_names,
+        shape=metadata.shape,
+        dtype="" if metadata.dtype is None else str(metadata.dtype),
+        zarr_format=metadata.zarr_format,
+    )
 
 
 class Lookup(Protocol):
