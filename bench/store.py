@@ -136,8 +136,8 @@ def open_icechunk(index: Any, target: Path) -> Reader:
     import icechunk
     import zarr
 
-    index.write(target)
+    report = index.write(target).report
     storage = icechunk.local_filesystem_storage(str(target))
-    allowed = dict.fromkeys(index.written.prefixes)
+    allowed = dict.fromkeys(report.commit.prefixes)
     repository = icechunk.Repository.open(storage, authorize_virtual_chunk_access=allowed)
     return _reader(zarr.open_group(repository.readonly_session("main").store, mode="r"))

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
     from periplus.conventions.proj.crs import CrsLike
     from periplus.fetch import Fetch
+    from periplus.forms import WriteReport
     from periplus.harvest import Summary
     from periplus.harvest.stac import Assets
     from periplus.read import Raster, Report
     from periplus.table import Table
     from periplus.table.query.integrity import IndexReport
     from periplus.zarr.description.metadata import Codecs
-    from periplus.zarr.icechunk.write import Committed
     from periplus.zarr.store.store import IndexStore
 
 Location = str | PathLike[str]
@@ -33,16 +33,21 @@ Location = str | PathLike[str]
 class Index:
     """A table of where the bytes of arrays lie, with the means to query and to read it."""
 
-    def __init__(self, table: Table, fetch: Fetch, limits: Limits, summary: Summary | None = None) -> None:
+    def __init__(
+        self,
+        table: Table,
+        fetch: Fetch,
+        limits: Limits,
+        summary: Summary | None = None,
+        report: WriteReport | None = None,
+    ) -> None:
         self.table = table
         self.fetch = fetch
         self.limits = limits
         self.summary = summary
         """What indexing did; None for an index that was opened."""
-        self.written: Committed | None = None
-        """What was last committed to Icechunk."""
-        self.left_out: Mapping[str, str] = {}
-        """Arrays that writing kerchunk references or to Icechunk did without, and why."""
+        self.report = report
+        """What `write` wrote; None for an index that was not opened by it."""
         self._token = uuid.uuid4().hex
 
     def __dask_tokenize__(self) -> tuple[str, str]:
@@ -163,50 +168,27 @@ class Index:
         return check_table(self.table, progress=progress)
 
     def write(self, target: Location, *, form: str | None = None, **options: Any) -> Index:
-        """Write this index as `.parquet` (flat), `.duckdb`, or a folder (dataset), and return it opened from there.
+        """Write this index elsewhere or in another form, and return it opened from there, with a `report`.
 
-        It may go anywhere, and still reaches only the sources it could reach before. `.icechunk` commits it to an
-        Icechunk repository; `written` then tells what was copied, and the options are `branch`, `message`, `codecs`,
-        `leave_out` and `append`, which keeps what is there and adds what is new. `.json`, or `form="kerchunk"` with any
-        name, writes kerchunk references, JSON or a Parquet directory; options are those of
-        `periplus.zarr.kerchunk.write`: `zarr_format`, `codecs`, `portable`, `leave_out`, `record_size`.
+        The form is that of the target's name: `.parquet` (flat), `.duckdb`, `.json` (kerchunk references), `.icechunk`
+        (an Icechunk repository), and a dataset folder for any other name. `form` overrides the name: `flat`, `dataset`,
+        `duckdb`, `kerchunk` (JSON for a target that ends in `.json`, else a Parquet directory) or `icechunk`.
+
+        Options of kerchunk are `zarr_format`, `codecs`, `portable`, `base` (JSON), `leave_out` and `record_size`
+        (Parquet); see `periplus.zarr.kerchunk.write`. Options of Icechunk are `branch`, `message`, `codecs`,
+        `leave_out` and `append`, which keeps what is there and adds what is new. An unknown option is a TypeError.
+
+        The target may be anywhere; the index opened from there may access the same sources as this one.
         """
         from periplus.fetch.door import system_errors
+        from periplus.forms import write_index
 
-        with system_errors(fspath(target)):  # modules are loaded here, too
-            return self._write(target, form, options)
-
-    def _write(self, target: Location, form: str | None, options: Mapping[str, Any]) -> Index:
-        from periplus.policy import Policy
-        from periplus.table import copy_table
-
-        if form == "icechunk" or (form is None and is_icechunk(target)):
-            with guided():
-                from periplus.zarr.icechunk.write import write_icechunk
-
-            self.written = write_icechunk(self.table, self.fetch, fspath(target), limits=self.limits, **options)
-            self.left_out = self.written.left_out
-            return self
-        anywhere = self.fetch.under(Policy.everything())
-        if form == "kerchunk" or (form is None and fspath(target).lower().endswith(".json")):
-            from periplus.zarr.kerchunk.read import open_kerchunk
-            from periplus.zarr.kerchunk.write import write_kerchunk
-
-            said = write_kerchunk(self.table, fspath(target), fetch=anywhere, **options)
-            table = open_kerchunk(
-                fspath(target),
-                fetch=anywhere,
-                limits=self.limits,
-                policy=Policy.everything(),
-                template_overrides=said.overrides,
-            )
-            written = Index(table, self.fetch, self.limits, self.summary)
-            written.left_out = said.left_out
-            return written
-        if options:
-            raise TypeError(f"{', '.join(options)}: no options of this form")
-        table = copy_table(self.table, fspath(target), fetch=anywhere, form=form)
-        return Index(table, self.fetch, self.limits, self.summary)
+        url = fspath(target)
+        with system_errors(url):  # modules are loaded here, too
+            table, report = write_index(self.table, url, fetch=self.fetch, limits=self.limits, form=form, **options)
+        # Chunks that Icechunk copied are stored in the repository itself.
+        fetch = self.fetch if report.commit is None else self.fetch.under(self.fetch.policy.including(f"{url}/"))
+        return Index(table, fetch, self.limits, self.summary, report)
 
     def store(self, *, codecs: Codecs = "standard") -> IndexStore:
         """This index as a read-only Zarr v3 store, for zarr-python, xarray, dask and whatever else reads Zarr.
@@ -234,11 +216,6 @@ class Index:
         arrays, rows, files = self.arrays, self.table.rows, self.table.file_count
         first = f"<periplus index: {len(arrays):,} arrays, {rows:,} references, {files:,} files>"
         return first + (indent(f"\n{arrays!r}", "  ") if arrays else "")
-
-
-def is_icechunk(location: Location) -> bool:
-    """Whether the name is that of an Icechunk repository."""
-    return fspath(location).rstrip("/").endswith(".icechunk")
 
 
 def index(
@@ -331,17 +308,20 @@ def open(
     limits: Limits | None = None,
     **options: Any,
 ) -> Index:
-    """Open an index. It may reach sources under its own folder, and those under the prefixes in `allow`.
+    """Open an index of any form: Parquet, DuckDB, kerchunk references or an Icechunk repository.
 
-    `trust` lets a DuckDB file be opened: do so only with files whose writer you trust. An Icechunk repository is an
-    index too: `branch`, `tag` or `snapshot` say which version, `leave_out` which arrays to do without. So are kerchunk
-    references, as `.json` or as a Parquet directory; `template_overrides` fill their templates, and what is given there
-    may be reached. `keep_query` names parameters of its URLs that may be stored when it is written elsewhere.
+    It may access sources under its own folder, and those under the prefixes in `allow`. `trust` allows a DuckDB file to
+    be opened: use it only for files from writers you trust. `keep_query` names parameters of its URLs that may be
+    stored when it is written elsewhere.
+
+    Options of kerchunk references are `template_overrides`, which replace the templates of their URLs (what is given
+    there may be accessed), and `leave_out`. Options of Icechunk are `branch`, `tag` or `snapshot`, and `leave_out`:
+    names of arrays to skip, or True for all that are unsupported. An unknown option is a TypeError.
     """
     from periplus.fetch import Fetch
+    from periplus.forms import open_index
     from periplus.policy import Policy
     from periplus.table import home_of
-    from periplus.zarr.kerchunk.recognise import open_index
 
     limits = limits or Limits()
     allowed = (allow,) if isinstance(allow, str) else tuple(allow)
@@ -350,13 +330,30 @@ def open(
     policy = Policy.beside(home_of(url), allow=allowed)
     fetch = Fetch(policy=policy, storage_options=storage_options, keep_query=keep_query)
     try:
-        if is_icechunk(url):
-            from periplus.zarr.icechunk.read import read_icechunk
-
-            table = read_icechunk(url, fetch=fetch, limits=limits, **options)
-        else:
-            table = open_index(url, fetch=fetch, limits=limits, allow=allowed, trust=trust, **options)
+        table = open_index(url, fetch=fetch, limits=limits, allow=allowed, trust=trust, **options)
     except BaseException:
         fetch.close()
         raise
     return Index(table, fetch, limits)
+
+
+def open_or_index(
+    location: Location,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    keep_query: str | Iterable[str] = (),
+    limits: Limits | None = None,
+    **options: Any,
+) -> Index:
+    """The index at a location, or an index in memory of the files there; `options` are those of `open`."""
+    from periplus.fetch import Fetch
+    from periplus.forms import is_index
+
+    url = fspath(location)
+    found = is_index(url)
+    if found is None:
+        with Fetch(storage_options=storage_options) as fetch:
+            found = is_index(url, fetch)
+    if found is False:
+        return index(url, storage_options=storage_options, keep_query=keep_query, limits=limits)
+    return open(url, storage_options=storage_options, keep_query=keep_query, limits=limits, **options)

@@ -250,6 +250,10 @@ class Policy:
         named = [*allow, *os.environ.get(ALLOW_VARIABLE, "").split()]
         return cls((folder_of(os.fspath(index_url)), *(_prefix(os.fspath(entry)) for entry in named)))
 
+    def including(self, prefix: str) -> Policy:
+        """This policy with one more prefix."""
+        return self if self.prefixes is None else Policy((*self.prefixes, _prefix(prefix)))
+
     def check(self, url: str | os.PathLike[str]) -> str:
         """The canonical URL, or DeniedError where it may not be touched."""
         plain = canonical(url)

@@ -16,10 +16,10 @@ from zarr.storage import FsspecStore
 import periplus
 from periplus.fetch import Fetch
 from periplus.fetch.local import folders
+from periplus.forms import open_index
 from periplus.model import Array, Catalog, Encoding, Files, Refs
 from periplus.table import memory_table
 from periplus.zarr.fsspec.filesystem import MultiReferenceFileSystem
-from periplus.zarr.kerchunk.recognise import open_index
 from periplus.zarr.kerchunk.write import write_kerchunk
 
 

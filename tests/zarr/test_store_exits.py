@@ -144,9 +144,9 @@ def kerchunk(**options):
 
 def ice(index, folder):
     target = folder / "a.icechunk"
-    index.write(target)
+    report = index.write(target).report
     storage = icechunk.local_filesystem_storage(str(target))
-    allowed = dict.fromkeys(index.written.prefixes)
+    allowed = dict.fromkeys(report.commit.prefixes)
     repository = icechunk.Repository.open(storage, authorize_virtual_chunk_access=allowed)
     return by_zarr(repository.readonly_session("main").store)
 

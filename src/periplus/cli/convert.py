@@ -63,12 +63,13 @@ def command(
             target, form=form, **{name: value for name, value in {**given, "append": append}.items() if value}
         )
         rows, files = written.table.rows, len(written.files)
-        committed, left_out = index.written, written.left_out
+        report = written.report
+    assert report is not None
     click.echo(f"{redact(target)}: {count(rows, 'reference')} to {count(files, 'file')}", err=True)
-    if committed is not None:
-        click.echo(redact(str(committed)), err=True)
+    if report.commit is not None:
+        click.echo(redact(str(report.commit)), err=True)
     alike: dict[str, list[str]] = {}
-    for name, why in left_out.items():
+    for name, why in report.skipped.items():
         alike.setdefault(why, []).append(name)
     for why, names in alike.items():
-        click.echo(f"left out: {some(names)}: {why}", err=True)
+        click.echo(f"skipped: {some(names)}: {why}", err=True)

@@ -21,8 +21,8 @@ else:
     Param = click.ParamType  # older versions of click cannot be subscripted
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-NEVER_SCANNED = (".parquet", ".parq", ".pq", ".geoparquet", ".duckdb", ".ddb", ".json", ".txt")
-"""Indexes, and lists of files: all that a list names is more than one file."""
+LISTS = (".parquet", ".parq", ".pq", ".geoparquet", ".json", ".txt")
+"""Endings of lists of files, which verbs for one file do not index."""
 _FILE = re.compile(r"\.[a-z][a-z0-9]*$", re.IGNORECASE)
 
 
@@ -191,10 +191,11 @@ def open_index(url: str, *, allow: Sequence[str], trust: bool, storage_options: 
 def open_any(url: str, *, allow: Sequence[str], trust: bool, storage_options: Sequence[tuple[str, str]]) -> Index:
     """The index at `url`, or the index of the one file there."""
     import periplus
+    from periplus.forms import is_index
 
     absent = None
     is_file = os.path.isfile(url) or (_FILE.search(url.partition("?")[0]) and not os.path.isdir(url))
-    if is_file and not url.lower().endswith(NEVER_SCANNED):
+    if is_file and not url.lower().endswith(LISTS) and not is_index(url):
         try:
             return periplus.index(url, storage_options=settings(storage_options), keep_query=kept_names())
         except periplus.MissingError as error:

@@ -24,7 +24,7 @@ from periplus.table.collection.bundles import Bundled, apart, bundles_of
 from periplus.table.collection.groups import Groups, kinds, unlike
 from periplus.table.document.columns import Columns, columns_for
 from periplus.table.document.document import FILES_KEY, KEY, Document, dump
-from periplus.table.forms import FILES_NAME
+from periplus.table.location import FILES_NAME
 from periplus.table.lock import locked
 from periplus.table.open import glance, open_table
 from periplus.table.parquet.buffers import to_strings

@@ -10,7 +10,7 @@ from periplus.limits import Limits
 from periplus.policy import Policy, canonical, folder_of
 from periplus.table.collection.groups import Members
 from periplus.table.document.document import FILES_KEY, KEY, load, parse
-from periplus.table.forms import FILES_NAME, form_of
+from periplus.table.location import FILES_NAME, form_of
 from periplus.table.parquet.part import embedded, read_members
 from periplus.table.parquet.ranges import ParquetBytes, read_tail
 from periplus.table.parquet.rows import ParquetRows
@@ -37,17 +37,19 @@ def open_table(
     trust: bool = False,
     document: Mapping[str, Any] | None = None,
     policy: Policy | None = None,
+    form: str | None = None,
 ) -> Table:
     """An index at a URL, opened from its footer alone.
 
     It may reach sources in its own folder and under the prefixes of `allow`; `policy` replaces that rule. A DuckDB file
     is opened only with `trust`. `document` stands in for the footer document of a table written by another tool.
+    `form` is `parquet` (flat or dataset) or `duckdb`, by default as the ending of the URL says.
     """
     plain = canonical(url)
     limits = limits or Limits()
     allowed = tuple(allow)
-    reopen = (_reopen, (url, fetch, limits, allowed, trust, document, policy))
-    if form_of(plain) == "duckdb":
+    reopen = (_reopen, (url, fetch, limits, allowed, trust, document, policy, form))
+    if (form or form_of(plain)) == "duckdb":
         from periplus.table.duckdb.database import open_duckdb
 
         return open_duckdb(
@@ -125,5 +127,8 @@ def _reopen(
     trust: bool,
     document: Mapping[str, Any] | None,
     policy: Policy | None,
+    form: str | None,
 ) -> Table:
-    return open_table(url, fetch=fetch, limits=limits, allow=allow, trust=trust, document=document, policy=policy)
+    return open_table(
+        url, fetch=fetch, limits=limits, allow=allow, trust=trust, document=document, policy=policy, form=form
+    )

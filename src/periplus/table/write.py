@@ -21,8 +21,8 @@ from periplus.table.collection.build import gathered, members_of
 from periplus.table.collection.groups import Groups, kinds
 from periplus.table.document.columns import Columns, columns_for
 from periplus.table.document.document import FILES_KEY, KEY, PLACEMENTS_KEY, Document, document_for, dump, load
-from periplus.table.forms import DUCKDB, FILES_NAME, form_of, target_form
 from periplus.table.leftovers import FOLDERS, sweep_unfinished
+from periplus.table.location import DUCKDB, FILES_NAME, form_of, target_form
 from periplus.table.lock import locked
 from periplus.table.open import glance, open_table
 from periplus.table.parquet.files import files_to_arrow

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from periplus.conventions.diagnostic import Diagnostic
 from periplus.conventions.node import DIMENSIONS
 from periplus.errors import FormatError
+from periplus.forms import is_index
 from periplus.policy import canonical, is_local
-from periplus.table.forms import DUCKDB, FLAT
 from periplus.validation.checks import Understood, understand_all, weighed
 from periplus.validation.documents import Hierarchy, of_documents, read_hierarchy
 from periplus.validation.profiles import PROFILES
@@ -20,8 +20,6 @@ from periplus.validation.report import Repair, Report, counted, ordered
 if TYPE_CHECKING:
     from periplus.facade import Index
     from periplus.fetch import Fetch
-
-INDEXES = (*FLAT, *DUCKDB, ".icechunk")
 
 
 def validate(
@@ -48,7 +46,7 @@ def validate(
     if profile not in PROFILES:
         raise FormatError(f"a profile is one of {', '.join(PROFILES)}, not {profile!r}")
     url = canonical(fspath(store)).rstrip("/") if isinstance(store, str | PathLike) else None
-    if url is not None and url.lower().endswith(INDEXES):
+    if url is not None and is_index(url):
         store = facade.open(url, allow=tuple(allow), trust=trust, storage_options=storage_options)
     with Fetch(storage_options=storage_options) as fetch:
         hierarchy, opener = _opened(store, url, fetch)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from os import PathLike, fspath
 from typing import Any, ClassVar
 
@@ -15,8 +15,24 @@ except ImportError as error:
 from periplus import facade
 from periplus.engine.index.dataset import Options, open_group, open_groups
 from periplus.engine.index.groups import choose, under
-from periplus.engine.recognise import holds_index
 from periplus.errors import MissingError, PeriplusError
+from periplus.forms import is_index
+from periplus.limits import Limits
+from periplus.policy import is_local
+
+OPENING = (
+    "allow",
+    "trust",
+    "storage_options",
+    "keep_query",
+    "limits",
+    "template_overrides",
+    "leave_out",
+    "branch",
+    "tag",
+    "snapshot",
+)
+"""Arguments that are those of `periplus.open`."""
 
 
 class PeriplusBackend(BackendEntrypoint):
@@ -29,8 +45,9 @@ class PeriplusBackend(BackendEntrypoint):
         """Whether this is an Index, or a local file or folder that holds one; imagery wants the engine named."""
         if not isinstance(filename_or_obj, str | PathLike):
             return isinstance(filename_or_obj, facade.Index)
+        url = fspath(filename_or_obj)
         try:
-            return holds_index(fspath(filename_or_obj)) is True
+            return isinstance(url, str) and is_local(url) and is_index(url) is True
         except PeriplusError:
             return False
 
@@ -51,13 +68,20 @@ class PeriplusBackend(BackendEntrypoint):
         allow: str | Sequence[str] = (),
         trust: bool = False,
         storage_options: Mapping[str, Any] | None = None,
+        keep_query: str | Iterable[str] | None = None,
+        limits: Limits | None = None,
+        template_overrides: Mapping[str, str] | None = None,
+        leave_out: bool | Collection[str] | None = None,
+        branch: str | None = None,
+        tag: str | None = None,
+        snapshot: str | None = None,
     ) -> xr.Dataset:
         """One level of one image.
 
         `group` names an image or file of the index, or a level of it (`images/1`, `scene`, `scene/2`); `level` picks
         the level, 0 being full resolution and the default. `coords` says how labels of x and y are kept: `lazy`
-        (computed when asked for), in `memory`, `auto` (lazy where they are many) or `none`. `allow`, `trust` and
-        `storage_options` are those of `periplus.open`.
+        (computed when asked for), in `memory`, `auto` (lazy where they are many) or `none`. `allow`, `trust`
+        and all that follow are those of `periplus.open`.
         """
         index, options = _open(
             filename_or_obj,
@@ -72,6 +96,13 @@ class PeriplusBackend(BackendEntrypoint):
             allow=allow,
             trust=trust,
             storage_options=storage_options,
+            keep_query=keep_query,
+            limits=limits,
+            template_overrides=template_overrides,
+            leave_out=leave_out,
+            branch=branch,
+            tag=tag,
+            snapshot=snapshot,
         )
         dataset = open_group(index, choose(index.table.catalog.arrays, group, level), options)
         if index is not filename_or_obj:
@@ -102,22 +133,17 @@ def _open(
     drop_variables: str | Iterable[str] | None = None,
     mask_and_scale: bool | Mapping[str, bool] = True,
     coords: str = "auto",
-    allow: str | Sequence[str] = (),
-    trust: bool = False,
-    storage_options: Mapping[str, Any] | None = None,
-    **decoding: Any,
+    **arguments: Any,
 ) -> tuple[facade.Index, Options]:
     """The index meant, opened or made, and how its groups are to be opened."""
+    opening = {name: arguments.pop(name) for name in OPENING if name in arguments}
     drop = frozenset([drop_variables] if isinstance(drop_variables, str) else drop_variables or ())
     if isinstance(what, facade.Index):
         index, source = what, what.table.url
     elif isinstance(what, str | PathLike):
         source = fspath(what)
-        if holds_index(source) is False:
-            index = facade.index(source, storage_options=storage_options)
-        else:
-            index = facade.open(source, allow=allow, trust=trust, storage_options=storage_options)
+        index = facade.open_or_index(source, **{name: value for name, value in opening.items() if value is not None})
     else:
         raise TypeError(f"the periplus engine opens an Index, a path or a URL, not {type(what).__name__}")
-    options = Options(coords=coords, mask_and_scale=mask_and_scale, decoding=decoding, drop=drop, source=source)
+    options = Options(coords=coords, mask_and_scale=mask_and_scale, decoding=arguments, drop=drop, source=source)
     return index, options

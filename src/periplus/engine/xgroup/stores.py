@@ -12,13 +12,12 @@ from zarr.core.group import GroupMetadata
 
 from periplus import facade
 from periplus.conventions.node import ROOT, Lookup, join
-from periplus.engine.recognise import holds_index
 from periplus.engine.xgroup.nodes import UNREADABLE, Hierarchy
 from periplus.engine.xgroup.problems import XGroupPathError, XGroupReferenceError
 from periplus.errors import DeniedError, FetchError, FormatError, PeriplusError, redact
 from periplus.fetch import Fetch
+from periplus.forms import is_index
 from periplus.policy import ALLOW_VARIABLE, Policy, canonical, is_local, resolve
-from periplus.table.forms import DUCKDB, FLAT
 from periplus.zarr.fetchstore import FetchStore
 
 CrossStore: TypeAlias = "bool | str | Iterable[str] | Policy | None"
@@ -64,16 +63,11 @@ def _store(what: Any, storage_options: Options) -> tuple[Any, str | None, str]:
         text = os.fspath(what)
         if is_local(text) and text[:5].lower() != "file:":
             text = os.path.abspath(os.path.expanduser(text))
-        if _is_index(text):
+        if is_index(text):
             index = facade.open(text, storage_options=storage_options)
             return index.store(codecs="none"), text, ""
         return text, text, ""
     return what, _url(what), ""
-
-
-def _is_index(url: str) -> bool:
-    found = holds_index(url)
-    return found is True or (found is None and url.lower().rstrip("/").endswith(FLAT + DUCKDB))
 
 
 def _url(store: Any) -> str | None:

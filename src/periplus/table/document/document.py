@@ -28,10 +28,10 @@ from periplus.table.document.values import (
     write_coordinate,
     write_free,
 )
+from periplus.table.location import KEY as KEY
 
 VERSION = 3
 """What is written, and the newest that is read."""
-KEY = b"array_references"
 FILES_KEY = b"array_references_files"
 PLACEMENTS_KEY = b"array_references_placements"
 WHAT = "the footer document"

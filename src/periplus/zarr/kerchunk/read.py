@@ -36,12 +36,14 @@ def open_kerchunk(
     policy: Policy | None = None,
     template_overrides: Mapping[str, str] | None = None,
     leave_out: bool | Collection[str] = (),
+    form: str | None = None,
 ) -> Table:
     """An index that kerchunk, VirtualiZarr, osml-imagery-io or we wrote, as JSON or as a Parquet directory.
 
     It may reach sources in its own folder and under the prefixes of `allow`; relative references count from its folder.
     `template_overrides` fill the literal templates of its URLs. Arrays that are not read (objects, unknown codecs) are
     refused by name; `leave_out` names those to do without, or True for all of them.
+    `form` is `json` or `parquet`, by default as the ending of the URL says.
     """
     limits = limits or Limits()
     plain = canonical(url)
@@ -50,7 +52,8 @@ def open_kerchunk(
     given = leave_out if isinstance(leave_out, bool) else frozenset(leave_out)
     asked = _Asked(url=plain, fetch=fetch, limits=limits, policy=rule, overrides=overrides, leave_out=given)
     try:
-        return _open_json(asked) if is_json(plain) else _open_parquet(asked)
+        as_json = is_json(plain) if form is None else form == "json"
+        return _open_json(asked) if as_json else _open_parquet(asked)
     except PeriplusError as error:
         raise error.at(url=plain) from error.__cause__
 

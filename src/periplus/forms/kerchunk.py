@@ -1,0 +1,130 @@
+"""kerchunk references: a JSON file or a directory of Parquet files."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from periplus.forms.form import Content, IndexForm, Opening, Writing, Written
+from periplus.policy import Policy
+
+if TYPE_CHECKING:
+    from periplus.table import Table
+    from periplus.zarr.description.metadata import Codecs
+
+JSON_HEAD = 64 << 10
+REFERENCES = (b'"refs"', b'.zgroup"', b'.zarray"', b'zarr.json"')
+"""One of these is in the first bytes of kerchunk JSON; STAC items, which are JSON too, have none."""
+ZMETADATA = ".zmetadata"
+RECORD_SIZE = b'"record_size"'
+"""A key that the `.zmetadata` of a Zarr store does not have; written first or last."""
+
+
+def is_json_references(content: Content) -> bool:
+    """Whether there is a JSON file with references."""
+    head = content.start(JSON_HEAD)
+    return head.lstrip()[:1] == b"{" and any(mark in head for mark in REFERENCES)
+
+
+def is_directory(content: Content) -> bool:
+    """Whether there is a Parquet directory, and not a Zarr store."""
+    return RECORD_SIZE in content.end(4096, name=ZMETADATA) or RECORD_SIZE in content.start(4096, name=ZMETADATA)
+
+
+def open_json(
+    opening: Opening,
+    *,
+    template_overrides: Mapping[str, str] | None = None,
+    leave_out: bool | Collection[str] = (),
+) -> Table:
+    """References in JSON."""
+    return _open("json", opening, template_overrides=template_overrides, leave_out=leave_out)
+
+
+def open_directory(
+    opening: Opening,
+    *,
+    template_overrides: Mapping[str, str] | None = None,
+    leave_out: bool | Collection[str] = (),
+) -> Table:
+    """References in a Parquet directory."""
+    return _open("parquet", opening, template_overrides=template_overrides, leave_out=leave_out)
+
+
+def _open(form: Literal["json", "parquet"], opening: Opening, **options: Any) -> Table:
+    from periplus.zarr.kerchunk.read import open_kerchunk
+
+    return open_kerchunk(
+        opening.url, fetch=opening.fetch, limits=opening.limits, allow=opening.allow, form=form, **options
+    )
+
+
+def write_json(
+    writing: Writing,
+    *,
+    zarr_format: int = 2,
+    codecs: Codecs = "imagery",
+    portable: bool = False,
+    base: str = "",
+    leave_out: bool | Collection[str] = (),
+) -> Written:
+    """One JSON file."""
+    return _write(
+        "json", writing, zarr_format=zarr_format, codecs=codecs, portable=portable, base=base, leave_out=leave_out
+    )
+
+
+def write_directory(
+    writing: Writing,
+    *,
+    zarr_format: int = 2,
+    codecs: Codecs = "imagery",
+    portable: bool = False,
+    leave_out: bool | Collection[str] = (),
+    record_size: int = 100_000,
+) -> Written:
+    """A Parquet directory."""
+    return _write(
+        "parquet",
+        writing,
+        zarr_format=zarr_format,
+        codecs=codecs,
+        portable=portable,
+        leave_out=leave_out,
+        record_size=record_size,
+    )
+
+
+def _write(form: Literal["json", "parquet"], writing: Writing, **options: Any) -> Written:
+    from periplus.zarr.kerchunk.read import open_kerchunk
+    from periplus.zarr.kerchunk.write import write_kerchunk
+
+    anywhere = writing.fetch.under(Policy.everything())
+    written = write_kerchunk(writing.table, writing.url, fetch=anywhere, form=form, **options)
+    table = open_kerchunk(
+        writing.url,
+        fetch=anywhere,
+        limits=writing.limits,
+        policy=Policy.everything(),
+        form=form,
+        template_overrides=written.overrides,
+    )
+    return Written(table, written.left_out)
+
+
+JSON = IndexForm(
+    name="kerchunk-json",
+    description="kerchunk references in JSON",
+    endings=(".json",),
+    recognise=is_json_references,
+    open=open_json,
+    write=write_json,
+)
+DIRECTORY = IndexForm(
+    name="kerchunk-parquet",
+    description="a kerchunk Parquet directory",
+    endings=(),
+    recognise=is_directory,
+    open=open_directory,
+    write=write_directory,
+)

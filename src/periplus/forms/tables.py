@@ -1,0 +1,86 @@
+"""Our own forms: a flat Parquet file, a dataset folder and a DuckDB database."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from periplus.forms.form import Content, IndexForm, Opening, Writing, Written
+from periplus.policy import Policy
+from periplus.table.location import DUCKDB, FILES_NAME, FLAT, is_index_file
+
+if TYPE_CHECKING:
+    from periplus.table import Table
+
+
+def is_flat(content: Content) -> bool:
+    """Whether there is a Parquet file whose footer describes an index."""
+    return is_index_file(content.end)
+
+
+def is_dataset(content: Content) -> bool:
+    """Whether there is a folder with the files table of an index."""
+    return is_index_file(partial(content.end, name=FILES_NAME))
+
+
+def is_duckdb(content: Content) -> bool:
+    """Whether there is a DuckDB file."""
+    return content.start(12)[8:] == b"DUCK"
+
+
+def open_parquet(opening: Opening, *, document: Mapping[str, Any] | None = None) -> Table:
+    """A flat index or a dataset; `document` replaces the footer document of a table that another tool wrote."""
+    from periplus.table import open_table
+
+    return open_table(
+        opening.url, fetch=opening.fetch, limits=opening.limits, allow=opening.allow, document=document, form="parquet"
+    )
+
+
+def open_database(opening: Opening) -> Table:
+    """A DuckDB index; it is opened only with `trust`."""
+    from periplus.table import open_table
+
+    return open_table(
+        opening.url,
+        fetch=opening.fetch,
+        limits=opening.limits,
+        allow=opening.allow,
+        trust=opening.trust,
+        form="duckdb",
+    )
+
+
+def write_as(form: str, writing: Writing) -> Written:
+    """Copy the rows into one of our own forms."""
+    from periplus.table import copy_table
+
+    anywhere = writing.fetch.under(Policy.everything())
+    return Written(copy_table(writing.table, writing.url, fetch=anywhere, form=form), {})
+
+
+FLAT_PARQUET = IndexForm(
+    name="flat",
+    description="a flat Parquet index",
+    endings=FLAT,
+    recognise=is_flat,
+    open=open_parquet,
+    write=partial(write_as, "flat"),
+)
+DATASET = IndexForm(
+    name="dataset",
+    description="a dataset folder",
+    endings=(),
+    recognise=is_dataset,
+    open=open_parquet,
+    write=partial(write_as, "dataset"),
+)
+DUCKDB_DATABASE = IndexForm(
+    name="duckdb",
+    description="a DuckDB index",
+    endings=DUCKDB,
+    recognise=is_duckdb,
+    open=open_database,
+    write=partial(write_as, "duckdb"),
+)

@@ -1,0 +1,3 @@
+from periplus.testing.fixtures import server
+
+__all__ = ["server"]
