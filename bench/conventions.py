@@ -16,7 +16,7 @@ from zarr.storage import LocalStore
 from zarr.testing.store import LatencyStore
 
 from bench.measure import Section, compete
-from periplus.testing.hierarchies import Counting, Stored, declare_huge, declared, spatial, write_hierarchy
+from periplus.testing.hierarchies import CountingStore, StoredArray, declare_huge, declared, spatial, write_hierarchy
 
 GROUPS, ARRAYS = 200, 10
 LEVELS = 6
@@ -55,7 +55,7 @@ def _opener(store: Path, engine: str) -> Callable[[], Any]:
 
 
 def _chunks(store: Path, engine: str) -> int:
-    counting = Counting(LocalStore(store))
+    counting = CountingStore(LocalStore(store))
     xr.open_datatree(counting, engine=engine)  # type: ignore[arg-type]
     return len(counting.chunks)
 
@@ -86,9 +86,9 @@ def _groups(folder: Path) -> Path:
         place = spatial((10.0, 0, 500000.0 + n, 0, -10.0, 5e6), ("y", "x"), "proj", **{"proj:code": "EPSG:32633"})
         nodes[f"g{n}"] = place
         for k in range(ARRAYS - 1):
-            nodes[f"g{n}/v{k}"] = Stored(dims=("time", "y", "x"), shape=(2, 8, 8), attributes={"units": "K"})
+            nodes[f"g{n}/v{k}"] = StoredArray(dims=("time", "y", "x"), shape=(2, 8, 8), attributes={"units": "K"})
         clock = {"units": "days since 2000-01-01"}
-        nodes[f"g{n}/time"] = Stored(dims=("time",), values=np.array([0.0, 1.0]), attributes=clock)
+        nodes[f"g{n}/time"] = StoredArray(dims=("time",), values=np.array([0.0, 1.0]), attributes=clock)
     return _written(folder / "groups.zarr", nodes)
 
 
@@ -102,7 +102,7 @@ def _pyramid(folder: Path) -> Path:
         if n:
             item |= {"derived_from": str(n - 1), "transform": {"scale": [2.0, 2.0]}}
         layout.append(item)
-        nodes |= {f"{n}/{name}": Stored(dims=("y", "x"), shape=(size, size), chunks=(256, 256)) for name in "ab"}
+        nodes |= {f"{n}/{name}": StoredArray(dims=("y", "x"), shape=(size, size), chunks=(256, 256)) for name in "ab"}
     nodes["/"] = {
         **declared("multiscales", "spatial", "proj"),
         "proj:code": "EPSG:32633",

@@ -73,7 +73,7 @@ def nitf_codestream(folder: Path) -> Path:
 
     def make() -> bytes:
         stream = codestream(folder).read_bytes()
-        item = nitfs.Picture(values=colours(), coding="C8", streams=[stream], block=(TILE, TILE))
+        item = nitfs.ImageSegment(values=colours(), coding="C8", streams=[stream], block=(TILE, TILE))
         return nitfs.nitf(item)
 
     return _kept(folder, "parts.ntf", make)

@@ -17,8 +17,8 @@ from periplus.parse.json import MOST_DEPTH, check_depth, parse_json
 from periplus.scan.georeference import gmljp2, worldfile
 from periplus.scan.tiff import gdal as gdalmetadata
 from periplus.table.document.document import document_for, dump, load
-from periplus.testing import forge
 from periplus.testing.formats import tiff as tiffs
+from periplus.testing.tamper import tamper
 
 TOO_DEEP = (100_000, 800, MOST_DEPTH + 1)
 """Past what the decoder of Python reads; within it, but past what copies and walks can do; and just too deep."""
@@ -87,7 +87,7 @@ def made(tmp_path_factory):
 def footer(folder, levels):
     path = folder / "f.parquet"
     path.write_bytes((folder / "a.parquet").read_bytes())
-    forge.forge(path, document=lambda found: marked({**found, "attributes": {"": {"deep": "@"}}}, levels).encode())
+    tamper(path, document=lambda found: marked({**found, "attributes": {"": {"deep": "@"}}}, levels).encode())
     return path
 
 

@@ -31,16 +31,14 @@ import periplus
 from periplus.limits import MIB, Limits
 from periplus.parse.jpeg2000.segments import PLT, PPM, SOP
 from periplus.table.document.document import KEY
-from periplus.testing.forge import forge
+from periplus.testing.formats import codestreams, pictures
 from periplus.testing.formats import dted as dteds
 from periplus.testing.formats import jpeg2000 as j2ks
-from periplus.testing.formats import jpeg2000_forge as j2kforge
 from periplus.testing.formats import nitf as nitfs
-from periplus.testing.formats import pictures
 from periplus.testing.formats import tiff as tiffs
-from periplus.testing.formats.nitf import Picture
-from periplus.testing.mutants import picture_mutants
-from periplus.testing.mutate import json_mutants, mutants
+from periplus.testing.formats.nitf import ImageSegment
+from periplus.testing.mutants import byte_mutants, image_mutants, json_mutants
+from periplus.testing.tamper import tamper
 
 LIMITS = Limits(chunk_bytes=64 * MIB, read_bytes=64 * MIB)
 HANG_SECONDS = 100
@@ -76,18 +74,18 @@ def streams() -> dict[str, Callable[[], bytes]]:
         "CD": {"values": colours, "streams": [imagecodecs.htj2k_encode(interleaved)]},
     }
     return {
-        f"nitf-{coding}": lambda coding=coding, given=given: nitfs.nitf(Picture(coding=coding, **given))
+        f"nitf-{coding}": lambda coding=coding, given=given: nitfs.nitf(ImageSegment(coding=coding, **given))
         for coding, given in made.items()
     }
 
 
-def codestreams() -> dict[str, Callable[[], bytes]]:
+def jpeg2000s() -> dict[str, Callable[[], bytes]]:
     plain = j2ks.made(j2ks.picture(3, "u1", 64, 64), QUALITY="10,30,60", PRECINCTS="{32,32},{16,16}")
     ways = {"progression": {"progression": 3}, "listed": {"progression": 3, "packets": PLT, "cuts": 2},
             "headers": {"progression": 4, "heads": PPM, "markers": SOP}}  # fmt: skip
     boxes = {"CODEC": "JP2", "crs": "EPSG:32631", "transform": Affine(10, 0, 500_000, 0, -10, 5_000_000)}
     return {
-        **{f"j2k-{name}": lambda way=way: j2kforge.forged(plain, **way) for name, way in ways.items()},
+        **{f"j2k-{name}": lambda way=way: codestreams.reordered(plain, **way) for name, way in ways.items()},
         "j2k-tiled": lambda: j2ks.made(j2ks.picture(1, "u2", 90, 90), blockxsize=64, blockysize=64),
         "jp2-georeferenced": lambda: j2ks.made(j2ks.picture(1, "u1", 64, 64), **boxes),
     }
@@ -102,7 +100,7 @@ def images() -> dict[str, Callable[[], bytes]]:
         **{f"png-{bits}-{colour}": lambda kind=(bits, colour, bands): png(*kind) for bits, colour, bands in kinds},
         **{f"nitf-{name}": lambda name=name: nitfs.nitf(nitfs.case(name)) for name in flat},
         **streams(),
-        **codestreams(),
+        **jpeg2000s(),
         "dted": lambda: dteds.cell(dteds.heights("mutants", 21, 13)),
         "dted-partial": lambda: dteds.cell(dteds.heights("mutants", 9, 7), stored=(1, 3)),
     }
@@ -183,9 +181,9 @@ def index_attempts(index: Path) -> Callable[..., Iterator[Attempt]]:
     def attempts(seed: int, each: int) -> Iterator[Attempt]:
         for one in json_mutants(document, seed=seed, count=each - each // 2):
             main.write_bytes(valid)
-            forge(index, document=lambda _, one=one: one)
+            tamper(index, document=lambda _, one=one: one)
             yield lambda: use_index(index)
-        for data in mutants(valid, seed=seed, count=each // 2):
+        for data in byte_mutants(valid, seed=seed, count=each // 2):
             main.write_bytes(data)
             yield lambda: use_index(index)
         main.write_bytes(valid)
@@ -246,9 +244,9 @@ def subjects(kind: str, folder: Path, share: int, shares: int) -> dict[str, Call
         return found
     if kind == "tiffs":
         names = tiffs.names()[share::shares]
-        return {name: file_attempts(folder, tiffs.case(name).data, mutants) for name in names}
+        return {name: file_attempts(folder, tiffs.case(name).data, byte_mutants) for name in names}
     made = images()
-    return {name: file_attempts(folder, made[name](), picture_mutants) for name in list(made)[share::shares]}
+    return {name: file_attempts(folder, made[name](), image_mutants) for name in list(made)[share::shares]}
 
 
 def peak() -> int:

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import periplus
-from periplus.testing.disks import ERRORS, INTERRUPT, KILL, KILLED, MEMORY, READS, FailingDisk, counted
-from periplus.testing.writers import WRITERS, Stage, Writer
+from periplus.testing.failing_disk import ERRORS, INTERRUPT, KILL, KILLED, MEMORY, READS, FailingDisk, count_calls
+from periplus.testing.writers import WRITERS, Workspace, WriterCase
 
 ALL = os.environ.get("PERIPLUS_FAULTS") == "all"
 SEED = os.environ.get("PERIPLUS_FUZZ_SEED", "0")
@@ -37,7 +37,7 @@ NATIVE = ("icechunk", "icechunk-new")
 pytestmark = [pytest.mark.timeout(3600 if ALL else 600)]
 
 
-def named(writers: list[Writer]) -> list:
+def named(writers: list[WriterCase]) -> list:
     return [pytest.param(writer, id=writer.name) for writer in writers]
 
 
@@ -53,7 +53,7 @@ def cases(calls: list[str], seed: str) -> list[tuple[str, int, bool]]:
     return every if ALL else random.Random(f"{seed} {SEED}").sample(every, SAMPLE)
 
 
-def fail(stage: Stage, fault: str, at: int, lasting: bool) -> None:
+def fail(stage: Workspace, fault: str, at: int, lasting: bool) -> None:
     """One run with a fault, and one without."""
     stage.restore()
     error: BaseException | None = None
@@ -86,7 +86,7 @@ def killed_write(name: str, out: str, archive: str, at: int) -> None:
         writer.write(Path(out), Path(archive))
 
 
-def kill(stage: Stage, at: int, spawner) -> None:
+def kill(stage: Workspace, at: int, spawner) -> None:
     """A run that is killed, and one that is not."""
     stage.restore()
     process = spawner.Process(target=killed_write, args=(stage.writer.name, str(stage.out), str(stage.archive), at))
@@ -117,9 +117,9 @@ def spawner():
 
 @pytest.mark.parametrize("writer", named([writer for writer in WRITERS if writer.name not in NATIVE]))
 def test_a_write_that_fails_or_is_killed_leaves_the_old_or_the_new(writer, tmp_path, spawner):
-    stage = Stage(writer, tmp_path)
+    stage = Workspace(writer, tmp_path)
     stage.restore()
-    with counted(stage.out) as calls:
+    with count_calls(stage.out) as calls:
         stage.write()
     # Two folders are exchanged by a call of the system that Python has no function for.
     assert {"open", "write", "fsync", *(() if writer.name == "kerchunk-parquet" else ("replace",))} <= set(calls)
@@ -138,7 +138,7 @@ def test_a_commit_to_icechunk_that_fails_leaves_the_old_or_none(writer, when, tm
     from periplus.fetch import Fetch
     from periplus.zarr.icechunk import write as icewrite
 
-    stage = Stage(writer, tmp_path)
+    stage = Workspace(writer, tmp_path)
     stage.restore()
 
     def full(*_args, **_options):
@@ -161,9 +161,9 @@ def test_a_commit_to_icechunk_that_fails_leaves_the_old_or_none(writer, when, tm
 
 @pytest.mark.parametrize("fault", [*ERRORS, MEMORY])
 def test_reading_fails_with_an_error_of_ours(fault, tmp_path):
-    stage = Stage(next(one for one in WRITERS if one.name == "dataset-append"), tmp_path)
+    stage = Workspace(next(one for one in WRITERS if one.name == "dataset-append"), tmp_path)
     which = READS & {"open", "read", "pread", "preadv"} if fault == MEMORY else READS
-    with counted(stage.out.parent, calls=which) as calls:
+    with count_calls(stage.out.parent, calls=which) as calls:
         assert stage.state() == stage.after
     every = range(1, len(calls) + 1)
     for at in every if ALL else random.Random(f"{fault} {SEED}").sample(every, min(3, len(every))):
@@ -174,7 +174,7 @@ def test_reading_fails_with_an_error_of_ours(fault, tmp_path):
             assert isinstance(error.__cause__, OSError | MemoryError), (at, disk.failed)
 
 
-def refusal(stage: Stage) -> periplus.PeriplusError | None:
+def refusal(stage: Workspace) -> periplus.PeriplusError | None:
     """Why the new index cannot be read; None where it can: not all that a disk is asked for is needed."""
     try:
         assert stage.state() == stage.after

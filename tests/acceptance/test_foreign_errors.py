@@ -11,7 +11,7 @@ from periplus.errors import DeniedError, FetchError, LimitError, PeriplusError
 from periplus.fetch import Fetch
 from periplus.fetch.door import mapped, system_error, system_errors, translate
 from periplus.table import open_table, write_table
-from periplus.testing.disks import ERRORS
+from periplus.testing.failing_disk import ERRORS
 from periplus.testing.formats import tiff as tiffs
 from periplus.testing.indexes import stacked
 

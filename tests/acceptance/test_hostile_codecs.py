@@ -19,13 +19,13 @@ import periplus
 from periplus.errors import PeriplusError
 from periplus.limits import MIB, Limits
 from periplus.table.document.document import KEY
-from periplus.testing.forge import forge
 from periplus.testing.formats import dted as dteds
 from periplus.testing.formats import jpeg2000 as j2ks
 from periplus.testing.formats import nitf as nitfs
 from periplus.testing.formats import pictures
 from periplus.testing.formats import tiff as tiffs
-from periplus.testing.mutate import json_mutants, mutants
+from periplus.testing.mutants import byte_mutants, json_mutants
+from periplus.testing.tamper import tamper
 
 LIMITS = Limits(chunk_bytes=64 * MIB, read_bytes=64 * MIB)
 LIES = (
@@ -65,7 +65,7 @@ def blocks() -> bytes:
     values = nitfs.values_of("u8", 1)
     streams = [imagecodecs.jpeg8_encode(values[0])] * 2
     return nitfs.nitf(
-        nitfs.Picture(values=np.tile(values, 2), coding="M3", streams=streams, block=(72, 90), masked=True, pad=1)
+        nitfs.ImageSegment(values=np.tile(values, 2), coding="M3", streams=streams, block=(72, 90), masked=True, pad=1)
     )
 
 
@@ -97,7 +97,7 @@ def told(document: Any, rng: random.Random) -> Any:
         key = rng.choice(sorted(one))
         if isinstance(one[key], str) and len(one[key]) > 40 and rng.random() < 0.7:
             raw = base64.b64decode(one[key].removeprefix("base64:"))
-            one[key] = base64.b64encode(next(mutants(raw, seed=rng.getrandbits(30), count=1))).decode()
+            one[key] = base64.b64encode(next(byte_mutants(raw, seed=rng.getrandbits(30), count=1))).decode()
         else:
             one[key] = rng.choice(LIES)
     return document
@@ -131,7 +131,7 @@ def test_settings_that_lie_are_refused(name: str, tmp_path: Path, capfd: pytest.
     lies = [told(document, rng) for _ in range(COUNT)]
     kinds = set[str]()
     for lie in [*lies, *json_mutants(document, seed=len(name), count=COUNT // 2)]:
-        forge(path, document=lambda _, lie=lie: lie)
+        tamper(path, document=lambda _, lie=lie: lie)
         kinds |= attempt(path)
     assert "format" in kinds
     assert kinds <= {"read", "format", "limit", "decode", "missing", "denied", "stale"}

@@ -10,7 +10,7 @@ import periplus
 from periplus.testing.formats import jpeg2000 as j2ks
 from periplus.testing.formats import nitf as nitfs
 from periplus.testing.formats import pictures
-from periplus.testing.formats.tiff_writer import ASCII, image_tags, tiff
+from periplus.testing.formats.custom_tiff import ASCII, image_tags, tiff
 
 VALUES = np.arange(72, dtype=np.uint8).reshape(1, 8, 9)
 LAUGHS = '<?xml version="1.0"?><!DOCTYPE z [<!ENTITY a "aaaaaaaaaa">' + "".join(
@@ -173,7 +173,7 @@ def test_hostile_exif_does_not_harm(name, tmp_path, bounded):
 
 def test_extensions_that_every_image_shares_are_not_told_over_and_over(tmp_path, bounded):
     records = nitfs.tre("BLOCKA", b"0" * 123) * 4_096
-    data = nitfs.nitf(*[nitfs.Picture(values=VALUES, overflow=1)] * 400, extensions=[records])
+    data = nitfs.nitf(*[nitfs.ImageSegment(values=VALUES, overflow=1)] * 400, extensions=[records])
     (tmp_path / "a.ntf").write_bytes(data)
     with bounded(seconds=4), pytest.raises(periplus.FormatError, match="again and again"):
         periplus.index(tmp_path / "a.ntf")
@@ -182,18 +182,18 @@ def test_extensions_that_every_image_shares_are_not_told_over_and_over(tmp_path,
 def test_an_extension_that_overflows_into_itself_or_nowhere_ends(tmp_path, bounded):
     records = nitfs.tre("BLOCKA", b"0" * 123)
     for number in (1, 2, 999):
-        data = nitfs.nitf(nitfs.Picture(values=VALUES, overflow=number), extensions=[records])
+        data = nitfs.nitf(nitfs.ImageSegment(values=VALUES, overflow=number), extensions=[records])
         with read(tmp_path, data, f"{number}.ntf", bounded) as index:
             np.testing.assert_array_equal(index["0/data"][...], VALUES)
 
 
 @pytest.mark.parametrize("harm", ["itself", "larger", "cut", "another format", "empty"])
 def test_hostile_r_sets_are_left_out(harm, tmp_path, bounded):
-    good = nitfs.nitf(nitfs.Picture(values=VALUES))
-    small = nitfs.nitf(nitfs.Picture(values=np.ascontiguousarray(VALUES[:, ::2, ::2])))
+    good = nitfs.nitf(nitfs.ImageSegment(values=VALUES))
+    small = nitfs.nitf(nitfs.ImageSegment(values=np.ascontiguousarray(VALUES[:, ::2, ::2])))
     harmed = {
         "itself": good,
-        "larger": nitfs.nitf(nitfs.Picture(values=np.tile(VALUES, (1, 2, 2)))),
+        "larger": nitfs.nitf(nitfs.ImageSegment(values=np.tile(VALUES, (1, 2, 2)))),
         "cut": small[:-9],
         "another format": pictures.png(VALUES, bits=8, colour=0),
         "empty": b"",

@@ -12,9 +12,9 @@ import pytest
 import periplus
 from periplus.cli.app import run
 from periplus.limits import MIB
-from periplus.testing.forge import column, forge, points_at
 from periplus.testing.formats import tiff as tiffs
 from periplus.testing.servers.http import Fault, RangeServer
+from periplus.testing.tamper import change_column, change_sources, tamper
 
 FORMS = ("index.parquet", "index")
 SCENE = "le-classic-tiles-chunky-zstd-p1"
@@ -104,7 +104,7 @@ def reaching(home: Path, canary: RangeServer) -> dict[str, str]:
 
 def test_the_forger_forges_nothing_by_himself(index, home):
     """A forged index that says the same is read; so refusals are about what was changed."""
-    points_at(index, "a.tif")
+    change_sources(index, "a.tif")
     with periplus.open(index) as opened:
         np.testing.assert_array_equal(opened["0/data"][...], tiffs.case(SCENE).arrays["0/data"])
 
@@ -117,7 +117,7 @@ WAYS = [
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_local_index_reaches_nothing_outside_its_folder(way, index, home, canary, capfd):
-    points_at(index, reaching(home, canary)[way])
+    change_sources(index, reaching(home, canary)[way])
     OPENED.clear()
     for use in uses(index):
         with pytest.raises(periplus.DeniedError):
@@ -130,7 +130,7 @@ def test_a_local_index_reaches_nothing_outside_its_folder(way, index, home, cana
 
 @pytest.mark.parametrize("way", [way for way in WAYS if "link" not in way])
 def test_a_remote_index_reaches_neither_files_nor_other_hosts(way, index, home, canary):
-    points_at(index, reaching(home, canary)[way])
+    change_sources(index, reaching(home, canary)[way])
     with RangeServer(home) as server:
         OPENED.clear()
         for use in uses(f"{server.url}/{index.name}"):
@@ -154,25 +154,25 @@ def test_a_remote_index_is_not_led_away_by_a_redirect(index, home, canary):
 
 
 def changed(name: str, value: int):
-    return lambda index: forge(index, rows=column(name, lambda values: [value] * len(values)))
+    return lambda index: tamper(index, rows=change_column(name, lambda values: [value] * len(values)))
 
 
 def described(**changes):
     def change(document: dict) -> None:
         document["arrays"]["0/data"].update(changes)
 
-    return lambda index: forge(index, document=change)
+    return lambda index: tamper(index, document=change)
 
 
 def unknown_size(index: Path) -> Path:
     """Nothing is known of the file, and the row wants a terabyte of it."""
-    forge(index, files=column("size", lambda sizes: [None] * len(sizes)))
-    return forge(index, rows=column("length", lambda values: [1 << 40] * len(values)))
+    tamper(index, files=change_column("size", lambda sizes: [None] * len(sizes)))
+    return tamper(index, rows=change_column("length", lambda values: [1 << 40] * len(values)))
 
 
 def million(index: Path) -> Path:
     """The first row a million times: a few kilobytes more."""
-    return forge(index, rows=lambda table: table.take([0] * 10**6))
+    return tamper(index, rows=lambda table: table.take([0] * 10**6))
 
 
 BYTES = [{"name": "bytes", "configuration": {"endian": "little"}}]
@@ -217,9 +217,9 @@ LIES = {
     "a tile that does not say": tile(compression=None),
     "a tile of another type": tile(sample_format=3),
     "an order that is none": described(encodings=[[NO_ORDER, *BYTES]]),
-    "a newer version": lambda index: forge(index, document=lambda document: {**document, "version": 99}),
-    "a document that is none": lambda index: forge(index, document=lambda _: b"\xff\xfe{"),
-    "a document 10,000 deep": lambda index: forge(index, document=lambda _: b"[" * 10_000),
+    "a newer version": lambda index: tamper(index, document=lambda document: {**document, "version": 99}),
+    "a document that is none": lambda index: tamper(index, document=lambda _: b"\xff\xfe{"),
+    "a document 10,000 deep": lambda index: tamper(index, document=lambda _: b"[" * 10_000),
 }  # fmt: skip
 
 
@@ -278,7 +278,7 @@ def test_a_chunk_that_decodes_to_more_than_declared_is_a_decode_error(codec, tmp
     def known(table):
         import pyarrow as pa
 
-        table = column("size", lambda sizes: [len(bomb)] * len(sizes))(table)
+        table = change_column("size", lambda sizes: [len(bomb)] * len(sizes))(table)
         return table.set_column(
             table.schema.get_field_index("last_modified"),
             "last_modified",
@@ -286,9 +286,9 @@ def test_a_chunk_that_decodes_to_more_than_declared_is_a_decode_error(codec, tmp
         )
 
     def one(table):
-        return column("length", lambda v: [len(bomb)])(column("offset", lambda v: [0])(table.slice(0, 1)))
+        return change_column("length", lambda v: [len(bomb)])(change_column("offset", lambda v: [0])(table.slice(0, 1)))
 
-    forge(index, files=known, rows=one)
+    tamper(index, files=known, rows=one)
     described(encodings=[codecs])(index)
     with bounded(memory=64 * MIB), periplus.open(index) as opened, pytest.raises(periplus.DecodeError) as caught:
         opened["0/data"][:, :32, :32]

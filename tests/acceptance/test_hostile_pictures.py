@@ -16,8 +16,8 @@ from periplus.limits import GIB, Limits
 from periplus.testing.formats import dted as dteds
 from periplus.testing.formats import jpeg2000 as j2ks
 from periplus.testing.formats import nitf as nitfs
-from periplus.testing.formats import pictures, tiles
-from periplus.testing.formats.tiff_writer import LONG, SHORT, image_tags, tiff
+from periplus.testing.formats import pictures, samples
+from periplus.testing.formats.custom_tiff import LONG, SHORT, image_tags, tiff
 
 FRAME = re.compile(rb"\xff[\xc0-\xc3]\0")
 FAX = ("ccittrle_decode", "ccittfax3_decode", "ccittfax4_decode")
@@ -50,7 +50,7 @@ def codestream(width: int, height: int, tile: tuple[int, int] | None = None) -> 
 
 def nitf(coding: str, stream: bytes, side: int) -> bytes:
     size = {"NROWS": f"{side:08d}", "NCOLS": f"{side:08d}", "NPPBH": "0000", "NPPBV": "0000"}
-    return nitfs.nitf(nitfs.Picture(values=SOUND, coding=coding, streams=(stream,), changes=size))
+    return nitfs.nitf(nitfs.ImageSegment(values=SOUND, coding=coding, streams=(stream,), changes=size))
 
 
 def cell(lines: int, posts: int) -> bytes:
@@ -151,7 +151,7 @@ def test_nothing_is_left_of_an_index_of_what_is_refused(name, target, tmp_path):
 def test_a_stream_of_another_size_than_its_tile_is_refused_without_a_decoder(name, silent):
     from periplus.decode import prepare
 
-    sample = tiles.sample(name)
+    sample = samples.sample(name)
     smaller = (*sample.chunks[:-2], sample.chunks[-2] // 2, sample.chunks[-1])
     (codec,) = sample.codecs
     codecs = ({**codec, "configuration": {**codec["configuration"], "tile_height": smaller[-2]}},)
@@ -191,7 +191,9 @@ def test_limits_refuse_and_can_be_raised(tmp_path):
         "a.png": pictures.png(values, bits=8, colour=0),
         "a.jpg": imagecodecs.jpeg8_encode(values[0]),
         "a.j2k": j2ks.made(values),
-        "a.ntf": nitfs.nitf(nitfs.Picture(values=values, coding="C3", streams=(imagecodecs.jpeg8_encode(values[0]),))),
+        "a.ntf": nitfs.nitf(
+            nitfs.ImageSegment(values=values, coding="C3", streams=(imagecodecs.jpeg8_encode(values[0]),))
+        ),
         "a.dt0": dteds.cell(dteds.heights("limits", 500, 300)),
     }
     for name, data in files.items():
@@ -221,7 +223,7 @@ def test_what_a_native_decoder_would_only_complain_about_is_never_printed(tmp_pa
 def test_a_png_in_a_tiff_is_checked_before_libpng_sees_it(capfd):
     from periplus.decode import prepare
 
-    sample = tiles.sample("png")
+    sample = samples.sample("png")
     decode = prepare(sample.codecs, chunks=sample.chunks, dtype=sample.values.dtype, limits=Limits())
     parts = chunks_of(sample.data)
     body = b"".join(content for kind, content in parts if kind == b"IDAT")

@@ -40,7 +40,9 @@ def blocks() -> bytes:
         for y, x in cells
     ]
     return nitfs.nitf(
-        nitfs.Picture(values=values, mode="P", coding="M3", streams=streams, block=(SIDE, SIDE), masked=True, pad=1)
+        nitfs.ImageSegment(
+            values=values, mode="P", coding="M3", streams=streams, block=(SIDE, SIDE), masked=True, pad=1
+        )
     )
 
 

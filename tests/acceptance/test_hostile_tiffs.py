@@ -13,7 +13,7 @@ import pytest
 import periplus
 from periplus.limits import MIB
 from periplus.testing.formats import tiff as tiffs
-from periplus.testing.formats.tiff_writer import ASCII, BYTE, DOUBLE, LONG, LONG8, RATIONAL, SHORT, image_tags, tiff
+from periplus.testing.formats.custom_tiff import ASCII, BYTE, DOUBLE, LONG, LONG8, RATIONAL, SHORT, image_tags, tiff
 
 PIXELS = bytes(range(16))
 VALUES = np.arange(16, dtype="u1").reshape(1, 4, 4)

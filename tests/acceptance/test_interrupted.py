@@ -17,7 +17,7 @@ import pytest
 
 import periplus
 from periplus.testing.formats import tiff as tiffs
-from periplus.testing.formats.tiff_writer import LONG, image_tags, tiff
+from periplus.testing.formats.custom_tiff import LONG, image_tags, tiff
 
 # Loaded before the clock starts: an interrupt while Python itself starts up is not ours to answer.
 LOADED = """

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from periplus.testing.forge import column, forge
+from periplus.testing.tamper import change_column, tamper
 
 
 def test_an_untouched_archive_is_ok(index, periplus):
@@ -74,7 +74,7 @@ def test_an_index_that_is_whole_is_ok(index, archive, periplus):
 
 
 def test_an_index_that_contradicts_itself_is_found(index, periplus):
-    forge(index, rows=column("offset", lambda values: [1 << 40, *values[1:]]))
+    tamper(index, rows=change_column("offset", lambda values: [1 << 40, *values[1:]]))
     done = periplus("check", index, "--index", "--json")
     said = json.loads(done.out)
     assert (done.code, said["ok"]) == (1, False)
@@ -86,7 +86,7 @@ def test_an_index_that_contradicts_itself_is_found(index, periplus):
 
 
 def test_an_index_that_cannot_be_opened_is_a_problem_and_none_is_an_error(index, periplus, tmp_path):
-    forge(index, document=lambda _: b"{")
+    tamper(index, document=lambda _: b"{")
     done = periplus("check", index, "--index")
     assert done.code == 1
     assert done.out.startswith("document: ")

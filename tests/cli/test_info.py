@@ -52,7 +52,7 @@ def test_what_is_neither_index_nor_image_is_refused(tmp_path, periplus):
 def test_of_many_records_each_is_shown_in_part(periplus, tmp_path):
     records = nitfs.tre("RPC00B", b"1" + b"0" * 1040) + nitfs.tre("USE00A", b"7" * 107) + nitfs.tre("XYZZYA", b"plugh")
     path = tmp_path / "a.ntf"
-    path.write_bytes(nitfs.nitf(nitfs.Picture(values=nitfs.values_of("u8", 3), tres=records)))
+    path.write_bytes(nitfs.nitf(nitfs.ImageSegment(values=nitfs.values_of("u8", 3), tres=records)))
     said = " ".join(periplus("info", path).out.split())
     assert "tag RPC00B, length 1041, fields SUCCESS 1, ERR_BIAS 0000000" in said
     assert "…; tag USE00A, length 107, fields ANGLE_TO_NORTH 777" in said

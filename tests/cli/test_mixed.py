@@ -7,7 +7,7 @@ import pytest
 
 from periplus.testing.formats import dted as dteds
 from periplus.testing.formats import nitf as nitfs
-from periplus.testing.formats.nitf import Picture
+from periplus.testing.formats.nitf import ImageSegment
 from periplus.testing.scenes import tile
 
 RANDOM = np.random.default_rng(5)
@@ -21,14 +21,14 @@ def mixed(tmp_path):
     folder.mkdir()
     values = RANDOM.integers(0, 255, (1, 400, 600), np.uint8)
     taken = {"IDATIM": "20080127051745"}
-    tilted = Picture(values=values, icords="G", igeolo=TILTED, changes=taken)
+    tilted = ImageSegment(values=values, icords="G", igeolo=TILTED, changes=taken)
     (folder / "tilted.ntf").write_bytes(nitfs.nitf(tilted))
-    (folder / "tilted.ntf.r1").write_bytes(nitfs.nitf(Picture(values=values[:, ::2, ::2])))
+    (folder / "tilted.ntf.r1").write_bytes(nitfs.nitf(ImageSegment(values=values[:, ::2, ::2])))
     (folder / "n47e012.dt0").write_bytes(dteds.cell(dteds.heights("h", 121, 121), west=12, south=47))
     tile(folder / "alps.tif", 0, 0, (64, 64))
     (folder / "notes.txt").write_text("not an image")
     for number in range(9):
-        (folder / f"cut{number}.ntf").write_bytes(nitfs.nitf(Picture(values=values))[: 2000 + number])
+        (folder / f"cut{number}.ntf").write_bytes(nitfs.nitf(ImageSegment(values=values))[: 2000 + number])
     return folder
 
 

@@ -9,8 +9,8 @@ import time
 from periplus.decode import prepare
 from periplus.errors import DecodeError
 from periplus.limits import GIB, Limits
-from periplus.testing.formats import tiles
-from periplus.testing.mutate import mutants
+from periplus.testing.formats import samples
+from periplus.testing.mutants import byte_mutants
 
 COUNT = int(os.environ.get("PERIPLUS_MUTANTS", "1000"))
 
@@ -18,19 +18,19 @@ COUNT = int(os.environ.get("PERIPLUS_MUTANTS", "1000"))
 def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (8 * GIB, 8 * GIB))
     results = {}
-    for number, name in enumerate(tiles.names()):
+    for number, name in enumerate(samples.names()):
         print(name, flush=True)
         results[name] = damage(name, number)
     print(json.dumps(results))
 
 
 def damage(name: str, seed: int) -> dict[str, object]:
-    sample = tiles.sample(name)
+    sample = samples.sample(name)
     decode = prepare(sample.codecs, chunks=sample.chunks, dtype=sample.values.dtype, limits=Limits())
     decode(sample.data, valid=sample.chunks)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     decoded, refused, slowest, other = 0, 0, 0.0, []
-    for mutant in mutants(sample.data, seed=seed, count=COUNT):
+    for mutant in byte_mutants(sample.data, seed=seed, count=COUNT):
         start = time.process_time()
         try:
             found = decode(mutant, valid=sample.chunks)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from periplus.errors import FormatError
-from periplus.testing.formats.tiles import TIFF_TILE
+from periplus.testing.formats.samples import TIFF_TILE
 
 HEIGHT, WIDTH = 5, 7
 

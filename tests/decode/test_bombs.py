@@ -12,7 +12,7 @@ import pytest
 
 from periplus.errors import DecodeError
 from periplus.limits import GIB, MIB
-from periplus.testing.formats import tiles
+from periplus.testing.formats import samples
 
 SIDE = 256
 """A chunk of 64 kB."""
@@ -74,7 +74,7 @@ def test_a_gigabyte_in_a_chunk_of_64_kb_is_refused(name, decoder):
     codecs = (
         [{"name": "bytes"}, {"name": codec}]
         if isinstance(codec, str)
-        else [tiles.tiff_tile(values, codec, lerc_parameters=[4, inner])]
+        else [samples.tiff_tile(values, codec, lerc_parameters=[4, inner])]
     )
     decode = decoder(codecs, values.shape, "u1")
     before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
@@ -112,7 +112,7 @@ HEADERS = {
 
 @pytest.mark.parametrize("name", HEADERS)
 def test_a_header_that_declares_a_giant_image_is_refused_before_decoding(name, decoder):
-    sample = tiles.sample(name)
+    sample = samples.sample(name)
     decode = decoder(sample.codecs, sample.chunks, sample.values.dtype)
     decode(sample.data, valid=sample.chunks)
     before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
@@ -123,7 +123,7 @@ def test_a_header_that_declares_a_giant_image_is_refused_before_decoding(name, d
 
 
 def test_scans_without_end_are_refused(decoder):
-    sample = tiles.sample("jpeg-progressive")
+    sample = samples.sample("jpeg-progressive")
     at = sample.data.rindex(b"\xff\xda")
     endless = sample.data[:at] + sample.data[at:-2] * 200 + b"\xff\xd9"
     with pytest.raises(DecodeError, match="scans"):
@@ -131,7 +131,7 @@ def test_scans_without_end_are_refused(decoder):
 
 
 def test_a_stream_of_other_shape_or_depth_than_its_tile_is_refused(decoder):
-    rgb, grey, deep = tiles.rgb(3), tiles.rgb(1), tiles.rgb(1, "u2")
+    rgb, grey, deep = samples.rgb(3), samples.rgb(1), samples.rgb(1, "u2")
     for number, encode in (
         (7, imagecodecs.jpeg8_encode),
         (34712, imagecodecs.jpeg2k_encode),
@@ -142,12 +142,14 @@ def test_a_stream_of_other_shape_or_depth_than_its_tile_is_refused(decoder):
         wider = np.pad(grey, ((0, 0), (0, 0), (0, 8)))
         for values, tile in ((rgb, grey), (grey, rgb), (grey, deep), (wider, grey), (grey, wider)):
             with pytest.raises(DecodeError):
-                decoder(tiles.tiff_tile(tile, number), tile.shape, tile.dtype)(
-                    encode(tiles.chunky(values)), valid=tile.shape
+                decoder(samples.tiff_tile(tile, number), tile.shape, tile.dtype)(
+                    encode(samples.chunky(values)), valid=tile.shape
                 )
         if number not in (7,):
             with pytest.raises(DecodeError):
-                decoder(tiles.tiff_tile(grey, number), grey.shape, "u1")(encode(tiles.chunky(deep)), valid=grey.shape)
+                decoder(samples.tiff_tile(grey, number), grey.shape, "u1")(
+                    encode(samples.chunky(deep)), valid=grey.shape
+                )
 
 
 @pytest.mark.parametrize("where", ["image", "tile"])

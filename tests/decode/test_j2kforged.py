@@ -7,8 +7,8 @@ from periplus.decode import prepare
 from periplus.errors import DecodeError, FormatError
 from periplus.limits import Limits
 from periplus.parse.jpeg2000.segments import EPH, PLM, PLT, PPM, PPT, SOP
+from periplus.testing.formats import codestreams
 from periplus.testing.formats import jpeg2000 as j2ks
-from periplus.testing.formats import jpeg2000_forge as j2kforge
 
 LIMITS = Limits()
 SIZE = {"blockxsize": 64, "blockysize": 64}
@@ -38,7 +38,9 @@ def test_reordered_packets(layers: int, packets: int | None, markers: int) -> No
     data = base(layers, PRECINCTS="{32,32},{16,16}")
     for progression in range(5):
         slow = progression > 2 or (progression == 0 and layers > 1)
-        stream = j2kforge.forged(data, progression=progression, packets=packets, markers=markers, cuts=1 + progression)
+        stream = codestreams.reordered(
+            data, progression=progression, packets=packets, markers=markers, cuts=1 + progression
+        )
         sizes = check(stream, 1 if slow and packets is None else 3)
         if packets is not None:
             assert sizes[2] < sizes[0] / 4
@@ -56,9 +58,9 @@ CHANGES = {
 def test_changes_of_order(name: str, layers: int) -> None:
     data = base(layers)
     changes = CHANGES[name](layers)
-    check(j2kforge.forged(data, changes=changes, cuts=2), 1)
+    check(codestreams.reordered(data, changes=changes, cuts=2), 1)
     for packets in (PLT, PLM):
-        sizes = check(j2kforge.forged(data, changes=changes, packets=packets, cuts=2), 3)
+        sizes = check(codestreams.reordered(data, changes=changes, packets=packets, cuts=2), 3)
         assert sizes[2] < sizes[0] / 4
 
 
@@ -66,19 +68,19 @@ def test_changes_of_order(name: str, layers: int) -> None:
 @pytest.mark.parametrize("layers", [1, 3])
 def test_packet_headers_elsewhere(heads: int, layers: int) -> None:
     for markers in (0, SOP | EPH):
-        check(j2kforge.forged(base(layers), progression=3, heads=heads, cuts=2, markers=markers), 1)
+        check(codestreams.reordered(base(layers), progression=3, heads=heads, cuts=2, markers=markers), 1)
 
 
 @pytest.mark.parametrize("packets", [None, PLT])
 def test_tiles_with_an_order_of_their_own(packets: int | None) -> None:
-    data = j2kforge.forged(base(3), progression=2, orders={1: 3, 2: 4}, packets=packets)
+    data = codestreams.reordered(base(3), progression=2, orders={1: 3, 2: 4}, packets=packets)
     sizes = check(data, 3)
     # Those tiles are read whole, which is always right; the others only as far as needed.
     assert (sizes[2] < sizes[0]) == (packets is not None)
 
 
 def test_an_order_of_their_own_in_all_but_resolutions_leaves_no_level() -> None:
-    check(j2kforge.forged(base(3), progression=3, orders={1: 2}, packets=PLT), 1)
+    check(codestreams.reordered(base(3), progression=3, orders={1: 2}, packets=PLT), 1)
 
 
 @pytest.mark.parametrize("order", ["LRCP", "RPCL", "PCRL"])
@@ -87,10 +89,10 @@ def test_tiles_with_a_wavelet_and_levels_of_their_own(order: str, usual: int, ow
     values = j2ks.picture(3, "u1", 128, 192)
     host = j2ks.made(values, PROGRESSION=order, RESOLUTIONS=usual, **SIZE)
     guest = j2ks.made(values, PROGRESSION="RLCP", RESOLUTIONS=own, REVERSIBLE="NO", QUALITY="40", **SIZE)
-    data = j2kforge.transplanted(host, guest, 4)
+    data = codestreams.with_tile_of(host, guest, 4)
     deepest = min(usual, own, 3)
     check(data, 1 if order == "PCRL" else deepest, deepest, exact=False)
-    sizes = check(j2kforge.forged(data, packets=PLT), 1 if order == "PCRL" else deepest, deepest, exact=False)
+    sizes = check(codestreams.reordered(data, packets=PLT), 1 if order == "PCRL" else deepest, deepest, exact=False)
     assert order == "PCRL" or sizes[-1] < sizes[0] / 2
 
 
@@ -101,11 +103,11 @@ def test_components_with_a_coding_of_their_own(order: str, first: int, second: i
     one = j2ks.made(values[:1], PROGRESSION=order, RESOLUTIONS=first, **SIZE)
     other = j2ks.made(values[1:], PROGRESSION=order, RESOLUTIONS=second, REVERSIBLE="NO", QUALITY="40",
                       PRECINCTS="{32,32},{16,16}", **SIZE)  # fmt: skip
-    data = j2kforge.joined(one, other)
+    data = codestreams.joined_components(one, other)
     expected = [
         np.concatenate([j2ks.pillow(one, level), j2ks.pillow(other, level)]) for level in range(min(first, second))
     ]
-    listed = j2kforge.forged(data, packets=PLT)
+    listed = codestreams.reordered(data, packets=PLT)
     assert len(j2ks.found(listed)) == 3
     assert len(j2ks.found(data)) == (3 if first == second and order in ("LRCP", "RLCP", "RPCL") else 1)
     for stream in (data, listed):
@@ -117,19 +119,19 @@ def test_components_with_a_coding_of_their_own(order: str, first: int, second: i
 
 @pytest.mark.parametrize("progression", [2, 3])
 def test_lists_that_are_wrong_are_not_believed(progression: int) -> None:
-    data = bytearray(j2kforge.forged(base(), progression=progression, packets=PLT))
+    data = bytearray(codestreams.reordered(base(), progression=progression, packets=PLT))
     at = data.rindex(b"\xff\x58") + 6
     data[at] ^= 1
     sizes = [int(item.refs.length.sum()) for item in j2ks.found(bytes(data))]
     assert sizes == [sizes[0]] * (3 if progression == 2 else 1)
-    data = bytearray(j2kforge.forged(base(), progression=3, packets=PLM))
+    data = bytearray(codestreams.reordered(base(), progression=3, packets=PLM))
     at = data.index(b"\xff\x57") + 5
     data[at] += 1
     assert len(j2ks.found(bytes(data))) == 1
 
 
 def test_whole_tiles_that_lack_packets_are_refused_at_every_level() -> None:
-    data = j2kforge.forged(base(3), progression=3)
+    data = codestreams.reordered(base(3), progression=3)
     array = j2ks.found(data)[0].array
     _, parts = j2ks.split(data)
     for level in (1, 2):

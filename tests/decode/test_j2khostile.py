@@ -12,9 +12,9 @@ from periplus.decode.pipeline import Decoder
 from periplus.errors import DecodeError, FormatError, LimitError
 from periplus.limits import MIB, Limits
 from periplus.parse.jpeg2000.segments import EPH, PLM, PLT, PPM, PPT, SOP
+from periplus.testing.formats import codestreams
 from periplus.testing.formats import jpeg2000 as j2ks
-from periplus.testing.formats import jpeg2000_forge as j2kforge
-from periplus.testing.mutate import mutants
+from periplus.testing.mutants import byte_mutants
 
 LIMITS = Limits(chunk_bytes=64 * MIB)
 HOW = {
@@ -30,7 +30,7 @@ HOW = {
 
 def small(**options: object) -> bytes:
     plain = j2ks.made(j2ks.picture(3, "u1", 64, 64), QUALITY="10,30,60", PRECINCTS="{32,32},{16,16}")
-    return j2kforge.forged(plain, **options)
+    return codestreams.reordered(plain, **options)
 
 
 def decoder(header: bytes, level: int, shape: tuple[int, int, int], dtype: str = "u1") -> Decoder:
@@ -48,7 +48,7 @@ def test_damaged_tiles_give_decode_errors_and_nothing_else(name: str) -> None:
     raw = b"".join(part.data for part in parts)
     assert run(raw, valid=(3, 32, 32)).shape == (3, 32, 32)
     refused = 0
-    for mutant in mutants(raw, seed=len(name), count=150):
+    for mutant in byte_mutants(raw, seed=len(name), count=150):
         try:
             assert run(mutant, valid=(3, 32, 32)).shape == (3, 32, 32)
         except DecodeError:
@@ -60,7 +60,7 @@ def test_damaged_tiles_give_decode_errors_and_nothing_else(name: str) -> None:
 def test_damaged_files_give_our_errors_and_ranges_inside_them(name: str) -> None:
     data = small(**HOW[name])
     refused = 0
-    for mutant in mutants(data, seed=7, count=250):
+    for mutant in byte_mutants(data, seed=7, count=250):
         try:
             items = j2ks.found(mutant)
         except (FormatError, LimitError):
@@ -80,7 +80,7 @@ def test_damaged_main_headers(name: str) -> None:
     header = base64.b64decode(j2ks.found(data)[0].array.encodings[0].codecs[0]["configuration"]["main_header"])
     raw = b"".join(part.data for part in j2ks.split(data)[1])
     refused = 0
-    for mutant in mutants(header, seed=11, count=300):
+    for mutant in byte_mutants(header, seed=11, count=300):
         try:
             decoder(mutant, 1, (3, 32, 32))(raw, valid=(3, 32, 32))
         except (FormatError, DecodeError):

@@ -10,8 +10,8 @@ import pytest
 
 from periplus.errors import DecodeError
 from periplus.parse.jpeg2000.segments import PLT
+from periplus.testing.formats import codestreams
 from periplus.testing.formats import jpeg2000 as j2ks
-from periplus.testing.formats import jpeg2000_forge as j2kforge
 
 HIGH_THROUGHPUT = pytest.mark.skipif(
     not getattr(getattr(imagecodecs, "HTJ2K", None), "available", False), reason="this imagecodecs has no OpenJPH"
@@ -78,7 +78,7 @@ def test_high_throughput_in_other_orders(progression: int) -> None:
     values = j2ks.picture(3, "u1", 128, 192)
     plain = imagecodecs.htj2k_encode(np.moveaxis(values, 0, -1).copy(), tile=(64, 64), resolutions=3, reversible=True)
     for packets in (None, PLT):
-        data = j2kforge.forged(plain, progression=progression, packets=packets)
+        data = codestreams.reordered(plain, progression=progression, packets=packets)
         assert np.array_equal(j2ks.read(data, j2ks.found(data)[0]), values)
         for level in range(3):
             assert np.array_equal(j2ks.whole(data, level), j2ks.pillow(data, level))
@@ -99,7 +99,7 @@ def test_deep_and_signed_values(dtype: str, bits: int) -> None:
     assert np.array_equal(j2ks.read(data, items[0])[0], values)
     for item in items[1:]:
         # No other reader at hand reduces these: two of ours, which cut the tile in two ways, do it alike.
-        changed = j2kforge.forged(data, progression=4)
+        changed = codestreams.reordered(data, progression=4)
         assert np.array_equal(j2ks.read(data, item), j2ks.whole(changed, item.array.level))
 
 
@@ -120,9 +120,9 @@ def test_components_of_several_depths(reversible: str, order: str) -> None:
     size = {"blockxsize": 64, "blockysize": 64, "RESOLUTIONS": 3}
     one = j2ks.made(deep[None], NBITS=16, **options, **size)
     other = j2ks.made((shallow >> 8).astype(np.uint8)[None], **options, **size)
-    data = j2kforge.joined(one, other)
+    data = codestreams.joined_components(one, other)
     assert data[42:48:3] == b"\x0f\x07"
-    listed = j2kforge.forged(data, packets=PLT)
+    listed = codestreams.reordered(data, packets=PLT)
     for stream in (data, listed):
         items = j2ks.found(stream)
         assert len(items) == (3 if order == "LRCP" or stream is listed else 1)
@@ -138,7 +138,7 @@ def test_components_of_several_depths(reversible: str, order: str) -> None:
 @pytest.mark.parametrize("progression", [1, 2, 3])
 def test_more_tile_parts_than_can_be_numbered(progression: int) -> None:
     plain = j2ks.made(j2ks.picture(3, "u1", 96, 128), PRECINCTS="{16,16},{16,16}", QUALITY="10,40,100")
-    data = j2kforge.forged(plain, progression=progression, cuts=300)
+    data = codestreams.reordered(plain, progression=progression, cuts=300)
     assert len(j2ks.split(data)[1]) == 300
     items = j2ks.found(data)
     for level in range(3):
@@ -152,7 +152,7 @@ def test_more_tile_parts_than_can_be_numbered(progression: int) -> None:
 @pytest.mark.parametrize("progression", [2, 3])
 def test_tile_parts_without_packets(progression: int) -> None:
     plain = j2ks.made(j2ks.picture(1, "u1", 96, 128), RESOLUTIONS=3)
-    data = j2kforge.forged(plain, progression=progression, packets=PLT, cuts=8)
+    data = codestreams.reordered(plain, progression=progression, packets=PLT, cuts=8)
     assert min(len(part.data) for part in j2ks.split(data)[1]) < 20
     items = j2ks.found(data)
     assert len(items) == 3
@@ -185,8 +185,8 @@ def test_components_at_different_steps_are_spread(order: str, step: tuple[int, i
     other = j2ks.made(
         fewer, blockxsize=128 // step[0], blockysize=64 // step[1], PRECINCTS="{32,32},{16,16}", **options
     )
-    data = j2kforge.joined(one, other, step)
-    for stream in (data, j2kforge.forged(data, packets=PLT)):
+    data = codestreams.joined_components(one, other, step)
+    for stream in (data, codestreams.reordered(data, packets=PLT)):
         items = j2ks.found(stream)
         assert len(items) == (3 if order in ("LRCP", "RPCL") or stream is not data else 1)
         for level in range(3):
@@ -236,7 +236,7 @@ def test_bytes_missing_at_the_end_of_a_codestream_are_noticed(missing: int) -> N
 def test_packets_that_are_missing_as_a_whole_are_noticed() -> None:
     # OpenJPEG takes a part without a length that ends with a packet for a whole one.
     data = j2ks.made(j2ks.picture(1, "u1", 96, 128), PROGRESSION="RLCP")
-    (packets,) = j2kforge.apart(data)[1].values()
+    (packets,) = codestreams.parse_packets(data)[1].values()
     head, body = list(packets.values())[-1]
     some = ends(data, None, missing=len(head) + len(body))
     assert imagecodecs.jpeg2k_decode(some).shape == (96, 128)

@@ -9,8 +9,8 @@ import pytest
 
 import periplus
 from periplus.errors import DecodeError, FormatError
+from periplus.testing.formats import codestreams
 from periplus.testing.formats import jpeg2000 as j2ks
-from periplus.testing.formats import jpeg2000_forge as j2kforge
 
 FILES = Path(__file__).parent / "files"
 REFERENCE = {
@@ -119,7 +119,7 @@ def test_tiles_without_a_value_are_in_no_chunk() -> None:
 def test_components_with_and_without_a_sign(first: str, second: str, dtype: str, order: str) -> None:
     options = {"blockxsize": 64, "blockysize": 64, "RESOLUTIONS": 3, "PROGRESSION": order}
     one, other = j2ks.picture(1, first, 96, 128), j2ks.picture(1, second, 96, 128)
-    data = j2kforge.joined(j2ks.made(one, **options), j2ks.made(other, **options))
+    data = codestreams.joined_components(j2ks.made(one, **options), j2ks.made(other, **options))
     items = j2ks.found(data)
     assert items[0].array.dtype == np.dtype(dtype)
     assert np.array_equal(j2ks.read(data, items[0]), np.concatenate([one.astype(dtype), other.astype(dtype)]))

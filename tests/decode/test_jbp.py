@@ -9,7 +9,7 @@ from periplus.testing.formats import nitf as nitfs
 NAME = "https://awslabs.github.io/osml-imagery-io/codecs/jbp-block"
 
 
-def codec(item: nitfs.Picture, **changes):
+def codec(item: nitfs.ImageSegment, **changes):
     kind, bits, _ = nitfs.KINDS[item.kind]
     bands, height, width = item.values.shape
     configuration = {
@@ -22,7 +22,7 @@ def codec(item: nitfs.Picture, **changes):
 @pytest.mark.parametrize("mode", ["B", "P", "R"])
 @pytest.mark.parametrize("kind", list(nitfs.KINDS))
 def test_every_interleave_and_type_decodes(mode, kind, decoder):
-    item = nitfs.Picture(values=nitfs.values_of(kind), kind=kind, mode=mode)
+    item = nitfs.ImageSegment(values=nitfs.values_of(kind), kind=kind, mode=mode)
     shape = item.values.shape
     data = b"".join(nitfs.blocks_of(item))
     found = decoder(codec(item), shape, item.values.dtype)(data, valid=shape)
@@ -34,8 +34,8 @@ def test_every_interleave_and_type_decodes(mode, kind, decoder):
 
 
 def test_a_block_cut_to_rows_may_end_early(decoder):
-    item = nitfs.Picture(values=nitfs.values_of("u12"), kind="u12", mode="P")
-    part = nitfs.Picture(values=item.values[:, :9], kind="u12", mode="P")
+    item = nitfs.ImageSegment(values=nitfs.values_of("u12"), kind="u12", mode="P")
+    part = nitfs.ImageSegment(values=item.values[:, :9], kind="u12", mode="P")
     found = decoder(codec(item), item.values.shape, "u2")(b"".join(nitfs.blocks_of(part)), valid=part.values.shape)
     np.testing.assert_array_equal(found, part.values)
 
@@ -57,6 +57,6 @@ def test_a_block_cut_to_rows_may_end_early(decoder):
     ],
 )
 def test_settings_that_do_not_fit_are_refused(changes, decoder):
-    item = nitfs.Picture(values=nitfs.values_of("u8"))
+    item = nitfs.ImageSegment(values=nitfs.values_of("u8"))
     with pytest.raises(FormatError):
         decoder(codec(item, **changes), item.values.shape, "u1")

@@ -16,7 +16,7 @@ from periplus.errors import DecodeError, FormatError
 from periplus.limits import Limits
 from periplus.testing.formats import jpeg2000 as j2ks
 from periplus.testing.formats.jpeg2000 import found, read
-from periplus.testing.mutate import mutants
+from periplus.testing.mutants import byte_mutants
 
 
 def peer(data: bytes) -> np.ndarray:
@@ -136,7 +136,7 @@ def test_damaged_chunks_give_decode_errors_and_nothing_else() -> None:
         array, refs = item.array, item.refs
         raw = data[refs.offset[0] : refs.offset[0] + refs.length[0]]
         decoder = prepare(array.encodings[0], chunks=array.chunks, dtype=array.dtype, limits=Limits())
-        for mutant in mutants(raw, seed=3, count=400):
+        for mutant in byte_mutants(raw, seed=3, count=400):
             start = time.process_time()
             try:
                 assert decoder(mutant, valid=array.chunks).shape == array.chunks
@@ -180,7 +180,7 @@ def test_mutated_main_headers_are_refused_before_the_decoder_runs() -> None:
     header = base64.b64decode(item.array.encodings[0].codecs[0]["configuration"]["main_header"])
     name = item.array.encodings[0].codecs[0]["name"]
     refused = 0
-    for mutant in mutants(header, seed=5, count=1000):
+    for mutant in byte_mutants(header, seed=5, count=1000):
         codec = {"name": name, "configuration": {"main_header": base64.b64encode(mutant).decode("ascii")}}
         start = time.process_time()
         try:

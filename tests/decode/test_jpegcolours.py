@@ -14,7 +14,7 @@ from rasterio.io import MemoryFile
 
 import periplus
 from periplus.errors import DecodeError
-from periplus.testing.formats.tiff_writer import LONG, SHORT, image_tags, tiff
+from periplus.testing.formats.custom_tiff import LONG, SHORT, image_tags, tiff
 
 OLD, NEW = 6, 7
 GRAY, RGB, CMYK, YCBCR = 1, 2, 5, 6

@@ -46,7 +46,9 @@ def made(sampling: str, height: int = HEIGHT, **options: Any) -> tuple[bytes, ND
 def written(path: Path, stream: bytes, seen: NDArray[Any], **options: Any) -> Path:
     mode = "B" if len(seen) == 1 else "P"
     colours = {} if len(seen) == 1 else {"IREP": "YCbCr601"}
-    item = nitfs.Picture(values=seen, mode=mode, streams=[stream], **{"coding": "C3", "changes": colours, **options})
+    item = nitfs.ImageSegment(
+        values=seen, mode=mode, streams=[stream], **{"coding": "C3", "changes": colours, **options}
+    )
     path.write_bytes(nitfs.nitf(item))
     return path
 
@@ -97,7 +99,7 @@ def test_bands_have_the_tables_that_a_quality_names(tmp_path: Path) -> None:
 def test_other_images_are_a_chunk_a_block(change: str, tmp_path: Path) -> None:
     stream, seen = made("4:2:0", 96, **({"restart_marker_rows": 0} if change == "no restarts" else {}))
     if change == "several blocks":
-        item = nitfs.Picture(
+        item = nitfs.ImageSegment(
             values=np.concatenate([seen, seen], 1), block=(96, WIDTH), mode="P", streams=[stream] * 2, coding="C3"
         )
         (tmp_path / "a.ntf").write_bytes(nitfs.nitf(item))

@@ -13,7 +13,7 @@ from periplus.testing.formats import nitf as nitfs
 
 VALUES = nitfs.values_of("u8", 2, (80, 90))
 ABSENT = frozenset({1, 3})
-HOLED = nitfs.holed(nitfs.Picture(values=VALUES, block=(32, 48), absent=ABSENT), 9)
+HOLED = nitfs.with_absent_blocks(nitfs.ImageSegment(values=VALUES, block=(32, 48), absent=ABSENT), 9)
 
 
 def tiled(**options: str) -> tuple[bytes, list[bytes]]:
@@ -37,7 +37,7 @@ def masked(tiles: list[bytes], head: bytes, pad: int = 9, absent: Collection[int
         at += len(tile)
     mask = struct.pack(">IHHHB", 11 + 4 * len(tiles), 4, 0, 8, pad) + np.array(offsets, ">u4").tobytes()
     data = mask + head + b"".join(tiles) + b"\xff\xd9"
-    return nitfs.nitf(nitfs.Picture(values=VALUES, block=(32, 48), streams=[data], coding="M8"))
+    return nitfs.nitf(nitfs.ImageSegment(values=VALUES, block=(32, 48), streams=[data], coding="M8"))
 
 
 @pytest.mark.parametrize("kept", [True, False])
@@ -92,6 +92,8 @@ def test_a_mask_of_other_blocks_than_the_tiles_is_refused(tmp_path):
     stream = j2ks.made(VALUES, blockxsize=32, blockysize=32, RESOLUTIONS=1)
     mask = struct.pack(">IHHHB", 11 + 4 * 6, 4, 0, 8, 9) + np.array([0, 0xFFFFFFFF, *[0] * 4], ">u4").tobytes()
     path = tmp_path / "a.ntf"
-    path.write_bytes(nitfs.nitf(nitfs.Picture(values=VALUES, block=(32, 48), streams=[mask + stream], coding="M8")))
+    path.write_bytes(
+        nitfs.nitf(nitfs.ImageSegment(values=VALUES, block=(32, 48), streams=[mask + stream], coding="M8"))
+    )
     with pytest.raises(FormatError, match="mask is of other blocks"):
         periplus.index(path)

@@ -13,8 +13,8 @@ from periplus.model import Found
 from periplus.scan.drive import scan_bytes
 from periplus.scan.nitf import scan as nitf
 from periplus.testing.formats import nitf as nitfs
-from periplus.testing.formats.nitf import Picture
-from periplus.testing.mutate import mutants
+from periplus.testing.formats.nitf import ImageSegment
+from periplus.testing.mutants import byte_mutants
 
 LIMITS = Limits(chunk_bytes=16 * MIB)
 VALUES = nitfs.values_of("u8", 1)
@@ -23,7 +23,7 @@ COUNT = 120
 
 
 def coded(coding: str, values: np.ndarray, *streams: bytes, **options: object) -> bytes:
-    return nitfs.nitf(Picture(values=values, coding=coding, streams=streams, **options))
+    return nitfs.nitf(ImageSegment(values=values, coding=coding, streams=streams, **options))
 
 
 def jpeg(values: np.ndarray, **options: object) -> bytes:
@@ -56,7 +56,7 @@ def test_mutants_are_read_or_refused(name):
     data = FILES[name]()
     number = list(FILES).index(name)
     read = refused = 0
-    for mutant in [*mutants(data, seed=number, count=COUNT), *nitfs.digit_mutants(data, seed=number, count=COUNT)]:
+    for mutant in [*byte_mutants(data, seed=number, count=COUNT), *nitfs.digit_mutants(data, seed=number, count=COUNT)]:
         try:
             steps = scan_bytes(mutant, scanner=nitf, limits=LIMITS)
         except PeriplusError:

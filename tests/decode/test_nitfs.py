@@ -29,7 +29,7 @@ def test_every_layout_gives_the_values_it_was_made_of(group, version, read_all):
         item = nitfs.case(name)
         found = read_all(nitfs.nitf(item, version=version))["0/data"]
         assert found.dtype == item.values.dtype, name
-        np.testing.assert_array_equal(found, nitfs.holed(item, fill_of(item)), err_msg=name)
+        np.testing.assert_array_equal(found, nitfs.with_absent_blocks(item, fill_of(item)), err_msg=name)
 
 
 # GDAL 3.10 takes 8 bits for unsigned, packs odd widths otherwise, and has trouble with masks of several bands.
@@ -55,7 +55,7 @@ def test_gdal_reads_the_same_values(mode, read_all, tmp_path):
         found = read_all(path.read_bytes())["0/data"]
         if kind not in ("u8", "u1", "b1"):
             # Of the value of pad pixels GDAL takes one byte.
-            there = nitfs.holed(replace(item, values=np.zeros(found.shape, np.uint8)), 1) == 0
+            there = nitfs.with_absent_blocks(replace(item, values=np.zeros(found.shape, np.uint8)), 1) == 0
             found, wanted = found[there], wanted[there]
         np.testing.assert_array_equal(found, wanted, err_msg=name)
         compared.append((form, kind, blocking))
@@ -81,7 +81,7 @@ def test_what_gdal_writes_reads_as_gdal_reads_it(interleave, dtype, read_all, tm
 
 def test_a_large_single_block_is_cut_to_bands_of_rows(read_all):
     for mode, kind in (("B", "u16"), ("P", "u8"), ("R", "u8"), ("S", "u8"), ("B", "u12"), ("P", "u12"), ("S", "u1")):
-        item = nitfs.Picture(values=nitfs.values_of(kind, 3, (801, 700)), kind=kind, mode=mode, block=(804, 0))
+        item = nitfs.ImageSegment(values=nitfs.values_of(kind, 3, (801, 700)), kind=kind, mode=mode, block=(804, 0))
         data = nitfs.nitf(item)
         array = scan_bytes(data, scanner=nitf)[1].array
         if kind != "u1":
@@ -91,17 +91,17 @@ def test_a_large_single_block_is_cut_to_bands_of_rows(read_all):
 
 def test_large_blocks_of_a_masked_image_are_cut_to_divisors(read_all):
     for mode in "BPRS":
-        item = nitfs.Picture(
+        item = nitfs.ImageSegment(
             values=nitfs.values_of("u64", 2, (1100, 1060)), kind="u64", mode=mode, block=(1000, 1060), masked=True,
             absent=frozenset({1}), pad=5,
         )  # fmt: skip
         data = nitfs.nitf(item)
         assert scan_bytes(data, scanner=nitf)[1].array.chunks[1] < 1000, mode
-        np.testing.assert_array_equal(read_all(data)["0/data"], nitfs.holed(item, 5), err_msg=mode)
+        np.testing.assert_array_equal(read_all(data)["0/data"], nitfs.with_absent_blocks(item, 5), err_msg=mode)
 
 
 def test_all_image_segments_are_read(read_all):
-    items = [nitfs.Picture(values=nitfs.values_of(kind, 2), kind=kind, mode="P") for kind in ("u8", "u16", "f32")]
+    items = [nitfs.ImageSegment(values=nitfs.values_of(kind, 2), kind=kind, mode="P") for kind in ("u8", "u16", "f32")]
     found = read_all(nitfs.nitf(*items))
     assert list(found) == ["0/data", "images/1/0/data", "images/2/0/data"]
     for values, item in zip(found.values(), items, strict=True):
@@ -112,7 +112,7 @@ def test_all_image_segments_are_read(read_all):
 @pytest.mark.parametrize("masked", [False, True])
 def test_bands_in_sequence_start_at_whole_bytes(kind, block, masked, read_all, tmp_path):
     values = nitfs.values_of(kind, 3, (19, 35))
-    item = nitfs.Picture(values=values, kind=kind, block=block, masked=masked)
+    item = nitfs.ImageSegment(values=values, kind=kind, block=block, masked=masked)
     data = nitfs.nitf(item)
     np.testing.assert_array_equal(read_all(data)["0/data"], values)
     if (kind, masked) == ("u1", False):
@@ -125,7 +125,7 @@ def test_bands_in_sequence_start_at_whole_bytes(kind, block, masked, read_all, t
 def test_large_bands_in_sequence_start_at_whole_bytes(read_all, monkeypatch):
     monkeypatch.setattr(nitfblocks, "BAND_BYTES", 64)
     values = nitfs.values_of("u12", 2, (37, 35))
-    data = nitfs.nitf(nitfs.Picture(values=values, kind="u12"))
+    data = nitfs.nitf(nitfs.ImageSegment(values=values, kind="u12"))
     np.testing.assert_array_equal(read_all(data)["0/data"], values)
 
 
@@ -133,7 +133,7 @@ def test_large_bands_in_sequence_start_at_whole_bytes(read_all, monkeypatch):
 def test_masked_blocks_that_overlap_are_refused(mode):
     """Blocks cut at the edge of the image, as some writers have them: read as whole ones they would show others."""
     values = nitfs.values_of("u8", 3)
-    item = nitfs.Picture(values=values, mode=mode, block=(32, 48), masked=True)
+    item = nitfs.ImageSegment(values=values, mode=mode, block=(32, 48), masked=True)
     streams = list(nitfs.blocks_of(item))
     streams[1] = streams[1][:-96]
     with pytest.raises(FormatError, match="blocks that overlap"):
@@ -150,7 +150,7 @@ def squeezed(mode, kind, pad=None):
         np.ascontiguousarray(part.transpose(turn)).astype(part.dtype.newbyteorder(">")).tobytes() for part in parts
     ]
     absent = frozenset({0, 3, 7}) if mode == "S" else frozenset({0, 3})
-    return nitfs.Picture(
+    return nitfs.ImageSegment(
         values=values, kind=kind, mode=mode, block=(32, 48), streams=streams, masked=True, absent=absent, pad=pad
     )
 
@@ -161,7 +161,7 @@ def test_masked_blocks_may_be_cut_where_the_image_ends(mode, kind, tmp_path):
     item = squeezed(mode, kind, 7 if kind != "f32" else None)
     path = tmp_path / "a.ntf"
     path.write_bytes(nitfs.nitf(item))
-    wanted = nitfs.holed(item, fill_of(item))
+    wanted = nitfs.with_absent_blocks(item, fill_of(item))
     with periplus.index(path) as index:
         np.testing.assert_array_equal(index["0/data"][...], wanted)
         np.testing.assert_array_equal(index["0/data"][1:, 30:67, 40:], wanted[1:, 30:67, 40:])
@@ -172,4 +172,4 @@ def test_masked_blocks_that_are_cut_are_what_osml_reads(tmp_path):
     item = squeezed("B", "u8")
     path = tmp_path / "a.ntf"
     path.write_bytes(nitfs.nitf(item))
-    np.testing.assert_array_equal(osml.imread(str(path)), nitfs.holed(item, 0))
+    np.testing.assert_array_equal(osml.imread(str(path)), nitfs.with_absent_blocks(item, 0))

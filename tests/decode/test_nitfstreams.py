@@ -47,11 +47,11 @@ def test_jpeg_blocks_give_what_their_streams_hold(bands, mode, block, masked, re
     values = nitfs.values_of("u8", bands)
     streams, seen = jpegs(values, block, mode)
     absent = frozenset({1, 3} if masked and len(streams) > 3 else ())
-    item = nitfs.Picture(
+    item = nitfs.ImageSegment(
         values=seen, mode=mode, block=block, streams=streams, coding="M3" if masked else "C3", masked=masked,
         absent=absent, pad=9 if masked else None,
     )  # fmt: skip
-    np.testing.assert_array_equal(read_all(nitfs.nitf(item))["0/data"], nitfs.holed(item, 9))
+    np.testing.assert_array_equal(read_all(nitfs.nitf(item))["0/data"], nitfs.with_absent_blocks(item, 9))
 
 
 @pytest.mark.parametrize(("coding", "bands"), [("C3", 1), ("C3", 3), ("C8", 3)])
@@ -75,7 +75,7 @@ def test_what_gdal_compresses_reads_as_gdal_reads_it(coding, bands, read_all, tm
 def test_lossless_jpeg_gives_its_values(kind, bits, coding, read_all):
     values = nitfs.values_of(kind, 2)
     streams = [imagecodecs.jpeg8_encode(band, lossless=True, bitspersample=bits) for band in values]
-    item = nitfs.Picture(
+    item = nitfs.ImageSegment(
         values=values, kind=kind, mode="S", streams=streams, coding=coding, masked=coding == "M5", absent=frozenset()
     )
     np.testing.assert_array_equal(read_all(nitfs.nitf(item))["0/data"], values)
@@ -91,7 +91,7 @@ def test_lossless_jpeg_of_several_bands_keeps_them_as_they_are(kind, bits, bands
     at = stream.find(b"\xff\xee")
     if not labelled and at > 0:  # the label that says which colours they are; NITF has none
         stream = stream[:at] + stream[at + 16 :]
-    item = nitfs.Picture(values=values, kind=kind, mode="P", streams=[stream], coding="C5")
+    item = nitfs.ImageSegment(values=values, kind=kind, mode="P", streams=[stream], coding="C5")
     np.testing.assert_array_equal(read_all(nitfs.nitf(item))["0/data"], values)
 
 
@@ -100,8 +100,8 @@ def test_lossless_jpeg_of_several_bands_keeps_them_as_they_are(kind, bits, bands
 def test_a_codestream_gives_its_values(coding, form, read_all):
     values = nitfs.values_of("u16", 3)
     stream = imagecodecs.jpeg2k_encode(np.ascontiguousarray(np.moveaxis(values, 0, -1)), level=0, codecformat=form)
-    item = nitfs.Picture(values=values, kind="u16", streams=[stream], coding=coding, masked=coding == "M8", pad=3)
-    data = nitfs.nitf(nitfs.Picture(values=values, kind="u16"), item)
+    item = nitfs.ImageSegment(values=values, kind="u16", streams=[stream], coding=coding, masked=coding == "M8", pad=3)
+    data = nitfs.nitf(nitfs.ImageSegment(values=values, kind="u16"), item)
     found = read_all(data)
     np.testing.assert_array_equal(found["images/1/0/data"], values)
     arrays = {step.array.name: step.array for step in scan_bytes(data) if isinstance(step, Found)}
@@ -113,7 +113,7 @@ def test_a_codestream_gives_its_values(coding, form, read_all):
 def test_a_high_throughput_codestream_gives_its_values_and_levels(coding, kind, read_all):
     values = nitfs.values_of(kind, 3)
     stream = imagecodecs.htj2k_encode(np.ascontiguousarray(np.moveaxis(values, 0, -1)), reversible=True, resolutions=2)
-    item = nitfs.Picture(values=values, kind=kind, streams=[stream], coding=coding, masked=coding == "MD", pad=3)
+    item = nitfs.ImageSegment(values=values, kind=kind, streams=[stream], coding=coding, masked=coding == "MD", pad=3)
     found = read_all(nitfs.nitf(item))
     np.testing.assert_array_equal(found["0/data"], values)
     for level in range(1, len(found)):
@@ -136,7 +136,7 @@ def test_jpeg_of_12_bits_gives_what_its_streams_hold(coding, mode, bands, read_a
         wanted = np.stack(bands_of)
     else:
         wanted = np.moveaxis(np.concatenate(seen, axis=1), -1, 0)
-    item = nitfs.Picture(
+    item = nitfs.ImageSegment(
         values=values, kind="u12", mode=mode, block=(64, 32), streams=streams, coding=coding, masked=coding == "M3"
     )
     np.testing.assert_array_equal(read_all(nitfs.nitf(item))["0/data"], wanted)
@@ -145,20 +145,20 @@ def test_jpeg_of_12_bits_gives_what_its_streams_hold(coding, mode, bands, read_a
 
 def test_a_codestream_of_another_size_than_its_image_is_refused():
     stream = imagecodecs.jpeg2k_encode(nitfs.values_of("u8", 1)[0, :40], level=0, codecformat="j2k")
-    item = nitfs.Picture(values=nitfs.values_of("u8", 1), streams=[stream], coding="C8")
+    item = nitfs.ImageSegment(values=nitfs.values_of("u8", 1), streams=[stream], coding="C8")
     with pytest.raises(FormatError, match="its codestream 1 of 90 x 40"):
         scan_bytes(nitfs.nitf(item), scanner=nitf)
 
 
 def test_a_downsampled_jpeg_gives_the_pixels_it_has(read_all):
     streams, seen = jpegs(nitfs.values_of("u8", 1), (72, 90))
-    whole = nitfs.Picture(values=seen, streams=streams, coding="I1")
+    whole = nitfs.ImageSegment(values=seen, streams=streams, coding="I1")
     np.testing.assert_array_equal(read_all(nitfs.nitf(whole))["0/data"], seen)
     corners = "411900N0200400E411900N0200700E411700N0200700E411700N0200400E"
     large = nitfs.values_of("u8", 1, (144, 180))
-    less = nitfs.nitf(nitfs.Picture(values=large, streams=streams, coding="I1", icords="G", igeolo=corners))
+    less = nitfs.nitf(nitfs.ImageSegment(values=large, streams=streams, coding="I1", icords="G", igeolo=corners))
     np.testing.assert_array_equal(read_all(less)["0/data"], seen)
-    full = nitfs.nitf(nitfs.Picture(values=large, icords="G", igeolo=corners))
+    full = nitfs.nitf(nitfs.ImageSegment(values=large, icords="G", igeolo=corners))
     small, large = (next(s.array for s in scan_bytes(data) if isinstance(s, Found)) for data in (less, full))
     assert small.attributes["downsampled_from"] == [144, 180]
     a, _, c, _, e, f = large.georeference.transform
@@ -170,7 +170,7 @@ def test_the_size_of_a_downsampled_jpeg_is_found_behind_its_tables(read_all):
     frame, tables, scan = (stream.index(marker) for marker in (b"\xff\xc0", b"\xff\xc4", b"\xff\xda"))
     assert frame < tables < scan
     turned = stream[:frame] + stream[tables:scan] + stream[frame:tables] + stream[scan:]
-    item = nitfs.Picture(values=nitfs.values_of("u8", 1, (144, 180)), streams=[turned], coding="I1")
+    item = nitfs.ImageSegment(values=nitfs.values_of("u8", 1, (144, 180)), streams=[turned], coding="I1")
     np.testing.assert_array_equal(read_all(nitfs.nitf(item))["0/data"], seen)
 
 
@@ -180,10 +180,10 @@ def test_a_downsampled_jpeg_is_smaller_than_its_image_and_alone():
         (nitfs.values_of("u8", 1, (40, 90)), (0, 0), "90 x 72 pixels, and the image 90 x 40"),
         (nitfs.values_of("u8", 1, (144, 90)), (72, 90), "several blocks"),
     ):
-        item = nitfs.Picture(values=values, block=block, streams=streams, coding="I1")
+        item = nitfs.ImageSegment(values=values, block=block, streams=streams, coding="I1")
         with pytest.raises(FormatError, match=what):
             scan_bytes(nitfs.nitf(item), scanner=nitf)
-    item = nitfs.Picture(values=nitfs.values_of("u8", 1), streams=[b"\xff\xd8\xff\xd9"], coding="I1")
+    item = nitfs.ImageSegment(values=nitfs.values_of("u8", 1), streams=[b"\xff\xd8\xff\xd9"], coding="I1")
     with pytest.raises(FormatError, match="does not say how large"):
         scan_bytes(nitfs.nitf(item), scanner=nitf)
 
@@ -213,7 +213,7 @@ def bare_stream(quality, values=None):
 
 def test_streams_with_tables_use_them_whatever_the_rate_says(read_all):
     streams, seen = jpegs(nitfs.values_of("u8", 1), (72, 90))
-    item = nitfs.Picture(values=seen, streams=streams, coding="C3", changes={"COMRAT": "00.2"})
+    item = nitfs.ImageSegment(values=seen, streams=streams, coding="C3", changes={"COMRAT": "00.2"})
     data = nitfs.nitf(item)
     np.testing.assert_array_equal(read_all(data)["0/data"], seen)
     (array,) = (step.array for step in scan_bytes(data) if isinstance(step, Found))
@@ -226,7 +226,9 @@ def test_streams_without_tables_mean_those_of_their_quality(quality, read_all):
     pairs = [bare_stream(quality, values[0, y : y + 36]) for y in (0, 36)]
     seen = np.concatenate([imagecodecs.jpeg8_decode(whole) for whole, _ in pairs])[None]
     streams = [bare for _, bare in pairs]
-    item = nitfs.Picture(values=seen, block=(36, 90), streams=streams, coding="C3", changes={"COMRAT": f"00.{quality}"})
+    item = nitfs.ImageSegment(
+        values=seen, block=(36, 90), streams=streams, coding="C3", changes={"COMRAT": f"00.{quality}"}
+    )
     np.testing.assert_array_equal(read_all(nitfs.nitf(item))["0/data"], seen)
 
 
@@ -243,7 +245,7 @@ def test_all_tables_are_one_list_made_finer():
 @pytest.mark.parametrize(("rate", "bands", "kind"), [("03.1", 1, "u8"), ("00.1", 3, "u8"), ("00.1", 1, "u12")])
 def test_streams_whose_tables_nobody_knows_are_refused(rate, bands, kind):
     values = nitfs.values_of(kind, bands, (64, 64))
-    item = nitfs.Picture(
+    item = nitfs.ImageSegment(
         values=values, kind=kind, mode="P", streams=[bare_stream(1)[1]], coding="C3", changes={"COMRAT": rate}
     )
     with pytest.raises(FormatError, match=f"have no tables, .* rate {rate}"):
@@ -255,7 +257,7 @@ def test_streams_whose_tables_nobody_knows_are_refused(rate, bands, kind):
 def test_what_fills_the_space_before_a_stream_is_passed_over(coding, block, read_all):
     """As any marker may, the first one may have bytes of ones before it."""
     streams, seen = jpegs(nitfs.values_of("u8", 1), block if block[0] and coding != "I1" else (72, 90))
-    item = nitfs.Picture(
+    item = nitfs.ImageSegment(
         values=seen, block=block if coding != "I1" else (0, 0), streams=[b"\xff" * 6 + stream for stream in streams],
         coding=coding, masked=coding == "M3", changes={"COMRAT": "00.3"},
     )  # fmt: skip
@@ -267,7 +269,9 @@ def test_what_fills_the_space_before_a_stream_is_passed_over(coding, block, read
 def test_streams_are_found_whichever_windows_they_lie_in(window, padding, read_all, monkeypatch):
     streams, seen = jpegs(nitfs.values_of("u8", 1), (32, 48))
     monkeypatch.setattr(nitfstreams, "WINDOW", window)
-    item = nitfs.Picture(values=seen, block=(32, 48), streams=[stream + padding for stream in streams], coding="C3")
+    item = nitfs.ImageSegment(
+        values=seen, block=(32, 48), streams=[stream + padding for stream in streams], coding="C3"
+    )
     np.testing.assert_array_equal(read_all(nitfs.nitf(item))["0/data"], seen)
 
 
@@ -275,12 +279,14 @@ def test_more_data_than_one_would_pass_by_are_refused(monkeypatch):
     streams, seen = jpegs(nitfs.values_of("u8", 1), (32, 48))
     monkeypatch.setattr(nitfstreams, "MOST_STREAMED", 1000)
     with pytest.raises(LimitError, match="JPEG blocks without a mask"):
-        scan_bytes(nitfs.nitf(nitfs.Picture(values=seen, block=(32, 48), streams=streams, coding="C3")), scanner=nitf)
+        scan_bytes(
+            nitfs.nitf(nitfs.ImageSegment(values=seen, block=(32, 48), streams=streams, coding="C3")), scanner=nitf
+        )
 
 
 def test_a_stream_too_few_is_refused():
     streams, seen = jpegs(nitfs.values_of("u8", 1), (32, 48))
-    item = nitfs.Picture(values=seen, block=(32, 48), streams=streams[:-1], coding="C3")
+    item = nitfs.ImageSegment(values=seen, block=(32, 48), streams=streams[:-1], coding="C3")
     with pytest.raises(FormatError, match="6 blocks, but 5 JPEG streams"):
         scan_bytes(nitfs.nitf(item), scanner=nitf)
 
@@ -290,7 +296,7 @@ def test_a_stream_too_few_is_refused():
 def test_fax_gives_the_bits_gdal_reads(rate, options, coding, read_all, tmp_path):
     values = nitfs.values_of("b1", 1, (72, 96))
     strip = fax(values[0], options)
-    item = nitfs.Picture(
+    item = nitfs.ImageSegment(
         values=values, kind="b1", streams=[strip], coding=coding, masked=coding == "M1", changes={"COMRAT": rate}
     )
     path = tmp_path / "a.ntf"
@@ -306,11 +312,11 @@ def test_fax_gives_the_bits_gdal_reads(rate, options, coding, read_all, tmp_path
 def test_fax_in_several_blocks_is_found_by_its_mask(rate, options, read_all):
     values = nitfs.values_of("b1", 1, (72, 96))
     strips = [fax(values[0, y : y + 24, x : x + 48], options) for y in range(0, 72, 24) for x in range(0, 96, 48)]
-    item = nitfs.Picture(
+    item = nitfs.ImageSegment(
         values=values, kind="b1", block=(24, 48), streams=strips, coding="M1", masked=True, absent=frozenset({2}),
         pad=1, changes={"COMRAT": rate},
     )  # fmt: skip
-    np.testing.assert_array_equal(read_all(nitfs.nitf(item))["0/data"], nitfs.holed(item, 1))
+    np.testing.assert_array_equal(read_all(nitfs.nitf(item))["0/data"], nitfs.with_absent_blocks(item, 1))
 
 
 @pytest.mark.parametrize(("rate", "options"), [("1D  ", 0), ("2DS ", 1)])
@@ -323,7 +329,7 @@ def test_fax_in_several_blocks_is_found_by_its_ends(rate, options, window, maske
     blocks = [padded[0, y : y + 24, x : x + 48] for y in range(0, 72, 24) for x in range(0, 96, 48)]
     strips = [ended(fax(block, options), options) for block in blocks]
     head = struct.pack(">IHHH", 10, 0, 0, 0) if masked else b""
-    item = nitfs.Picture(
+    item = nitfs.ImageSegment(
         values=values, kind="b1", block=(24, 48), streams=[head, *strips], coding="M1" if masked else "C1",
         changes={"COMRAT": rate},
     )  # fmt: skip
@@ -335,7 +341,7 @@ def test_fax_without_its_ends_is_refused(missing):
     values = nitfs.values_of("b1", 1, (72, 96))
     blocks = [values[0, y : y + 24, x : x + 48] for y in range(0, 72, 24) for x in range(0, 96, 48)]
     strips = [fax(block, 0) if number == missing else ended(fax(block, 0), 0) for number, block in enumerate(blocks)]
-    item = nitfs.Picture(
+    item = nitfs.ImageSegment(
         values=values, kind="b1", block=(24, 48), streams=strips, coding="C1", changes={"COMRAT": "1D  "}
     )
     with pytest.raises(FormatError, match="6 blocks, but 5 ends of fax pictures"):
@@ -366,7 +372,7 @@ def test_bands_that_are_no_whole_bytes_may_be_in_a_codestream(read_all):
     stream = imagecodecs.jpeg2k_encode(
         np.ascontiguousarray(np.moveaxis(values, 0, -1)), level=0, codecformat="j2k", bitspersample=12
     )
-    item = nitfs.Picture(values=values, kind="u12", streams=[stream], coding="C8")
+    item = nitfs.ImageSegment(values=values, kind="u12", streams=[stream], coding="C8")
     np.testing.assert_array_equal(read_all(nitfs.nitf(item))["0/data"], values)
 
 
@@ -385,8 +391,8 @@ def test_masked_blocks_may_have_codestreams_of_their_own(kind, bands, cut, read_
         )
         for part in parts
     ]
-    item = nitfs.Picture(
+    item = nitfs.ImageSegment(
         values=values, kind=kind, block=(32, 48), streams=streams, coding="M8", masked=True, absent=frozenset({0, 3}),
         pad=9,
     )  # fmt: skip
-    np.testing.assert_array_equal(read_all(nitfs.nitf(item))["0/data"], nitfs.holed(item, 9))
+    np.testing.assert_array_equal(read_all(nitfs.nitf(item))["0/data"], nitfs.with_absent_blocks(item, 9))

@@ -10,7 +10,7 @@ import pytest
 from periplus.decode import CODECS, prepare
 from periplus.errors import DecodeError, FormatError, LimitError
 from periplus.limits import Limits
-from periplus.testing.formats import tiles
+from periplus.testing.formats import samples
 from periplus.testing.formats.tiff import picture
 
 LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
@@ -18,7 +18,7 @@ CHUNKS = (3, 8, 10)
 
 
 def tile(compression=8, **changes):
-    return tiles.tiff_tile(np.zeros(CHUNKS, "u2"), compression, **changes)
+    return samples.tiff_tile(np.zeros(CHUNKS, "u2"), compression, **changes)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_unknown_codecs_and_settings_are_format_errors_before_any_byte(codecs):
 def test_an_unknown_codec_is_named():
     with pytest.raises(FormatError, match="imaginary"):
         prepare(({"name": "imaginary"},), chunks=CHUNKS, dtype=np.dtype("u2"), limits=Limits())
-    assert {"bytes", "transpose", "zstd", "numcodecs.zlib", "periplus.unpack", tiles.TIFF_TILE} <= CODECS
+    assert {"bytes", "transpose", "zstd", "numcodecs.zlib", "periplus.unpack", samples.TIFF_TILE} <= CODECS
 
 
 def test_chunks_and_tiles_over_the_limit_are_refused_before_any_byte():
@@ -98,13 +98,13 @@ def test_equal_pipelines_share_one_decoder_and_decoders_can_be_pickled():
     assert prepare((tile(),), chunks=CHUNKS, dtype=np.dtype("u2"), limits=Limits()) is first
     assert prepare((tile(predictor=2),), chunks=CHUNKS, dtype=np.dtype("u2"), limits=Limits()) is not first
     values = picture("pickled", "u2", CHUNKS)
-    data = zlib.compress(tiles.chunky(values).tobytes())
+    data = zlib.compress(samples.chunky(values).tobytes())
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(first))(data, valid=CHUNKS), values)
 
 
 def test_bytes_and_memoryviews_are_taken_alike():
     values = picture("views", "u2", CHUNKS)
-    data = zlib.compress(tiles.chunky(values).tobytes())
+    data = zlib.compress(samples.chunky(values).tobytes())
     decode = prepare((tile(),), chunks=CHUNKS, dtype=np.dtype("u2"), limits=Limits())
     for given in (data, memoryview(data), memoryview(b"x" + data + b"yz")[1:-2], bytearray(data)):
         np.testing.assert_array_equal(decode(given, valid=CHUNKS), values)
@@ -114,7 +114,7 @@ def test_bytes_and_memoryviews_are_taken_alike():
 def test_leading_dimensions_of_one_do_not_change_how_a_chunk_decodes(lead):
     values = picture("stacked", "u2", CHUNKS)
     chunks = (1,) * lead + CHUNKS
-    raw = tiles.chunky(values).tobytes()
+    raw = samples.chunky(values).tobytes()
     order = [*range(lead), lead + 1, lead + 2, lead]
     for codecs, data in (
         ((tile(),), zlib.compress(raw)),
@@ -150,7 +150,7 @@ def test_two_transposes_compose():
 @pytest.mark.parametrize("codec", ["tile", "standard"])
 def test_a_short_last_strip_holds_the_rows_that_exist_and_no_fewer(codec):
     values = picture("short", "u2", CHUNKS)
-    raw = tiles.chunky(values)[:5].tobytes()
+    raw = samples.chunky(values)[:5].tobytes()
     standard = ({"name": "transpose", "configuration": {"order": [1, 2, 0]}}, LITTLE, {"name": "numcodecs.zlib"})
     decode = prepare((tile(),) if codec == "tile" else standard, chunks=CHUNKS, dtype=np.dtype("u2"), limits=Limits())
     found = decode(zlib.compress(raw), valid=(3, 5, 10))
@@ -158,20 +158,20 @@ def test_a_short_last_strip_holds_the_rows_that_exist_and_no_fewer(codec):
     with pytest.raises(DecodeError, match="300 of 360 bytes"):
         decode(zlib.compress(raw), valid=(3, 6, 10))
     np.testing.assert_array_equal(
-        decode(zlib.compress(tiles.chunky(values).tobytes()), valid=(3, 5, 10))[:, :5], values[:, :5]
+        decode(zlib.compress(samples.chunky(values).tobytes()), valid=(3, 5, 10))[:, :5], values[:, :5]
     )
 
 
 def test_a_chunk_that_holds_a_little_more_than_it_needs_is_read():
     values = picture("more", "u2", CHUNKS)
-    raw = tiles.chunky(values).tobytes() + b"more"
+    raw = samples.chunky(values).tobytes() + b"more"
     decode = prepare((tile(),), chunks=CHUNKS, dtype=np.dtype("u2"), limits=Limits())
     np.testing.assert_array_equal(decode(zlib.compress(raw), valid=CHUNKS), values)
 
 
 def test_damage_that_a_checksum_shows_is_an_error():
     values = picture("checksum", "u2", CHUNKS)
-    data = bytearray(zlib.compress(tiles.chunky(values).tobytes()))
+    data = bytearray(zlib.compress(samples.chunky(values).tobytes()))
     data[-1] ^= 1
     with pytest.raises(DecodeError):
         prepare((tile(),), chunks=CHUNKS, dtype=np.dtype("u2"), limits=Limits())(bytes(data), valid=CHUNKS)
@@ -179,16 +179,16 @@ def test_damage_that_a_checksum_shows_is_an_error():
 
 def test_threads_decode_different_chunks_at_once():
     """Scratch is a thread's own: what one decodes is never seen by another."""
-    samples = [tiles.sample(name) for name in tiles.names()]
-    decoders = [prepare(s.codecs, chunks=s.chunks, dtype=s.values.dtype, limits=Limits()) for s in samples]
-    wanted = [d(s.data, valid=s.chunks).copy() for d, s in zip(decoders, samples)]
+    chunks = [samples.sample(name) for name in samples.names()]
+    decoders = [prepare(s.codecs, chunks=s.chunks, dtype=s.values.dtype, limits=Limits()) for s in chunks]
+    wanted = [d(s.data, valid=s.chunks).copy() for d, s in zip(decoders, chunks)]
     wrong: list[str] = []
 
     def work(seed):
-        for n in np.random.default_rng(seed).permutation(len(samples) * 4) % len(samples):
-            found = decoders[n](samples[n].data, valid=samples[n].chunks)
+        for n in np.random.default_rng(seed).permutation(len(chunks) * 4) % len(chunks):
+            found = decoders[n](chunks[n].data, valid=chunks[n].chunks)
             if not np.array_equal(found, wanted[n]):
-                wrong.append(samples[n].name)
+                wrong.append(chunks[n].name)
 
     threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
     for thread in threads:
@@ -199,7 +199,7 @@ def test_threads_decode_different_chunks_at_once():
 
 
 def test_errors_keep_what_the_native_decoder_said():
-    sample = tiles.sample("zstd")
+    sample = samples.sample("zstd")
     with pytest.raises(DecodeError) as caught:
         prepare(sample.codecs, chunks=sample.chunks, dtype=sample.values.dtype, limits=Limits())(
             sample.data[:200], valid=sample.chunks

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from periplus.errors import DecodeError, FormatError
-from periplus.testing.formats import tiles
+from periplus.testing.formats import samples
+from periplus.testing.formats.custom_tiff import RATIONAL, SHORT, image_tags, tiff
 from periplus.testing.formats.tiff import seen_by_gdal
-from periplus.testing.formats.tiff_writer import RATIONAL, SHORT, image_tags, tiff
 
 
 @pytest.mark.parametrize("subsampling", [(1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (4, 2), (4, 4)])
@@ -39,7 +39,7 @@ def test_ycbcr_without_jpeg_becomes_the_rgb_of_libtiff(subsampling, compression,
     settings = {"ycbcr_subsampling": [across, down]}
     if reference is not None:
         settings["reference_black_white"] = [float(value) for value in reference]
-    codec = tiles.tiff_tile(wanted, compression, photometric=6, **settings)
+    codec = samples.tiff_tile(wanted, compression, photometric=6, **settings)
     decode = decoder(codec, wanted.shape, "u1")
     np.testing.assert_array_equal(decode(data, valid=wanted.shape), wanted)
     if compression == 1:
@@ -54,7 +54,7 @@ def test_ycbcr_with_differences(subsampling, decoder):
     colours = {"t258": (SHORT, [8, 8, 8]), "t262": (SHORT, [6]), "t277": (SHORT, [3]), "t530": (SHORT, [1, 1])}
     tags = image_tags(8, 6, t259=(SHORT, [5]), t279=len(data), t317=(SHORT, [2]), **colours)
     wanted = np.moveaxis(imagecodecs.tiff_decode(tiff(tags, data=data)), -1, 0)
-    codec = tiles.tiff_tile(wanted, 5, photometric=6, predictor=2, ycbcr_subsampling=list(subsampling))
+    codec = samples.tiff_tile(wanted, 5, photometric=6, predictor=2, ycbcr_subsampling=list(subsampling))
     if subsampling != (1, 1):
         with pytest.raises(FormatError, match="predictor 2 on YCbCr"):
             decoder(codec, wanted.shape, "u1")
@@ -73,7 +73,7 @@ def test_rows_of_nextstep(decoder):
     data = b"".join(rows)
     file = tiff(image_tags(12, 4, t258=(SHORT, [2]), t259=(SHORT, [32766]), t279=len(data)), data=data)
     wanted = imagecodecs.tiff_decode(file)[None].astype("u1")
-    decode = decoder(tiles.tiff_tile(wanted, 32766, bits_per_sample=2), wanted.shape, "u1")
+    decode = decoder(samples.tiff_tile(wanted, 32766, bits_per_sample=2), wanted.shape, "u1")
     np.testing.assert_array_equal(decode(data, valid=wanted.shape), wanted)
     for cut in range(len(data)):
         with pytest.raises(DecodeError):
@@ -90,7 +90,7 @@ def test_rows_of_thunderscan(decoder):
     data = b"".join(rows)
     file = tiff(image_tags(12, 3, t258=(SHORT, [4]), t259=(SHORT, [32809]), t279=len(data)), data=data)
     wanted = seen_by_gdal(file)["0/data"]
-    decode = decoder(tiles.tiff_tile(wanted, 32809, bits_per_sample=4), wanted.shape, "u1")
+    decode = decoder(samples.tiff_tile(wanted, 32809, bits_per_sample=4), wanted.shape, "u1")
     np.testing.assert_array_equal(decode(data, valid=wanted.shape), wanted)
     for cut in range(len(data)):
         with pytest.raises(DecodeError):
@@ -123,7 +123,7 @@ def test_logluv_is_what_gdal_reads(decoder):
     )
     wanted = seen_by_gdal(file)["0/data"]
     assert wanted.dtype == np.int16
-    decode = decoder(tiles.tiff_tile(wanted, 34676, photometric=32845), wanted.shape, "i2")
+    decode = decoder(samples.tiff_tile(wanted, 34676, photometric=32845), wanted.shape, "i2")
     np.testing.assert_array_equal(decode(data, valid=wanted.shape), wanted)
     for cut in range(0, len(data), 7):
         with pytest.raises(DecodeError):

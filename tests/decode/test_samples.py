@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from periplus.errors import DecodeError
-from periplus.testing.formats import tiles
+from periplus.testing.formats import samples
 
-NAMES = tiles.names()
+NAMES = samples.names()
 
 
 def made(name, decoder):
-    sample = tiles.sample(name)
+    sample = samples.sample(name)
     return sample, decoder(sample.codecs, sample.chunks, sample.values.dtype)
 
 

@@ -59,8 +59,8 @@ def quantised(*, whole: bool = False, idle: bool = False) -> tuple[bytes, np.nda
     return (b"" if whole else struct.pack(">I", places[140][0])) + b"".join(parts.values()), values, places
 
 
-def picture(data: bytes, values: np.ndarray, table: bytes = b"", coding: str = "M4") -> nitfs.Picture:
-    return nitfs.Picture(
+def picture(data: bytes, values: np.ndarray, table: bytes = b"", coding: str = "M4") -> nitfs.ImageSegment:
+    return nitfs.ImageSegment(
         values=values, block=(BLOCK, BLOCK), streams=[data], coding=coding, luts=[bytes(range(216))] * 3,
         tres=nitfs.tre("RPFIMG", table) if table else b"", icords="G",
         igeolo="400000N0100000E400000N0120000E390000N0120000E390000N0100000E",

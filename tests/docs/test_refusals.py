@@ -14,7 +14,7 @@ from periplus.testing.formats import dted as dteds
 from periplus.testing.formats import jpeg2000 as j2ks
 from periplus.testing.formats import nitf as nitfs
 from periplus.testing.formats import pictures
-from periplus.testing.formats.tiff_writer import ASCII, SHORT, image_tags, tiff
+from periplus.testing.formats.custom_tiff import ASCII, SHORT, image_tags, tiff
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "refusals.md").read_text()
 BOMB = b'<!DOCTYPE x [<!ENTITY a "b">]><GDALMetadata><Item name="x">&a;</Item></GDALMetadata>'
@@ -159,19 +159,19 @@ def nitf_files():
     short = imagecodecs.jpeg2k_encode(plain[0, :40], level=0, codecformat="j2k")
     coded = {"streams": [stream], "coding": "C3"}
     items = {
-        "compression C7": nitfs.Picture(values=plain, streams=[b"x"], coding="C7"),
+        "compression C7": nitfs.ImageSegment(values=plain, streams=[b"x"], coding="C7"),
         "no image": None,
-        "do not cover": nitfs.Picture(values=plain, changes={"NCOLS": "00000091"}),
-        "65 bits": nitfs.Picture(values=plain, changes={"NBPP": "65"}),
-        "do not fit": nitfs.Picture(values=plain, changes={"NBPP": "16"}),
-        "overlap": nitfs.Picture(values=plain, block=(36, 90), masked=True, streams=[b"x" * 3000, b"x" * 3240]),
-        "mask": nitfs.Picture(values=plain, masked=True),
-        "no tables": nitfs.Picture(values=plain, streams=[bare], coding="C3", changes={"COMRAT": "01.1"}),
-        "JPEG streams": nitfs.Picture(values=np.tile(plain, 2), block=(72, 90), **coded),
-        "fax": nitfs.Picture(values=bits, kind="b1", block=(24, 48), streams=[b"x"], coding="C1",
+        "do not cover": nitfs.ImageSegment(values=plain, changes={"NCOLS": "00000091"}),
+        "65 bits": nitfs.ImageSegment(values=plain, changes={"NBPP": "65"}),
+        "do not fit": nitfs.ImageSegment(values=plain, changes={"NBPP": "16"}),
+        "overlap": nitfs.ImageSegment(values=plain, block=(36, 90), masked=True, streams=[b"x" * 3000, b"x" * 3240]),
+        "mask": nitfs.ImageSegment(values=plain, masked=True),
+        "no tables": nitfs.ImageSegment(values=plain, streams=[bare], coding="C3", changes={"COMRAT": "01.1"}),
+        "JPEG streams": nitfs.ImageSegment(values=np.tile(plain, 2), block=(72, 90), **coded),
+        "fax": nitfs.ImageSegment(values=bits, kind="b1", block=(24, 48), streams=[b"x"], coding="C1",
                              changes={"COMRAT": "1D  "}),
-        "quantisation": nitfs.Picture(values=plain, streams=[b"x" * 9], coding="C4"),
-        "codestream": nitfs.Picture(values=plain, streams=[short], coding="C8"),
+        "quantisation": nitfs.ImageSegment(values=plain, streams=[b"x" * 9], coding="C4"),
+        "codestream": nitfs.ImageSegment(values=plain, streams=[short], coding="C8"),
     }  # fmt: skip
     return {word: nitfs.nitf(*([] if item is None else [item])) for word, item in items.items()}
 
@@ -189,9 +189,9 @@ def test_nitf_files_that_are_refused(tmp_path, word):
 
 def test_files_beside_that_are_left_out(tmp_path):
     values = nitfs.values_of("u16", 2, (101, 203))
-    (tmp_path / "a.ntf").write_bytes(nitfs.nitf(nitfs.Picture(values=values, kind="u16")))
-    (tmp_path / "a.ntf.r1").write_bytes(nitfs.nitf(nitfs.Picture(values=values[:1, ::2, ::2], kind="u16")))
-    (tmp_path / "a.ntf.r2").write_bytes(nitfs.nitf(nitfs.Picture(values=values[:, ::3, ::3], kind="u16")))
+    (tmp_path / "a.ntf").write_bytes(nitfs.nitf(nitfs.ImageSegment(values=values, kind="u16")))
+    (tmp_path / "a.ntf.r1").write_bytes(nitfs.nitf(nitfs.ImageSegment(values=values[:1, ::2, ::2], kind="u16")))
+    (tmp_path / "a.ntf.r2").write_bytes(nitfs.nitf(nitfs.ImageSegment(values=values[:, ::3, ::3], kind="u16")))
     (tmp_path / "b.jpg").write_bytes(pictures.jpegs()["rgb"]())
     (tmp_path / "b.jgw").write_text("none")
     for name in ("a.ntf", "b.jpg"):

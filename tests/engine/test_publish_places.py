@@ -12,7 +12,7 @@ from zarr.storage import MemoryStore
 
 from periplus.engine.publish.publish import write_conventions
 from periplus.errors import FormatError
-from periplus.testing.hierarchies import Stored, declared, spatial, write_hierarchy
+from periplus.testing.hierarchies import StoredArray, declared, spatial, write_hierarchy
 from periplus.validation.validate import validate
 
 CRS = "EPSG:32633"
@@ -157,7 +157,7 @@ def pyramid(registration, transform, **attributes):
         "spatial:registration": registration,
         "multiscales": {"layout": layout},
     }
-    return {"/": root, **{f"{n}/b": Stored(dims=("y", "x"), shape=size) for n, size in enumerate(sizes)}}
+    return {"/": root, **{f"{n}/b": StoredArray(dims=("y", "x"), shape=size) for n, size in enumerate(sizes)}}
 
 
 def grown(transform, factor):
@@ -212,10 +212,10 @@ def test_a_store_that_is_written_again_is_the_same_and_valid(tmp_path, registrat
 
 def test_arrays_of_several_grids_and_crs_keep_theirs():
     nodes = {
-        "a": Stored(
+        "a": StoredArray(
             dims=("y", "x"), shape=(6, 8), attributes=spatial(UPRIGHT, ("y", "x"), "proj") | {"proj:code": CRS}
         ),
-        "b": Stored(
+        "b": StoredArray(
             dims=("y", "x"),
             shape=(3, 4),
             attributes=spatial((0.5, 0, 10, 0, -0.5, 50), ("y", "x"), "proj")

@@ -15,11 +15,11 @@ import zarr
 from zarr.storage import LocalStore, MemoryStore, ZipStore
 
 from periplus.engine.xgroup.backend import XGroupBackend, XGroupReferenceError, require
-from periplus.testing.hierarchies import UTM, Counting, Stored, declare_huge, spatial, write_hierarchy
+from periplus.testing.hierarchies import UTM, CountingStore, StoredArray, declare_huge, spatial, write_hierarchy
 
 
 def grid(attributes=None, shape=(4, 5), dims=("y", "x"), **more):
-    return Stored(dims=dims, shape=shape, attributes=spatial() if attributes is None else attributes, **more)
+    return StoredArray(dims=dims, shape=shape, attributes=spatial() if attributes is None else attributes, **more)
 
 
 def opened(store, **options):
@@ -33,23 +33,23 @@ def stock(store, **options):
 
 
 PACKED = {
-    "packed": Stored(
+    "packed": StoredArray(
         dims=("time", "y", "x"),
         values=np.arange(2 * 6 * 8, dtype="int16").reshape(2, 6, 8) - 5,
         chunks=(1, 3, 4),
         fill=-1,
         attributes={**spatial(), "_FillValue": -1, "scale_factor": 0.1, "add_offset": 2.0, "units": "K"},
     ),
-    "masked": Stored(
+    "masked": StoredArray(
         dims=("y", "x"),
         values=np.where(np.arange(48).reshape(6, 8) % 3, np.arange(48.0).reshape(6, 8), -9.0).astype("float32"),
         chunks=(4, 8),
         fill=np.nan,
         attributes={**spatial(), "missing_value": -9.0},
     ),
-    "flags": Stored(dims=("y", "x"), values=np.eye(6, 8, dtype=bool), attributes=spatial()),
-    "names": Stored(dims=("time",), values=np.array(["ab", "c"]), attributes={}),
-    "time": Stored(
+    "flags": StoredArray(dims=("y", "x"), values=np.eye(6, 8, dtype=bool), attributes=spatial()),
+    "names": StoredArray(dims=("time",), values=np.array(["ab", "c"]), attributes={}),
+    "time": StoredArray(
         dims=("time",), values=np.array([1.0, 2.5]), attributes={"units": "days since 2001-01-01", "calendar": "noleap"}
     ),
 }
@@ -85,9 +85,9 @@ def test_the_zarr_fill_value_masks_in_version_2_and_not_in_version_3():
 
 
 def test_opening_reads_no_chunk_and_lists_nothing_where_metadata_are_consolidated():
-    nodes = {"g/a": grid(), "g/b": grid(), "time": Stored(dims=("time",), shape=(3,))}
+    nodes = {"g/a": grid(), "g/b": grid(), "time": StoredArray(dims=("time",), shape=(3,))}
     inner = write_hierarchy(MemoryStore(), nodes, consolidated=True)
-    store = Counting(inner)
+    store = CountingStore(inner)
     opened(store, group="g")
     assert store.chunks == []
     assert store.listed == []
@@ -98,7 +98,7 @@ def test_opening_reads_no_chunk_and_lists_nothing_where_metadata_are_consolidate
 
 
 def test_values_are_read_only_where_they_are_asked_for():
-    store = Counting(write_hierarchy(MemoryStore(), {"a": grid(shape=(40, 50), chunks=(10, 10))}))
+    store = CountingStore(write_hierarchy(MemoryStore(), {"a": grid(shape=(40, 50), chunks=(10, 10))}))
     dataset = opened(store)
     assert store.chunks == []
     dataset.a[:10, :10].load()
@@ -109,7 +109,7 @@ def test_a_grid_of_trillions_of_pixels_opens_without_labels_in_memory(tmp_path):
     shape = (1_800_000, 3_600_000)
     transform = (1e-4, 0.0, -180.0, 0.0, -1e-4, 90.0)
     declare_huge(tmp_path / "huge.zarr", "a", shape, ("lat", "lon"), spatial(transform, ("lat", "lon")))
-    store = Counting(LocalStore(tmp_path / "huge.zarr"))
+    store = CountingStore(LocalStore(tmp_path / "huge.zarr"))
     dataset = opened(store)
     assert store.chunks == []
     assert not dataset.lon.variable._in_memory or dataset.lon.variable._data.dtype == np.float64
@@ -157,7 +157,7 @@ def test_labels_can_be_lazy_in_memory_or_left_out():
 
 def test_labels_that_are_stored_are_those_taken():
     x = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
-    nodes = {"a": grid(), "x": Stored(dims=("x",), values=x, attributes={"units": "m"})}
+    nodes = {"a": grid(), "x": StoredArray(dims=("x",), values=x, attributes={"units": "m"})}
     store = write_hierarchy(MemoryStore(), nodes)
     dataset = opened(store)
     np.testing.assert_array_equal(dataset.x, x)
@@ -166,8 +166,8 @@ def test_labels_that_are_stored_are_those_taken():
 
 
 def test_lazy_labels_of_a_grid_come_before_stored_ones_if_asked_for():
-    nodes = {"a": grid(), "x": Stored(dims=("x",), values=UTM[2] + 10 * (np.arange(5) + 0.5)), "time": TIMES}
-    store = Counting(write_hierarchy(MemoryStore(), nodes))
+    nodes = {"a": grid(), "x": StoredArray(dims=("x",), values=UTM[2] + 10 * (np.arange(5) + 0.5)), "time": TIMES}
+    store = CountingStore(write_hierarchy(MemoryStore(), nodes))
     dataset = opened(store, coords="lazy")
     assert store.chunks == ["time/c/0"]
     assert type(dataset.xindexes["x"]).__name__ == "AxisIndex"
@@ -190,13 +190,13 @@ def test_whatever_zarr_opens_is_opened(tmp_path, how):
 
 
 def test_a_group_object_is_opened_with_the_whole_store_around_it(tmp_path):
-    nodes = {"g/a": Stored(dims=("time",), shape=(3,), attributes=cs_time("/t/time")), "t/time": TIMES}
+    nodes = {"g/a": StoredArray(dims=("time",), shape=(3,), attributes=cs_time("/t/time")), "t/time": TIMES}
     path = write_hierarchy(tmp_path / "s.zarr", nodes)
     dataset = opened(zarr.open_group(path, mode="r")["g"])
     assert dataset.time.dt.day.values.tolist() == [1, 3, 9]
 
 
-TIMES = Stored(dims=("time",), values=np.array([0.0, 2.0, 8.0]))
+TIMES = StoredArray(dims=("time",), values=np.array([0.0, 2.0, 8.0]))
 
 
 def cs_time(node):
@@ -248,7 +248,7 @@ def test_a_group_below_a_root_without_metadata_is_opened(tmp_path):
 
 
 def test_arrays_without_names_of_dimensions_get_some():
-    nodes = {"a": Stored(dims=None, shape=(2, 3)), "b": grid()}
+    nodes = {"a": StoredArray(dims=None, shape=(2, 3)), "b": grid()}
     store = write_hierarchy(MemoryStore(), nodes)
     with pytest.warns(Warning, match="/a"):
         dataset = xr.open_dataset(store, engine="xgroup")
@@ -297,7 +297,7 @@ def test_versions_that_are_too_old_raise_with_advice(monkeypatch):
 
 def test_opening_one_group_does_not_read_the_others():
     nodes = {f"other{n}/a": grid() for n in range(20)} | {"g/a": grid()}
-    store = Counting(write_hierarchy(MemoryStore(), nodes))
+    store = CountingStore(write_hierarchy(MemoryStore(), nodes))
     opened(store, group="g")
     assert not any("other" in key for key in store.keys)
     assert store.listed == ["list g"]
@@ -317,8 +317,8 @@ def test_a_huge_grid_keeps_less_than_a_mebibyte(tmp_path):
 
 
 def test_indexes_are_not_made_where_none_are_wanted():
-    nodes = {"a": grid(), "x": Stored(dims=("x",), shape=(5,)), "y": Stored(dims=("y",), shape=(4,))}
-    store = Counting(write_hierarchy(MemoryStore(), nodes))
+    nodes = {"a": grid(), "x": StoredArray(dims=("x",), shape=(5,)), "y": StoredArray(dims=("y",), shape=(4,))}
+    store = CountingStore(write_hierarchy(MemoryStore(), nodes))
     dataset = opened(store, create_default_indexes=False)
     assert store.chunks == []
     assert not dataset.xindexes
@@ -326,10 +326,10 @@ def test_indexes_are_not_made_where_none_are_wanted():
 
 
 def test_stored_labels_of_a_tree_are_read_once_each():
-    nodes = {f"g{n}/x": Stored(dims=("x",), shape=(5,)) for n in range(5)}
+    nodes = {f"g{n}/x": StoredArray(dims=("x",), shape=(5,)) for n in range(5)}
     clock = {"units": "days since 2000-01-01"}
-    nodes |= {f"g{n}/t": Stored(dims=("t",), values=np.arange(3.0), attributes=clock) for n in range(5)}
-    store = Counting(write_hierarchy(MemoryStore(), nodes))
+    nodes |= {f"g{n}/t": StoredArray(dims=("t",), values=np.arange(3.0), attributes=clock) for n in range(5)}
+    store = CountingStore(write_hierarchy(MemoryStore(), nodes))
     tree = xr.open_datatree(store, engine="xgroup")
     assert sorted(store.chunks) == sorted(f"{path}/c/0" for path in nodes)
     assert tree["g3"].t.values[2] == np.datetime64("2000-01-03")
@@ -368,13 +368,17 @@ def test_a_plain_cf_group_is_what_stock_xarray_makes_of_it(zarr_format, decode_c
     said = {"coordinates": "lat lon", "ancillary_variables": "quality", "grid_mapping": "crs", "_FillValue": 3}
     nodes = {
         "/": {"Conventions": "CF-1.10", "title": "plain"},
-        "v": Stored(dims=("t", "y", "x"), shape=(2, 3, 4), dtype="int16", attributes={**said, "scale_factor": 0.5}),
-        "quality": Stored(dims=("t", "y", "x"), shape=(2, 3, 4), dtype="uint8", attributes={"flag_values": [0, 1]}),
-        "lat": Stored(**place, attributes={"units": "degrees_north"}),
-        "lon": Stored(**place, attributes={"units": "degrees_east"}),
-        "crs": Stored(dims=(), values=np.array(0), attributes={"grid_mapping_name": "latitude_longitude"}),
-        "t": Stored(dims=("t",), values=np.array([0, 6]), attributes=clock),
-        "length": Stored(dims=("t",), values=np.array([1.0, 2.0]), attributes={"units": "days"}),
+        "v": StoredArray(
+            dims=("t", "y", "x"), shape=(2, 3, 4), dtype="int16", attributes={**said, "scale_factor": 0.5}
+        ),
+        "quality": StoredArray(
+            dims=("t", "y", "x"), shape=(2, 3, 4), dtype="uint8", attributes={"flag_values": [0, 1]}
+        ),
+        "lat": StoredArray(**place, attributes={"units": "degrees_north"}),
+        "lon": StoredArray(**place, attributes={"units": "degrees_east"}),
+        "crs": StoredArray(dims=(), values=np.array(0), attributes={"grid_mapping_name": "latitude_longitude"}),
+        "t": StoredArray(dims=("t",), values=np.array([0, 6]), attributes=clock),
+        "length": StoredArray(dims=("t",), values=np.array([1.0, 2.0]), attributes={"units": "days"}),
     }
     store = write_hierarchy(MemoryStore(), nodes, zarr_format=zarr_format)
     with warnings.catch_warnings():

@@ -11,13 +11,13 @@ from pyproj import CRS
 from zarr.storage import MemoryStore
 
 from periplus.engine.xgroup.backend import XGroupConventionWarning
-from periplus.testing.hierarchies import Stored, declared, spatial, write_hierarchy
+from periplus.testing.hierarchies import StoredArray, declared, spatial, write_hierarchy
 
 UTM33, UTM32, WORLD = (CRS.from_epsg(n) for n in (32633, 32632, 4326))
 
 
 def image(attributes, shape=(4, 5), dims=("y", "x")):
-    return Stored(dims=dims, shape=shape, attributes=attributes)
+    return StoredArray(dims=dims, shape=shape, attributes=attributes)
 
 
 def opened(store, **options):
@@ -90,7 +90,7 @@ def test_a_crs_that_is_none_is_warned_of_and_left_out():
 
 
 def test_a_stored_grid_mapping_is_kept_and_found():
-    mapping = Stored(dims=(), values=np.array(0), attributes=WORLD.to_cf())
+    mapping = StoredArray(dims=(), values=np.array(0), attributes=WORLD.to_cf())
     attributes = {"grid_mapping": "crs", **spatial((1, 0, 0, 0, -1, 0), ("y", "x"), "proj"), **forms(WORLD)["wkt2"]}
     store = write_hierarchy(MemoryStore(), {"crs": mapping, "a": image(attributes)})
     dataset = opened(store)
@@ -104,7 +104,7 @@ def test_a_stored_grid_mapping_is_kept_and_found():
 
 def test_an_array_called_spatial_ref_is_not_overwritten():
     nodes = {"a": image({**spatial((1, 0, 0, 0, -1, 0), ("y", "x"), "proj"), **forms(WORLD)["code"]})}
-    nodes["spatial_ref"] = Stored(dims=(), values=np.array(7))
+    nodes["spatial_ref"] = StoredArray(dims=(), values=np.array(7))
     dataset = opened(write_hierarchy(MemoryStore(), nodes))
     assert dataset.spatial_ref.item() == 7
     assert dataset.a.rio.crs == WORLD
@@ -139,8 +139,8 @@ def test_labelled_axes_do_not_get_the_crs_of_geolocation_arrays():
         "d/v": image({**declared("geolocation", "ref"), "geolocation": located}, dims=("rlat", "rlon")),
         "d/lon": image({}, dims=("rlat", "rlon")),
         "d/lat": image({}, dims=("rlat", "rlon")),
-        "d/rlat": Stored(dims=("rlat",), values=np.linspace(-10, 10, 4)),
-        "d/rlon": Stored(dims=("rlon",), values=np.linspace(-20, 20, 5)),
+        "d/rlat": StoredArray(dims=("rlat",), values=np.linspace(-10, 10, 4)),
+        "d/rlon": StoredArray(dims=("rlon",), values=np.linspace(-20, 20, 5)),
     }
     with pytest.warns(UserWarning, match="no principal"):
         dataset = xr.open_dataset(write_hierarchy(MemoryStore(), nodes), engine="xgroup", group="d")

@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 from zarr.storage import MemoryStore
 
-from periplus.testing.hierarchies import Counting, Stored, declared, write_hierarchy
+from periplus.testing.hierarchies import CountingStore, StoredArray, declared, write_hierarchy
 
 RNG = np.random.default_rng(3)
 VECTORS = RNG.integers(-127, 128, (6, 8, 4)).astype("int8")
@@ -19,8 +19,8 @@ def tessera():
     zone = {"dataset_version": "v1", "year": 2024, "utm_zone": 33, "n_bands": 4, "n_tiles": 1, "model_version": "1"}
     return {
         "utm33": {**declared("tessera"), **{f"tessera:{key}": value for key, value in zone.items()}},
-        "utm33/embeddings": Stored(dims=("northing", "easting", "band"), values=VECTORS, chunks=(3, 4, 4), fill=0),
-        "utm33/scales": Stored(dims=("northing", "easting"), values=SCALES, chunks=(3, 4), fill=np.nan),
+        "utm33/embeddings": StoredArray(dims=("northing", "easting", "band"), values=VECTORS, chunks=(3, 4, 4), fill=0),
+        "utm33/scales": StoredArray(dims=("northing", "easting"), values=SCALES, chunks=(3, 4), fill=np.nan),
     }
 
 
@@ -43,7 +43,7 @@ def test_embeddings_stay_as_stored_unless_asked_for():
 
 @pytest.mark.parametrize("chunks", [None, {}])
 def test_scales_of_pixels_are_applied_and_those_not_finite_are_no_data(chunks):
-    store = Counting(write_hierarchy(MemoryStore(), tessera()))
+    store = CountingStore(write_hierarchy(MemoryStore(), tessera()))
     dataset = opened(store, dequantize=True, chunks=chunks)
     assert store.chunks == []
     assert dataset.embeddings.dtype == np.float32
@@ -71,7 +71,7 @@ def test_parts_are_scaled_as_the_whole_is(key):
 
 
 def test_only_chunks_of_the_part_are_read():
-    store = Counting(write_hierarchy(MemoryStore(), tessera()))
+    store = CountingStore(write_hierarchy(MemoryStore(), tessera()))
     opened(store, dequantize=True).embeddings[:3, :4].load()
     assert sorted(store.chunks) == ["utm33/embeddings/c/0/0/0", "utm33/scales/c/0/0"]
 
@@ -92,7 +92,7 @@ def test_one_scale_for_all_is_applied():
     }
     nodes = {
         "utm33": {**declared("geoemb"), **{f"geoemb:{key}": value for key, value in said.items()}},
-        "utm33/vectors": Stored(dims=("y", "x", "band"), values=VECTORS),
+        "utm33/vectors": StoredArray(dims=("y", "x", "band"), values=VECTORS),
     }
     dataset = opened(write_hierarchy(MemoryStore(), nodes), dequantize=True)
     np.testing.assert_array_equal(dataset.vectors, VECTORS.astype("float32") * 0.5 + 2)

@@ -10,7 +10,7 @@ import xarray as xr
 from zarr.storage import MemoryStore
 
 from periplus.engine.xgroup.backend import XGroupConventionWarning, XGroupReferenceWarning
-from periplus.testing.hierarchies import Stored, declare_huge, declared, spatial, write_hierarchy
+from periplus.testing.hierarchies import StoredArray, declare_huge, declared, spatial, write_hierarchy
 
 ODD = [
     None, True, -1, 0, 1e308, 10**400, "", "x", "/", "..", "../..", "time", "/g/v", "\x00", "a" * 3000, -0.5, 3, [], {},
@@ -57,27 +57,27 @@ def stores():
     square = {"dims": ("y", "x"), "shape": (4, 4)}
     return [
         {
-            "g/v": Stored(
+            "g/v": StoredArray(
                 dims=("time", "lat", "k"), shape=(2, 3, 2), attributes={**declared("cs", "ref", "uom"), "cs": cs}
             ),
-            "c/time": Stored(dims=("time",), values=np.array([0.0, 1.0])),
+            "c/time": StoredArray(dims=("time",), values=np.array([0.0, 1.0])),
         },
         {
-            "g/v": Stored(**square, attributes=located),
-            "c/lon": Stored(**square),
-            "c/lat": Stored(**square),
+            "g/v": StoredArray(**square, attributes=located),
+            "c/lon": StoredArray(**square),
+            "c/lat": StoredArray(**square),
         },
         {
             "/": {**pyramid, "multiscales": {"layout": layout}},
-            "0/b": Stored(**square),
-            "1/b": Stored(dims=("y", "x"), shape=(2, 2)),
+            "0/b": StoredArray(**square),
+            "1/b": StoredArray(dims=("y", "x"), shape=(2, 2)),
         },
         {
             "/": {"Conventions": "CF-1.11"},
-            "g/v": Stored(**square, attributes={"coordinates": "/c/lon /c/lat", "grid_mapping": "/c/crs"}),
-            "c/crs": Stored(dims=(), values=np.array(0), attributes={"grid_mapping_name": "latitude_longitude"}),
-            "c/lon": Stored(**square, attributes={"bounds": "lat"}),
-            "c/lat": Stored(**square, attributes={"coordinates": "lon"}),
+            "g/v": StoredArray(**square, attributes={"coordinates": "/c/lon /c/lat", "grid_mapping": "/c/crs"}),
+            "c/crs": StoredArray(dims=(), values=np.array(0), attributes={"grid_mapping_name": "latitude_longitude"}),
+            "c/lon": StoredArray(**square, attributes={"bounds": "lat"}),
+            "c/lat": StoredArray(**square, attributes={"coordinates": "lon"}),
         },
     ]  # fmt: skip
 
@@ -88,26 +88,28 @@ def test_odd_attributes_never_keep_a_store_from_opening(seed):
     nodes = dict(rng.choice(stores()))
     for path in rng.sample(sorted(nodes), k=rng.choice([1, 2])):
         node = nodes[path]
-        attributes = mutated(rng, dict(node.attributes if isinstance(node, Stored) else node))
+        attributes = mutated(rng, dict(node.attributes if isinstance(node, StoredArray) else node))
         if isinstance(attributes, dict):
-            nodes[path] = dataclasses.replace(node, attributes=attributes) if isinstance(node, Stored) else attributes
+            nodes[path] = (
+                dataclasses.replace(node, attributes=attributes) if isinstance(node, StoredArray) else attributes
+            )
     store = write_hierarchy(MemoryStore(), nodes)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         groups = xr.open_groups(store, engine="xgroup")
         xr.open_datatree(store, engine="xgroup").load()
     values = sorted(one.values.tolist() for group in groups.values() for one in group.data_vars.values() if one.ndim)
-    plain = [node.numbers.tolist() for path, node in nodes.items() if isinstance(node, Stored) and node.dims]
+    plain = [node.numbers.tolist() for path, node in nodes.items() if isinstance(node, StoredArray) and node.dims]
     assert all(one in plain for one in values)
     assert any(values)
 
 
 def test_times_that_cannot_be_decoded_elsewhere_are_left_out():
-    time = Stored(dims=("time",), values=np.array([0.0, 1.0]), attributes={"units": "days since 2000-13-45"})
+    time = StoredArray(dims=("time",), values=np.array([0.0, 1.0]), attributes={"units": "days since 2000-13-45"})
     nodes = {
         "/": {"Conventions": "CF-1.11"},
         "c/time": time,
-        "g/v": Stored(dims=("time",), shape=(2,), attributes={"coordinates": "/c/time"}),
+        "g/v": StoredArray(dims=("time",), shape=(2,), attributes={"coordinates": "/c/time"}),
     }
     store = write_hierarchy(MemoryStore(), nodes)
     with warnings.catch_warnings(record=True) as caught:
@@ -120,7 +122,9 @@ def test_times_that_cannot_be_decoded_elsewhere_are_left_out():
 
 
 def test_a_node_that_is_no_metadata_is_a_warning(tmp_path):
-    path = write_hierarchy(tmp_path / "s.zarr", {"g/v": Stored(dims=("y", "x"), shape=(2, 2), attributes=spatial())})
+    path = write_hierarchy(
+        tmp_path / "s.zarr", {"g/v": StoredArray(dims=("y", "x"), shape=(2, 2), attributes=spatial())}
+    )
     (path / "c").mkdir()
     (path / "c" / "zarr.json").write_text('{"zarr_format": 3, "node_type": "array", "shape": "none"}')
     cs = {"crs": [{"axes": {"y": {"coordinates": [{"values": {"external": {"ref": {"node": "/c"}}}}]}, "x": {}}}]}
@@ -153,7 +157,7 @@ def test_huge_turned_grids_do_not_fill_memory():
 
 def test_thousands_of_broken_arrays_give_few_warnings():
     broken = {**declared("cs", "ref"), "cs": {"crs": [{"ref": {"node": "/none", "attribute": "/x"}}]}}
-    nodes = {f"a{n}": Stored(dims=("n",), shape=(1,), attributes=broken) for n in range(200)}
+    nodes = {f"a{n}": StoredArray(dims=("n",), shape=(1,), attributes=broken) for n in range(200)}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         xr.open_dataset(write_hierarchy(MemoryStore(), nodes), engine="xgroup")

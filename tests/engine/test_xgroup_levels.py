@@ -9,7 +9,7 @@ from zarr.storage import MemoryStore
 
 from periplus.engine.xgroup.backend import levels
 from periplus.errors import FormatError, MissingError
-from periplus.testing.hierarchies import Counting, Stored, declared, write_hierarchy
+from periplus.testing.hierarchies import CountingStore, StoredArray, declared, write_hierarchy
 
 SIZES = (16, 8, 4)
 
@@ -39,7 +39,7 @@ def layout(*assets, transforms=True, **more):
 
 def level(n, dims=("y", "x"), **more):
     values = np.full((SIZES[n],) * 2, n) + np.arange(SIZES[n])
-    return Stored(dims=dims, values=values.astype("int32"), **more)
+    return StoredArray(dims=dims, values=values.astype("int32"), **more)
 
 
 PYRAMIDS = {
@@ -95,7 +95,7 @@ def only(dataset):
 @pytest.mark.parametrize("place", ["", "scenes/a/"])
 def test_every_layout_opens_as_siblings_that_align(kind, place, zarr_format):
     nodes = {f"{place}{path.strip('/')}" or "/": node for path, node in PYRAMIDS[kind].items()}
-    store = Counting(write_hierarchy(MemoryStore(), nodes, zarr_format=zarr_format))
+    store = CountingStore(write_hierarchy(MemoryStore(), nodes, zarr_format=zarr_format))
     tree = tree_of(store)
     assert store.chunks == []
     found = {node.path: node for node in tree.subtree if node.data_vars}
@@ -168,7 +168,7 @@ def test_a_box_on_a_turned_grid_covers_it():
         "spatial:dimensions": ["y", "x"],
         "spatial:transform": [8.0, 6.0, 0.0, 6.0, -8.0, 0.0],
     }
-    store = write_hierarchy(MemoryStore(), {"a": Stored(dims=("y", "x"), shape=(20, 20), attributes=attributes)})
+    store = write_hierarchy(MemoryStore(), {"a": StoredArray(dims=("y", "x"), shape=(20, 20), attributes=attributes)})
     whole, box = opened(store), (60.0, 10.0, 80.0, 40.0)
     part = opened(store, bbox=box)
     inside = (whole.xc > box[0]) & (whole.xc < box[2]) & (whole.yc > box[1]) & (whole.yc < box[3])
@@ -219,10 +219,10 @@ def test_the_order_of_a_layout_says_nothing():
 
 
 def test_arrays_beside_levels_come_along_where_they_fit():
-    labels = Stored(dims=("x",), values=np.arange(16.0))
-    count = Stored(dims=("time",), values=np.array([1, 2]))
+    labels = StoredArray(dims=("x",), values=np.arange(16.0))
+    count = StoredArray(dims=("time",), values=np.array([1, 2]))
     base = {"/": layout("0", "1", "2"), "x": labels, "time": count}
-    arrays = {str(n): Stored(dims=("time", "y", "x"), shape=(2, s, s)) for n, s in enumerate(SIZES)}
+    arrays = {str(n): StoredArray(dims=("time", "y", "x"), shape=(2, s, s)) for n, s in enumerate(SIZES)}
     store = write_hierarchy(MemoryStore(), base | arrays)
     fine, coarse = opened(store), opened(store, level=1)
     assert fine.x.values.tolist() == list(range(16))
@@ -243,7 +243,7 @@ def test_groups_of_other_sizes_below_a_group_open_without_a_pyramid_too():
 
 def test_groups_of_other_labels_below_a_group_open_too():
     stored = {"dims": ("x",), "attributes": {}}
-    nodes = {"x": Stored(values=np.arange(3), **stored), "g/x": Stored(values=np.arange(3) + 7, **stored)}
+    nodes = {"x": StoredArray(values=np.arange(3), **stored), "g/x": StoredArray(values=np.arange(3) + 7, **stored)}
     tree = tree_of(write_hierarchy(MemoryStore(), nodes))
     assert tree["g"].x.values.tolist() == [7, 8, 9]
     assert tree["base"].x.values.tolist() == [0, 1, 2]
@@ -252,7 +252,7 @@ def test_groups_of_other_labels_below_a_group_open_too():
 
 
 def test_levels_are_listed_without_opening_them():
-    store = Counting(write_hierarchy(MemoryStore(), PYRAMIDS["GDAL's overviews"]))
+    store = CountingStore(write_hierarchy(MemoryStore(), PYRAMIDS["GDAL's overviews"]))
     found = levels(store)
     assert [(one.asset, one.shape, one.factors) for one in found] == [
         ("b", (16, 16), (1.0, 1.0)),
@@ -272,7 +272,7 @@ def test_attributes_of_a_level_are_its_own_over_those_of_the_dataset():
 
 @pytest.mark.parametrize("argument", ["level", "bbox", "nonsense"])
 def test_a_tree_has_all_levels_and_takes_no_choice_of_one(argument):
-    store = write_hierarchy(MemoryStore(), {"g/a": Stored(dims=("y", "x"), shape=(4, 5), attributes={})})
+    store = write_hierarchy(MemoryStore(), {"g/a": StoredArray(dims=("y", "x"), shape=(4, 5), attributes={})})
     with pytest.raises(TypeError, match=argument):
         xr.open_datatree(store, engine="xgroup", **{argument: 0})
 
@@ -280,7 +280,7 @@ def test_a_tree_has_all_levels_and_takes_no_choice_of_one(argument):
 def test_a_box_over_arrays_of_different_crs_is_cut_in_the_crs_of_each():
     def image(step, corner, code, shape):
         place = {"spatial:dimensions": ["y", "x"], "spatial:transform": [step, 0.0, corner[0], 0.0, -step, corner[1]]}
-        return Stored(
+        return StoredArray(
             dims=("y", "x"), shape=shape, attributes={**declared("spatial", "proj"), "proj:code": code, **place}
         )
 

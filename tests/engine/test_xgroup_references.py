@@ -14,9 +14,9 @@ from periplus.engine.xgroup.backend import (
     XGroupReferenceWarning,
     XGroupStoreWarning,
 )
-from periplus.testing.hierarchies import Stored, declared, spatial, write_hierarchy
+from periplus.testing.hierarchies import StoredArray, declared, spatial, write_hierarchy
 
-DAYS = Stored(dims=("time",), values=np.array([0.0, 2.0, 8.0]))
+DAYS = StoredArray(dims=("time",), values=np.array([0.0, 2.0, 8.0]))
 CLOCK = {"unit": "days", "epoch": "2000-01-01", "calendar": "standard"}
 
 
@@ -41,7 +41,7 @@ def times(node, **more):
 
 
 def series(attributes, size=3):
-    return Stored(dims=("time",), shape=(size,), attributes=attributes)
+    return StoredArray(dims=("time",), shape=(size,), attributes=attributes)
 
 
 def quietly(store, **options):
@@ -86,7 +86,7 @@ def test_a_whole_crs_by_pointer_is_found():
     crs = {"ref": {"node": "/defs", "attribute": "/attributes/crs/grid"}}
     nodes = {
         "defs": {**declared("cs"), "crs": {"grid": shared}},
-        "g/v": Stored(dims=("lat",), shape=(4,), attributes=cs(crs)),
+        "g/v": StoredArray(dims=("lat",), shape=(4,), attributes=cs(crs)),
     }
     dataset = quietly(write_hierarchy(MemoryStore(), nodes), group="g")
     assert dataset.lat.values.tolist() == [-89.5, -88.5, -87.5, -86.5]
@@ -104,7 +104,7 @@ def test_regular_ordinal_scalar_and_explicit_axes_with_bounds_and_units():
     height = axis("height", {"explicit": [2]}, "vertical", "Z", direction="up", unit="m")
     name = axis("name", {"explicit": ["a", "b"]}, "undefined")
     attributes = cs(lat, {"type": "undefined", "axes": {"k": {}}}, height, name)
-    nodes = {"v": Stored(dims=("name", "k", "lat"), shape=(2, 2, 3), attributes=attributes)}
+    nodes = {"v": StoredArray(dims=("name", "k", "lat"), shape=(2, 2, 3), attributes=attributes)}
     dataset = quietly(write_hierarchy(MemoryStore(), nodes))
     assert dataset.lat.values.tolist() == [-89.5, -88.5, -87.5]
     assert dataset.lat.attrs["units"] == "deg"
@@ -144,9 +144,9 @@ def test_bounds_of_long_regular_axes_are_computed_where_asked_for():
 @pytest.mark.parametrize("stored", [(3, 2), (2, 3)])
 def test_bounds_elsewhere_are_coordinates_whichever_way_they_are_stored(stored):
     edges = np.array([[0.0, 1.0], [2.0, 3.0], [8.0, 9.0]])
-    bounds = Stored(dims=("time", "bnds") if stored == (3, 2) else ("bnds", "time"), values=edges.reshape(3, 2))
+    bounds = StoredArray(dims=("time", "bnds") if stored == (3, 2) else ("bnds", "time"), values=edges.reshape(3, 2))
     if stored == (2, 3):
-        bounds = Stored(dims=("bnds", "time"), values=edges.T.copy())
+        bounds = StoredArray(dims=("bnds", "time"), values=edges.T.copy())
     crs = axis("time", external("/c/time"), "temporal", "T", time=CLOCK, boundaries=external("/c/time_bnds"))
     nodes = {"g/v": series(cs(crs)), "c/time": DAYS, "c/time_bnds": bounds}
     dataset = quietly(write_hierarchy(MemoryStore(), nodes), group="g")
@@ -157,8 +157,8 @@ def test_bounds_elsewhere_are_coordinates_whichever_way_they_are_stored(stored):
 
 def test_offsets_from_stored_labels_are_bounds():
     crs = axis("z", external("/c/z"), "vertical", "Z", unit="m", boundaries={"regular": [-1.0, 2.0]})
-    z = Stored(dims=("z",), values=np.array([5, 7], "int16"), attributes={"scale_factor": 10.0})
-    nodes = {"g/v": Stored(dims=("z",), shape=(2,), attributes=cs(crs)), "c/z": z}
+    z = StoredArray(dims=("z",), values=np.array([5, 7], "int16"), attributes={"scale_factor": 10.0})
+    nodes = {"g/v": StoredArray(dims=("z",), shape=(2,), attributes=cs(crs)), "c/z": z}
     dataset = quietly(write_hierarchy(MemoryStore(), nodes), group="g")
     assert dataset.z.values.tolist() == [50.0, 70.0]
     assert dataset[dataset.z.attrs["bounds"]].values.tolist() == [[49.0, 52.0], [69.0, 72.0]]
@@ -176,9 +176,9 @@ def test_parametric_terms_are_coordinates():
         parametric={"formula": "atmosphere_sigma_coordinate", "terms": terms},
     )
     nodes = {
-        "g/v": Stored(dims=("lev", "x"), shape=(2, 4), attributes=cs(level, {"axes": {"x": {}}})),
-        "c/a": Stored(dims=("lev",), values=np.array([10.0, 20.0])),
-        "c/ps": Stored(dims=("x",), values=np.arange(4.0)),
+        "g/v": StoredArray(dims=("lev", "x"), shape=(2, 4), attributes=cs(level, {"axes": {"x": {}}})),
+        "c/a": StoredArray(dims=("lev",), values=np.array([10.0, 20.0])),
+        "c/ps": StoredArray(dims=("x",), values=np.arange(4.0)),
     }
     dataset = quietly(write_hierarchy(MemoryStore(), nodes), group="g")
     assert {"a", "ps"} <= set(dataset.coords)
@@ -200,9 +200,9 @@ def test_an_axis_that_is_a_term_of_its_own_formula_is_described(place):
         parametric={"formula": "ocean_s_coordinate_g2", "terms": terms},
     )
     nodes = {
-        "g/v": Stored(dims=("s_rho",), shape=(2,), attributes=cs(vertical)),
-        f"{place}/s_rho": Stored(dims=("s_rho",), values=np.array([-0.7, -0.1])),
-        "c/Cs_r": Stored(dims=("s_rho",), values=np.array([-0.6, -0.2])),
+        "g/v": StoredArray(dims=("s_rho",), shape=(2,), attributes=cs(vertical)),
+        f"{place}/s_rho": StoredArray(dims=("s_rho",), values=np.array([-0.7, -0.1])),
+        "c/Cs_r": StoredArray(dims=("s_rho",), values=np.array([-0.6, -0.2])),
     }
     dataset = quietly(write_hierarchy(MemoryStore(), nodes), group="g")
     assert dataset.s_rho.values.tolist() == [-0.7, -0.1]
@@ -228,9 +228,9 @@ def test_geolocation_arrays_of_another_group_are_coordinates():
         "planar": {"x": {"node": "/c/px"}, "y": {"node": "/c/py"}},
     }
     attributes = {**spatial((1, 0, 0, 0, -1, 0), ("y", "x"), "geolocation", "ref"), "geolocation": geolocation}
-    nodes = {"d/v": Stored(dims=("y", "x"), shape=(3, 4), attributes=attributes)}
+    nodes = {"d/v": StoredArray(dims=("y", "x"), shape=(3, 4), attributes=attributes)}
     nodes |= {
-        f"c/{name}": Stored(dims=("y", "x"), shape=(3, 4), dtype="float64") for name in ("lon", "lat", "px", "py")
+        f"c/{name}": StoredArray(dims=("y", "x"), shape=(3, 4), dtype="float64") for name in ("lon", "lat", "px", "py")
     }
     dataset = quietly(write_hierarchy(MemoryStore(), nodes), group="d")
     assert {"lon", "lat", "px", "py"} <= set(dataset.coords)
@@ -244,8 +244,8 @@ def test_geolocation_arrays_of_another_group_are_coordinates():
 def test_geolocation_arrays_beside_the_data_are_coordinates_too():
     geolocation = {"geodetic": {"x": {"node": "../lon"}, "y": {"node": "../lat"}}}
     attributes = {**spatial((1, 0, 0, 0, -1, 0), ("y", "x"), "geolocation", "ref"), "geolocation": geolocation}
-    nodes = {"v": Stored(dims=("y", "x"), shape=(3, 4), attributes=attributes)}
-    nodes |= {name: Stored(dims=("y", "x"), shape=(3, 4)) for name in ("lon", "lat")}
+    nodes = {"v": StoredArray(dims=("y", "x"), shape=(3, 4), attributes=attributes)}
+    nodes |= {name: StoredArray(dims=("y", "x"), shape=(3, 4)) for name in ("lon", "lat")}
     dataset = quietly(write_hierarchy(MemoryStore(), nodes))
     assert list(dataset.data_vars) == ["v"]
 
@@ -260,22 +260,22 @@ def roms():
     clock = {"units": "seconds since 2000-01-01", "calendar": "gregorian"}
     return {
         "/": {"Conventions": "CF-1.11"},
-        "time/ocean_time": Stored(dims=("time",), values=np.array([0.0, 86400.0]), attributes=clock),
-        "grid/lon_rho": Stored(dims=rho, values=np.ones((3, 4)), attributes={"units": "degrees_east"}),
-        "grid/lat_rho": Stored(dims=rho, values=np.zeros((3, 4)), attributes={"bounds": "lat_vertices"}),
-        "grid/lat_vertices": Stored(dims=(*rho, "corner"), shape=(3, 4, 4), dtype="float64"),
-        "grid/h": Stored(dims=rho, shape=(3, 4), dtype="float64"),
-        "grid/hc": Stored(dims=(), values=np.array(5.0)),
-        "grid/Cs_r": Stored(dims=("s_rho",), values=np.array([-0.5, 0.0])),
-        "grid/s_rho": Stored(dims=("s_rho",), values=np.array([-0.7, -0.1]), attributes={"formula_terms": terms}),
-        "grid/mask_rho": Stored(dims=rho, shape=(3, 4)),
-        "ocean/zeta": Stored(dims=("time", *rho), shape=(2, 3, 4), attributes={"coordinates": where}),
-        "ocean/temp": Stored(
+        "time/ocean_time": StoredArray(dims=("time",), values=np.array([0.0, 86400.0]), attributes=clock),
+        "grid/lon_rho": StoredArray(dims=rho, values=np.ones((3, 4)), attributes={"units": "degrees_east"}),
+        "grid/lat_rho": StoredArray(dims=rho, values=np.zeros((3, 4)), attributes={"bounds": "lat_vertices"}),
+        "grid/lat_vertices": StoredArray(dims=(*rho, "corner"), shape=(3, 4, 4), dtype="float64"),
+        "grid/h": StoredArray(dims=rho, shape=(3, 4), dtype="float64"),
+        "grid/hc": StoredArray(dims=(), values=np.array(5.0)),
+        "grid/Cs_r": StoredArray(dims=("s_rho",), values=np.array([-0.5, 0.0])),
+        "grid/s_rho": StoredArray(dims=("s_rho",), values=np.array([-0.7, -0.1]), attributes={"formula_terms": terms}),
+        "grid/mask_rho": StoredArray(dims=rho, shape=(3, 4)),
+        "ocean/zeta": StoredArray(dims=("time", *rho), shape=(2, 3, 4), attributes={"coordinates": where}),
+        "ocean/temp": StoredArray(
             dims=("time", "s_rho", *rho),
             shape=(2, 2, 3, 4),
             attributes={"coordinates": f"{where} /grid/s_rho", "ancillary_variables": "/grid/mask_rho"},
         ),
-        "ocean/u": Stored(dims=("time", *u), shape=(2, 3, 3), attributes={"coordinates": "/time/ocean_time"}),
+        "ocean/u": StoredArray(dims=("time", *u), shape=(2, 3, 3), attributes={"coordinates": "/time/ocean_time"}),
     }
 
 
@@ -304,10 +304,10 @@ def test_arrays_of_a_group_stay_data_there_though_others_refer_to_them():
 def test_a_grid_mapping_and_bounds_of_another_group_are_coordinates():
     nodes = {
         "/": {"Conventions": "CF-1.11"},
-        "crs/map": Stored(dims=(), values=np.array(0), attributes={"grid_mapping_name": "latitude_longitude"}),
-        "g/lat": Stored(dims=("lat",), values=np.array([1.0, 2.0]), attributes={"bounds": "../b/lat_bnds"}),
-        "b/lat_bnds": Stored(dims=("lat", "nv"), values=np.array([[0.5, 1.5], [1.5, 2.5]])),
-        "g/v": Stored(dims=("lat",), shape=(2,), attributes={"grid_mapping": "/crs/map"}),
+        "crs/map": StoredArray(dims=(), values=np.array(0), attributes={"grid_mapping_name": "latitude_longitude"}),
+        "g/lat": StoredArray(dims=("lat",), values=np.array([1.0, 2.0]), attributes={"bounds": "../b/lat_bnds"}),
+        "b/lat_bnds": StoredArray(dims=("lat", "nv"), values=np.array([[0.5, 1.5], [1.5, 2.5]])),
+        "g/v": StoredArray(dims=("lat",), shape=(2,), attributes={"grid_mapping": "/crs/map"}),
     }
     dataset, _ = loudly(write_hierarchy(MemoryStore(), nodes), group="g")
     assert dataset.v.attrs["grid_mapping"] == "map"
@@ -319,8 +319,8 @@ def test_a_grid_mapping_and_bounds_of_another_group_are_coordinates():
 def test_coordinate_variables_of_groups_above_are_found_as_cf_searches():
     nodes = {
         "/": {"Conventions": "CF-1.11"},
-        "lat": Stored(dims=("lat",), values=np.array([1.0, 2.0])),
-        "g/h/v": Stored(dims=("lat",), shape=(2,)),
+        "lat": StoredArray(dims=("lat",), values=np.array([1.0, 2.0])),
+        "g/h/v": StoredArray(dims=("lat",), shape=(2,)),
     }
     dataset, _ = loudly(write_hierarchy(MemoryStore(), nodes), group="g/h")
     assert dataset.lat.values.tolist() == [1.0, 2.0]
@@ -388,14 +388,14 @@ def test_references_in_a_circle_end():
 def test_an_array_that_refers_to_itself_stays_data():
     itself = {"geodetic": {"x": {"node": "../v"}, "y": {"node": "../v"}}}
     attributes = {**spatial((1, 0, 0, 0, -1, 0), ("y", "x"), "geolocation", "ref"), "geolocation": itself}
-    nodes = {"v": Stored(dims=("y", "x"), shape=(3, 4), attributes=attributes), "w": series(times("../w"))}
+    nodes = {"v": StoredArray(dims=("y", "x"), shape=(3, 4), attributes=attributes), "w": series(times("../w"))}
     dataset, _ = loudly(write_hierarchy(MemoryStore(), nodes))
     assert set(dataset.data_vars) == {"v", "w"}
     assert dataset.w.values.tolist() == [0, 1, 2]
 
 
 def test_labels_that_describe_themselves_are_decoded():
-    time = Stored(dims=("time",), values=np.array([0.0, 2.0, 8.0]), attributes=times("../time"))
+    time = StoredArray(dims=("time",), values=np.array([0.0, 2.0, 8.0]), attributes=times("../time"))
     dataset = quietly(write_hierarchy(MemoryStore(), {"time": time}))
     np.testing.assert_array_equal(dataset.time, JANUARY)
 
@@ -403,7 +403,9 @@ def test_labels_that_describe_themselves_are_decoded():
 def test_a_dimension_called_bnds_is_no_trouble():
     lat = axis("lat", {"regular": [0, 1]}, abbreviation="Y", unit="m", boundaries={"regular": [-0.5, 0.5]})
     attributes = cs(lat, {"axes": {"bnds": {}}})
-    store = write_hierarchy(MemoryStore(), {"v": Stored(dims=("lat", "bnds"), shape=(3, 5), attributes=attributes)})
+    store = write_hierarchy(
+        MemoryStore(), {"v": StoredArray(dims=("lat", "bnds"), shape=(3, 5), attributes=attributes)}
+    )
     dataset = quietly(store)
     bounds = dataset[dataset.lat.attrs["bounds"]]
     assert bounds.values.tolist() == [[-0.5, 0.5], [0.5, 1.5], [1.5, 2.5]]
@@ -414,9 +416,9 @@ def test_a_dimension_called_bnds_is_no_trouble():
 def test_bounds_in_a_circle_end():
     nodes = {
         "/": {"Conventions": "CF-1.11"},
-        "c/a": Stored(dims=("x",), shape=(2,), attributes={"bounds": "/c/b", "coordinates": "/c/b"}),
-        "c/b": Stored(dims=("x",), shape=(2,), attributes={"bounds": "/c/a", "coordinates": "/c/a"}),
-        "g/v": Stored(dims=("x",), shape=(2,), attributes={"coordinates": "/c/a"}),
+        "c/a": StoredArray(dims=("x",), shape=(2,), attributes={"bounds": "/c/b", "coordinates": "/c/b"}),
+        "c/b": StoredArray(dims=("x",), shape=(2,), attributes={"bounds": "/c/a", "coordinates": "/c/a"}),
+        "g/v": StoredArray(dims=("x",), shape=(2,), attributes={"coordinates": "/c/a"}),
     }
     dataset, _ = loudly(write_hierarchy(MemoryStore(), nodes), group="g")
     assert "a" in dataset.coords
@@ -427,8 +429,8 @@ def test_bounds_in_a_circle_end():
 
 def test_arrays_of_other_sizes_keep_their_own_dimensions():
     nodes = {
-        "fine": Stored(dims=("y", "x"), shape=(8, 8), attributes=spatial()),
-        "coarse": Stored(dims=("y", "x"), shape=(4, 4), attributes=spatial((20, 0, 500000, 0, -20, 5000000))),
+        "fine": StoredArray(dims=("y", "x"), shape=(8, 8), attributes=spatial()),
+        "coarse": StoredArray(dims=("y", "x"), shape=(4, 4), attributes=spatial((20, 0, 500000, 0, -20, 5000000))),
     }
     with pytest.warns(XGroupConflictWarning, match="/coarse has size 4 along y where others have 8, size 4 along x"):
         dataset = xr.open_dataset(write_hierarchy(MemoryStore(), nodes), engine="xgroup")
@@ -440,8 +442,8 @@ def test_arrays_of_other_sizes_keep_their_own_dimensions():
 
 def test_arrays_of_other_transforms_keep_their_own_labels():
     nodes = {
-        "a": Stored(dims=("y", "x"), shape=(4, 4), attributes=spatial()),
-        "b": Stored(dims=("y", "x"), shape=(4, 4), attributes=spatial((10, 0, 0, 0, -10, 5000000))),
+        "a": StoredArray(dims=("y", "x"), shape=(4, 4), attributes=spatial()),
+        "b": StoredArray(dims=("y", "x"), shape=(4, 4), attributes=spatial((10, 0, 0, 0, -10, 5000000))),
     }
     with pytest.warns(XGroupConflictWarning, match="/b has other labels along x"):
         dataset = xr.open_dataset(write_hierarchy(MemoryStore(), nodes), engine="xgroup")
@@ -453,10 +455,10 @@ def test_arrays_of_other_transforms_keep_their_own_labels():
 def test_two_coordinates_of_one_name_are_kept_apart():
     nodes = {
         "/": {"Conventions": "CF-1.11"},
-        "g/a": Stored(dims=("n",), shape=(2,), attributes={"coordinates": "/one/lon"}),
-        "g/b": Stored(dims=("n",), shape=(2,), attributes={"coordinates": "/two/lon"}),
-        "one/lon": Stored(dims=("n",), values=np.array([1.0, 2.0])),
-        "two/lon": Stored(dims=("n",), values=np.array([3.0, 4.0])),
+        "g/a": StoredArray(dims=("n",), shape=(2,), attributes={"coordinates": "/one/lon"}),
+        "g/b": StoredArray(dims=("n",), shape=(2,), attributes={"coordinates": "/two/lon"}),
+        "one/lon": StoredArray(dims=("n",), values=np.array([1.0, 2.0])),
+        "two/lon": StoredArray(dims=("n",), values=np.array([3.0, 4.0])),
     }
     dataset, _ = loudly(write_hierarchy(MemoryStore(), nodes), group="g")
     found = {name: dataset[name].values.tolist() for name in dataset.coords}
@@ -468,14 +470,14 @@ def test_two_coordinates_of_one_name_are_kept_apart():
 def test_units_of_measurement_are_plain_text():
     attributes = {**spatial((1, 0, 0, 0, -1, 0), ("y", "x"), "uom"), "uom": {"ucum": {"unit": "W/m2"}}}
     dataset = quietly(
-        write_hierarchy(MemoryStore(), {"v": Stored(dims=("y", "x"), shape=(2, 2), attributes=attributes)})
+        write_hierarchy(MemoryStore(), {"v": StoredArray(dims=("y", "x"), shape=(2, 2), attributes=attributes)})
     )
     assert dataset.v.attrs["units"] == "W/m2"
 
 
 def test_what_is_not_declared_is_used_only_if_asked_for():
     attributes = {key: value for key, value in spatial().items() if key != "zarr_conventions"}
-    store = write_hierarchy(MemoryStore(), {"v": Stored(dims=("y", "x"), shape=(2, 2), attributes=attributes)})
+    store = write_hierarchy(MemoryStore(), {"v": StoredArray(dims=("y", "x"), shape=(2, 2), attributes=attributes)})
     strict, caught = loudly(store)
     assert not strict.coords
     assert any("without declaration" in str(one.message) for one in caught)
@@ -502,7 +504,7 @@ def test_handlers_of_other_packages_are_asked():
         def get_variables(self, array, group, root):
             raise RuntimeError("no")
 
-    store = write_hierarchy(MemoryStore(), {"v": Stored(dims=("n",), shape=(2,), attributes={"ours": 1})})
+    store = write_hierarchy(MemoryStore(), {"v": StoredArray(dims=("n",), shape=(2,), attributes={"ours": 1})})
     register(Ours)
     register(Failing)
     try:

@@ -13,10 +13,10 @@ import periplus
 from periplus.engine.xgroup.backend import XGroupStoreWarning
 from periplus.policy import Policy
 from periplus.testing.fixtures import server  # noqa: F401 - a fixture
-from periplus.testing.hierarchies import Stored, declared, write_hierarchy
-from periplus.testing.servers.faults import Fault
+from periplus.testing.hierarchies import StoredArray, declared, write_hierarchy
+from periplus.testing.servers.responses import Fault
 
-DAYS = {"time": Stored(dims=("time",), values=np.array([0.0, 2.0, 8.0]))}
+DAYS = {"time": StoredArray(dims=("time",), values=np.array([0.0, 2.0, 8.0]))}
 LAST = np.datetime64("2000-01-09")
 
 
@@ -24,7 +24,7 @@ def series(uri, node="/time"):
     clock = {"unit": "days", "epoch": "2000-01-01", "calendar": "standard"}
     coordinates = {"time": clock, "values": {"external": {"ref": {"uri": uri, "node": node}}}}
     crs = {"type": "temporal", "axes": {"time": {"abbreviation": "T", "coordinates": [coordinates]}}}
-    return {"v": Stored(dims=("time",), shape=(3,), attributes={**declared("cs", "ref"), "cs": {"crs": [crs]}})}
+    return {"v": StoredArray(dims=("time",), shape=(3,), attributes={**declared("cs", "ref"), "cs": {"crs": [crs]}})}
 
 
 def opened(store, **options):
@@ -147,8 +147,8 @@ def test_unknown_schemes_are_refused(tmp_path):
 
 
 def test_bounds_of_labels_of_another_store_come_from_there(tmp_path):
-    edges = Stored(dims=("time", "nv"), values=np.array([[0.0, 1.0], [2.0, 3.0], [8.0, 9.0]]))
-    time = Stored(dims=("time",), values=np.array([0.0, 2.0, 8.0]), attributes={"bounds": "time_bnds"})
+    edges = StoredArray(dims=("time", "nv"), values=np.array([[0.0, 1.0], [2.0, 3.0], [8.0, 9.0]]))
+    time = StoredArray(dims=("time",), values=np.array([0.0, 2.0, 8.0]), attributes={"bounds": "time_bnds"})
     write_hierarchy(tmp_path / "other.zarr", {"/": {"Conventions": "CF-1.11"}, "time": time, "time_bnds": edges})
     dataset = opened(write_hierarchy(tmp_path / "this.zarr", series("other.zarr")))
     assert dataset.time_bnds.dims == ("time", "nv")

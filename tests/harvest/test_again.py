@@ -20,7 +20,7 @@ from periplus.fetch import Fetch
 from periplus.harvest import index_into
 from periplus.harvest import run as run_module
 from periplus.table import Table
-from periplus.testing.forge import column, forge
+from periplus.testing.tamper import change_column, tamper
 
 PATTERN = r"(?P<time>\d{8})"
 
@@ -170,7 +170,7 @@ def test_a_stack_whose_pattern_is_none_is_laid_anew(tmp_path: Path, tiff: Simple
     days(tmp_path, tiff, 1, 2, 3)
     to, more = tmp_path / "out", {"arrange": "stack", "pattern": PATTERN}
     index_into(str(tmp_path / "x_2021010[12].tif"), fetch=fetch, to=to, **more)
-    forge(to, document=lambda said: said["arrangement"].update(pattern=7))
+    tamper(to, document=lambda said: said["arrangement"].update(pattern=7))
     table, _ = index_into(tmp_path / "x_20210103.tif", fetch=fetch, to=to, append=True, **more)
     assert table.catalog.arrays["0/data"].shape[0] == 3
     assert table.catalog.arrangement["pattern"] == PATTERN
@@ -183,7 +183,7 @@ def test_an_index_whose_groups_make_no_sense_is_laid_anew_but_not_added_to(
     days(tmp_path, tiff, 1, 2, 3)
     to = tmp_path / "out"
     index_into(str(tmp_path / "x_2021010[12].tif"), fetch=fetch, to=to, arrange="collect")
-    forge(to, files=column("group", lambda _: groups))
+    tamper(to, files=change_column("group", lambda _: groups))
     with pytest.raises(ConflictError, match="does not grow"):
         index_into(tmp_path / "x_20210103.tif", fetch=fetch, to=to, arrange="collect", append=True)
     table, summary = index_into(str(tmp_path / "x_2021010[12].tif"), fetch=fetch, to=to, arrange="collect")

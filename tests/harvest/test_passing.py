@@ -27,7 +27,7 @@ def blocks() -> bytes:
         for y in range(0, 512, 64)
         for x in range(0, 512, 64)
     ]
-    return nitfs.nitf(nitfs.Picture(values=VALUES, block=(64, 64), streams=streams, coding="C3"))
+    return nitfs.nitf(nitfs.ImageSegment(values=VALUES, block=(64, 64), streams=streams, coding="C3"))
 
 
 def test_they_do_not_count_as_header(tmp_path: Path, blocks: bytes, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -199,7 +199,7 @@ def test_what_stands_for_a_folder_in_a_bucket_is_no_file(server: RangeServer, co
 
 def test_subheaders_far_apart_cost_one_round(server: RangeServer, fetch: Fetch) -> None:
     values = nitfs.values_of("u16", 1, (512, 512))
-    server.files["a.ntf"] = nitfs.nitf(*[nitfs.Picture(values=values, kind="u16") for _ in range(10)])
+    server.files["a.ntf"] = nitfs.nitf(*[nitfs.ImageSegment(values=values, kind="u16") for _ in range(10)])
     server.latency = 0.1
     table, _ = index_into([f"{server.url}/a.ntf"], fetch=fetch, siblings=False)
     assert len(table.catalog.arrays) == 10

@@ -17,7 +17,7 @@ from periplus.harvest import index_into
 from periplus.policy import Policy
 from periplus.testing.formats import nitf as nitfs
 from periplus.testing.formats import pictures
-from periplus.testing.formats.nitf import Picture
+from periplus.testing.formats.nitf import ImageSegment
 from periplus.testing.servers.http import Fault, RangeServer, S3Server
 
 VALUES = nitfs.values_of("u16", 2, (101, 203))
@@ -25,7 +25,7 @@ WORLD = b"2.0\n0.0\n0.0\n-2.0\n501.0\n999.0\n"
 
 
 def file_of(step: int = 1, **options: Any) -> bytes:
-    return nitfs.nitf(Picture(values=VALUES[:, ::step, ::step], kind="u16", **options))
+    return nitfs.nitf(ImageSegment(values=VALUES[:, ::step, ::step], kind="u16", **options))
 
 
 @pytest.fixture(scope="module")
@@ -322,8 +322,8 @@ def test_r_sets_are_levels_of_a_mosaic(tmp_path: Path) -> None:
         corners = [(39.995, x[0]), (39.995, x[1]), (39.365, x[1]), (39.365, x[0])]
         place = "".join(f"{y:+07.3f}{x:+08.3f}" for y, x in corners)
         part = values[:, :, 64 * k : 64 * k + 64]
-        path.write_bytes(nitfs.nitf(Picture(values=part, icords="D", igeolo=place, block=(32, 32))))
-        (tmp_path / f"{k}.ntf.r1").write_bytes(nitfs.nitf(Picture(values=part[:, ::2, ::2], block=(16, 16))))
+        path.write_bytes(nitfs.nitf(ImageSegment(values=part, icords="D", igeolo=place, block=(32, 32))))
+        (tmp_path / f"{k}.ntf.r1").write_bytes(nitfs.nitf(ImageSegment(values=part[:, ::2, ::2], block=(16, 16))))
     index = periplus.index(paths, arrange="mosaic")
     np.testing.assert_array_equal(index["0/data"][...], values)
     np.testing.assert_array_equal(index["1/data"][...], values[:, ::2, ::2])

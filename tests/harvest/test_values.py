@@ -148,7 +148,7 @@ def test_inline_bytes_and_missing_chunks_are_read(fetch: Fetch) -> None:
 def test_an_array_in_a_sidecar_is_read_from_there(fetch: Fetch, tmp_path: Path) -> None:
     values = nitfs.values_of("u16", 1, (64, 80))
     for name, step in {"a.ntf": 1, "a.ntf.r1": 2}.items():
-        picture = nitfs.Picture(values=values[:, ::step, ::step], kind="u16")
+        picture = nitfs.ImageSegment(values=values[:, ::step, ::step], kind="u16")
         (tmp_path / name).write_bytes(nitfs.nitf(picture))
     (found,) = ValueReader(fetch, Limits()).read([scanned(tmp_path / "a.ntf")], "1/data")
     np.testing.assert_array_equal(np.asarray(found), values[:, ::2, ::2])

@@ -15,7 +15,7 @@ from periplus.model import About, Array, Found
 from periplus.scan.drive import scan_bytes
 from periplus.scan.tiff.gdal import items, nodata, number
 from periplus.testing.formats import tiff as tiffs
-from periplus.testing.formats.tiff_writer import ASCII, DOUBLE, RATIONAL, SHORT, image_tags, tiff
+from periplus.testing.formats.custom_tiff import ASCII, DOUBLE, RATIONAL, SHORT, image_tags, tiff
 
 PLACE = Affine(10, 0, 0, 0, -10, 0)
 

@@ -11,7 +11,7 @@ from periplus.model import Found
 from periplus.scan.drive import scan_bytes
 from periplus.scan.tiff.codecs import KNOWN, TIFF_TILE
 from periplus.testing.formats import tiff as tiffs
-from periplus.testing.formats.tiff_writer import SHORT, image_tags, tiff
+from periplus.testing.formats.custom_tiff import SHORT, image_tags, tiff
 
 TRANSPOSE = {"name": "transpose", "configuration": {"order": [1, 2, 0]}}
 ZLIB = {"name": "numcodecs.zlib", "configuration": {"level": 6}}

@@ -12,7 +12,7 @@ import periplus
 from periplus.model import Found
 from periplus.scan.drive import scan_bytes
 from periplus.testing.formats import nitf as nitfs
-from periplus.testing.formats.tiff_writer import SHORT, image_tags, tiff
+from periplus.testing.formats.custom_tiff import SHORT, image_tags, tiff
 
 CHROMA = Path(__file__).parent.parent / "decode" / "files" / "steps-chroma.j2k"
 YCBCR, RGB = ["Y", "Cb", "Cr"], ["R", "G", "B"]
@@ -25,7 +25,7 @@ def colours(height: int = 32, width: int = 48) -> np.ndarray:
 
 def nitf(values: np.ndarray, streams: list[bytes] | None, coding: str, mode: str = "P") -> bytes:
     """A NITF file that says its bands are Y, Cb and Cr."""
-    picture = nitfs.Picture(values=values, mode=mode, streams=streams, coding=coding, changes={"IREP": "YCbCr601"})
+    picture = nitfs.ImageSegment(values=values, mode=mode, streams=streams, coding=coding, changes={"IREP": "YCbCr601"})
     data = nitfs.nitf(picture)
     for number, name in enumerate(YCBCR):
         data = data.replace(f"M B{number}    N".encode(), f"{name:2}B{number}    N".encode())

@@ -15,8 +15,8 @@ from periplus.limits import MIB, Limits
 from periplus.scan import sniff
 from periplus.scan.drive import scan_bytes
 from periplus.testing.formats import dted as dteds
-from periplus.testing.mutate import mutants
-from periplus.testing.scans import only, values
+from periplus.testing.mutants import byte_mutants
+from periplus.testing.scans import decoded_values, only_array
 
 
 @pytest.fixture
@@ -48,8 +48,8 @@ def gdal(tmp_path: Path) -> Any:
 def test_heights_and_place_are_those_of_gdal(options: dict[str, Any], gdal: Any) -> None:
     heights = dteds.heights("gdal", 121, 61 if "interval" in options else 121)
     data = dteds.cell(heights, **options)
-    array = only(data).array
-    np.testing.assert_array_equal(values(data), heights)
+    array = only_array(data).array
+    np.testing.assert_array_equal(decoded_values(data), heights)
     with gdal(data) as cell:
         np.testing.assert_array_equal(cell.read(), heights)
         assert array.georeference is not None
@@ -61,7 +61,7 @@ def test_heights_and_place_are_those_of_gdal(options: dict[str, Any], gdal: Any)
 
 def test_facts_are_those_of_gdal(gdal: Any) -> None:
     data = dteds.cell(dteds.heights("facts"))
-    told = only(data).array.attributes["dted"]
+    told = only_array(data).array.attributes["dted"]
     with gdal(data) as cell:
         tags = {name.removeprefix("DTED_"): text.strip() for name, text in cell.tags().items()}
     for ours, theirs in {
@@ -89,7 +89,7 @@ def test_facts_are_those_of_gdal(gdal: Any) -> None:
 
 def test_a_cell_that_gdal_wrote_is_read_whole() -> None:
     heights = dteds.heights("written")
-    np.testing.assert_array_equal(values(dteds.gdal_cell(heights)), heights)
+    np.testing.assert_array_equal(decoded_values(dteds.gdal_cell(heights)), heights)
 
 
 @pytest.mark.parametrize(("posts", "lines"), [(2, 3), (16, 20), (17, 20)])
@@ -97,7 +97,7 @@ def test_every_post_is_the_one_its_bytes_say(posts: int, lines: int) -> None:
     # GDAL exchanges the two middle rows where posts are even: docs/refusals.md tells how that was judged.
     numbers = np.arange(posts * lines, dtype=np.int16).reshape(1, posts, lines)
     data = dteds.cell(numbers)
-    found = values(data)
+    found = decoded_values(data)
     for line in range(lines):
         for post in range(posts):
             at = 3428 + line * (12 + 2 * posts) + 8 + 2 * post
@@ -113,7 +113,7 @@ def test_rows_of_a_cell_of_even_height_are_in_order(tmp_path: Path, gdal: Any) -
     expected = np.array([[[dteds.NULL, 8], [-3, 7], [2, -6], [1, 5]]], np.int16)
     path = tmp_path / "even.dt1"
     path.write_bytes(head + west + east)
-    np.testing.assert_array_equal(values(path.read_bytes()), expected)
+    np.testing.assert_array_equal(decoded_values(path.read_bytes()), expected)
     with gdal(path.read_bytes()) as cell:
         theirs = cell.read()
     # GDAL (3.10) exchanges the two rows in the middle; nothing else may differ.
@@ -131,10 +131,10 @@ def test_cells_of_every_zone_lie_where_gdal_has_them(south: int, spread: int, gd
     heights = dteds.heights("zone", 121, 120 // spread + 1)
     for west in (-180, -1, 0, 179):
         data = dteds.cell(heights, west=west, south=south, interval=(300 * spread, 300))
-        place = only(data).array.georeference
+        place = only_array(data).array.georeference
         assert place is not None
         with gdal(data) as cell:
-            np.testing.assert_array_equal(values(data), cell.read())
+            np.testing.assert_array_equal(decoded_values(data), cell.read())
             np.testing.assert_allclose(place.transform, cell.transform[:6], rtol=0, atol=1e-12)
 
 
@@ -143,9 +143,9 @@ def test_twos_complement_is_taken_for_what_it_is(gdal: Any) -> None:
     # -1 is the pattern of a null post, and stays one.
     heights[(heights == dteds.NULL) | (heights == -1)] = -5
     data = dteds.cell(heights, complement=True)
-    np.testing.assert_array_equal(values(data), heights)
+    np.testing.assert_array_equal(decoded_values(data), heights)
     with gdal(data) as cell:
-        np.testing.assert_array_equal(values(data), cell.read())
+        np.testing.assert_array_equal(decoded_values(data), cell.read())
 
 
 def test_lines_that_a_partial_cell_lacks_are_null(gdal: Any) -> None:
@@ -153,8 +153,8 @@ def test_lines_that_a_partial_cell_lacks_are_null(gdal: Any) -> None:
     data = dteds.cell(heights, stored=(2, 5, 120))
     expected = np.full_like(heights, dteds.NULL)
     expected[:, :, [2, 5, 120]] = heights[:, :, [2, 5, 120]]
-    np.testing.assert_array_equal(values(data), expected)
-    assert only(data).array.attributes["lines_stored"] == 3
+    np.testing.assert_array_equal(decoded_values(data), expected)
+    assert only_array(data).array.attributes["lines_stored"] == 3
     with gdal(data) as cell:
         np.testing.assert_array_equal(cell.read(), expected)
 
@@ -162,7 +162,7 @@ def test_lines_that_a_partial_cell_lacks_are_null(gdal: Any) -> None:
 def test_a_trimmed_cell_lacks_its_rim() -> None:
     heights = dteds.heights("trim")
     data = dteds.cell(heights)
-    step = only(data)
+    step = only_array(data)
     (codec,) = step.array.encodings[0].codecs
     trims = {"trim_top": 1, "trim_bottom": 2, "trim_left": 3, "trim_right": 4}
     trimmed = {**codec, "configuration": {**codec["configuration"], **trims}}
@@ -176,10 +176,10 @@ def test_a_damaged_record_is_refused() -> None:
     data = bytearray(dteds.cell(dteds.heights("damage")))
     data[3428 + 5 * 254 + 100] ^= 4
     with pytest.raises(DecodeError, match="record 5 of the cell fails its checksum"):
-        values(bytes(data))
+        decoded_values(bytes(data))
     data[3428 + 2 * 254] = 0
     with pytest.raises(DecodeError, match="record 2 of the cell does not begin with its sentinel"):
-        values(bytes(data))
+        decoded_values(bytes(data))
 
 
 @pytest.mark.parametrize(
@@ -225,10 +225,10 @@ def test_mutants_give_only_our_errors() -> None:
     small = Limits(chunk_bytes=16 * MIB)
     data = dteds.cell(dteds.heights("mutants", 21, 21))
     refused = 0
-    for number, mutant in enumerate(mutants(data, seed=5, count=1500)):
+    for number, mutant in enumerate(byte_mutants(data, seed=5, count=1500)):
         start = time.process_time()
         try:
-            values(mutant if number % 2 else mutant[:80] + data[80:], small)
+            decoded_values(mutant if number % 2 else mutant[:80] + data[80:], small)
         except PeriplusError:
             refused += 1
         assert time.process_time() - start < 10

@@ -19,7 +19,7 @@ from periplus.scan.drive import scan_bytes
 from periplus.scan.georeference import geokeys
 from periplus.scan.georeference.geodetic import register
 from periplus.testing.formats import tiff as tiffs
-from periplus.testing.formats.tiff_writer import ASCII, DOUBLE, SHORT, image_tags, tiff
+from periplus.testing.formats.custom_tiff import ASCII, DOUBLE, SHORT, image_tags, tiff
 
 HERE = Affine(30.0, 0.0, 600_000.0, 0.0, -30.0, 4_900_000.0)
 

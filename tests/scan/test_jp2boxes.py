@@ -12,7 +12,7 @@ from periplus.model import About
 from periplus.scan.drive import scan_bytes
 from periplus.scan.jpeg2000.boxes import GEOTIFF
 from periplus.testing.formats import jpeg2000 as j2ks
-from periplus.testing.formats.tiff_writer import DOUBLE, image_tags, tiff
+from periplus.testing.formats.custom_tiff import DOUBLE, image_tags, tiff
 
 HEADER = b"\0\0\0\x0cjP  \r\n\x87\n" + b"\0\0\0\x14ftypjp2 \0\0\0\0jp2 "
 SIZE = {"blockxsize": 64, "blockysize": 64}

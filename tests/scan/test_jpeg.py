@@ -19,14 +19,14 @@ from periplus.limits import MIB, Limits
 from periplus.model import About, Array
 from periplus.scan.drive import scan_bytes
 from periplus.testing.formats import pictures
-from periplus.testing.mutate import mutants
-from periplus.testing.scans import only, values
+from periplus.testing.mutants import byte_mutants
+from periplus.testing.scans import decoded_values, only_array
 
 NAMES = list(pictures.jpegs())
 
 
 def found(data: bytes, limits: Limits | None = None) -> Array:
-    step = only(data, limits)
+    step = only_array(data, limits)
     assert (step.refs.offset.tolist(), step.refs.length.tolist()) == ([0], [len(data)])
     return step.array
 
@@ -39,7 +39,7 @@ def test_pixels_are_those_of_libjpeg(name: str) -> None:
         # Adobe's inks are inverted: what is left of the light.
         expected = (expected[..., :3].astype(int) * expected[..., 3:] // 255).astype(np.uint8)
     expected = expected[None] if expected.ndim == 2 else np.moveaxis(expected, -1, 0)
-    seen = values(data)
+    seen = decoded_values(data)
     assert seen.dtype == expected.dtype
     np.testing.assert_array_equal(seen, expected)
 
@@ -48,7 +48,7 @@ def test_pixels_are_those_of_libjpeg(name: str) -> None:
 def test_pixels_are_near_those_of_pillow(name: str) -> None:
     data = pictures.jpegs()[name]()
     image = Image.open(io.BytesIO(data))
-    seen = np.moveaxis(values(data).astype(int), 0, -1)
+    seen = np.moveaxis(decoded_values(data).astype(int), 0, -1)
     expected = np.asarray(image.convert("RGB") if image.mode == "CMYK" else image).astype(int)
     assert np.abs(seen - expected.reshape(seen.shape)).max() <= 4
 
@@ -59,7 +59,7 @@ def test_inks_become_the_light_that_gdal_gives(name: str) -> None:
     with MemoryFile(data) as memory, memory.open() as image:
         expected, space = image.read(), image.tags(ns="IMAGE_STRUCTURE")["SOURCE_COLOR_SPACE"]
     # GDAL turns YCbCr around by itself, and rounds once more.
-    assert np.abs(values(data).astype(int) - expected).max() <= (name == "ycck")
+    assert np.abs(decoded_values(data).astype(int) - expected).max() <= (name == "ycck")
     assert found(data).attributes["source_color_space"] == space
     assert found(data).attributes["photometric"] == "rgb"
 
@@ -67,12 +67,12 @@ def test_inks_become_the_light_that_gdal_gives(name: str) -> None:
 def test_four_lossless_bands_are_no_inks() -> None:
     expected = pictures.picture("four", "u1", (4, 20, 30))
     data = bytes(imagecodecs.jpeg8_encode(np.moveaxis(expected, 0, -1).copy(), lossless=True, colorspace="CMYK"))
-    np.testing.assert_array_equal(values(data), expected)
+    np.testing.assert_array_equal(decoded_values(data), expected)
 
 
 def test_a_lossless_file_keeps_every_value() -> None:
     expected = pictures.picture("jpeg-16", "u2", (1, pictures.HEIGHT, pictures.WIDTH))
-    np.testing.assert_array_equal(values(pictures.jpegs()["lossless-16"]()), expected)
+    np.testing.assert_array_equal(decoded_values(pictures.jpegs()["lossless-16"]()), expected)
 
 
 def test_the_camera_is_told_but_not_applied() -> None:
@@ -163,13 +163,13 @@ def test_what_is_no_picture_is_refused(change: Any, message: str) -> None:
 def test_rubbish_between_markers_is_stepped_over() -> None:
     data = pictures.jpegs()["rgb"]()
     odd = data[: frame(data)] + b"\0rubbish\xff\0\xff\xff" + data[frame(data) :]
-    np.testing.assert_array_equal(values(odd), values(data))
+    np.testing.assert_array_equal(decoded_values(odd), decoded_values(data))
 
 
 def test_a_picture_cut_off_is_refused() -> None:
     data = pictures.jpegs()["rgb"]()
     with pytest.raises(DecodeError, match="cut off"):
-        values(data[: len(data) * 2 // 3])
+        decoded_values(data[: len(data) * 2 // 3])
 
 
 def test_another_picture_than_the_indexed_one_is_refused() -> None:
@@ -200,17 +200,17 @@ def test_a_file_is_known_by_content_and_read_through_the_index(tmp_path: Path) -
     path = tmp_path / "photo"
     path.write_bytes(data)
     seen = periplus.index(path)["0/data"][:, 3:9, 10:20]
-    np.testing.assert_array_equal(seen, values(data)[:, 3:9, 10:20])
+    np.testing.assert_array_equal(seen, decoded_values(data)[:, 3:9, 10:20])
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_mutants_give_only_our_errors(name: str) -> None:
     small = Limits(chunk_bytes=4 * MIB)
     refused = 0
-    for mutant in mutants(pictures.jpegs()[name](), seed=NAMES.index(name), count=200):
+    for mutant in byte_mutants(pictures.jpegs()[name](), seed=NAMES.index(name), count=200):
         start = time.process_time()
         try:
-            values(mutant, small)
+            decoded_values(mutant, small)
         except PeriplusError:
             refused += 1
         assert time.process_time() - start < 10
@@ -220,7 +220,7 @@ def test_mutants_give_only_our_errors(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_any_window_is_as_in_the_whole(name: str, tmp_path: Path) -> None:
     data = pictures.jpegs()[name]()
-    expected = values(data)
+    expected = decoded_values(data)
     path = tmp_path / "picture.jpg"
     path.write_bytes(data)
     with periplus.index(path) as index:

@@ -16,8 +16,8 @@ from periplus.model import Found
 from periplus.scan import sniff
 from periplus.scan.jpeg2000 import scan as jpeg2000
 from periplus.testing.formats import jpeg2000 as j2ks
-from periplus.testing.mutate import mutants
-from periplus.testing.scans import watched
+from periplus.testing.mutants import byte_mutants
+from periplus.testing.scans import watch_scan
 
 MUTANTS = 500 * int(os.environ.get("PERIPLUS_FUZZ", "1"))
 SMALL = Limits(chunk_bytes=256 * MIB)
@@ -25,7 +25,7 @@ SMALL = Limits(chunk_bytes=256 * MIB)
 
 def scanned(data: bytes, limits: Limits = SMALL, *, sized: bool = True) -> tuple[list[Found], list[int]]:
     """What a scan found, and the lengths it asked for."""
-    return watched(jpeg2000, data, limits, sized=sized)
+    return watch_scan(jpeg2000, data, limits, sized=sized)
 
 
 def test_files_are_recognised_by_content() -> None:
@@ -244,7 +244,7 @@ def test_mutants_give_only_our_errors(name: str) -> None:
         options = {**j2ks.LAYOUTS[name], "blockxsize": 32, "blockysize": 32, "QUALITY": "20"}
         data = j2ks.made(j2ks.picture(1, "u1", 64, 64), **options)
     refused = total = 0
-    for mutant in mutants(data, seed=len(name), count=MUTANTS):
+    for mutant in byte_mutants(data, seed=len(name), count=MUTANTS):
         total += 1
         start = time.process_time()
         try:

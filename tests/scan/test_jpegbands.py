@@ -22,7 +22,7 @@ from periplus.scan.jpeg import markers as jpegmarkers
 from periplus.scan.jpeg import scan as jpeg
 from periplus.testing.formats import pictures
 from periplus.testing.formats.tiff import picture
-from periplus.testing.mutate import mutants
+from periplus.testing.mutants import byte_mutants
 from periplus.zarr.description.codecs import with_facts
 
 HEIGHT, WIDTH = 205, 93
@@ -204,7 +204,7 @@ def test_settings_that_do_not_fit_are_refused(change: dict[str, Any]) -> None:
 def test_mutants_give_only_our_errors() -> None:
     limits, refused = Limits(chunk_bytes=4 * MIB), 0
     data = made(restart_marker_rows=1)
-    for mutant in itertools.islice(mutants(data, seed=3, count=200), 200):
+    for mutant in itertools.islice(byte_mutants(data, seed=3, count=200), 200):
         try:
             read(mutant, found(mutant, limits), limits)
         except PeriplusError:

@@ -15,9 +15,9 @@ from periplus.scan import sniff
 from periplus.scan.drive import scan_bytes
 from periplus.scan.nitf import scan as nitf
 from periplus.testing.formats import nitf as nitfs
-from periplus.testing.formats.nitf import Picture, tre
-from periplus.testing.mutate import mutants
-from periplus.testing.scans import check_sound
+from periplus.testing.formats.nitf import ImageSegment, tre
+from periplus.testing.mutants import byte_mutants
+from periplus.testing.scans import check_consistent
 
 SMALL = Limits(chunk_bytes=256 * MIB)
 VALUES = nitfs.values_of("u8", 1)
@@ -52,13 +52,15 @@ def rpc() -> tuple[bytes, dict]:
 
 def test_the_format_is_recognised_by_its_magic():
     for version in ("NITF02.10", "NITF02.00", "NSIF01.00"):
-        assert sniff(nitfs.nitf(Picture(values=VALUES), version=version)[:132]) is nitf
+        assert sniff(nitfs.nitf(ImageSegment(values=VALUES), version=version)[:132]) is nitf
 
 
 @pytest.mark.parametrize("version", ["NITF02.10", "NITF02.00", "NSIF01.00"])
 def test_fields_of_headers_and_subheaders_are_attributes(version):
     tres = tre("BLOCKA", b"01" + b"00010" * 2 + b" " * 111) + tre("XYZZYA", b"plugh")
-    about, found = found_in(nitfs.nitf(Picture(values=VALUES, tres=tres), version=version, tres=tre("JITCID", b"abc")))
+    about, found = found_in(
+        nitfs.nitf(ImageSegment(values=VALUES, tres=tres), version=version, tres=tre("JITCID", b"abc"))
+    )
     assert about.datetime.isoformat() == "2002-12-16T15:16:29+00:00"
     head, image = about.attributes["nitf"], found[0].array.attributes["nitf"]
     assert (head["FTITLE"], head["FSCLAS"], head["OSTAID"], head["NUMI"]) == ("a title", "U", "somewhere", 1)
@@ -81,7 +83,7 @@ def test_fields_of_headers_and_subheaders_are_attributes(version):
     ],
 )
 def test_the_time_of_a_file_is_when_its_image_was_taken(stated, taken):
-    pictures = [Picture(values=VALUES, changes={"IDATIM": text}) for text in stated]
+    pictures = [ImageSegment(values=VALUES, changes={"IDATIM": text}) for text in stated]
     about, _ = found_in(nitfs.nitf(*pictures))
     assert about.datetime.isoformat() == f"{taken}+00:00"
 
@@ -90,7 +92,7 @@ def test_look_up_tables_become_the_colormap_gdal_has(tmp_path):
     luts = [bytes(range(256)), bytes(range(255, -1, -1)), bytes(256)]
     path = tmp_path / "a.ntf"
     for tables in (luts, luts[1:2]):
-        path.write_bytes(nitfs.nitf(Picture(values=VALUES, luts=tables)))
+        path.write_bytes(nitfs.nitf(ImageSegment(values=VALUES, luts=tables)))
         _, found = found_in(path.read_bytes())
         with rasterio.open(path) as file:
             wanted = file.colormap(1)
@@ -98,15 +100,15 @@ def test_look_up_tables_become_the_colormap_gdal_has(tmp_path):
 
 
 def test_look_up_tables_of_other_kinds_are_told():
-    two = Picture(values=VALUES, luts=[bytes([1, 2]), bytes([3, 4])])
+    two = ImageSegment(values=VALUES, luts=[bytes([1, 2]), bytes([3, 4])])
     assert found_in(nitfs.nitf(two))[1][0].array.attributes["lut"] == [0x0103, 0x0204]
-    bands = Picture(values=np.tile(VALUES, (2, 1, 1)), luts=[bytes([1, 2])])
+    bands = ImageSegment(values=np.tile(VALUES, (2, 1, 1)), luts=[bytes([1, 2])])
     assert found_in(nitfs.nitf(bands))[1][0].array.attributes["luts"] == [[[1, 2]], [[1, 2]]]
 
 
 def test_pad_pixels_are_the_fill():
     for kind, pad in (("u8", 9), ("i16", -5), ("u12", 4000)):
-        item = Picture(values=nitfs.values_of(kind, 1), kind=kind, block=(32, 48), masked=True, pad=pad)
+        item = ImageSegment(values=nitfs.values_of(kind, 1), kind=kind, block=(32, 48), masked=True, pad=pad)
         _, found = found_in(nitfs.nitf(item))
         assert (found[0].array.fill, found[0].array.attributes["_FillValue"]) == (pad, pad)
 
@@ -116,7 +118,7 @@ def test_corners_lie_where_gdal_has_them(system, tmp_path):
     corners = {**CORNERS, "leaning": LEANING, "twisted": TWISTED}[system]
     path = tmp_path / "a.ntf"
     icords = system if len(system) == 1 else "G"
-    path.write_bytes(nitfs.nitf(Picture(values=VALUES, icords=icords, igeolo=corners)))
+    path.write_bytes(nitfs.nitf(ImageSegment(values=VALUES, icords=icords, igeolo=corners)))
     _, found = found_in(path.read_bytes())
     where = found[0].array.georeference
     with rasterio.open(path) as file:
@@ -134,7 +136,7 @@ def test_corners_lie_where_gdal_has_them(system, tmp_path):
 def test_rational_polynomials_are_those_gdal_reads(tmp_path):
     text, wanted = rpc()
     path = tmp_path / "a.ntf"
-    path.write_bytes(nitfs.nitf(Picture(values=VALUES, tres=tre("RPC00B", text))))
+    path.write_bytes(nitfs.nitf(ImageSegment(values=VALUES, tres=tre("RPC00B", text))))
     _, found = found_in(path.read_bytes())
     where = found[0].array.georeference.rpc
     assert where == wanted
@@ -150,21 +152,24 @@ def test_rational_polynomials_are_those_gdal_reads(tmp_path):
 
 def test_a_broken_record_of_polynomials_tells_nothing():
     for text in (b"", b"1", b"0" * 1041, b"1" + b"x" * 1040):
-        _, found = found_in(nitfs.nitf(Picture(values=VALUES, tres=tre("RPC00B", text))))
+        _, found = found_in(nitfs.nitf(ImageSegment(values=VALUES, tres=tre("RPC00B", text))))
         assert found[0].array.georeference is None
 
 
 @pytest.mark.parametrize(
     ("broken", "why"),
     [
-        (Picture(values=VALUES, coding="C4", streams=[b"x" * 99]), "image 1: vector quantisation"),
-        (Picture(values=VALUES, coding="C8", streams=[b"x" * 99]), "image 1: the image holds no JPEG 2000 codestream"),
-        (Picture(values=VALUES, changes={"IMODE": "T"}), "image 1: image mode 'T'"),
-        (Picture(values=VALUES, changes={"NBPP": "65"}), "image 1: pixels of type 'INT' with 65 bits"),
+        (ImageSegment(values=VALUES, coding="C4", streams=[b"x" * 99]), "image 1: vector quantisation"),
+        (
+            ImageSegment(values=VALUES, coding="C8", streams=[b"x" * 99]),
+            "image 1: the image holds no JPEG 2000 codestream",
+        ),
+        (ImageSegment(values=VALUES, changes={"IMODE": "T"}), "image 1: image mode 'T'"),
+        (ImageSegment(values=VALUES, changes={"NBPP": "65"}), "image 1: pixels of type 'INT' with 65 bits"),
     ],
 )
 def test_an_image_that_is_not_read_takes_nothing_from_the_others(broken, why):
-    about, found = found_in(nitfs.nitf(Picture(values=VALUES), broken, Picture(values=VALUES)))
+    about, found = found_in(nitfs.nitf(ImageSegment(values=VALUES), broken, ImageSegment(values=VALUES)))
     assert [each.array.name for each in found] == ["0/data", "images/2/0/data"]
     (refusal,) = about.attributes["refused"]
     assert refusal.startswith(why)
@@ -173,7 +178,7 @@ def test_an_image_that_is_not_read_takes_nothing_from_the_others(broken, why):
 
 
 def test_counts_and_lengths_that_are_left_blank_are_none(tmp_path):
-    data = nitfs.nitf(Picture(values=VALUES))
+    data = nitfs.nitf(ImageSegment(values=VALUES))
     for old, new in ((b"VIS     08R", b"VIS       R"), (b"1.0 0000000000", b"1.0           ")):
         assert data.count(old) == 1
         data = data.replace(old, new)
@@ -187,15 +192,15 @@ def test_counts_and_lengths_that_are_left_blank_are_none(tmp_path):
 
 def test_a_file_that_is_cut_off_in_a_later_image_is_refused_whole():
     with pytest.raises(FormatError, match="image 1: the image ends past the end of the file"):
-        found_in(nitfs.nitf(Picture(values=VALUES), Picture(values=VALUES))[:-9])
+        found_in(nitfs.nitf(ImageSegment(values=VALUES), ImageSegment(values=VALUES))[:-9])
 
 
 @pytest.mark.parametrize("coding", ["C7", "M7", "C9", "XX"])
 def test_a_compression_we_do_not_read_is_refused_by_name(coding):
-    item = Picture(values=VALUES, coding=coding, streams=[b"\0" * 100])
+    item = ImageSegment(values=VALUES, coding=coding, streams=[b"\0" * 100])
     with pytest.raises(FormatError, match=f"image 0: compression {coding} is not one we read"):
         scan_bytes(nitfs.nitf(item), scanner=nitf)
-    about, found = found_in(nitfs.nitf(item, Picture(values=VALUES)))
+    about, found = found_in(nitfs.nitf(item, ImageSegment(values=VALUES)))
     assert [each.array.name for each in found] == ["images/1/0/data"]
     assert about.attributes["refused"] == [f"image 0: compression {coding} is not one we read"]
 
@@ -215,7 +220,7 @@ def test_a_compression_we_do_not_read_is_refused_by_name(coding):
 )
 def test_contradictions_are_refused(changes, message):
     with pytest.raises(FormatError, match=message):
-        scan_bytes(nitfs.nitf(Picture(values=VALUES, changes=changes)), scanner=nitf)
+        scan_bytes(nitfs.nitf(ImageSegment(values=VALUES, changes=changes)), scanner=nitf)
 
 
 GIANT = {"NROWS": "99999999", "NCOLS": "99999999"}
@@ -237,7 +242,7 @@ GIANT = {"NROWS": "99999999", "NCOLS": "99999999"}
 )
 def test_images_that_promise_too_much_are_refused_at_once(changes, coding):
     stream = imagecodecs.jpeg8_encode(VALUES[0], 80) if coding != "C8" else imagecodecs.jpeg2k_encode(VALUES[0])
-    item = Picture(
+    item = ImageSegment(
         values=VALUES, changes=changes, coding=coding, masked=coding == "M3", streams=[stream] if coding else None
     )
     data = nitfs.nitf(item)
@@ -255,7 +260,7 @@ def test_images_that_promise_too_much_are_refused_at_once(changes, coding):
 
 def test_a_masked_image_may_lack_what_no_block_needs():
     empty, full = (
-        nitfs.nitf(Picture(values=VALUES, block=(32, 48), masked=True, absent=frozenset(range(stored, 6)), pad=9))
+        nitfs.nitf(ImageSegment(values=VALUES, block=(32, 48), masked=True, absent=frozenset(range(stored, 6)), pad=9))
         for stored in (0, 6)
     )
     assert empty.count(b"0000000035") == 1  # the length of its data: the mask alone
@@ -266,7 +271,7 @@ def test_a_masked_image_may_lack_what_no_block_needs():
 
 
 def test_a_file_cut_short_is_refused():
-    data = nitfs.nitf(Picture(values=VALUES))
+    data = nitfs.nitf(ImageSegment(values=VALUES))
     for length in (0, 9, 300, 370, 500, 900, len(data) - 1):
         with pytest.raises(FormatError):
             scan_bytes(data[:length], scanner=nitf)
@@ -279,21 +284,23 @@ def _files() -> list[bytes]:
     plain = [nitfs.nitf(nitfs.case(name), version=v) for name in names for v in ("NITF02.10", "NITF02.00")]
     return [
         *plain,
-        nitfs.nitf(Picture(values=VALUES, tres=tre("RPC00B", rpc()[0]), icords="G", igeolo=LEANING, luts=[bytes(256)])),
-        nitfs.nitf(Picture(values=VALUES, streams=[stream], coding="C3")),
-        nitfs.nitf(Picture(values=np.tile(VALUES, 2), block=(72, 90), streams=[stream] * 2, coding="C3")),
-        nitfs.nitf(Picture(values=VALUES, streams=[stream], coding="M3", masked=True, pad=1)),
-        nitfs.nitf(Picture(values=VALUES, streams=[stream], coding="I1")),
-        nitfs.nitf(Picture(values=VALUES, streams=[code], coding="C8"), Picture(values=VALUES)),
-        nitfs.nitf(Picture(values=VALUES, streams=[imagecodecs.htj2k_encode(VALUES[0])], coding="CD")),
         nitfs.nitf(
-            Picture(values=VALUES, tres=tre("BLOCKA", b"01" + b"00072" * 2 + b" " * 111), overflow=1),
+            ImageSegment(values=VALUES, tres=tre("RPC00B", rpc()[0]), icords="G", igeolo=LEANING, luts=[bytes(256)])
+        ),
+        nitfs.nitf(ImageSegment(values=VALUES, streams=[stream], coding="C3")),
+        nitfs.nitf(ImageSegment(values=np.tile(VALUES, 2), block=(72, 90), streams=[stream] * 2, coding="C3")),
+        nitfs.nitf(ImageSegment(values=VALUES, streams=[stream], coding="M3", masked=True, pad=1)),
+        nitfs.nitf(ImageSegment(values=VALUES, streams=[stream], coding="I1")),
+        nitfs.nitf(ImageSegment(values=VALUES, streams=[code], coding="C8"), ImageSegment(values=VALUES)),
+        nitfs.nitf(ImageSegment(values=VALUES, streams=[imagecodecs.htj2k_encode(VALUES[0])], coding="CD")),
+        nitfs.nitf(
+            ImageSegment(values=VALUES, tres=tre("BLOCKA", b"01" + b"00072" * 2 + b" " * 111), overflow=1),
             extensions=[tre("RPC00A", rpc()[0]) + tre("GEOLOB", b"000360000000180000+00010.00000000+00045.00000000")],
             tres=tre("PRJPSB", f"{'map':80}TC3{'15':15}{'1':15}{'0':15}{'0':15}{'0':15}".encode()),
         ),
-        nitfs.nitf(Picture(values=VALUES, streams=[stream], coding="C3", changes={"COMRAT": "00.2"})),
+        nitfs.nitf(ImageSegment(values=VALUES, streams=[stream], coding="C3", changes={"COMRAT": "00.2"})),
         nitfs.nitf(
-            Picture(values=VALUES[:, :, :80], kind="b1", block=(36, 40), streams=[b"\0\1" * 9] * 4, coding="M1",
+            ImageSegment(values=VALUES[:, :, :80], kind="b1", block=(36, 40), streams=[b"\0\1" * 9] * 4, coding="M1",
                     masked=True, pad=1, changes={"COMRAT": "1D  "})
         ),
     ]  # fmt: skip
@@ -302,7 +309,7 @@ def _files() -> list[bytes]:
 @pytest.mark.parametrize("number", range(len(_files())))
 def test_mutants_give_only_our_errors(number):
     data = _files()[number]
-    damaged = [*mutants(data, seed=number, count=150), *nitfs.digit_mutants(data, seed=number, count=350)]
+    damaged = [*byte_mutants(data, seed=number, count=150), *nitfs.digit_mutants(data, seed=number, count=350)]
     refused = 0
     for place, mutant in enumerate(damaged):
         start = time.process_time()
@@ -319,7 +326,7 @@ def test_mutants_give_only_our_errors(number):
                     step = steps.send(mutant[step.offset : step.offset + step.length])
                 else:
                     if isinstance(step, Found):
-                        check_sound(step, len(mutant), SMALL)
+                        check_consistent(step, len(mutant), SMALL)
                     step = next(steps, None)
         except StopIteration:
             pass

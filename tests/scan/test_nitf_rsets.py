@@ -9,15 +9,15 @@ from periplus.model import About, Found
 from periplus.scan.drive import scan_bytes
 from periplus.scan.nitf.rsets import names
 from periplus.testing.formats import nitf as nitfs
-from periplus.testing.formats.nitf import Picture
-from periplus.testing.mutate import mutants
+from periplus.testing.formats.nitf import ImageSegment
+from periplus.testing.mutants import byte_mutants
 
 VALUES = nitfs.values_of("u16", 2, (101, 203))
 CORNERS = "411900N0200400E411900N0200700E411700N0200700E411700N0200400E"
 
 
 def file_of(values=VALUES, kind="u16", **options):
-    return nitfs.nitf(Picture(values=values, kind=kind, **options))
+    return nitfs.nitf(ImageSegment(values=values, kind=kind, **options))
 
 
 def scanned(data, siblings, url="memory:/a.ntf"):
@@ -67,7 +67,10 @@ def test_gdal_has_the_same_levels(tmp_path):
         (file_of(VALUES[:, ::3, ::3]), "68 x 34 pixels are not the image's 203 x 101 halved again"),
         (file_of(VALUES[:, ::2, ::4]), "51 x 51 pixels are not"),
         (file_of(), "203 x 101 pixels are not"),
-        (nitfs.nitf(Picture(values=VALUES, kind="u16"), Picture(values=VALUES, kind="u16")), "it has 2 images"),
+        (
+            nitfs.nitf(ImageSegment(values=VALUES, kind="u16"), ImageSegment(values=VALUES, kind="u16")),
+            "it has 2 images",
+        ),
         (b"", "the header ends past"),
         (b"<html>no such page</html>" * 99, "not a NITF file"),
         (file_of(VALUES[:, ::2, ::2])[:-1], "the image ends past the end of the file"),
@@ -90,9 +93,9 @@ def test_levels_after_one_that_does_not_fit_move_up():
 
 
 def test_the_level_of_an_image_that_is_left_out_is_that_of_no_other():
-    broken = Picture(values=VALUES, kind="u16", coding="C7", streams=[b"x"])
-    whole = Picture(values=VALUES, kind="u16")
-    half = Picture(values=VALUES[:, ::2, ::2], kind="u16")
+    broken = ImageSegment(values=VALUES, kind="u16", coding="C7", streams=[b"x"])
+    whole = ImageSegment(values=VALUES, kind="u16")
+    half = ImageSegment(values=VALUES[:, ::2, ::2], kind="u16")
     about, found = scanned(nitfs.nitf(broken, whole), {"a.ntf.r1": nitfs.nitf(half)})
     assert [each.array.name for each in found] == ["images/1/0/data"]
     assert about.attributes["refused"][1] == "a.ntf.r1: it is of an image that is left out"
@@ -117,8 +120,11 @@ def test_sizes_may_be_rounded_either_way():
 
 
 def test_each_image_of_a_file_has_its_own():
-    two = [Picture(values=VALUES, kind="u16"), Picture(values=VALUES[:, :50], kind="u16")]
-    half = [Picture(values=VALUES[:, ::2, ::2], kind="u16"), Picture(values=VALUES[:, :50:2, ::2], kind="u16")]
+    two = [ImageSegment(values=VALUES, kind="u16"), ImageSegment(values=VALUES[:, :50], kind="u16")]
+    half = [
+        ImageSegment(values=VALUES[:, ::2, ::2], kind="u16"),
+        ImageSegment(values=VALUES[:, :50:2, ::2], kind="u16"),
+    ]
     _, found = scanned(nitfs.nitf(*two), {"a.ntf.r1": nitfs.nitf(*half)})
     assert [each.array.name for each in found] == ["0/data", "images/1/0/data", "1/data", "images/1/1/data"]
     assert found[-1].array.pyramid == "images/1/data"
@@ -127,7 +133,7 @@ def test_each_image_of_a_file_has_its_own():
 def test_an_image_with_levels_of_its_own_needs_no_others():
     values = VALUES[0].astype("u1")
     stream = imagecodecs.jpeg2k_encode(values, level=0, codecformat="j2k", resolutions=3)
-    item = nitfs.nitf(Picture(values=values[None], streams=[stream], coding="C8"))
+    item = nitfs.nitf(ImageSegment(values=values[None], streams=[stream], coding="C8"))
     _, found = scanned(item, {"a.ntf.r1": file_of(VALUES[:1, ::2, ::2].astype("u1"), "u8")})
     assert len(found) > 1
     assert not any(each.sibling for each in found)
@@ -145,7 +151,7 @@ def test_what_they_may_be_called():
 def test_damaged_r_sets_are_left_out_or_fit():
     base, smaller = file_of(), file_of(VALUES[:, ::2, ::2], block=(32, 32))
     kept = 0
-    damaged = [*mutants(smaller, seed=5, count=100), *nitfs.digit_mutants(smaller, seed=5, count=200)]
+    damaged = [*byte_mutants(smaller, seed=5, count=100), *nitfs.digit_mutants(smaller, seed=5, count=200)]
     for mutant in damaged:
         about, found = scanned(base, {"a.ntf.r1": mutant})
         assert found[0].array.name == "0/data"

@@ -10,7 +10,7 @@ import rasterio
 from periplus.model import Found
 from periplus.scan.drive import scan_bytes
 from periplus.testing.formats import nitf as nitfs
-from periplus.testing.formats.nitf import Picture, tre
+from periplus.testing.formats.nitf import ImageSegment, tre
 
 VALUES = nitfs.values_of("u8", 1)
 IGEOLO = "411900N0200400E411900N0200700E411700N0200700E411700N0200400E"
@@ -29,7 +29,7 @@ def attributes(data):
 
 
 def file_of(tres=b"", *, file=b"", extensions=(), **options):
-    return nitfs.nitf(Picture(values=VALUES, tres=tres, **options), tres=file, extensions=extensions)
+    return nitfs.nitf(ImageSegment(values=VALUES, tres=tres, **options), tres=file, extensions=extensions)
 
 
 def blocka(*places, lines=72):
@@ -59,12 +59,12 @@ def check(data, path, within=1e-12):
 
 
 def test_geocentric_latitudes_become_those_of_maps(tmp_path):
-    picture = Picture(values=VALUES, icords="C", igeolo=IGEOLO)
+    picture = ImageSegment(values=VALUES, icords="C", igeolo=IGEOLO)
     found = check(nitfs.nitf(picture, version="NITF02.00"), tmp_path / "a.ntf", 1e-10)
-    plain = where(nitfs.nitf(Picture(values=VALUES, icords="G", igeolo=IGEOLO), version="NITF02.00"))
+    plain = where(nitfs.nitf(ImageSegment(values=VALUES, icords="G", igeolo=IGEOLO), version="NITF02.00"))
     assert 0.19 < found.transform[5] - plain.transform[5] < 0.2
     poles = "900000N0200400E900000N0200700E411700N0200700E411700N0200400E"
-    data = nitfs.nitf(Picture(values=VALUES, icords="C", igeolo=poles), version="NITF02.00")
+    data = nitfs.nitf(ImageSegment(values=VALUES, icords="C", igeolo=poles), version="NITF02.00")
     check(data, tmp_path / "a.ntf", 1e-10)
 
 
@@ -324,7 +324,7 @@ def test_polynomials_of_a_chip_are_moved_to_it():
 
 @pytest.mark.parametrize("version", ["NITF02.10", "NITF02.00"])
 def test_extensions_go_on_in_a_segment_of_their_own(version, tmp_path):
-    item = Picture(values=VALUES, tres=tre("XYZZYA", b"plugh"), overflow=1)
+    item = ImageSegment(values=VALUES, tres=tre("XYZZYA", b"plugh"), overflow=1)
     data = nitfs.nitf(item, version=version, extensions=[rpc("RPC00B"), tre("OTHERA", b"x")])
     (found,) = (step for step in scan_bytes(data) if isinstance(step, Found))
     assert [each["tag"] for each in found.array.attributes["tres"]] == ["XYZZYA", "RPC00B"]
@@ -340,8 +340,8 @@ def test_extensions_go_on_in_a_segment_of_their_own(version, tmp_path):
 
 
 def test_an_overflow_into_nothing_tells_nothing():
-    assert where(nitfs.nitf(Picture(values=VALUES, overflow=3))) is None
-    wrong = nitfs.nitf(Picture(values=VALUES, overflow=1), extensions=[rpc("RPC00B")])
+    assert where(nitfs.nitf(ImageSegment(values=VALUES, overflow=3))) is None
+    wrong = nitfs.nitf(ImageSegment(values=VALUES, overflow=1), extensions=[rpc("RPC00B")])
     assert where(wrong.replace(b"TRE_OVERFLOW", b"SOMETHING   ")) is None
 
 

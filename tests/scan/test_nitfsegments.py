@@ -11,7 +11,7 @@ from periplus.scan.nitf import scan as nitf
 from periplus.testing.formats import nitf as nitfs
 from periplus.testing.scans import needs_of
 
-PICTURE = nitfs.Picture(values=nitfs.values_of("u8", 1))
+PICTURE = nitfs.ImageSegment(values=nitfs.values_of("u8", 1))
 SECURITY = " " * 166
 GRAPHIC = f"SY{'G1':10}{'a line':20}U{SECURITY}0C{'':13}".encode()
 TEXT = f"TE{'T1':7}000{'20021216151629'}{'a title':80}U{SECURITY}0STA00000".encode()
@@ -92,7 +92,7 @@ def test_every_field_of_a_subheader_is_told_by_its_name():
 
 
 def test_the_header_tells_its_lengths_and_the_subheader_its_bands():
-    data = nitfs.nitf(nitfs.Picture(values=nitfs.values_of("u8", 3)))
+    data = nitfs.nitf(nitfs.ImageSegment(values=nitfs.values_of("u8", 3)))
     fields = told(data)["nitf"]
     assert (int(fields["FL"]), fields["HL"]) == (len(data), data.index(b"IM" + b"image"))
     (found,) = (step for step in scan_bytes(data, scanner=nitf) if isinstance(step, Found))
@@ -138,12 +138,12 @@ def test_what_lies_far_apart_costs_few_requests():
 
 def streamed(values, *, lengths=True, mark="0eca14bf"):
     """A file whose header was written before the lengths were known, and a last segment that has the header anew."""
-    size = int(nitfs.nitf(nitfs.Picture(values=values))[354:360]) + 13
+    size = int(nitfs.nitf(nitfs.ImageSegment(values=values))[354:360]) + 13
     subheader = f"DE{'STREAMING_FILE_HEADER':25}01U{SECURITY}0000".encode()
     told = f"{size:07}".encode()
     start, end = told + bytes.fromhex("0a6e1d97"), bytes.fromhex(mark) + told
     body = start + b" " * size + end
-    data = nitfs.nitf(nitfs.Picture(values=values), others={"NUMDES": [(subheader, body)]})
+    data = nitfs.nitf(nitfs.ImageSegment(values=values), others={"NUMDES": [(subheader, body)]})
     head = data[:size]
     image = f"{values.size:010}".encode()
     first = head.replace(image, b"9" * 10 if lengths else image, 1).replace(f"{len(data):012}".encode(), b"9" * 12, 1)

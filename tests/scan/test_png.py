@@ -22,8 +22,8 @@ from periplus.limits import MIB, Limits
 from periplus.model import About, Array
 from periplus.scan.drive import scan_bytes
 from periplus.testing.formats import pictures
-from periplus.testing.mutate import mutants
-from periplus.testing.scans import only, values
+from periplus.testing.mutants import byte_mutants
+from periplus.testing.scans import decoded_values, only_array
 
 KINDS = [
     *((bits, 0, 1) for bits in (1, 2, 4, 8, 16)),
@@ -48,7 +48,7 @@ def made(bits: int, colour: int, bands: int, chunks: Any = (), **options: Any) -
 
 
 def found(data: bytes, limits: Limits | None = None) -> Array:
-    step = only(data, limits)
+    step = only_array(data, limits)
     assert (step.refs.offset.tolist(), step.refs.length.tolist()) == ([0], [len(data)])
     return step.array
 
@@ -57,7 +57,7 @@ def found(data: bytes, limits: Limits | None = None) -> Array:
 @pytest.mark.parametrize(("bits", "colour", "bands"), KINDS)
 def test_values_are_those_of_gdal(bits: int, colour: int, bands: int, interlaced: bool) -> None:
     data = made(bits, colour, bands, interlaced=interlaced)
-    seen = values(data)
+    seen = decoded_values(data)
     np.testing.assert_array_equal(seen, stored(bits, bands))
     with MemoryFile(data) as memory, memory.open() as image:
         expected = image.read()
@@ -73,7 +73,7 @@ def test_rows_filtered_by_one_neighbour_at_most_are_those_of_gdal(
     expected = stored(bits, bands)
     for interlaced in (False, True):
         data = made(bits, colour, bands, interlaced=interlaced, filters=filters)
-        np.testing.assert_array_equal(values(data), expected)
+        np.testing.assert_array_equal(decoded_values(data), expected)
         with MemoryFile(data) as memory, memory.open() as image:
             np.testing.assert_array_equal(image.read(), expected)
         array = found(data)
@@ -87,7 +87,7 @@ def test_rows_filtered_by_one_neighbour_at_most_are_those_of_gdal(
 @pytest.mark.parametrize("shape", [(1, 1), (1, 9), (3, 2), (5, 5), (9, 1)])
 def test_small_interlaced_pictures_lack_passes(shape: tuple[int, int], capfd: pytest.CaptureFixture[str]) -> None:
     expected = stored(4, 1, *shape)
-    np.testing.assert_array_equal(values(pictures.png(expected, bits=4, colour=0, interlaced=True)), expected)
+    np.testing.assert_array_equal(decoded_values(pictures.png(expected, bits=4, colour=0, interlaced=True)), expected)
     assert capfd.readouterr().err == ""
 
 
@@ -100,7 +100,7 @@ def test_a_file_of_pillow_is_read_with_what_it_tells() -> None:
     target = io.BytesIO()
     Image.fromarray(image).save(target, "PNG", dpi=(100, 100), exif=tags, pnginfo=text)
     data = target.getvalue()
-    np.testing.assert_array_equal(np.moveaxis(values(data), 0, -1), image)
+    np.testing.assert_array_equal(np.moveaxis(decoded_values(data), 0, -1), image)
     assert scan_bytes(data)[0] == About(datetime=datetime(2020, 2, 29, 12, 13, 14, tzinfo=UTC))
     assert found(data).attributes == {
         "datetime": "2020:02:29 12:13:14",
@@ -118,15 +118,15 @@ def test_a_palette_is_told_and_its_indices_read() -> None:
         expected = [list(colour[:3]) for _, colour in sorted(image.colormap(1).items())][:16]
     assert array.attributes["colormap"] == expected
     assert array.attributes["colormap_alpha"] == [0, 128]
-    np.testing.assert_array_equal(values(data), stored(4, 1))
+    np.testing.assert_array_equal(decoded_values(data), stored(4, 1))
 
 
 def test_the_transparent_value_is_told_and_changes_nothing() -> None:
     gray, colour = made(8, 0, 1, [(b"tRNS", b"\0\x07")]), made(8, 2, 3, [(b"tRNS", b"\0\1\0\2\0\3")])
     assert (found(gray).attributes["_FillValue"], found(gray).fill) == (7, 7)
     assert found(colour).attributes["transparent_colour"] == [1, 2, 3]
-    np.testing.assert_array_equal(values(gray), stored(8, 1))
-    np.testing.assert_array_equal(values(colour), stored(8, 3))
+    np.testing.assert_array_equal(decoded_values(gray), stored(8, 1))
+    np.testing.assert_array_equal(decoded_values(colour), stored(8, 3))
 
 
 def header(**changes: int) -> bytes:
@@ -160,13 +160,13 @@ def test_damaged_pixels_are_refused(interlaced: bool) -> None:
     start = data.index(b"IDAT")
     wrong = data[: start + 40] + bytes([data[start + 40] ^ 1]) + data[start + 41 :]
     with pytest.raises(DecodeError, match="fails its check"):
-        values(wrong)
+        decoded_values(wrong)
     with pytest.raises(DecodeError, match="cut off"):
-        values(data[: start + 100])
+        decoded_values(data[: start + 100])
     short = made(8, 2, 3, interlaced=interlaced, pieces=2)
     second = short.rindex(b"IDAT") - 4
     with pytest.raises(DecodeError):
-        values(short[:second] + pictures.png_chunk(b"IEND", b""))
+        decoded_values(short[:second] + pictures.png_chunk(b"IEND", b""))
 
 
 def test_another_picture_than_the_indexed_one_is_refused() -> None:
@@ -201,7 +201,7 @@ def test_a_picture_that_lacks_rows_is_refused(interlaced: bool) -> None:
     half = pictures.png(stored(8, 1, 20, 30), bits=8, colour=0, interlaced=interlaced)
     head = pictures.png(stored(8, 1, 40, 30), bits=8, colour=0, interlaced=interlaced)[:33]
     with pytest.raises(DecodeError, match=r"of 12(40|75) bytes"):
-        values(head + half[33:])
+        decoded_values(head + half[33:])
 
 
 @pytest.mark.parametrize("together", [1, 700])
@@ -211,7 +211,7 @@ def test_rows_that_are_undone_a_few_at_a_time_are_as_in_the_whole(
 ) -> None:
     monkeypatch.setattr(png, "TOGETHER", together)
     data, expected = made(bits, colour, bands), stored(bits, bands)
-    np.testing.assert_array_equal(values(data), expected)
+    np.testing.assert_array_equal(decoded_values(data), expected)
     array = found(data)
     decode = prepare(array.encodings[0], chunks=array.chunks, dtype=array.dtype, limits=Limits())
     # Every fifth row is filtered by nothing, the next by what is left of it, the others by the row above.
@@ -235,7 +235,7 @@ def test_pixels_without_their_last_check_are_read(monkeypatch: pytest.MonkeyPatc
     body = data[start + 4 : start + 4 + int.from_bytes(data[start - 4 : start], "big")]
     assert zlib.adler32(zlib.decompress(body)) == int.from_bytes(body[-4:], "big")
     cut = data[: start - 4] + pictures.png_chunk(b"IDAT", body[:-4]) + pictures.png_chunk(b"IEND", b"")
-    np.testing.assert_array_equal(values(cut), stored(8, 3))
+    np.testing.assert_array_equal(decoded_values(cut), stored(8, 3))
 
 
 @pytest.mark.parametrize("interlaced", [False, True])
@@ -244,10 +244,10 @@ def test_mutants_give_only_our_errors(bits: int, colour: int, bands: int, interl
     small = Limits(chunk_bytes=4 * MIB)
     data = made(bits, colour, bands, interlaced=interlaced)
     refused = 0
-    for mutant in mutants(data, seed=bits, count=200):
+    for mutant in byte_mutants(data, seed=bits, count=200):
         start = time.process_time()
         try:
-            values(mutant, small)
+            decoded_values(mutant, small)
         except PeriplusError:
             refused += 1
         assert time.process_time() - start < 10

@@ -6,7 +6,7 @@ from periplus.errors import FormatError, LimitError
 from periplus.limits import Limits
 from periplus.scan.drive import scan_bytes
 from periplus.testing.formats import tiff as tiffs
-from periplus.testing.formats.tiff_writer import DOUBLE, LONG, LONG8, SHORT, image_tags, tiff
+from periplus.testing.formats.custom_tiff import DOUBLE, LONG, LONG8, SHORT, image_tags, tiff
 
 
 def refusal(data: bytes, limits: Limits | None = None) -> str:

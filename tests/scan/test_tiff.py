@@ -14,9 +14,9 @@ from periplus.scan import SCANNERS, sniff
 from periplus.scan.drive import Memory, scan_bytes
 from periplus.scan.tiff import scan as tiff
 from periplus.testing.formats import tiff as tiffs
-from periplus.testing.formats.tiff_writer import DOUBLE, LONG, RATIONAL, SHORT, image_tags
-from periplus.testing.formats.tiff_writer import tiff as handmade
-from periplus.testing.scans import watched
+from periplus.testing.formats.custom_tiff import DOUBLE, LONG, RATIONAL, SHORT, image_tags
+from periplus.testing.formats.custom_tiff import tiff as handmade
+from periplus.testing.scans import watch_scan
 
 NAMES = tiffs.names()
 
@@ -107,7 +107,7 @@ def test_overviews_at_the_end_of_a_large_file_take_few_requests() -> None:
     image = tiffs.picture("large", "u2", (1, 400, 500))
     data = tiffs.gdal_written(image, compress="deflate", overviews=(2, 4), blockysize=1)
     assert len(data) > 5 * tiff.HEAD_BYTES
-    items, asked = watched(tiff, data, Limits())
+    items, asked = watch_scan(tiff, data, Limits())
     assert len(asked) <= 4
     assert sum(asked) < 50_000
     assert len(items) == 3

@@ -10,7 +10,7 @@ from periplus.model import Found
 from periplus.scan.drive import scan_bytes
 from periplus.scan.nitf.tre_layouts import PLAIN
 from periplus.testing.formats import nitf as nitfs
-from periplus.testing.formats.nitf import Picture, tre
+from periplus.testing.formats.nitf import ImageSegment, tre
 
 VALUES = nitfs.values_of("u8", 1)
 SPARE = {"BLOCKA": 5}
@@ -31,7 +31,7 @@ RECORDS = {
 
 
 def fields(tag, text):
-    data = nitfs.nitf(Picture(values=VALUES, tres=tre(tag, text.encode())))
+    data = nitfs.nitf(ImageSegment(values=VALUES, tres=tre(tag, text.encode())))
     (found,) = (step for step in scan_bytes(data) if isinstance(step, Found))
     (told,) = found.array.attributes["tres"]
     assert (told["tag"], told["length"]) == (tag, len(text))
@@ -77,7 +77,7 @@ def test_the_source_of_a_parsed_image_is_told_where_it_is_there(tmp_path):
 
 def test_no_more_fields_are_told_than_a_real_header_has():
     record = tre("RPC00B", RECORDS["RPC00B"].encode())
-    data = nitfs.nitf(Picture(values=VALUES, overflow=1), extensions=[tre("USE00A", b"7" * 107) + record * 600])
+    data = nitfs.nitf(ImageSegment(values=VALUES, overflow=1), extensions=[tre("USE00A", b"7" * 107) + record * 600])
     (found,) = (step for step in scan_bytes(data) if isinstance(step, Found))
     told = found.array.attributes["tres"]
     assert len(told) == 601

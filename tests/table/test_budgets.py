@@ -18,8 +18,8 @@ from periplus.table import open_table, write_table
 from periplus.table.document.document import FILES_KEY, KEY, document_for, dump, parse
 from periplus.table.document.values import read_coordinate
 from periplus.table.parquet.pages import pages
-from periplus.testing.costs import costs
 from periplus.testing.indexes import files_of, inline_list
+from periplus.testing.memory_use import measure_memory
 
 NAME = "0/data"
 LONG = 150_000_000
@@ -118,7 +118,7 @@ USES = {
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
     made = bombs(tmp_path_factory.mktemp("bombs"))
-    return costs(
+    return measure_memory(
         {
             f"{name}: {use}": (f"import periplus; {code}", [url])
             for name, url in made.items()

@@ -17,8 +17,8 @@ from periplus.table.collection.build import check_names, gathered
 from periplus.table.collection.groups import Groups
 from periplus.table.document.arrays import read_name
 from periplus.table.parquet.buffers import strings
-from periplus.testing.forge import column, forge
 from periplus.testing.indexes import dense_refs, files_of
+from periplus.testing.tamper import change_column, tamper
 
 COUNT = 66
 PLACES = {
@@ -218,7 +218,7 @@ HOSTILE = {
 @pytest.mark.parametrize("form", ["i.parquet", "i"])
 def test_columns_that_make_no_sense_are_refused(case, form, stored, fetch):
     name, change, message = HOSTILE[case]
-    index = forge(stored(form), files=column(name, change))
+    index = tamper(stored(form), files=change_column(name, change))
     with pytest.raises(FormatError, match=message.replace("\\", ".")):
         open_table(str(index), fetch=fetch)
 
@@ -226,10 +226,10 @@ def test_columns_that_make_no_sense_are_refused(case, form, stored, fetch):
 @pytest.mark.parametrize("form", ["i.parquet", "i"])
 def test_a_collection_needs_its_columns(form, stored, fetch):
     with pytest.raises(FormatError, match="no column 'family'"):
-        open_table(str(forge(stored(form), files=lambda table: table.drop_columns(["family"]))), fetch=fetch)
+        open_table(str(tamper(stored(form), files=lambda table: table.drop_columns(["family"]))), fetch=fetch)
     text = "must hold integers|must hold numbers"
     for name in ("note", "x"):
-        odd = forge(stored(form), files=lambda table, name=name: table.set_column(
+        odd = tamper(stored(form), files=lambda table, name=name: table.set_column(
             table.column_names.index(name), name, table["path"]))  # fmt: skip
         with pytest.raises(FormatError, match=text):
             open_table(str(odd), fetch=fetch)
@@ -237,18 +237,18 @@ def test_a_collection_needs_its_columns(form, stored, fetch):
 
 @pytest.mark.parametrize("form", ["i.parquet", "i"])
 def test_columns_that_a_collection_may_lack_are_null(form, stored, fetch):
-    table = open_table(str(forge(stored(form), files=lambda table: table.drop_columns(["note"]))), fetch=fetch)
+    table = open_table(str(tamper(stored(form), files=lambda table: table.drop_columns(["note"]))), fetch=fetch)
     assert "set/03" not in table.catalog.attributes
     assert table.catalog.arrays["set/03/0/data"] == PAIRS["utm", "other zone"][1].catalog.arrays["set/03/0/data"]
     with pytest.raises(FormatError, match="not a finite number"):  # the arrays have a transform
-        open_table(str(forge(stored(form), files=lambda table: table.drop_columns(["x"]))), fetch=fetch)
+        open_table(str(tamper(stored(form), files=lambda table: table.drop_columns(["x"]))), fetch=fetch)
 
     def unplaced(document):
         for family in document["families"]:
             for array in family.values():
                 array.pop("transform", None)
 
-    index = forge(stored(form), files=lambda table: table.drop_columns(["x", "y"]), document=unplaced)
+    index = tamper(stored(form), files=lambda table: table.drop_columns(["x", "y"]), document=unplaced)
     assert open_table(str(index), fetch=fetch).array("set/03/0/data").georeference.transform is None
 
 
@@ -257,7 +257,7 @@ def test_an_array_of_a_group_has_a_name_of_its_own(stored, fetch):
         document["arrays"]["set/03/0/data"] = document["arrays"].pop("odd/data")
 
     with pytest.raises(FormatError, match="two arrays are named 'set/03/0/data'"):
-        open_table(str(forge(stored("i"), document=clash)), fetch=fetch)
+        open_table(str(tamper(stored("i"), document=clash)), fetch=fetch)
 
     def nest(old):
         return [*old[:4], "set/03/0", *old[5:]]
@@ -265,7 +265,7 @@ def test_an_array_of_a_group_has_a_name_of_its_own(stored, fetch):
     def longer(document):
         document["families"][1]["0/0/data"] = document["families"][1]["0/data"]
 
-    index = forge(stored("j"), files=column("group", nest), document=longer)
+    index = tamper(stored("j"), files=change_column("group", nest), document=longer)
     with pytest.raises(FormatError, match="two arrays are named 'set/03/0/0/data'"):
         open_table(str(index), fetch=fetch)
 
@@ -274,7 +274,7 @@ def test_the_size_of_the_columns_is_bounded(stored, fetch):
     def long(old):
         return [f"{number}/" + "a" * 4000 for number in range(len(old))]
 
-    index = forge(stored("i"), files=column("group", long))
+    index = tamper(stored("i"), files=change_column("group", long))
     with pytest.raises(LimitError):
         open_table(str(index), fetch=fetch, limits=replace(Limits(), memory_bytes=1 << 18))
 

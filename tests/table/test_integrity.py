@@ -15,9 +15,9 @@ from periplus.limits import Limits
 from periplus.model import Array, Catalog, Encoding, Files, Inline, Refs
 from periplus.table import append_table, memory_table, open_table, write_table
 from periplus.table.query.integrity import check_table
-from periplus.testing.forge import column, forge
 from periplus.testing.formats import tiff as tiffs
 from periplus.testing.indexes import files_of, stacked
+from periplus.testing.tamper import change_column, tamper
 
 FORMS = ("index.parquet", "index")
 
@@ -91,11 +91,11 @@ def test_a_position_along_a_dimension_that_an_array_lacks_is_refused(form, tmp_p
     files = files_of([str(tmp_path / "a.tif")], size=400)
     write_table(str(tmp_path / form), catalog, blocks, files, fetch=fetch).close()
     assert problems(tmp_path / form, fetch) == []
-    index = forge(tmp_path / form, rows=column("y_chunk", lambda old: [5 if y is None else y for y in old]))
+    index = tamper(tmp_path / form, rows=change_column("y_chunk", lambda old: [5 if y is None else y for y in old]))
     message = "array 'z': a chunk position along 'y' is not null, and it lacks that dimension"
     if index.is_dir():
         part = next((index / "chunks").iterdir())
-        forge(index, document=lambda document: document["chunks"][0].update(bytes=part.stat().st_size))
+        tamper(index, document=lambda document: document["chunks"][0].update(bytes=part.stat().st_size))
     table = open_table(str(index), fetch=fetch)
     assert problems(index, fetch) == [("position", message)]
     for read in (lambda: table.select(array="z"), lambda: list(table.unverified.blocks())):
@@ -107,7 +107,7 @@ def test_a_position_along_a_dimension_that_an_array_lacks_is_refused(form, tmp_p
 def test_a_row_group_without_rows_is_no_problem(tmp_path, fetch):
     catalog, refs, files = parted()
     write_table(str(tmp_path / "i.parquet"), catalog, refs.items(), files, fetch=fetch).close()
-    index = forge(tmp_path / "i.parquet", rows=lambda rows: rows.slice(0, 0))
+    index = tamper(tmp_path / "i.parquet", rows=lambda rows: rows.slice(0, 0))
     assert pq.read_metadata(index).num_row_groups == 1
     report = check_table(open_table(str(index), fetch=fetch, trust=True))
     assert (report.ok, report.rows) == (True, 0)
@@ -115,7 +115,9 @@ def test_a_row_group_without_rows_is_no_problem(tmp_path, fetch):
 
 def changed(index, name: str, row: int, value):
     """The index with another value in a row: 0 to 39 are of 0/data, then those of 1/data."""
-    return with_rows(index, column(name, lambda values: [value if n == row else old for n, old in enumerate(values)]))
+    return with_rows(
+        index, change_column(name, lambda values: [value if n == row else old for n, old in enumerate(values)])
+    )
 
 
 def with_rows(index, change):
@@ -125,8 +127,8 @@ def with_rows(index, change):
         for piece in document["chunks"]:
             piece["bytes"] = (index / piece["path"]).stat().st_size
 
-    forge(index, rows=change)
-    return index if index.is_file() else forge(index, document=resized)
+    tamper(index, rows=change)
+    return index if index.is_file() else tamper(index, document=resized)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +194,7 @@ def test_a_damaged_page_is_named(index, fetch):
 
 
 def test_a_files_table_that_cannot_be_read_is_named(index, fetch):
-    forge(index, files=column("size", lambda sizes: [-7, *sizes[1:]]))
+    tamper(index, files=change_column("size", lambda sizes: [-7, *sizes[1:]]))
     assert kinds(index, fetch) == {"files"}
 
 
@@ -230,7 +232,7 @@ def test_parts_that_are_not_as_listed_are_named(field, value, kind, grown, fetch
         first, second = document["chunks"]
         first[field] = second["path"] if value is None else min(value, first["rows"] - 1) if field == "rows" else value
 
-    forge(grown, document=change)
+    tamper(grown, document=change)
     assert kind in kinds(grown, fetch)
 
 
@@ -238,7 +240,7 @@ def test_bounds_that_hide_rows_are_named(grown, fetch):
     def change(document):
         document["chunks"][0]["bounds"]["0/data"][0] = [0, 1]
 
-    assert kinds(forge(grown, document=change), fetch) == {"bounds"}
+    assert kinds(tamper(grown, document=change), fetch) == {"bounds"}
 
 
 def test_rows_of_duckdb_are_checked(tmp_path, fetch):

@@ -10,9 +10,9 @@ import pytest
 from periplus.errors import FormatError, LimitError
 from periplus.limits import Limits
 from periplus.table import open_table, write_table
-from periplus.testing.costs import costs
 from periplus.testing.formats import tiff as tiffs
 from periplus.testing.indexes import stacked
+from periplus.testing.memory_use import measure_memory
 
 OPEN = """
 import periplus
@@ -46,7 +46,7 @@ def index(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def measured(index):
-    return costs({name: (OPEN, [index, query]) for name, query in QUERIES.items()})
+    return measure_memory({name: (OPEN, [index, query]) for name, query in QUERIES.items()})
 
 
 @pytest.mark.parametrize("name", QUERIES)

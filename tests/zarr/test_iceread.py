@@ -15,7 +15,7 @@ import zarr
 import periplus
 from periplus.errors import PeriplusError
 from periplus.limits import Limits
-from periplus.testing import mutate
+from periplus.testing import mutants
 from periplus.testing.formats import tiff as tiffs
 from periplus.zarr.icechunk import files as icefiles
 
@@ -204,7 +204,7 @@ def overwritten(data, rng):
     size = rng.choice((1, 2, 4, 4, 8))
     at = rng.randrange(len(data) // size) * size
     old = int.from_bytes(data[at : at + size], "little")
-    near = (0, 1, old + 1, old - 1, old + 4, old - 4, old ^ 8, len(data), rng.choice(mutate.LANDMARKS))
+    near = (0, 1, old + 1, old - 1, old + 4, old - 4, old ^ 8, len(data), rng.choice(mutants.BOUNDARY_VALUES))
     return data[:at] + (rng.choice(near) % (1 << 8 * size)).to_bytes(size, "little") + data[at + size :]
 
 
@@ -219,8 +219,8 @@ def damaged(data, others, rng):
             lambda: packed(data, inner[:cut] + bytes(len(inner) - cut)),
             lambda: packed(data, inner[:cut]),
             lambda: rng.choice(others),
-            lambda: next(mutate.mutants(data, seed=cut, count=1)),
-            *[lambda: packed(data, next(mutate.mutants(inner, seed=cut, count=1)))] * 3,
+            lambda: next(mutants.byte_mutants(data, seed=cut, count=1)),
+            *[lambda: packed(data, next(mutants.byte_mutants(inner, seed=cut, count=1)))] * 3,
             *[lambda: packed(data, overwritten(inner, rng))] * 5,
         )
     )()

@@ -51,7 +51,7 @@ def virtual(tmp_path):
 
     values = nitfs.values_of("u8", 1)
     path, target = tmp_path / "a.ntf", tmp_path / "a.json"
-    path.write_bytes(nitfs.nitf(nitfs.Picture(values=values, block=(32, 48), icords="G", igeolo=CORNERS)))
+    path.write_bytes(nitfs.nitf(nitfs.ImageSegment(values=values, block=(32, 48), icords="G", igeolo=CORNERS)))
     stores = registry.ObjectStoreRegistry({"file://": LocalStore()})
     dataset = virtualizarr.open_virtual_dataset(path.as_uri(), registry=stores, parser=Parser())
     dataset = dataset.assign_coords(bands=("bands", np.array(["r\u00f6t"])))

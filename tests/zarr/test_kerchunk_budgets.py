@@ -16,7 +16,7 @@ import tifffile
 import periplus
 from periplus.errors import LimitError
 from periplus.limits import Limits, check_json_budget, json_cost
-from periplus.testing.costs import costs
+from periplus.testing.memory_use import measure_memory
 from periplus.zarr.kerchunk.extension import Declared
 from periplus.zarr.kerchunk.records import read_record
 from periplus.zarr.kerchunk.references import expand
@@ -79,7 +79,7 @@ def measured(tmp_path_factory):
         path = folder / f"{name}.json"
         path.write_text(document if isinstance(document, str) else json.dumps(document))
         work[name] = ("import periplus; periplus.open(given[0])", [str(path)])
-    return costs(work)
+    return measure_memory(work)
 
 
 @pytest.mark.parametrize("name", BOMBS)

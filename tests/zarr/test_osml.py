@@ -165,7 +165,7 @@ def test_an_r_set_of_three_files(tmp_path, beside):
     for level, (height, width) in sizes.items():
         values = nitfs.values_of("u8", 3, (height, width))
         (tmp_path / names[level]).write_bytes(
-            nitfs.nitf(nitfs.Picture(values=values, kind="u8", mode="B", block=(0, 0)))
+            nitfs.nitf(nitfs.ImageSegment(values=values, kind="u8", mode="B", block=(0, 0)))
         )
         truth[f"{level}/data"] = values
     store = Parser(local_paths=[tmp_path / name for name in names.values()])()

@@ -16,9 +16,9 @@ from periplus.errors import DecodeError, FormatError, LimitError
 from periplus.limits import GIB
 from periplus.testing.formats import dted as dteds
 from periplus.testing.formats import jpeg2000 as j2ks
+from periplus.testing.formats import samples
 from periplus.testing.formats import tiff as tiffs
-from periplus.testing.formats import tiles
-from periplus.testing.zarr_arrays import laid, opened
+from periplus.testing.zarr_arrays import memory_store, open_first_array
 from periplus.zarr.codecs import v2 as filters
 from periplus.zarr.codecs import v3 as codecs
 
@@ -34,7 +34,7 @@ def settings():
         "jpeg2000": {"main_header": "", "resolution_level": 0},
         "jpeg": {"bits_per_pixel": 8, "num_bands": 1, "block_width": 8, "block_height": 8, "imode": "B"},
         "jbp-block": {"num_bands": 1, "block_height": 8, "block_width": 8, "nbpp": 8, "imode": "B", "pvtype": "INT"},
-        "tiff-tile": tiles.tiff_tile(tiles.rgb(1), 1)["configuration"],
+        "tiff-tile": samples.tiff_tile(samples.rgb(1), 1)["configuration"],
         "dted": {"num_lat_points": 3, "num_lon_lines": 3, "record_size": 18},
     }.items():
         yield BASE + name, configuration
@@ -45,7 +45,7 @@ def settings():
 def test_settings_that_are_not_known_are_refused_when_the_array_is_opened(name, configuration):
     wrong = {**configuration, "surprise": 1}
     for version in (3, 2):
-        store = laid((1, 8, 8), (1, 8, 8), "u1", [{"name": name, "configuration": wrong}], {}, version)
+        store = memory_store((1, 8, 8), (1, 8, 8), "u1", [{"name": name, "configuration": wrong}], {}, version)
         with pytest.raises(FormatError):
             zarr.open_array(store, mode="r", zarr_format=version)
 
@@ -53,28 +53,28 @@ def test_settings_that_are_not_known_are_refused_when_the_array_is_opened(name, 
 @pytest.mark.parametrize("name", ["periplus.crop", "periplus.unpack", "periplus.vq", "periplus.pipeline"])
 def test_settings_of_ours_that_are_not_known_are_refused(name):
     codec = {"name": name, "configuration": {"surprise": 1}}
-    rest = [] if name in IMAGES else [tiles.tiff_tile(tiles.rgb(1), 1)]
-    shape = tiles.rgb(1).shape
+    rest = [] if name in IMAGES else [samples.tiff_tile(samples.rgb(1), 1)]
+    shape = samples.rgb(1).shape
     with pytest.raises(FormatError):
-        zarr.open_array(laid(shape, shape, "u1", [codec, *rest], {(0, 0, 0): b"0"}, 3), mode="r")[...]
+        zarr.open_array(memory_store(shape, shape, "u1", [codec, *rest], {(0, 0, 0): b"0"}, 3), mode="r")[...]
 
 
 def test_a_list_within_a_list_is_refused():
     inner = {"name": "periplus.pipeline", "configuration": {"codecs": [{"name": "bytes"}]}}
     outer = {"name": "periplus.pipeline", "configuration": {"codecs": [inner]}}
     with pytest.raises(FormatError, match="within itself"):
-        zarr.open_array(laid((4,), (4,), "u1", [outer], {(0,): b"0123"}, 3), mode="r")[...]
+        zarr.open_array(memory_store((4,), (4,), "u1", [outer], {(0,): b"0123"}, 3), mode="r")[...]
 
 
 @VERSIONS
 def test_chunks_over_the_budget_are_refused_before_anything_is_decoded(version):
     side = 1 << 16
-    codec = tiles.tiff_tile(tiles.rgb(1), 8, tile_width=side, tile_height=side)
+    codec = samples.tiff_tile(samples.rgb(1), 8, tile_width=side, tile_height=side)
     assert side * side > GIB
     header = base64.b64encode(j2ks.split(j2ks.giant(side))[0]).decode()
     image = {"name": BASE + "jpeg2000", "configuration": {"main_header": header, "resolution_level": 0}}
     for each in (codec, image):
-        store = laid((1, side, side), (1, side, side), "u1", [each], {(0, 0, 0): b"x"}, version)
+        store = memory_store((1, side, side), (1, side, side), "u1", [each], {(0, 0, 0): b"x"}, version)
         array = zarr.open_array(store, zarr_format=version)
         with pytest.raises(LimitError):
             array[0, 0, 0]
@@ -82,27 +82,28 @@ def test_chunks_over_the_budget_are_refused_before_anything_is_decoded(version):
 
 @VERSIONS
 def test_damaged_chunks_are_our_errors(version):
-    sample = tiles.sample("jpeg-ycbcr")
+    sample = samples.sample("jpeg-ycbcr")
     chunk = {(0, 0, 0): sample.data[: len(sample.data) // 2]}
-    store = laid(sample.chunks, sample.chunks, "u1", sample.codecs, chunk, version)
+    store = memory_store(sample.chunks, sample.chunks, "u1", sample.codecs, chunk, version)
     with pytest.raises(DecodeError):
         zarr.open_array(store, mode="r", zarr_format=version)[...]
 
 
 @VERSIONS
 def test_nothing_is_encoded(version):
-    values = tiles.rgb(1)
-    store = laid(values.shape, values.shape, "u1", [tiles.tiff_tile(values, 1)], {}, version)
+    values = samples.rgb(1)
+    store = memory_store(values.shape, values.shape, "u1", [samples.tiff_tile(values, 1)], {}, version)
     with pytest.raises(NotImplementedError, match="only decodes"):
         zarr.open_array(store, mode="r+", zarr_format=version)[...] = 1
 
 
 @VERSIONS
 def test_codecs_and_arrays_travel(version):
-    values = tiles.rgb(3)
-    chunk = {(0, 0, 0): tiles.chunky(values).tobytes()}
+    values = samples.rgb(3)
+    chunk = {(0, 0, 0): samples.chunky(values).tobytes()}
     array = zarr.open_array(
-        laid(values.shape, values.shape, "u1", [tiles.tiff_tile(values, 1)], chunk, version), zarr_format=version
+        memory_store(values.shape, values.shape, "u1", [samples.tiff_tile(values, 1)], chunk, version),
+        zarr_format=version,
     )
     again = pickle.loads(pickle.dumps(array))
     assert again.metadata == array.metadata
@@ -133,7 +134,7 @@ def test_a_registered_codec_is_taken_though_others_offer_its_name():
         assert get_codec_class(TIFF_TILE) is codecs.TiffTile
     assert type(numcodecs.get_codec({"id": "periplus.png", "width": 4, "height": 4, "bands": 1, "bits": 8}))
     codecs.register()
-    configuration = tiles.tiff_tile(tiles.rgb(1), 1)["configuration"]
+    configuration = samples.tiff_tile(samples.rgb(1), 1)["configuration"]
     assert type(numcodecs.get_codec({"id": TIFF_TILE, **configuration})) is filters.TiffTile
 
 
@@ -156,7 +157,7 @@ def test_a_store_means_the_same_to_whichever_library_is_taken(name, data, whose,
         qualified = f"aws.osml.io.zarr_codecs.{other}"
         zarr.config.set({"codecs": {**zarr.config.get("codecs"), BASE + name: qualified}})
         numcodecs.register_codec(getattr(theirs, other), codec_id=BASE + name)
-    array = opened(data, version)
+    array = open_first_array(data, version)
     np.testing.assert_array_equal(array[...], tiffs.seen_by_gdal(data)["0/data"])
     codec = array.metadata.codecs[-1] if version == 3 else array.metadata.filters[0]
     assert type(codec).__module__.startswith("periplus." if whose == "ours" else "aws.")

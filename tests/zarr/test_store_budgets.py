@@ -10,7 +10,7 @@ import zlib
 import imagecodecs
 import pytest
 
-from periplus.testing.costs import costs
+from periplus.testing.memory_use import measure_memory
 
 BOMB = 400 << 20
 READ = """
@@ -45,7 +45,7 @@ def measured(tmp_path_factory):
     for name, (compressor, encode) in CODECS.items():
         work[name] = (READ, [index(folder / f"{name}.json", compressor, encode(zeros))])
         work[f"honest {name}"] = (READ, [index(folder / f"{name}-4096.json", compressor, encode(bytes(4096)))])
-    return costs(work)
+    return measure_memory(work)
 
 
 @pytest.mark.parametrize("name", CODECS)

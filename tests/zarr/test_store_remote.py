@@ -17,8 +17,8 @@ from periplus.model import Array, Catalog, Encoding, Refs
 from periplus.table import memory_table
 from periplus.testing.formats import tiff as tiffs
 from periplus.testing.indexes import RAW, files_of
-from periplus.testing.servers.faults import Fault
 from periplus.testing.servers.http import RangeServer
+from periplus.testing.servers.responses import Fault
 from periplus.zarr.store.store import IndexStore
 
 TILES = {"tiled": True, "blockxsize": 64, "blockysize": 64}

@@ -17,8 +17,8 @@ UTM = (10.0, 0.0, 500000.0, 0.0, -10.0, 5000000.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
-    """An array to write; counting numbers where no values are given."""
+class StoredArray:
+    """An array to write; consecutive numbers where no values are given."""
 
     dims: tuple[str | None, ...] | None
     shape: tuple[int, ...] | None = None
@@ -37,14 +37,14 @@ class Stored:
 
 
 def declared(*names: str) -> dict[str, Any]:
-    """The attribute that declares conventions of our table."""
+    """The attribute that declares these conventions."""
     return {KEY: [metadata(name) for name in names]}
 
 
 def spatial(
     transform: tuple[float, ...] = UTM, dims: tuple[str, str] = ("y", "x"), *others: str, **more: Any
 ) -> dict[str, Any]:
-    """Attributes of an affine grid; `others` are further conventions to declare, `more` are attributes as they are."""
+    """Attributes of an affine grid; `others` are further conventions to declare, `more` are further attributes."""
     return {
         **declared("spatial", *others),
         "spatial:dimensions": list(dims),
@@ -55,16 +55,16 @@ def spatial(
 
 def write_hierarchy(
     target: Any,
-    nodes: Mapping[str, Mapping[str, Any] | Stored],
+    nodes: Mapping[str, Mapping[str, Any] | StoredArray],
     *,
     zarr_format: Any = 3,
     consolidated: bool = False,
 ) -> Any:
-    """Write groups (their attributes) and arrays by path; `/` is the root. Answers the target."""
+    """Write groups (their attributes) and arrays by path; `/` is the root. Returns the target."""
     root = zarr.open_group(target, mode="w", zarr_format=zarr_format, attributes=dict(nodes.get("/", {})))  # type: ignore[arg-type]
     for path, node in sorted(nodes.items()):
         name = path.strip("/")
-        if not isinstance(node, Stored):
+        if not isinstance(node, StoredArray):
             if name:
                 root.require_group(name).attrs.update(dict(node))
             continue
@@ -87,30 +87,30 @@ def write_hierarchy(
         array[...] = values
     if consolidated:
         with warnings.catch_warnings():
-            # zarr-python warns that version 3 has no consolidated metadata by its specification; every reader has.
+            # zarr-python warns that the specification of version 3 has no consolidated metadata; all readers have them.
             warnings.simplefilter("ignore")
             zarr.consolidate_metadata(target)
     return target
 
 
 def declare_huge(target: Any, path: str, shape: tuple[int, ...], dims: tuple[str, ...], attributes: Any) -> Any:
-    """An array of any size without a chunk."""
+    """An array of any size without stored chunks."""
     root = zarr.open_group(target, mode="a")
     chunks = tuple(min(n, 4096) for n in shape)
     root.create_array(path, shape=shape, dtype="uint8", chunks=chunks, dimension_names=dims, attributes=attributes)
     return target
 
 
-class Counting(WrapperStore):  # type: ignore[type-arg]
-    """A store that remembers what was asked of it."""
+class CountingStore(WrapperStore):  # type: ignore[type-arg]
+    """A store that records the keys read and the folders listed."""
 
     def __init__(self, store: Any, keys: list[str] | None = None) -> None:
         super().__init__(store)
         self.keys: list[str] = [] if keys is None else keys
 
-    def _with_store(self, store: Any) -> Counting:
-        # zarr opens a read-only twin of what it is given; it shall count into the same list.
-        return Counting(store, self.keys)
+    def _with_store(self, store: Any) -> CountingStore:
+        # zarr opens a read-only copy of the store, which must record into the same list.
+        return CountingStore(store, self.keys)
 
     @property
     def chunks(self) -> list[str]:

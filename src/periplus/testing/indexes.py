@@ -1,4 +1,4 @@
-"""Small indexes for tests: files, dense references, and a Hypothesis strategy for whole indexes of any shape."""
+"""Small indexes for tests: files, dense references, and a Hypothesis strategy for indexes of any shape."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from periplus.model import Array, Catalog, Coordinate, Encoding, Files, Georefer
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn, SearchStrategy
 
-Index = tuple[Catalog, dict[str, Refs], Files]
+IndexParts = tuple[Catalog, dict[str, Refs], Files]
 RAW = ({"name": "bytes", "configuration": {"endian": "little"}},)
 ZSTD = (*RAW, {"name": "zstd", "configuration": {"level": 0, "checksum": False}})
 
 
 def files_of(paths: Sequence[str], *, size: int = 1 << 40) -> Files:
-    """A files table of healthy files."""
+    """A files table without failures."""
     count = len(paths)
     moments = np.datetime64("2021-01-01", "us") + np.arange(count) * np.timedelta64(86_400_000_000, "us")
     return Files(
@@ -52,8 +52,8 @@ def dense_refs(array: Array, *, files: int = 1, seed: int = 0, keep: float = 1.0
 
 def stacked(
     steps: int = 5, rows: int = 4, columns: int = 6, *, paths: Sequence[str] | None = None, seed: int = 0
-) -> Index:
-    """A stack of images in two levels, one file a step, with a daily time coordinate."""
+) -> IndexParts:
+    """A stack of images in two levels, one file per step, with a daily time coordinate."""
     time = np.datetime64("2021-01-01", "us") + np.arange(steps) * np.timedelta64(86_400_000_000, "us")
     arrays = {}
     for level in (0, 1):
@@ -81,7 +81,7 @@ def stacked(
 
 
 def same_refs(one: Refs, two: Refs) -> None:
-    """AssertionError where two Refs differ; an absent column equals one of zeros."""
+    """AssertionError where two Refs differ; an absent column equals a column of zeros."""
     assert len(one) == len(two), (len(one), len(two))
     for name in ("chunk", "offset", "length"):
         np.testing.assert_array_equal(getattr(one, name), getattr(two, name), err_msg=name)
@@ -97,12 +97,12 @@ def inline_list(refs: Refs) -> list[bytes | None]:
     return [None if item is None else bytes(item) for item in held]
 
 
-def indexes() -> SearchStrategy[Index]:
-    """Whole indexes: several arrays of several ranks, sparse, in parts, inline, with several encodings."""
+def indexes() -> SearchStrategy[IndexParts]:
+    """Indexes: several arrays of several ranks, sparse, in parts, inline, with several encodings."""
     from hypothesis import strategies as st
 
     @st.composite
-    def draw_index(draw: DrawFn) -> Index:
+    def draw_index(draw: DrawFn) -> IndexParts:
         count = draw(st.integers(1, 4))
         files = files_of([f"s3://bucket/scenes/{number}.tif" for number in range(count)])
         names = draw(st.lists(array_names(), min_size=1, max_size=4, unique=True))
@@ -118,12 +118,14 @@ def indexes() -> SearchStrategy[Index]:
 
 
 def array_names() -> SearchStrategy[str]:
-    """Names of arrays, plain ones and such as a careless writer of SQL or paths would trip over."""
+    """Names of arrays, plain ones and some that need quoting in SQL or paths."""
     from hypothesis import strategies as st
 
-    odd = st.sampled_from(['"; DROP TABLE chunks; --', "a.b/c d", "Größe/データ", "x'y", "0/data", "%s{}$1", "a" * 200])
+    awkward = st.sampled_from(
+        ['"; DROP TABLE chunks; --', "a.b/c d", "Größe/データ", "x'y", "0/data", "%s{}$1", "a" * 200]
+    )
     letters = st.text("abcXYZ019_-. ", min_size=1, max_size=12).filter(lambda name: name not in (".", ".."))
-    return st.one_of(odd, letters)
+    return st.one_of(awkward, letters)
 
 
 def arrays_named(name: str) -> SearchStrategy[Array]:

@@ -1,4 +1,4 @@
-"""Scans as tests look at them: what was found and asked for, whether it holds together, and its decoded values."""
+"""Run a scanner on bytes: the arrays and requests of a scan, checks of their consistency, and decoded values."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from periplus.model import About, Found, Need, Source
 from periplus.scan.drive import Memory, scan_bytes
 
 
-def watched(scanner: ModuleType, data: bytes, limits: Limits, *, sized: bool = True) -> tuple[list[Found], list[int]]:
-    """What a scan found, and the lengths it asked for; `sized` says whether it is told how long the file is."""
+def watch_scan(
+    scanner: ModuleType, data: bytes, limits: Limits, *, sized: bool = True
+) -> tuple[list[Found], list[int]]:
+    """The arrays of a scan, and the lengths of its requests; without `sized` it does not know the size of the file."""
     found: list[Found] = []
     asked: list[int] = []
     steps = scanner.scan(Source(url="memory:", size=len(data) if sized else None), limits)
@@ -38,12 +40,12 @@ def watched(scanner: ModuleType, data: bytes, limits: Limits, *, sized: bool = T
 
 
 def needs_of(step: object) -> tuple[Need, ...]:
-    """The ranges that a step of a scan asks for: one, those of a round, or none."""
+    """The byte ranges that a step of a scan requests."""
     return (step,) if isinstance(step, Need) else tuple(step) if isinstance(step, tuple | list) else ()
 
 
-def check_sound(found: Found, size: int, limits: Limits) -> None:
-    """Whatever a damaged file of that size gives must hold together."""
+def check_consistent(found: Found, size: int, limits: Limits) -> None:
+    """AssertionError where an array or its references contradict each other, the file size or the limits."""
     array, refs = found.array, found.refs
     assert all(n > 0 for n in array.shape)
     assert np.prod(array.chunks, dtype=object) * array.dtype.itemsize <= limits.chunk_bytes
@@ -56,15 +58,15 @@ def check_sound(found: Found, size: int, limits: Limits) -> None:
         assert (refs.offset + refs.length).max() <= size
 
 
-def only(data: bytes, limits: Limits | None = None) -> Found:
+def only_array(data: bytes, limits: Limits | None = None) -> Found:
     """The one array of a file."""
     (found,) = (step for step in scan_bytes(data, limits=limits) if isinstance(step, Found))
     return found
 
 
-def values(data: bytes, limits: Limits | None = None) -> NDArray[Any]:
+def decoded_values(data: bytes, limits: Limits | None = None) -> NDArray[Any]:
     """The decoded values of a file whose one array is one chunk."""
-    found = only(data, limits)
+    found = only_array(data, limits)
     array, start = found.array, int(found.refs.offset[0])
     decode = prepare(array.encodings[0], chunks=array.chunks, dtype=array.dtype, limits=limits or Limits())
     return decode(data[start : start + int(found.refs.length[0])], valid=array.shape).copy()

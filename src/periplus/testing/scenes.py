@@ -1,4 +1,4 @@
-"""Scenes of one pixel grid as GeoTIFFs, and what rasterio merges them into: what mosaics are compared with."""
+"""GeoTIFFs on one pixel grid, and their merge by rasterio, with which mosaics are compared."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from periplus.testing.formats.tiff import picture
 
 WEST, NORTH, PIXEL = 500_000.0, 5_000_000.0, 10.0
 NODATA = -32768
-"""No picture has it, so that rasterio, which merges pixel by pixel, and whole files agree on what lies on top."""
+"""No image contains it, so that rasterio, which merges pixel by pixel, gives the same result as overlaying files."""
 
 
 def tile(
@@ -57,7 +57,7 @@ def tile(
 
 
 def merged(paths: Sequence[Path], method: str = "first", **options: Any) -> tuple[NDArray[Any], Any]:
-    """The scenes merged by rasterio, pixel by pixel, and the transform of the whole."""
+    """The scenes merged by rasterio, pixel by pixel, and the transform of the result."""
     from rasterio.merge import merge
 
     with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""A synthetic index the size of a real archive: 8,660 daily images of 36 x 71 tiles, made block by block."""
+"""A synthetic index as large as a real archive: 8,660 daily images of 36 x 71 tiles, generated in blocks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TILE = 512
 ROWS, COLUMNS = 36, 71
 DAYS = 8_660
 HEADER = 41_000
-"""Bytes before the first tile: what the tile tables of such an image take."""
+"""Bytes before the first tile: the size of the tile tables of such an image."""
 FOLDER = (
     "s3://us-west-2.opendata.source.coop/example/ghrsst-mur-v41/daily-cogs"
     "/global-foundation-temperature-analysis/edition-20/"
@@ -64,9 +64,9 @@ def synthetic_files(days: int = DAYS) -> Files:
 
 
 def synthetic_blocks(days: int = DAYS, *, step: int = 512, seed: int = 0) -> Iterator[tuple[str, Refs]]:
-    """References of `step` files at a time, file by file as a harvest gives them; never more than that in memory.
+    """References of `step` files at a time, in the order of a harvest; no more than that is in memory.
 
-    30 % of the tiles are land of 63 bytes; the others have lengths that vary by 5 % in time about their own mean.
+    30 % of the tiles are land of 63 bytes; the others have lengths that vary by 5 % in time around their mean.
     """
     tiles = ROWS * COLUMNS
     random = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""Every writer of periplus as a case: what is there before, the write, and what can be read at the target."""
+"""Every writer of periplus as a test case: the state before, the write, and what is read from the target."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ PATTERN = "{time:%Y%j}"
 
 
 @dataclass(frozen=True)
-class Writer:
-    """`begin` makes what is there before, `write` replaces it; both get the folder of the index and of the scenes."""
+class WriterCase:
+    """`begin` makes the state before, `write` replaces it; both get the folder of the index and that of the scenes."""
 
     name: str
     target: str
     begin: Callable[[Path, Path], None]
     write: Callable[[Path, Path], None]
     sources: bool = True
-    """Whether the target is an index of the scenes, and not a picture."""
+    """Whether the target is an index of the scenes, not an image."""
 
 
 def scenes(folder: Path, days: int, *, plus: int = 0) -> list[Path]:
@@ -44,7 +44,7 @@ def scenes(folder: Path, days: int, *, plus: int = 0) -> list[Path]:
 
 
 def nothing(_out: Path, _archive: Path) -> None:
-    """Where there is nothing before."""
+    """There is nothing before."""
 
 
 def indexed(name: str, days: int, **options: Any) -> Callable[[Path, Path], None]:
@@ -70,7 +70,7 @@ def refreshed(out: Path, archive: Path) -> None:
 
 
 def journalled(out: Path, archive: Path) -> None:
-    """A run that writes a part of its journal for every file."""
+    """A run that writes a part of its journal after every file."""
     with mock.patch("periplus.harvest.parts.gather.PART_FILES", 1):
         indexed("index.parquet", 3)(out, archive)
 
@@ -104,26 +104,26 @@ def drawn(name: str, day: int) -> Callable[[Path, Path], None]:
 
 
 WRITERS = [
-    Writer("flat", "index.parquet", indexed("index.parquet", 2), indexed("index.parquet", 3)),
-    Writer("flat-new", "index.parquet", nothing, indexed("index.parquet", 3)),
-    Writer("dataset-new", "index", nothing, indexed("index", 3)),
-    Writer("dataset-append", "index", indexed("index", 2), appended),
-    Writer("dataset-remove", "index", indexed("index", 3), indexed("index", 2)),
-    Writer("dataset-refresh", "index", indexed("index", 2), refreshed),
-    Writer("duckdb", "index.duckdb", indexed("index.duckdb", 2), indexed("index.duckdb", 3)),
-    Writer("journal", "index.parquet", indexed("index.parquet", 2), journalled),
-    Writer("kerchunk-json", "refs.json", exported("refs.json", 2), exported("refs.json", 3)),
-    Writer("kerchunk-parquet", "refs", exported("refs", 2, form="kerchunk"), exported("refs", 3, form="kerchunk")),
-    Writer("icechunk", "repo.icechunk", exported("repo.icechunk", 2), exported("repo.icechunk", 3)),
-    Writer("icechunk-new", "repo.icechunk", nothing, exported("repo.icechunk", 3)),
-    Writer("read-tif", "x.tif", drawn("x.tif", 1), drawn("x.tif", 2), sources=False),
-    Writer("read-npy", "x.npy", nothing, drawn("x.npy", 2), sources=False),
-    Writer("read-png", "x.png", nothing, drawn("x.png", 2), sources=False),
+    WriterCase("flat", "index.parquet", indexed("index.parquet", 2), indexed("index.parquet", 3)),
+    WriterCase("flat-new", "index.parquet", nothing, indexed("index.parquet", 3)),
+    WriterCase("dataset-new", "index", nothing, indexed("index", 3)),
+    WriterCase("dataset-append", "index", indexed("index", 2), appended),
+    WriterCase("dataset-remove", "index", indexed("index", 3), indexed("index", 2)),
+    WriterCase("dataset-refresh", "index", indexed("index", 2), refreshed),
+    WriterCase("duckdb", "index.duckdb", indexed("index.duckdb", 2), indexed("index.duckdb", 3)),
+    WriterCase("journal", "index.parquet", indexed("index.parquet", 2), journalled),
+    WriterCase("kerchunk-json", "refs.json", exported("refs.json", 2), exported("refs.json", 3)),
+    WriterCase("kerchunk-parquet", "refs", exported("refs", 2, form="kerchunk"), exported("refs", 3, form="kerchunk")),
+    WriterCase("icechunk", "repo.icechunk", exported("repo.icechunk", 2), exported("repo.icechunk", 3)),
+    WriterCase("icechunk-new", "repo.icechunk", nothing, exported("repo.icechunk", 3)),
+    WriterCase("read-tif", "x.tif", drawn("x.tif", 1), drawn("x.tif", 2), sources=False),
+    WriterCase("read-npy", "x.npy", nothing, drawn("x.npy", 2), sources=False),
+    WriterCase("read-png", "x.png", nothing, drawn("x.png", 2), sources=False),
 ]
 
 
-def state(writer: Writer, out: Path, archive: Path) -> object:
-    """What a reader finds at the target; None where there is nothing. An index must be whole, and its pixels right."""
+def state(writer: WriterCase, out: Path, archive: Path) -> object:
+    """What a reader finds at the target, or None. An index must be complete, and its pixels correct."""
     target = out / writer.target
     if not writer.sources:
         return target.read_bytes() if target.exists() else None
@@ -136,13 +136,13 @@ def state(writer: Writer, out: Path, archive: Path) -> object:
         try:
             return tuple(int(value) for value in index["0/data"][:, 0, 0, 0])
         except periplus.StaleError:
-            return "stale"  # refreshed: the index is still that of the sources before
+            return "stale"  # the sources have changed, and the index is still the old one
 
 
-class Stage:
-    """A folder in which a writer is run again and again from the same beginning."""
+class Workspace:
+    """A folder in which a writer runs repeatedly from the same state."""
 
-    def __init__(self, writer: Writer, base: Path) -> None:
+    def __init__(self, writer: WriterCase, base: Path) -> None:
         self.writer = writer
         self.out, self.archive, self._saved = base / "work" / "out", base / "work" / "scenes", base / "saved"
         self.temporary = self.out / "tmp"
@@ -172,7 +172,7 @@ class Stage:
         return state(self.writer, self.out, self.archive)
 
     def listed(self) -> list[str]:
-        """All names below the folder of the index, random parts of them left out."""
+        """All names below the folder of the index, without their random parts."""
         found = []
         for folder, folders, files in os.walk(self.out):
             with suppress(ValueError):

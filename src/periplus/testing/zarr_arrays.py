@@ -1,4 +1,4 @@
-"""Zarr arrays laid by hand: chunks as they lie in a file under metadata that name one codec, in v3 or v2."""
+"""Zarr arrays in memory whose chunks are the stored bytes of a file, with metadata that name their codec, v3 or v2."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from periplus.decode.pipeline import IMAGES
 from periplus.model import Codec, Found, Shape
 from periplus.scan.drive import scan_bytes
 
-Cells = Mapping[tuple[int, ...], bytes]
+StoredChunks = Mapping[tuple[int, ...], bytes]
 """Stored bytes by position of the chunk."""
 
 
 @contextmanager
 def registered() -> Iterator[None]:
-    """Our codecs taken for all names we know, and afterwards those that were before."""
+    """Register our codecs in zarr and numcodecs while the block runs."""
     import numcodecs
     import zarr
 
@@ -35,18 +35,18 @@ def registered() -> Iterator[None]:
         numcodecs.registry.codec_registry.update(known)
 
 
-def first(data: bytes) -> Found:
+def first_array(data: bytes) -> Found:
     """The first array of a file."""
     return next(step for step in scan_bytes(data) if isinstance(step, Found))
 
 
-def fragments(data: bytes, found: Found) -> Cells:
-    """The stored bytes of every chunk, its ranges joined."""
+def stored_chunks(data: bytes, found: Found) -> StoredChunks:
+    """The stored bytes of every chunk, with its byte ranges joined."""
     refs = found.refs
     chunks: dict[tuple[int, ...], bytes] = {}
-    for row, cell in enumerate(refs.chunk.T.tolist()):
+    for row, position in enumerate(refs.chunk.T.tolist()):
         start, length = int(refs.offset[row]), int(refs.length[row])
-        chunks[tuple(cell)] = chunks.get(tuple(cell), b"") + data[start : start + length]
+        chunks[tuple(position)] = chunks.get(tuple(position), b"") + data[start : start + length]
     return chunks
 
 
@@ -82,26 +82,28 @@ def document(
     }
 
 
-def laid(shape: Shape, chunks: Shape, dtype: Any, codecs: Sequence[Codec], stored: Cells, version: int) -> Any:
-    """A store in memory with these chunks."""
+def memory_store(
+    shape: Shape, chunks: Shape, dtype: Any, codecs: Sequence[Codec], stored: StoredChunks, version: int
+) -> Any:
+    """A Zarr store in memory with one array of these stored chunks."""
     from zarr.core.buffer.cpu import Buffer
     from zarr.storage import MemoryStore
 
     name, metadata = document(shape, chunks, dtype, codecs, version)
     prefix = "c/" if version == 3 else ""
-    parts = {prefix + "/".join(map(str, cell)): Buffer.from_bytes(data) for cell, data in stored.items()}
+    parts = {prefix + "/".join(map(str, position)): Buffer.from_bytes(data) for position, data in stored.items()}
     return MemoryStore({name: Buffer.from_bytes(json.dumps(metadata).encode()), **parts})
 
 
-def opened(data: bytes, version: Literal[2, 3], found: Found | None = None, **changes: Any) -> Any:
-    """The first array of a file by zarr-python, its bytes laid as they are, its codec told more."""
+def open_first_array(data: bytes, version: Literal[2, 3], found: Found | None = None, **changes: Any) -> Any:
+    """The first array of a file as a zarr-python array; `changes` are further settings of its codec."""
     import zarr
 
     from periplus.zarr.description.codecs import with_facts
 
-    found = found or first(data)
+    found = found or first_array(data)
     array = found.array
     (codec,) = with_facts(array.encodings[0], array)
     codec = {**codec, "configuration": {**codec["configuration"], **changes}}
-    store = laid(array.shape, array.chunks, array.dtype, [codec], fragments(data, found), version)
+    store = memory_store(array.shape, array.chunks, array.dtype, [codec], stored_chunks(data, found), version)
     return zarr.open_array(store, mode="r", zarr_format=version)

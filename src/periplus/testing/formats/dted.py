@@ -1,4 +1,4 @@
-"""Seeded DTED cells: bytes of any level from values, with the records, checksums and oddities of real producers."""
+"""Seeded DTED cells of any level, with the records, checksums and peculiarities of real producers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def cell(
 ) -> bytes:
     """A cell of (1, y, x) heights; intervals in tenths of seconds, `stored` the lines that are written at all.
 
-    `checksums` are what all records have for theirs, where that is not their sum.
+    `checksums` replaces the checksum of every record.
     """
     _, posts, lines = values.shape
     x = f"{abs(west):03d}0000{'W' if west < 0 else 'E'}"
@@ -55,7 +55,7 @@ def cell(
 
 
 def gdal_cell(values: NDArray[Any], *, west: int = -80, south: int = 43) -> bytes:
-    """The same as GDAL writes it; the size must be one of a DTED level."""
+    """The same, written by GDAL; the size must be one of a DTED level."""
     from affine import Affine
     from rasterio.io import MemoryFile
     from rasterio.shutil import copy

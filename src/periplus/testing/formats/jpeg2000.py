@@ -1,4 +1,4 @@
-"""JPEG 2000 files of many layouts: made by GDAL, their tile-parts put into another order, their headers forged."""
+"""JPEG 2000 files of many layouts, made by GDAL, with tile-parts in other orders and headers changed."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def picture(bands: int = 3, dtype: str = "u1", height: int = HEIGHT, width: int 
 
 
 def made(values: NDArray[Any], **options: Any) -> bytes:
-    """A file of (bands, y, x) values, lossless unless told otherwise; `crs` and `transform` georeference it."""
+    """A file of (bands, y, x) values, lossless by default; `crs` and `transform` georeference it."""
     from rasterio.enums import ColorInterp
     from rasterio.errors import NotGeoreferencedWarning
     from rasterio.io import MemoryFile
@@ -80,7 +80,7 @@ def made(values: NDArray[Any], **options: Any) -> bytes:
     bands, height, width = values.shape
     own = {"CODEC": "J2K", "QUALITY": "100", "REVERSIBLE": "YES", "YCC": "NO", "RESOLUTIONS": 4, **options}
     if "blockxsize" in own:
-        # Without this rasterio drops the block size; GDAL itself does not know the option and says so in its log.
+        # Without this rasterio drops the block size; GDAL does not have the option and reports that in its log.
         own["tiled"] = True
     with warnings.catch_warnings(), MemoryFile() as memory:
         warnings.simplefilter("ignore", NotGeoreferencedWarning)

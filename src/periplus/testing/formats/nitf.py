@@ -6,7 +6,7 @@ import itertools
 import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -43,7 +43,7 @@ BLOCKINGS = {"single": (0, 0), "large": (96, 128), "tiles": (32, 48)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Picture:
+class ImageSegment:
     """One image segment to write; `values` are (bands, y, x)."""
 
     values: NDArray[Any]
@@ -51,18 +51,18 @@ class Picture:
     mode: str = "B"
     block: tuple[int, int] = (0, 0)
     absent: frozenset[int] = frozenset()
-    """Numbers of blocks the mask leaves out."""
+    """Numbers of blocks that the mask marks as absent."""
     masked: bool = False
     pad: int | None = None
     icords: str = " "
     igeolo: str = ""
     tres: bytes = b""
     overflow: int = 0
-    """The number of the data extension segment that has more of them."""
+    """The number of the data extension segment with more tagged records."""
     luts: Sequence[bytes] = ()
     coding: str = ""
     streams: Sequence[bytes] | None = None
-    """Encoded blocks in place of plain ones."""
+    """Encoded blocks instead of uncompressed ones."""
     changes: dict[str, str] = field(default_factory=dict)
 
 
@@ -76,13 +76,13 @@ WIDTHS = {"NUMS": (4, 6), "NUML": (4, 3), "NUMT": (4, 5), "NUMDES": (4, 9), "NUM
 
 
 def nitf(
-    *pictures: Picture,
+    *pictures: ImageSegment,
     version: str = "NITF02.10",
     tres: bytes = b"",
     extensions: Sequence[bytes] = (),
     others: Mapping[str, Sequence[tuple[bytes, bytes]]] | None = None,
 ) -> bytes:
-    """A file of these image segments; `extensions` are tagged records in segments of their own.
+    """A file of these image segments; `extensions` are tagged records in data extension segments.
 
     `others` are subheaders and data of further segments, by the name of their count.
     """
@@ -116,7 +116,7 @@ def _extension(records: bytes, *, old: bool) -> tuple[bytes, bytes]:
     return f"DE{name:25}01U{'':166}UDID  0010000".encode(), records
 
 
-def _subheader(item: Picture, *, old: bool) -> bytes:
+def _subheader(item: ImageSegment, *, old: bool) -> bytes:
     bands, height, width = item.values.shape
     kind, bits, _ = KINDS[item.kind]
     rows, columns = _block(item)
@@ -149,11 +149,11 @@ def _known(changes: dict[str, str], part: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in changes.items() if name in part}
 
 
-def _block(item: Picture) -> tuple[int, int]:
+def _block(item: ImageSegment) -> tuple[int, int]:
     return item.block[0] or item.values.shape[1], item.block[1] or item.values.shape[2]
 
 
-def _data(item: Picture) -> bytes:
+def _data(item: ImageSegment) -> bytes:
     """Blocks in order, with the mask in front where there is one."""
     blocks = list(blocks_of(item)) if item.streams is None else list(item.streams)
     if not item.masked:
@@ -170,7 +170,7 @@ def _data(item: Picture) -> bytes:
     return head + pad + table + b"".join(block for number, block in enumerate(blocks) if number not in item.absent)
 
 
-def blocks_of(item: Picture) -> Sequence[bytes]:
+def blocks_of(item: ImageSegment) -> Sequence[bytes]:
     """The bytes of every block, in the order a file has them."""
     bands, height, width = item.values.shape
     rows, columns = _block(item)
@@ -186,13 +186,13 @@ def blocks_of(item: Picture) -> Sequence[bytes]:
     ]
 
 
-def _block_of(values: NDArray[Any], item: Picture) -> bytes:
+def _block_of(values: NDArray[Any], item: ImageSegment) -> bytes:
     """Bands that follow each other start at whole bytes."""
     return b"".join(_packed(part, item.kind) for part in (values if item.mode == "B" else [values]))
 
 
 def _packed(values: NDArray[Any], kind: str) -> bytes:
-    """Big endian; samples that are no whole bytes one after another, most significant bit first."""
+    """Big endian; samples of other sizes than whole bytes are packed, most significant bit first."""
     _, bits, dtype = KINDS[kind]
     large = np.ascontiguousarray(values).astype(np.dtype(dtype).newbyteorder(">"))
     if bits == large.dtype.itemsize * 8:
@@ -210,7 +210,7 @@ def values_of(kind: str, bands: int = 3, shape: tuple[int, int] = (HEIGHT, WIDTH
     return values >> (np.dtype(dtype).itemsize * 8 - bits) if bits < np.dtype(dtype).itemsize * 8 else values
 
 
-def holed(item: Picture, fill: Any) -> NDArray[Any]:
+def with_absent_blocks(item: ImageSegment, fill: Any) -> NDArray[Any]:
     """The values of a masked image: those of absent blocks are the fill."""
     values = item.values.copy()
     rows, columns = _block(item)
@@ -224,17 +224,17 @@ def holed(item: Picture, fill: Any) -> NDArray[Any]:
     return values
 
 
-def _cases() -> dict[str, Callable[[], Picture]]:
-    def plain(kind: str, mode: str, blocking: str, bands: int) -> Picture:
-        return Picture(values=values_of(kind, bands), kind=kind, mode=mode, block=BLOCKINGS[blocking])
+def _cases() -> dict[str, Callable[[], ImageSegment]]:
+    def plain(kind: str, mode: str, blocking: str, bands: int) -> ImageSegment:
+        return ImageSegment(values=values_of(kind, bands), kind=kind, mode=mode, block=BLOCKINGS[blocking])
 
-    def masked(kind: str, mode: str, blocking: str, bands: int) -> Picture:
+    def masked(kind: str, mode: str, blocking: str, bands: int) -> ImageSegment:
         item = plain(kind, mode, blocking, bands)
         absent = frozenset({1, 4, 7} if blocking == "tiles" else {1} if mode == "S" and bands > 1 else ())
         pad = None if kind in ("f32", "f64", "c64") else 1 if kind in ("u1", "b1") else 7 if kind == "u4" else 77
-        return Picture(values=item.values, kind=kind, mode=mode, block=item.block, masked=True, absent=absent, pad=pad)
+        return replace(item, masked=True, absent=absent, pad=pad)
 
-    found: dict[str, Callable[[], Picture]] = {}
+    found: dict[str, Callable[[], ImageSegment]] = {}
     for kind, mode, blocking in itertools.product(KINDS, "BPRS", BLOCKINGS):
         for bands in (1, 3):
             for name, make in (("plain", plain), ("masked", masked)):
@@ -244,7 +244,7 @@ def _cases() -> dict[str, Callable[[], Picture]]:
 
 
 @lru_cache(maxsize=1)
-def _registry() -> dict[str, Callable[[], Picture]]:
+def _registry() -> dict[str, Callable[[], ImageSegment]]:
     return _cases()
 
 
@@ -254,13 +254,13 @@ def names() -> list[str]:
 
 
 @lru_cache(maxsize=64)
-def case(name: str) -> Picture:
+def case(name: str) -> ImageSegment:
     """The image segment of that name."""
     return _registry()[name]()
 
 
 def digit_mutants(data: bytes, *, seed: int, count: int) -> Iterator[bytes]:
-    """Copies in which one to three numbers written in digits are others: NITF says all its sizes so."""
+    """Copies with one to three other numbers in digits, as NITF writes all its sizes."""
     rng = random.Random(seed)  # noqa: S311 - repeatable damage, not secrets
     runs = [(found.start(), len(found[0])) for found in DIGITS.finditer(data)][:400]
     for _ in range(count):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from periplus.testing.formats.tiff import picture
 
 HEIGHT, WIDTH = 45, 61
-"""Neither a multiple of the blocks of JPEG nor of the bits of a byte."""
+"""Multiples neither of a JPEG block nor of 8."""
 MODES = {1: "L", 3: "RGB", 4: "CMYK"}
 
 
@@ -47,7 +47,7 @@ def pillow_jpeg(bands: int, **options: Any) -> bytes:
 
 
 def ycck_jpeg() -> bytes:
-    """Inks of which three were turned to YCbCr, as Adobe does it; Pillow's stream, its markers saying so."""
+    """CMYK with three components as YCbCr, as Adobe writes it: Pillow's stream with other markers."""
     data = bytearray(pillow_jpeg(4, subsampling=0))
     data[data.index(b"Adobe") + 11] = 2
     frame, scan = data.index(b"\xff\xc0") + 10, data.index(b"\xff\xda") + 5
@@ -57,7 +57,7 @@ def ycck_jpeg() -> bytes:
 
 
 def coded_jpeg(dtype: str, bits: int, **options: Any) -> bytes:
-    """A gray JPEG of more bits, or without loss."""
+    """A gray JPEG with more than 8 bits, or a lossless one."""
     import imagecodecs
 
     values = picture(f"jpeg-{bits}", dtype, (1, HEIGHT, WIDTH))[0]
@@ -123,5 +123,5 @@ def _filtered(kind: int, row: NDArray[Any], above: NDArray[Any], size: int) -> N
         guess = np.choose(distance.argmin(0), [a, b, c])
     else:
         guess = [np.zeros_like(x), a, b, (a + b) // 2][kind]
-    left: NDArray[np.uint8] = (x - guess).astype(np.uint8)
-    return left
+    residual: NDArray[np.uint8] = (x - guess).astype(np.uint8)
+    return residual

@@ -32,11 +32,11 @@ class Case:
     lossy: bool = False
     """Decoders may differ by a little from these values."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """What the maker chose, for tests that look beyond pixels."""
+    """Options of the writer, for tests of metadata."""
 
 
 Maker: TypeAlias = tuple[str, Callable[[str], Case]]
-"""The name of a case and what makes it."""
+"""The name of a case, and the function that makes it."""
 
 
 def picture(name: str, dtype: Any, shape: tuple[int, int, int] = (BANDS, HEIGHT, WIDTH)) -> Raster:
@@ -166,15 +166,15 @@ def _gdal(
 
 
 def _makers() -> Iterator[Maker]:
-    from periplus.testing.formats import tiff_trees as tifftrees
+    from periplus.testing.formats import pyramids
 
     yield from _layouts()
     yield from _types()
     yield from _predictors()
     yield from _codecs()
-    yield from _odd_bits()
+    yield from _packed_bits()
     yield from _by_gdal()
-    yield from tifftrees.makers()
+    yield from pyramids.makers()
 
 
 def _layouts() -> Iterator[Maker]:
@@ -216,7 +216,7 @@ def _predictors() -> Iterator[Maker]:
 
 
 def _codecs() -> Iterator[Maker]:
-    """Compressions as tifffile writes them, those that lose something last."""
+    """Compressions as tifffile writes them, lossy ones last."""
     ways = ("tiles", "strips")
     for codec, tiled in product(["lzw", "packbits", "adobe_deflate", "deflate", "zstd", "lzma", "png"], ways):
         yield f"{codec}-{tiled}", partial(_plain, dtype="u1", tiled=tiled == "tiles", compression=codec)
@@ -243,8 +243,8 @@ def _codecs() -> Iterator[Maker]:
     yield "jpeg-planar", partial(_lossy, dtype="u1", planar=True, compression="jpeg")
 
 
-def _odd_bits() -> Iterator[Maker]:
-    """Samples that are no whole bytes."""
+def _packed_bits() -> Iterator[Maker]:
+    """Samples whose size is not a multiple of 8 bits."""
     for bits in (1, 2, 3, 4, 5, 6, 7):
         yield f"uint{bits}", partial(_gdal, dtype="u1", top=2**bits - 1, nbits=bits, compress="lzw")
     for bits, planar in product((9, 10, 12, 14, 15), ("pixel", "band")):
@@ -257,7 +257,7 @@ def _odd_bits() -> Iterator[Maker]:
 
 
 def _by_gdal() -> Iterator[Maker]:
-    """What GDAL writes and tifffile does not, or otherwise."""
+    """Files that GDAL writes and tifffile does not, or differently."""
     for predictor in (1, 3):
         options: dict[str, Any] = {"nbits": 16, "compress": "deflate", "predictor": predictor}
         yield f"float16-gdal-p{predictor}", partial(_gdal, dtype="f4", **options)
@@ -285,7 +285,7 @@ def _registry() -> dict[str, Callable[[str], Case]]:
 
 
 def names() -> list[str]:
-    """The names of all cases; making a case is left to `case`."""
+    """The names of all cases; `case` makes one."""
     return list(_registry())
 
 

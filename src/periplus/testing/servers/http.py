@@ -18,22 +18,22 @@ from types import TracebackType
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from periplus.testing.servers.faults import FAULTS, NONE, Answer, Fault, plan
+from periplus.testing.servers.responses import FAULTS, NONE, Fault, Response, respond
 from periplus.testing.servers.s3 import S3Server, s3_binary, s3_server
 
-__all__ = ["FAULTS", "Fault", "RangeServer", "Request", "S3Server", "s3_binary", "s3_server"]
+__all__ = ["FAULTS", "Fault", "LoggedRequest", "RangeServer", "S3Server", "s3_binary", "s3_server"]
 
-_PIECE = 1 << 18
+_BLOCK_BYTES = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class LoggedRequest:
     """One line of the log."""
 
     method: str
     path: str
     range: tuple[int, int] | None
-    """Half-open, as it was served or would have been."""
+    """The half-open range requested."""
     status: int
     sent: int
     """Body bytes sent."""
@@ -41,11 +41,11 @@ class Request:
 
 
 class RangeServer:
-    """An HTTP/1.1 server in a thread of its own: keep-alive, ranges, ETag, If-Match, a log, latency and faults.
+    """An HTTP/1.1 server in its own thread: keep-alive, ranges, ETag, If-Match, a log, latency and faults.
 
-    `content` is a folder or a mapping of names to bytes. `latency` is in seconds, before every answer.
+    `content` is a folder or a mapping of names to bytes. `latency` is in seconds, before every response.
     Change `files`, `faults` and `latency` at any time; `faults[path]` is a list, used up from the front,
-    and `faults["*"]` holds for every path. `headers` go out with every answer.
+    and `faults["*"]` holds for every path. `headers` are added to every response.
     """
 
     def __init__(
@@ -57,10 +57,10 @@ class RangeServer:
         self.headers: list[str] = []
         self.latency = latency
         self.faults: dict[str, list[Fault]] = {}
-        self.log: list[Request] = []
+        self.log: list[LoggedRequest] = []
         self.open_connections = 0
         self.waiting = self.most_waiting = 0
-        """Requests being answered now, and the most there ever were at once."""
+        """Requests being served now, and the largest number at once so far."""
         self._random = random.Random(seed)  # noqa: S311 - faults, not secrets
         self._host = host
         self._loop = asyncio.new_event_loop()
@@ -103,7 +103,7 @@ class RangeServer:
         self._started.set()
         self._loop.run_forever()
         server.close()
-        for _ in range(4):  # whoever is just being let in comes in, and is then shown out with the others
+        for _ in range(4):  # connections being accepted now are closed with the others
             self._loop.run_until_complete(asyncio.sleep(0))
         for connection in list(self._connections):
             connection.abort()
@@ -115,7 +115,7 @@ class RangeServer:
         self._loop.close()
 
     def fault(self, path: str, method: str) -> Fault:
-        """The fault that befalls this request; NONE mostly."""
+        """The fault for this request, or NONE."""
         for key in (path, "*"):
             queue = self.faults.get(key)
             if not queue:
@@ -159,7 +159,7 @@ class RangeServer:
 
 
 class _Connection(asyncio.Protocol):
-    """One client; requests are answered in order."""
+    """The connection of one client; requests are served in order."""
 
     def __init__(self, server: RangeServer) -> None:
         self.server = server
@@ -205,11 +205,11 @@ class _Connection(asyncio.Protocol):
                 headers = {
                     name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])
                 }
-                await self._answer(method, urlsplit(target).path, headers, target)
+                await self._respond(method, urlsplit(target).path, headers, target)
         finally:
             self.busy = False
 
-    async def _answer(self, method: str, path: str, headers: dict[str, str], target: str) -> None:
+    async def _respond(self, method: str, path: str, headers: dict[str, str], target: str) -> None:
         server = self.server
         fault = server.fault(path, method)
         server.waiting += 1
@@ -219,28 +219,28 @@ class _Connection(asyncio.Protocol):
         finally:
             server.waiting -= 1
         data, size, tag, modified = server.look(path)
-        answer = plan(method, headers, size, tag, modified, fault)
-        line = Request(method, target, answer.asked, answer.status, answer.length, headers)
-        server.log.append(line)  # before the bytes go: whoever has them finds the line
+        response = respond(method, headers, size, tag, modified, fault)
+        line = LoggedRequest(method, target, response.asked, response.status, response.length, headers)
+        server.log.append(line)  # before the body is sent, so that a client that has it finds the line
         if fault.kind == "reset":
             self._reset()
         elif fault.kind == "garbage":
             self.transport.write(b"\x00\x01 nonsense\r\n\r\n")
             self.transport.close()
         elif not self.transport.is_closing():
-            self.transport.write(replace(answer, headers=[*answer.headers, *server.headers]).head())
-            sent = await self._body(path, data, answer, fault)
-            if sent != answer.length and line in server.log:
+            self.transport.write(replace(response, headers=[*response.headers, *server.headers]).head())
+            sent = await self._body(path, data, response, fault)
+            if sent != response.length and line in server.log:
                 server.log[server.log.index(line)] = replace(line, sent=sent)
 
-    async def _body(self, path: str, data: bytes | None, answer: Answer, fault: Fault) -> int:
+    async def _body(self, path: str, data: bytes | None, response: Response, fault: Fault) -> int:
         breaks = fault.kind in ("truncate", "reset-body", "trickle")
-        half = answer.start + answer.length // 2
-        at = answer.start
-        while at < answer.stop and not self.transport.is_closing():
-            to = min(at + _PIECE, half if breaks and at < half else answer.stop)
-            piece = self.server.slice(path, data, at, to)
-            self.transport.write(b"%x\r\n%b\r\n" % (len(piece), bytes(piece)) if answer.chunked else piece)
+        half = response.start + response.length // 2
+        at = response.start
+        while at < response.stop and not self.transport.is_closing():
+            to = min(at + _BLOCK_BYTES, half if breaks and at < half else response.stop)
+            block = self.server.slice(path, data, at, to)
+            self.transport.write(b"%x\r\n%b\r\n" % (len(block), bytes(block)) if response.chunked else block)
             at = to
             if breaks and at == half:
                 await asyncio.sleep(fault.seconds or 0.01)  # let the half arrive before the end does
@@ -249,9 +249,9 @@ class _Connection(asyncio.Protocol):
                 elif fault.kind == "reset-body":
                     self._reset()
             await self.writable.wait()
-        if answer.chunked and not self.transport.is_closing():
+        if response.chunked and not self.transport.is_closing():
             self.transport.write(b"0\r\n\r\n")
-        return at - answer.start
+        return at - response.start
 
     def _reset(self) -> None:
         # Linger zero makes the kernel send RST instead of FIN.
@@ -262,7 +262,7 @@ class _Connection(asyncio.Protocol):
 
 
 def main() -> None:
-    """Serve a folder from a process of its own, so that a benchmark's CPU time is the client's alone.
+    """Serve a folder from a separate process, so that the CPU time of a benchmark is that of the client alone.
 
     `python -m periplus.testing.servers.http FOLDER [LATENCY]` prints its URL, and ends when its input does.
     """

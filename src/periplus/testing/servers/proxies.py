@@ -1,4 +1,4 @@
-"""A proxy before an object store that fails the n-th request, or carries it out and loses its answer."""
+"""A proxy for an object store that fails the n-th request, or forwards it and drops the response."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from types import TracebackType
 from urllib.parse import urlsplit
 
 KINDS = {
-    "status-500": "500, not carried out",
-    "status-403": "403, not carried out",
-    "reset": "the connection is reset, not carried out",
-    "lost": "carried out, but the connection is reset before the answer",
+    "status-500": "500, not forwarded",
+    "status-403": "403, not forwarded",
+    "reset": "the connection is reset, not forwarded",
+    "lost": "forwarded, but the connection is reset before the response",
 }
 WRITES = frozenset({"PUT", "POST", "DELETE"})
 
 
 class FaultyProxy:
-    """While it is entered, `endpoint` carries requests to `target`; the `at`-th of `methods` meets the fault `kind`.
+    """While it is entered, `endpoint` forwards requests to `target`; the `at`-th request of `methods` fails by `kind`.
 
-    With at=0 none does. With `lasting` every later one of these methods does too. `log` lists those that counted.
+    With at=0 none fails. With `lasting` every later one fails too. `log` lists the requests counted.
     """
 
     def __init__(self, target: str) -> None:
@@ -34,7 +34,7 @@ class FaultyProxy:
         self._thread = threading.Thread(target=self._main, name="faulty-proxy", daemon=True)
 
     def set(self, *, at: int = 0, kind: str = "reset", lasting: bool = False, methods: frozenset[str] = WRITES) -> None:
-        """Choose the next fault; counting begins again."""
+        """Choose the next fault; counting starts again."""
         self.at, self.kind, self.lasting, self.methods = at, kind, lasting, methods
         self.log: list[str] = []
 
@@ -79,16 +79,16 @@ class FaultyProxy:
                     text = f"HTTP/1.1 {fault[7:]} x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
                     client.sendall(text.encode())
                     return
-                answer = b"" if fault == "reset" else self._carried(head, body)
+                answer = b"" if fault == "reset" else self._forwarded(head, body)
                 if fault:
                     client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 else:
                     client.sendall(answer)
             except OSError:
-                return  # the client left
+                return  # the client closed the connection
 
-    def _carried(self, head: bytes, body: bytes) -> bytes:
-        """The whole answer; each request has a connection of its own."""
+    def _forwarded(self, head: bytes, body: bytes) -> bytes:
+        """The complete response; each request has its own connection."""
         lines = [line for line in head.split(b"\r\n") if not line.lower().startswith(b"connection:")]
         with socket.create_connection(self._upstream) as store:
             store.sendall(b"\r\n".join([*lines, b"Connection: close", b"", b""]) + body)

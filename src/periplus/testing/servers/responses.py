@@ -1,4 +1,4 @@
-"""How the range server answers a request, rightly or with a fault: pure, no sockets."""
+"""Responses of the range server, correct ones and faults, computed from requests without sockets."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _RANGE = re.compile(r"bytes=(\d*)-(\d*)$")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """How the server misbehaves for a path. `kind` is one of FAULTS."""
+    """A fault of the server for a path. `kind` is one of FAULTS."""
 
     kind: str
     times: int = 1
-    """Requests it happens to; -1 for all."""
+    """Number of requests that fail; -1 for all."""
     chance: float = 1.0
-    """Of happening to a request, drawn from the server's seeded generator."""
+    """Probability for each request, from the server's seeded generator."""
     retry_after: str | None = None
     location: str = ""
     seconds: float = 0.0
@@ -29,23 +29,23 @@ FAULTS = {
     "status-429": "429, with Retry-After where one is given",
     "status-500": "500",
     "status-403": "403",
-    "reset": "the connection is reset before the answer",
+    "reset": "the connection is reset before the response",
     "reset-body": "the connection is reset in the middle of the body",
     "truncate": "half of the promised body, then the end",
-    "short-range": "a correct answer to the first half of the range",
-    "lie-start": "Content-Range names another first byte than asked for",
-    "lie-length": "Content-Range and body are five bytes short of each other",
+    "short-range": "a correct response for the first half of the range",
+    "lie-start": "Content-Range has another first byte than requested",
+    "lie-length": "the length in Content-Range is five bytes less than that of the body",
     "lie-total": "Content-Range states a total of five bytes less, and the body ends there",
     "no-total": "Content-Range with an unknown total",
     "ignore-range": "200 with the whole object",
-    "ignore-if-match": "the condition is not looked at",
+    "ignore-if-match": "If-Match is ignored",
     "no-etag": "neither ETag nor Last-Modified",
     "no-tag": "Last-Modified, but no ETag",
     "no-head": "405 for HEAD",
-    "gzip": "Content-Encoding: gzip, though it is not",
+    "gzip": "Content-Encoding: gzip, but the body is not compressed",
     "chunked": "the body in chunks without Content-Length",
     "redirect": "302 to `location`",
-    "stall": "nothing for `seconds`, then the answer",
+    "stall": "nothing for `seconds`, then the response",
     "trickle": "half of the body, nothing for `seconds`, then the rest",
     "garbage": "not HTTP at all",
 }
@@ -53,7 +53,7 @@ NONE = Fault(kind="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Response:
     """Status, headers, and the bytes [start, stop) of the object as body."""
 
     status: int
@@ -68,16 +68,18 @@ class Answer:
         return self.stop - self.start
 
     def head(self) -> bytes:
-        """The status line and headers as they go over the wire."""
+        """The status line and headers as bytes."""
         return "\r\n".join([f"HTTP/1.1 {self.status} x", *self.headers, "", ""]).encode("latin-1")
 
 
-def plan(method: str, headers: Mapping[str, str], size: int, tag: str, modified: float, fault: Fault = NONE) -> Answer:
-    """The answer to a request for an object of `size` bytes; size -1 where there is none."""
+def respond(
+    method: str, headers: Mapping[str, str], size: int, tag: str, modified: float, fault: Fault = NONE
+) -> Response:
+    """The response to a request for an object of `size` bytes; size -1 where there is no such object."""
     asked = _range(headers.get("range"), size)
     status, extra = _status(method, headers, size, tag, asked, fault)
     if status not in (200, 206):
-        return Answer(status=status, headers=[*extra, "Content-Length: 0"], asked=asked)
+        return Response(status=status, headers=[*extra, "Content-Length: 0"], asked=asked)
     start, stop = asked if status == 206 and asked is not None else (0, size)
     first, total = start, str(size)
     if fault.kind == "short-range" and status == 206:
@@ -101,7 +103,7 @@ def plan(method: str, headers: Mapping[str, str], size: int, tag: str, modified:
     extra += ["Accept-Ranges: bytes", "Content-Type: application/octet-stream"]
     if method == "HEAD":
         stop, chunked = start, False
-    return Answer(status=status, headers=extra, asked=asked, start=start, stop=stop, chunked=chunked)
+    return Response(status=status, headers=extra, asked=asked, start=start, stop=stop, chunked=chunked)
 
 
 def _status(
@@ -124,7 +126,7 @@ def _status(
 
 
 def _range(header: str | None, size: int) -> tuple[int, int] | None:
-    """The half-open range a header asks for, cut at the object's end; None where it cannot be met."""
+    """The half-open range that a Range header requests, cut at the end of the object; None where it is invalid."""
     found = _RANGE.match(header or "")
     if found is None or size < 0 or found.groups() == ("", ""):
         return None

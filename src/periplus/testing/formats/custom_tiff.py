@@ -1,4 +1,4 @@
-"""A tiny TIFF writer for files no library would write: any tags, any lies, any chain of directories."""
+"""A TIFF writer for files that no library writes: any tags, wrong values, any chain of directories."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Tags = Mapping[int, "tuple[int, Any] | tuple[int, Any, int]"]
 
 
 def image_tags(width: int, height: int, **changes: Any) -> dict[int, Any]:
-    """Tags of a plain 8-bit image in one strip at offset 8, fit to be changed by number: `image_tags(4, 4, t259=7)`."""
+    """Tags of a plain 8-bit image in one strip at offset 8; change them by number: `image_tags(4, 4, t259=7)`."""
     tags: dict[int, Any] = {
         256: (LONG, [width]), 257: (LONG, [height]), 258: (SHORT, [8]), 259: (SHORT, [1]), 262: (SHORT, [1]),
         273: (LONG, [8]), 277: (SHORT, [1]), 278: (LONG, [height]), 279: (LONG, [width * height]),
@@ -33,7 +33,7 @@ def tiff(
 ) -> bytes:
     """A file of a header, `data` right after it, and a chain of directories with their values.
 
-    `following` overrides where each directory says the next one is: its number in the chain, or -1 for none.
+    `following` overrides the next directory of each: its number in the chain, or -1 for none.
     """
     width, lead = (8, 8) if big else (4, 2)
     start = 16 if big else 8

@@ -1,4 +1,4 @@
-"""What a piece of work costs in memory: each runs in a process of its own, under a limit that bombs cannot pass."""
+"""Measure how much memory code needs: each piece runs in its own process, under a limit of address space."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ IMPORTED = (
     "periplus.table.query.select", "periplus.table.duckdb.sql", "periplus.zarr.kerchunk.read",
     "periplus.zarr.store.store",
 )  # fmt: skip
-"""Loaded before anything is measured."""
+"""Imported before anything is measured."""
 
 
-class Cost(NamedTuple):
-    """How a piece of work ended, and how far the process grew."""
+class MemoryUse(NamedTuple):
+    """How a piece of code ended, and by how much memory the process grew."""
 
     outcome: str
     """`done`, the kind of a PeriplusError, or the name of another exception."""
@@ -30,23 +30,23 @@ class Cost(NamedTuple):
     mebibytes: float
 
 
-def costs(work: Mapping[str, tuple[str, Sequence[Any]]], *, memory: int = 3 * GIB) -> dict[str, Cost]:
+def measure_memory(work: Mapping[str, tuple[str, Sequence[Any]]], *, memory: int = 3 * GIB) -> dict[str, MemoryUse]:
     """Run pieces of Python code; each sees its values as the list `given`. `memory` limits the address space of each.
 
-    The libraries are imported once; every piece runs in a fork, so that none sees the memory of another.
+    The libraries are imported once; every piece runs in a fork, so that the memory of one does not count for another.
     """
     asked = json.dumps({"work": {name: [code, list(given)] for name, (code, given) in work.items()}, "memory": memory})
     done = subprocess.run(  # noqa: S603 - this very module
         [sys.executable, "-m", __name__], input=asked, check=True, capture_output=True, text=True, timeout=600
     )
-    return {name: Cost(*cost) for name, cost in json.loads(done.stdout).items()}
+    return {name: MemoryUse(*cost) for name, cost in json.loads(done.stdout).items()}
 
 
 def _peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def _run(code: str, given: list[Any], memory: int) -> Cost:
+def _run(code: str, given: list[Any], memory: int) -> MemoryUse:
     from periplus.errors import PeriplusError
 
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
@@ -57,7 +57,7 @@ def _run(code: str, given: list[Any], memory: int) -> Cost:
     except BaseException as error:  # noqa: BLE001 - reported
         outcome = error.kind if isinstance(error, PeriplusError) else type(error).__name__
         message = str(error)
-    return Cost(outcome, message[:2000], _peak() - before)
+    return MemoryUse(outcome, message[:2000], _peak() - before)
 
 
 def _main() -> None:
@@ -77,7 +77,7 @@ def _main() -> None:
         with os.fdopen(reading, "rb") as answer:
             text = answer.read()
         _, status = os.waitpid(child, 0)
-        found[name] = json.loads(text) if text else Cost("killed", f"status {status}", 0.0)
+        found[name] = json.loads(text) if text else MemoryUse("killed", f"status {status}", 0.0)
     json.dump(found, sys.stdout)
 
 

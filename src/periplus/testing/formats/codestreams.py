@@ -1,4 +1,4 @@
-"""JPEG 2000 codestreams taken apart into packets and put together anew: in other orders, lists and tile-parts."""
+"""Rewrite JPEG 2000 codestreams: the same packets in other orders, packet lists and tile-parts."""
 
 from __future__ import annotations
 
@@ -35,11 +35,12 @@ Key: TypeAlias = tuple[int, int, int, int]
 """Layer, resolution, component and precinct."""
 Packets: TypeAlias = dict[Key, tuple[bytes, bytes]]
 """Header and body of packets."""
-SPOKEN = (COD, COC, QCD, QCC, RGN, POC)
+TILE_MARKERS = (COD, COC, QCD, QCC, RGN, POC)
+"""Markers by which a tile overrides the main header."""
 
 
-def apart(codestream: bytes) -> tuple[Header, dict[int, Packets], dict[int, list[Segment]]]:
-    """The main header, and the packets and own segments of every tile."""
+def parse_packets(codestream: bytes) -> tuple[Header, dict[int, Packets], dict[int, list[Segment]]]:
+    """The main header, and the packets and overriding segments of every tile."""
     raw, parts = split(codestream)
     header = header_of(raw, 0)
     found: dict[int, Packets] = {}
@@ -51,7 +52,7 @@ def apart(codestream: bytes) -> tuple[Header, dict[int, Packets], dict[int, list
                 at = 12
                 while part.data[at : at + 2] != b"\xff\x93":
                     marker, size = struct.unpack_from(">HH", part.data, at)
-                    if marker in SPOKEN:
+                    if marker in TILE_MARKERS:
                         own.setdefault(tile, []).append((marker, part.data[at + 4 : at + 2 + size]))
                     at += 2 + size
                 bodies += part.data[at + 2 :]
@@ -62,7 +63,7 @@ def apart(codestream: bytes) -> tuple[Header, dict[int, Packets], dict[int, list
     return header, found, own
 
 
-def forged(
+def reordered(
     codestream: bytes,
     *,
     progression: int | None = None,
@@ -75,11 +76,11 @@ def forged(
 ) -> bytes:
     """The same packets in another order, `cuts` tile-parts a tile.
 
-    `changes` are those of the order in the main header (POC), `orders` progressions that tiles have of their own,
+    `changes` are those of the order in the main header (POC), `orders` the progressions of single tiles,
     `packets` the marker (PLT, PLM) that lists their lengths, `heads` the one (PPM, PPT) that holds their headers,
     `markers` the bits (SOP, EPH) of the markers around them.
     """
-    header, tiles, own = apart(codestream)
+    header, tiles, own = parse_packets(codestream)
     main = [(marker, data) for marker, data in header.segments if marker != POC]
     main = [(m, _restyled(d, progression, markers) if m == COD else d) for m, d in main]
     if changes:
@@ -93,11 +94,11 @@ def forged(
     steps = list(zip(header.components[1::3], header.components[2::3], strict=True))
     lists, tables, bodies = b"", b"", []
     for tile, found in tiles.items():
-        spoken = [(m, _restyled(d, progression, markers) if m == COD else d) for m, d in own.get(tile, [])]
+        overrides = [(m, _restyled(d, progression, markers) if m == COD else d) for m, d in own.get(tile, [])]
         if orders and tile in orders:
             usual = next(data for marker, data in main if marker == COD)
-            spoken = [(m, d) for m, d in spoken if m != COD] + [(COD, _restyled(usual, orders[tile], markers))]
-        how = style(steps, main, spoken)
+            overrides = [(m, d) for m, d in overrides if m != COD] + [(COD, _restyled(usual, orders[tile], markers))]
+        how = style(steps, main, overrides)
         bounds = header.bounds(tile)
         assert bounds is not None
         order = ordered(bounds, how.codings, how.layers, how.progression, how.changes)
@@ -115,7 +116,7 @@ def forged(
                 headers += head
                 lead = b"\xff\x91\x00\x04" + (place & 0xFFFF).to_bytes(2, "big") if markers & SOP else b""
                 pieces.append(lead + (body if heads else head + body))
-            segments = list(spoken) if number == 0 else []
+            segments = list(overrides) if number == 0 else []
             lengths = b"".join(_seven(len(piece)) for piece in pieces)
             if packets == PLT:
                 segments.append((PLT, bytes([0]) + lengths))
@@ -134,13 +135,13 @@ def forged(
     return _sized(header, main) + b"".join(bodies) + b"\xff\xd9"
 
 
-def joined(one: bytes, other: bytes, steps: tuple[int, int] = (1, 1)) -> bytes:
+def joined_components(one: bytes, other: bytes, steps: tuple[int, int] = (1, 1)) -> bytes:
     """Two codestreams of one component each as one of two, the second coded in its own way (COC, QCC).
 
     With `steps` the second is that much smaller, tile by tile.
     """
-    header, tiles, _ = apart(one)
-    second, more, _ = apart(other)
+    header, tiles, _ = parse_packets(one)
+    second, more, _ = parse_packets(other)
     coding, sizes = (next(data for marker, data in second.segments if marker == kind) for kind in (COD, QCD))
     segments = [*header.segments, (COC, b"\x01" + coding[:1] + coding[5:]), (QCC, b"\x01" + sizes)]
     components = header.components + second.components[:1] + bytes(steps)
@@ -154,11 +155,11 @@ def joined(one: bytes, other: bytes, steps: tuple[int, int] = (1, 1)) -> bytes:
     return _sized(both, segments) + body + b"\xff\xd9"
 
 
-def transplanted(host: bytes, guest: bytes, tile: int) -> bytes:
-    """A codestream with one tile of another, which brings its own coding and quantisation along."""
+def with_tile_of(host: bytes, guest: bytes, tile: int) -> bytes:
+    """A codestream with one tile of another, including its coding and quantisation."""
     raw, parts = split(host)
     other, new = split(guest)
-    spoken = [segment for segment in read(other, 2) if segment[0] in (COD, QCD)]
+    overrides = [segment for segment in read(other, 2) if segment[0] in (COD, QCD)]
     mine = [part for part in new if part.tile == tile]
     body = b""
     for part in (part if part.tile != tile else None for part in parts):
@@ -166,7 +167,7 @@ def transplanted(host: bytes, guest: bytes, tile: int) -> bytes:
             body += part.data
             continue
         for number, given in enumerate(mine):
-            extra = written(spoken) if number == 0 else b""
+            extra = written(overrides) if number == 0 else b""
             size = struct.pack(">I", len(given.data) + len(extra))
             body += given.data[:6] + size + given.data[10:12] + extra + given.data[12:]
         mine = []

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from periplus.testing.formats import custom_tiff
 from periplus.testing.formats import tiff as tiffs
-from periplus.testing.formats import tiff_writer as handmade
 
 if TYPE_CHECKING:
     from periplus.testing.formats.tiff import Case, Raster
@@ -110,8 +110,10 @@ def half_more(name: str, *, big: bool = False) -> Case:
     bits = image.view("u4").astype("u8")
     short = (bits >> 31) << 23 | (((bits >> 23) & 0xFF) - 64) << 16 | (bits & 0x7FFFFF) >> 7
     octets = short.astype(">u4" if big else "<u4").view("u1").reshape(-1, 4)[:, slice(1, 4) if big else slice(0, 3)]
-    tags = handmade.image_tags(30, 20, t258=(handmade.SHORT, [24]), t339=(handmade.SHORT, [3]), t279=octets.size)
-    data = handmade.tiff(tags, data=octets.tobytes(), order=">" if big else "<")
+    tags = custom_tiff.image_tags(
+        30, 20, t258=(custom_tiff.SHORT, [24]), t339=(custom_tiff.SHORT, [3]), t279=octets.size
+    )
+    data = custom_tiff.tiff(tags, data=octets.tobytes(), order=">" if big else "<")
     return tiffs.Case(name=name, data=data, arrays={"0/data": image})
 
 

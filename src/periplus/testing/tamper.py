@@ -1,4 +1,4 @@
-"""Forged indexes: a sound index at rest, flat or dataset, in which rows, files or the document say something else."""
+"""Tamper with a stored index, flat or dataset: change its rows, its files table or its footer document."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 Change = Callable[["pa.Table"], "pa.Table"]
 
 
-def forge(
+def tamper(
     index: Path,
     *,
     document: Callable[[dict[str, Any]], Any] | None = None,
     files: Change | None = None,
     rows: Change | None = None,
 ) -> Path:
-    """Rewrite a local index in place. `document` changes the footer document in place or returns another one."""
+    """Rewrite a local index in place. `document` changes the footer document, or returns another one."""
     import pyarrow.parquet as pq
 
     flat = index.is_file()
@@ -50,8 +50,8 @@ def forge(
     return index
 
 
-def column(name: str, value: Callable[[list[Any]], list[Any]]) -> Change:
-    """The change of one column, by a function of its values; its type stays."""
+def change_column(name: str, value: Callable[[list[Any]], list[Any]]) -> Change:
+    """Change the values of one column; its type stays."""
 
     def change(table: pa.Table) -> pa.Table:
         import pyarrow as pa
@@ -67,16 +67,16 @@ def column(name: str, value: Callable[[list[Any]], list[Any]]) -> Change:
     return change
 
 
-def points_at(index: Path, *paths: str) -> Path:
-    """The index with other sources, in the order of its files."""
+def change_sources(index: Path, *paths: str) -> Path:
+    """Replace the sources of the index, in the order of its files."""
     import pyarrow.parquet as pq
 
     if index.is_dir():
-        return forge(index, files=column("path", lambda _: list(paths)))
+        return tamper(index, files=change_column("path", lambda _: list(paths)))
     known = pq.read_table(index).column("path").to_pylist()
     names = dict(zip(sorted(set(known), key=known.index), paths, strict=False))
-    return forge(
+    return tamper(
         index,
-        files=column("path", lambda _: list(paths)),
-        rows=column("path", lambda old: [names[path] for path in old]),
+        files=change_column("path", lambda _: list(paths)),
+        rows=change_column("path", lambda old: [names[path] for path in old]),
     )

@@ -1,4 +1,4 @@
-"""A disk that fails on demand: counts the calls a program makes on files below a folder, and fails the n-th of them."""
+"""A disk that fails on demand: count the file system calls below a folder, and let the n-th of them fail."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WRITES = frozenset({"open", "write", "truncate", "close", "flock", *_BY_PATH, *_
 READS = frozenset({"open", "read", "mmap", *_BY_PATH_READ, *_BY_FD_READ})
 """Calls of a program that reads."""
 ERRORS = {name: getattr(errno, name) for name in ("ENOSPC", "EIO", "EMFILE", "EACCES", "EDQUOT", "EFBIG")}
-"""System errors that a disk gives a program sooner or later."""
+"""System errors of real disks."""
 INTERRUPT, KILL, MEMORY = "interrupt", "kill", "memory"
 KILLED = 137
 """Exit code of a process that KILL ended."""
@@ -77,7 +77,7 @@ class FailingDisk:
     # --- counting and failing ----------------------------------------------------------------------------------------
 
     def count(self, name: str, what: str = "") -> BaseException | None:
-        """Count a call; the error it shall fail with, if it shall."""
+        """Count a call; the error to raise, or None."""
         if name not in self.calls:
             return None
         with self._lock:
@@ -95,7 +95,7 @@ class FailingDisk:
         if self.fault == INTERRUPT:
             if threading.current_thread() is threading.main_thread():
                 return KeyboardInterrupt()
-            _thread.interrupt_main()  # as the system does: only the main thread is interrupted
+            _thread.interrupt_main()  # as the system does: only the main thread gets it
             return None
         number = int(self.fault)
         return OSError(number, os.strerror(number), what or None)
@@ -235,7 +235,7 @@ class _Raw(io.FileIO):
 
 
 @contextmanager
-def counted(folder: str | os.PathLike[str], *, calls: frozenset[str] = WRITES) -> Iterator[list[str]]:
-    """The names of the calls made on files below a folder while the block runs."""
+def count_calls(folder: str | os.PathLike[str], *, calls: frozenset[str] = WRITES) -> Iterator[list[str]]:
+    """Record the names of the calls on files below a folder while the block runs."""
     with FailingDisk(folder, calls=calls) as disk:
         yield disk.log
