@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from periplus.arrange import Entry
+from periplus.arrange import FileEntry
 from periplus.model import Array, Encoding, Georeference, Refs, Source, chunk_positions
 
 CODECS = ({"name": "bytes", "configuration": {"endian": "little"}}, {"name": "zstd", "configuration": {"level": 0}})
@@ -37,12 +37,12 @@ def packed(array: Array, nodata: Any = None, scale: Any = None, offset: Any = No
     return replace(array, attributes=attributes, fill=nodata)
 
 
-def entry(url: str, *arrays: Array, day: int | None = None, **more: Any) -> Entry:
+def entry(url: str, *arrays: Array, day: int | None = None, **more: Any) -> FileEntry:
     moment = None if day is None else datetime(2021, 1, day, tzinfo=UTC)
-    return Entry(source=Source(url=url, size=1000), format="tiff", datetime=moment, arrays=arrays, **more)
+    return FileEntry(source=Source(url=url, size=1000), format="tiff", datetime=moment, arrays=arrays, **more)
 
 
-def lookup(entries: Sequence[Entry], *, missing: Sequence[tuple[int, int]] = ()) -> Any:
+def lookup(entries: Sequence[FileEntry], *, missing: Sequence[tuple[int, int]] = ()) -> Any:
     """References that tell which entry, array and chunk they are of; `missing` (entry, chunk) have none."""
 
     def refs(number: int, which: int) -> Refs:

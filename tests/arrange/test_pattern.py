@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from periplus.arrange.pattern import moment, parse, reader, suggested, values
+from periplus.arrange.pattern import label_column, label_reader, parse, parse_time, suggest_pattern
 from periplus.errors import FormatError
 
 
@@ -29,26 +29,26 @@ from periplus.errors import FormatError
     ],
 )
 def test_moments_are_read(pattern: str, url: str, expected: str) -> None:
-    found = reader(pattern)
+    found = label_reader(pattern)
     assert found.dim == "time"
     assert found.read(url) == np.datetime64(expected, "us")
 
 
 def test_the_name_of_the_group_is_the_dimension() -> None:
-    found = reader(r"z(?P<depth>-?\d+(\.\d+)?)")
+    found = label_reader(r"z(?P<depth>-?\d+(\.\d+)?)")
     assert found.dim == "depth"
     assert found.read("/d/z12.tif") == 12
     assert found.read("/d/z1.5.tif") == 1.5
-    assert reader("{depth:d}", dim="depth").read("/d/7.tif") == 7
-    assert reader(r"(?P<time>\d{8})", dim="day").dim == "day"
+    assert label_reader("{depth:d}", dim="depth").read("/d/7.tif") == 7
+    assert label_reader(r"(?P<time>\d{8})", dim="day").dim == "day"
 
 
 def test_of_several_names_the_time_is_the_dimension() -> None:
     for pattern in ("S2_{tile}_{time:%Y%m%d}", r"S2_(?P<tile>\w+?)_(?P<time>\d{8})"):
-        read = reader(pattern)
+        read = label_reader(pattern)
         assert read.dim == "time"
         assert read.read("a/S2_T33UWP_20220115.tif") == np.datetime64("2022-01-15", "us")
-        assert reader(pattern, dim="tile").read("a/S2_T33UWP_20220115.tif") == "T33UWP"
+        assert label_reader(pattern, dim="tile").read("a/S2_T33UWP_20220115.tif") == "T33UWP"
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_fields_and_which_of_them_is_the_time(pattern: str, fields: tuple[str, .
 
 
 def test_text_at_the_end_of_a_template_reaches_to_the_suffix() -> None:
-    read = reader("x_{name}").read
+    read = label_reader("x_{name}").read
     assert [read(url) for url in ("/d/x_alpha.tif", "s3://b/x_v1.2_beta", "/d/x_c.d.tif")] == [
         "alpha",
         "v1.2_beta",
@@ -77,50 +77,50 @@ def test_text_at_the_end_of_a_template_reaches_to_the_suffix() -> None:
 
 
 def test_a_field_twice_is_the_same_text() -> None:
-    read = reader("{tile}/{tile}_{time:%Y%m%d}", dim="tile").read
+    read = label_reader("{tile}/{tile}_{time:%Y%m%d}", dim="tile").read
     assert read("/d/T1/T1_20210304.tif") == "T1"
     assert read("/d/T1/T2_20210304.tif") is None
 
 
 def test_no_match_is_none() -> None:
-    assert reader(r"(?P<time>\d{8})").read("/d/a.tif") is None
+    assert label_reader(r"(?P<time>\d{8})").read("/d/a.tif") is None
 
 
 def test_impossible_moments_are_errors() -> None:
     for pattern in (r"(?P<time>\d{8})", "{time:%Y%m%d}", r"(?P<year>\d{4})(?P<month>\d\d)(?P<day>\d\d)"):
-        with pytest.raises(FormatError, match="moment"):
-            reader(pattern).read("/d/20211399.tif")
+        with pytest.raises(FormatError, match="is not a time"):
+            label_reader(pattern).read("/d/20211399.tif")
 
 
 @pytest.mark.parametrize(
     ("pattern", "why"),
     [
         ("(?P<time>", "regular expression"),
-        (r"\d+", "names nothing"),
+        (r"\d+", "has no fields"),
         ("{time:%Q}", "%Q"),
         ("{n:03d}", "unknown format '03d'"),
     ],
 )
 def test_bad_patterns_are_errors(pattern: str, why: str) -> None:
     with pytest.raises(FormatError, match=why):
-        reader(pattern)
+        label_reader(pattern)
 
 
 def test_a_dimension_the_pattern_does_not_name() -> None:
-    with pytest.raises(FormatError, match="none of them is 'z'"):
-        reader(r"(?P<a>\d)(?P<b>\d)", dim="z")
+    with pytest.raises(FormatError, match="none of which is 'z'"):
+        label_reader(r"(?P<a>\d)(?P<b>\d)", dim="z")
 
 
 def test_columns_take_the_type_all_share() -> None:
-    assert values([1, 2]).dtype == np.int64
-    assert values([1, 2.5]).dtype == np.float64
-    assert values([1, "a"]).tolist() == ["1", "a"]
+    assert label_column([1, 2]).dtype == np.int64
+    assert label_column([1, 2.5]).dtype == np.float64
+    assert label_column([1, "a"]).tolist() == ["1", "a"]
 
 
 def test_fractions_and_nonsense() -> None:
-    assert moment("20210304T050607.25Z") == np.datetime64("2021-03-04T05:06:07.25")
-    assert moment("20210304T05060") is None
-    assert moment("yesterday") is None
+    assert parse_time("20210304T050607.25Z") == np.datetime64("2021-03-04T05:06:07.25")
+    assert parse_time("20210304T05060") is None
+    assert parse_time("yesterday") is None
 
 
 @pytest.mark.parametrize(
@@ -138,6 +138,6 @@ def test_fractions_and_nonsense() -> None:
     ],
 )
 def test_a_pattern_is_suggested_where_each_name_has_a_time_of_its_own(names, pattern):
-    assert suggested(names) == pattern
+    assert suggest_pattern(names) == pattern
     if pattern is not None:
-        assert all(reader(pattern).read(name) is not None for name in names)
+        assert all(label_reader(pattern).read(name) is not None for name in names)

@@ -325,7 +325,9 @@ def test_a_conflict_keeps_the_journal_for_another_try(
 RUN = """
 import sys, time
 from periplus.fetch import Fetch
-from periplus.harvest import gather, index_into, stream
+from periplus.harvest import index_into
+from periplus.harvest.parts import gather
+from periplus.harvest.scanning import stream
 gather.PART_FILES = 5
 real = stream.harvest_local
 def slow(*a, **k):

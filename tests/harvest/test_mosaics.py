@@ -159,7 +159,7 @@ def test_levels_left_out_are_tried_again_when_files_go(server: RangeServer, tmp_
     run(server, names[:3], target)
     read, summary = run(server, names, target)
     assert read == [names[3]]
-    assert summary.warnings == ("1/data is left out: 2.tif has none",)
+    assert summary.warnings == ("1/data is omitted: 2.tif has none",)
     fits = [names[0], names[1], names[3]]
     run(server, fits, target)
     same_as_new(server, fits, target)

@@ -40,9 +40,9 @@ def days(index: Any) -> dict[str, str]:
     [
         ({"arrange": "stack", "pattern": BAND}, "one new dimension, here 'time'; index the files of each band"),
         ({"pattern": BAND}, "one new dimension, here 'time'"),
-        ({"arrange": "collect", "pattern": BAND}, r"arrange='collect' takes only a time.*write \* in its place"),
-        ({"arrange": "mosaic", "pattern": BAND}, "arrange='mosaic' takes only a time"),
-        ({"arrange": "stack", "pattern": BAND, "coordinate": "order"}, "coordinate='order' takes only a time"),
+        ({"arrange": "collect", "pattern": BAND}, r"arrange='collect' reads only a time.*write \* in its place"),
+        ({"arrange": "mosaic", "pattern": BAND}, "arrange='mosaic' reads only a time"),
+        ({"arrange": "stack", "pattern": BAND, "coordinate": "order"}, "coordinate='order' reads only a time"),
         ({"arrange": "stack", "pattern": r"(?P<time>\d{8})_(?P<band>\w+)"}, "each band"),
         ({"arrange": "stack", "pattern": "{kind}_{time:%Y%m%d}_{band}.tif", "dim": "kind"}, "here 'kind'.*each band"),
         ({"arrange": "stack", "pattern": "{a:d}_{band}"}, "here 'a'.*each band"),
@@ -98,11 +98,11 @@ def test_bands_of_one_place_are_no_overlap_of_a_mosaic(tmp_path: Path) -> None:
     paths = [
         tile(tmp_path / f"{where}_{band}.tif", 0, 40 * k) for k, where in enumerate("ab") for band in ("red", "nir")
     ]
-    with pytest.raises(ConflictError, match="hold the same pixels and differ in 'nir' and 'red'") as caught:
+    with pytest.raises(ConflictError, match="cover the same pixels and differ in 'nir' and 'red'") as caught:
         periplus.index(paths, arrange="mosaic")
     assert "duplicates" not in str(caught.value)
     small = tile(tmp_path / "small.tif", 8, 8, (16, 16))
-    with pytest.raises(ConflictError, match=r"pass duplicates=.*1 of 2 files may then be covered"):
+    with pytest.raises(ConflictError, match=r"pass duplicates=.*this may hide 1 of 2 files"):
         periplus.index([paths[0], small], arrange="mosaic")
 
 
@@ -138,7 +138,9 @@ def test_a_pattern_gives_times_to_collections_and_mosaics(tmp_path: Path, arrang
         assert index.summary is not None
         if arrange == "mosaic":
             assert "time" not in index["0/data"].dims
-            assert index.summary.warnings[-1].startswith("files have 3 times, 2021-01-01T00:00:00 to 2021-01-03")
+            assert index.summary.warnings[-1].startswith(
+                "a mosaic has no time dimension: the 3 times of its files, 2021-01-01T00:00:00 to 2021-01-03"
+            )
         else:
             assert index.summary.arrangement == "collect"
             if arrange == "collect":
@@ -179,7 +181,7 @@ def test_a_name_that_does_not_match_is_an_error_or_a_failed_row(tmp_path: Path, 
         errors = {Path(p).name: e for p, e in zip(index.files.path, index.files.error, strict=True) if e}
         assert "y.tif does not match the pattern" in errors["y.tif"]
         assert "skip_misfits" not in errors["y.tif"]
-        assert "is no moment" in errors["x_20211399.tif"]
+        assert "is not a time" in errors["x_20211399.tif"]
         assert len(index.summary.errors) == 2
         assert not any("/y/" in f"/{name}/" for name in index)
     with pytest.raises(ConflictError, match="no file matches"):
@@ -203,13 +205,13 @@ def test_a_field_of_a_collection_that_was_to_be_a_stack_is_noted(tmp_path: Path)
         ({"arrange": "collect", "skip_misfits": True}, "skip_misfits= .* applies to arrange='stack' or 'mosaic'"),
         ({"arrange": "stack", "order": "name"}, "order= .* applies to arrange='mosaic'"),
         ({"order": "time"}, "order= .* applies to arrange='mosaic'"),
-        ({"coordinate": "pattern"}, "give a pattern="),
-        ({"coordinate": "datetime", "pattern": TIME}, "the files' own times, so pattern= has no effect"),
+        ({"coordinate": "pattern"}, "needs a pattern="),
+        ({"coordinate": "datetime", "pattern": TIME}, "so pattern= has no effect"),
         ({"append": True}, "append= has no effect without to="),
         ({"refresh": "always"}, "refresh= has no effect without to="),
         ({"form": "flat"}, "form= has no effect without to="),
         ({"form": "pile", "to": "/absent/out"}, "form is one of flat, dataset, duckdb"),
-        ({"pattern": ""}, "names nothing"),
+        ({"pattern": ""}, "has no fields"),
         ({"dim": ""}, "is empty"),
         ({"concurrency": 0}, "concurrency is at least 1"),
     ],
@@ -308,7 +310,7 @@ def test_an_index_of_an_earlier_version_gets_the_times(
     paths = [str(path) for path in two(tmp_path, 1, 2)]
     options: dict[str, Any] = {"to": tmp_path / "out", "arrange": "collect", "pattern": TIME, "fetch": fetch}
     with monkeypatch.context() as before:
-        before.setattr("periplus.harvest.names.timed", lambda entries, *_, **__: (list(entries), {}, False))
+        before.setattr("periplus.harvest.names.with_name_times", lambda entries, *_, **__: (list(entries), {}, False))
         table, _ = index_into(paths, **options)
     assert np.isnat(table.files.datetime).all()
     table, _ = index_into(paths, **options)

@@ -198,8 +198,8 @@ def test_a_listing_names_everything_below(place: Place) -> None:
     assert found["below"] == ["b/c/[x]*"]
     assert found["none"] == [{}, {}, {}]
     if not isinstance(place, InMemory):
-        assert [each.url for each in result.companions] == [f"{folder}/a/part"]
-        assert result.homes == (1,)
+        assert [each.url for each in result.sidecars] == [f"{folder}/a/part"]
+        assert result.stored_in == (1,)
 
 
 def test_a_scanner_may_do_without_a_listing(place: Place) -> None:

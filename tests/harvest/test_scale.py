@@ -21,10 +21,12 @@ from periplus.harvest.scanning import stream as stream_module
 
 RUN = r"""
 import resource, sys
-from periplus.arrange import blocks
+from periplus.arrange.stack import arrays as blocks
 from periplus.fetch import Fetch
-from periplus.harvest import gather, index_into
-gather.PART_ROWS, gather.READ_ROWS, blocks.STEPS = 1 << 16, 1 << 17, 32
+from periplus.harvest import index_into
+from periplus.harvest.parts import gather
+from periplus.table.parquet import row_groups
+gather.PART_ROWS, gather.READ_ROWS, blocks.STEPS, row_groups.FLUSH_ROWS = 1 << 16, 1 << 17, 32, 1 << 16
 with Fetch() as fetch:
     table, summary = index_into(sys.argv[1], fetch=fetch, to=sys.argv[2], pattern=r"(?P<n>\d{6})\.tif", arrange="stack")
 print(summary.ok, summary.rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from periplus.arrange import Entry
-from periplus.arrange import files_of as files_of_entries
+from periplus.arrange import FileEntry
+from periplus.arrange import files_table as files_of_entries
 from periplus.fetch import Fetch
 from periplus.limits import Limits
 from periplus.model import Array, Catalog, Encoding, Found, Refs, Source, chunk_positions
@@ -20,7 +20,7 @@ EDGE = -77
 
 
 def files_of(sources):
-    return files_of_entries([Entry(source=source, format="raw") for source in sources])
+    return files_of_entries([FileEntry(source=source, format="raw") for source in sources])
 
 
 class Shelf:

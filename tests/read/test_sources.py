@@ -5,7 +5,7 @@ import os
 import pytest
 
 import periplus
-from periplus.arrange import Entry, files_of
+from periplus.arrange import FileEntry, files_table
 from periplus.fetch import Fetch
 from periplus.model import Catalog
 from periplus.policy import Policy
@@ -30,7 +30,7 @@ def sources(tmp_path):
 
 
 def table_of(sources):
-    files = files_of([Entry(source=source) for source in sources])
+    files = files_table([FileEntry(source=source) for source in sources])
     return memory_table(Catalog(arrays={}), {}, files)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import periplus
-from periplus.arrange import Entry, collect
+from periplus.arrange import FileEntry, collect
 from periplus.errors import LimitError
 from periplus.limits import Limits
 from periplus.model import Array, Catalog, Encoding, Georeference, GroundControlPoint, Refs, Source, chunk_positions
@@ -44,7 +44,7 @@ def image(number: int, level: int, *, size: int = 256, **changes) -> Array:
 def collection(arrays_of, count=100):
     """Files laid side by side, each with its own arrays."""
     entries = [
-        Entry(
+        FileEntry(
             source=Source(url=f"s3://bucket/{n:04d}.tif", size=10_000),
             format="tiff",
             arrays=arrays_of(n),

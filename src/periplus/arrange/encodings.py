@@ -1,29 +1,32 @@
-"""The encodings of an array, each numbered once however many files use it."""
+"""Encodings of a global array: the list of them, and how those of files change when an array gains a dimension."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
+from periplus.arrange.packing import packing_of, unpack_codec
 from periplus.errors import LimitError
-from periplus.model import Encoding
+from periplus.model import Array, Codec, Encoding, Pipeline, Shape
+from periplus.model.codecnames import UNPACK
 
 MOST_ENCODINGS = 1 << 16
-"""A row of the table has 16 bits for the number of its encoding."""
+"""The encoding of a row of the table is a 16-bit number."""
 
 
 @dataclass(slots=True, eq=False)
-class Book:
-    """Encodings and their numbers."""
+class EncodingList:
+    """The different encodings of an array, each with a number."""
 
     name: str
-    """Of the array."""
+    """Name of the array."""
     advice: str = ""
-    """What a user may do where there are too many."""
+    """End of the error message if there are too many."""
     encodings: list[Encoding] = field(default_factory=list)
     _numbers: dict[Encoding, int] = field(default_factory=dict)
 
     def number(self, encoding: Encoding) -> int:
-        """The number of an encoding; one not seen before is added."""
+        """The number of an encoding; a new one is added."""
         found = self._numbers.get(encoding)
         if found is None:
             found = len(self.encodings)
@@ -34,6 +37,51 @@ class Book:
         return found
 
 
-def mosaic_book(name: str) -> Book:
-    """The book of an array whose files are cut at many places."""
-    return Book(name, ": its files lie at too many places within the chunks of the mosaic; lay fewer of them into one")
+def mosaic_encodings(name: str) -> EncodingList:
+    """An empty list for an array of a mosaic."""
+    return EncodingList(name, ": its files begin at too many different positions within chunks; use fewer of them")
+
+
+def unpacked(encoding: Encoding, array: Array) -> Encoding:
+    """The encoding of an array, followed by the conversion of its values to physical ones."""
+    return replace(encoding, codecs=(unpack_codec(array.dtype, packing_of(array)), *encoding.codecs))
+
+
+def split_unpack(encoding: Encoding) -> tuple[Codec | None, Encoding]:
+    """The codec that `unpacked` added, if any, and the encoding without it."""
+    codecs = encoding.codecs
+    if codecs and codecs[0]["name"] == UNPACK:
+        return codecs[0], replace(encoding, codecs=codecs[1:])
+    return None, encoding
+
+
+def add_leading_dimension(encoding: Encoding) -> Encoding:
+    """The encoding for an array with one more leading dimension, of chunk size 1."""
+    codecs = _change_orders(encoding.codecs, lambda order: [0, *(axis + 1 for axis in order)])
+    return _change_shapes(encoding, codecs, lambda shape, first: (first, *shape))
+
+
+def remove_leading_dimension(encoding: Encoding) -> Encoding:
+    """The inverse of `add_leading_dimension`."""
+    codecs = _change_orders(encoding.codecs, lambda order: [axis - 1 for axis in order[1:]])
+    return _change_shapes(encoding, codecs, lambda shape, _: shape[1:])
+
+
+def _change_shapes(encoding: Encoding, codecs: Pipeline, change: Callable[[Shape, int], Shape]) -> Encoding:
+    extent, region = encoding.extent, encoding.region
+    if extent is not None:
+        extent = change(extent, 1)
+    if region is not None:
+        begin, at, size = change(region.begin, 0), change(region.at, 0), change(region.size, 1)
+        region = replace(region, begin=begin, at=at, size=size)
+    return replace(encoding, codecs=codecs, extent=extent, region=region)
+
+
+def _change_orders(codecs: Pipeline, change: Callable[[list[int]], list[int]]) -> Pipeline:
+    """Codecs with the order of each transpose changed."""
+    return tuple(
+        {**codec, "configuration": {**codec["configuration"], "order": change(list(codec["configuration"]["order"]))}}
+        if codec["name"] == "transpose"
+        else codec
+        for codec in codecs
+    )

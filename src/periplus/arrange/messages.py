@@ -1,34 +1,34 @@
-"""How messages of this room call things: files, lists of names, coordinate reference systems."""
+"""File names, lists and coordinate reference systems as they appear in messages."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-from periplus.arrange.entry import Entry
+from periplus.arrange.arrangement import FileEntry
 from periplus.errors import redact
 
 LONGEST_CRS = 60
 LONGEST_DIFFERENCE = 80
-_WORDS = re.compile(r"([_\-./\s])")
+_SEPARATORS = re.compile(r"([_\-./\s])")
 
 
-def file_name(entry: Entry) -> str:
-    """The file by its name, or by its URL where that ends in none."""
+def file_name(entry: FileEntry) -> str:
+    """The name of the file, or its URL if that has no name at its end."""
     url = redact(entry.source.url)
     return url.partition("?")[0].rpartition("/")[2] or url
 
 
-def two_files(one: Entry, other: Entry) -> tuple[str, str]:
-    """Two files by their names, or by their URLs where names would not tell them apart."""
+def file_names(one: FileEntry, other: FileEntry) -> tuple[str, str]:
+    """The names of two files, or their URLs if the names are equal."""
     left, right = (redact(entry.source.url).partition("?")[0].rstrip("/") for entry in (one, other))
     names = left.rpartition("/")[2], right.rpartition("/")[2]
     return (left, right) if names[0] == names[1] or not all(names) else names
 
 
-def distinguished(one: Entry, other: Entry) -> str:
-    """What sets the names of two files apart, as part of a sentence: `differ in 'B03' and 'B02'`."""
-    names = [_WORDS.split(name) for name in two_files(one, other)]
+def name_difference(one: FileEntry, other: FileEntry) -> str:
+    """How the names of two files differ, as part of a sentence: `differ in 'B03' and 'B02'`."""
+    names = [_SEPARATORS.split(name) for name in file_names(one, other)]
     shortest = min(map(len, names))
     begin = next((k for k in range(shortest) if names[0][k] != names[1][k]), shortest)
     end = next((k for k in range(shortest - begin) if names[0][-1 - k] != names[1][-1 - k]), shortest - begin)
@@ -38,12 +38,12 @@ def distinguished(one: Entry, other: Entry) -> str:
     return f"differ in {left!r} and {right!r}"
 
 
-def listed(names: Sequence[str]) -> str:
-    """Names in brackets."""
+def parenthesised(names: Sequence[str]) -> str:
+    """Names as `(a, b)`."""
     return "(" + ", ".join(names) + ")"
 
 
-def brief(crs: str | None) -> str:
-    """A CRS, cut where it is a long text."""
+def short_crs(crs: str | None) -> str:
+    """A CRS, truncated if it is a long text."""
     text = crs or "none"
     return text if len(text) <= LONGEST_CRS else text[: LONGEST_CRS - 3] + "…"

@@ -1,23 +1,22 @@
-"""How stored values mean physical ones (nodata, scale, offset), and the codec that says so where files differ."""
+"""Nodata, scale and offset of arrays, what missing chunks mean, and the attributes that files have in common."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from periplus.model import Array, Codec, Encoding, Pipeline, Shape
+from periplus.model import Array, Codec, Refs
 from periplus.model.codecnames import UNPACK
 
 NAMES = ("_FillValue", "scale_factor", "add_offset")
 
 
 class Packing(NamedTuple):
-    """Nodata, scale and offset as an array's attributes give them; None where they say nothing."""
+    """Nodata, scale and offset of an array; None if its attributes do not have them."""
 
     nodata: Any = None
     scale: Any = None
@@ -25,7 +24,7 @@ class Packing(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Equal for equal packings, NaN included."""
+        """Equal for equal packings, including those with NaN."""
         return json.dumps([_plain(part) for part in self])
 
     def __str__(self) -> str:
@@ -33,12 +32,17 @@ class Packing(NamedTuple):
 
 
 def packing_of(array: Array) -> Packing:
-    """What the array's attributes say."""
+    """Nodata, scale and offset in the attributes of an array."""
     return Packing(*(array.attributes.get(name) for name in NAMES))
 
 
+def same_packing(arrays: Iterable[Array]) -> bool:
+    """Whether stored values mean the same in all arrays; masks do not count."""
+    return len({packing_of(array).key for array in arrays if not array.is_mask}) < 2
+
+
 def physical_dtype(stored: np.dtype[Any]) -> np.dtype[Any] | None:
-    """The float that holds every stored value exactly; None where there is none (64-bit integers, complex)."""
+    """The float type that holds every stored value exactly; None if there is none (64-bit integers, complex)."""
     if stored.kind in "iub":
         return np.dtype(np.float32) if stored.itemsize <= 2 else np.dtype(np.float64) if stored.itemsize == 4 else None
     if stored.kind == "f":
@@ -47,7 +51,7 @@ def physical_dtype(stored: np.dtype[Any]) -> np.dtype[Any] | None:
 
 
 def unpack_codec(stored: np.dtype[Any], packing: Packing) -> Codec:
-    """The codec that turns stored values into physical ones."""
+    """The codec that converts stored values to physical ones."""
     return {
         "name": UNPACK,
         "configuration": {
@@ -60,59 +64,50 @@ def unpack_codec(stored: np.dtype[Any], packing: Packing) -> Codec:
 
 
 def without_packing(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """The attributes apart from nodata, scale and offset."""
+    """The attributes without nodata, scale and offset."""
     return {name: value for name, value in attributes.items() if name not in NAMES}
 
 
-def physical(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Attributes of unpacked values: their nodata is NaN, and scale and offset must not be applied a second time."""
+def physical_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes of physical values: nodata is NaN; scale and offset have been applied."""
     return {NAMES[0]: math.nan, **without_packing(attributes)}
 
 
-def unpacked(encoding: Encoding, array: Array) -> Encoding:
-    """The encoding of an array, with its values turned into physical ones."""
-    return replace(encoding, codecs=(unpack_codec(array.dtype, packing_of(array)), *encoding.codecs))
+def has_missing_chunks(array: Array, refs: Refs) -> bool:
+    """Whether a file does not store all chunks of its array."""
+    stored = len(refs) if refs.part is None else int((refs.part == 0).sum())
+    return stored < math.prod(array.grid)
 
 
-def raised(encoding: Encoding) -> Encoding:
-    """The encoding for an array with one more leading dimension of chunk size 1."""
-    codecs = _with_orders(encoding.codecs, lambda order: [0, *(axis + 1 for axis in order)])
-    return _with_shapes(encoding, codecs, lambda shape, first: (first, *shape))
+def common_attributes(many: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The attributes that are equal in all; of an attribute that is a mapping, the fields that are."""
+    shared: dict[str, Any] | None = None
+    last: Mapping[str, Any] | None = None
+    for attributes in many:
+        if shared is None:
+            shared = dict(attributes)
+        elif attributes is not last:
+            shared = _intersection(shared, attributes)
+        last = attributes
+    return shared or {}
 
 
-def lowered(encoding: Encoding) -> Encoding:
-    """The inverse of `raised`."""
-    codecs = _with_orders(encoding.codecs, lambda order: [axis - 1 for axis in order[1:]])
-    return _with_shapes(encoding, codecs, lambda shape, _: shape[1:])
+def _intersection(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in ours.items():
+        other = theirs.get(name)
+        if name in theirs and _equal(value, other):
+            found[name] = value
+        elif isinstance(value, Mapping) and isinstance(other, Mapping):
+            fields = {field: v for field, v in value.items() if field in other and _equal(v, other[field])}
+            found |= {name: fields} if fields else {}
+    return found
 
 
-def split_unpack(encoding: Encoding) -> tuple[Codec | None, Encoding]:
-    """The unpacking codec, if the codecs begin with one, and the encoding without it."""
-    codecs = encoding.codecs
-    if codecs and codecs[0]["name"] == UNPACK:
-        return codecs[0], replace(encoding, codecs=codecs[1:])
-    return None, encoding
-
-
-def _with_shapes(encoding: Encoding, codecs: Pipeline, change: Callable[[Shape, int], Shape]) -> Encoding:
-    extent, region = encoding.extent, encoding.region
-    if extent is not None:
-        extent = change(extent, 1)
-    if region is not None:
-        begin, at, size = change(region.begin, 0), change(region.at, 0), change(region.size, 1)
-        region = replace(region, begin=begin, at=at, size=size)
-    return replace(encoding, codecs=codecs, extent=extent, region=region)
-
-
-def _with_orders(codecs: Pipeline, change: Callable[[list[int]], list[int]]) -> Pipeline:
-    return tuple(_with_order(codec, change) for codec in codecs)
-
-
-def _with_order(codec: Codec, change: Callable[[list[int]], list[int]]) -> Codec:
-    if codec["name"] != "transpose":
-        return codec
-    settings = codec["configuration"]
-    return {**codec, "configuration": {**settings, "order": change(list(settings["order"]))}}
+def _equal(a: Any, b: Any) -> bool:
+    if isinstance(a, float) and isinstance(b, float) and math.isnan(a):
+        return math.isnan(b)
+    return bool(a == b)
 
 
 def _plain(value: Any) -> Any:
@@ -124,5 +119,5 @@ def _plain(value: Any) -> Any:
         return [_plain(value.real), _plain(value.imag)]
     if isinstance(value, float) and math.isnan(value):
         return "NaN"
-    # 0 and 0.0 are one number; which of them a file says, and an index after it, differs.
+    # 0 and 0.0 are equal: files, and indexes of them, may have either.
     return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -1,4 +1,4 @@
-"""Coordinates from file names: a regular expression with named groups, or a template such as `{time:%Y%m%d}`."""
+"""Patterns of file names: a regular expression with named groups, or a template such as `{time:%Y%m%d}`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.arrange.entry import instant
+from periplus.arrange.arrangement import instant
 from periplus.errors import FormatError
 
 Value: TypeAlias = np.datetime64 | int | float | str
 
 TIME_NAMES = frozenset({"time", "date", "datetime", "t"})
 PARTS = {"year": r"\d{4}", "doy": r"\d{3}"} | dict.fromkeys(("month", "day", "hour", "minute", "second"), r"\d{1,2}")
-"""Parts of a date that fields may be named after, and how a template reads each."""
+"""Fields that are parts of a date, and the expression of each in a template."""
 _FIELD = re.compile(r"\{([A-Za-z_]\w*)(?::([^{}]*))?\}")
 _DIRECTIVES = {
     "Y": r"\d{4}", "m": r"\d{2}", "d": r"\d{2}", "H": r"\d{2}", "M": r"\d{2}", "S": r"\d{2}", "j": r"\d{3}",
@@ -27,47 +27,49 @@ _DIRECTIVES = {
 }  # fmt: skip
 _NUMBERS = {"d": r"-?\d+", "f": r"-?\d+(?:\.\d+)?", "s": r"[^/]+?"}
 _TEXT_END = r"(?=(?:\.[A-Za-z]\w*)?(?:/|$))"
-"""Text at the end of a template reaches to the suffix of a name."""
+"""A text field at the end of a template ends before the file extension."""
 _DIGITS = {14: "%Y%m%d%H%M%S", 12: "%Y%m%d%H%M", 10: "%Y%m%d%H", 8: "%Y%m%d", 7: "%Y%j", 6: "%Y%m", 4: "%Y"}
-_USUAL = ("%Y%m%dT%H%M%S", "%Y-%m-%dT%H%M%S", "%Y%m%d_%H%M%S", "%Y-%m-%d", "%Y_%m_%d", "%Y%m%d", "%Y%j")
-"""Forms of time that names of files often hold; where one is part of another, the longer comes first."""
-_LOOKED_AT = 100
+_COMMON_FORMATS = ("%Y%m%dT%H%M%S", "%Y-%m-%dT%H%M%S", "%Y%m%d_%H%M%S", "%Y-%m-%d", "%Y_%m_%d", "%Y%m%d", "%Y%j")
+"""Time formats that are common in file names; if one is part of another, the longer comes first."""
+_SAMPLED_NAMES = 100
 _COMPACT = re.compile(r"\d{8}T\d{2,6}(?:\.\d+)?Z?")
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
-    """A pattern that was parsed: its fields, and how each is read out of a URL."""
+class NamePattern:
+    """A parsed pattern: its fields, and how each is read from a URL."""
 
     text: str
     fields: tuple[str, ...]
-    """Names in the pattern, in order; parts of a date (`year`, `month`, ...) are one field, `time`."""
+    """Names in the pattern, in order; the parts of a date (`year`, `month`, …) are one field, `time`."""
     time: str | None
-    """The field that is the time of a file; None where no field is."""
+    """The field with the time of the file; None if there is none."""
     regex: re.Pattern[str]
     formats: Mapping[str, Sequence[str]]
-    """Formats of each name of a template."""
+    """Formats of each name, for a template."""
     parts: tuple[str, ...]
-    """Names of parts of a date, where these make up `time`."""
+    """Names of the parts of a date, if `time` consists of them."""
 
     def match(self, url: str) -> re.Match[str] | None:
-        """Where the pattern occurs: in the file name, else in the path (a date in a folder often means another)."""
+        """The match in the file name, otherwise in the path (a date in a folder often has another meaning)."""
         path = _path(url)
         return self.regex.search(path.rpartition("/")[2]) or self.regex.search(path)
 
     def value(self, found: re.Match[str], field: str, url: str) -> Value | None:
-        """The value of a field; None where it takes no part in the match."""
+        """The value of a field; None if it is not part of the match."""
         if field == "time" and self.parts:
             return _from_parts({name: self._text(found, name) for name in self.parts}, url)
         text = self._text(found, field)
         return None if text is None else _typed(text, " ".join(self.formats.get(field, ())), field, url)
 
-    def along(self, dim: str | None) -> str:
-        """The field that labels a new dimension: that of its name, else the time, else the first."""
+    def label_field(self, dim: str | None) -> str:
+        """The field that labels a new dimension: the one with its name, otherwise the time, otherwise the first."""
         if dim in self.fields or dim in self.parts:
             return str(dim)
         if dim is not None and len(self.fields) > 1:
-            raise FormatError(f"the pattern {self.text!r} names {', '.join(self.fields)}, and none of them is {dim!r}")
+            raise FormatError(
+                f"the pattern {self.text!r} has the fields {', '.join(self.fields)}, none of which is {dim!r}"
+            )
         return self.time or ("time" if "time" in self.fields else self.fields[0])
 
     def _text(self, found: re.Match[str], name: str) -> str | None:
@@ -76,50 +78,52 @@ class Pattern:
         return " ".join(found[f"{name}_{k}"] for k in range(len(self.formats[name])))
 
 
-def parse(text: str) -> Pattern:
-    """Parse a pattern; FormatError where it is malformed or has no field."""
+def parse(text: str) -> NamePattern:
+    """Parse a pattern; FormatError if it is malformed or has no field."""
     regex, formats = _compiled(text)
     names = list(formats) if formats else list(regex.groupindex)
     if not names:
-        raise FormatError(f"the pattern {text!r} names nothing: write (?P<time>...) or {{time:%Y%m%d}}")
+        raise FormatError(f"the pattern {text!r} has no fields: write (?P<time>...) or {{time:%Y%m%d}}")
     parts = tuple(name for name in names if name in PARTS) if "year" in names and "time" not in names else ()
     fields = tuple(dict.fromkeys("time" if name in parts else name for name in names))
     moments = [name for name in fields if _is_time(name, formats.get(name, [""]))]
     time = "time" if parts or "time" in moments else next(iter(moments), None)
-    return Pattern(text=text, fields=fields, time=time, regex=regex, formats=formats, parts=parts)
+    return NamePattern(text=text, fields=fields, time=time, regex=regex, formats=formats, parts=parts)
 
 
 def _is_time(name: str, forms: Sequence[str]) -> bool:
-    """Whether a field is a time: by a format such as %Y%m%d, or by its name where it has no format."""
+    """Whether a field is a time: it has a format such as %Y%m%d, or no format and the name of a time."""
     return any("%" in form for form in forms) or (name in TIME_NAMES and not any(forms))
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
-    """Reads one coordinate out of a URL: `dim` is its dimension, `read` gives its value or None where none is found."""
+class LabelReader:
+    """Reads the coordinate label of a file from its URL."""
 
     dim: str
+    """The dimension that is labelled."""
     read: Callable[[str], Value | None]
+    """Returns None if the URL does not match."""
 
 
-def reader(pattern: str, *, dim: str | None = None) -> Reader:
-    """The reader a pattern means. The dimension is `dim`, else `time` where it names that, else its first name."""
+def label_reader(pattern: str, *, dim: str | None = None) -> LabelReader:
+    """The reader for a pattern; the dimension is `dim`, otherwise it has the name of the field."""
     parsed = parse(pattern)
-    field = parsed.along(dim)
+    field = parsed.label_field(dim)
 
     def read(url: str) -> Value | None:
         found = parsed.match(url)
         return None if found is None else parsed.value(found, field, url)
 
-    return Reader(dim=dim or field, read=read)
+    return LabelReader(dim=dim or field, read=read)
 
 
-def suggested(urls: Sequence[str]) -> str | None:
-    """A pattern under which each of these names (of the first hundred) holds a time of its own; None if none does."""
-    some = urls[:_LOOKED_AT]
-    for form in _USUAL:
+def suggest_pattern(urls: Sequence[str]) -> str | None:
+    """A pattern that reads a different time from each of the first hundred names; None if there is none."""
+    some = urls[:_SAMPLED_NAMES]
+    for form in _COMMON_FORMATS:
         template = f"{{time:{form}}}"
-        read = reader(template).read
+        read = label_reader(template).read
         try:
             found = {read(url.rpartition("/")[2]) for url in some}
         except FormatError:
@@ -129,8 +133,8 @@ def suggested(urls: Sequence[str]) -> str | None:
     return None
 
 
-def values(read: Sequence[Value]) -> NDArray[Any]:
-    """Coordinate values as one column: moments, integers, floats, else text."""
+def label_column(read: Sequence[Value]) -> NDArray[Any]:
+    """Labels as one column: of times, integers, floats, or otherwise text."""
     if all(isinstance(v, np.datetime64) for v in read):
         return np.array(read, dtype="datetime64[us]")
     if all(isinstance(v, int) for v in read):
@@ -140,8 +144,8 @@ def values(read: Sequence[Value]) -> NDArray[Any]:
     return np.array([str(v) for v in read], dtype=np.str_)
 
 
-def moment(text: str) -> np.datetime64 | None:
-    """A moment written as digits (8: year, month, day; 7: year and day of year; 14: to the second) or in ISO 8601."""
+def parse_time(text: str) -> np.datetime64 | None:
+    """A time in digits (8: year, month, day; 7: year and day of year; 14: down to the second) or in ISO 8601."""
     text = text.strip()
     try:
         if text.isdigit():
@@ -158,12 +162,12 @@ def moment(text: str) -> np.datetime64 | None:
 
 
 def _compiled(pattern: str) -> tuple[re.Pattern[str], dict[str, list[str]]]:
-    """The regular expression, and for a template the formats of each of its names."""
+    """The regular expression, and the formats of each name if the pattern is a template."""
     if "(?P<" in pattern or not _FIELD.search(pattern):
         try:
             return re.compile(pattern), {}
         except re.error as error:
-            raise FormatError(f"the pattern {pattern!r} is no regular expression: {error}") from None
+            raise FormatError(f"the pattern {pattern!r} is not a valid regular expression: {error}") from None
     formats: dict[str, list[str]] = {}
     expression, end = "", 0
     found = list(_FIELD.finditer(pattern))
@@ -218,11 +222,13 @@ def _typed(text: str, form: str, name: str, url: str) -> Value:
         try:
             return instant(datetime.strptime(text, form))
         except ValueError:
-            raise FormatError(f"{text!r} is no moment of the form {form!r}", url=url) from None
+            raise FormatError(f"{text!r} is not a time in the format {form!r}", url=url) from None
     if not form and name in TIME_NAMES:
-        found = moment(text)
+        found = parse_time(text)
         if found is None:
-            raise FormatError(f"{text!r} is no moment; say its form with a template such as {{{name}:%Y%m%d}}", url=url)
+            raise FormatError(
+                f"{text!r} is not a time; give its format with a template such as {{{name}:%Y%m%d}}", url=url
+            )
         return found
     if form in ("", "d") and re.fullmatch(r"-?\d{1,18}", text):
         return int(text)
@@ -240,12 +246,12 @@ def _from_parts(texts: Mapping[str, str | None], url: str) -> np.datetime64:
             day = datetime(part["year"], part.get("month", 1), part.get("day", 1))
         clock = day.replace(hour=part.get("hour", 0), minute=part.get("minute", 0), second=part.get("second", 0))
     except (ValueError, KeyError, OverflowError):
-        raise FormatError(f"{dict(texts)} is no moment", url=url) from None
+        raise FormatError(f"{dict(texts)} is not a time", url=url) from None
     return instant(clock)
 
 
 def _path(url: str) -> str:
-    """The part of a URL that names a file: no scheme, user or query."""
+    """The URL without scheme, user and query."""
     if "://" not in url:
         return url
     host, slash, path = url.partition("://")[2].partition("?")[0].partition("/")

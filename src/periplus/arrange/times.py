@@ -1,4 +1,4 @@
-"""The time of each file from its name, and which fields of a pattern an arrangement uses."""
+"""Times of files from their names, and which fields of a pattern an arrangement uses."""
 
 from __future__ import annotations
 
@@ -8,26 +8,28 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from periplus.arrange.entry import Entry
+from periplus.arrange.arrangement import FileEntry
+from periplus.arrange.compatibility import Misfits
 from periplus.arrange.messages import file_name
-from periplus.arrange.misfits import Misfits
-from periplus.arrange.pattern import Pattern, parse
+from periplus.arrange.pattern import NamePattern, parse
 from periplus.errors import FormatError
 
 
-def check_pattern(text: str | None, *, kind: str, dim: str | None, coordinate: str) -> Pattern | None:
-    """Parse a pattern; ValueError for a field that arranging in this way would not use.
+def check_pattern(text: str | None, *, kind: str, dim: str | None, coordinate: str) -> NamePattern | None:
+    """Parse a pattern; ValueError if the arrangement would not use one of its fields.
 
-    The time of a pattern becomes the datetime of files. A stack uses one field more: the one that labels its dimension.
+    The time field becomes the datetime of files. A stack uses one more field, which labels its dimension.
     """
     if text is None:
         if coordinate == "pattern":
-            raise ValueError("coordinate='pattern' takes labels from file names: give a pattern=")
+            raise ValueError("coordinate='pattern' reads labels from file names and needs a pattern=")
         return None
     pattern = parse(text)
     if coordinate == "datetime":
-        raise ValueError("coordinate='datetime' takes the files' own times, so pattern= has no effect: leave one out")
-    label = pattern.along(dim) if kind in ("auto", "stack") and coordinate in ("auto", "pattern") else None
+        raise ValueError(
+            "coordinate='datetime' uses the times in files or catalogues, so pattern= has no effect: omit one"
+        )
+    label = pattern.label_field(dim) if kind in ("auto", "stack") and coordinate in ("auto", "pattern") else None
     unused = [field for field in pattern.fields if field not in (pattern.time, label)]
     if not unused:
         return pattern
@@ -36,7 +38,7 @@ def check_pattern(text: str | None, *, kind: str, dim: str | None, coordinate: s
         where = f"arrange={kind!r}" if coordinate != "order" else "coordinate='order'"
         more = ", or stack along it with arrange='stack'" if coordinate != "order" and pattern.time is None else ""
         raise ValueError(
-            f"the field {field!r} of the pattern is not used: {where} takes only a time from file names; write * in "
+            f"the field {field!r} of the pattern is not used: {where} reads only a time from file names; write * in "
             f"its place to ignore it{more}"
         )
     raise ValueError(
@@ -46,30 +48,30 @@ def check_pattern(text: str | None, *, kind: str, dim: str | None, coordinate: s
     )
 
 
-def timed(
-    entries: Sequence[Entry], pattern: Pattern, *, skip_misfits: bool
-) -> tuple[list[Entry], dict[int, str], bool]:
-    """Entries with the times that their names give; misfits by number; whether a file had another time of its own.
+def with_name_times(
+    entries: Sequence[FileEntry], pattern: NamePattern, *, skip_misfits: bool
+) -> tuple[list[FileEntry], dict[int, str], bool]:
+    """Entries with the times in their names; the misfits by number; whether a file itself has another time.
 
-    A file whose name does not match is an error, with `skip_misfits` an entry with an error.
+    A name that does not match is an error; with `skip_misfits`, an entry with an error.
     """
     misfits = Misfits(entries, skip_misfits)
     result = list(entries)
-    own = False
+    differs = False
     for i, entry in enumerate(entries):
         moment = None if entry.error is not None else _moment(entry, pattern)
         if isinstance(moment, str):
-            misfits.add(i, moment if skip_misfits else f"{moment}; skip_misfits=True leaves such files out")
+            misfits.add(i, moment if skip_misfits else f"{moment}; skip_misfits=True skips such files")
         elif moment is not None:
-            own = own or entry.datetime not in (None, moment)
+            differs = differs or entry.datetime not in (None, moment)
             result[i] = replace(entry, datetime=moment)
     for i, error in misfits.errors.items():
         result[i] = replace(entries[i], error=error)
-    return result, misfits.why, own
+    return result, misfits.reasons, differs
 
 
-def _moment(entry: Entry, pattern: Pattern) -> datetime | str | None:
-    """The time in a file's name, aware; None where the pattern has no time, or why the name does not match."""
+def _moment(entry: FileEntry, pattern: NamePattern) -> datetime | str | None:
+    """The time in the name of a file; None if the pattern has no time; otherwise why the name does not match."""
     url = entry.source.url
     found = pattern.match(url)
     try:

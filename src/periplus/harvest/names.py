@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from periplus.arrange.pattern import Pattern
-from periplus.arrange.times import check_pattern, timed
+from periplus.arrange.pattern import NamePattern
+from periplus.arrange.times import check_pattern, with_name_times
 from periplus.errors import ConflictError
 from periplus.harvest.growth.stored import OWN_TIMES
 from periplus.harvest.parts.gather import Gathered
@@ -17,7 +17,7 @@ from periplus.harvest.parts.gather import Gathered
 class Names:
     """What a pattern gives the files of a run."""
 
-    pattern: Pattern | None
+    pattern: NamePattern | None
     own: bool = False
     """Whether a file has a time of its own, and its name another."""
 
@@ -29,7 +29,7 @@ class Names:
         """Give files the times in their names; those that do not match. That no file matches is an error."""
         if self.pattern is None:
             return {}
-        gathered.entries, misfits, own = timed(gathered.entries, self.pattern, skip_misfits=skip_misfits)
+        gathered.entries, misfits, own = with_name_times(gathered.entries, self.pattern, skip_misfits=skip_misfits)
         self.own = self.own or own
         if misfits and not kept and all(entry.error is not None for entry in gathered.entries):
             raise ConflictError(f"no file matches: {next(iter(misfits.values()))}")

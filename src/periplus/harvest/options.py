@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from periplus.arrange import KINDS
-from periplus.arrange.mosaic.overlap import ORDERS
-from periplus.arrange.mosaic.overlap import RULES as OVERLAPS
-from periplus.arrange.stack.coordinate import WAYS
-from periplus.arrange.stack.steps import DUPLICATES
+from periplus.arrange.mosaic.overlap import MOSAIC_DUPLICATES, MOSAIC_ORDERS
+from periplus.arrange.stack.coordinate import COORDINATES, STACK_DUPLICATES
 from periplus.arrange.times import check_pattern
 from periplus.errors import FormatError
 
@@ -29,14 +27,14 @@ def check_options(
     Where files are added to an index and no arrangement is given, that of the index decides, once it is known.
     """
     undecided = append and kind == "auto"
-    rules: tuple[str, ...] = OVERLAPS if kind == "mosaic" else DUPLICATES
+    rules: tuple[str, ...] = MOSAIC_DUPLICATES if kind == "mosaic" else STACK_DUPLICATES
     if undecided:
-        rules = tuple(dict.fromkeys((*DUPLICATES, *OVERLAPS)))
+        rules = tuple(dict.fromkeys((*STACK_DUPLICATES, *MOSAIC_DUPLICATES)))
     for name, value, allowed in (
         ("arrange", kind, KINDS),
-        ("coordinate", coordinate, WAYS),
+        ("coordinate", coordinate, COORDINATES),
         ("duplicates of a mosaic" if kind == "mosaic" else "duplicates", duplicates, rules),
-        ("order", order, ORDERS),
+        ("order", order, MOSAIC_ORDERS),
         ("skip_misfits", skip_misfits, (True, False)),
     ):
         if value not in allowed:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from periplus.arrange import Arrangement, Entry
-from periplus.arrange.entry import Placed
+from periplus.arrange import Arrangement, FileEntry
+from periplus.arrange.arrangement import Placement
 from periplus.arrange.mosaic.origin import MEANING
 from periplus.arrange.packing import NAMES
 from periplus.harvest.sidecars import ids_of
@@ -20,13 +20,13 @@ KEPT = (*NAMES, *MEANING, "band_names")
 """Attributes that decide whether files fit together; others are those that all files of the array have."""
 
 
-def placements_of(laid: Arrangement, entries: Sequence[Entry]) -> Placements | None:
+def placements_of(laid: Arrangement, entries: Sequence[FileEntry]) -> Placements | None:
     """The placements of an arrangement; None for a collection, whose groups say it."""
-    if not laid.placed:
+    if not laid.placements:
         return None
     files = {entry: file for file, entry in enumerate(range(len(entries)) if laid.order is None else laid.order)}
     beside = ids_of(entries)
-    placed = sorted([*laid.placed, *_left_out(laid, entries)], key=lambda p: (files[p.entry], p.which))
+    placements = sorted([*laid.placements, *_left_out(laid, entries)], key=lambda p: (files[p.entry], p.array))
     targets: dict[str, int] = {}
     descriptions: dict[Any, int] = {}
     described: list[Array] = []
@@ -34,8 +34,8 @@ def placements_of(laid: Arrangement, entries: Sequence[Entry]) -> Placements | N
     columns: dict[str, list[int]] = {name: [] for name in ("file", "description", "array", "order")}
     corners: list[tuple[float, float]] = []
     widest = max(array.ndim for array in laid.catalog.arrays.values())
-    boxes = np.zeros((2, len(placed), widest), np.int64)
-    for row, (number, which, target, origin, order) in enumerate(placed):
+    boxes = np.zeros((2, len(placements), widest), np.int64)
+    for row, (number, which, target, origin, extent, order) in enumerate(placements):
         entry = entries[number]
         array = entry.arrays[which]
         if id(array) not in known:
@@ -43,15 +43,14 @@ def placements_of(laid: Arrangement, entries: Sequence[Entry]) -> Placements | N
             known[id(array)] = descriptions.setdefault((array.name, likeness(plain) or id(array)), len(descriptions))
             if known[id(array)] == len(described):
                 described.append(plain)
-        home = entry.homes[which] if entry.homes else 0
-        columns["file"].append(beside[entry.companions[home - 1].url] if home else files[number])
+        home = entry.stored_in[which] if entry.stored_in else 0
+        columns["file"].append(beside[entry.sidecars[home - 1].url] if home else files[number])
         columns["description"].append(known[id(array)])
         columns["array"].append(targets.setdefault(target, len(targets)) if target else -1)
         columns["order"].append(order)
         corners.append(corner_of(array))
         boxes[0, row, : len(origin)] = origin
-        if target:
-            boxes[1, row, : len(origin)] = (*[1] * (len(origin) - array.ndim), *array.shape)
+        boxes[1, row, : len(extent)] = extent
     return Placements(
         file=np.array(columns["file"], np.int32),
         description=np.array(columns["description"], np.int32),
@@ -65,14 +64,14 @@ def placements_of(laid: Arrangement, entries: Sequence[Entry]) -> Placements | N
     )
 
 
-def _left_out(laid: Arrangement, entries: Sequence[Entry]) -> list[Placed]:
+def _left_out(laid: Arrangement, entries: Sequence[FileEntry]) -> list[Placement]:
     """Arrays of files that the arrangement had no room for."""
     if "left_out" not in laid.catalog.arrangement:
         return []
-    there = {(p.entry, p.which) for p in laid.placed}
+    there = {(p.entry, p.array) for p in laid.placements}
     return [
-        Placed(entry, which, "", (), 0)
-        for entry in {p.entry for p in laid.placed}
+        Placement(entry, which, "", (), (), 0)
+        for entry in {p.entry for p in laid.placements}
         for which in range(len(entries[entry].arrays))
         if (entry, which) not in there
     ]

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from periplus.arrange import Arrangement, Entry
+from periplus.arrange import Arrangement, FileEntry
 from periplus.arrange import arrange as arrange_entries
-from periplus.arrange.times import timed
+from periplus.arrange.times import with_name_times
 from periplus.errors import ConflictError, FetchError, StaleError, redact
 from periplus.fetch import Fetch
 from periplus.harvest.growth.append import Appended, Request, appended, is_unchanged
@@ -27,7 +27,7 @@ from periplus.harvest.placements import placements_of
 from periplus.harvest.scanning.drive import Harvested
 from periplus.harvest.scanning.stream import each_of, harvest_inputs
 from periplus.harvest.scanning.values import ValueReader
-from periplus.harvest.sidecars import Companions, with_companions
+from periplus.harvest.sidecars import KnownSidecars, with_sidecars
 from periplus.harvest.stac import Assets
 from periplus.harvest.summary import Summary, count_files, nothing_readable, nothing_to_index
 from periplus.limits import Limits
@@ -137,7 +137,7 @@ class Run:
         self,
         inputs: AsyncIterator[Input],
         known: Callable[[str], Source | None] = lambda _: None,
-        beside: Companions = lambda _: (),
+        beside: KnownSidecars = lambda _: (),
         check: bool = True,
     ) -> Iterator[list[Harvested]]:
         return harvest_inputs(
@@ -172,7 +172,7 @@ class Run:
 
         def beside(url: str) -> Sequence[Source]:
             if url in written:
-                return written[url][0].companions
+                return written[url][0].sidecars
             return () if index is None else index.beside(url)
 
         kept: dict[int, Harvested] = {}
@@ -247,7 +247,7 @@ class Run:
         from periplus.table import append_table, write_table
 
         gathered = self.gathered
-        gathered.finish([] if index is None else index.sidecars((*kept, *others)))
+        gathered.finish([] if index is None else index.sidecar_urls((*kept, *others)))
         self._take_times(kept=len(kept) + len(others))
         if index is not None:
             request = Request(kept, others, self._asked(), form)
@@ -307,7 +307,7 @@ class Run:
         self.gathered.finish()
         if self.appends:
             held = {file.source.url for file in files.values()}
-            self.gathered.entries = [replace(e, held=e.source.url in held) for e in self.gathered.entries]
+            self.gathered.entries = [replace(e, indexed=e.source.url in held) for e in self.gathered.entries]
         self._take_times()
 
     def _read_again(self, files: Sequence[Harvested], index: StoredIndex, append: bool) -> None:
@@ -342,7 +342,7 @@ class Run:
         if laid.kind == "mosaic" and asset is not None:
             arrangement[ASSET] = asset
         laid = replace(laid, catalog=replace(laid.catalog, arrangement=arrangement))
-        laid = with_companions(laid, gathered.entries)
+        laid = with_sidecars(laid, gathered.entries)
         self.files = laid.files
         return laid
 
@@ -361,9 +361,13 @@ class Run:
                 url=to,
             )
 
-    def _timed(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+    def _timed(self, entries: Sequence[FileEntry]) -> Sequence[FileEntry]:
         """Entries with the times in their names."""
-        return entries if self.names.pattern is None else timed(entries, self.names.pattern, skip_misfits=False)[0]
+        return (
+            entries
+            if self.names.pattern is None
+            else with_name_times(entries, self.names.pattern, skip_misfits=False)[0]
+        )
 
     def _take_times(self, kept: int = 0) -> None:
         skip = bool(self.options["skip_misfits"])

@@ -1,4 +1,4 @@
-"""Companions: files that hold or tell of arrays of another file beside them; they have rows in the files table too."""
+"""Sidecars: files that hold arrays of another file, or metadata of them; they have rows in the files table too."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Any
 
 import numpy as np
 
-from periplus.arrange import Arrangement, Entry
-from periplus.arrange.entry import instant
+from periplus.arrange import Arrangement, FileEntry
+from periplus.arrange.arrangement import instant
 from periplus.model import Files, Source
 
 KEY = "beside"
-"""In the arrangement of an index: pairs of a companion's row in the files table and the row of the file it is of."""
+"""In the arrangement of an index: pairs of a sidecar's row in the files table and the row of the file it is of."""
 SIDECAR = "sidecar"
-"""The format of a companion that holds no pixels."""
+"""The format of a sidecar that holds no pixels."""
 
 
-def ids_of(entries: Sequence[Entry]) -> dict[str, int]:
-    """The file id of every companion by URL; they come after the entries, and each once, however many share it."""
-    urls = dict.fromkeys(source.url for entry in entries for source in entry.companions)
+def ids_of(entries: Sequence[FileEntry]) -> dict[str, int]:
+    """The file id of every sidecar by URL; they come after the entries, and each once, however many share it."""
+    urls = dict.fromkeys(source.url for entry in entries for source in entry.sidecars)
     return {url: len(entries) + n for n, url in enumerate(urls)}
 
 
-def with_companions(laid: Arrangement, entries: Sequence[Entry]) -> Arrangement:
-    """The arrangement with the companions of its entries, as rows that follow theirs."""
+def with_sidecars(laid: Arrangement, entries: Sequence[FileEntry]) -> Arrangement:
+    """The arrangement with the sidecars of its entries, as rows that follow theirs."""
     ids = ids_of(entries)
     if not ids:
         return laid
@@ -37,9 +37,9 @@ def with_companions(laid: Arrangement, entries: Sequence[Entry]) -> Arrangement:
     taken: dict[str, datetime | None] = {}
     pairs = []
     for entry in entries:
-        for number, source in enumerate(entry.companions, 1):
+        for number, source in enumerate(entry.sidecars, 1):
             sources[source.url] = source
-            if number in entry.homes:
+            if number in entry.stored_in:
                 formats[source.url], taken[source.url] = entry.format, entry.datetime
             pairs.append([ids[source.url], rows[entry.source.url]])
     added = [sources[url] for url in ids]
@@ -64,7 +64,7 @@ def with_companions(laid: Arrangement, entries: Sequence[Entry]) -> Arrangement:
 
 
 def listed(arrangement: Mapping[str, Any], count: int) -> dict[int, list[int]]:
-    """Rows of the companions of every row, as an index of `count` files tells; what is no such pair is passed over."""
+    """Rows of the sidecars of every row, as an index of `count` files tells; what is no such pair is passed over."""
     found: dict[int, list[int]] = {}
     pairs = arrangement.get(KEY)
     for pair in pairs if isinstance(pairs, list | tuple) else ():
@@ -74,5 +74,5 @@ def listed(arrangement: Mapping[str, Any], count: int) -> dict[int, list[int]]:
     return found
 
 
-Companions = Callable[[str], Sequence[Source]]
-"""The companions that a file of that URL had in an earlier run."""
+KnownSidecars = Callable[[str], Sequence[Source]]
+"""The sidecars that a file of that URL had in an earlier run."""

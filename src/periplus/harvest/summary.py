@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from periplus.arrange.entry import REPLACED
+from periplus.arrange.arrangement import REPLACED
 from periplus.errors import FormatError, MissingError, redact
 from periplus.harvest.scanning.drive import Harvested
 from periplus.model import Files

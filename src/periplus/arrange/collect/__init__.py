@@ -1,1 +1,5 @@
-"""collect: every file is a group of its own."""
+"""collect: each file becomes a group of its own."""
+
+from periplus.arrange.collect.collection import collect
+
+__all__ = ["collect"]

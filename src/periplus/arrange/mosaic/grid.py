@@ -1,216 +1,212 @@
-"""One array of a mosaic: its files on one grid, and whether their chunks fit side by side or must be cut."""
+"""One array of a mosaic: the origins of its files on one grid, and whether their chunks are adjacent or overlaid."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from periplus.arrange.entry import Entry, Lookup
-from periplus.arrange.messages import distinguished, two_files
-from periplus.arrange.misfits import Misfits
-from periplus.arrange.mosaic.adjacent import Aligned, aligned
-from periplus.arrange.mosaic.edges import lines, regular
-from periplus.arrange.mosaic.origin import spot, transform_of, unlike
-from periplus.arrange.mosaic.overlap import Box, first_overlap, painting, shared, view
-from periplus.arrange.mosaic.overlay import Patchwork
-from periplus.arrange.mosaic.overlay_file import Canvas, Patches
-from periplus.arrange.packing import packing_of, physical, physical_dtype
-from periplus.arrange.stack.member import common, hides_holes
+from periplus.arrange.arrangement import FileEntry, Lookup, Placement
+from periplus.arrange.compatibility import Misfits
+from periplus.arrange.messages import file_names, name_difference
+from periplus.arrange.mosaic.adjacent import Adjacent, adjacent
+from periplus.arrange.mosaic.origin import content_difference, grid_origin, transform_of
+from periplus.arrange.mosaic.overlap import PixelBox, coverage, first_overlap, intersection, overlay_order
+from periplus.arrange.mosaic.overlay import Overlay, overlay
+from periplus.arrange.packing import (
+    common_attributes,
+    packing_of,
+    physical_attributes,
+    physical_dtype,
+    same_packing,
+)
 from periplus.errors import ConflictError
 from periplus.model import Array, Georeference, Refs
 from periplus.model.affine import shifted
 
 MOST_CHUNKS = 1 << 26
-"""Chunks of a mosaic with those that are missing: 256 MB while it is laid."""
+"""Chunks of a mosaic including missing ones: 256 MB while it is arranged."""
 LONGEST = 1 << 20
-"""Chunks along one dimension, which may have to be listed."""
+"""Chunks along one dimension, whose sizes may have to be listed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sheet:
-    """An array, the pixels its files cover, and how their references are laid."""
+class MosaicArray:
+    """An array of a mosaic with its files."""
 
     array: Array
-    boxes: Mapping[int, Box]
-    """By entry, in pixels of the array."""
-    laid: Aligned | Patchwork
-    mixed: bool
-    """Whether values are turned into physical ones, because files differ in what they mean."""
+    boxes: Mapping[int, PixelBox]
+    """Pixels of the array that each entry covers."""
+    content: Adjacent | Overlay
+    physical: bool
+    """Whether values are converted to physical ones, because their meaning differs between files."""
+    numbers: Mapping[int, int]
+    """Number of the array in each entry."""
+    order: Mapping[int, int]
+    """Files with higher numbers cover those with lower ones."""
 
-    def blocks(self, lookup: Lookup, which: Mapping[int, int]) -> Iterator[tuple[str, Refs]]:
-        return self.laid.blocks(lookup, which)
+    @property
+    def placements(self) -> list[Placement]:
+        """Each file at its box."""
+        others = self.array.shape[:-2]
+        zeros = (0,) * len(others)
+        return [
+            Placement(
+                entry=i,
+                array=self.numbers[i],
+                target=self.array.name,
+                origin=(*zeros, box.top, box.left),
+                extent=(*others, box.bottom - box.top, box.right - box.left),
+                order=self.order[i],
+            )
+            for i, box in self.boxes.items()
+        ]
+
+    def blocks(self, refs: Lookup) -> Iterator[tuple[str, Refs]]:
+        return self.content.blocks(refs, self.numbers)
 
 
-def located(
-    arrays: Mapping[int, Array], entries: Sequence[Entry], misfits: Misfits, *, like: int
+def find_origins(
+    arrays: Mapping[int, Array], entries: Sequence[FileEntry], misfits: Misfits, *, like: int
 ) -> dict[int, tuple[int, int]]:
-    """(row, column) of every file on the grid of entry `like`; files that do not fit go to `misfits`."""
-    pixels: dict[int, tuple[int, int]] = {}
-    # The file that gives the grid comes first: whatever is unlike it is the misfit.
+    """(row, column) of each file on the grid of entry `like`; files that do not fit are added to `misfits`."""
+    found: dict[int, tuple[int, int]] = {}
+    # The file that defines the grid comes first: files that differ from it are the misfits.
     for i in (like, *(i for i in arrays if i != like)):
         array = arrays[i]
-        place = unlike(array, arrays[like]) or ("it is empty" if not all(array.shape) else spot(array, arrays[like]))
-        if isinstance(place, str):
-            ours, theirs = two_files(entries[i], entries[like])
-            misfits.add(i, place if i == like else f"{ours} does not fit beside {theirs}: {place}")
+        reason = content_difference(array, arrays[like]) or (None if all(array.shape) else "it is empty")
+        origin = reason or grid_origin(array, arrays[like])
+        if isinstance(origin, str):
+            ours, theirs = file_names(entries[i], entries[like])
+            misfits.add(i, origin if i == like else f"{ours} does not fit {theirs}: {origin}")
         else:
-            pixels[i] = place
-    return {i: pixels[i] for i in arrays if i in pixels}
+            found[i] = origin
+    return {i: found[i] for i in arrays if i in found}
 
 
-def lost_holes(arrays: Mapping[int, Array], holes: Any) -> dict[int, str]:
-    """Files whose missing chunks mean a value that a mosaic of physical values would show as a hole."""
-    if not mixed(arrays):
+def lost_missing_chunks(arrays: Mapping[int, Array], has_missing: Callable[[int], bool]) -> dict[int, str]:
+    """Files whose missing chunks mean a value although a missing chunk of the mosaic is NaN."""
+    if same_packing(arrays.values()):
         return {}
     return {
-        i: "it has missing chunks and no nodata: they mean 0 there, and would be holes beside files of another nodata"
+        i: "it has missing chunks and no nodata value: they mean 0 in the file and would be NaN in a mosaic of files "
+        "with different nodata values"
         for i, array in arrays.items()
-        if hides_holes(array) and holes(i)
+        if packing_of(array).nodata is None and has_missing(i)
     }
 
 
-def mixed(arrays: Mapping[int, Array]) -> bool:
-    """Whether values of these arrays do not all mean the same."""
-    return len({packing_of(array).key for array in arrays.values() if not array.is_mask}) > 1
-
-
-def sheet(
+def mosaic_array(
     name: str,
     members: Mapping[int, Array],
-    pixels: Mapping[int, tuple[int, int]],
-    entries: Sequence[Entry],
+    origins: Mapping[int, tuple[int, int]],
+    entries: Sequence[FileEntry],
     *,
     like: int,
-    rule: str,
-    rank: Mapping[int, int],
-) -> Sheet:
-    """Lay the arrays of one name, whose places are known."""
-    packed = mixed(members)
-    top, left = (min(place[k] for place in pixels.values()) for k in (0, 1))
+    duplicates: str,
+    ranks: Mapping[int, int],
+) -> MosaicArray:
+    """Arrange the arrays of one name at their origins; entry `like` gives what all have in common."""
+    physical = not same_packing(members.values())
+    top, left = (min(origin[k] for origin in origins.values()) for k in (0, 1))
     boxes = {
-        i: Box(row - top, column - left, row - top + members[i].shape[-2], column - left + members[i].shape[-1])
-        for i, (row, column) in pixels.items()
+        i: PixelBox(row - top, column - left, row - top + members[i].shape[-2], column - left + members[i].shape[-1])
+        for i, (row, column) in origins.items()
     }
-    extent = max(box.bottom for box in boxes.values()), max(box.right for box in boxes.values())
+    size = max(box.bottom for box in boxes.values()), max(box.right for box in boxes.values())
     usual = Counter(array.chunks for array in members.values()).most_common(1)[0][0]
-    along = [n / each for n, each in zip(extent, usual[-2:], strict=True)]
-    if max(along) > LONGEST or along[0] * along[1] > MOST_CHUNKS:
-        raise ConflictError(
-            f"the files lie so far apart that {name} would have {along[0]:,.0f} x {along[1]:,.0f} chunks"
-        )
+    grid = [n / each for n, each in zip(size, usual[-2:], strict=True)]
+    if max(grid) > LONGEST or grid[0] * grid[1] > MOST_CHUNKS:
+        raise ConflictError(f"the files are so far apart that {name} would have {grid[0]:,.0f} x {grid[1]:,.0f} chunks")
     first = members[like]
-    plain = replace(
+    template = replace(
         first,
         name=name,
-        shape=(*first.shape[:-2], *extent),
-        attributes=common(array.attributes for array in members.values()),
-        georeference=_georeference(first, members, pixels, (top - pixels[like][0], left - pixels[like][1])),
+        shape=(*first.shape[:-2], *size),
+        attributes=common_attributes(array.attributes for array in members.values()),
+        georeference=_georeference(first, members, origins, (top - origins[like][0], left - origins[like][1])),
         edges=None,
     )
-    if packed:
+    if physical:
         dtype = physical_dtype(first.dtype) or first.dtype
-        plain = replace(plain, dtype=dtype, fill=math.nan, attributes=physical(plain.attributes))
-    found: Aligned | Patchwork | None = aligned(plain, members, boxes, packed=packed)
-    if found is None:
+        template = replace(template, dtype=dtype, fill=math.nan, attributes=physical_attributes(template.attributes))
+    order = overlay_order({i: ranks[i] for i in boxes}, duplicates)
+    content: Adjacent | Overlay | None = adjacent(template, members, boxes, physical=physical)
+    if content is None:
         pair = first_overlap(boxes)
-        if rule == "error" and pair is not None:
-            raise _overlapping(name, boxes, pair, entries)
-        found = _patchwork(plain, members, boxes, usual, packed=packed, layered=pair is not None, rule=rule, rank=rank)
-    return Sheet(found.array, boxes, found, packed)
+        if duplicates == "error" and pair is not None:
+            raise _overlap_error(name, boxes, pair, entries)
+        content = overlay(
+            template,
+            members,
+            boxes,
+            usual=usual,
+            transparent=_transparent(template, members, duplicates, physical=physical),
+            physical=physical,
+            overlaps=pair is not None,
+            order=order,
+        )
+    numbers = {i: array_number(entries[i], name) for i in boxes}
+    return MosaicArray(content.array, boxes, content, physical, numbers, order)
 
 
-def _overlapping(name: str, boxes: Mapping[int, Box], pair: tuple[int, int], entries: Sequence[Entry]) -> ConflictError:
-    """Two files that overlap, and what can be done that hides no file altogether."""
-    seen: dict[Box, int] = {}
+def array_number(entry: FileEntry, name: str) -> int:
+    """The number of the array of that name in a file that has it."""
+    return next(k for k, array in enumerate(entry.arrays) if array.name == name)
+
+
+def _overlap_error(
+    name: str, boxes: Mapping[int, PixelBox], pair: tuple[int, int], entries: Sequence[FileEntry]
+) -> ConflictError:
+    """Names two files that overlap, and what can be done without hiding a file completely."""
+    seen: dict[PixelBox, int] = {}
     same = next(((i, seen[box]) for i, box in boxes.items() if seen.setdefault(box, i) != i), None)
     one, other = (entries[i] for i in same or pair)
-    ours, theirs = two_files(one, other)
+    ours, theirs = file_names(one, other)
     if same is not None:
         return ConflictError(
-            f"{ours} and {theirs} hold the same pixels and {distinguished(one, other)}: a mosaic shows one file at "
-            "each place, so index the files of each on their own, or collect all with arrange='collect'",
+            f"{ours} and {theirs} cover the same pixels and {name_difference(one, other)}: a mosaic shows one file at "
+            "each pixel, so index the files of each separately, or collect all with arrange='collect'",
             url=one.source.url,
         )
-    both = shared(boxes[pair[0]], boxes[pair[1]])
-    looks = [view(boxes, {i: sign * i for i in boxes}) for sign in (1, -1)]
-    hidden = max(0 if look is None else len(look.hidden) for look in looks)
+    both = intersection(boxes[pair[0]], boxes[pair[1]])
+    results = [coverage(boxes, {i: sign * i for i in boxes}) for sign in (1, -1)]
+    hidden = max(0 if result is None else len(result.hidden) for result in results)
     return ConflictError(
         f"{ours} and {theirs} overlap in {both.bottom - both.top} rows and {both.right - both.left} columns from row "
-        f"{both.top}, column {both.left} of {name} on; pass duplicates='first' or 'last' to say whose pixels are taken "
+        f"{both.top}, column {both.left} of {name}; pass duplicates='first' or 'last' to choose whose pixels are taken "
         "('first-valid' or 'last-valid': those that are not nodata)"
-        + (f"; {hidden:,} of {len(boxes):,} files may then be covered by others altogether" if hidden else ""),
+        + (f"; this may hide {hidden:,} of {len(boxes):,} files completely" if hidden else ""),
         url=one.source.url,
     )
 
 
-def _patchwork(
-    plain: Array,
-    members: Mapping[int, Array],
-    boxes: Mapping[int, Box],
-    usual: tuple[int, ...],
-    *,
-    packed: bool,
-    layered: bool,
-    rule: str,
-    rank: Mapping[int, int],
-) -> Patchwork:
-    """Files over each other, and across each other's chunks."""
-    clear = _clear(plain, members, packed=packed) if rule.endswith("valid") else None
-    if clear is None and rule.endswith("valid"):
-        raise ConflictError(f"duplicates={rule!r} needs a nodata value, and {plain.name} of these files has none")
-    corners = {i: (*(0 for _ in plain.shape[:-2]), box.top, box.left) for i, box in boxes.items()}
-    found = [
-        lines((members[i].starts(d) + corner[d] for i, corner in corners.items()), usual[d]) for d in range(plain.ndim)
-    ]
-    # Bands are never cut unevenly: what a file stores together is decoded together anyway.
-    found[:-2] = [(regular(n, size), True) for n, size in zip(plain.shape[:-2], usual[:-2], strict=True)]
-    canvas = Canvas(tuple(each for each, _ in found), tuple(even for _, even in found), usual, clear, packed)
-    patches = Patches(plain.name, canvas)
-    phases = {i: tuple(n % size for n, size in zip(corner, usual, strict=True)) for i, corner in corners.items()}
-    # Pieces of files of other phases differ, where all chunks are of one size.
-    alike = all(array.chunks == usual and array.edges is None for array in members.values())
-    often = Counter(phases.values()) if all(canvas.regular) and alike else None
-    laid = {
-        i: patches.of(members[i], corner, layered=layered and (often is None or often[phases[i]] > 1))
-        for i, corner in corners.items()
-    }
-    sizes = [None if even else np.diff(each) for each, even in found]
-    array = replace(
-        plain,
-        chunks=tuple(n if size is None else int(size.max()) for n, size in zip(usual, sizes, strict=True)),
-        encodings=tuple(patches.book.encodings),
-        edges=None if all(canvas.regular) else tuple(map(_listed, sizes)),
-    )
-    return Patchwork(array, laid, painting({i: rank[i] for i in boxes}, rule))
-
-
-def _listed(sizes: NDArray[np.int64] | None) -> tuple[int, ...] | None:
-    return None if sizes is None else tuple(sizes.tolist())
-
-
-def _clear(plain: Array, members: Mapping[int, Array], *, packed: bool) -> int | float | None:
-    """The nodata of the array, if it is one number."""
-    if packed:
+def _transparent(
+    template: Array, members: Mapping[int, Array], duplicates: str, *, physical: bool
+) -> int | float | None:
+    """The nodata value that shows the files below; None if all pixels cover them."""
+    if not duplicates.endswith("valid"):
+        return None
+    if physical:
         return math.nan
-    found = packing_of(next(iter(members.values()))).nodata
-    if isinstance(found, np.generic):
-        found = found.item()
-    return found if type(found) in (int, float) and not plain.is_mask else None
+    nodata = packing_of(next(iter(members.values()))).nodata
+    if isinstance(nodata, np.generic):
+        nodata = nodata.item()
+    if type(nodata) not in (int, float) or template.is_mask:
+        raise ConflictError(f"duplicates={duplicates!r} needs a nodata value, and {template.name} has none")
+    return nodata  # type: ignore[no-any-return]
 
 
 def _georeference(
-    like: Array, members: Mapping[int, Array], pixels: Mapping[int, tuple[int, int]], shift: tuple[int, int]
+    like: Array, members: Mapping[int, Array], origins: Mapping[int, tuple[int, int]], shift: tuple[int, int]
 ) -> Georeference:
     transform = shifted(transform_of(like), *shift)
     if transform[1] == transform[3] == 0:
-        # Sums of pixels are not exact where the files' own corners are.
-        top, left = (min(pixels, key=lambda i, k=k: pixels[i][k]) for k in (0, 1))  # type: ignore[misc]
+        # Corners of files are exact; multiples of the pixel size may not be.
+        top, left = (min(origins, key=lambda i, k=k: origins[i][k]) for k in (0, 1))  # type: ignore[misc]
         transform = (*transform[:2], transform_of(members[left])[2], *transform[3:5], transform_of(members[top])[5])
-    place = like.georeference or Georeference()
-    return Georeference(crs=place.crs, transform=transform, registration=place.registration)
+    georeference = like.georeference or Georeference()
+    return Georeference(crs=georeference.crs, transform=transform, registration=georeference.registration)

@@ -1,4 +1,4 @@
-"""Files that lie over each other: in which order, whether at all, and which of them nobody can see."""
+"""Overlapping files of a mosaic: which overlap, in which order they cover each other, and which are hidden."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.arrange.entry import Entry, instant
+from periplus.arrange.arrangement import FileEntry, instant
 from periplus.errors import ConflictError, FormatError
 
-RULES = ("error", "first", "last", "first-valid", "last-valid")
-"""Whose pixels are taken where files overlap; `valid` ones are those that are not nodata."""
-ORDERS = ("given", "name", "time")
+MOSAIC_DUPLICATES = ("error", "first", "last", "first-valid", "last-valid")
+"""Whose pixels are taken where files overlap; the `valid` rules take those that are not nodata."""
+MOSAIC_ORDERS = ("given", "name", "time")
 """What makes a file first or last."""
 MOST_CELLS = 1 << 24
-"""Places that are looked at one by one for files nobody can see, and for holes."""
+"""Cells between the edges of files that are searched for hidden files and gaps."""
 
 
-class Box(NamedTuple):
+class PixelBox(NamedTuple):
     """Pixels of a file in the mosaic, half-open."""
 
     top: int
@@ -28,10 +28,10 @@ class Box(NamedTuple):
     right: int
 
 
-def ranks(entries: Sequence[Entry], numbers: Sequence[int], order: str) -> dict[int, int]:
-    """The place of each file in the order asked for, from the first to the last; ties are in the order given."""
-    if order not in ORDERS:
-        raise FormatError(f"order of a mosaic is one of {', '.join(ORDERS)}, not {order!r}")
+def rank_files(entries: Sequence[FileEntry], numbers: Sequence[int], order: str) -> dict[int, int]:
+    """The rank of each file in `order`, from first to last; ties keep the order given."""
+    if order not in MOSAIC_ORDERS:
+        raise FormatError(f"order of a mosaic is one of {', '.join(MOSAIC_ORDERS)}, not {order!r}")
     ordered = list(numbers)
     if order == "name":
         ordered.sort(key=lambda i: entries[i].source.url)
@@ -46,58 +46,58 @@ def ranks(entries: Sequence[Entry], numbers: Sequence[int], order: str) -> dict[
     return {i: rank for rank, i in enumerate(ordered)}
 
 
-def painting(rank: Mapping[int, int], rule: str) -> dict[int, int]:
-    """The order in which files are laid, each over those before it."""
-    return {i: -n for i, n in rank.items()} if rule.startswith("first") else dict(rank)
+def overlay_order(ranks: Mapping[int, int], duplicates: str) -> dict[int, int]:
+    """The order of each file in an overlay: higher numbers cover lower ones."""
+    return {i: -n for i, n in ranks.items()} if duplicates.startswith("first") else dict(ranks)
 
 
-def first_overlap(boxes: Mapping[int, Box]) -> tuple[int, int] | None:
-    """Two files that share a pixel, the later given first; None where no two do."""
+def first_overlap(boxes: Mapping[int, PixelBox]) -> tuple[int, int] | None:
+    """Two files that share a pixel, the later one first; None if no two do."""
     if len(boxes) < 2:
         return None
-    high = int(np.median([box.bottom - box.top for box in boxes.values()]))
-    wide = int(np.median([box.right - box.left for box in boxes.values()]))
-    shelves: dict[tuple[int, int], list[int]] = {}
+    height = int(np.median([box.bottom - box.top for box in boxes.values()]))
+    width = int(np.median([box.right - box.left for box in boxes.values()]))
+    bins: dict[tuple[int, int], list[int]] = {}
     for i, box in boxes.items():
-        for y in range(box.top // high, (box.bottom - 1) // high + 1):
-            for x in range(box.left // wide, (box.right - 1) // wide + 1):
-                shelf = shelves.setdefault((y, x), [])
-                for other in shelf:
+        for y in range(box.top // height, (box.bottom - 1) // height + 1):
+            for x in range(box.left // width, (box.right - 1) // width + 1):
+                others = bins.setdefault((y, x), [])
+                for other in others:
                     if _overlap(box, boxes[other]):
                         return i, other
-                shelf.append(i)
+                others.append(i)
     return None
 
 
-def shared(a: Box, b: Box) -> Box:
-    """The pixels two boxes share."""
-    return Box(max(a.top, b.top), max(a.left, b.left), min(a.bottom, b.bottom), min(a.right, b.right))
+def intersection(a: PixelBox, b: PixelBox) -> PixelBox:
+    """The pixels that two overlapping boxes share."""
+    return PixelBox(max(a.top, b.top), max(a.left, b.left), min(a.bottom, b.bottom), min(a.right, b.right))
 
 
-def _overlap(a: Box, b: Box) -> bool:
+def _overlap(a: PixelBox, b: PixelBox) -> bool:
     return a.top < b.bottom and b.top < a.bottom and a.left < b.right and b.left < a.right
 
 
-class View(NamedTuple):
-    """What is to be seen from above."""
+class Coverage(NamedTuple):
+    """What an overlay of files shows."""
 
     hidden: list[int]
-    """Files that others cover altogether."""
-    holes: bool
-    """Whether some place has no file."""
+    """Files that are completely covered by others."""
+    gaps: bool
+    """Whether some pixels have no file."""
 
 
-def view(boxes: Mapping[int, Box], order: Mapping[int, int]) -> View | None:
-    """Which files can be seen when they are laid in that order; None where there are too many edges to look at."""
+def coverage(boxes: Mapping[int, PixelBox], order: Mapping[int, int]) -> Coverage | None:
+    """What files show if they cover each other in that order; None if they have too many edges to search."""
     rows = np.unique([edge for box in boxes.values() for edge in (box.top, box.bottom)])
     columns = np.unique([edge for box in boxes.values() for edge in (box.left, box.right)])
     if len(rows) * len(columns) > MOST_CELLS:
         return None
-    seen: NDArray[np.int32] = np.full((len(rows) - 1, len(columns) - 1), -1, np.int32)
+    visible: NDArray[np.int32] = np.full((len(rows) - 1, len(columns) - 1), -1, np.int32)
     for i in sorted(boxes, key=order.__getitem__):
         box = boxes[i]
         top, bottom = np.searchsorted(rows, [box.top, box.bottom])
         left, right = np.searchsorted(columns, [box.left, box.right])
-        seen[top:bottom, left:right] = i
-    there = set(np.unique(seen).tolist())
-    return View([i for i in boxes if i not in there], -1 in there)
+        visible[top:bottom, left:right] = i
+    found = set(np.unique(visible).tolist())
+    return Coverage([i for i in boxes if i not in found], -1 in found)

@@ -1,4 +1,4 @@
-"""The coordinate of every file along the new dimension: from its name, its datetime, or its place in the list."""
+"""The new dimension of a stack: the coordinate of each file, and the steps that follow from them."""
 
 from __future__ import annotations
 
@@ -9,55 +9,60 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.arrange.entry import Entry, instant
-from periplus.arrange.messages import file_name
-from periplus.arrange.pattern import Value, reader, values
-from periplus.errors import FormatError
+from periplus.arrange.arrangement import REPLACED, FileEntry, instants, readable
+from periplus.arrange.messages import file_name, file_names, name_difference
+from periplus.arrange.pattern import Value, label_column, label_reader
+from periplus.errors import ConflictError, FormatError
 
-WAYS = ("auto", "pattern", "datetime", "order")
+COORDINATES = ("auto", "pattern", "datetime", "order")
+"""Where the coordinate of a file can come from."""
+STACK_DUPLICATES = ("error", "last", "keep")
+"""What can be done with files of the same coordinate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Axis:
-    """Coordinates of entries by number, before they are put in order."""
+class FileCoordinates:
+    """Coordinates of files, in the order of the entries."""
 
     dim: str
-    way: str
+    origin: str
     """`pattern`, `datetime` or `order`."""
     numbers: tuple[int, ...]
     """Entries that have a coordinate."""
     values: NDArray[Any]
-    """Their coordinates, one column."""
+    """Their coordinates."""
     misfits: dict[int, str] = field(default_factory=dict)
     """Entries that have none, and why."""
 
 
-def read_axis(
-    entries: Sequence[Entry], good: Sequence[int], *, dim: str | None, pattern: str | None, way: str = "auto"
-) -> Axis:
-    """Coordinates of the good entries, in the way asked for.
+def read_coordinates(
+    entries: Sequence[FileEntry], *, dim: str | None, pattern: str | None, coordinate: str = "auto"
+) -> FileCoordinates:
+    """Coordinates of the entries without an error.
 
-    `auto` takes the pattern when there is one, else the datetimes when any file has one, else the order of the list.
+    `auto` reads names if there is a pattern, otherwise takes datetimes if any file has one, otherwise the order.
     """
-    if way not in WAYS:
-        raise FormatError(f"coordinate is one of {', '.join(WAYS)}, not {way!r}")
-    if way == "pattern" and pattern is None:
+    good = readable(entries)
+    if coordinate not in COORDINATES:
+        raise FormatError(f"coordinate is one of {', '.join(COORDINATES)}, not {coordinate!r}")
+    if coordinate == "pattern" and pattern is None:
         raise FormatError("coordinate='pattern' needs a pattern")
-    if way == "pattern" or (way == "auto" and pattern is not None):
-        return _by_pattern(entries, good, dim, pattern or "")
-    if way == "datetime" or (way == "auto" and any(entries[i].datetime is not None for i in good)):
-        return _by_datetime(entries, good, dim)
-    return Axis(dim=dim or "time", way="order", numbers=tuple(good), values=_places(entries, good))
+    if coordinate == "pattern" or (coordinate == "auto" and pattern is not None):
+        return _from_names(entries, good, dim, pattern or "")
+    if coordinate == "datetime" or (coordinate == "auto" and any(entries[i].datetime is not None for i in good)):
+        return _from_datetimes(entries, good, dim)
+    return FileCoordinates(
+        dim=dim or "time", origin="order", numbers=tuple(good), values=_positions_in_series(entries, good)
+    )
 
 
-def _by_pattern(entries: Sequence[Entry], good: Sequence[int], dim: str | None, pattern: str) -> Axis:
-    read = reader(pattern, dim=dim)
+def _from_names(entries: Sequence[FileEntry], good: Sequence[int], dim: str | None, pattern: str) -> FileCoordinates:
+    reader = label_reader(pattern, dim=dim)
     found: dict[int, Value] = {}
     misfits: dict[int, str] = {}
     for i in good:
-        url = entries[i].source.url
         try:
-            value = read.read(url)
+            value = reader.read(entries[i].source.url)
         except FormatError as error:
             misfits[i] = error.message
             continue
@@ -65,26 +70,85 @@ def _by_pattern(entries: Sequence[Entry], good: Sequence[int], dim: str | None, 
             misfits[i] = f"{file_name(entries[i])} does not match the pattern {pattern!r}"
         else:
             found[i] = value
-    return Axis(dim=read.dim, way="pattern", numbers=tuple(found), values=values(list(found.values())), misfits=misfits)
+    values = label_column(list(found.values()))
+    return FileCoordinates(dim=reader.dim, origin="pattern", numbers=tuple(found), values=values, misfits=misfits)
 
 
-def _by_datetime(entries: Sequence[Entry], good: Sequence[int], dim: str | None) -> Axis:
+def _from_datetimes(entries: Sequence[FileEntry], good: Sequence[int], dim: str | None) -> FileCoordinates:
     known = [i for i in good if entries[i].datetime is not None]
     misfits = {
         i: f"{file_name(entries[i])} has no datetime; give a pattern= for its name, or coordinate='order'"
         for i in good
         if entries[i].datetime is None
     }
-    moments = np.array([instant(entries[i].datetime) for i in known], dtype="datetime64[us]")
-    return Axis(dim=dim or "time", way="datetime", numbers=tuple(known), values=moments, misfits=misfits)
+    values = instants(entries[i].datetime for i in known)
+    return FileCoordinates(dim=dim or "time", origin="datetime", numbers=tuple(known), values=values, misfits=misfits)
 
 
-def _places(entries: Sequence[Entry], good: Sequence[int]) -> NDArray[np.int64]:
-    """The place of each file in the list of its series."""
+def _positions_in_series(entries: Sequence[FileEntry], good: Sequence[int]) -> NDArray[np.int64]:
+    """The position of each file among those of its series."""
     counts: dict[str | None, int] = {}
-    places = []
+    positions = []
     for i in good:
         series = entries[i].series
-        places.append(counts.get(series, 0))
-        counts[series] = places[-1] + 1
-    return np.array(places, dtype=np.int64)
+        positions.append(counts.get(series, 0))
+        counts[series] = positions[-1] + 1
+    return np.array(positions, dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StackSteps:
+    """The steps of a stack, in the order of their coordinates."""
+
+    values: NDArray[Any]
+    """Coordinate of each step."""
+    of: dict[int, int]
+    """Step of each entry that is in the stack."""
+    replaced: dict[int, str] = field(default_factory=dict)
+    """Entries replaced by a later one of the same coordinate, and why."""
+
+
+def assign_steps(
+    entries: Sequence[FileEntry], coordinates: FileCoordinates, members: Sequence[int], *, duplicates: str = "error"
+) -> StackSteps:
+    """The step of each member; series share the steps whose coordinates they have in common."""
+    if duplicates not in STACK_DUPLICATES:
+        raise FormatError(f"duplicates is one of {', '.join(STACK_DUPLICATES)}, not {duplicates!r}")
+    coordinate = dict(zip(coordinates.numbers, coordinates.values.tolist(), strict=True))
+    taken: dict[tuple[str | None, Any, int], int] = {}
+    replaced: dict[int, str] = {}
+    for i in members:
+        series, value = entries[i].series, coordinate[i]
+        key = (series, value, 0)
+        before = taken.get(key)
+        if before is not None:
+            ours, theirs = file_names(entries[i], entries[before])
+            same = f"the same {coordinates.dim} {_shown(value)}"
+            if duplicates == "error":
+                raise ConflictError(
+                    f"{ours} and {theirs} have {same} and {name_difference(entries[i], entries[before])}: index the "
+                    "files of each separately, collect all with arrange='collect', or make each a separate step with "
+                    "duplicates='keep'",
+                    url=entries[i].source.url,
+                )
+            if duplicates == "last":
+                replaced[before] = f"{REPLACED}{ours} has {same} and comes later"
+            else:
+                count = 1
+                while (series, value, count) in taken:
+                    count += 1
+                key = (series, value, count)
+        taken[key] = i
+    keys = sorted({(value, count) for _, value, count in taken})
+    step = {key: n for n, key in enumerate(keys)}
+    ordered = [value for value, _ in keys]
+    is_time = coordinates.values.dtype.kind == "M"
+    return StackSteps(
+        values=np.array(ordered, dtype="datetime64[us]") if is_time else label_column(ordered),
+        of={i: step[value, count] for (_, value, count), i in taken.items()},
+        replaced=replaced,
+    )
+
+
+def _shown(value: Any) -> str:
+    return str(value.isoformat() if hasattr(value, "isoformat") else value)

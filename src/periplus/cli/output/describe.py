@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.arrange.entry import REPLACED
+from periplus.arrange.arrangement import REPLACED
 from periplus.errors import redact
 
 if TYPE_CHECKING:

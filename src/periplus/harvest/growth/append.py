@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.arrange import Arrangement, Entry, arrange, collect
+from periplus.arrange import Arrangement, FileEntry, arrange, collect
+from periplus.arrange.arrangement import instant
 from periplus.arrange.collect.names import names_below, safe_path
-from periplus.arrange.entry import instant
-from periplus.arrange.pattern import Pattern
+from periplus.arrange.pattern import NamePattern
 from periplus.errors import ConflictError
 from periplus.harvest.growth.stored import StoredIndex
 from periplus.harvest.parts.gather import Gathered
@@ -48,7 +48,7 @@ class Appended:
     placements: Placements | None = None
 
 
-def is_unchanged(index: StoredIndex, request: Request, entries: Sequence[Entry]) -> bool:
+def is_unchanged(index: StoredIndex, request: Request, entries: Sequence[FileEntry]) -> bool:
     """Whether the index is already what was asked for: the same files, none changed, arranged in the same way."""
     if not _same_request(index, request) or any(entry.error is None for entry in entries):
         return False
@@ -59,7 +59,7 @@ def appended(
     index: StoredIndex,
     request: Request,
     gathered: Gathered,
-    timed: Callable[[Sequence[Entry]], Sequence[Entry]],
+    timed: Callable[[Sequence[FileEntry]], Sequence[FileEntry]],
     options: Mapping[str, Any],
 ) -> Appended | None:
     """The index with new files at its end; None where it must be arranged again.
@@ -70,7 +70,7 @@ def appended(
     bad = index.bad
     new = [i for i, entry in enumerate(gathered.entries) if entry.error is None or entry.source.url not in bad]
     entries = [gathered.entries[i] for i in new]
-    if index.companions or any(entry.companions for entry in entries) or not index.recalls:
+    if index.sidecars or any(entry.sidecars for entry in entries) or not index.recalls:
         return None
     if index.table.form not in GROWING or not _same_request(index, request):
         return None
@@ -117,7 +117,7 @@ def _same_request(index: StoredIndex, request: Request) -> bool:
     return True
 
 
-def _is_named(index: StoredIndex, number: int, pattern: Pattern) -> bool:
+def _is_named(index: StoredIndex, number: int, pattern: NamePattern) -> bool:
     """Whether a file has the time that is in its name."""
     url = index.files.path[number]
     found = pattern.match(url)
@@ -147,7 +147,9 @@ def _series(index: StoredIndex, wanted: Mapping[int, Any]) -> dict[int, str]:
 # --- a collection -----------------------------------------------------------------------------------------------------
 
 
-def _longer_collection(index: StoredIndex, request: Request, entries: Sequence[Entry], refs: Any) -> Appended | None:
+def _longer_collection(
+    index: StoredIndex, request: Request, entries: Sequence[FileEntry], refs: Any
+) -> Appended | None:
     """A collection with more groups, if those it has surely keep their names; the files it has are not looked at."""
     depth, first = index.arrangement.get("depth"), next(iter(index.by_url), None)
     if type(depth) is not int or first is None or any(file.input.group is not None for file in request.kept.values()):
@@ -189,9 +191,9 @@ def _inner_names(arrays: Mapping[str, Array]) -> Iterable[str]:
 def _longer_stack(
     index: StoredIndex,
     request: Request,
-    entries: Sequence[Entry],
+    entries: Sequence[FileEntry],
     refs: Any,
-    timed: Callable[[Sequence[Entry]], Sequence[Entry]],
+    timed: Callable[[Sequence[FileEntry]], Sequence[FileEntry]],
     options: Mapping[str, Any],
 ) -> Appended | None:
     """A stack with more steps, if all files it has stay where they are."""
@@ -205,14 +207,14 @@ def _longer_stack(
         fact = recalled.facts[slot]
         asked = request.kept.get(number)
         old.append(
-            Entry(
+            FileEntry(
                 source=fact.source,
                 format=fact.format,
                 datetime=(None if asked is None else asked.input.datetime) or fact.datetime,
                 series=(fact.prefix or None) if asked is None else asked.input.series,
                 arrays=recalled.part.arrays[slot],
                 attributes=fact.attributes,
-                held=True,
+                indexed=True,
             )
         )
     count = len(old)
@@ -253,7 +255,7 @@ def _stays(index: StoredIndex, laid: Arrangement, numbers: Sequence[int]) -> boo
     held = zip(stored.file.tolist(), stored.array.tolist(), stored.origin.tolist(), strict=True)
     before = {(file, stored.arrays[array]): tuple(origin) for file, array, origin in held}
     count = len(numbers)
-    after = {(numbers[p.entry], p.array): p.origin for p in laid.placed if p.entry < count}
+    after = {(numbers[p.entry], p.target): p.origin for p in laid.placements if p.entry < count}
     return before.keys() == after.keys() and all(before[key][: len(origin)] == origin for key, origin in after.items())
 
 

@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from periplus.arrange.mosaic.overlap import ORDERS
-from periplus.arrange.mosaic.overlap import RULES as OVERLAPS
-from periplus.arrange.stack.coordinate import WAYS
-from periplus.arrange.stack.steps import DUPLICATES
+from periplus.arrange.mosaic.overlap import MOSAIC_DUPLICATES, MOSAIC_ORDERS
+from periplus.arrange.stack.coordinate import COORDINATES, STACK_DUPLICATES
 from periplus.errors import ConflictError
 from periplus.harvest.growth.stored import StoredIndex
 from periplus.harvest.names import named
@@ -67,7 +65,11 @@ def _stored_kind(index: StoredIndex) -> str | None:
 def _merged(index: StoredIndex, stored: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
     """Options with those that the index was made with in place of defaults."""
     mosaic = stored == "mosaic"
-    allowed = {"coordinate": WAYS, "duplicates": OVERLAPS if mosaic else DUPLICATES, "order": ORDERS if mosaic else ()}
+    allowed = {
+        "coordinate": COORDINATES,
+        "duplicates": MOSAIC_DUPLICATES if mosaic else STACK_DUPLICATES,
+        "order": MOSAIC_ORDERS if mosaic else (),
+    }
     found = dict(options)
     for name, default in (("dim", None), ("coordinate", "auto"), ("duplicates", "error"), ("order", None)):
         value = index.asked.get(name)
@@ -84,7 +86,7 @@ def _effective(index: StoredIndex, stored: str | None, asked: Mapping[str, Any],
     dim, way = arrangement.get("dim"), arrangement.get("coordinate")
     if found["dim"] is None and isinstance(dim, str):
         found["dim"] = dim
-    if found["coordinate"] == "auto" and way in WAYS and (way == "pattern") == (found["pattern"] is not None):
+    if found["coordinate"] == "auto" and way in COORDINATES and (way == "pattern") == (found["pattern"] is not None):
         found["coordinate"] = way
     return found
 

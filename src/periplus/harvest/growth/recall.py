@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.arrange.packing import lowered, split_unpack, without_packing
+from periplus.arrange.encodings import remove_leading_dimension, split_unpack
+from periplus.arrange.packing import without_packing
 from periplus.errors import FormatError
 from periplus.harvest.parts.part import Fact
 from periplus.model import Array, Encoding, Placements, Refs
@@ -39,7 +40,7 @@ class Recalled:
         """References of an array of a file."""
         return self.rows(slot, which)
 
-    def together(self, slots: NDArray[np.intp], which: int) -> tuple[NDArray[np.intp], Refs]:
+    def batch(self, slots: NDArray[np.intp], which: int) -> tuple[NDArray[np.intp], Refs]:
         """References of an array of many files at once, and the place of each row's file in `slots`."""
         assert self.several is not None
         found = self.several(slots.tolist(), which)
@@ -66,7 +67,7 @@ def recall_groups(
     table: Table,
     groups: Sequence[str | None],
     wanted: Sequence[int],
-    companions: Mapping[int, Sequence[int]],
+    sidecars: Mapping[int, Sequence[int]],
     fact: Callable[..., Fact],
 ) -> Kept:
     """Files of a collection: every array below a file's group is the file's own."""
@@ -79,11 +80,11 @@ def recall_groups(
     for number in wanted:
         group = groups[number]
         held = inside.get(group or "", []) if group is not None else []
-        homes = _homes(table, held, number, companions.get(number, ()))
-        if group is None or not held or homes is None:
+        stored_in = _stored_in(table, held, number, sidecars.get(number, ()))
+        if group is None or not held or stored_in is None:
             continue
         slots[number] = len(facts)
-        facts.append(fact(number, prefix=group, attributes=catalog.attributes.get(group, {}), homes=homes))
+        facts.append(fact(number, prefix=group, attributes=catalog.attributes.get(group, {}), stored_in=stored_in))
         skip = len(group) + 1 if group else 0
         arrays.append(tuple(catalog.arrays[name].renamed(name[skip:]) for name in held))
         names.append(held)
@@ -113,19 +114,19 @@ def below(groups: set[str], arrays: Mapping[str, Array]) -> dict[str, list[str]]
     return found
 
 
-def _homes(table: Table, names: Sequence[str], owner: int, companions: Sequence[int]) -> tuple[int, ...] | None:
-    """For every array the companion that holds its bytes, counted from 1; None where several files do."""
-    if not companions:
+def _stored_in(table: Table, names: Sequence[str], owner: int, sidecars: Sequence[int]) -> tuple[int, ...] | None:
+    """For every array the sidecar that holds its bytes, counted from 1; None where several files do."""
+    if not sidecars:
         return ()
-    number = {owner: 0} | {each: n for n, each in enumerate(companions, 1)}
-    homes = []
+    number = {owner: 0} | {each: n for n, each in enumerate(sidecars, 1)}
+    stored_in = []
     for name in names:
         file = table.refs(name).file
         held = {owner} if file is None else set(np.unique(file[file >= 0]).tolist()) or {owner}
         if len(held) > 1 or not held <= set(number):
             return None
-        homes.append(number[held.pop()])
-    return tuple(homes) if any(homes) else ()
+        stored_in.append(number[held.pop()])
+    return tuple(stored_in) if any(stored_in) else ()
 
 
 # --- stacks and mosaics -----------------------------------------------------------------------------------------------
@@ -135,17 +136,17 @@ def recall_placed(
     table: Table,
     placements: Placements,
     wanted: Sequence[int],
-    companions: Mapping[int, Sequence[int]],
+    sidecars: Mapping[int, Sequence[int]],
     fact: Callable[..., Fact],
     series: str = "",
 ) -> Kept:
     """Files of a stack or mosaic, whose placements are known."""
     owners = np.arange(len(table.stored_files), dtype=np.int64)
     shared = set()
-    for owner, each in companions.items():
+    for owner, each in sidecars.items():
         for number in each:
             if owners[number] != number:
-                shared |= {owner, int(owners[number])}  # two files have levels in one companion
+                shared |= {owner, int(owners[number])}  # two files have levels in one sidecar
             owners[number] = owner
     keep = np.zeros(len(owners), bool)
     keep[[number for number in wanted if number not in shared]] = True
@@ -163,8 +164,8 @@ def recall_placed(
     for start, stop in pairwise([*starts, len(chosen)]):
         numbers = chosen[start:stop].tolist()
         owner = int(mine[start])
-        beside = {owner: 0} | {each: n for n, each in enumerate(companions.get(owner, ()), 1)}
-        homes = tuple(beside[int(placements.file[p])] for p in numbers)
+        beside = {owner: 0} | {each: n for n, each in enumerate(sidecars.get(owner, ()), 1)}
+        stored_in = tuple(beside[int(placements.file[p])] for p in numbers)
         alike = (*placements.description[numbers].tolist(), *placements.corner[numbers].ravel().tolist())
         key = (*alike, *placements.array[numbers].tolist())
         if key not in known:
@@ -172,7 +173,7 @@ def recall_placed(
         prefix = series or rows.prefix(numbers[0])
         slots[owner] = len(facts)
         attributes = catalog.attributes.get(rows.prefix(numbers[0]), {})
-        facts.append(fact(owner, prefix=prefix, attributes=attributes, homes=homes if any(homes) else ()))
+        facts.append(fact(owner, prefix=prefix, attributes=attributes, stored_in=stored_in if any(stored_in) else ()))
         arrays.append(known[key])
         lists.append(numbers)
     return Kept(Recalled(arrays, lambda slot, which: rows.scanned(lists[slot][which])), facts, slots)
@@ -319,7 +320,7 @@ class _Target:
         if key not in self._codes:
             numbers = {_whole(encoding): n for n, encoding in enumerate(source.encodings)}
             plain = [_whole(split_unpack(encoding)[1]) for encoding in self.array.encodings]
-            plain = [lowered(encoding) for encoding in plain] if lead else plain
+            plain = [remove_leading_dimension(encoding) for encoding in plain] if lead else plain
             self._codes[key] = np.array([numbers.get(each, -1) for each in plain], np.int64)
         return self._codes[key]
 

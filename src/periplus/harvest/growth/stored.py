@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus.arrange import KINDS
-from periplus.arrange.pattern import Pattern, parse
+from periplus.arrange.pattern import NamePattern, parse
 from periplus.errors import FormatError, MissingError, PeriplusError
 from periplus.fetch import Fetch
 from periplus.harvest.growth.recall import Kept, Recalled, below, recall_groups, recall_placed
@@ -39,13 +39,13 @@ class StoredIndex:
 
     table: Table
     files: Files
-    companions: dict[int, list[int]]
-    """File ids of the companions of a file."""
+    sidecars: dict[int, list[int]]
+    """File ids of the sidecars of a file."""
     good: NDArray[np.bool_]
-    """Files that were indexed well; companions of others are not among them."""
+    """Files that were indexed well; sidecars of others are not among them."""
     asked: Mapping[str, Any] = field(default_factory=dict)
     """Options of the run that wrote it."""
-    pattern: Pattern | None = None
+    pattern: NamePattern | None = None
     """The pattern of that run."""
 
     @property
@@ -104,10 +104,10 @@ class StoredIndex:
         return None if number is None else self.files.source(number)
 
     def beside(self, url: str) -> list[Source]:
-        """Facts of a file's companions when it was indexed."""
-        if not self.companions:
+        """Facts of a file's sidecars when it was indexed."""
+        if not self.sidecars:
             return []
-        return [self.files.source(number) for number in self.companions.get(self.by_url.get(url, -1), ())]
+        return [self.files.source(number) for number in self.sidecars.get(self.by_url.get(url, -1), ())]
 
     @property
     def lost_times(self) -> bool:
@@ -147,12 +147,12 @@ class StoredIndex:
         if not self.recalls or (whole and self.arrangement.get("left_out")):
             return Kept(Recalled((), _nothing), [], {})
         if self.kind == "collect":
-            return recall_groups(self.table, self.groups or (), wanted, self.companions, self._fact)
+            return recall_groups(self.table, self.groups or (), wanted, self.sidecars, self._fact)
         placements = self.table.placements
         assert placements is not None
         asset = self.arrangement.get(ASSET)
         series = asset if isinstance(asset, str) else ""
-        return recall_placed(self.table, placements, wanted, self.companions, self._fact, series)
+        return recall_placed(self.table, placements, wanted, self.sidecars, self._fact, series)
 
     def recall_into(self, gathered: Gathered, files: Mapping[int, Harvested], *, whole: bool) -> list[Harvested]:
         """Take files of the index as entries; those that must be read again."""
@@ -183,20 +183,20 @@ class StoredIndex:
             if self.files.path[number] not in others:
                 yield replace(self.unasked(number), reused=False, error=self.files.error[number] or "error")
 
-    def sidecars(self, files: Iterable[int]) -> list[str]:
-        """URLs of the companions of files."""
-        if not self.companions:
+    def sidecar_urls(self, files: Iterable[int]) -> list[str]:
+        """URLs of the sidecars of files."""
+        if not self.sidecars:
             return []
-        return [self.files.path[each] for number in files for each in self.companions.get(number, ())]
+        return [self.files.path[each] for number in files for each in self.sidecars.get(number, ())]
 
-    def _fact(self, number: int, *, prefix: str, attributes: Mapping[str, Any], homes: tuple[int, ...]) -> Fact:
+    def _fact(self, number: int, *, prefix: str, attributes: Mapping[str, Any], stored_in: tuple[int, ...]) -> Fact:
         return Fact(
             source=self.files.source(number),
             format=self.files.format[number],
             datetime=None if self._named else moment(self.files.datetime[number]),
             attributes=attributes,
-            companions=tuple(self.files.source(each) for each in self.companions.get(number, ())),
-            homes=homes,
+            sidecars=tuple(self.files.source(each) for each in self.sidecars.get(number, ())),
+            stored_in=stored_in,
             prefix=prefix,
         )
 
@@ -210,13 +210,13 @@ def open_stored(target: str, fetch: Fetch, *, limits: Limits) -> StoredIndex | N
         files = table.files
     except MissingError:
         return None
-    companions = listed(table.catalog.arrangement, len(files))
+    sidecars = listed(table.catalog.arrangement, len(files))
     good = np.array([status == "ok" for status in files.status], bool)
-    good[[number for each in companions.values() for number in each]] = False
+    good[[number for each in sidecars.values() for number in each]] = False
     asked = table.catalog.arrangement.get("asked")
     asked = asked if isinstance(asked, Mapping) else {}
     pattern = _pattern(asked.get("pattern"))
-    index = StoredIndex(table=table, files=files, companions=companions, good=good, asked=asked, pattern=pattern)
+    index = StoredIndex(table=table, files=files, sidecars=sidecars, good=good, asked=asked, pattern=pattern)
     _ = index.recalls  # what it needs is read here, where waiting is possible
     return index
 
@@ -233,7 +233,7 @@ def earlier_table(target: str, fetch: Fetch, *, limits: Limits) -> Table | None:
     return table
 
 
-def _pattern(text: Any) -> Pattern | None:
+def _pattern(text: Any) -> NamePattern | None:
     """A pattern that an index holds, if it is one."""
     try:
         return parse(text) if isinstance(text, str) else None

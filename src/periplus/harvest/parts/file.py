@@ -95,7 +95,7 @@ def _written(arrays: Sequence[tuple[Array, ...]], facts: Sequence[Fact]) -> dict
             group = groups[id(fact.attributes)] = str(len(groups))
             attributes[group] = fact.attributes
         said = [*_facts(fact.source), fact.format, _text(fact.datetime)]
-        beside = [[_facts(source) for source in fact.companions], fact.homes]
+        beside = [[_facts(source) for source in fact.sidecars], fact.stored_in]
         files.append([*said, group, [numbers[id(array)] for array in found], *beside])
     # The document of an index says all there is to say of arrays, and reads it back strictly.
     return {"files": files, "index": json.loads(dump(document_for(Catalog(arrays=described, attributes=attributes))))}
@@ -109,13 +109,13 @@ def _read(document: Mapping[str, Any], limits: Limits) -> tuple[list[tuple[Array
         described[int(number)] = array.renamed(plain)
     shared: dict[tuple[int, ...], tuple[Array, ...]] = {}
     arrays, facts = [], []
-    for url, size, etag, modified, form, taken, group, numbers, beside, homes in document["files"]:
+    for url, size, etag, modified, form, taken, group, numbers, beside, stored_in in document["files"]:
         arrays.append(shared.setdefault(tuple(numbers), tuple(described[number] for number in numbers)))
         facts.append(
             Fact(
                 source=_source(url, size, etag, modified),
-                companions=tuple(_source(*each) for each in beside),
-                homes=tuple(homes),
+                sidecars=tuple(_source(*each) for each in beside),
+                stored_in=tuple(stored_in),
                 format=form,
                 datetime=_moment(taken),
                 attributes={} if group is None else catalog.attributes[group],

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.arrange import Entry
+from periplus.arrange import FileEntry
 from periplus.harvest.growth.recall import Recalled
 from periplus.harvest.parts.part import Builder, Fact, Part, grid_of
 from periplus.harvest.scanning.drive import Harvested
@@ -88,7 +88,7 @@ class Gathered:
 
     keep: Callable[[Part, list[Fact]], Part] = lambda part, _: part
     """What is done with a full part: a journal writes it down and gives it back mapped from its file."""
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[FileEntry] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
     """Place of each entry in the order asked for."""
     _where: list[tuple[int, int]] = field(default_factory=list)
@@ -99,7 +99,7 @@ class Gathered:
     _since: float = field(default_factory=time.monotonic)
     _read: int = 0
     _beside: dict[str, int] = field(default_factory=dict)
-    """File ids of companions by URL."""
+    """File ids of sidecars by URL."""
 
     def add(self, file: Harvested) -> None:
         """Take a file that was scanned, or could not be."""
@@ -109,7 +109,7 @@ class Gathered:
             self._where.append((len(self._parts), self._store(file, arrays, attributes)))
         else:
             self._where.append((-1, -1))
-        self._entry(file, file.source, file.format, file.datetime, arrays, attributes, (file.companions, file.homes))
+        self._entry(file, file.source, file.format, file.datetime, arrays, attributes, (file.sidecars, file.stored_in))
         if self._full():
             self.flush()
 
@@ -125,7 +125,7 @@ class Gathered:
         arrays = self._pool.arrays(self._parts[part].arrays[slot])
         moment = file.input.datetime or fact.datetime
         attributes = self._pool.attributes(fact.attributes)
-        self._entry(file, source, fact.format, moment, arrays, attributes, (fact.companions, fact.homes))
+        self._entry(file, source, fact.format, moment, arrays, attributes, (fact.sidecars, fact.stored_in))
 
     def adopt(self, part: Part | Recalled) -> int:
         """A part from elsewhere; its number."""
@@ -143,20 +143,20 @@ class Gathered:
     def finish(self, beside: Iterable[str] = ()) -> None:
         """Put entries into the order asked for; what is still in memory may stay there.
 
-        A file that was named and turned out to be the companion of another is no entry of its own; `beside` are further
-        companions.
+        A file that was named and turned out to be the sidecar of another is no entry of its own; `beside` are further
+        sidecars.
         """
         builder, self._builder = self._builder, Builder()
         if builder.facts:
             self._parts.append(builder.build())
-        companions = {source.url for entry in self.entries for source in entry.companions}
-        others = companions.union(beside)
+        sidecars = {source.url for entry in self.entries for source in entry.sidecars}
+        others = sidecars.union(beside)
         chosen = [i for i, entry in enumerate(self.entries) if entry.source.url not in others]
         order = sorted(chosen, key=self.numbers.__getitem__)
         self.entries = [self.entries[i] for i in order]
         self._where = [self._where[i] for i in order]
         self.numbers = [self.numbers[i] for i in order]
-        self._beside = ids_of(self.entries) if companions else {}
+        self._beside = ids_of(self.entries) if sidecars else {}
 
     @property
     def refs(self) -> References:
@@ -167,21 +167,21 @@ class Gathered:
         number, slot = self._where[entry]
         found = self._parts[number].refs(slot, which)
         one = self.entries[entry]
-        if one.homes and one.homes[which]:
-            home = self._beside[one.companions[one.homes[which] - 1].url]
+        if one.stored_in and one.stored_in[which]:
+            home = self._beside[one.sidecars[one.stored_in[which] - 1].url]
             found = replace(found, file=np.full(len(found), home, np.int32))
         self._count(len(found))
         return found
 
-    def _together(self, entries: Sequence[int], which: int) -> Iterator[tuple[NDArray[np.intp], Refs]]:
+    def _batch(self, entries: Sequence[int], which: int) -> Iterator[tuple[NDArray[np.intp], Refs]]:
         where = np.array([self._where[entry] for entry in entries], np.intp).reshape(-1, 2)
-        own = np.array([not (e.homes and e.homes[which]) for e in (self.entries[i] for i in entries)], bool)
+        own = np.array([not (e.stored_in and e.stored_in[which]) for e in (self.entries[i] for i in entries)], bool)
         left = np.ones(len(entries), bool)
         for number in sorted(set(where[own, 0].tolist())):
             part = self._parts[number]
             if isinstance(part, Part) or part.several is not None:
                 members = np.flatnonzero((where[:, 0] == number) & own)
-                owner, found = part.together(where[members, 1], which)
+                owner, found = part.batch(where[members, 1], which)
                 self._count(len(found))
                 yield members[owner], found
                 left[members] = False
@@ -207,15 +207,15 @@ class Gathered:
         beside: tuple[tuple[Source, ...], tuple[int, ...]],
     ) -> None:
         self.entries.append(
-            Entry(
+            FileEntry(
                 source=source,
                 format=form,
                 datetime=moment,
                 group=file.input.group,
                 series=file.input.series,
                 arrays=arrays,
-                companions=beside[0],
-                homes=beside[1],
+                sidecars=beside[0],
+                stored_in=beside[1],
                 attributes=attributes,
                 error=file.error,
             )
@@ -229,8 +229,8 @@ class Gathered:
             format=file.format,
             datetime=file.datetime,
             attributes=attributes,
-            companions=file.companions,
-            homes=file.homes,
+            sidecars=file.sidecars,
+            stored_in=file.stored_in,
         )
         return self._builder.add(fact, arrays, grids, [found.refs for found in file.founds])
 
@@ -254,6 +254,6 @@ class References:
         """References of an array of an entry."""
         return self._gathered._refs(entry, which)
 
-    def together(self, entries: Sequence[int], which: int) -> Iterator[tuple[NDArray[np.intp], Refs]]:
+    def batch(self, entries: Sequence[int], which: int) -> Iterator[tuple[NDArray[np.intp], Refs]]:
         """References of an array of entries, with the place of each row's entry in `entries`."""
-        return self._gathered._together(entries, which)
+        return self._gathered._batch(entries, which)

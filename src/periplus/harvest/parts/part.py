@@ -52,8 +52,8 @@ class Fact:
     format: str
     datetime: datetime | None
     attributes: Mapping[str, Any]
-    companions: tuple[Source, ...] = ()
-    homes: tuple[int, ...] = ()
+    sidecars: tuple[Source, ...] = ()
+    stored_in: tuple[int, ...] = ()
     prefix: str = ""
     """The group or series it had in the index it comes from."""
 
@@ -83,7 +83,7 @@ class Part:
         ]
         return Refs.joined(found, array.ndim)
 
-    def together(self, slots: NDArray[np.intp], which: int) -> tuple[NDArray[np.intp], Refs]:
+    def batch(self, slots: NDArray[np.intp], which: int) -> tuple[NDArray[np.intp], Refs]:
         """References of an array of many files at once, which has as many dimensions in all of them.
 
         The first column is the place of each row's file in `slots`.

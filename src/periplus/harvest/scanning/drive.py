@@ -35,10 +35,10 @@ class Harvested:
     datetime: datetime | None = None
     """When the data were taken: as its catalogue says, else as the file says."""
     founds: tuple[Found, ...] = ()
-    companions: tuple[Source, ...] = ()
+    sidecars: tuple[Source, ...] = ()
     """Files beside it that hold or tell of some of its arrays."""
-    homes: tuple[int, ...] = ()
-    """For every array the companion that holds its bytes, counted from 1, or 0 for the file itself; empty if all 0."""
+    stored_in: tuple[int, ...] = ()
+    """For every array the sidecar that holds its bytes, counted from 1, or 0 for the file itself; empty if all 0."""
     attributes: Mapping[str, Any] = field(default_factory=dict)
     error: str | None = None
     """`kind: message`."""
@@ -96,15 +96,15 @@ def scanned(
     if not founds:
         raise FormatError("there is no image or array in this file", url=source.url)
     size.observe(header.end)
-    companions, homes = asked.used(founds)
+    sidecars, stored_in = asked.used(founds)
     return Harvested(
         input=item,
         source=source,
         format=scanner.NAME,
         datetime=item.datetime or about.datetime,
         founds=tuple(founds),
-        companions=companions,
-        homes=homes,
+        sidecars=sidecars,
+        stored_in=stored_in,
         attributes={**about.attributes, "siblings_refused": asked.refused} if asked.refused else about.attributes,
         number=number,
     )

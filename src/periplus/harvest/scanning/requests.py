@@ -140,8 +140,8 @@ class Asked:
         """
         names = list(dict.fromkeys(name for found in founds for name in (found.sibling, *found.told_by) if name))
         sources = tuple(self._header(name).source for name in names)
-        homes = tuple(1 + names.index(found.sibling) if found.sibling else 0 for found in founds)
-        return sources, homes if any(homes) else ()
+        stored_in = tuple(1 + names.index(found.sibling) if found.sibling else 0 for found in founds)
+        return sources, stored_in if any(stored_in) else ()
 
     def _header(self, name: str) -> Header:
         """What was fetched of a file that is there."""

@@ -14,7 +14,7 @@ from periplus.fetch import Fetch, LocalFile
 from periplus.harvest.inputs import Input
 from periplus.harvest.scanning.drive import Harvested, failed, harvest_local, harvest_remote
 from periplus.harvest.scanning.head import HeadSize
-from periplus.harvest.sidecars import Companions
+from periplus.harvest.sidecars import KnownSidecars
 from periplus.limits import Limits
 from periplus.model import Source
 from periplus.policy import WEB, is_local, scheme_of, storable
@@ -48,7 +48,7 @@ class Pump:
         *,
         limits: Limits,
         known: Known,
-        beside: Companions,
+        beside: KnownSidecars,
         check: bool,
         concurrency: int,
         siblings: bool,
@@ -155,7 +155,7 @@ class Pump:
             self._give(await harvest_remote(item, plain, self._fetch, size, limits, number=number, siblings=siblings))
 
     async def _unchanged_beside(self, url: str) -> bool:
-        """Whether the companions of a file are what they were; new ones are not looked for."""
+        """Whether the sidecars of a file are what they were; new ones are not looked for."""
         try:
             return not self._check or all(
                 [unchanged(before, await self._fetch.head(before.url)) for before in self._beside(url)]
@@ -179,7 +179,7 @@ def harvest_inputs(
     *,
     limits: Limits,
     known: Known = lambda _: None,
-    beside: Companions = lambda _: (),
+    beside: KnownSidecars = lambda _: (),
     check: bool = True,
     concurrency: int = 256,
     siblings: bool = True,
@@ -219,7 +219,7 @@ class _Local:
     """Local files one after another; several at once where the disk turns out to be a network."""
 
     def __init__(
-        self, fetch: Fetch, *, limits: Limits, known: Known, beside: Companions, check: bool, siblings: bool
+        self, fetch: Fetch, *, limits: Limits, known: Known, beside: KnownSidecars, check: bool, siblings: bool
     ) -> None:
         self._free, self._siblings, self._beside = fetch.policy.prefixes is None, siblings, beside
         self._policy, self._limits, self._known, self._check = fetch.policy, limits, known, check

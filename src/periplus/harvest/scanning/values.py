@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.arrange.encodings import Book
-from periplus.arrange.stack.member import Layer
+from periplus.arrange.encodings import EncodingList
+from periplus.arrange.stack.arrays import StackBuilder
 from periplus.errors import MissingError, PeriplusError
 from periplus.harvest.scanning.drive import Harvested, failed
 from periplus.limits import Limits
@@ -120,8 +120,8 @@ def _find(file: Harvested, name: str) -> tuple[Found, Source]:
         raise file.raised
     for k, found in enumerate(file.founds):
         if found.array.name == name:
-            home = file.homes[k] if file.homes else 0
-            return found, file.companions[home - 1] if home else file.source
+            home = file.stored_in[k] if file.stored_in else 0
+            return found, file.sidecars[home - 1] if home else file.source
     raise MissingError(f"the file has no array {name!r}")
 
 
@@ -130,7 +130,7 @@ def _read(found: Sequence[tuple[Found, Source]], fetch: Fetch, limits: Limits) -
     from periplus.read import read_array
     from periplus.table.memory import memory_table
 
-    layer = Layer(name=NAME, like=found[0][0].array, packed=False, attributes={}, book=Book(NAME))
+    layer = StackBuilder(name=NAME, like=found[0][0].array, physical=False, attributes={}, encodings=EncodingList(NAME))
     refs = Refs.joined(
         [_step(one.refs, layer.codes(one.array), k) for k, (one, _) in enumerate(found)], found[0][0].array.ndim + 1
     )
@@ -165,7 +165,7 @@ def _step(refs: Refs, codes: NDArray[np.uint16], k: int) -> Refs:
 
 
 def _files(sources: Iterable[Source]) -> Files:
-    from periplus.arrange.entry import instants
+    from periplus.arrange.arrangement import instants
 
     sources = list(sources)
     none = np.full(len(sources), "NaT", "datetime64[us]")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from periplus.arrange import arrange, stack
-from periplus.arrange.stack import references as blocks_module
+from periplus.arrange.stack import arrays as blocks_module
 from periplus.errors import ConflictError
 from periplus.model import Encoding, Inline, Refs
 from periplus.testing.indexes import inline_list
@@ -72,7 +72,7 @@ def test_no_coordinate_counts_and_warns(make: SimpleNamespace) -> None:
     entries = [make.entry("/d/b.tif", array), make.entry("/d/a.tif", array)]
     result = stack(entries, make.lookup(entries))
     assert result.catalog.coordinates["time"].values.tolist() == [0, 1]
-    assert "counts the files" in result.warnings[0]
+    assert "counts them in the order" in result.warnings[0]
     assert arrange(entries, make.lookup(entries)).kind == "collect"
 
 
@@ -215,7 +215,7 @@ def test_equal_packings_stay_raw(make: SimpleNamespace) -> None:
 def test_values_no_float_holds_are_refused(make: SimpleNamespace, dtype: Any) -> None:
     a, b = make.packed(make.image(dtype=dtype), nodata=0), make.packed(make.image(dtype=dtype), nodata=1)
     entries = [make.entry("/d/a.tif", a, day=1), make.entry("/d/b.tif", b, day=2)]
-    with pytest.raises(ConflictError, match="no float holds every"):
+    with pytest.raises(ConflictError, match="no float type holds every"):
         stack(entries, make.lookup(entries))
 
 
@@ -323,7 +323,7 @@ def test_masks_are_neither_unpacked_nor_optional(make: SimpleNamespace) -> None:
 
 def test_a_dimension_of_the_files_own_is_not_taken(make: SimpleNamespace) -> None:
     entries = [make.entry(f"/d/{k}.tif", make.image(), day=k) for k in (1, 2)]
-    with pytest.raises(ValueError, match="'x' of its own"):
+    with pytest.raises(ValueError, match="already has a dimension 'x'"):
         stack(entries, make.lookup(entries), dim="x")
 
 

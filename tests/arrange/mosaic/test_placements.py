@@ -16,7 +16,7 @@ from periplus.testing.indexes import inline_list
 
 def test_assets_are_not_mixed(make: SimpleNamespace) -> None:
     entries = [make.entry(f"/d/{band}.tif", make.image(), series=band) for band in ("red", "nir")]
-    with pytest.raises(ConflictError, match="a mosaic is of one asset, and these are red, nir"):
+    with pytest.raises(ConflictError, match="a mosaic has files of one asset, and these are of red, nir"):
         arrange(entries, make.lookup(entries), kind="mosaic", duplicates="last")
     assert arrange(entries[:1], make.lookup(entries), kind="mosaic").kind == "mosaic"
 

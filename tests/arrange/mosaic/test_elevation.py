@@ -163,7 +163,7 @@ def test_a_cell_given_twice_is_refused_or_replaced(tmp_path: Path) -> None:
         periplus.index(paths, arrange="mosaic")
     other = paths[0].with_suffix(".avg")
     other.write_bytes(paths[0].read_bytes())
-    with pytest.raises(ConflictError, match="index the files of each on their own") as caught:
+    with pytest.raises(ConflictError, match="index the files of each separately") as caught:
         periplus.index([*paths[:1], other], arrange="mosaic")
     assert "duplicates" not in caught.value.message
     index = periplus.index(paths, arrange="mosaic", duplicates="last")
@@ -179,14 +179,14 @@ def test_what_is_no_cell_or_off_the_grid_is_named(tmp_path: Path) -> None:
     data = paths[1].read_bytes()
     odd = tmp_path / "odd.dt0"
     odd.write_bytes(data[:4] + b"0250007E" + data[12:])
-    with pytest.raises(ConflictError, match="not on the grid"):
+    with pytest.raises(ConflictError, match="off the grid of the other cells"):
         periplus.index([*paths, odd], arrange="mosaic")
     index = periplus.index([*paths, odd], arrange="mosaic", skip_misfits=True)
     np.testing.assert_array_equal(index["0/data"][...], whole)
     picture = tmp_path / "picture.png"
     picture.write_bytes(png(np.zeros((1, 4, 4), np.uint8), bits=8, colour=0))
-    with pytest.raises(ConflictError, match="laid of DTED cells"):
+    with pytest.raises(ConflictError, match="one of DTED cells"):
         periplus.index([*paths, picture], arrange="mosaic")
     odd.write_bytes(data[:20] + b"NA  NA  " + data[28:])
-    with pytest.raises(ConflictError, match="where it lies"):
+    with pytest.raises(ConflictError, match="has no georeference"):
         periplus.index([*paths, odd], arrange="mosaic")
