@@ -1,0 +1,185 @@
+"""One table of metadata documents, and the CRS and transform that each reader of them finds: golden."""
+
+import json
+import warnings
+from contextlib import closing
+
+import icechunk
+import pytest
+import xarray as xr
+import zarr
+from pyproj import CRS
+
+import periplus
+from periplus.conventions.proj.crs import describe_crs
+from periplus.conventions.read import Reader
+from periplus.fetch import Fetch
+from periplus.testing.hierarchies import declared
+from periplus.validation.documents import read_hierarchy
+
+UTM33, UTM34 = CRS.from_epsg(32633), CRS.from_epsg(32634)
+TRANSFORM = (10.0, 0.0, 500_000.0, 0.0, -10.0, 4_000_000.0)
+GRID = {"spatial:dimensions": ["y", "x"], "spatial:transform": list(TRANSFORM)}
+CODE, WKT2, PROJJSON = (
+    {"proj:code": "EPSG:32633"},
+    {"proj:wkt2": UTM33.to_wkt()},
+    {"proj:projjson": UTM33.to_json_dict()},
+)
+BOTH = declared("spatial", "proj")
+
+
+def v3(attributes, **group):
+    """A group with one array."""
+    array = {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": [4, 5],
+        "data_type": "uint8",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [4, 5]}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "fill_value": 0,
+        "codecs": [{"name": "bytes"}],
+        "attributes": attributes,
+        "dimension_names": ["y", "x"],
+    }
+    return {
+        "zarr.json": {"zarr_format": 3, "node_type": "group", "attributes": group.get("group", {})},
+        "a/zarr.json": array,
+    }
+
+
+def v2(attributes, **group):
+    """The same in version 2."""
+    array = {
+        "zarr_format": 2,
+        "shape": [4, 5],
+        "chunks": [4, 5],
+        "dtype": "|u1",
+        "fill_value": 0,
+        "order": "C",
+        "filters": None,
+        "compressor": None,
+    }
+    return {
+        ".zgroup": {"zarr_format": 2},
+        ".zattrs": group.get("group", {}),
+        "a/.zarray": array,
+        "a/.zattrs": {**attributes, "_ARRAY_DIMENSIONS": ["y", "x"]},
+    }
+
+
+def grid_mapping(**attributes):
+    """A CF grid mapping beside the array."""
+    documents = v3({"grid_mapping": "crs"})
+    scalar = {**documents["a/zarr.json"], "shape": [], "dimension_names": [], "attributes": attributes}
+    scalar["chunk_grid"] = {"name": "regular", "configuration": {"chunk_shape": []}}
+    return {**documents, "crs/zarr.json": scalar}
+
+
+NODE = {**GRID, "spatial:registration": "node"}
+SHIFTED = (10.0, 0.0, 499_995.0, 0.0, -10.0, 4_000_005.0)
+DOCUMENTS = {
+    "code": (v3({**BOTH, **GRID, **CODE})),
+    "code, version 2": (v2({**BOTH, **GRID, **CODE})),
+    "WKT2": (v3({**BOTH, **GRID, **WKT2})),
+    "PROJJSON": (v3({**BOTH, **GRID, **PROJJSON})),
+    "PROJJSON, version 2": (v2({**BOTH, **GRID, **PROJJSON})),
+    "code and WKT2 that agree": (v3({**BOTH, **GRID, **CODE, **WKT2})),
+    "code and WKT2 that contradict": (v3({**BOTH, **GRID, "proj:code": "EPSG:32634", **WKT2})),
+    "code and PROJJSON that contradict": (v3({**BOTH, **GRID, "proj:code": "EPSG:32634", **PROJJSON})),
+    "EPSG of STAC": (v3({**BOTH, **GRID, "proj:epsg": 32633})),
+    "by the group": (v3({}, group={**BOTH, **GRID, **PROJJSON})),
+    "not declared": (v3({**GRID, **CODE})),
+    "samples at nodes": (v3({**BOTH, **NODE, **CODE})),
+    "other dimensions": (v3({**BOTH, **GRID, "spatial:dimensions": ["lat", "lon"], **CODE})),
+    "grid mapping with WKT": (grid_mapping(crs_wkt=UTM33.to_wkt())),
+    "grid mapping in CF's terms": (grid_mapping(**{k: v for k, v in UTM33.to_cf().items() if k != "crs_wkt"})),
+}
+UTM, OTHER, NOTHING = ("EPSG:32633", TRANSFORM), ("EPSG:32634", TRANSFORM), (None, None)
+GOLDEN = {
+    # (kerchunk and Icechunk, xgroup, nodes that validation reads)
+    "code": (UTM, UTM, UTM),
+    "code, version 2": (UTM, UTM, UTM),
+    "WKT2": (UTM, UTM, UTM),
+    "PROJJSON": ((None, TRANSFORM), UTM, UTM),
+    "PROJJSON, version 2": ((None, TRANSFORM), UTM, UTM),
+    "code and WKT2 that agree": (UTM, UTM, UTM),
+    "code and WKT2 that contradict": (OTHER, UTM, UTM),
+    "code and PROJJSON that contradict": (OTHER, OTHER, OTHER),
+    "EPSG of STAC": ((None, TRANSFORM), UTM, UTM),
+    "by the group": ((None, TRANSFORM), UTM, UTM),
+    "not declared": (UTM, NOTHING, NOTHING),
+    "samples at nodes": (("EPSG:32633", SHIFTED), ("EPSG:32633", SHIFTED), ("EPSG:32633", SHIFTED)),
+    "other dimensions": (("EPSG:32633", None), ("EPSG:32633", None), ("EPSG:32633", None)),
+    "grid mapping with WKT": (("EPSG:32633", None), ("EPSG:32633", None), ("EPSG:32633", None)),
+    "grid mapping in CF's terms": (NOTHING, ("EPSG:32633", None), ("EPSG:32633", None)),
+}
+
+
+def answer(crs, transform):
+    return (None if crs is None else describe_crs(crs).code or crs, transform)
+
+
+def of_index(index):
+    place = index.table.catalog.arrays["a"].georeference
+    return NOTHING if place is None else answer(place.crs, place.transform)
+
+
+def by_kerchunk(documents, folder):
+    path = folder / "refs.json"
+    path.write_text(json.dumps({"version": 1, "refs": {key: json.dumps(one) for key, one in documents.items()}}))
+    with closing(periplus.open(path)) as index:
+        return of_index(index)
+
+
+def stored(documents, folder):
+    for key, document in documents.items():
+        path = folder / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(document))
+    return str(folder)
+
+
+def by_xgroup(documents, folder):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        dataset = xr.open_dataset(stored(documents, folder / "store.zarr"), engine="xgroup")
+    name = dataset["a"].attrs.get("grid_mapping", dataset["a"].encoding.get("grid_mapping"))
+    if name is None:
+        return NOTHING
+    attributes = dataset[name].attrs
+    crs = attributes.get("crs_wkt") or CRS.from_cf(attributes).to_wkt()
+    numbers = attributes.get("GeoTransform")
+    if numbers is None:
+        return answer(crs, None)
+    c, a, b, f, d, e = (float(word) for word in numbers.split())
+    return answer(crs, (a, b, c, d, e, f))
+
+
+def by_validation(documents, folder):
+    with closing(Fetch()) as fetch:
+        nodes = read_hierarchy(stored(documents, folder / "store.zarr"), fetch).nodes()
+    meaning = Reader(lookup=nodes.get).array(nodes["/a"])
+    crs, grid = meaning.crs, meaning.grid
+    return answer(None if crs is None else crs.text, None if grid is None else grid.corner)
+
+
+READERS = (by_kerchunk, by_xgroup, by_validation)
+
+
+@pytest.mark.parametrize("reader", range(len(READERS)), ids=["kerchunk", "xgroup", "validation"])
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_crs_and_transform(name, reader, tmp_path):
+    assert READERS[reader](DOCUMENTS[name], tmp_path) == GOLDEN[name][reader]
+
+
+@pytest.mark.parametrize("name", ["PROJJSON", "code and WKT2 that contradict"])
+def test_icechunk_answers_as_kerchunk_does(name, tmp_path):
+    repository = icechunk.Repository.create(icechunk.local_filesystem_storage(str(tmp_path / "a.icechunk")))
+    session = repository.writable_session("main")
+    attributes = DOCUMENTS[name]["a/zarr.json"]["attributes"]
+    root = zarr.create_group(session.store)
+    root.create_array("a", shape=(4, 5), dtype="u1", dimension_names=("y", "x"), attributes=attributes)
+    session.commit("one")
+    with closing(periplus.open(tmp_path / "a.icechunk")) as index:
+        assert of_index(index) == GOLDEN[name][0]
