@@ -343,9 +343,9 @@ def test_record_files_lie_in_their_directory(folder, name):
     place = parquet(folder, SOUND)
     documents = {"metadata": {f"{name}/.zarray": ARRAY}, "record_size": 4}
     (place / ".zmetadata").write_text(json.dumps(documents))
-    with pytest.raises(periplus.FormatError, match="cannot be the name"):
+    with pytest.raises(periplus.FormatError, match="cannot be the path"):
         periplus.open(place)
-    with pytest.raises(periplus.FormatError, match="cannot be the name"):
+    with pytest.raises(periplus.FormatError, match="cannot be the path"):
         MultiReferenceFileSystem(str(place))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,133 +9,53 @@ import numpy as np
 from periplus.decode import CODECS
 from periplus.decode.declared import EXTENTS, extent
 from periplus.decode.pipeline import IMAGES, LIST
-from periplus.decode.zarr.filters import NAMES as ON_VALUES
 from periplus.errors import FormatError
 from periplus.model import Codec, Pipeline, Shape
 from periplus.model.codecnames import JBP_BLOCK, OURS, TIFF_TILE
+from periplus.parse.zarr.codecs import SHUFFLES, bytes_codec
 
-ENDIAN = {"<": "little", ">": "big"}
-SAME = ("zstd", "gzip", "blosc", "crc32c")
-"""Names that Zarr v3 has without a prefix, and numcodecs too."""
 UNSAFE = ("pickle", "msgpack", "msgpack2", "json", "json2", "categorize", "vlen-utf8", "vlen-bytes", "vlen-array")
 """Codecs of Python objects; the first runs code when it is read."""
-IMAGECODECS = {
-    "imagecodecs_zstd": "zstd",
-    "imagecodecs_zlib": "numcodecs.zlib",
-    "imagecodecs_deflate": "numcodecs.zlib",
-    "imagecodecs_lzma": "numcodecs.lzma",
-    "imagecodecs_lzw": "periplus.lzw",
-    "imagecodecs_packbits": "periplus.packbits",
-    "imagecodecs_delta": "periplus.delta",
-    "imagecodecs_floatpred": "periplus.floatpred",
-}
-"""What tifffile, and so kerchunk, calls the codecs of TIFF; its settings repeat what the array says."""
-SHUFFLES = {0: "noshuffle", 1: "shuffle", 2: "bitshuffle"}
 
 
 # --- in -------------------------------------------------------------------------------------------------------------
 
 
-def pipeline_of(
-    *, dtype: np.dtype[Any], rank: int, order: str, filters: Sequence[Any], compressor: Any, what: str
-) -> Pipeline:
-    """The codecs of a Zarr v2 array, in the order of encoding; FormatError names the array and the codec."""
-    stages = [_named(codec, dtype, what) for codec in (*filters, *(() if compressor is None else (compressor,)))]
-    images = [stage for stage in stages if is_image(stage["name"])]
+def decodable(codecs: Pipeline, dtype: np.dtype[Any]) -> Pipeline:
+    """The codecs of Zarr metadata as our decoders take them; FormatError names one that they do not have.
+
+    A codec of whole images stands alone, and values of several bytes have a byte order.
+    """
+    for codec in codecs:
+        _check_known(codec["name"])
+    images = [place for place, codec in enumerate(codecs) if is_image(codec["name"])]
     if images:
-        if len(stages) > 1:
-            raise FormatError(f"{what}: codec {images[0]['name']!r} stands alone, not among {len(stages)}")
-        return (images[0],)
-    on_values = [stage for stage in stages if stage["name"] in ON_VALUES]
-    stored = _stored(on_values, dtype, what)
-    if stored.str[0] == ">" and any(stage["name"] == "periplus.floatpred" for stage in on_values):
-        raise FormatError(f"{what}: a float predictor of big-endian values is not read")
-    if stages[: len(on_values)] != on_values:
-        raise FormatError(f"{what}: filter {on_values[-1]['name']!r} comes after one of bytes")
-    head: list[Codec] = []
-    if order == "F" and rank > 1:
-        head.append({"name": "transpose", "configuration": {"order": list(range(rank))[::-1]}})
-    return (*head, *on_values, bytes_codec(stored), *stages[len(on_values) :])
+        # Whatever is written before it, an image codec yields the values themselves.
+        before = [codec for codec in codecs[: images[0]] if codec["name"] != "bytes"]
+        if len(codecs) > images[0] + 1:
+            raise FormatError(f"codec {codecs[images[0] + 1]['name']!r} follows one of whole images")
+        return (*before, codecs[images[0]])
+    little = bytes_codec(dtype.newbyteorder("<"))
+    return tuple(
+        little
+        if codec["name"] == "bytes" and dtype.itemsize > 1 and dtype.kind != "S" and not codec.get("configuration")
+        else codec
+        for codec in codecs
+    )
 
 
-def known_codec(codec: Any, what: str) -> Codec:
-    """A codec of Zarr v3 that we know, with its settings as they are."""
-    said = {"name": codec} if isinstance(codec, str) else codec
-    if not isinstance(said, Mapping) or not isinstance(said.get("name"), str):
-        raise FormatError(f"{what}: a codec has a name")
-    name, settings = said["name"], said.get("configuration") or {}
-    if name.removeprefix("numcodecs.") in UNSAFE:
-        raise FormatError(f"{what}: codec {name!r} is refused: it holds Python objects")
+def _check_known(name: str) -> None:
+    plain = name.removeprefix("numcodecs.")
+    if plain in UNSAFE:
+        why = "it runs code when it is read" if plain == "pickle" else "it holds Python objects"
+        raise FormatError(f"codec {plain!r} is refused: {why}")
     if name not in CODECS:
-        raise FormatError(f"{what}: codec {name!r} is not known")
-    if not isinstance(settings, Mapping):
-        raise FormatError(f"{what}: the configuration of codec {name!r} is no object")
-    return {"name": name, "configuration": dict(settings)} if settings else {"name": name}
-
-
-def bytes_codec(dtype: np.dtype[Any]) -> Codec:
-    """The codec of values as bytes in the order of a dtype."""
-    if dtype.itemsize == 1 or dtype.kind == "S":
-        return {"name": "bytes"}
-    return {"name": "bytes", "configuration": {"endian": ENDIAN[dtype.newbyteorder(dtype.byteorder).str[0]]}}
+        raise FormatError(f"codec {plain!r} is unknown")
 
 
 def is_image(name: str) -> bool:
     """Whether a codec decodes whole blocks of an image, and so stands alone in a list of ours."""
     return name in IMAGES
-
-
-def _stored(on_values: Sequence[Codec], dtype: np.dtype[Any], what: str) -> np.dtype[Any]:
-    """The type that is stored as bytes, where filters change it."""
-    for codec in on_values:
-        changed = codec["configuration"].get("encode_dtype", codec["configuration"].get("astype"))
-        if changed is not None:
-            try:
-                dtype = np.dtype(changed)
-            except TypeError:
-                raise FormatError(f"{what}: codec {codec['name']!r} stores {changed!r}, which is no type") from None
-    if dtype.kind not in ("biufc" if on_values else "biufcSUmM"):
-        raise FormatError(f"{what}: values of type {dtype} are not read")
-    return dtype
-
-
-def _named(codec: Any, dtype: np.dtype[Any], what: str) -> Codec:
-    if not isinstance(codec, Mapping) or not isinstance(codec.get("id"), str):
-        raise FormatError(f"{what}: a codec of Zarr v2 has an id")
-    name, settings = codec["id"], {key: value for key, value in codec.items() if key != "id"}
-    if name in UNSAFE:
-        why = "it runs code when read" if name == "pickle" else "it holds Python objects"
-        raise FormatError(f"{what}: codec {name!r} is refused: {why}")
-    if name in IMAGECODECS:
-        axis = {"axis": settings["axis"]} if "axis" in settings else {}
-        return {"name": IMAGECODECS[name], **({"configuration": axis} if axis else {})}
-    v3 = name if name in SAME or name in IMAGES else f"numcodecs.{name}"
-    if v3 not in CODECS:
-        raise FormatError(f"{what}: codec {name!r} is not known")
-    if name == "blosc":
-        settings = _blosc(settings, dtype, what)
-    elif name == "gzip":
-        settings = {"level": settings.get("level", 1)}
-    elif name == "zstd":
-        settings = {"level": settings.get("level", 0), "checksum": bool(settings.get("checksum", False))}
-    elif name == "shuffle":
-        settings = {"elementsize": settings.get("elementsize", dtype.itemsize)}
-    return {"name": v3, "configuration": settings} if settings else {"name": v3}
-
-
-def _blosc(settings: Mapping[str, Any], dtype: np.dtype[Any], what: str) -> dict[str, Any]:
-    shuffle = settings.get("shuffle", 1)
-    if shuffle == -1:
-        shuffle = 2 if dtype.itemsize == 1 else 1
-    if type(shuffle) is not int or shuffle not in SHUFFLES:
-        raise FormatError(f"{what}: blosc has no shuffle {shuffle!r}")
-    return {
-        "typesize": dtype.itemsize,
-        "cname": settings.get("cname", "lz4"),
-        "clevel": settings.get("clevel", 5),
-        "shuffle": SHUFFLES[shuffle],
-        "blocksize": settings.get("blocksize", 0),
-    }
 
 
 # --- out ------------------------------------------------------------------------------------------------------------

@@ -15,11 +15,11 @@ import numpy as np
 from periplus.errors import FormatError, StaleError
 from periplus.forks import renewed
 from periplus.limits import Limits
-from periplus.zarr.kerchunk.catalog import checked_name
+from periplus.parse.zarr.documents import NAMES, check_path
 from periplus.zarr.kerchunk.columns import NUMBERS
 from periplus.zarr.kerchunk.extension import REPLACED, Declared, declared
 from periplus.zarr.kerchunk.records import Record, read_record
-from periplus.zarr.kerchunk.references import METADATA, Reference, parse, span
+from periplus.zarr.kerchunk.references import Reference, parse, span
 
 Load = Callable[[str], bytes]
 """The bytes of a file of the directory, by its name there; FileNotFoundError where there is none."""
@@ -53,7 +53,7 @@ class RecordMapping(MutableMapping[str, Reference]):
             self._held.setdefault(".zmetadata", json.dumps(whole).encode())
         paths = {key: _array(key, document) for key, document in documents.items()}
         # Names become paths of record files, and must not lead out of the directory.
-        named = {key: checked_name(path) if path else path for key, path in paths.items() if path is not None}
+        named = {key: check_path(path) if path else path for key, path in paths.items() if path is not None}
         self._grids = {path: _Grid(key, documents[key]) for key, path in named.items()}
         self._load, self._fill = load, fill
         self._records: OrderedDict[tuple[str, int], Record] = OrderedDict()
@@ -217,7 +217,7 @@ class _Grid:
             else:
                 said = spelt.removeprefix(self.prefix + self.separator)
                 said = "" if said == spelt else said
-        if spelt in METADATA or not NUMBERS.fullmatch(said):
+        if spelt in NAMES or not NUMBERS.fullmatch(said):
             raise KeyError(key)
         place = [int(n) for n in said.split(self.separator)] if self.separator in said or said.isdigit() else []
         if len(place) != (len(self.counts) or 1) or any(n >= c for n, c in zip(place, self.counts)):

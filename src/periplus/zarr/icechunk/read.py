@@ -6,13 +6,15 @@ import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from periplus.errors import FormatError, MissingError, PeriplusError, StaleError
 from periplus.model import Coordinate, Files, Inline, Refs, Source
 from periplus.parse.json import parse_json
+from periplus.parse.zarr import ArrayMetadata, nodes_of
+from periplus.parse.zarr.documents import ZARR_JSON, key_of
 from periplus.policy import canonical
 from periplus.table import memory_table
 from periplus.zarr.icechunk.files import (
@@ -25,16 +27,13 @@ from periplus.zarr.icechunk.files import (
     spelled,
 )
 from periplus.zarr.icechunk.locations import url_of
-from periplus.zarr.kerchunk.arrays import Described
-from periplus.zarr.kerchunk.catalog import catalog_of, described, nodes
-from periplus.zarr.kerchunk.labels import MOST_BYTES, LabelRoom, labels_of, named, words
+from periplus.zarr.kerchunk.catalog import ParsedNodes, catalog_of, parse_nodes
+from periplus.zarr.kerchunk.labels import MOST_BYTES, LabelBudget, labels_of, text_labels
 
 if TYPE_CHECKING:
     from periplus.fetch import Fetch
     from periplus.limits import Limits
     from periplus.table import Table
-
-WORDS = [{"name": "vlen-utf8"}]
 
 
 @dataclass(slots=True)
@@ -87,26 +86,26 @@ async def _opened(
             "(a first write that was interrupted, or a repository that nobody has written to)",
             url=home,
         )
-    found = nodes({f"{node.path}/zarr.json".lstrip("/"): node.document for node in tree})
-    arrays = described(found, limits=limits, leave_out=leave_out)
-    texts = {node.path for node in tree if node.document.get("codecs") == WORDS}
-    wanted = {node.id: node for node in tree if node.path in arrays or node.path in texts}
+    documents = nodes_of({key_of(node.path, ZARR_JSON): node.document for node in tree})
+    nodes = parse_nodes(documents, limits=limits, leave_out=leave_out)
+    arrays = nodes.arrays
+    wanted = {node.id: node for node in tree if node.path in arrays or nodes.is_text(node.path)}
     sources = _Sources()
     columns = await _columns(home, held.manifests, wanted, sources, fetch, limits)
     files = await _files(sources, fetch, exact=held.exact)
     columns = {
-        path: await _at_hand(refs, files, home, fetch) if _may_label(path, arrays, texts) else refs
+        path: await _at_hand(refs, files, home, fetch) if _may_label(path, nodes) else refs
         for path, refs in columns.items()
     }
 
-    room = LabelRoom()
+    budget = LabelBudget()
 
     def inline(path: str) -> Coordinate | None:
         if path in arrays:
-            return labels_of(arrays[path].array, columns[path], limits, room) if path in columns else None
-        return _words(path, found.arrays[path], columns.get(path))
+            return labels_of(arrays[path].array, columns[path], limits, budget) if path in columns else None
+        return _text_labels(path, nodes, columns.get(path))
 
-    catalog, used = catalog_of(found, arrays, inline)
+    catalog, used = catalog_of(nodes, inline)
     kept = {arrays[p].array.name: r for p, r in columns.items() if p in arrays and p not in used}
     return memory_table(catalog, {name: refs for name, refs in kept.items() if name in catalog.arrays}, files)
 
@@ -211,11 +210,11 @@ async def _files(sources: _Sources, fetch: Fetch, *, exact: bool) -> Files:
     )
 
 
-def _may_label(path: str, arrays: Mapping[str, Described], texts: Collection[str]) -> bool:
-    if path in texts:
+def _may_label(path: str, nodes: ParsedNodes) -> bool:
+    if path not in nodes.arrays:
         return True
-    one = arrays.get(path)
-    return one is not None and one.array.dims == (path.rpartition("/")[2],) and one.array.nbytes <= MOST_BYTES
+    array = nodes.arrays[path].array
+    return array.dims == (path.rpartition("/")[2],) and array.nbytes <= MOST_BYTES
 
 
 async def _at_hand(refs: Refs, files: Files, home: str, fetch: Fetch) -> Refs:
@@ -244,11 +243,9 @@ async def _at_hand(refs: Refs, files: Files, home: str, fetch: Fetch) -> Refs:
     )
 
 
-def _words(path: str, document: Mapping[str, Any], refs: Refs | None) -> Coordinate | None:
-    """Labels in words that are one chunk."""
-    names = document.get("dimension_names") or [None]
+def _text_labels(path: str, nodes: ParsedNodes, refs: Refs | None) -> Coordinate | None:
+    """Text labels in one chunk."""
+    metadata = nodes.metadata[path]
+    assert isinstance(metadata, ArrayMetadata)
     data = refs.inline_bytes(0) if refs is not None and len(refs) == 1 else None
-    if data is None or not isinstance(names[0], str):
-        return None
-    values = words(bytes(data), int(document["shape"][0]), path)
-    return named(path, (names[0],), values, document.get("attributes") or {})
+    return text_labels(path, metadata, None if data is None else bytes(data), path)

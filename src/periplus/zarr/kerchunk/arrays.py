@@ -1,230 +1,167 @@
-"""Metadata documents of Zarr v2 and v3 to the arrays of a catalog: what a kerchunk index says apart from its chunks."""
+"""Parsed Zarr metadata to arrays of a catalog: encoding, nodata, and the georeference that the conventions find."""
 
 from __future__ import annotations
 
+import base64
 import math
-from collections.abc import Mapping, Sequence
+import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from periplus.conventions.meaning import Meaning
 from periplus.conventions.node import DIMENSIONS
-from periplus.errors import FormatError, PeriplusError
+from periplus.errors import FormatError
 from periplus.limits import Limits
-from periplus.model import Array, Scalar
-from periplus.parse.json import INT64
-from periplus.parse.zarr.dtypes import DTYPES, dtype_name, is_number, read_dtype, read_fill, read_scalar
+from periplus.model import Array, Georeference, GroundControlPoint, Transform
+from periplus.parse.json import parse_json
+from periplus.parse.zarr import ArrayMetadata, ChunkKeys
 from periplus.table.document.encodings import encoding_of, frame_of
-from periplus.table.document.values import listed, mapped, shown, text, whole
-from periplus.zarr.codecs.translate import bytes_codec, is_image, known_codec, pipeline_of
+from periplus.zarr.codecs.translate import decodable
 
 INT32 = (1 << 31) - 1
+CONSUMED = ("zarr_conventions", "grid_mapping", "coordinates")
+"""Attributes that an index writes again by itself."""
+PACKING = {"band_nodata": "_FillValue", "band_scales": "scale_factor", "band_offsets": "add_offset"}
+"""Names of CF's attributes in our Zarr exits where they differ between bands."""
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
-    """An array and how the keys of its chunks are spelt."""
+class StoredArray:
+    """An array of the catalog, and how the keys of its chunks are spelled."""
 
     array: Array
-    prefix: str
-    """`c` before the numbers, or nothing."""
-    separator: str
-    """Between numbers: a dot or a slash."""
+    keys: ChunkKeys
 
 
-def describe(name: str, document: Any, attributes: Any, limits: Limits) -> Described:
-    """The array of one metadata document, checked; FormatError names the key of what is wrong."""
-    what = f"{name}/zarr.json" if attributes is None else f"{name}/.zarray"
-    try:
-        fields = mapped(document, "the metadata")
-        made = _v3(name, fields) if attributes is None else _v2(name, fields, attributes)
-        _check(made.array, limits)
-    except PeriplusError as error:
-        if not error.message.startswith(name):
-            error.message = f"{what}: {error.message}"
-        raise
-    return made
-
-
-def _check(array: Array, limits: Limits) -> None:
-    limits.check("the rank", array.ndim, limits.dims)
-    if math.prod(array.shape) > INT64 or any(count > INT32 for count in array.grid):
-        raise FormatError(
-            f"the shape {list(array.shape)} in chunks of {list(array.chunks)} is more than can be counted"
-        )
-    limits.check("the bytes of one chunk", math.prod(array.chunks) * array.dtype.itemsize, limits.chunk_bytes)
-
-
-def _sizes(value: Any, what: str, *, least: int = 0, size: int | None = None) -> tuple[int, ...]:
-    return listed(value, what, lambda item, at: whole(item, at, least=least), size=size)
-
-
-# --- version 2 ------------------------------------------------------------------------------------------------------
-
-
-def _v2(name: str, fields: Mapping[str, Any], attributes: Any) -> Described:
-    if fields.get("zarr_format", 2) != 2:
-        raise FormatError(f"zarr_format is {fields.get('zarr_format')!r}")
-    said = {key: value for key, value in mapped(attributes, ".zattrs").items() if key != DIMENSIONS}
-    shape = _sizes(fields.get("shape"), "shape")
-    sizes = _sizes(fields.get("chunks"), "chunks", size=len(shape))
-    if any(not size and side for size, side in zip(sizes, shape, strict=True)):
-        raise FormatError(f"chunks of {list(sizes)} hold nothing of the shape {list(shape)}")
-    chunks = tuple(max(n, 1) for n in sizes)
-    stored = _type(fields.get("dtype"))
-    dtype = stored.newbyteorder("=")
-    order = fields.get("order", "C")
-    if order not in ("C", "F"):
-        raise FormatError(f"order is {shown(order)}")
-    filters = fields.get("filters") or []
-    if not isinstance(filters, list):
-        raise FormatError("filters are no list")
-    pipeline = pipeline_of(
-        dtype=stored,
-        rank=len(shape),
-        order=order,
-        filters=filters,
-        compressor=fields.get("compressor"),
-        what=f"{name}/.zarray",
-    )
-    separator = fields.get("dimension_separator", ".")
-    if separator not in (".", "/"):
-        raise FormatError(f"dimension_separator is {shown(separator)}")
-    fill = _fill(fields.get("fill_value"), dtype)
-    if fill and "_FillValue" not in said:
-        # In Zarr v2 there is but one place for nodata; zero is there by default, and means nothing.
-        said["_FillValue"] = fill
-    dims = _dims(attributes.get(DIMENSIONS), len(shape))
+def stored_array(name: str, metadata: ArrayMetadata, limits: Limits) -> StoredArray:
+    """The array of parsed metadata; FormatError for what our reader does not support."""
+    dtype, shape, chunks = metadata.dtype, metadata.shape, metadata.chunks
+    if metadata.storage_transformers:
+        raise FormatError("storage transformers are unsupported")
+    if isinstance(metadata.data_type, list):
+        raise FormatError("values are records of several fields, which are unsupported")
+    if dtype is None:
+        raise FormatError(f"values of type {str(metadata.data_type)[:60]} are unsupported")
+    codecs = decodable(metadata.codecs, dtype)
+    edges = metadata.edges
+    if edges is not None and any(sum(one) != n for one, n in zip(edges, shape, strict=True) if one is not None):
+        raise FormatError("a rectilinear grid whose last chunks extend past the array is unsupported")
+    dims = _dims(metadata.dims)
+    attributes = {key: value for key, value in metadata.attributes.items() if key != DIMENSIONS}
+    if metadata.zarr_format == 2 and metadata.fill_value and "_FillValue" not in attributes:
+        # Zarr v2 has one place for nodata and for the value of missing chunks; its default, zero, means neither.
+        attributes["_FillValue"] = metadata.fill_value
     array = Array(
         name=name,
         dims=dims,
         shape=shape,
         chunks=chunks,
         dtype=dtype,
-        fill=fill,
-        encodings=(encoding_of(pipeline, frame_of(dims, chunks, dtype), f"{name}/.zarray"),),
-        attributes=said,
+        fill=metadata.fill_value,
+        encodings=(encoding_of(codecs, frame_of(dims, chunks, dtype, edges), name),),
+        attributes=attributes,
+        edges=edges,
     )
-    return Described(array, "", separator)
+    if any(count > INT32 for count in array.grid):
+        raise FormatError(f"the shape {list(shape)} in chunks of {list(chunks)} has more chunks than can be counted")
+    limits.check("the bytes of one chunk", math.prod(chunks) * dtype.itemsize, limits.chunk_bytes)
+    return StoredArray(array, metadata.chunk_keys)
 
 
-def _type(value: Any) -> np.dtype[Any]:
-    """The type as stored."""
-    if isinstance(value, list):
-        raise FormatError("values are records of several fields, which are not read")
-    try:
-        stored = np.dtype(text(value, "dtype"))
-    except (TypeError, ValueError):
-        raise FormatError(f"dtype is {shown(value)}") from None
-    if stored.subdtype is not None:
-        raise FormatError(f"dtype is {shown(value)}: values that are arrays are not read")
-    dtype_name(stored.newbyteorder("="))
-    return stored
-
-
-def _fill(value: Any, dtype: np.dtype[Any]) -> Scalar | None:
-    if not is_number(dtype):
-        if value in ("", 0) and dtype.kind in "SU":
-            return None
-        return read_fill("NaT" if dtype.kind in "mM" and value == -INT64 - 1 else value, dtype, "fill_value")
-    if dtype.kind == "b" and value in (0, 1):
-        return bool(value)
-    if dtype.kind in "iu" and type(value) in (float, bool) and math.isfinite(value) and value == int(value):
-        value = int(value)
-    if dtype.kind in "iu" and (value in ("", "NaN", "NaT") or value != value):
-        return None  # what a float, a string or a time would have said
-    return read_scalar(value, dtype, "fill_value")
-
-
-def _dims(value: Any, rank: int) -> tuple[str, ...]:
-    """Names of dimensions; those not said are numbered, and one that comes twice gets a number."""
-    names: list[Any] = list(value) if isinstance(value, list) and len(value) == rank else [None] * rank
+def _dims(names: tuple[str | None, ...]) -> tuple[str, ...]:
+    """Names of dimensions; those without one are numbered, and one that occurs twice gets a number."""
     dims: list[str] = []
-    for place, name in enumerate(names):
-        dim = text(name, "a dimension") if name else f"dim_{place}"
-        dims.append(f"{dim}_{place}" if dim in dims else dim)
+    for axis, name in enumerate(names):
+        dim = name or f"dim_{axis}"
+        dims.append(f"{dim}_{axis}" if dim in dims else dim)
     return tuple(dims)
 
 
-# --- version 3 ------------------------------------------------------------------------------------------------------
+# --- georeference ---------------------------------------------------------------------------------------------------
 
 
-def _v3(name: str, fields: Mapping[str, Any]) -> Described:
-    if fields.get("storage_transformers"):
-        raise FormatError("storage transformers are not read")
-    shape = _sizes(fields.get("shape"), "shape")
-    kind = fields.get("data_type")
-    dtype = _v3_type(kind)
-    said = mapped(fields.get("attributes") or {}, "attributes")
-    chunks, edges = _grid(mapped(fields.get("chunk_grid"), "chunk_grid"), shape)
-    prefix, separator = _keys(mapped(fields.get("chunk_key_encoding"), "chunk_key_encoding"))
-    dims = _dims(fields.get("dimension_names"), len(shape))
-    codecs = _codecs(fields.get("codecs"), dtype, f"{name}/zarr.json")
-    array = Array(
-        name=name,
-        dims=dims,
-        shape=shape,
-        chunks=chunks,
-        dtype=dtype,
-        fill=_fill(fields.get("fill_value"), dtype),
-        encodings=(encoding_of(codecs, frame_of(dims, chunks, dtype, edges), f"{name}/zarr.json"),),
-        attributes=said,
-        edges=edges,
-    )
-    return Described(array, prefix, separator)
+def georeference(meaning: Meaning, grid_mapping: Mapping[str, Any]) -> Georeference | None:
+    """The georeference of an array: CRS and grid by the conventions, the rest by its grid mapping.
+
+    The grid mapping has what no convention covers: the transform as GDAL writes it, control points and RPCs, and the
+    text of a CRS that PROJ does not know.
+    """
+    crs = None if meaning.crs is None else meaning.crs.code or meaning.crs.text
+    if crs is None:
+        crs = next((text for key in ("crs_wkt", "spatial_ref") if isinstance(text := grid_mapping.get(key), str)), None)
+    grid = meaning.grid
+    transform = _gdal_transform(grid_mapping.get("GeoTransform")) if grid is None else grid.corner
+    points, rpc = _control_points(grid_mapping.get("gcps")), _rpc(grid_mapping.get("rpc"))
+    if crs is None and transform is None and not points and rpc is None:
+        return None
+    registration = "point" if grid is not None and grid.registration == "node" else "area"
+    return Georeference(crs=crs, transform=transform, registration=registration, gcps=points, rpc=rpc)
 
 
-def _v3_type(kind: Any) -> np.dtype[Any]:
-    if isinstance(kind, str) and kind in DTYPES:
-        return DTYPES[kind]
-    named = kind if isinstance(kind, Mapping) else {}
-    settings = mapped(named.get("configuration") or {}, "data_type")
-    size, name = settings.get("length_bytes"), ""
-    if named.get("name") == "null_terminated_bytes":
-        name = f"S{size}"
-    elif named.get("name") == "fixed_length_utf32" and type(size) is int and size % 4 == 0:
-        name = f"U{size // 4}"
-    elif named.get("name") in ("numpy.datetime64", "numpy.timedelta64") and settings.get("scale_factor") == 1:
-        name = f"{named['name'][len('numpy.') :]}[{settings.get('unit')}]"
+def _gdal_transform(value: Any) -> Transform | None:
+    """Six numbers in GDAL's order, as text."""
     try:
-        return read_dtype(name, "data_type")
-    except FormatError:
-        raise FormatError(f"values of type {shown(kind)} are not read") from None
+        c, a, b, f, d, e = (float(word) for word in value.split())
+    except (AttributeError, ValueError):
+        return None
+    return (a, b, c, d, e, f) if all(map(math.isfinite, (a, b, c, d, e, f))) else None
 
 
-def _grid(grid: Mapping[str, Any], shape: tuple[int, ...]) -> tuple[tuple[int, ...], Any]:
-    settings = mapped(grid.get("configuration"), "chunk_grid")
-    if grid.get("name") == "regular":
-        return _sizes(settings.get("chunk_shape"), "chunk_shape", least=1, size=len(shape)), None
-    raise FormatError(f"chunk grid {shown(grid.get('name'))} is not known")
+def _control_points(value: Any) -> tuple[GroundControlPoint, ...]:
+    """Points as the GeoJSON text that rioxarray writes into a grid mapping; none where it is something else."""
+    try:
+        features = parse_json(value, what="gcps")["features"]
+        found = [(item["properties"], item["geometry"]["coordinates"]) for item in features]
+        return tuple(
+            GroundControlPoint(
+                column=float(about["col"]),
+                row=float(about["row"]),
+                x=float(position[0]),
+                y=float(position[1]),
+                z=float(position[2]) if len(position) > 2 else 0.0,
+            )
+            for about, position in found
+        )
+    except (TypeError, ValueError, KeyError, IndexError):
+        return ()
 
 
-def _keys(encoding: Mapping[str, Any]) -> tuple[str, str]:
-    kind = encoding.get("name")
-    settings = mapped(encoding.get("configuration") or {}, "chunk_key_encoding")
-    separator = settings.get("separator", "/" if kind == "default" else ".")
-    if kind not in ("default", "v2") or separator not in (".", "/"):
-        raise FormatError(f"chunk keys of kind {shown(kind)} with separator {shown(separator)} are not known")
-    return ("c" if kind == "default" else ""), separator
+def _rpc(value: Any) -> dict[str, Any] | None:
+    try:
+        found = parse_json(value, what="rpc")
+    except (TypeError, ValueError):
+        return None
+    return found if isinstance(found, dict) and found else None
 
 
-def _codecs(value: Any, dtype: np.dtype[Any], what: str) -> tuple[Mapping[str, Any], ...]:
-    """Codecs as our decoders want them: codecs of whole images stand alone, and bytes always say their order."""
-    if not isinstance(value, Sequence) or isinstance(value, str) or not value:
-        raise FormatError("codecs are no list")
-    pipeline = tuple(known_codec(codec, what) for codec in value)
-    images = [place for place, codec in enumerate(pipeline) if is_image(codec["name"])]
-    if images:
-        # Whatever is written before it, an image codec yields the values themselves.
-        before = [codec for codec in pipeline[: images[0]] if codec["name"] != "bytes"]
-        if len(pipeline) > images[0] + 1:
-            raise FormatError(f"codec {pipeline[images[0] + 1]['name']!r} follows one of whole images")
-        return (*before, pipeline[images[0]])
-    little = bytes_codec(dtype.newbyteorder("<"))
-    return tuple(
-        little
-        if codec["name"] == "bytes" and dtype.itemsize > 1 and dtype.kind != "S" and not codec.get("configuration")
-        else codec
-        for codec in pipeline
-    )
+# --- attributes -----------------------------------------------------------------------------------------------------
+
+
+def kept_attributes(attributes: Mapping[str, Any], dtype: np.dtype[Any], *, located: bool) -> dict[str, Any]:
+    """Attributes as an index stores them: nodata as a number, without those of the georeference of a located array."""
+    kept = {PACKING.get(name, name): value for name, value in attributes.items()}
+    nodata = kept.get("_FillValue")
+    if isinstance(nodata, str) and dtype.kind == "f":
+        number = _float_of(nodata)
+        if number is None:
+            del kept["_FillValue"]
+        else:
+            kept["_FillValue"] = number
+    if not located:
+        return kept
+    return {
+        name: value
+        for name, value in kept.items()
+        if name not in CONSUMED and not name.startswith(("spatial:", "proj:"))
+    }
+
+
+def _float_of(text: str) -> float | None:
+    """A number that xarray writes in base64 where the format is Zarr v3."""
+    try:
+        return float(struct.unpack("<d", base64.b64decode(text, validate=True))[0])
+    except (ValueError, struct.error):
+        return {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}.get(text)

@@ -1,137 +1,190 @@
-"""All metadata of a kerchunk index to a catalog: arrays, groups, levels, places on Earth, labels that are inline."""
+"""All metadata of references or of a repository to a catalog: arrays, groups, levels, georeferences, labels."""
 
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
-from periplus.errors import FormatError, LimitError
+from periplus.conventions.meaning import Meaning
+from periplus.conventions.node import Node, node_of
+from periplus.conventions.read import Reader
+from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
-from periplus.model import Array, Catalog, Coordinate, Georeference
-from periplus.table.document.values import shown, text
-from periplus.zarr.kerchunk.arrays import Described, describe
-from periplus.zarr.kerchunk.place import located
+from periplus.model import Array, Catalog, Coordinate
+from periplus.model.arrays import MOST_LEVELS
+from periplus.parse.zarr import ArrayMetadata, GroupMetadata, NodeDocuments
+from periplus.parse.zarr.documents import key_of
+from periplus.zarr.kerchunk.arrays import StoredArray, georeference, kept_attributes, stored_array
 
 ROOT_ARRAY = "data"
-"""What an array is called that is the root itself."""
-MOST_NODES = 1 << 20
-Inline = Callable[[str], Coordinate | None]
+"""The name of an array that is the root itself."""
+MOST_WARNINGS = 10
+"""Contradictions that are reported when an index is opened."""
+Metadata: TypeAlias = Mapping[str, ArrayMetadata | GroupMetadata]
+"""Parsed metadata by the path of the node; the root is the empty string."""
+InlineLabels: TypeAlias = Callable[[str], Coordinate | None]
 """Labels of one dimension whose chunks are inline, by the path of their array; None where they are not."""
 
 
-@dataclass(frozen=True, slots=True)
-class Nodes:
-    """The metadata documents of an index, by path of the node; the root is the empty string."""
+@dataclass(frozen=True, slots=True, eq=False)
+class ParsedNodes:
+    """The metadata of a hierarchy by path, and the arrays that can be read."""
 
-    arrays: Mapping[str, Any]
-    attributes: Mapping[str, Mapping[str, Any]]
-    groups: Mapping[str, Mapping[str, Any]]
-    zarr_format: int
+    metadata: Metadata
+    arrays: Mapping[str, StoredArray]
+    others: tuple[str, ...]
+    """Paths of arrays that cannot be read: text of variable length, which may be labels, and those left out."""
 
-
-def nodes(documents: Mapping[str, Any]) -> Nodes:
-    """Documents by key (`a/.zarray`, `a/zarr.json`) sorted into arrays and groups; consolidated ones fill the gaps."""
-    if len(documents) > MOST_NODES:
-        raise LimitError(f"the index has {len(documents)} metadata documents, over the limit of {MOST_NODES}")
-    known = {**_consolidated(documents), **documents}
-    v3 = {_path(key, "zarr.json"): value for key, value in known.items() if key.rpartition("/")[2] == "zarr.json"}
-    if v3:
-        arrays = {path: doc for path, doc in v3.items() if isinstance(doc, Mapping) and doc.get("node_type") == "array"}
-        rest = {path: doc for path, doc in v3.items() if path not in arrays}
-        groups = {path: _object(doc, f"{path}/zarr.json").get("attributes") or {} for path, doc in rest.items()}
-        return Nodes(arrays, {}, {path: _object(said, f"{path}/zarr.json") for path, said in groups.items()}, 3)
-    by_leaf: dict[str, dict[str, Any]] = {".zarray": {}, ".zattrs": {}, ".zgroup": {}}
-    for key, value in known.items():
-        leaf = key.rpartition("/")[2]
-        if leaf in by_leaf:
-            by_leaf[leaf][_path(key, leaf)] = value
-    attributes = {path: _object(value, f"{path}/.zattrs".lstrip("/")) for path, value in by_leaf[".zattrs"].items()}
-    arrays = by_leaf[".zarray"]
-    paths = {*by_leaf[".zgroup"], *(path for path in attributes if path not in arrays)}
-    return Nodes(arrays, attributes, {path: attributes.get(path, {}) for path in paths}, 2)
+    def is_text(self, path: str) -> bool:
+        """Whether a node is an array of plain strings, one after the other, which labels may be."""
+        one = self.metadata.get(path)
+        return isinstance(one, ArrayMetadata) and one.is_text and len(one.codecs) == 1 and len(one.shape) == 1
 
 
-def _object(value: Any, key: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise FormatError(f"{key}: a JSON object is wanted")
-    return value
-
-
-def _path(key: str, leaf: str) -> str:
-    return key.removesuffix(leaf).removesuffix("/")
-
-
-def _consolidated(documents: Mapping[str, Any]) -> dict[str, Any]:
-    old = documents.get(".zmetadata")
-    new = documents.get("zarr.json")
-    held: dict[str, Any] = {}
-    if isinstance(old, Mapping) and isinstance(old.get("metadata"), Mapping):
-        held |= old["metadata"]
-    if isinstance(new, Mapping) and isinstance(new.get("consolidated_metadata"), Mapping):
-        below = new["consolidated_metadata"].get("metadata")
-        held |= {f"{path}/zarr.json": doc for path, doc in below.items()} if isinstance(below, Mapping) else {}
-    return held
-
-
-def described(found: Nodes, *, limits: Limits, leave_out: bool | Collection[str] = ()) -> dict[str, Described]:
-    """The arrays by path of their node; those that may be left out are, where they cannot be read."""
-    made: dict[str, Described] = {}
-    for path, document in found.arrays.items():
-        name = checked_name(path) if path else ROOT_ARRAY
-        if leave_out is not True and leave_out and path in leave_out:
+def parse_nodes(
+    nodes: Mapping[str, NodeDocuments], *, limits: Limits, leave_out: bool | Collection[str] = ()
+) -> ParsedNodes:
+    """All nodes, parsed; an array that cannot be read is an error, unless `leave_out` names it or is True."""
+    metadata: dict[str, ArrayMetadata | GroupMetadata] = {}
+    arrays: dict[str, StoredArray] = {}
+    for path, node in nodes.items():
+        if not isinstance(leave_out, bool) and path in leave_out:
             continue
-        attributes = found.attributes.get(path, {}) if found.zarr_format == 2 else None
+        name = path or ROOT_ARRAY
         try:
-            made[path] = describe(name, document, attributes, limits)
+            one = metadata[path] = node.parse(limits)
+            if isinstance(one, ArrayMetadata) and not one.is_text:
+                arrays[path] = _stored(name, node, one, limits)
         except FormatError as error:
-            if leave_out is not True and not _is_text(document):
+            if leave_out is not True:
                 error.message += f"; leave_out=[{name!r}] opens the others"
                 raise
-    return made
+    others = tuple(path for path, node in nodes.items() if node.kind == "array" and path not in arrays)
+    return ParsedNodes(metadata, arrays, others)
 
 
-def _is_text(document: Any) -> bool:
-    """Labels in words: they are read where they are inline, and no array of ours can hold them."""
-    kind = document.get("data_type", document.get("dtype")) if isinstance(document, Mapping) else None
-    filters = (document.get("filters") or [{}]) if isinstance(document, Mapping) else [{}]
-    wordy = isinstance(filters, list) and isinstance(filters[0], Mapping) and filters[0].get("id") == "vlen-utf8"
-    return kind == "string" or (kind == "|O" and wordy)
+def _stored(name: str, node: NodeDocuments, metadata: ArrayMetadata, limits: Limits) -> StoredArray:
+    try:
+        return stored_array(name, metadata, limits)
+    except PeriplusError as error:
+        if not error.message.startswith(name):
+            error.message = f"{key_of(node.path, node.name)}: {error.message}"
+        raise
 
 
-def checked_name(name: str) -> str:
-    """A path that may name an array."""
-    text(name, "a name")
-    if len(name) > 4096 or "\\" in name or any(part in ("", ".", "..") for part in name.split("/")):
-        raise FormatError(f"{shown(name)} cannot be the name of an array")
-    return name
-
-
-def catalog_of(found: Nodes, arrays: Mapping[str, Described], inline: Inline) -> tuple[Catalog, set[str]]:
-    """The catalog, and the paths of arrays that became part of it otherwise: labels, grid mappings."""
-    levels = _levels(found.groups)
+def catalog_of(nodes: ParsedNodes, inline: InlineLabels) -> tuple[Catalog, set[str]]:
+    """The catalog, and the paths of arrays that are in it in another form: labels, grid mappings."""
+    arrays = nodes.arrays
     used: set[str] = set()
     made: dict[str, Array] = {}
-    for path, one in arrays.items():
-        array, group = one.array, path.rpartition("/")[0]
-        mapping = _grid_mapping(array, group, found, arrays)
-        place, kept = located(array, found.groups.get(group, {}), mapping)
-        made[path] = replace(array, level=_level(path, levels), georeference=place, attributes=kept)
-        if mapping is not None and place is not None:
-            used.add(mapping[0])
-    in_words = [path for path in found.arrays if path not in arrays]
-    along = (path for path, array in made.items() if array.ndim == 1 and array.dims[0] == path.rpartition("/")[2])
-    labels = {path: said for path in (*along, *in_words) if (said := inline(path)) is not None}
+    meanings = _Meanings(nodes.metadata)
+    for path, stored in arrays.items():
+        array = stored.array
+        mapping_path = _grid_mapping(array, path, arrays)
+        mapping = {} if mapping_path is None else arrays[mapping_path].array.attributes
+        meaning = meanings.of(path)
+        located = georeference(meaning, mapping)
+        made[path] = replace(
+            array,
+            level=_level(meaning),
+            georeference=located,
+            attributes=kept_attributes(array.attributes, array.dtype, located=located is not None),
+        )
+        if mapping_path is not None and located is not None:
+            used.add(mapping_path)
+    meanings.warn()
+    texts = [path for path in nodes.others if nodes.is_text(path)]
+    along = (path for path, array in made.items() if array.ndim == 1 and array.dims[0] == _leaf(path))
+    labels = {path: found for path in (*along, *texts) if (found := inline(path)) is not None}
     data = {path: array for path, array in made.items() if path not in used and path not in labels}
-    beside = _by_group(data)
-    computed = {path for path, said in labels.items() if _is_computed(said, beside.get(path.rpartition("/")[0], ()))}
+    by_group = _by_group(data)
+    computed = {path for path, one in labels.items() if _is_computed(one, by_group.get(_group(path), ()))}
     coordinates, given = _coordinates({path: labels[path] for path in labels if path not in computed}, data)
     used |= computed | given
     held = {array.name: array for path, array in made.items() if path not in used}
-    unread = sorted(set(in_words) - labels.keys())
+    unread = sorted(set(nodes.others) - labels.keys())
     arrangement = {"kind": "zarr", **({"left_out": unread} if unread else {})}
-    return Catalog(arrays=held, coordinates=coordinates, attributes=_groups(found), arrangement=arrangement), used
+    groups = _group_attributes(nodes.metadata)
+    return Catalog(arrays=held, coordinates=coordinates, attributes=groups, arrangement=arrangement), used
+
+
+class _Meanings:
+    """What the conventions find in the attributes of arrays and of the groups around them.
+
+    Attributes of conventions that are not declared are used, as by the engine `xgroup` with strict=False.
+    """
+
+    def __init__(self, metadata: Metadata) -> None:
+        self._metadata = metadata
+        self._members: dict[str, list[str]] = {}
+        for path in metadata:
+            if path:
+                self._members.setdefault(_group(path), []).append(_leaf(path))
+        self._nodes: dict[str, Node | None] = {}
+        self._reader = Reader(lookup=self._lookup, strict=False)
+        self._conflicts: dict[str, None] = {}
+
+    def of(self, path: str) -> Meaning:
+        node = self._lookup(f"/{path}")
+        if node is None or not node.shape or node.dims == (_leaf(path),):
+            return Meaning(path=path)  # a scalar, or labels, which have no place of their own
+        meaning = self._reader.array(node)
+        self._conflicts |= {str(one): None for one in meaning.diagnostics if one.code.endswith("conflict")}
+        return meaning
+
+    def warn(self) -> None:
+        """Report attributes that contradict each other, at the line of the user's code that opens the index."""
+        for text in list(self._conflicts)[:MOST_WARNINGS]:
+            warnings.warn(text, UserWarning, stacklevel=2)
+
+    def _lookup(self, path: str, /) -> Node | None:
+        if path not in self._nodes:
+            found = self._metadata.get(path.strip("/"))
+            members = tuple(self._members.get(path.strip("/"), ()))
+            self._nodes[path] = None if found is None else node_of(path, found, members)
+        return self._nodes[path]
+
+
+def _level(meaning: Meaning) -> int:
+    return meaning.level.order if meaning.level is not None and meaning.level.order < MOST_LEVELS else 0
+
+
+def _grid_mapping(array: Array, path: str, arrays: Mapping[str, StoredArray]) -> str | None:
+    """The path of the array that is the CF grid mapping of another."""
+    name, group = array.attributes.get("grid_mapping"), _group(path)
+    found = f"{group}/{name}" if group else str(name)
+    return found if isinstance(name, str) and found in arrays else None
+
+
+def _leaf(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _group(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _group_attributes(metadata: Metadata) -> dict[str, Mapping[str, Any]]:
+    """Attributes of groups, without those that repeat the georeferences and levels of arrays."""
+    kept: dict[str, Mapping[str, Any]] = {}
+    for path, group in metadata.items():
+        if not isinstance(group, GroupMetadata):
+            continue
+        attributes = {
+            key: value
+            for key, value in group.attributes.items()
+            if key not in ("multiscales", "zarr_conventions") and not key.startswith(("spatial:", "proj:"))
+        }
+        if attributes:
+            json.dumps(attributes)  # as JSON it was read, and as JSON it will be written
+            kept[path] = attributes
+    return kept
+
+
+# --- labels ---------------------------------------------------------------------------------------------------------
 
 
 def _coordinates(labels: Mapping[str, Coordinate], data: Mapping[str, Array]) -> tuple[dict[str, Coordinate], set[str]]:
@@ -178,32 +231,6 @@ def _agree(one: Coordinate, two: Coordinate) -> bool:
     return (one.dims, one.values.shape) == (two.dims, two.values.shape) and bool((one.values == two.values).all())
 
 
-def _grid_mapping(
-    array: Array, group: str, found: Nodes, arrays: Mapping[str, Described]
-) -> tuple[str, Mapping[str, Any]] | None:
-    name = array.attributes.get("grid_mapping")
-    path = f"{group}/{name}" if group else str(name)
-    if not isinstance(name, str) or path not in arrays:
-        return None
-    return path, found.attributes.get(path, arrays[path].array.attributes)
-
-
-def _levels(groups: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
-    """Level of every group that a multiscales layout names."""
-    levels: dict[str, int] = {}
-    for group, attributes in groups.items():
-        said = attributes.get("multiscales")
-        layout = said.get("layout") if isinstance(said, Mapping) else None
-        for level, item in enumerate(layout if isinstance(layout, list) else []):
-            if isinstance(item, Mapping) and isinstance(item.get("asset"), str) and level < 256:
-                levels[f"{group}/{item['asset']}" if group else item["asset"]] = level
-    return levels
-
-
-def _level(path: str, levels: Mapping[str, int]) -> int:
-    return levels.get(path, levels.get(path.rpartition("/")[0], 0))
-
-
 def _by_group(data: Mapping[str, Array]) -> dict[str, list[Array]]:
     found: dict[str, list[Array]] = {}
     for path, array in data.items():
@@ -227,27 +254,8 @@ def _is_computed(labels: Coordinate, beside: Sequence[Array]) -> bool:
     if not holders:
         return False
     if dim in ("x", "y"):
-        return all(_is_placed(array.georeference) for array in holders)
+        return all(one.georeference is not None and one.georeference.transform is not None for one in holders)
     values = labels.values.tolist()
     return dim == "bands" and (
         values == list(range(1, len(values) + 1)) or any(a.attributes.get("band_names") == values for a in holders)
     )
-
-
-def _is_placed(place: Georeference | None) -> bool:
-    return place is not None and place.transform is not None
-
-
-def _groups(found: Nodes) -> dict[str, Mapping[str, Any]]:
-    """Attributes of groups, without those that the arrays' own places and levels say again."""
-    kept: dict[str, Mapping[str, Any]] = {}
-    for path, attributes in found.groups.items():
-        said = {
-            key: value
-            for key, value in attributes.items()
-            if key not in ("multiscales", "zarr_conventions") and not key.startswith(("spatial:", "proj:"))
-        }
-        if said:
-            json.dumps(said)  # JSON came in, JSON goes out
-            kept[checked_name(path) if path else ""] = said
-    return kept

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from periplus.errors import FormatError
 from periplus.model import Files, Inline, Refs
-from periplus.zarr.kerchunk.arrays import Described
+from periplus.zarr.kerchunk.arrays import StoredArray
 from periplus.zarr.kerchunk.references import Reference, ranges
 
 NUMBERS = re.compile(r"(?:0|[1-9][0-9]{0,9})(?:[./](?:0|[1-9][0-9]{0,9}))*")
@@ -44,10 +44,10 @@ class Urls:
         return files if self._known is None else Files.joined(self._known, files)
 
 
-def by_array(keys: Iterable[str], arrays: Mapping[str, Described]) -> dict[str, list[tuple[str, str]]]:
+def by_array(keys: Iterable[str], arrays: Mapping[str, StoredArray]) -> dict[str, list[tuple[str, str]]]:
     """(key, what stands for its position) of every chunk key, by the path of its array; other keys are passed over."""
-    dotted = {path for path, one in arrays.items() if one.separator == "."}
-    slashed = {path for path, one in arrays.items() if one.separator == "/"}
+    dotted = {path for path, one in arrays.items() if one.keys.separator == "."}
+    slashed = {path for path, one in arrays.items() if one.keys.separator == "/"}
     found: dict[str, list[tuple[str, str]]] = {}
     for key in keys:
         head, _, leaf = key.rpartition("/")
@@ -69,9 +69,9 @@ def _owner(key: str, slashed: set[str]) -> str | None:
     return None
 
 
-def positions(one: Described, keys: Sequence[tuple[str, str]]) -> NDArray[np.int32]:
+def positions(one: StoredArray, keys: Sequence[tuple[str, str]]) -> NDArray[np.int32]:
     """(ndim, n) chunk positions; FormatError names a key that is no chunk of the array."""
-    array, prefix = one.array, one.prefix
+    array, prefix = one.array, one.keys.prefix
     rank = array.ndim
     numbers: list[int] = []
     if not rank:
@@ -79,12 +79,12 @@ def positions(one: Described, keys: Sequence[tuple[str, str]]) -> NDArray[np.int
     for key, spelt in keys:
         said = spelt
         if prefix:
-            said = spelt.removeprefix(prefix + one.separator)
+            said = spelt.removeprefix(prefix + one.keys.separator)
             if said == spelt:
                 raise FormatError(f"{key}: this is no chunk of {array.name!r}")
         if not NUMBERS.fullmatch(said):
             raise FormatError(f"{key}: this is no chunk of {array.name!r}")
-        place = said.split(one.separator)
+        place = said.split(one.keys.separator)
         if len(place) != rank:
             raise FormatError(f"{key}: a chunk of {array.name!r} has {rank} numbers")
         numbers += map(int, place)
@@ -95,18 +95,18 @@ def positions(one: Described, keys: Sequence[tuple[str, str]]) -> NDArray[np.int
     return np.ascontiguousarray(found.T.astype(np.int32))
 
 
-def _only(one: Described, keys: Sequence[tuple[str, str]]) -> NDArray[np.int32]:
+def _only(one: StoredArray, keys: Sequence[tuple[str, str]]) -> NDArray[np.int32]:
     """(0, n) for the one chunk of an array without dimensions: `c`, `0`, or nothing, as VirtualiZarr has it."""
-    wrong = next(
-        (key for key, spelt in keys if spelt not in (one.prefix, f"{one.prefix}{one.separator}0", "0", "")), None
-    )
+    prefix, separator = one.keys.prefix, one.keys.separator
+    spellings = (prefix, f"{prefix}{separator}0", "0", "")
+    wrong = next((key for key, spelt in keys if spelt not in spellings), None)
     if wrong is not None or len(keys) > 1:
         raise FormatError(f"{wrong or keys[1][0]}: {one.array.name!r} has one chunk, and this is not it")
     return np.empty((0, len(keys)), np.int32)
 
 
 def columns(
-    one: Described,
+    one: StoredArray,
     keys: Sequence[tuple[str, str]],
     references: Mapping[str, Reference],
     urls: Urls,

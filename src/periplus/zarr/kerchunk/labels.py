@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from periplus.conventions.node import DIMENSIONS
 from periplus.decode import prepare
 from periplus.errors import DecodeError, FormatError
 from periplus.limits import MIB, Limits
 from periplus.model import Array, Coordinate, Refs
 from periplus.parse.json import INT64
+from periplus.parse.zarr import ArrayMetadata
 
 MOST_BYTES = 64 * MIB
 """Labels of one index that are kept in memory; what is more stays arrays."""
@@ -35,8 +37,8 @@ NANOSECONDS = {
 PLAIN_CALENDARS = ("standard", "gregorian", "proleptic_gregorian")
 
 
-class LabelRoom:
-    """How many bytes the labels of one index may still take: compressed ones are far smaller in the index."""
+class LabelBudget:
+    """Bytes that the labels of one index may still take: compressed ones are far smaller in the index."""
 
     def __init__(self) -> None:
         self.left = MOST_BYTES
@@ -49,7 +51,7 @@ class LabelRoom:
         return True
 
 
-def labels_of(array: Array, refs: Refs, limits: Limits, room: LabelRoom) -> Coordinate | None:
+def labels_of(array: Array, refs: Refs, limits: Limits, budget: LabelBudget) -> Coordinate | None:
     """The values of an array of one dimension, all of whose chunks are inline; None where some are not."""
     if (
         array.ndim != 1
@@ -57,7 +59,7 @@ def labels_of(array: Array, refs: Refs, limits: Limits, room: LabelRoom) -> Coor
         or len(refs) != array.grid[0]
         or not refs.inline.held.all()
         or (refs.part is not None and refs.part.any())
-        or not room.take(array)
+        or not budget.take(array)
     ):
         return None
     values = np.empty(array.shape, array.dtype)
@@ -70,10 +72,10 @@ def labels_of(array: Array, refs: Refs, limits: Limits, room: LabelRoom) -> Coor
         except DecodeError as error:
             error.message = f"{array.name}/{place}: {error.message}"
             raise
-    return named(array.name, array.dims, values, array.attributes)
+    return labels_named(array.name, array.dims, values, array.attributes)
 
 
-def named(name: str, dims: tuple[str, ...], values: NDArray[Any], attributes: Mapping[str, Any]) -> Coordinate:
+def labels_named(name: str, dims: tuple[str, ...], values: NDArray[Any], attributes: Mapping[str, Any]) -> Coordinate:
     """Labels under the name of their dimension; whole numbers since an epoch are times."""
     kept = {key: value for key, value in attributes.items() if key != "zarr_conventions"}
     found = SINCE.fullmatch(str(kept.get("units", "")).strip())
@@ -111,20 +113,32 @@ def _times(values: NDArray[Any], missing: Any, scale: int, epoch: str) -> NDArra
     return times
 
 
-def words(data: bytes, count: int, key: str) -> NDArray[Any]:
-    """Strings as `vlen-utf8` stores them: their number, then each behind its length."""
+def text_labels(path: str, metadata: ArrayMetadata, data: bytes | None, key: str) -> Coordinate | None:
+    """Text labels of the dimension that their array is named after, in one chunk that is stored under `key`.
+
+    None where the array is along another dimension, too long, or has no such chunk.
+    """
+    dim, count = path.rpartition("/")[2], metadata.shape[0]
+    if data is None or metadata.dims != (dim,) or count > MOST_TEXTS:
+        return None
+    attributes = {name: value for name, value in metadata.attributes.items() if name != DIMENSIONS}
+    return labels_named(path, (dim,), _strings(data, count, key), attributes)
+
+
+def _strings(data: bytes, count: int, key: str) -> NDArray[Any]:
+    """Strings as `vlen-utf8` stores them: their number, then each after its length."""
     found: list[str] = []
     try:
         (total,) = struct.unpack_from("<I", data)
-        place = 4
+        offset = 4
         for _ in range(min(total, count)):
-            (length,) = struct.unpack_from("<I", data, place)
-            if place + 4 + length > len(data):
+            (length,) = struct.unpack_from("<I", data, offset)
+            if offset + 4 + length > len(data):
                 raise FormatError(f"{key}: the strings are cut off")
-            found.append(data[place + 4 : place + 4 + length].decode())
-            place += 4 + length
+            found.append(data[offset + 4 : offset + 4 + length].decode())
+            offset += 4 + length
     except (struct.error, UnicodeDecodeError):
-        raise FormatError(f"{key}: the inline bytes are no strings") from None
+        raise FormatError(f"{key}: the inline bytes are not strings of vlen-utf8") from None
     if len(found) < count:
-        raise FormatError(f"{key}: {len(found)} strings where {count} are wanted")
+        raise FormatError(f"{key}: {len(found)} strings where {count} are needed")
     return np.array(found, object)

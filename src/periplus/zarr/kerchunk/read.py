@@ -7,20 +7,21 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from periplus.conventions.node import DIMENSIONS
 from periplus.errors import FormatError, MissingError, PeriplusError, StaleError
 from periplus.limits import JSON_TEXT, Limits, json_allowance, json_cost
 from periplus.model import Catalog, Coordinate, Refs
+from periplus.parse.zarr import ArrayMetadata, nodes_of
+from periplus.parse.zarr.documents import NAMES
 from periplus.policy import Policy, canonical, resolve
 from periplus.table.document.document import document_for
 from periplus.table.memory import MemoryRows
 from periplus.table.table import Table
-from periplus.zarr.kerchunk.catalog import Nodes, catalog_of, described, nodes
+from periplus.zarr.kerchunk.catalog import ParsedNodes, catalog_of, parse_nodes
 from periplus.zarr.kerchunk.columns import Urls, by_array, columns
 from periplus.zarr.kerchunk.extension import REPLACED, from_text, unpack_files
-from periplus.zarr.kerchunk.labels import MOST_TEXTS, LabelRoom, labels_of, named, words
+from periplus.zarr.kerchunk.labels import LabelBudget, labels_of, text_labels
 from periplus.zarr.kerchunk.recognise import is_json
-from periplus.zarr.kerchunk.references import METADATA, Reference, expand, filler, parse
+from periplus.zarr.kerchunk.references import Reference, expand, filler, parse
 from periplus.zarr.kerchunk.rows import RecordRows, read_metadata, sizes_of
 
 if TYPE_CHECKING:
@@ -83,11 +84,12 @@ def _open_json(asked: _Asked) -> Table:
     url, fetch, limits = asked.url, asked.fetch, asked.limits
     document = parse(_whole(url, fetch, limits), url=url, limits=limits)
     references = expand(document, overrides=asked.overrides, limits=limits)
-    found = nodes(_documents(references, fetch, limits, url))
-    if not found.arrays and not found.groups:
+    documents = nodes_of(_documents(references, fetch, limits, url))
+    if not documents:
         raise FormatError("this JSON file holds no kerchunk references: no .zgroup, .zarray or zarr.json")
-    arrays = described(found, limits=limits, leave_out=asked.leave_out)
-    keys = by_array((key for key in references if key.rpartition("/")[2] not in METADATA), arrays)
+    nodes = parse_nodes(documents, limits=limits, leave_out=asked.leave_out)
+    arrays = nodes.arrays
+    keys = by_array((key for key in references if key.rpartition("/")[2] not in NAMES), arrays)
     raw = from_text(document)
     known = None
     if raw is not None:
@@ -97,14 +99,14 @@ def _open_json(asked: _Asked) -> Table:
         path: columns(arrays[path], held, references, urls, lambda target: whole[target]) for path, held in keys.items()
     }
 
-    room = LabelRoom()
+    budget = LabelBudget()
 
     def inline(path: str) -> Coordinate | None:
         if path in arrays:
-            return labels_of(arrays[path].array, refs[path], limits, room) if path in refs else None
-        return _in_words(path, found, partial(_first_chunk, references))
+            return labels_of(arrays[path].array, refs[path], limits, budget) if path in refs else None
+        return _text_labels(path, nodes, partial(_first_chunk, references))
 
-    catalog, used = catalog_of(found, arrays, inline)
+    catalog, used = catalog_of(nodes, inline)
     held = {arrays[path].array.name: one for path, one in refs.items() if path not in used}
     held = {name: one for name, one in held.items() if name in catalog.arrays}
     rows = MemoryRows(refs=held, sources=urls.files(whole), count=sum(map(len, held.values())))
@@ -130,7 +132,7 @@ def _documents(references: Mapping[str, Reference], fetch: Fetch, limits: Limits
     documents = {}
     memory = json_allowance(limits, what="the metadata of all arrays and groups")
     for key, reference in references.items():
-        if key.rpartition("/")[2] not in METADATA:
+        if key.rpartition("/")[2] not in NAMES:
             continue
         text = _fetched(key, reference, fetch, limits, url) if isinstance(reference, list) else reference
         memory.take(json_cost(text))
@@ -169,19 +171,12 @@ def _whole_files(
     return dict(zip(wanted, sizes_of(wanted, fetch, lambda target: resolve(url, target)), strict=True))
 
 
-def _in_words(path: str, found: Nodes, first: Callable[[str], tuple[str, bytes | None]]) -> Coordinate | None:
-    """Labels in words whose one chunk is inline."""
-    document, leaf = found.arrays[path], path.rpartition("/")[2]
-    dims = document.get("dimension_names") or found.attributes.get(path, {}).get(DIMENSIONS)
-    shape = document.get("shape")
-    if dims != [leaf] or not isinstance(shape, list) or len(shape) != 1 or type(shape[0]) is not int:
-        return None
-    if shape[0] > MOST_TEXTS:
-        return None
+def _text_labels(path: str, nodes: ParsedNodes, first: Callable[[str], tuple[str, bytes | None]]) -> Coordinate | None:
+    """Text labels whose one chunk is inline."""
+    metadata = nodes.metadata[path]
+    assert isinstance(metadata, ArrayMetadata)
     key, data = first(path)
-    if data is None:
-        return None
-    return named(path, (leaf,), words(data, shape[0], key), {})
+    return text_labels(path, metadata, data, key)
 
 
 def _first_chunk(references: Mapping[str, Reference], path: str) -> tuple[str, bytes | None]:
@@ -207,8 +202,8 @@ def _open_parquet(asked: _Asked) -> Table:
         raise FormatError(".zmetadata: metadata and record_size are wanted; this may be a Zarr store")
     if asked.write not in (None, own.write):
         raise StaleError(REPLACED, url=url)
-    found = nodes(documents)
-    arrays = described(found, limits=limits, leave_out=asked.leave_out)
+    nodes = parse_nodes(nodes_of(documents), limits=limits, leave_out=asked.leave_out)
+    arrays = nodes.arrays
     names = {one.array.name: path for path, one in arrays.items()}
     rows = RecordRows(
         names,
@@ -222,16 +217,16 @@ def _open_parquet(asked: _Asked) -> Table:
     )
     rows.describe({one.array.name: one.array for one in arrays.values()})
 
-    room = LabelRoom()
+    budget = LabelBudget()
 
     def inline(path: str) -> Coordinate | None:
         """Labels that lie in one record file of the index itself."""
         if path not in arrays:
-            return _in_words(path, found, rows.first_bytes)
+            return _text_labels(path, nodes, rows.first_bytes)
         refs = rows.find_inline(arrays[path].array)
-        return None if refs is None else labels_of(arrays[path].array, refs, limits, room)
+        return None if refs is None else labels_of(arrays[path].array, refs, limits, budget)
 
-    catalog, _ = catalog_of(found, arrays, inline)
+    catalog, _ = catalog_of(nodes, inline)
     rows.describe(catalog.arrays)
     reopen = (_open_parquet, (replace(asked, write=own.write),))
     return asked.table(catalog, rows, url=folder.removesuffix("/"), parts=rows.parts, reopen=reopen)

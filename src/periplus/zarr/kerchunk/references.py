@@ -23,8 +23,6 @@ MOST_PARTS = 1 << 16
 PLACEHOLDER = re.compile(r"\{\{([A-Za-z_][A-Za-z0-9_]*)\}\}")
 CODE = re.compile(r"\{\{|\}\}|\{%|\{#")
 BASE64 = "base64:"
-METADATA = frozenset({".zgroup", ".zarray", ".zattrs", ".zmetadata", "zarr.json"})
-"""Last parts of keys that hold metadata."""
 TEXT_SHARE = 8
 """Which part of `memory_bytes` the filled-in text may take: the URLs are copied when they become absolute."""
 LONGEST_URL = 1 << 16
