@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import tifffile
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import periplus
@@ -23,15 +23,19 @@ from periplus.testing.formats import dted as dteds
 EXAMPLES = int(os.environ.get("PERIPLUS_EXAMPLES", "4"))
 FILES = 6
 STEP = 24
+SEEDS = (0, 1, 2)
 
 
 def write(path: Path, number: int, *, seed: int, place: tuple[int, int], kind: int) -> None:
     """A small tiled TIFF with its place; of kind 1 it is compressed and has a reduced level, of 2 another nodata.
 
-    One of kind 3 is an elevation cell.
+    One of kind 3 is an elevation cell, one of kind 4 is smaller with seed 1; with seed 2 all are unreadable.
     """
+    if seed == 2:
+        path.write_bytes(b"II*\0 and no more")
+        return
     rng = np.random.default_rng(100 * number + seed)
-    values = rng.integers(1, 9, (40, 48), dtype=np.uint16)
+    values = rng.integers(1, 9, (24, 24) if kind == 4 and seed else (40, 48), dtype=np.uint16)
     if kind == 3:
         heights = values[None, :13, :13].astype(np.int16)
         path.write_bytes(dteds.cell(heights, interval=(3000, 3000), west=20 + place[1], south=10 - place[0]))
@@ -55,14 +59,14 @@ def write(path: Path, number: int, *, seed: int, place: tuple[int, int], kind: i
 
 ARRANGEMENTS: dict[str, tuple[dict[str, Any], Callable[[int], tuple[int, int]], Callable[[int], int]]] = {
     "collect": ({"arrange": "collect"}, lambda n: (0, 100 * n), lambda n: n % 2),
-    "stack": ({"arrange": "stack", "pattern": "x_{time:%Y%m%d}"}, lambda n: (0, 0), lambda n: 0),
+    "stack": ({"arrange": "stack", "pattern": "x_{time:%Y%m%d}_*"}, lambda n: (0, 0), lambda n: 0),
     "mosaic": ({"arrange": "mosaic"}, lambda n: (40 * (n % 2), 48 * (n // 2)), lambda n: 0),
     "overlaps": (
         {"arrange": "mosaic", "duplicates": "last", "order": "name"},
         lambda n: (7 * (n % 3), STEP * n),
         lambda n: 0,
     ),
-    "packed": ({"arrange": "stack", "pattern": "x_{time:%Y%m%d}"}, lambda n: (0, 0), lambda n: 2),
+    "packed": ({"arrange": "stack", "pattern": "x_{time:%Y%m%d}_*"}, lambda n: (0, 0), lambda n: 2),
     "levels": ({"arrange": "mosaic"}, lambda n: (0, 48 * n), lambda n: 1),
     "valid": (
         {"arrange": "mosaic", "duplicates": "first-valid", "order": "name"},
@@ -75,18 +79,36 @@ ARRANGEMENTS: dict[str, tuple[dict[str, Any], Callable[[int], tuple[int, int]], 
         lambda n: (n // 3, n % 2),
         lambda n: 3,
     ),
+    **{
+        f"hidden {rule} {order}": (
+            {"arrange": "mosaic", "duplicates": rule, "order": order, "pattern": "x_{time:%Y%m%d}_*"},
+            lambda n: (0, 48 * (n // 3)),
+            lambda n: 4,
+        )
+        for rule, order in [("last", "given"), ("first", "time")]
+    },
+    "replaced": (
+        {"arrange": "stack", "pattern": "x_{time:%Y%m%d}_*", "duplicates": "last"},
+        lambda n: (0, 0),
+        lambda n: 0,
+    ),
 }
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["append", "exact", "change"]), st.sets(st.integers(0, FILES - 1), min_size=1)),
+    st.tuples(
+        st.sampled_from(["append", "exact", "change", "renew", "break"]),
+        st.lists(st.integers(0, FILES - 1), min_size=1, unique=True),
+    ),
     min_size=2,
-    max_size=4,
+    max_size=5,
 )
 
 
 def rows(index: periplus.Index, root: Path) -> dict[str, Any]:
     """Everything that a reader of the index acts on, file ids replaced by names."""
     files = index.files
-    found: dict[str, Any] = {"files": sorted((Path(p).name, s) for p, s in zip(files.path, files.status, strict=True))}
+    columns = files.path, files.status, files.format, files.datetime.tolist(), files.error
+    listed = sorted((Path(path).name, *map(str, facts)) for path, *facts in zip(*columns, strict=True))
+    found: dict[str, Any] = {"files": listed}
     for name, array in index.table.catalog.arrays.items():
         refs = index.table.refs(name)
         count = len(refs)
@@ -116,15 +138,18 @@ def test_any_sequence_of_runs_gives_the_rows_of_one_run(
     archive, made = root / "archive", root / "made"
     made.mkdir()
     for number in range(FILES):
-        for seed in (0, 1):
+        for seed in SEEDS:
             write(made / f"{number}_{seed}.tif", number, seed=seed, place=place(number), kind=variant(number))
     to = root / ("index.parquet" if form == "flat" else "index")
     folders = ("a", "b") if kind == "collect" else ("",)
-    path = {n: archive / folders[n % len(folders)] / f"x_202101{n + 1:02d}.tif" for n in range(FILES)}
+    day = {n: n // 2 + 1 if kind == "replaced" else n + 1 for n in range(FILES)}
+    path = {n: archive / folders[n % len(folders)] / f"x_202101{day[n]:02d}_{n}.tif" for n in range(FILES)}
 
     @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(steps=STEPS)
-    def check(steps: list[tuple[str, set[int]]]) -> None:
+    @example(steps=[("exact", [0, 1, 2, 4]), ("renew", [2]), ("renew", [1]), ("append", [0, 3])])
+    @example(steps=[("append", [0, 1]), ("break", [1, 2]), ("append", [0, 1]), ("renew", [1])])
+    def check(steps: list[tuple[str, list[int]]]) -> None:
         shutil.rmtree(archive, ignore_errors=True)
         shutil.rmtree(to, ignore_errors=True) if to.is_dir() else to.unlink(missing_ok=True)
         for folder in folders:
@@ -133,14 +158,17 @@ def test_any_sequence_of_runs_gives_the_rows_of_one_run(
         for number in range(FILES):
             shutil.copy(made / f"{number}_0.tif", path[number])
         held: list[int] = []
-        for what, chosen in steps:
-            names = sorted(chosen)
-            if what == "change":
+        for what, names in steps:
+            if what in ("change", "renew", "break"):
                 for number in names:
-                    seeds[number] ^= 1
-                    shutil.copy(made / f"{number}_{seeds[number]}.tif", path[number])
-            append = what == "append"
+                    seeds[number] = 2 if what == "break" else (seeds[number] + 1) % 2
+            append = what in ("append", "renew", "break")
             held = held + [n for n in names if n not in held] if append else names if what == "exact" else held or names
+            if all(seeds[number] == 2 for number in held):
+                seeds[held[0]] = 0  # one file at least is readable
+                names = [held[0], *names]
+            for number in range(FILES):
+                shutil.copy(made / f"{number}_{seeds[number]}.tif", path[number])
             asked = [path[n] for n in (names if append else held)]
             with (
                 periplus.index(asked, to=to, append=append, **({} if append and len(held) > len(names) else options)),
@@ -148,6 +176,8 @@ def test_any_sequence_of_runs_gives_the_rows_of_one_run(
                 periplus.index([path[n] for n in held], **options) as whole,
             ):
                 assert rows(index, root) == rows(whole, root)
+            if kind == "replaced":  # a stack does not hold the place of a file that cannot be read
+                held.sort(key=lambda number: seeds[number] == 2)
 
     check()
 
@@ -223,7 +253,7 @@ def add_column(index: Path, name: str, values: pa.Array) -> None:
 @pytest.mark.parametrize("kind", ["collect", "stack", "mosaic", "overlaps"])
 def test_columns_of_users_stay_when_files_come_and_go(tmp_path: Path, kind: str) -> None:
     options, place, variant = ARRANGEMENTS[kind]
-    paths = [tmp_path / f"x_202101{n + 1:02d}.tif" for n in range(4)]
+    paths = [tmp_path / f"x_202101{n + 1:02d}_{n}.tif" for n in range(4)]
     for n, path in enumerate(paths):
         write(path, n, seed=0, place=place(n), kind=variant(n))
     to = tmp_path / "index"

@@ -14,6 +14,8 @@ from periplus.model import Array, Georeference, Shape, Transform
 
 TOLERANCE = 1e-6
 """Pixels by which the corners of two images may differ and still count as equal."""
+MISFIT = "conflict: "
+"""How the error of a file that does not fit begins."""
 
 
 @dataclass(slots=True)
@@ -42,7 +44,7 @@ class Misfits:
     @property
     def errors(self) -> dict[int, str]:
         """For the files table."""
-        return {number: f"conflict: {reason}" for number, reason in self.reasons.items()}
+        return {number: f"{MISFIT}{reason}" for number, reason in self.reasons.items()}
 
 
 def reference_files(entries: Sequence[FileEntry], numbers: Sequence[int]) -> Sequence[int]:

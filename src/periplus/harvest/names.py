@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from periplus.arrange import FileEntry
 from periplus.arrange.pattern import NamePattern
 from periplus.arrange.times import check_pattern, with_name_times
 from periplus.errors import ConflictError
@@ -24,6 +25,10 @@ class Names:
     @property
     def give_times(self) -> bool:
         return self.pattern is not None and self.pattern.time is not None
+
+    def timed(self, entries: Sequence[FileEntry]) -> Sequence[FileEntry]:
+        """Entries with the times in their names."""
+        return entries if self.pattern is None else with_name_times(entries, self.pattern, skip_misfits=False)[0]
 
     def apply(self, gathered: Gathered, *, skip_misfits: bool, kept: int = 0) -> Mapping[int, str]:
         """Give files the times in their names; those that do not match. That no file matches is an error."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from periplus.arrange import Arrangement, FileEntry
+from periplus.arrange import Arrangement
 from periplus.arrange import arrange as arrange_entries
-from periplus.arrange.times import with_name_times
+from periplus.arrange.compatibility import MISFIT
 from periplus.errors import ConflictError, FetchError, StaleError, redact
 from periplus.fetch import Fetch
 from periplus.harvest.growth.append import Appended, Request, appended, is_unchanged
@@ -72,6 +72,8 @@ class Run:
         self.asked = kind, options
         """What the index records as asked for; not all of `kind` and `options` where files are added to an index."""
         self.earlier: Table | None = None
+        self.doubtful: list[Harvested] = []
+        """Files that the index left out, and that may be in an array now."""
 
     def in_memory(self) -> Table:
         """An index that is not written anywhere."""
@@ -111,8 +113,8 @@ class Run:
             if journal.damaged:
                 self.notes.warnings.append(f"{journal.damaged} parts of the journal could not be used")
             self.before = () if index is None else index.files.path
-            kept = self._harvest_again(parts, index, check=refresh == "check", anew=anew)
-            self._must_have_something(len(kept))
+            kept = self._harvest_again(parts, index, check=refresh == "check", anew=anew, append=append)
+            self._must_have_something(len(kept), others=0 if index is None or not append else index.count)
             others: list[int] = []
             if append and index is not None:
                 if not index.kind:
@@ -153,7 +155,7 @@ class Run:
         )
 
     def _harvest_again(
-        self, parts: list[tuple[Part, list[Fact]]], index: StoredIndex | None, *, check: bool, anew: bool
+        self, parts: list[tuple[Part, list[Fact]]], index: StoredIndex | None, *, check: bool, anew: bool, append: bool
     ) -> dict[int, Harvested]:
         """Harvest what neither the journal nor the index knows; the files kept from the index, by their ids there."""
         written: dict[str, tuple[Fact, int, int]] = {}
@@ -180,6 +182,9 @@ class Run:
             for batch in self._harvest(self._inputs(), known, beside, check):
                 for file in batch:
                     url = file.source.url
+                    place = index.place(url) if append and index is not None else None
+                    if place is not None:
+                        file = replace(file, number=place)  # only new files follow those of the index
                     if not file.reused:
                         self._take(file)
                     elif url in written:
@@ -194,11 +199,14 @@ class Run:
         return kept
 
     def _others(self, index: StoredIndex, kept: Mapping[int, Harvested]) -> list[int]:
-        """Files of the index that were not asked for, when it is added to; those that failed are taken as they are."""
+        """Files of the index that were not asked for, when it is added to."""
         here = {entry.source.url for entry in self.gathered.entries}
-        for file in index.failed(here):
-            self.gathered.add(file)
         renewed = {index.by_url[url] for url in here if url in index.by_url}
+        for file in index.unplaced(here):
+            if index.may_return(file, renewed=bool(renewed), asked=self._asked()):
+                self.doubtful.append(file)
+            else:
+                self.gathered.add(file)
         return [n for n in np.flatnonzero(index.good).tolist() if n not in kept and n not in renewed]
 
     def _take(self, file: Harvested) -> None:
@@ -221,13 +229,15 @@ class Run:
             if self.refused <= SHOWN_ERRORS:
                 self.notes.warnings.append(f"{redact(file.source.url)}: left out: {'; '.join(map(str, refused))}")
 
-    def _must_have_something(self, kept: int = 0) -> None:
-        """Raise where there is nothing to index."""
+    def _must_have_something(self, kept: int = 0, others: int = 0) -> None:
+        """Raise where there is nothing to index; files that cannot be read are, beside `others` of the index."""
         entries = self.gathered.entries
         if kept or any(entry.error is None for entry in entries):
             return
         if not entries and not self.nameless:
             raise nothing_to_index(self.given, self.notes.skipped)
+        if others:
+            return
         first = self.failures[0]
         if len(self.given) == 1 and is_literal(self.given[0]) and first.raised is not None:
             raise first.raised
@@ -254,7 +264,7 @@ class Run:
             if is_unchanged(index, request, gathered.entries):
                 self.arrangement = index.kind
                 return index.table
-            more = appended(index, request, gathered, self._timed, self.options)
+            more = appended(index, request, gathered, self.names.timed, self.options)
             if more is not None:
                 self.arrangement = more.laid.kind
                 self.files, self.before = Files.joined(index.files, more.laid.files), ()  # none is gone
@@ -268,7 +278,7 @@ class Run:
                     limits=self.limits,
                     before=index.table,
                 )
-            self._recall(index, kept, others, append)
+            self._recall(index, kept, others)
         laid = self._arranged()
         return write_table(
             to,
@@ -290,46 +300,43 @@ class Run:
         asked = {"asked": index.arrangement.get("asked"), **self.names.recorded()}
         return replace(more.laid.catalog, arrangement={**more.laid.catalog.arrangement, **asked})
 
-    def _recall(self, index: StoredIndex, kept: dict[int, Harvested], others: Sequence[int], append: bool) -> None:
+    def _recall(self, index: StoredIndex, kept: dict[int, Harvested], others: Sequence[int]) -> None:
         """Files of the index as if scanned: their references come from its rows; what it lacks is read again."""
         if others and not index.recalls and index.arrangement.get("series"):
             raise ConflictError(
                 "this index is of an older version, which does not say to which series a file belongs: name all files"
             )
-        files = {**kept, **{number: index.unasked(number) for number in others}}
+        files = kept | {number: index.unasked(number) for number in others}
         again = list(files.values())
         if self.names.give_times or not index.lost_times:
             # Arrays that the arrangement has no room for are needed where it may have room now.
             whole = self._asked() != index.arrangement.get("asked") or len(files) < index.count
-            again = index.recall_into(self.gathered, files, whole=whole)
+            again = index.recall_into(self.gathered, files, asked=kept, whole=whole)
             self.names.own = self.names.own or index.lost_times
-        self._read_again(again, index, append)
+        self._read_again(again, index, {index.files.path[number] for number in others})
         self.gathered.finish()
         if self.appends:
             held = {file.source.url for file in files.values()}
             self.gathered.entries = [replace(e, indexed=e.source.url in held) for e in self.gathered.entries]
         self._take_times()
 
-    def _read_again(self, files: Sequence[Harvested], index: StoredIndex, append: bool) -> None:
+    def _read_again(self, files: Sequence[Harvested], index: StoredIndex, unasked: Container[str]) -> None:
         """Read files that the index cannot give back; one that was not asked for and cannot be read ends the run."""
-        if not files:
-            return
-        self.reused -= sum(file.number >= 0 for file in files)
-        if not index.recalls:
+        self.reused -= sum(file.source.url not in unasked for file in files)
+        if files and not index.recalls:
             self.notes.warnings.append(
                 "this index is of an older version, which does not say what each file contributed: its files were read "
                 "again"
             )
-        places = {file.source.url: file.number for file in files}
-        for batch in self._harvest(each_of([file.input for file in files])):
+        places = {file.source.url: file.number for file in (*files, *self.doubtful)}
+        for batch in self._harvest(each_of([file.input for file in (*files, *self.doubtful)])):
             for file in batch:
-                number = places.get(file.source.url, file.number)
-                if append and number < 0 and file.error is not None:
+                if file.source.url in unasked and file.error is not None:
                     raise ConflictError(
                         f"this file of the index must be read again to add to it, and cannot be: {file.error}",
                         url=file.source.url,
                     )
-                self._take(replace(file, number=number))
+                self._take(replace(file, number=places.get(file.source.url, file.number)))
 
     def _arranged(self) -> Arrangement:
         gathered = self.gathered
@@ -348,26 +355,13 @@ class Run:
 
     def _inherit(self, index: StoredIndex, to: str) -> None:
         """Arrange added files, and read their names, as those of the index were."""
-        plan = inherited(index, self.kind, self.options)
+        plan = inherited(index, self.kind, self.options, to)
         if self.kind == "auto" and plan.kind != "auto":
             check_options(plan.kind, append=True, **{"order": "given", **self.options})
         self.kind, self.options, self.asked = plan.kind, plan.options, (plan.asked_kind, plan.asked)
-        self.names = named(plan.asked_kind, plan.asked)
+        self.names = plan.names
         self.notes.warnings += plan.notes
         self.appends = True
-        if index.lost_times and not self.names.give_times:
-            raise ConflictError(
-                "the files of this index have the times in their names: give a pattern= with a time to add to it",
-                url=to,
-            )
-
-    def _timed(self, entries: Sequence[FileEntry]) -> Sequence[FileEntry]:
-        """Entries with the times in their names."""
-        return (
-            entries
-            if self.names.pattern is None
-            else with_name_times(entries, self.names.pattern, skip_misfits=False)[0]
-        )
 
     def _take_times(self, kept: int = 0) -> None:
         skip = bool(self.options["skip_misfits"])
@@ -377,7 +371,7 @@ class Run:
         for number, why in misfits.items():
             if len(self.failures) < SHOWN_ERRORS:
                 source = self.gathered.entries[number].source
-                self.failures.append(Harvested(input=Input(url=source.url), source=source, error=f"conflict: {why}"))
+                self.failures.append(Harvested(input=Input(url=source.url), source=source, error=f"{MISFIT}{why}"))
 
     def _asked(self) -> dict[str, Any]:
         """What was asked for, so that a later run can tell whether the same is meant."""

@@ -52,7 +52,7 @@ def is_unchanged(index: StoredIndex, request: Request, entries: Sequence[FileEnt
     """Whether the index is already what was asked for: the same files, none changed, arranged in the same way."""
     if not _same_request(index, request) or any(entry.error is None for entry in entries):
         return False
-    return {entry.source.url for entry in entries} == index.bad
+    return {entry.source.url: entry.error for entry in entries} == index.bad
 
 
 def appended(
@@ -74,8 +74,8 @@ def appended(
         return None
     if index.table.form not in GROWING or not _same_request(index, request):
         return None
-    if not bad <= {entry.source.url for entry in gathered.entries} or any(e.source.url in bad for e in entries):
-        return None  # a file that failed before is gone, or is well now: its row must go
+    if not bad.items() <= {e.source.url: e.error for e in gathered.entries}.items():
+        return None  # a file that failed before is gone, is well now, or fails in another way: its row must change
 
     def refs(entry: int, which: int) -> Refs:
         return gathered.refs(new[entry], which)

@@ -10,7 +10,7 @@ from periplus.arrange.mosaic.overlap import MOSAIC_DUPLICATES, MOSAIC_ORDERS
 from periplus.arrange.stack.coordinate import COORDINATES, STACK_DUPLICATES
 from periplus.errors import ConflictError
 from periplus.harvest.growth.stored import StoredIndex
-from periplus.harvest.names import named
+from periplus.harvest.names import Names, named
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +24,27 @@ class Plan:
     asked: dict[str, Any]
     notes: tuple[str, ...] = ()
 
+    @property
+    def names(self) -> Names:
+        """What the pattern gives the files."""
+        return named(self.asked_kind, self.asked)
 
-def inherited(index: StoredIndex, kind: str, options: Mapping[str, Any]) -> Plan:
+
+def inherited(index: StoredIndex, kind: str, options: Mapping[str, Any], url: str) -> Plan:
     """The plan of a run that adds files; an arrangement that is given and differs from that of the index is a new one.
 
-    ConflictError where another pattern is given than the one that the names of the index were read by.
+    ConflictError where another pattern is given than the one that the names of the index were read by, or none where
+    its files lost the times of their own.
     """
+    plan = _plan(index, kind, options)
+    if index.lost_times and not plan.names.give_times:
+        raise ConflictError(
+            "the files of this index have the times in their names: give a pattern= with a time to add to it", url=url
+        )
+    return plan
+
+
+def _plan(index: StoredIndex, kind: str, options: Mapping[str, Any]) -> Plan:
     stored = _stored_kind(index)
     if kind not in ("auto", stored):
         chosen = _with_pattern(index, kind, options)

@@ -12,8 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus.arrange import KINDS
+from periplus.arrange.arrangement import REPLACED
+from periplus.arrange.compatibility import MISFIT
 from periplus.arrange.pattern import NamePattern, parse
-from periplus.errors import FormatError, MissingError, PeriplusError
+from periplus.errors import ConflictError, FormatError, MissingError, PeriplusError
 from periplus.fetch import Fetch
 from periplus.harvest.growth.recall import Kept, Recalled, below, recall_groups, recall_placed
 from periplus.harvest.inputs import Input
@@ -93,10 +95,30 @@ class StoredIndex:
         """Ids of files that are in no array."""
         return [number for number, status in enumerate(self.files.status) if status != "ok"]
 
+    @cached_property
+    def _bad_by_url(self) -> dict[str, int]:
+        return {self.files.path[number]: number for number in self._bad}
+
     @property
-    def bad(self) -> set[str]:
-        """URLs of files that are in no array."""
-        return {self.files.path[number] for number in self._bad}
+    def bad(self) -> dict[str, str]:
+        """Files that are in no array, by URL, and why."""
+        return {url: self.files.error[number] or "error" for url, number in self._bad_by_url.items()}
+
+    def place(self, url: str) -> int | None:
+        """Place of a file in the order of an append, where new files count from 0; None for a new file."""
+        number = self.by_url.get(url)
+        if number is None:
+            number = self._bad_by_url.get(url)
+        return None if number is None else self._place(number)
+
+    def _place(self, number: int) -> int:
+        count = len(self.files)
+        # A stack lists replaced files last, although they came before those that replaced them.
+        before = 2 * count if self.kind == "stack" and self._is_replaced(number) else count
+        return number - before
+
+    def _is_replaced(self, number: int) -> bool:
+        return (self.files.error[number] or "").startswith(REPLACED)
 
     def source(self, url: str) -> Source | None:
         """Facts of a file when it was indexed; None where the index does not say what it contributed."""
@@ -154,8 +176,10 @@ class StoredIndex:
         series = asset if isinstance(asset, str) else ""
         return recall_placed(self.table, placements, wanted, self.sidecars, self._fact, series)
 
-    def recall_into(self, gathered: Gathered, files: Mapping[int, Harvested], *, whole: bool) -> list[Harvested]:
-        """Take files of the index as entries; those that must be read again."""
+    def recall_into(
+        self, gathered: Gathered, files: Mapping[int, Harvested], *, asked: Container[int], whole: bool
+    ) -> list[Harvested]:
+        """Take files of the index as entries; those that must be read again. `asked` are those that were asked for."""
         recalled = self.recall(sorted(files), whole=whole)
         part = gathered.adopt(recalled.part)
         again = []
@@ -165,7 +189,7 @@ class StoredIndex:
                 continue
             slot = recalled.slots[number]
             fact, item = recalled.facts[slot], file.input
-            if file.number < 0 and (self.kind != "collect" or "depth" not in self.arrangement):
+            if number not in asked and (self.kind != "collect" or "depth" not in self.arrangement):
                 # Not asked for, so the index alone knows where it belongs. Names that come from paths are made anew.
                 place = fact.prefix or None
                 item = replace(item, group=place) if self.kind == "collect" else replace(item, series=place)
@@ -173,15 +197,45 @@ class StoredIndex:
         return again
 
     def unasked(self, number: int) -> Harvested:
-        """A file that was not asked for and stays; it comes before those that were."""
-        source = self.files.source(number)
-        return Harvested(input=Input(url=source.url), source=source, reused=True, number=number - len(self.files))
+        """A file that was not asked for and stays; it comes before new ones."""
+        source, asset = self.files.source(number), self.arrangement.get(ASSET)
+        item = Input(
+            url=source.url,
+            datetime=None if self._named else moment(self.files.datetime[number]),
+            series=asset if isinstance(asset, str) else None,
+        )
+        return Harvested(input=item, source=source, reused=True, number=self._place(number))
 
-    def failed(self, others: Container[str]) -> Iterator[Harvested]:
-        """Files that are in no array, apart from `others`, as they are."""
+    def unplaced(self, others: Container[str]) -> Iterator[Harvested]:
+        """Files that are in no array, apart from `others`, as the index has them."""
         for number in self._bad:
             if self.files.path[number] not in others:
-                yield replace(self.unasked(number), reused=False, error=self.files.error[number] or "error")
+                yield replace(
+                    self.unasked(number),
+                    format=self.files.format[number],
+                    datetime=moment(self.files.datetime[number]),
+                    reused=False,
+                    error=self.files.error[number] or "error",
+                )
+
+    def may_return(self, file: Harvested, *, renewed: bool, asked: Mapping[str, Any]) -> bool:
+        """Whether a file that is in no array may be in one after a run that adds files, and must be read again.
+
+        `renewed` says that files of the index changed; as long as none does, others still take its place. `asked` are
+        the options of the run.
+        """
+        names = (self.asked.keys() | asked.keys()) - {"skip_misfits"}
+        if not renewed and all(self.asked.get(name) == asked.get(name) for name in names):
+            return False
+        error = file.error or ""
+        found = error.startswith(REPLACED) or (bool(asked.get("skip_misfits")) and error.startswith(MISFIT))
+        if found and self.arrangement.get("series"):
+            raise ConflictError(
+                "files of this index changed, so this one, which others had replaced, may be needed again; the index "
+                "does not hold its series: name all files",
+                url=file.source.url,
+            )
+        return found
 
     def sidecar_urls(self, files: Iterable[int]) -> list[str]:
         """URLs of the sidecars of files."""
