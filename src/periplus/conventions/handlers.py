@@ -35,7 +35,7 @@ class Handler(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HandlerResult:
     """What handlers gave for one array."""
 
     variables: Mapping[str, Any]
@@ -66,7 +66,7 @@ def third_parties() -> tuple[tuple[Handler, ...], tuple[Diagnostic, ...]]:
     return tuple(sorted(both, key=lambda handler: (handler.tier != "principal", str(handler.name)))), notes
 
 
-def ask(handlers: Iterable[Handler], *, path: str, root: Any, group: Any, array: Any) -> Answer:
+def ask(handlers: Iterable[Handler], *, path: str, root: Any, group: Any, array: Any) -> HandlerResult:
     """Let handlers speak of one array; one that fails is a finding, and the others are still heard."""
     variables: dict[str, Any] = {}
     principal: list[str] = []
@@ -89,7 +89,7 @@ def ask(handlers: Iterable[Handler], *, path: str, root: Any, group: Any, array:
                 notes.append(Diagnostic("handler.repeated", "warning", path, "", message))
             else:
                 variables[str(key)] = value
-    return Answer(variables, tuple(principal), tuple(notes))
+    return HandlerResult(variables, tuple(principal), tuple(notes))
 
 
 @lru_cache(maxsize=1)

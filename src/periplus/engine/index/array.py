@@ -1,39 +1,52 @@
-"""One array of an index as xarray reads it: nothing until indexed, then only the chunks that are asked for."""
+"""One array of an index as a lazy array of xarray: indexing it plans, fetches and decodes the chunks needed at once."""
 
 from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 from xarray.backends import BackendArray
 from xarray.core.indexing import ExplicitIndexer, VectorizedIndexer
 
-from periplus.engine.index.packing import Packing
+from periplus.engine.index.packing import BandPacking
 from periplus.errors import FormatError
+from periplus.fetch import Fetch
+from periplus.limits import Limits
 from periplus.model import Array
-from periplus.read import select_outer
-
-if TYPE_CHECKING:
-    from periplus.facade import Index
+from periplus.read import read_array, select_outer
+from periplus.table import Table
 
 READS = 8
-"""Reads at once while points are gathered from scattered chunks: they mostly wait for their sources."""
+"""Concurrent reads while points are gathered from scattered chunks: they mostly wait for their sources."""
+
+
+@runtime_checkable
+class OpenIndex(Protocol):
+    """An open index: a table, and the means to fetch what it refers to. `periplus.Index` is one."""
+
+    table: Table
+    fetch: Fetch
+    limits: Limits
+
+    def close(self) -> None:
+        """Close connections and files."""
+        ...
 
 
 class LazyArray(BackendArray):
-    """Picklable and safe to share between threads: it holds the index and a name, and no state."""
+    """Picklable and safe to share between threads: it holds the index and a description, and no state."""
 
     __slots__ = ("array", "dtype", "index", "packing", "shape")
 
-    def __init__(self, index: Index, array: Array, packing: Packing | None = None) -> None:
+    def __init__(self, index: OpenIndex, array: Array, packing: BandPacking | None = None) -> None:
         self.index = index
         self.array = array
         self.packing = packing
         self.shape = array.shape
-        self.dtype = _shown(array.dtype) if packing is None else packing.dtype
+        self.dtype = _xarray_dtype(array.dtype) if packing is None else packing.dtype
 
     def __getitem__(self, key: ExplicitIndexer) -> Any:
         if isinstance(key, VectorizedIndexer):
@@ -45,11 +58,12 @@ class LazyArray(BackendArray):
 
     def _read(self, key: tuple[Any, ...]) -> NDArray[Any]:
         """Each dimension by an integer, a slice or a list of integers, independent of the others."""
-        raw = self.index[self.array.name].read(select_outer(key, self.shape))
-        return _as(np.asarray(raw), self.dtype) if self.packing is None else self.packing.apply(raw, key)
+        index = self.index
+        raw = read_array(index.table, index.fetch, self.array, select_outer(key, self.shape), limits=index.limits)
+        return _converted(np.asarray(raw), self.dtype) if self.packing is None else self.packing.apply(raw, key)
 
     def _points(self, key: tuple[Any, ...]) -> NDArray[Any]:
-        """Points: the arrays of the key are broadcast together and come first, sliced dimensions follow.
+        """Points: the arrays of the key are broadcast together and come first; sliced dimensions follow.
 
         Points are gathered chunk by chunk; read as an outer product, n of them would take n by n chunks.
         """
@@ -57,7 +71,7 @@ class LazyArray(BackendArray):
         sliced = [d for d, k in enumerate(key) if isinstance(k, slice)]
         places = np.broadcast_arrays(*(np.asarray(key[d]) for d in pointed))
         shape = places[0].shape + tuple(len(range(*key[d].indices(self.shape[d]))) for d in sliced)
-        points = np.stack([_ahead(p.ravel(), self.shape[d]) for p, d in zip(places, pointed, strict=True)])
+        points = np.stack([_from_start(p.ravel(), self.shape[d]) for p, d in zip(places, pointed, strict=True)])
         out = np.empty((points.shape[1], *shape[places[0].ndim :]), self.dtype)
         if out.size == 0:
             return out.reshape(shape)
@@ -81,34 +95,34 @@ class LazyArray(BackendArray):
         return out.reshape(shape)
 
     def _by_chunk(self, points: NDArray[np.int64], dims: list[int]) -> list[NDArray[np.intp]]:
-        """Numbers of the points, grouped by the chunk they lie in."""
+        """Positions of the points in `points`, grouped by the chunk that contains them."""
         chunks = [np.searchsorted(self.array.starts(d), p, side="right") for p, d in zip(points, dims, strict=True)]
         order = np.lexsort(chunks)
         steps = np.any(np.diff(np.stack(chunks)[:, order], axis=1) != 0, axis=0)
         return np.split(order, np.flatnonzero(steps) + 1)
 
 
-def _shown(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The type of values in xarray, which counts times in seconds or parts of them."""
+def _xarray_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The type of values in xarray, whose times have units from nanoseconds to seconds."""
     if dtype.kind not in "mM" or (unit := np.datetime_data(dtype)[0]) in ("s", "ms", "us", "ns"):
         return dtype
     if unit in ("ps", "fs", "as") or (dtype.kind == "m" and unit in ("Y", "M")):
-        raise FormatError(f"xarray has no times of type {dtype}")
+        raise FormatError(f"xarray does not support times of type {dtype}")
     return np.dtype(f"{dtype.kind}8[s]")
 
 
-def _as(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """The values in that type; FormatError where a time is beyond what it can count."""
+def _converted(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The values in that type; FormatError where a time is outside its range."""
     if values.dtype == dtype:
         return values
     cast = values.astype(dtype)
     if not np.array_equal(cast.astype(values.dtype), values, equal_nan=True):
-        raise FormatError(f"a time of type {values.dtype} is beyond what xarray can count")
+        raise FormatError(f"a time of type {values.dtype} is outside the range that xarray supports")
     return cast
 
 
-def _ahead(places: NDArray[Any], size: int) -> NDArray[np.int64]:
-    """Places counted from the front; IndexError where there is none, as NumPy says."""
+def _from_start(places: NDArray[Any], size: int) -> NDArray[np.int64]:
+    """Positions counted from the start; IndexError where one is out of bounds, as in NumPy."""
     counted = np.where(places < 0, places + size, places).astype(np.int64)
     if ((counted < 0) | (counted >= size)).any():
         raise IndexError(f"index {int(places[(counted < 0) | (counted >= size)][0])} is out of bounds for size {size}")

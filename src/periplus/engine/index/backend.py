@@ -13,7 +13,10 @@ except ImportError as error:
     raise ImportError('the periplus engine needs xarray: pip install "periplus[xarray]"') from error
 
 from periplus import facade
-from periplus.engine.index.dataset import Options, open_group, open_groups
+from periplus.engine.assemble.source import AssemblyOptions, dropped
+from periplus.engine.assemble.tree import aligned, build_tree
+from periplus.engine.index.array import OpenIndex
+from periplus.engine.index.dataset import open_group, open_groups
 from periplus.engine.index.groups import choose, under
 from periplus.errors import MissingError, PeriplusError
 from periplus.forms import is_index
@@ -42,9 +45,9 @@ class PeriplusBackend(BackendEntrypoint):
     supports_groups: ClassVar[bool] = True
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
-        """Whether this is an Index, or a local file or folder that holds one; imagery wants the engine named."""
+        """Whether this is an Index, or a local file or folder that contains one; imagery needs engine="periplus"."""
         if not isinstance(filename_or_obj, str | PathLike):
-            return isinstance(filename_or_obj, facade.Index)
+            return isinstance(filename_or_obj, OpenIndex)
         url = fspath(filename_or_obj)
         try:
             return isinstance(url, str) and is_local(url) and is_index(url) is True
@@ -78,12 +81,12 @@ class PeriplusBackend(BackendEntrypoint):
     ) -> xr.Dataset:
         """One level of one image.
 
-        `group` names an image or file of the index, or a level of it (`images/1`, `scene`, `scene/2`); `level` picks
-        the level, 0 being full resolution and the default. `coords` says how labels of x and y are kept: `lazy`
-        (computed when asked for), in `memory`, `auto` (lazy where they are many) or `none`. `allow`, `trust`
-        and all that follow are those of `periplus.open`.
+        `group` is an image or file of the index, or a level of it (`images/1`, `scene`, `scene/2`); `level` is the
+        level, by default 0, full resolution. `coords` is how labels of x and y are kept: `lazy` (computed when they
+        are used), in `memory`, `auto` (lazy where there are many) or `none`. `allow`, `trust` and all that follow are
+        those of `periplus.open`.
         """
-        index, options = _open(
+        index, url, options = _open(
             filename_or_obj,
             mask_and_scale=mask_and_scale,
             decode_times=decode_times,
@@ -104,7 +107,7 @@ class PeriplusBackend(BackendEntrypoint):
             tag=tag,
             snapshot=snapshot,
         )
-        dataset = open_group(index, choose(index.table.catalog.arrays, group, level), options)
+        dataset = open_group(index, choose(index.table.catalog.arrays, group, level), options, url=url)
         if index is not filename_or_obj:
             dataset.set_close(index.close)
         return dataset
@@ -113,37 +116,36 @@ class PeriplusBackend(BackendEntrypoint):
         self, filename_or_obj: Any, *, group: str | None = None, **arguments: Any
     ) -> dict[str, xr.Dataset]:
         """Every level of every image from `group` (default: the root) down, by path; arguments as of `open_dataset`."""
-        index, options = _open(filename_or_obj, **arguments)
+        index, url, options = _open(filename_or_obj, **arguments)
         root = (group or "").strip("/")
         if not under(index.table.catalog.arrays, root):
             raise MissingError(f"no group {root!r} in this index")
-        groups = open_groups(index, root, options)
+        groups = aligned(open_groups(index, root, options, url=url))
         if index is not filename_or_obj:
             groups["/"].set_close(index.close)
         return groups
 
     def open_datatree(self, filename_or_obj: Any, **arguments: Any) -> xr.DataTree:
         """The groups of `open_groups_as_dict` as a tree; every node has its own coordinates."""
-        return xr.DataTree.from_dict(self.open_groups_as_dict(filename_or_obj, **arguments))
+        groups = self.open_groups_as_dict(filename_or_obj, **arguments)
+        tree = build_tree(groups)
+        tree.set_close(groups["/"].close)
+        return tree
 
 
 def _open(
     what: Any,
     *,
     drop_variables: str | Iterable[str] | None = None,
-    mask_and_scale: bool | Mapping[str, bool] = True,
     coords: str = "auto",
     **arguments: Any,
-) -> tuple[facade.Index, Options]:
-    """The index meant, opened or made, and how its groups are to be opened."""
+) -> tuple[OpenIndex, str | None, AssemblyOptions]:
+    """The index, opened or made, its URL, and how its groups are to be opened."""
     opening = {name: arguments.pop(name) for name in OPENING if name in arguments}
-    drop = frozenset([drop_variables] if isinstance(drop_variables, str) else drop_variables or ())
-    if isinstance(what, facade.Index):
-        index, source = what, what.table.url
-    elif isinstance(what, str | PathLike):
-        source = fspath(what)
-        index = facade.open_or_index(source, **{name: value for name, value in opening.items() if value is not None})
-    else:
+    options = AssemblyOptions(coords=coords, decoding=arguments, drop=dropped(drop_variables))
+    if isinstance(what, OpenIndex):
+        return what, what.table.url, options
+    if not isinstance(what, str | PathLike):
         raise TypeError(f"the periplus engine opens an Index, a path or a URL, not {type(what).__name__}")
-    options = Options(coords=coords, mask_and_scale=mask_and_scale, decoding=arguments, drop=drop, source=source)
-    return index, options
+    url = fspath(what)
+    return facade.open_or_index(url, **{k: v for k, v in opening.items() if v is not None}), url, options

@@ -1,4 +1,4 @@
-"""Nodata, scale and offset as xarray expects them: CF attributes where one value serves all bands, else done here."""
+"""Nodata, scale and offset: CF attributes for xarray where all bands share one value, else applied here."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ PACKING = ("_FillValue", "scale_factor", "add_offset")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Packing:
-    """Nodata, scale and offset band by band; bands lie along one axis of the array."""
+class BandPacking:
+    """Nodata, scale and offset of each band; `axis` is the dimension of bands."""
 
     axis: int
     dtype: np.dtype[Any]
     """Of unpacked values."""
     nodata: NDArray[Any]
-    """As stored; means something only where `masked`."""
+    """As stored; used only where `masked`."""
     masked: NDArray[np.bool_]
     scale: NDArray[np.float64]
     offset: NDArray[np.float64]
 
     def apply(self, raw: Any, key: tuple[Any, ...]) -> NDArray[Any]:
-        """Physical values of the raw ones that an outer `key` selected, NaN where there are none."""
+        """Unpacked values of the raw ones that an outer `key` selected, NaN for nodata."""
         raw = np.asarray(raw)
-        # Integers drop their dimension: behind the bands lie as many as there are other kinds of key behind theirs.
+        # Integers drop their dimension: only slices and lists after that of the bands leave dimensions.
         behind = sum(isinstance(k, slice) or np.ndim(k) == 1 for k in key[self.axis + 1 :])
 
         def along(column: NDArray[Any]) -> Any:
@@ -40,27 +40,27 @@ class Packing:
 
         scale, offset = along(self.scale.astype(self.dtype)), along(self.offset.astype(self.dtype))
         missing = along(self.masked) & (raw == along(self.nodata))
-        with np.errstate(all="ignore"):  # what overflows is infinite, as it is everywhere in xarray
+        with np.errstate(all="ignore"):  # overflow gives infinity, as everywhere in xarray
             values = raw.astype(self.dtype) * scale + offset
         return np.asarray(np.where(missing, self.dtype.type(np.nan), values))
 
 
-def per_band(attributes: Mapping[str, Any], dtype: np.dtype[Any], axis: int | None, bands: int) -> Packing | None:
-    """The packing of bands that differ in it; None where one value serves all of them, or there is none."""
+def per_band(attributes: Mapping[str, Any], dtype: np.dtype[Any], axis: int | None, bands: int) -> BandPacking | None:
+    """The packing of bands that differ in it; None where they share one value, or there is none."""
     if not any(isinstance(attributes.get(name), list | tuple) for name in PACKING):
         return None
     if axis is None:
-        raise FormatError("nodata, scale or offset is a list, and there are no bands for it")
+        raise FormatError("nodata, scale or offset is a list, but the array has no bands")
     if dtype.kind not in "iufb":
         raise FormatError(f"bands of {dtype} cannot differ in nodata, scale or offset")
-    for name in PACKING:  # before anything is made as long as there are said to be bands
+    for name in PACKING:  # before anything of the declared number of bands is allocated
         value = attributes.get(name)
         if isinstance(value, list | tuple) and len(value) != bands:
             raise FormatError(f"{name} has {len(value)} values for {bands} bands")
     nodata = [stored(v, dtype) for v in _column(attributes, "_FillValue", None, bands)]
-    # The float xarray would choose: that of the numbers multiplied and added, else one that holds every stored value.
+    # The float type that xarray would choose: that of scale and offset, else one that holds every stored value.
     small = dtype.itemsize <= (4 if dtype.kind == "f" else 2) and not {"scale_factor", "add_offset"} & set(attributes)
-    return Packing(
+    return BandPacking(
         axis=axis,
         dtype=np.dtype(np.float32 if small else np.float64),
         nodata=np.array([0 if v is None else v for v in nodata], dtype),
@@ -71,18 +71,18 @@ def per_band(attributes: Mapping[str, Any], dtype: np.dtype[Any], axis: int | No
 
 
 def number(value: Any) -> int | float | None:
-    """A number of an index, which spells NaN and the infinities as text; FormatError where it is none."""
+    """A number of an index, which stores NaN and infinities as text; FormatError where it is not a number."""
     if value is None:
         return None
     try:
-        real = float(value)  # also one that float64 cannot hold is none
+        real = float(value)  # OverflowError for integers beyond float64
     except (TypeError, ValueError, OverflowError):
-        raise FormatError(f"nodata, scale or offset is {value!r:.40}, which is no number") from None
+        raise FormatError(f"nodata, scale or offset is {value!r:.40}, which is not a number") from None
     return value if isinstance(value, int) else real
 
 
 def stored(value: Any, dtype: np.dtype[Any]) -> Any:
-    """A nodata value as the array's dtype has it; None where no stored value can equal it."""
+    """A nodata value in the dtype of the array; None where no stored value can equal it."""
     value = number(value)
     if value is None or dtype.kind not in "iub":
         with np.errstate(over="ignore"):

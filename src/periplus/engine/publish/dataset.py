@@ -9,8 +9,7 @@ import xarray as xr
 from periplus.conventions.node import Node
 from periplus.conventions.write.attributes import Layer, Written, layer_grid, merged
 from periplus.conventions.write.layers import check_labels, layers_of, nodes_of
-from periplus.engine.grid import GridIndex
-from periplus.engine.labels import LazyIndex
+from periplus.engine.assemble.indexes import GridIndex, LazyIndex
 from periplus.engine.publish.layers import Wanted, filled, place_of, written
 from periplus.model import Transform
 

@@ -29,7 +29,7 @@ from periplus.conventions.write.layers import (
     with_grid,
 )
 from periplus.engine.publish.layers import Wanted, filled, place_of, written
-from periplus.engine.xgroup.nodes import dims_of
+from periplus.engine.xgroup.hierarchy import dims_of
 from periplus.errors import DeniedError, FormatError, MissingError
 
 

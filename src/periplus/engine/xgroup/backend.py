@@ -14,7 +14,7 @@ try:
 except ImportError as error:
     raise ImportError('the xgroup engine needs xarray: pip install "periplus[xgroup]"') from error
 
-from periplus.engine.xgroup.problems import (
+from periplus.engine.xgroup.warnings import (
     XGroupConflictWarning,
     XGroupConventionWarning,
     XGroupError,
@@ -85,12 +85,12 @@ class XGroupBackend(BackendEntrypoint):
         prefixes of such stores to their options, and allows them.
         """
         _ready()
-        from periplus.engine.xgroup.open import one_dataset
-        from periplus.engine.xgroup.pyramid import Wish
+        from periplus.engine.xgroup.datasets import open_one
+        from periplus.engine.xgroup.pyramid import LevelRequest
 
-        return one_dataset(
+        return open_one(
             filename_or_obj,
-            Wish(level=level, resolution=resolution, max_pixels=max_pixels, bbox=bbox, bbox_crs=bbox_crs),
+            LevelRequest(level=level, resolution=resolution, max_pixels=max_pixels, bbox=bbox, bbox_crs=bbox_crs),
             mask_and_scale=mask_and_scale,
             decode_times=decode_times,
             concat_characters=concat_characters,
@@ -117,16 +117,16 @@ class XGroupBackend(BackendEntrypoint):
         one group are siblings of their own names, or `base`.
         """
         _ready()
-        from periplus.engine.xgroup.open import all_datasets
+        from periplus.engine.xgroup.datasets import open_all
 
-        return all_datasets(filename_or_obj, **arguments)
+        return open_all(filename_or_obj, **arguments)
 
     def open_datatree(self, filename_or_obj: Any, **arguments: Any) -> xr.DataTree:
         """The groups of `open_groups_as_dict` as a tree; every node has its own coordinates."""
-        from periplus.engine.xgroup.tree import grown
+        from periplus.engine.assemble.tree import build_tree
 
         groups = self.open_groups_as_dict(filename_or_obj, **arguments)
-        tree = grown(groups)
+        tree = build_tree(groups)
         tree.set_close(groups["/"].close)
         return tree
 
@@ -140,7 +140,7 @@ def levels(
 ) -> tuple[Level, ...]:
     """The levels of the pyramid in a group, from fine to coarse; empty where it holds none. Reads metadata only."""
     _ready()
-    from periplus.engine.xgroup.open import pyramid_levels
+    from periplus.engine.xgroup.datasets import pyramid_levels
 
     return pyramid_levels(store, group=group, storage_options=storage_options, strict=strict)
 

@@ -1,4 +1,4 @@
-"""Levels of a pyramid: which one is meant, which arrays it has, and which part of it a box covers."""
+"""Levels of a pyramid: choose one, list its arrays, and crop it to a box."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from periplus.conventions.cf.encode import geotransform
 from periplus.conventions.meaning import CrsText, Grid, Level, Pyramid, edges
 from periplus.conventions.node import parent
 from periplus.conventions.proj.crs import reproject_bbox
-from periplus.engine.xgroup.opening import Opening
+from periplus.engine.xgroup.source import ZarrSource
 from periplus.errors import FormatError, MissingError
 from periplus.model import BBox
 from periplus.model.affine import pixel_size, reach, shifted
@@ -23,30 +23,32 @@ SLACK = 1e-5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What a user asks of a pyramid."""
+class LevelRequest:
+    """Which level and which part of a pyramid a user asks for."""
 
     level: int | str | None = None
     resolution: float | None = None
-    """Largest pixel size that will do, in units of the CRS."""
+    """Largest acceptable pixel size, in units of the CRS."""
     max_pixels: int | None = None
     bbox: BBox | None = None
     """(xmin, ymin, xmax, ymax), in the CRS of the arrays."""
     bbox_crs: str | None = None
 
 
-def choose(pyramid: Pyramid, wish: Wish) -> Level:
-    """The level meant; the finest where nothing is asked for."""
+def choose(pyramid: Pyramid, request: LevelRequest) -> Level:
+    """The requested level; the finest by default."""
     there = [level for level in pyramid.levels if level.kind != "missing" and level.arrays]
     if not there:
         raise MissingError(f"the pyramid of {pyramid.path} has no level with arrays")
-    if wish.level is not None:
-        return _named(pyramid, there, wish.level)
+    if request.level is not None:
+        return _named(pyramid, there, request.level)
     at = 0
-    if wish.resolution is not None:
-        at = _by_resolution(pyramid, there, float(wish.resolution))
-    if wish.max_pixels is not None:
-        fits = (n for n, level in enumerate(there) if n >= at and _pixels(level, wish, pyramid.crs) <= wish.max_pixels)
+    if request.resolution is not None:
+        at = _by_resolution(pyramid, there, float(request.resolution))
+    if request.max_pixels is not None:
+        fits = (
+            n for n, level in enumerate(there) if n >= at and _pixels(level, request, pyramid.crs) <= request.max_pixels
+        )
         at = next(fits, len(there) - 1)
     return there[at]
 
@@ -66,7 +68,7 @@ def _named(pyramid: Pyramid, there: Sequence[Level], asked: int | str) -> Level:
 def _by_resolution(pyramid: Pyramid, there: Sequence[Level], wanted: float) -> int:
     sizes = _sizes(there)
     if not any(sizes):
-        raise MissingError(f"no level of {pyramid.path} says how large its pixels are; ask by level=")
+        raise MissingError(f"no level of {pyramid.path} declares its pixel size; use level=")
     if not wanted > 0:
         raise FormatError(f"a resolution is a pixel size above 0, not {wanted}")
     fine = [n for n, size in enumerate(sizes) if size is not None and size <= wanted * (1 + SLACK)]
@@ -74,7 +76,7 @@ def _by_resolution(pyramid: Pyramid, there: Sequence[Level], wanted: float) -> i
 
 
 def _sizes(levels: Sequence[Level]) -> list[float | None]:
-    """Pixel sizes, the larger of both directions; from another level's by factors where a level does not say."""
+    """Pixel sizes, the larger of both directions; computed from another level by factors where a level has none."""
     own = [None if level.grid is None else max(pixel_size(level.grid.transform)) for level in levels]
     known = next(
         ((size, level.factors) for size, level in zip(own, levels, strict=True) if size and level.factors), None
@@ -88,26 +90,26 @@ def _sizes(levels: Sequence[Level]) -> list[float | None]:
     ]
 
 
-def _pixels(level: Level, wish: Wish, crs: CrsText | None) -> int:
+def _pixels(level: Level, request: LevelRequest, crs: CrsText | None) -> int:
     """Pixels of a level, or of the part of it that the box covers."""
-    if wish.bbox is not None and level.grid is not None:
-        rows, columns = window(level.grid, in_crs(wish, crs))
+    if request.bbox is not None and level.grid is not None:
+        rows, columns = window(level.grid, in_crs(request, crs))
         return len(range(rows.start, rows.stop)) * len(range(columns.start, columns.stop))
     return 1 << 62 if level.shape is None else level.shape[0] * level.shape[1]
 
 
-def in_crs(wish: Wish, crs: CrsText | None) -> BBox:
-    """The box asked for, in the CRS of the arrays."""
-    if wish.bbox is None:
-        raise FormatError("no box is asked for")
-    box = tuple(float(v) for v in wish.bbox)
+def in_crs(request: LevelRequest, crs: CrsText | None) -> BBox:
+    """The requested box in the CRS of the arrays."""
+    if request.bbox is None:
+        raise FormatError("no bbox is given")
+    box = tuple(float(v) for v in request.bbox)
     if len(box) != 4 or not all(map(math.isfinite, box)) or box[0] > box[2] or box[1] > box[3]:
-        raise FormatError(f"a box is (xmin, ymin, xmax, ymax), x before y, not {wish.bbox!r}")
-    if wish.bbox_crs is None:
+        raise FormatError(f"a box is (xmin, ymin, xmax, ymax), x before y, not {request.bbox!r}")
+    if request.bbox_crs is None:
         return box[0], box[1], box[2], box[3]
     if crs is None:
         raise FormatError("bbox_crs is given, but the arrays have no CRS")
-    return reproject_bbox((box[0], box[1], box[2], box[3]), wish.bbox_crs, crs.text)
+    return reproject_bbox((box[0], box[1], box[2], box[3]), request.bbox_crs, crs.text)
 
 
 def window(grid: Grid, bbox: BBox) -> tuple[slice, slice]:
@@ -117,32 +119,32 @@ def window(grid: Grid, bbox: BBox) -> tuple[slice, slice]:
 
 
 def _span(low: float, high: float, size: int) -> slice:
-    # An edge of the box that lies on an edge of pixels, but for rounding, touches only those inside.
+    # A box that ends on the edge of a pixel, within rounding, does not include that pixel.
     start = min(max(math.floor(low + SLACK), 0), size)
     stop = min(max(math.ceil(high - SLACK), 0), size)
     if start == stop and 0 <= low < size and high - low < 1:
-        stop = start + 1  # a point, or a box within one pixel
+        stop = start + 1  # a point, or a box inside one pixel
     return slice(start, max(start, stop))
 
 
 def crop(
-    dataset: xr.Dataset, grids: Mapping[tuple[str, str], tuple[Grid, Mapping[str, CrsText]]], wish: Wish
+    dataset: xr.Dataset, grids: Mapping[tuple[str, str], tuple[Grid, Mapping[str, CrsText]]], request: LevelRequest
 ) -> xr.Dataset:
-    """The part of a Dataset that the box covers, on each of its grids; what attributes say of the grid moves along."""
-    if wish.bbox is None:
+    """The part of a Dataset inside the box, on each of its grids; attributes that describe the grid are updated."""
+    if request.bbox is None:
         return dataset
     if not grids:
         raise MissingError("bbox needs an affine grid, and no array here has one")
-    if wish.bbox_crs is None and len({text for _, known in grids.values() for text in known}) > 1:
+    if request.bbox_crs is None and len({text for _, known in grids.values() for text in known}) > 1:
         raise FormatError("the arrays have different CRSs; give that of the box as bbox_crs")
     parts: dict[str, slice] = {}
     for (y, x), (grid, known) in grids.items():
         if len(known) > 1:
-            raise FormatError(f"the arrays over {y} and {x} have different CRSs; leave some out by drop_variables")
-        parts[y], parts[x] = window(grid, in_crs(wish, next(iter(known.values()), None)))
+            raise FormatError(f"the arrays over {y} and {x} have different CRSs; exclude some with drop_variables")
+        parts[y], parts[x] = window(grid, in_crs(request, next(iter(known.values()), None)))
     if any(part.start == part.stop for part in parts.values()):
         reach = ", ".join(str(grid.bbox) for grid, _ in grids.values())
-        raise MissingError(f"nothing lies within {wish.bbox}; the arrays reach {reach}")
+        raise MissingError(f"no array intersects {request.bbox}; they cover {reach}")
     part = dataset.isel({dim: part for dim, part in parts.items() if dim in dataset.dims})
     for (y, x), (grid, _) in grids.items():
         moved = _moved(grid, parts[y], parts[x])
@@ -163,36 +165,36 @@ def _moved(grid: Grid, rows: slice, columns: slice) -> Grid:
 
 
 def _replaced(attributes: Mapping[Any, Any], grid: Grid) -> dict[Any, Any]:
-    """Attributes that spoke of the whole grid, now of the part."""
+    """Attributes that described the whole grid, for the part."""
     height, width = grid.shape
     nodes = edges(grid.centre, (height - 1, width - 1))
-    said = {
+    updated = {
         "GeoTransform": geotransform(grid.corner),
         "spatial:transform": list(grid.transform),
         "spatial:shape": [height, width],
         "spatial:bbox": list(grid.bbox if grid.registration == "pixel" else nodes),
     }
-    return {key: said.get(key, value) for key, value in attributes.items()}
+    return {key: updated.get(key, value) for key, value in attributes.items()}
 
 
 # --- which arrays ---------------------------------------------------------------------------------------------------
 
 
-def members(opening: Opening, pyramid: Pyramid, level: Level) -> dict[str, str]:
-    """The arrays of a level by name: those it lists, and those beside them that are of no other level and fit."""
+def arrays_of(source: ZarrSource, pyramid: Pyramid, level: Level) -> dict[str, str]:
+    """The arrays of a level by name: those it lists, and those of its group that fit and belong to no other level."""
     others = {path for one in pyramid.levels if one is not level for path in one.arrays.values()}
     mine = set(level.arrays.values())
     found = dict(level.arrays) if level.kind == "array" else {}
     sizes: dict[str | None, int] = {}
     for path in mine:
-        node = opening.hierarchy.lookup(path)
+        node = source.hierarchy.lookup(path)
         if node is not None:
             sizes |= dict(zip(node.dims, node.shape, strict=True))
-    for path in opening.hierarchy.arrays(home(level)):
+    for path in source.hierarchy.arrays(group_of(level)):
         name = path.rpartition("/")[2]
         if path in others or path in mine & set(found.values()) or name in found:
             continue
-        node = opening.hierarchy.lookup(path)
+        node = source.hierarchy.lookup(path)
         fits = node is not None and all(
             sizes.get(dim, size) == size for dim, size in zip(node.dims, node.shape, strict=True)
         )
@@ -201,6 +203,6 @@ def members(opening: Opening, pyramid: Pyramid, level: Level) -> dict[str, str]:
     return found
 
 
-def home(level: Level) -> str:
-    """The group that a level's arrays lie in."""
+def group_of(level: Level) -> str:
+    """The path of the group that contains the arrays of a level."""
     return level.path if level.kind == "group" else parent(level.path) or "/"

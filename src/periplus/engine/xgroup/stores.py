@@ -1,4 +1,4 @@
-"""Open stores: the one a user names by zarr-python, and those it refers to under a policy."""
+"""Open stores with zarr-python: the one that a user names, and those it refers to, if the policy allows them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from zarr.core.group import GroupMetadata
 
 from periplus import facade
 from periplus.conventions.node import ROOT, Lookup, join
-from periplus.engine.xgroup.nodes import UNREADABLE, Hierarchy
-from periplus.engine.xgroup.problems import XGroupPathError, XGroupReferenceError
+from periplus.engine.assemble.source import UNREADABLE
+from periplus.engine.xgroup.hierarchy import ZarrHierarchy
+from periplus.engine.xgroup.warnings import XGroupPathError, XGroupReferenceError
 from periplus.errors import DeniedError, FetchError, FormatError, PeriplusError, redact
 from periplus.fetch import Fetch
 from periplus.forms import is_index
@@ -21,19 +22,19 @@ from periplus.policy import ALLOW_VARIABLE, Policy, canonical, is_local, resolve
 from periplus.zarr.fetchstore import FetchStore
 
 CrossStore: TypeAlias = "bool | str | Iterable[str] | Policy | None"
-Options: TypeAlias = "Mapping[str, Any] | None"
+StorageOptions: TypeAlias = "Mapping[str, Any] | None"
 
 
 def open_hierarchy(
     what: Any,
     *,
     group: str | None = None,
-    storage_options: Options = None,
+    storage_options: StorageOptions = None,
     consolidated: bool | None = None,
     zarr_format: int | None = None,
     fill_as_mask: bool | None = None,
-) -> tuple[Hierarchy, str]:
-    """The hierarchy of whatever zarr-python opens, or of an index; and the absolute path of the group meant in it."""
+) -> tuple[ZarrHierarchy, str]:
+    """The hierarchy of anything that zarr-python opens, or of an index, and the absolute path of the group in it."""
     store, url, inside = _store(what, storage_options)
     try:
         path = join(join(ROOT, inside), (group or "").strip("/"))
@@ -41,20 +42,22 @@ def open_hierarchy(
         raise XGroupPathError(f"group: {error.message}") from None
     options = storage_options if isinstance(store, str) else None
     root = _root(store, path, consolidated=consolidated, zarr_format=zarr_format, storage_options=options)
-    hierarchy = Hierarchy(root, url=url, fill_as_mask=fill_as_mask, owned=isinstance(what, str | os.PathLike))
+    hierarchy = ZarrHierarchy(root, url=url, fill_as_mask=fill_as_mask, owned=isinstance(what, str | os.PathLike))
     if hierarchy.is_group(path):
         return hierarchy, path
     there = hierarchy.metadata(path) is not None
-    for ending in hierarchy.endings():
-        ending()
+    for close in hierarchy.closers():
+        close()
     reason = (
-        f"{path} is an array, not a group; open the group it lies in" if there else f"no group {path} in this store"
+        f"{path} is an array, not a group; open the group that contains it"
+        if there
+        else f"no group {path} in this store"
     )
     raise XGroupReferenceError(reason, url=url)
 
 
-def _store(what: Any, storage_options: Options) -> tuple[Any, str | None, str]:
-    """What to hand to zarr-python, the URL of the store where it has one, and the path of the group given."""
+def _store(what: Any, storage_options: StorageOptions) -> tuple[Any, str | None, str]:
+    """What zarr-python opens, the URL of the store if it has one, and the path of the given group."""
     if isinstance(what, facade.Index):
         return what.store(codecs="none"), what.table.url, ""
     if isinstance(what, zarr.Group):
@@ -71,7 +74,7 @@ def _store(what: Any, storage_options: Options) -> tuple[Any, str | None, str]:
 
 
 def _url(store: Any) -> str | None:
-    """Where a store object lies, as far as it tells."""
+    """The URL of a store object, where it has one."""
     if isinstance(store, zarr.storage.LocalStore):
         return str(store.root)
     if isinstance(store, zarr.storage.FsspecStore):
@@ -84,7 +87,7 @@ def _root(store: Any, path: str, *, consolidated: bool | None, **options: Any) -
     try:
         return zarr.open_group(store, mode="r", use_consolidated=consolidated, **options)
     except FileNotFoundError as error:
-        # Some writers leave the root without metadata; groups below may still be there.
+        # Some writers store no metadata for the root; groups below it may still exist.
         with contextlib.suppress(FileNotFoundError):
             found = zarr.open_group(store, mode="r", path=path.strip("/"), use_consolidated=False, **options)
             metadata = GroupMetadata(zarr_format=found.metadata.zarr_format)
@@ -95,20 +98,20 @@ def _root(store: Any, path: str, *, consolidated: bool | None, **options: Any) -
 
 
 class CrossStores:
-    """Other stores that references lead to, opened once each, if policy allows."""
+    """Other stores that references point to, each opened once, if the policy allows it."""
 
-    def __init__(self, base: str | None, *, allowed: CrossStore = None, storage_options: Options = None) -> None:
-        self.base = _addressed(base)
+    def __init__(self, base: str | None, *, allowed: CrossStore = None, storage_options: StorageOptions = None) -> None:
+        self.base = _canonical_url(base)
         self.options = {_folder(prefix): dict(value or {}) for prefix, value in (storage_options or {}).items()}
         self.policy = _policy(self.base, allowed, storage_options or {})
-        self._open: dict[str, Hierarchy | PeriplusError] = {}
+        self._open: dict[str, ZarrHierarchy | PeriplusError] = {}
         self._fetch: Fetch | None = None
 
     def __call__(self, uri: str) -> Lookup:
         return self.hierarchy(uri).lookup
 
-    def hierarchy(self, uri: str) -> Hierarchy:
-        """The store at a URI; DeniedError or FetchError where there is no way to it."""
+    def hierarchy(self, uri: str) -> ZarrHierarchy:
+        """The store at a URI; DeniedError or FetchError where it cannot be opened."""
         if uri not in self._open:
             try:
                 self._open[uri] = self._opened(uri)
@@ -119,12 +122,12 @@ class CrossStores:
             raise found
         return found
 
-    def _opened(self, uri: str) -> Hierarchy:
+    def _opened(self, uri: str) -> ZarrHierarchy:
         try:
             plain = self.policy.check(self._absolute(uri))
         except DeniedError as error:
-            hint = "if you trust it, pass cross_store=[prefix]"
-            raise DeniedError(f"policy forbids it ({error.message.partition(';')[0]}); {hint}", url=uri) from None
+            hint = "to allow it, pass cross_store=[prefix]"
+            raise DeniedError(f"access is not allowed ({error.message.partition(';')[0]}); {hint}", url=uri) from None
         try:
             if is_local(plain):
                 root = zarr.open_group(plain, mode="r")
@@ -133,32 +136,32 @@ class CrossStores:
         except PeriplusError:
             raise
         except UNREADABLE as error:
-            reason = "no Zarr group there" if isinstance(error, FileNotFoundError) else str(error)[:300]
+            reason = "there is no Zarr group" if isinstance(error, FileNotFoundError) else str(error)[:300]
             raise FetchError(reason, url=plain) from error
-        return Hierarchy(root, url=plain)
+        return ZarrHierarchy(root, url=plain)
 
     def _absolute(self, uri: str) -> str:
         if self.base is not None:
             return resolve(self.base, uri)
         if "://" not in uri and not uri.startswith("/"):
-            raise DeniedError("a relative address needs a store that has one", url=uri)
+            raise DeniedError("a relative URI needs a store that has a URL", url=uri)
         return canonical(uri)
 
     def _fetcher(self) -> Fetch:
         if self._fetch is None:
-            # The policy goes along, so that a redirect leads nowhere a reference may not.
+            # With the policy, so that it also applies to redirects.
             self._fetch = Fetch(policy=_of_folders(self.policy), storage_options=self.options)
         return self._fetch
 
-    def endings(self) -> list[Callable[[], None]]:
-        """What closes all that was opened, holding on to nothing else."""
-        opened = [found for found in self._open.values() if isinstance(found, Hierarchy)]
+    def closers(self) -> list[Callable[[], None]]:
+        """Functions that close everything that was opened."""
+        opened = [found for found in self._open.values() if isinstance(found, ZarrHierarchy)]
         fetches = [] if self._fetch is None else [self._fetch.close]
-        return [ending for found in opened for ending in found.endings()] + fetches
+        return [close for found in opened for close in found.closers()] + fetches
 
 
 def _policy(base: str | None, allowed: CrossStore, options: Mapping[str, Any]) -> Policy:
-    """The folder the store lies in, what the user allows, and places the user gave options for."""
+    """The folder that contains the store, what the user allows, and prefixes the user gave options for."""
     if isinstance(allowed, Policy):
         return allowed
     if allowed is True:
@@ -167,28 +170,28 @@ def _policy(base: str | None, allowed: CrossStore, options: Mapping[str, Any]) -
         return Policy(())
     named = [allowed] if isinstance(allowed, str) else list(allowed or ())
     named += [str(prefix) for prefix in options]
-    entries = [form for entry in named for form in _forms(entry)]
+    entries = [form for entry in named for form in _prefixes(entry)]
     if base is None:
-        allowed_by_all = [form for entry in os.environ.get(ALLOW_VARIABLE, "").split() for form in _forms(entry)]
+        allowed_by_all = [form for entry in os.environ.get(ALLOW_VARIABLE, "").split() for form in _prefixes(entry)]
         return Policy(tuple(dict.fromkeys([*entries, *allowed_by_all])))
-    return Policy.beside(_lying(base), allow=entries)
+    return Policy.beside(_without_slash(base), allow=entries)
 
 
-def _addressed(base: str | None) -> str | None:
-    """The address of a store if it is one that policy can compare; chained and exotic ones have no neighbours."""
+def _canonical_url(base: str | None) -> str | None:
+    """The URL of a store in canonical form; None for chained and unsupported URLs, which allow no other store."""
     try:
         return None if base is None else canonical(base)
     except DeniedError:
         return None
 
 
-def _lying(base: str) -> str:
-    """A store's URL without its closing slash: stores beside it are its neighbours, not its members."""
+def _without_slash(base: str) -> str:
+    """The URL of a store without a slash at its end, so that the policy allows the folder that contains it."""
     return base.rstrip("/") or base
 
 
-def _forms(entry: str) -> tuple[str, ...]:
-    """An allowed store is allowed with all that lies in it; a bare `s3://` stays what the policy makes of it."""
+def _prefixes(entry: str) -> tuple[str, ...]:
+    """The prefixes that allow a store and everything in it; a bare `s3://` stays as it is."""
     if entry.endswith("://"):
         return (entry,)
     plain = canonical(entry)
@@ -202,4 +205,4 @@ def _folder(prefix: str) -> str:
 def _of_folders(policy: Policy) -> Policy:
     if policy.prefixes is None:
         return policy
-    return Policy(tuple(form for prefix in policy.prefixes for form in _forms(prefix)))
+    return Policy(tuple(form for prefix in policy.prefixes for form in _prefixes(prefix)))

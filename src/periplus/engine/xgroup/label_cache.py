@@ -1,4 +1,4 @@
-"""Labels that are stored: read once for all who ask, and together, since a tree has many and stores are far away."""
+"""Stored labels read once, and all labels of a store together: a tree has many, and requests are slow."""
 
 from __future__ import annotations
 
@@ -16,48 +16,48 @@ from zarr.core.sync import sync
 from periplus.forks import renewed
 
 LARGEST = 1 << 20
-"""Bytes of labels that are kept; longer ones are read as any array is."""
+"""Bytes of labels that are kept in memory; longer ones are read like any array."""
 AT_ONCE = 16
 """Reads at a time: they mostly wait for their store."""
 
 
-class Batch:
-    """Labels of one opening that will all be wanted once the first is: by decoding, or by making indexes."""
+class LabelBatch:
+    """Labels of one store that are all read when the first is needed, by decoding or for an index."""
 
     lock: threading.Lock
 
     def __init__(self) -> None:
-        self.waiting: dict[str, Once] = {}
+        self.waiting: dict[str, CachedLabels] = {}
         renewed(self, lock=threading.Lock)
 
     def load(self) -> None:
-        """Read all that wait."""
+        """Read all waiting labels."""
         with self.lock:
             found, self.waiting = list(self.waiting.values()), {}
         if len(found) > 1:
-            with contextlib.suppress(TimeoutError):  # zarr-python's is for one read, and here are many
+            with contextlib.suppress(TimeoutError):  # zarr-python's timeout is meant for one read
                 sync(_attempted(found))
 
 
-async def _attempted(found: list[Once]) -> None:
+async def _attempted(found: list[CachedLabels]) -> None:
     places = asyncio.Semaphore(AT_ONCE)
 
-    async def attempted(one: Once) -> None:
+    async def attempted(one: CachedLabels) -> None:
         async with places:
             await one.attempt()
 
     await asyncio.gather(*map(attempted, found))
 
 
-class Once(BackendArray):
-    """An array in memory from the first time it is asked for."""
+class CachedLabels(BackendArray):
+    """An array that is read on first use and then kept in memory."""
 
     kept: Any
     """Its values, None until they are read."""
 
-    def __init__(self, inner: xr.Variable, batch: Batch, path: str) -> None:
+    def __init__(self, inner: xr.Variable, batch: LabelBatch, path: str) -> None:
         self.inner, self.kept = inner, None
-        self.batch: Batch | None = batch
+        self.batch: LabelBatch | None = batch
         self.shape, self.dtype = inner.shape, inner.dtype
         batch.waiting[path] = self
 
@@ -69,7 +69,7 @@ class Once(BackendArray):
 
     async def attempt(self) -> None:
         """Read it now if that is possible."""
-        with contextlib.suppress(Exception):  # whoever asks for it by name reads it again, and hears what is wrong
+        with contextlib.suppress(Exception):  # the next use reads again, and raises
             whole = await self.inner.copy(deep=False).load_async()
             self.kept = np.asarray(whole.values, self.dtype)
 
@@ -88,17 +88,17 @@ class Once(BackendArray):
         return await asyncio.to_thread(self.__getitem__, key)
 
     def _at(self, key: tuple[Any, ...]) -> Any:
-        return np.array(self.kept[key], self.dtype)  # a copy: what one user writes into is not what another reads
+        return np.array(self.kept[key], self.dtype)  # a copy, so that users may modify it
 
 
-def kept(variable: xr.Variable, batch: Batch, path: str) -> xr.Variable:
-    """The variable, read at most once; `path` is what the batch knows it by."""
-    data = LazilyIndexedArray(Once(variable, batch, path))
+def cached(variable: xr.Variable, batch: LabelBatch, path: str) -> xr.Variable:
+    """The variable, read at most once; `path` is its key in the batch."""
+    data = LazilyIndexedArray(CachedLabels(variable, batch, path))
     return xr.Variable(variable.dims, data, dict(variable.attrs), dict(variable.encoding))
 
 
 def is_small(variable: xr.Variable) -> bool:
-    """Whether a variable is labels of one chunk: reading any of them reads all."""
+    """Whether a variable is short labels in one chunk, so that reading any of them reads all."""
     chunks: Any = variable.encoding.get("chunks") or (0,)
     whole = isinstance(chunks[0], int) and chunks[0] >= variable.size
     return variable.ndim == 1 and whole and variable.size * variable.dtype.itemsize <= LARGEST

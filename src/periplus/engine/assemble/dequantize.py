@@ -1,4 +1,4 @@
-"""Quantised embeddings as the numbers they stand for: stored values times scales, where and when they are asked for."""
+"""Quantized embeddings as the numbers they represent: stored values times scales, computed when they are used."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from xarray.backends import BackendArray
 from xarray.core.indexing import ExplicitIndexer, IndexingSupport, LazilyIndexedArray, explicit_indexing_adapter
 
 from periplus.conventions.meaning import External, Quantization
-from periplus.engine.xgroup.coordinates import Fetcher, renamed
+from periplus.engine.assemble.coordinates import Fetcher, renamed
 from periplus.errors import FormatError
 
 KEPT = ("chunks", "preferred_chunks", "shards")
-"""What is still true of how values are stored once they are floats."""
+"""Entries of the encoding that still apply to the converted values."""
 _PACKING = ("_FillValue", "missing_value", "scale_factor", "add_offset")
 
 
 class Dequantized(BackendArray):
-    """Stored * scale + offset; not a number where the scale is not finite."""
+    """Stored * scale + offset; NaN where the scale is not finite."""
 
     def __init__(self, stored: xr.Variable, scale: xr.Variable | float, offset: float, dtype: np.dtype[Any]) -> None:
         self.stored, self.scale, self.offset = stored, scale, offset
@@ -39,8 +39,8 @@ class Dequantized(BackendArray):
         if isinstance(scale, xr.Variable):
             places = dict(zip(self.stored.dims, key, strict=True))
             scale = scale[tuple(places[dim] for dim in scale.dims)].astype(self.dtype)
-        with np.errstate(all="ignore"):  # scales that are not finite mean no data, and end as such
-            # Infinite times nought is no number already; anything else becomes one by what is left of the scale.
+        with np.errstate(all="ignore"):  # scales that are not finite mean nodata, and give NaN
+            # scale - scale is 0 where the scale is finite, else NaN.
             made = stored * scale + self.offset + (scale - scale)
         return np.asarray(made.values, self.dtype)
 
@@ -48,11 +48,11 @@ class Dequantized(BackendArray):
 def dequantized(
     variable: xr.Variable, quantization: Quantization, dims: Mapping[str, str], fetch: Fetcher
 ) -> xr.Variable:
-    """The variable as floats, lazily; `dims` are names that dimensions have here. FormatError where it cannot be."""
+    """The variable as lazy floats; `dims` maps stored dimensions to its own. FormatError where impossible."""
     try:
         dtype = np.dtype(quantization.dtype)
     except TypeError:
-        raise FormatError(f"{quantization.dtype[:80]!r} is no type of numbers") from None
+        raise FormatError(f"{quantization.dtype[:80]!r} is not a data type") from None
     if dtype.kind != "f":
         raise FormatError(f"embeddings are floats, not {dtype}")
     scale: xr.Variable | float

@@ -1,4 +1,4 @@
-"""Labels of an upright affine axis, computed and searched without ever being stored."""
+"""Labels of an affine axis, computed and searched without being stored."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 _WINDOW = 5
-"""Labels looked at around a computed position: it is off by less than two, as `Axis.of` requires steps well above the
-rounding error of the labels."""
+"""Labels compared around a computed position: it is off by less than two, as `AffineAxis.of` requires steps well above
+the rounding error of the labels."""
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class AffineAxis:
     """Pixel centres along one axis: label = origin + position * step, for the positions of a range."""
 
     origin: float
@@ -24,12 +24,12 @@ class Axis:
     positions: range
 
     @classmethod
-    def of(cls, corner: float, step: float, size: int, offset: float = 0.5) -> Axis | None:
-        """The axis of `size` pixels whose first begins at `corner`; None where its labels would not all differ.
+    def of(cls, corner: float, step: float, size: int, offset: float = 0.5) -> AffineAxis | None:
+        """The axis of `size` pixels, the first of which begins at `corner`; None where its labels would not all differ.
 
-        `offset` says where in a pixel its label lies: in the middle, or with 0 at the corner itself.
+        `offset` is where in a pixel its label is: 0.5 for the centre, 0 for the corner.
         """
-        # Grouped as affine libraries do, so that labels are bit for bit those of rioxarray and align with its.
+        # Grouped as affine libraries do, so that labels equal those of rioxarray to the last bit and align with them.
         axis = cls(step * offset + corner, float(step), range(size))
         reach = max(abs(axis.origin), abs(axis.origin + size * step))
         return axis if math.isfinite(reach) and abs(step) > 4 * np.spacing(reach) else None
@@ -37,28 +37,28 @@ class Axis:
     def __len__(self) -> int:
         return len(self.positions)
 
-    def __getitem__(self, part: slice) -> Axis:
-        return Axis(self.origin, self.step, self.positions[part])
+    def __getitem__(self, part: slice) -> AffineAxis:
+        return AffineAxis(self.origin, self.step, self.positions[part])
 
     @property
     def rises(self) -> bool:
-        """Whether labels ascend; a lone label does, as in pandas."""
+        """Whether labels ascend; a single label does, as in pandas."""
         return len(self) < 2 or self.step * self.positions.step > 0
 
     def labels(self, at: Any = None) -> NDArray[np.float64]:
-        """The labels at the given places of this axis (not bounds-checked), or all of them."""
+        """The labels at the given positions of this axis (bounds are not checked), or all of them."""
         places = np.arange(len(self)) if at is None else np.asarray(at)
         return np.asarray((self.positions.start + places * self.positions.step) * self.step + self.origin, np.float64)
 
     def place(self, labels: Any) -> NDArray[np.float64]:
-        """Fractional places of labels."""
+        """Fractional positions of labels."""
         position = (np.asarray(labels, np.float64) - self.origin) / self.step
         return np.asarray((position - self.positions.start) / self.positions.step)
 
     def before(self, labels: Any, *, inclusive: bool) -> NDArray[np.int64]:
-        """How many labels of this axis come before each of these (or are it, when inclusive), in axis order.
+        """How many labels of this axis come before each of these (or are equal to it, when inclusive), in axis order.
 
-        What `searchsorted` would say of the stored labels; not-a-number comes after everything.
+        As `searchsorted` of the stored labels; NaN comes after everything.
         """
         sign = 1.0 if self.rises else -1.0
         with np.errstate(over="ignore"):
@@ -71,7 +71,7 @@ class Axis:
         return count
 
     def locate(self, labels: Any, method: str | None = None, tolerance: Any = None) -> NDArray[np.int64]:
-        """Places of labels, -1 where there is none; `method` and `tolerance` mean what they mean to pandas."""
+        """Positions of labels, -1 where there is none; `method` and `tolerance` are those of pandas."""
         wanted = np.asarray(labels, np.float64)
         size = len(self)
         ahead, upto = self.before(wanted, inclusive=False), self.before(wanted, inclusive=True)
@@ -94,7 +94,7 @@ class Axis:
         return found.astype(np.int64)
 
     def window(self, labels: slice) -> slice:
-        """Places of a slice of labels, both ends included and in axis order (high to low if it falls), as in pandas."""
+        """Positions of a slice of labels, both ends included and in axis order (descending if it descends)."""
         step = 1 if labels.step is None else int(labels.step)
         first, last = (labels.start, labels.stop) if step > 0 else (labels.stop, labels.start)
         start = 0 if first is None else int(self.before(float(first), inclusive=False))

@@ -145,7 +145,7 @@ def test_a_box_cuts_and_counts():
     assert opened(store, bbox=box, max_pixels=23).b.shape == (3, 2)
     assert opened(store, bbox=box, level=1).x.values.tolist() == [500030.0, 500050.0]
     assert opened(store, bbox=(500023, 4999931, 500023, 4999931)).b.shape == (1, 1)
-    with pytest.raises(MissingError, match="nothing lies within"):
+    with pytest.raises(MissingError, match="no array intersects"):
         opened(store, bbox=(0, 0, 1, 1))
     with pytest.raises(FormatError, match="x before y"):
         opened(store, bbox=(1, 0, 0, 1))

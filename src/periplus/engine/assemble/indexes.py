@@ -1,4 +1,4 @@
-"""The xarray index of an upright affine axis: `.sel`, slices and alignment as with stored labels, at no memory."""
+"""xarray indexes of affine axes and grids: `.sel`, slices and alignment as with stored labels, without the memory."""
 
 from __future__ import annotations
 
@@ -12,23 +12,25 @@ from numpy.typing import NDArray
 from xarray.core.indexing import CoordinateTransformIndexingAdapter, IndexSelResult
 from xarray.indexes import CoordinateTransform, CoordinateTransformIndex, Index, PandasIndex
 
-from periplus.engine.axis import Axis
+from periplus.engine.assemble.axis import AffineAxis
+from periplus.model import Transform
+from periplus.model.affine import scaled, shifted
 
 ORDINARY = 1 << 16
-"""Labels up to which an axis is an ordinary pandas index (half a mebibyte): everything xarray does works with those."""
+"""Labels up to which an axis is an ordinary pandas index (half a mebibyte), with which all of xarray works."""
 
 
-class Labels(CoordinateTransformIndexingAdapter):
-    """Labels computed when asked for."""
+class ComputedLabels(CoordinateTransformIndexingAdapter):
+    """Labels that are computed when they are used."""
 
     @property
     def _in_memory(self) -> bool:
-        # Nothing to load: otherwise `chunks=` would wrap the labels of an index in dask.
+        # Nothing to load: otherwise `chunks=` would turn the labels into dask arrays.
         return True
 
 
 class LazyIndex(CoordinateTransformIndex):
-    """An index whose coordinate variables are computed when asked for."""
+    """An index whose coordinate variables are computed when they are used."""
 
     def create_variables(self, variables: Mapping[Any, xr.Variable] | None = None) -> dict[Hashable, Any]:
         known = variables or {}
@@ -36,15 +38,15 @@ class LazyIndex(CoordinateTransformIndex):
         for name in self.transform.coord_names:
             old = known.get(name)
             dims = self.transform.dims if old is None or set(old.dims) != set(self.transform.dims) else old.dims
-            data = Labels(self.transform, name, tuple(str(d) for d in dims))
+            data = ComputedLabels(self.transform, name, tuple(str(d) for d in dims))
             made[name] = xr.Variable(dims, data, *((old.attrs, old.encoding) if old is not None else ()))
         return made
 
 
 class AxisTransform(CoordinateTransform):
-    """An Axis with the names of its coordinate and dimension."""
+    """An affine axis with the names of its coordinate and dimension."""
 
-    def __init__(self, axis: Axis, name: Hashable, dim: str) -> None:
+    def __init__(self, axis: AffineAxis, name: Hashable, dim: str) -> None:
         super().__init__([name], {dim: len(axis)}, np.dtype(np.float64))
         self.axis = axis
 
@@ -64,12 +66,12 @@ class AxisTransform(CoordinateTransform):
 
 
 class AxisIndex(LazyIndex):
-    """Evenly spaced labels of one dimension; answers as a pandas index of the same labels would."""
+    """Evenly spaced labels of one dimension; behaves as a pandas index of the same labels."""
 
     transform: AxisTransform
 
     @property
-    def axis(self) -> Axis:
+    def axis(self) -> AffineAxis:
         return self.transform.axis
 
     @property
@@ -97,12 +99,12 @@ class AxisIndex(LazyIndex):
         return PandasIndex(pd.Index(self.axis.labels(places), name=self.name), self.dim)
 
     def _places(self, indexer: NDArray[Any]) -> NDArray[Any]:
-        """Places counted from the front; IndexError where there is none. Not by a list of all: axes may be long."""
+        """Positions counted from the start; IndexError where one is out of bounds."""
         size = len(self.axis)
         if indexer.dtype.kind == "b":
             return np.flatnonzero(indexer)
         if indexer.size and (indexer.min() < -size or indexer.max() >= size):
-            raise IndexError(f"a place is out of bounds for {size} labels of {self.name!r}")
+            raise IndexError(f"a position is out of bounds for {size} labels of {self.name!r}")
         return np.where(indexer < 0, indexer + size, indexer).astype(np.int64)
 
     def sel(self, labels: dict[Any, Any], method: str | None = None, tolerance: Any = None) -> IndexSelResult:
@@ -130,7 +132,7 @@ class AxisIndex(LazyIndex):
     def reindex_like(self, other: Index, method: Any = None, tolerance: Any = None) -> dict[Hashable, Any]:
         return {self.dim: self.axis.locate(other.to_pandas_index().to_numpy(), method, tolerance)}
 
-    # Joined, concatenated or rolled labels are evenly spaced only by luck: from here on they are an ordinary index.
+    # Joined, concatenated or rolled labels are rarely evenly spaced: the result is an ordinary index.
 
     def _ordinary(self) -> PandasIndex:
         return PandasIndex(self.to_pandas_index(), self.dim)
@@ -150,8 +152,84 @@ class AxisIndex(LazyIndex):
         return f"AxisIndex({self.name}: {len(self.axis)} labels from {first!r} by {stride!r})"
 
 
-def axis_index(axis: Axis, name: Hashable, dim: str, *, lazy: bool | None = None) -> Index:
-    """Lazy labels for a long axis, ordinary ones for a short axis; `lazy` says which regardless of length."""
+def axis_index(axis: AffineAxis, name: Hashable, dim: str, *, lazy: bool | None = None) -> Index:
+    """An index of lazy labels for a long axis, an ordinary one for a short axis; `lazy` decides where it is given."""
     if lazy if lazy is not None else len(axis) > ORDINARY:
         return AxisIndex(AxisTransform(axis, name, dim))
     return PandasIndex(pd.Index(axis.labels(), name=name), dim)
+
+
+class GridTransform(CoordinateTransform):
+    """Pixel centres of a rotated or sheared grid: both coordinates depend on row and column.
+
+    `offset` is where in a pixel its coordinates are: 0.5 for the centre, 0 for the corner that the transform gives.
+    """
+
+    def __init__(
+        self,
+        transform: Transform,
+        names: tuple[str, str],
+        dims: tuple[str, str],
+        rows: range,
+        columns: range,
+        offset: float = 0.5,
+    ) -> None:
+        super().__init__(names, {dims[0]: len(rows), dims[1]: len(columns)}, np.dtype(np.float64))
+        self.affine, self.rows, self.columns, self.offset = transform, rows, columns, offset
+
+    @property
+    def samples(self) -> Transform:
+        """The transform from numbers of the selected rows and columns to their pixel centres."""
+        first = shifted(shifted(self.affine, self.offset, self.offset), self.rows.start, self.columns.start)
+        return scaled(first, self.rows.step, self.columns.step)
+
+    def forward(self, dim_positions: dict[str, Any]) -> dict[Hashable, Any]:
+        a, b, c, d, e, f = self.affine
+        row, column = (np.asarray(dim_positions[dim]) for dim in self.dims)
+        row, column = self.rows.start + row * self.rows.step, self.columns.start + column * self.columns.step
+        with np.errstate(all="ignore"):  # a transform of huge numbers gives infinite coordinates
+            x = column * a + row * b + (a * self.offset + b * self.offset + c)
+            y = column * d + row * e + (d * self.offset + e * self.offset + f)
+        return dict(zip(self.coord_names, (x, y), strict=True))
+
+    def reverse(self, coord_labels: dict[Hashable, Any]) -> dict[str, Any]:
+        a, b, c, d, e, f = self.affine
+        x, y = (np.asarray(coord_labels[name], np.float64) for name in self.coord_names)
+        determinant = a * e - b * d
+        column = (e * (x - c) - b * (y - f)) / determinant - self.offset
+        row = (a * (y - f) - d * (x - c)) / determinant - self.offset
+        places = (row - self.rows.start) / self.rows.step, (column - self.columns.start) / self.columns.step
+        return dict(zip(self.dims, places, strict=True))
+
+    def equals(self, other: CoordinateTransform, **_: Any) -> bool:
+        return isinstance(other, GridTransform) and self._all() == other._all()
+
+    def _all(self) -> tuple[Any, ...]:
+        return (self.affine, self.rows, self.columns, self.dims, self.offset)
+
+
+class GridIndex(LazyIndex):
+    """Two coordinates over two dimensions; selects the pixels nearest to points."""
+
+    transform: GridTransform
+
+    def isel(self, indexers: Mapping[Any, Any]) -> Index | None:
+        grid = self.transform
+        parts = [indexers.get(dim, slice(None)) for dim in grid.dims]
+        if not all(isinstance(part, slice) for part in parts):
+            return None
+        names, dims = (str(grid.coord_names[0]), str(grid.coord_names[1])), (grid.dims[0], grid.dims[1])
+        rows, columns = grid.rows[parts[0]], grid.columns[parts[1]]
+        return GridIndex(GridTransform(grid.affine, names, dims, rows, columns, grid.offset))
+
+    def sel(self, labels: dict[Any, Any], method: Any = None, tolerance: Any = None) -> IndexSelResult:
+        points = {name: xr.Variable((), label) if np.ndim(label) == 0 else label for name, label in labels.items()}
+        result = super().sel(points, method, tolerance)
+        for dim, places in result.dim_indexers.items():
+            # In the base class a negative position would wrap around to the other end of the image.
+            if bool(((places < 0) | (places >= self.transform.dim_size[dim])).any()):
+                raise KeyError(f"not all points are on the grid of {', '.join(map(str, self.transform.coord_names))}")
+        return result
+
+    def __repr__(self) -> str:
+        return f"GridIndex({', '.join(map(str, self.transform.coord_names))} over {self.transform.dim_size})"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from periplus.engine.xgroup.join import joined
+from periplus.engine.assemble.decode import joined
 
 
 def parts(*, fit=True):

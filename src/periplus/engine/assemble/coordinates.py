@@ -1,4 +1,4 @@
-"""Coordinates that conventions describe, as xarray variables: computed when asked for, or read from where they lie."""
+"""Coordinates that conventions describe, as xarray variables: computed when they are used, or read from an array."""
 
 from __future__ import annotations
 
@@ -15,30 +15,29 @@ from xarray.core.indexing import ExplicitIndexer, IndexingSupport, LazilyIndexed
 from xarray.indexes import Index, PandasIndex
 
 from periplus.conventions.meaning import Affine, Coord, External, Regular, Shifted, Values
-from periplus.engine.axis import Axis
-from periplus.engine.grid import GridIndex, GridTransform
-from periplus.engine.labels import ORDINARY, axis_index
+from periplus.engine.assemble.axis import AffineAxis
+from periplus.engine.assemble.indexes import ORDINARY, GridIndex, GridTransform, axis_index
 from periplus.errors import FormatError
 
 MOST_DECODED = 1 << 22
-"""Labels that are computed into memory because they must be decoded, as regular times must."""
+"""Labels that are computed into memory because xarray must decode them, such as times."""
 Fetcher: TypeAlias = Callable[[External], xr.Variable]
-"""The variable of another array, undecoded."""
+"""Returns the variable of another array, not decoded."""
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class MadeCoordinate:
     """A coordinate as a variable."""
 
     variable: xr.Variable
     index: Index | None = None
-    """Its index where it has one already; it is not decoded then."""
+    """Its index, if it has one; the variable is not decoded then."""
 
 
 class Bounds(BackendArray):
-    """Boundaries (n, 2) of coordinates, each plus a lower and an upper offset, computed where asked for."""
+    """Boundaries (n, 2) of coordinates, each plus a lower and an upper offset, computed when they are used."""
 
-    def __init__(self, base: Axis | xr.Variable, lower: float, upper: float) -> None:
+    def __init__(self, base: AffineAxis | xr.Variable, lower: float, upper: float) -> None:
         self.base, self.offsets = base, np.asarray([lower, upper], np.float64)
         self.shape, self.dtype = (len(base), 2), np.dtype(np.float64)
 
@@ -50,7 +49,7 @@ class Bounds(BackendArray):
 
     def _at(self, key: tuple[Any, ...]) -> Any:
         rows, side = key
-        if isinstance(self.base, Axis):
+        if isinstance(self.base, AffineAxis):
             places = np.arange(*rows.indices(len(self.base))) if isinstance(rows, slice) else np.asarray(rows)
             labels: Any = self.base.labels(places)
         else:
@@ -58,15 +57,17 @@ class Bounds(BackendArray):
         return np.add.outer(labels, self.offsets[side])
 
 
-def make(coord: Coord, dims: tuple[str, ...], fetch: Fetcher, *, lazy: bool | None = None) -> Made:
-    """The variable of a coordinate over dimensions of these names; FormatError where it cannot be."""
+def make(coord: Coord, dims: tuple[str, ...], fetch: Fetcher, *, lazy: bool | None = None) -> MadeCoordinate:
+    """The variable of a coordinate over dimensions of these names; FormatError where it cannot be made."""
     values, attributes = coord.values, dict(coord.attributes)
     if isinstance(values, External):
-        return Made(_external(coord, values, dims, fetch))
+        return MadeCoordinate(_external(coord, values, dims, fetch))
     if isinstance(values, Regular) and len(dims) == 1:
         return _regular(coord.name, values, dims[0], attributes, lazy)
     if isinstance(values, Shifted) and (base := _shifted_base(values, fetch)) is not None:
-        return Made(xr.Variable(dims, LazilyIndexedArray(Bounds(base, values.lower, values.upper)), attributes))
+        return MadeCoordinate(
+            xr.Variable(dims, LazilyIndexedArray(Bounds(base, values.lower, values.upper)), attributes)
+        )
     count = _count(values)
     if count > MOST_DECODED:
         raise FormatError(f"{count} values would have to be computed into memory")
@@ -76,23 +77,23 @@ def make(coord: Coord, dims: tuple[str, ...], fetch: Fetcher, *, lazy: bool | No
             raise FormatError(f"a scalar coordinate has {found.size} values")
         found = found.reshape(())
     if found.ndim != len(dims):
-        raise FormatError(f"values of {found.ndim} dimensions cannot lie along {dims}")
+        raise FormatError(f"values of {found.ndim} dimensions do not fit the dimensions {dims}")
     if found.dtype.kind == "O":
-        raise FormatError("values are neither all numbers nor all texts")
-    return Made(xr.Variable(dims, found, attributes))
+        raise FormatError("values are neither all numbers nor all strings")
+    return MadeCoordinate(xr.Variable(dims, found, attributes))
 
 
-def grid_pair(x: Coord, y: Coord, dims: tuple[str, str], names: tuple[str, str]) -> dict[Hashable, Made]:
-    """Both coordinates of a turned grid, lazily, by one index; `names` are those of x and y."""
+def grid_pair(x: Coord, y: Coord, dims: tuple[str, str], names: tuple[str, str]) -> dict[Hashable, MadeCoordinate]:
+    """Both coordinates of a rotated grid, lazy and with one index; `names` are those of x and y."""
     values = x.values
     if not isinstance(values, Affine):
-        raise TypeError("the coordinates of a turned grid are affine")
+        raise TypeError("the coordinates of a rotated grid must be affine")
     rows, columns = (range(n) for n in values.shape)
     index = GridIndex(GridTransform(values.transform, names, dims, rows, columns, values.offset))
     variables = index.create_variables()
     for name, coord in zip(names, (x, y), strict=True):
         variables[name].attrs.update(coord.attributes)
-    return {name: Made(variables[name], index) for name in names}
+    return {name: MadeCoordinate(variables[name], index) for name in names}
 
 
 def is_time(attributes: Mapping[str, Any]) -> bool:
@@ -101,27 +102,27 @@ def is_time(attributes: Mapping[str, Any]) -> bool:
     return isinstance(units, str) and " since " in units
 
 
-def _axis(values: Regular) -> Axis | None:
+def _axis(values: Regular) -> AffineAxis | None:
     try:
-        return Axis.of(float(values.start), float(values.step), values.count, values.offset)
+        return AffineAxis.of(float(values.start), float(values.step), values.count, values.offset)
     except OverflowError:
         return None
 
 
-def _shifted_base(values: Shifted, fetch: Fetcher) -> Axis | xr.Variable | None:
-    """What boundaries are computed from, where not all of them at once."""
+def _shifted_base(values: Shifted, fetch: Fetcher) -> AffineAxis | xr.Variable | None:
+    """What boundaries are computed from when they are used; None where they are computed at once."""
     if isinstance(values.base, Regular):
         return _axis(values.base) if values.base.count > ORDINARY else None
     if isinstance(values.base, External):
-        # Offsets are in the units of the labels, so packed labels are unpacked first; times stay numbers.
+        # Offsets have the units of the labels, so packed labels are unpacked first; times stay numbers.
         return xr.conventions.decode_cf_variable("labels", fetch(values.base), decode_times=False)
     return None
 
 
-def _regular(name: str, values: Regular, dim: str, attributes: dict[str, Any], lazy: bool | None) -> Made:
-    """Floats are an axis of our own where they are many; whole numbers are a range, which costs nothing at all."""
+def _regular(name: str, values: Regular, dim: str, attributes: dict[str, Any], lazy: bool | None) -> MadeCoordinate:
+    """An affine axis for many floats, a range for integers."""
     if is_time(attributes) and values.count <= MOST_DECODED:
-        return Made(xr.Variable((dim,), values.values(), attributes))
+        return MadeCoordinate(xr.Variable((dim,), values.values(), attributes))
     whole = all(isinstance(v, int) for v in (values.start, values.step)) and values.offset == 0
     index: Index | None = None
     if whole and _fits(values):
@@ -134,9 +135,9 @@ def _regular(name: str, values: Regular, dim: str, attributes: dict[str, Any], l
     variable = index.create_variables()[name]
     variable.attrs.update(attributes)
     if name != dim:
-        # An index of another name than its dimension's would be no dimension coordinate; keep the labels alone.
-        return Made(variable.to_base_variable())
-    return Made(variable, index)
+        # Only a coordinate with the name of its dimension has an index; keep the labels alone.
+        return MadeCoordinate(variable.to_base_variable())
+    return MadeCoordinate(variable, index)
 
 
 def _fits(values: Regular) -> bool:
@@ -168,7 +169,7 @@ def _external(coord: Coord, values: External, dims: tuple[str, ...], fetch: Fetc
 
 
 def renamed(variable: xr.Variable, dims: tuple[str, ...], attributes: Mapping[str, Any] | None = None) -> xr.Variable:
-    """The variable with dimensions of these names; its data stay lazy and its encoding goes along."""
+    """The variable with renamed dimensions; its data stay lazy, and its encoding is kept."""
     names = dict(zip(variable.dims, dims, strict=True))
     encoding = dict(variable.encoding)
     if "preferred_chunks" in encoding:

@@ -150,7 +150,7 @@ def test_labelled_axes_do_not_get_the_crs_of_geolocation_arrays():
 
 
 def test_xproj_is_not_needed(monkeypatch):
-    from periplus.engine.xgroup import crs as xgroupcrs
+    from periplus.engine.assemble import grid_mapping as xgroupcrs
 
     xgroupcrs.crs_index.cache_clear()
     monkeypatch.setattr(xgroupcrs, "find_spec", lambda name: None)

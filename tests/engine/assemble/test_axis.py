@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from periplus.engine.axis import Axis
+from periplus.engine.assemble.axis import AffineAxis
 
 STEPS = st.sampled_from([10.0, -10.0, 1 / 3, -1 / 3600, 0.1, 2.7778e-4, -1e-9, 1e5])
 CORNERS = st.sampled_from([0.0, -180.0, 300000.1, 5_000_000.7, 1e-3])
@@ -14,7 +14,7 @@ CORNERS = st.sampled_from([0.0, -180.0, 300000.1, 5_000_000.7, 1e-3])
 
 @st.composite
 def axes(draw):
-    axis = Axis.of(draw(CORNERS), draw(STEPS), draw(st.integers(1, 60)))
+    axis = AffineAxis.of(draw(CORNERS), draw(STEPS), draw(st.integers(1, 60)))
     assume(axis is not None)
     part = slice(*draw(st.tuples(*[st.none() | st.integers(-70, 70)] * 2, st.sampled_from([None, 1, 2, 7, -1, -3]))))
     axis = axis[part]
@@ -74,7 +74,7 @@ def test_a_part_of_an_axis_has_exactly_those_labels(axis, start, stop, step):
 
 
 def test_positions_stay_exact_far_out():
-    axis = Axis.of(-180.0, 360 / 3_600_000, 3_600_000)
+    axis = AffineAxis.of(-180.0, 360 / 3_600_000, 3_600_000)
     kept = axis.labels()
     some = np.linspace(0, len(axis) - 1, 10_000).astype(int)
     assert (axis.locate(kept[some]) == some).all()
@@ -84,9 +84,9 @@ def test_positions_stay_exact_far_out():
 
 @pytest.mark.parametrize(("corner", "step"), [(0.0, 0.0), (1e9, 1e-9), (np.nan, 1.0), (0.0, np.inf), (1e308, 1e308)])
 def test_labels_that_would_not_differ_make_no_axis(corner, step):
-    assert Axis.of(corner, step, 100) is None
+    assert AffineAxis.of(corner, step, 100) is None
 
 
 def test_an_unknown_method_is_refused():
     with pytest.raises(ValueError, match="nearest"):
-        Axis.of(0, 1, 3).locate([1.0], "closest")
+        AffineAxis.of(0, 1, 3).locate([1.0], "closest")

@@ -1,4 +1,4 @@
-"""A Zarr hierarchy as nodes and lazy variables: metadata are read when asked for, once; values never."""
+"""A Zarr hierarchy as nodes and lazy variables: metadata are read when needed, once; values are not read."""
 
 from __future__ import annotations
 
@@ -12,24 +12,26 @@ from typing import Any, TypeAlias
 import xarray as xr
 import zarr
 from xarray.backends import ZarrStore
+from xarray.core.indexing import LazilyIndexedArray
 from zarr.core.group import GroupMetadata
 from zarr.core.sync import sync
 from zarr.storage import StorePath
 
 from periplus.conventions.node import DIMENSIONS, ROOT, Node, join, parent
-from periplus.engine.xgroup.once import Batch, is_small, kept
+from periplus.engine.assemble.source import UNREADABLE
+from periplus.engine.index.array import LazyArray
+from periplus.engine.index.source import chunk_encoding
+from periplus.engine.xgroup.label_cache import LabelBatch, cached, is_small
 from periplus.parse.json import check_depth
 from periplus.zarr.store.store import IndexStore
 
 Metadata: TypeAlias = Any
-"""Of an array or a group, version 2 or 3, as zarr-python has it."""
+"""Of an array or a group, version 2 or 3, as zarr-python represents it."""
 _DOCUMENTS = ("zarr.json", ".zattrs", ".zgroup", ".zarray", ".zmetadata")
-UNREADABLE = (OSError, ValueError, TypeError, KeyError, AttributeError, NotImplementedError)
-"""What zarr-python raises for metadata documents that are none."""
 
 
-class _Members(ZarrStore):
-    """xarray's own reader of a group, given the arrays it shall know one by one, so that it lists nothing."""
+class _GivenArrays(ZarrStore):
+    """xarray's own reader of a group, given its arrays one by one, so that it does not list them."""
 
     __slots__ = ("_given",)
 
@@ -42,8 +44,8 @@ class _Members(ZarrStore):
         return self._given
 
 
-class _Group(Node):
-    """A group whose members are listed when somebody asks: most are only asked for their attributes."""
+class _LazyGroup(Node):
+    """A group whose members are listed when they are needed: usually only its attributes are."""
 
     __slots__ = ("_found", "_names")
     _found: tuple[str, ...] | None
@@ -61,18 +63,23 @@ class _Group(Node):
 
     @members.setter
     def members(self, value: tuple[str, ...] | None) -> None:
-        """Not known yet."""
+        """Ignored: members are listed when they are needed."""
 
 
 async def _listed(place: StorePath) -> list[str]:
     return [name async for name in place.store.list_dir(place.path)]
 
 
-class Hierarchy:
-    """The nodes of one store below its root."""
+class ZarrHierarchy:
+    """The nodes of one store. `index` is the index behind it, if it is one: its chunks are read by our own reader."""
 
     def __init__(
-        self, root: zarr.Group, *, url: str | None = None, fill_as_mask: bool | None = None, owned: bool = True
+        self,
+        root: zarr.Group,
+        *,
+        url: str | None = None,
+        fill_as_mask: bool | None = None,
+        owned: bool = True,
     ) -> None:
         self.url, self.owned = url, owned
         self._place: StorePath = root.store_path
@@ -82,12 +89,13 @@ class Hierarchy:
         self._children: dict[str, tuple[str, ...]] = {}
         self._nodes: dict[str, Node | None] = {}
         self._variables: dict[str, xr.Variable] = {}
-        self._readers: dict[str, _Members] = {}
-        self._batches = {"times": Batch(), "others": Batch()}
-        self.is_index = isinstance(root.store, IndexStore)
-        """Whether its labels are computed from the grids of an index, as ours would be."""
+        self._readers: dict[str, _GivenArrays] = {}
+        self._batches = {"times": LabelBatch(), "others": LabelBatch()}
+        self._index = root.store if isinstance(root.store, IndexStore) else None
+        self.is_index = self._index is not None
+        """Whether this is an index, whose labels are computed from its transforms."""
         self.unreadable: dict[str, str] = {}
-        """Paths of nodes whose metadata cannot be understood, and why."""
+        """Paths of nodes with invalid metadata, and why."""
         self._complete = root.metadata.consolidated_metadata is not None
         if self._complete:
             self._consolidated(root.metadata)
@@ -133,7 +141,7 @@ class Hierarchy:
     def walk(self, path: str) -> list[str]:
         """Paths of a group and all groups below it, parents first."""
         if path not in self._children:
-            # One concurrent listing; a request a group would be slow far away.
+            # One concurrent listing: a request for each group would be slow.
             deep = dict(self.group(path).members(max_depth=None))
             inside: dict[str, dict[str, Any]] = {path: {}}
             for name, member in deep.items():
@@ -178,11 +186,11 @@ class Hierarchy:
         if isinstance(metadata, GroupMetadata):
             if path in self._children:
                 return Node(kind="group", members=self._children[path], **common)
-            return _Group(kind="group", names=partial(self._names, path), **common)
+            return _LazyGroup(kind="group", names=partial(self._names, path), **common)
         try:
             dtype = str(metadata.dtype.to_native_dtype())
         except UNREADABLE:
-            dtype = ""  # a type that NumPy does not have; whoever reads values says so
+            dtype = ""  # not a NumPy type; reading values raises
         return Node(kind="array", dims=dims_of(metadata), shape=tuple(metadata.shape), dtype=dtype, **common)
 
     def _names(self, path: str) -> tuple[str, ...] | None:
@@ -200,40 +208,40 @@ class Hierarchy:
     # --- Zarr and xarray objects ------------------------------------------------------------------------------------
 
     def group(self, path: str) -> zarr.Group:
-        """The group as zarr-python has it."""
+        """The group as an object of zarr-python."""
         if path == ROOT:
             return self._root
         return zarr.Group(zarr.AsyncGroup(metadata=self._known(path), store_path=self._at(path)))
 
     def array(self, path: str) -> Any:
-        """The array as zarr-python has it."""
+        """The array as an object of zarr-python."""
         return zarr.Array(zarr.AsyncArray(metadata=self._known(path), store_path=self._at(path)))
 
     def _known(self, path: str) -> Metadata:
         metadata = self.metadata(path)
         if metadata is None:
-            raise KeyError(f"there is no {path}")
+            raise KeyError(f"no node {path}")
         return metadata
 
     def _at(self, path: str) -> StorePath:
         return self._place / path.strip("/") if path != ROOT else self._place
 
     def variable(self, path: str) -> xr.Variable:
-        """The array as xarray's own engine reads it before any decoding: lazy, with its encoding and all attributes."""
+        """The array as xarray's own engine opens it, before decoding: lazy, with its encoding and all attributes."""
         if path not in self._variables:
             self._variables[path] = self._read(path)
         return self._variables[path].copy(deep=False)
 
     def prepare(self, paths: Iterable[str]) -> None:
-        """Know the labels among these arrays, so that they are read together once the first is asked for."""
+        """Open the labels among these arrays, so that they are read together when the first is needed."""
         for path in paths:
             metadata = self.metadata(path)
             if metadata is not None and len(metadata.shape) == 1:
-                with contextlib.suppress(*UNREADABLE):  # whoever opens it says what is wrong
+                with contextlib.suppress(*UNREADABLE):  # opening it for a Dataset reports what is wrong
                     self.variable(path)
 
-    def forget(self, path: str) -> None:
-        """Do not read labels along with others: nobody will want them."""
+    def skip(self, path: str) -> None:
+        """Do not read these labels together with others: they are not needed."""
         for batch in self._batches.values():
             batch.waiting.pop(path, None)
 
@@ -249,31 +257,45 @@ class Hierarchy:
         reader = self._reader(parent(path) or ROOT, metadata.zarr_format)
         reader.members[name] = zarr.Array(zarr.AsyncArray(metadata=metadata, store_path=self._at(path)))
         variable: xr.Variable = reader.open_store_variable(name)  # type: ignore[no-untyped-call]
+        if self._index is not None:
+            variable = _read_by_index(variable, self._index, path)
         if variable.dims != (name,) or not is_small(variable):
             return variable
-        # Decoding looks into times at once; other labels wait for their indexes, if such are made at all.
+        # Decoding reads times at once; other labels are read when their indexes are created, if at all.
         is_time = " since " in str(variable.attrs.get("units", ""))
-        return kept(variable, self._batches["times" if is_time else "others"], path)
+        return cached(variable, self._batches["times" if is_time else "others"], path)
 
-    def _reader(self, group: str, zarr_format: int) -> _Members:
+    def _reader(self, group: str, zarr_format: int) -> _GivenArrays:
         if group not in self._readers:
             fill_as_mask = zarr_format == 2 if self._fill_as_mask is None else self._fill_as_mask
-            self._readers[group] = _Members(self.group(group), fill_as_mask)
+            self._readers[group] = _GivenArrays(self.group(group), fill_as_mask)
         return self._readers[group]
 
     def attributes(self, path: str) -> dict[str, Any]:
-        """Of a group, as xarray shows them."""
+        """Attributes of a group, as xarray shows them."""
         metadata = self.metadata(path)
         given = {} if metadata is None else dict(metadata.attributes)
         return {key: value for key, value in given.items() if not key.lower().startswith("_nc")}
 
-    def endings(self) -> list[Callable[[], None]]:
-        """What closes the store, unless it is somebody else's; it does not hold on to what is known of nodes."""
+    def closers(self) -> list[Callable[[], None]]:
+        """The function that closes the store, unless the user passed the store itself."""
         return [self._place.store.close] if self.owned else []
 
 
+def _read_by_index(variable: xr.Variable, store: IndexStore, path: str) -> xr.Variable:
+    """The variable with data that our own reader reads: all chunks of a selection at once, not one by one."""
+    array = store.layout.leaves[path.strip("/")].array
+    if array is None:
+        return variable  # labels, which the store computes
+    data = LazyArray(store, array)
+    if data.dtype != variable.dtype or data.shape != variable.shape:
+        return variable
+    encoding = {**variable.encoding, "preferred_chunks": chunk_encoding(array, variable.dims)["preferred_chunks"]}
+    return xr.Variable(variable.dims, LazilyIndexedArray(data), variable.attrs, encoding)
+
+
 def dims_of(metadata: Metadata) -> tuple[str | None, ...]:
-    """Names of dimensions, in Zarr v2 from the attribute of xarray or of NCZarr; None for each that has none."""
+    """Names of dimensions, in Zarr v2 from the attribute of xarray or of NCZarr; None for unnamed ones."""
     rank = len(metadata.shape)
     if metadata.zarr_format == 3:
         named: Any = metadata.dimension_names

@@ -1,0 +1,219 @@
+"""Assemble arrays of one group to a Dataset, with the coordinates and the CRS that conventions give each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import xarray as xr
+
+from periplus.conventions.meaning import Coord, CrsText, Grid, Meaning, Regular
+from periplus.conventions.write.attributes import declare, merged
+from periplus.engine.assemble.attach import CoordinateAttacher
+from periplus.engine.assemble.coordinates import renamed
+from periplus.engine.assemble.decode import decode, joined
+from periplus.engine.assemble.dequantize import dequantized
+from periplus.engine.assemble.draft import DatasetDraft, is_axis, origin_of
+from periplus.engine.assemble.grid_mapping import GridMappings
+from periplus.engine.assemble.source import NO_PRINCIPAL, UNREADABLE, ArraySource
+from periplus.errors import PeriplusError
+
+REGISTRATION = "spatial:registration"
+
+
+@dataclass(frozen=True, slots=True)
+class AssembledDataset:
+    """A Dataset and the grids of its arrays."""
+
+    dataset: xr.Dataset
+    grids: Mapping[tuple[str, str], tuple[Grid, Mapping[str, CrsText]]]
+    """By the dimensions (y, x) in the Dataset; with the CRSs of the arrays on each grid, by their texts."""
+
+
+def assemble(
+    source: ArraySource, arrays: Mapping[str, str], attributes: Mapping[str, Any], *, coords: Collection[str] = ()
+) -> AssembledDataset:
+    """The Dataset of some arrays, given as names to paths; no chunk is read. `coords` names arrays that are labels."""
+    wanted = {name: path for name, path in arrays.items() if name not in source.options.drop}
+    assembly = _Assembly(source, wanted, coords)
+    return AssembledDataset(assembly.dataset(attributes), assembly.grids)
+
+
+class _Assembly:
+    """Assembles one Dataset."""
+
+    def __init__(self, source: ArraySource, arrays: Mapping[str, str], coords: Collection[str]) -> None:
+        self.source, self.findings, self.draft = source, source.findings, DatasetDraft(arrays)
+        self.draft.coords |= set(coords)
+        self.attacher = CoordinateAttacher(source, self.draft)
+        self.mappings = GridMappings(self.draft, self.findings)
+        self.order = list(arrays)
+        self.labelled: dict[str, Any] = {}
+        """What labels each dimension, according to the first array that has labels for it."""
+        self.grids: dict[tuple[str, str], tuple[Grid, dict[str, CrsText]]] = {}
+
+    def dataset(self, attributes: Mapping[str, Any]) -> xr.Dataset:
+        stored, meanings = self._read()
+        if self.source.computes_labels:
+            self._remove_computed_labels(stored, meanings)
+        dims: dict[str, dict[str, str]] = {}
+        for name in sorted(stored, key=lambda name: (*_rank(name, stored[name]), name)):
+            dims[name] = self._add(name, stored[name], meanings[name])
+            self._dequantize(name, meanings[name], dims[name])
+        for name in stored:
+            self.attacher.attach(name, meanings[name], dims[name])
+        for name in stored:
+            self._add_from_handlers(meanings[name])
+        for name in stored:
+            self._locate(name, meanings[name], dims[name])
+        self._note_missing_principals(meanings)
+        return self._decoded(self._with_registration(attributes))
+
+    def _read(self) -> tuple[dict[str, xr.Variable], dict[str, Meaning]]:
+        """The arrays as stored, and what the conventions say of each."""
+        stored: dict[str, xr.Variable] = {}
+        meanings: dict[str, Meaning] = {}
+        for name, path in self.draft.arrays.items():
+            try:
+                stored[name] = self.source.read(path)
+            except UNREADABLE as error:
+                self.findings.broken(path, "", f"it cannot be read: {error!s:.300}")
+                continue
+            meaning = self.source.meaning(path)
+            meanings[name] = Meaning(path=path) if meaning is None else meaning
+            self.findings.add(meanings[name].diagnostics)
+        return stored, meanings
+
+    def _remove_computed_labels(self, stored: dict[str, xr.Variable], meanings: Mapping[str, Meaning]) -> None:
+        """Leave out stored labels that a grid gives as well: computed ones need no reading."""
+        axes = [coord for meaning in meanings.values() for coord in meaning.coords if is_axis(coord)]
+        for coord in axes:
+            labels, values = stored.get(coord.name), coord.values
+            if labels is None or not isinstance(values, Regular):
+                continue
+            if labels.dims == coord.dims and labels.size == values.count:
+                del stored[coord.name]
+                self.source.skip(self.draft.remove(coord.name))
+
+    def _add(self, name: str, variable: xr.Variable, meaning: Meaning) -> dict[str, str]:
+        """Add an array; returns the names that its dimensions have in the Dataset."""
+        axes = {coord.dims[0]: coord for coord in meaning.coords if is_axis(coord)}
+        given: dict[str, str] = {}
+        for dim, size in zip(variable.dims, variable.shape, strict=True):
+            given[str(dim)] = self._dim(name, str(dim), size, axes.get(str(dim)), meaning)
+        dims = tuple(given[str(dim)] for dim in variable.dims)
+        raw = self.draft.raw
+        raw[name] = variable if dims == variable.dims else renamed(variable, dims)
+        raw[name].attrs.update(meaning.attributes)
+        grid = meaning.grid if "spatial" in meaning.principal else None
+        if grid is not None and any(given[dim] != dim for dim in grid.dims):
+            raw[name].attrs["spatial:dimensions"] = [given[dim] for dim in grid.dims]
+        self.draft.origins[name] = ("path", None, self.draft.arrays[name])
+        return given
+
+    def _dequantize(self, name: str, meaning: Meaning, dims: Mapping[str, str]) -> None:
+        if meaning.quantization is None or not self.source.options.dequantize:
+            return
+        raw = self.draft.raw
+        try:
+            raw[name] = dequantized(raw[name], meaning.quantization, dims, self.source.external)
+        except (PeriplusError, *UNREADABLE) as error:
+            self.findings.broken(meaning.path, "quantization", f"values stay as stored: {error}")
+
+    def _dim(self, name: str, dim: str, size: int, axis: Coord | None, meaning: Meaning) -> str:
+        """The name of a dimension; a new one where arrays added before have another size or other labels along it."""
+        sizes, arrays = self.draft.sizes, self.draft.arrays
+        stored = dim in arrays and sizes.get(dim) == size and self.draft.raw[dim].dims == (dim,)
+        origin = None if axis is None or stored else origin_of(axis)
+        labels = self.labelled.get(dim)
+        fits = sizes.setdefault(dim, size) == size
+        agrees = origin is None or labels is None or labels == origin
+        if fits and agrees:
+            if origin is not None:
+                self.labelled[dim] = origin
+            return dim
+        other = f"{name}_{dim}"
+        while sizes.get(other, size) != size or other in arrays:
+            other += "_"
+        sizes[other] = size
+        conflicts = self.findings.conflicts
+        if fits:
+            conflicts.setdefault(meaning.path, {})[f"other labels along {dim} than other arrays of its group"] = other
+        elif meaning.level is None:
+            conflicts.setdefault(meaning.path, {})[f"size {size} along {dim} where others have {sizes[dim]}"] = other
+        return other
+
+    def _add_from_handlers(self, meaning: Meaning) -> None:
+        result, draft = self.source.from_handlers(meaning.path), self.draft
+        for key, variable in ({} if result is None else result.variables).items():
+            fits = isinstance(variable, xr.Variable) and all(
+                draft.sizes.setdefault(str(dim), size) == size for dim, size in variable.sizes.items()
+            )
+            if draft.holds(key) or not fits:
+                if key not in draft.coords:
+                    self.findings.broken(meaning.path, key, "a handler gave a variable that does not fit")
+                continue
+            draft.raw[key] = variable
+            draft.coords.add(key)
+        if result is not None and result.principal:
+            self.source.used.add(meaning.path)
+
+    def _locate(self, name: str, meaning: Meaning, dims: Mapping[str, str]) -> None:
+        """Note the grid of an array, and give it a grid mapping."""
+        over: tuple[str, ...] = ()
+        if meaning.grid is not None:
+            y, x = (dims.get(dim, dim) for dim in meaning.grid.dims)
+            over = y, x
+            _, texts = self.grids.setdefault((y, x), (meaning.grid, {}))
+            if meaning.crs is not None:
+                texts[meaning.crs.text] = meaning.crs
+        georeference = self.source.georeference(meaning)
+        if georeference is None:
+            return
+        mapping = self.mappings.name_for(name, meaning.path, georeference, over)
+        if mapping is not None:
+            self.draft.coords.add(mapping)
+            self.draft.raw[name].encoding["grid_mapping"] = mapping
+
+    def _with_registration(self, attributes: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Attributes that declare `node` registration, where only a group further up (of a pyramid) declares it."""
+        registrations = {grid.registration for grid, _ in self.grids.values()}
+        own = (self.draft.raw[name].attrs for name in self.draft.arrays if name in self.draft.raw)
+        if registrations != {"node"} or any(REGISTRATION in one for one in (attributes, *own)):
+            return attributes
+        kept = {key: value for key, value in attributes.items() if key.startswith("spatial:")}
+        return merged(attributes, {**declare("spatial"), **kept, REGISTRATION: "node"})
+
+    def _note_missing_principals(self, meanings: Mapping[str, Meaning]) -> None:
+        raw, coords = self.draft.raw, self.draft.coords
+        for name, meaning in meanings.items():
+            data = name in raw and name not in coords and raw[name].dims not in ((name,), ())
+            if data and any(one.code == NO_PRINCIPAL for one in meaning.diagnostics):
+                self.findings.without_principal.append(meaning.path)
+
+    def _decoded(self, attributes: Mapping[str, Any]) -> xr.Dataset:
+        """The Dataset of what the draft holds, its arrays in the order given."""
+        draft, options = self.draft, self.source.options
+        names = [name for name in dict.fromkeys([*self.order, *draft.raw]) if name in draft.raw]
+        decoded, attrs, coordinates = decode(
+            {name: draft.raw[name] for name in names if name not in options.drop},
+            attributes,
+            decoding=options.decoding,
+            findings=self.findings,
+            own=draft.arrays,
+            before=draft.before,
+        )
+        ready = {name: made for name, made in draft.ready.items() if name not in options.drop}
+        coords: dict[Hashable, Any] = {name: made.variable for name, made in ready.items()}
+        data: dict[Hashable, Any] = {}
+        for name, variable in decoded.items():
+            is_coord = name in coordinates or name in draft.coords or variable.dims == (name,)
+            (coords if is_coord else data)[name] = variable
+        indexes: dict[Hashable, Any] = {name: made.index for name, made in ready.items() if made.index is not None}
+        return joined(data, coords, indexes, attrs)
+
+
+def _rank(name: str, variable: xr.Variable) -> tuple[bool, int]:
+    """Stored labels first, then larger arrays: dimensions keep their names for the largest arrays."""
+    return variable.dims != (name,), -variable.size

@@ -1,0 +1,109 @@
+"""What the assembler is given: options, a source of arrays and their meaning, and a list for what it finds wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import xarray as xr
+
+from periplus.conventions.diagnostic import Diagnostic
+from periplus.conventions.handlers import HandlerResult
+from periplus.conventions.meaning import External, Meaning
+from periplus.conventions.node import Node
+from periplus.model import Georeference
+
+COORDS = ("auto", "lazy", "memory", "none")
+NO_PRINCIPAL = "principal.none"
+UNREADABLE = (OSError, ValueError, TypeError, KeyError, AttributeError, NotImplementedError)
+"""What zarr-python and xarray raise for invalid metadata, attributes and values."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssemblyOptions:
+    """How groups are opened."""
+
+    coords: str = "auto"
+    """Labels of regular axes: `lazy`, in `memory`, `auto` (lazy where there are many) or `none`."""
+    dequantize: bool = False
+    """Whether quantized embeddings are converted to the numbers they represent."""
+    decoding: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments of xarray's CF decoding."""
+    drop: frozenset[str] = frozenset()
+    """Names of variables to leave out."""
+
+    def __post_init__(self) -> None:
+        if self.coords not in COORDS:
+            raise ValueError(f"coords must be one of {', '.join(COORDS)}, not {self.coords!r}")
+
+    @property
+    def lazy(self) -> bool | None:
+        return {"lazy": True, "memory": False}.get(self.coords)
+
+
+def dropped(names: str | Iterable[str] | None) -> frozenset[str]:
+    """`drop_variables` of xarray as a set."""
+    return frozenset([names] if isinstance(names, str) else names or ())
+
+
+class Findings:
+    """Problems found while Datasets are assembled, each once."""
+
+    def __init__(self) -> None:
+        self.findings: dict[tuple[str, str, str, str], Diagnostic] = {}
+        self.without_principal: list[str] = []
+        """Paths of arrays without a principal convention."""
+        self.conflicts: dict[str, dict[str, str]] = {}
+        """Paths of arrays that do not fit the others of their group: each reason with the new dimension name."""
+
+    def add(self, diagnostics: Iterable[Diagnostic]) -> None:
+        for finding in diagnostics:
+            if finding.code != NO_PRINCIPAL and finding.severity != "info":
+                self.findings[finding.code, finding.path, finding.attribute, finding.message] = finding
+
+    def broken(self, path: str, attribute: str, reason: str, code: str = "ref.missing") -> None:
+        """Note that something an array refers to could not be used."""
+        self.add([Diagnostic(code, "error", path, attribute, reason)])
+
+
+class ArraySource(Protocol):
+    """Where the assembler gets arrays from: an index, or a Zarr hierarchy. Paths are absolute."""
+
+    options: AssemblyOptions
+    findings: Findings
+    used: set[str]
+    """Paths of arrays that became coordinates of others; the assembler adds to it."""
+
+    @property
+    def computes_labels(self) -> bool:
+        """Whether labels that a grid gives replace stored ones."""
+        ...
+
+    def read(self, path: str) -> xr.Variable:
+        """An array, lazy and not decoded."""
+        ...
+
+    def skip(self, path: str) -> None:
+        """Called for stored labels that are not needed."""
+        ...
+
+    def meaning(self, path: str, uri: str | None = None) -> Meaning | None:
+        """What conventions say of an array of this store or of another one; None where there is none."""
+        ...
+
+    def georeference(self, meaning: Meaning) -> Georeference | None:
+        """CRS and transform for the grid mapping of an array; None where it needs no grid mapping."""
+        ...
+
+    def external(self, values: External) -> xr.Variable:
+        """The array that holds external values, not decoded."""
+        ...
+
+    def node(self, path: str, uri: str | None = None) -> Node | None:
+        """A node of this store or of another one."""
+        ...
+
+    def from_handlers(self, path: str) -> HandlerResult | None:
+        """What handlers of other packages add to an array; None where there are no handlers."""
+        ...
