@@ -10,8 +10,10 @@ import xarray as xr
 from zarr.storage import FsspecStore, MemoryStore
 
 import periplus
+from periplus.engine.index import array as lazyarray
 from periplus.engine.xgroup.backend import XGroupStoreWarning
 from periplus.policy import Policy
+from periplus.read import read_array
 from periplus.testing.fixtures import server  # noqa: F401 - a fixture
 from periplus.testing.hierarchies import StoredArray, declared, write_hierarchy
 from periplus.testing.servers.responses import Fault
@@ -170,6 +172,18 @@ def test_an_index_opens_as_any_store(archive, tmp_path):
     np.testing.assert_array_equal(by_url.x, xr.open_dataset(index, engine="periplus", level=1).x)
     tree = xr.open_datatree(index, engine="xgroup")
     assert {"/0", "/1", "/2"} <= set(tree.groups)
+
+
+def test_an_index_is_read_by_selections_and_not_chunk_by_chunk(archive, monkeypatch):
+    read = []
+    monkeypatch.setattr("periplus.zarr.store.chunks.Chunks.decoded", None)
+    monkeypatch.setattr(lazyarray, "read_array", lambda *a, **k: read.append(a[3]) or read_array(*a, **k))
+    with periplus.index(str(archive["reflectance"])) as index:
+        ours = opened(index, chunks={})
+        assert ours.data.chunks == ((2,), (64, 64, 22), (64, 64, 64, 18))
+        part = opened(index).data[:, 10:140, 5:200]
+        np.testing.assert_allclose(part, xr.open_dataset(index, engine="periplus").data[:, 10:140, 5:200])
+    assert len(read) == 2
 
 
 def test_a_store_of_byte_references_opens_and_reaches_nothing_else(tmp_path):

@@ -47,7 +47,7 @@ class _Assembly:
         self.source, self.findings, self.draft = source, source.findings, DatasetDraft(arrays)
         self.draft.coords |= set(coords)
         self.attacher = CoordinateAttacher(source, self.draft)
-        self.mappings = GridMappings(self.draft, self.findings)
+        self.mappings = GridMappings(self.draft, self.findings, indexed=source.options.crs_index)
         self.order = list(arrays)
         self.labelled: dict[str, Any] = {}
         """What labels each dimension, according to the first array that has labels for it."""

@@ -23,10 +23,10 @@ GRID_MAPPING = "spatial_ref"
 
 
 class GridMappings:
-    """The grid mappings of one Dataset: arrays of the same CRS and grid share one."""
+    """The grid mappings of one Dataset: arrays of the same CRS and grid share one; `indexed` by xproj or not."""
 
-    def __init__(self, draft: DatasetDraft, findings: Findings) -> None:
-        self.draft, self.findings = draft, findings
+    def __init__(self, draft: DatasetDraft, findings: Findings, *, indexed: bool) -> None:
+        self.draft, self.findings, self.indexed = draft, findings, indexed
         self._made: list[tuple[Georeference, tuple[str, ...], str]] = []
 
     def name_for(self, name: str, path: str, georeference: Georeference, dims: tuple[str, ...]) -> str | None:
@@ -57,7 +57,7 @@ class GridMappings:
         index = None
         try:
             attributes = grid_mapping(crs, transform)
-            index = None if crs is None else crs_index(crs)
+            index = crs_index(crs) if crs is not None and self.indexed else None
         except FormatError as error:
             # Pixels can be read without a CRS: warn, and keep the text that the source declares.
             note = Diagnostic("proj.unknown", "warning", path, "proj", f"the CRS is ignored: {error.message}")

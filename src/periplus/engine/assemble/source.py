@@ -28,6 +28,8 @@ class AssemblyOptions:
     """Labels of regular axes: `lazy`, in `memory`, `auto` (lazy where there are many) or `none`."""
     dequantize: bool = False
     """Whether quantized embeddings are converted to the numbers they represent."""
+    crs_index: bool = False
+    """Whether grid mappings get an index of xproj, where that is installed."""
     decoding: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of xarray's CF decoding."""
     drop: frozenset[str] = frozenset()

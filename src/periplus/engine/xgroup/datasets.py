@@ -110,7 +110,9 @@ def _open(
     """The opened store and the path of the group in it; options are those of the engine."""
     if unknown := decoding.keys() - DECODING:
         raise TypeError(f"the xgroup engine has no argument {', '.join(sorted(unknown))} here")
-    how = AssemblyOptions(coords=coords, dequantize=dequantize, decoding=decoding, drop=dropped(drop_variables))
+    how = AssemblyOptions(
+        coords=coords, dequantize=dequantize, crs_index=True, decoding=decoding, drop=dropped(drop_variables)
+    )
     hierarchy, path = open_hierarchy(
         what,
         group=group,
