@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from periplus.forms import WriteReport
     from periplus.harvest import Summary
     from periplus.harvest.stac import Assets
-    from periplus.read import Raster, Report
+    from periplus.read import Raster, SourceReport
     from periplus.table import Table
     from periplus.table.query.integrity import IndexReport
     from periplus.zarr.description.metadata import Codecs
@@ -151,7 +151,7 @@ class Index:
         """
         return self.table.sql(query, parameters)
 
-    def check(self, *, progress: Progress | None = None) -> Report:
+    def check(self, *, progress: Progress | None = None) -> SourceReport:
         """Ask every source whether it is still what was indexed: size, entity tag and time; no data are read."""
         from periplus.read import check_sources
 

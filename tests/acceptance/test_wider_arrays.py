@@ -191,7 +191,7 @@ def test_icechunk_itself_reads_the_repository(forms):
 
 def test_what_has_no_rows_and_columns_is_no_image(forms):
     with periplus.open(forms[FORMS[0]], trust=True) as index:
-        with pytest.raises(periplus.PeriplusError, match="is no image"):
+        with pytest.raises(periplus.PeriplusError, match="is not an image"):
             index.read(array="other/scalar")
         with pytest.raises(TypeError, match="without dimensions"):
             len(index["other/scalar"])

@@ -137,7 +137,7 @@ def test_a_dash_is_npy_on_stdout(index, truth):
         (["--bands", "pink", "-o", "out.npy"], "missing", "pink"),
         (["--bands", "7", "-o", "out.npy"], "usage", "band 7"),
         (["--time", "1999", "-o", "out.npy"], "missing", "1999"),
-        (["--bbox", "0,0,1,1", "-o", "out.npy"], "missing", "does not touch"),
+        (["--bbox", "0,0,1,1", "-o", "out.npy"], "missing", "does not intersect"),
         (["--window", "0:5,0:5", "-o", "out.npy"], "usage", "--array"),
         (["--array", "0/data", "--window", "0:5,0:999", "-o", "out.npy"], "usage", "ends past"),
         (["--array", "0/data", "--window", "0:5,0:5", "--bands", "1", "-o", "out.npy"], "usage", "stands alone"),

@@ -8,7 +8,7 @@ import rasterio
 from rasterio.windows import Window
 
 import periplus
-from periplus.read.place import MANY, copy
+from periplus.read.place import MANY_ELEMENTS, copy
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
 KINDS = [(bands, dtype) for bands in (1, 2, 3, 4, 5) for dtype in ("u1", "i1", "u2", "i2", "f4")]
@@ -50,7 +50,7 @@ def test_samples_at_odd_places_and_of_another_byte_order_are_taken_apart(bands: 
     memory = np.zeros(flat.nbytes + 1, np.uint8)
     memory[1:] = flat.view(np.uint8)
     odd = np.ndarray((80, 120, bands), dtype, memory, 1).transpose(2, 0, 1)
-    assert odd.size >= MANY
+    assert odd.size >= MANY_ELEMENTS
     target = np.zeros(odd.shape, np.dtype(dtype).newbyteorder(">"))
     copy(target, odd)
     np.testing.assert_array_equal(target, flat.reshape(80, 120, bands).transpose(2, 0, 1))

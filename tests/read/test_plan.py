@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from periplus.errors import FormatError
 from periplus.model import Array, Refs, chunk_positions
-from periplus.read.plan import cut, match, select, select_outer, touched
+from periplus.read.plan import count_chunks, match_rows, select, select_outer, split_axes
 
 
 def array_of(shape, chunks, edges=None):
@@ -29,9 +29,9 @@ def refs_of(positions, **columns):
     return Refs(chunk=positions.astype(np.int32), offset=np.arange(n) * 10, length=np.full(n, 10), **columns)
 
 
-def window_of(refs, cuts):
+def window_of(refs, splits):
     keep = np.ones(len(refs), bool)
-    for d, c in enumerate(cuts):
+    for d, c in enumerate(splits):
         low, high = c.window
         keep &= (refs.chunk[d] >= low) & (refs.chunk[d] < high)
     return refs.take(keep)
@@ -39,23 +39,23 @@ def window_of(refs, cuts):
 
 def gather(values, array, selection, *, absent=frozenset(), fill=-1):
     """Read through the plan, with the chunks cut out of `values` in memory."""
-    cuts = cut(array, selection)
-    assert 0 in selection.shape or math.prod(len(c.chunks) for c in cuts) <= touched(array, selection)
+    splits = split_axes(array, selection)
+    assert 0 in selection.shape or math.prod(len(c.chunks) for c in splits) <= count_chunks(array, selection)
     out = np.full(selection.shape, 12345, values.dtype)
     target = selection.oriented(out)
     positions = chunk_positions(array.grid)
     present = [i for i in range(positions.shape[1]) if tuple(positions[:, i].tolist()) not in absent]
-    work = match(cuts, window_of(refs_of(positions[:, present]), cuts))
+    work = match_rows(splits, window_of(refs_of(positions[:, present]), splits))
     starts = [array.starts(d) for d in range(array.ndim)]
-    for cells, is_missing in ((work.cells, False), (work.missing, True)):
+    for cells, is_missing in ((work.positions, False), (work.missing, True)):
         for i in range(cells.shape[1]):
             cell = cells[:, i].tolist()
-            chunk = [int(c.chunks[k]) for c, k in zip(cuts, cell)]
+            chunk = [int(c.chunks[k]) for c, k in zip(splits, cell)]
             block = values[tuple(slice(s[c], s[c + 1]) for s, c in zip(starts, chunk))]
-            assert block.shape == tuple(c.valid[k] for c, k in zip(cuts, cell))
+            assert block.shape == tuple(c.valid[k] for c, k in zip(splits, cell))
             if not is_missing:
                 assert work.refs.chunk[:, work.first[i]].tolist() == chunk
-            for pieces in itertools.product(*(c.pieces[k] for c, k in zip(cuts, cell))):
+            for pieces in itertools.product(*(c.copies[k] for c, k in zip(splits, cell))):
                 into, source = tuple(p[0] for p in pieces), tuple(p[1] for p in pieces)
                 assert block[source].size > 0
                 target[into] = fill if is_missing else block[source]
@@ -165,32 +165,32 @@ def test_numpy_integers_are_integers():
 
 def test_a_step_over_chunks_asks_only_for_chunks_with_an_element():
     array = array_of((100,), (10,))
-    (axis,) = cut(array, select(slice(5, None, 30), array.shape))
+    (axis,) = split_axes(array, select(slice(5, None, 30), array.shape))
     assert axis.chunks.tolist() == [0, 3, 6, 9]
 
 
 def test_one_element_of_an_astronomic_array_costs_nothing():
     n = 2**63 - 1
     array = array_of((n, n), (512, 512))
-    cuts = cut(array, select((-1, slice(10**15, 10**15 + 2)), array.shape))
-    assert [c.window[1] - c.window[0] for c in cuts] == [1, 1]
-    assert cuts[0].valid == [511]
+    splits = split_axes(array, select((-1, slice(10**15, 10**15 + 2)), array.shape))
+    assert [c.window[1] - c.window[0] for c in splits] == [1, 1]
+    assert splits[0].valid == [511]
 
 
 def test_the_chunks_of_a_selection_are_counted_without_planning_it():
     vast = array_of((2**62, 100), (1, 30))
-    assert touched(vast, select((), vast.shape)) == 4 * 2**62
-    assert touched(vast, select(np.s_[:: 2**61, 5:65], vast.shape)) == 6
-    assert touched(vast, select(np.s_[7:9, -1], vast.shape)) == 2
-    assert touched(vast, select_outer(([3, 1], [0]), vast.shape)) == 2
+    assert count_chunks(vast, select((), vast.shape)) == 4 * 2**62
+    assert count_chunks(vast, select(np.s_[:: 2**61, 5:65], vast.shape)) == 6
+    assert count_chunks(vast, select(np.s_[7:9, -1], vast.shape)) == 2
+    assert count_chunks(vast, select_outer(([3, 1], [0]), vast.shape)) == 2
 
 
 def test_parts_of_a_chunk_are_grouped_in_order():
     array = array_of((4,), (2,))
     refs = refs_of(np.array([[0, 0, 1, 1, 1]]), part=np.array([0, 1, 0, 1, 2], np.uint16))
-    work = match(cut(array, select(..., array.shape)), refs)
+    work = match_rows(split_axes(array, select(..., array.shape)), refs)
     assert work.first.tolist() == [0, 2, 5]
-    assert work.cells.tolist() == [[0, 1]]
+    assert work.positions.tolist() == [[0, 1]]
 
 
 @pytest.mark.parametrize(
@@ -208,4 +208,4 @@ def test_rows_that_do_not_make_whole_chunks_are_refused(chunks, part):
     array = array_of((4,), (2,))
     refs = refs_of(np.array([chunks]), part=None if part is None else np.array(part, np.uint16))
     with pytest.raises(FormatError):
-        match(cut(array, select(..., array.shape)), refs)
+        match_rows(split_axes(array, select(..., array.shape)), refs)

@@ -34,7 +34,7 @@ def test_random_keys_on_random_grids_read_what_numpy_selects(raw_shelf, data):
         )
         for n in shape
     )  # fmt: skip
-    with mock.patch.object(local, "SEVERAL", data.draw(st.sampled_from([1, local.SEVERAL]))):
+    with mock.patch.object(local, "MERGE_CHUNKS", data.draw(st.sampled_from([1, local.MERGE_CHUNKS]))):
         got = shelf.read("a", key, workers=data.draw(st.sampled_from([None, 1, 3])))
     np.testing.assert_array_equal(got, shelf.values[key])
     assert np.asarray(got).dtype == shelf.values.dtype
@@ -227,7 +227,7 @@ def test_a_few_chunks_start_no_thread(raw_shelf, monkeypatch):
 
 def test_small_chunks_start_threads_only_where_those_are_asked_for(raw_shelf, monkeypatch):
     shelf = raw_shelf((64, 64), (8, 8))
-    monkeypatch.setattr(local, "SEVERAL", 1000)  # so that they are not read by one call
+    monkeypatch.setattr(local, "MERGE_CHUNKS", 1000)  # so that they are not read by one call
     started = []
     start = threading.Thread.start
     monkeypatch.setattr(threading.Thread, "start", lambda self: (started.append(self.name), start(self)))

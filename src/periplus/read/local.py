@@ -1,4 +1,4 @@
-"""Local files: threads that each read, decode and place, with no event loop between them and the page cache."""
+"""Local files: threads that each read, decode and place chunks, without an event loop."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from periplus.fetch.cost import gap, small_gap
 from periplus.fetch.merge import merge
 from periplus.model import Source
 from periplus.read.place import Placer
-from periplus.read.plan import Work
+from periplus.read.plan import ChunkWork
 
-FEW = 2
-"""Chunks that are read one after the other in the caller's thread: starting threads would cost more than it saves."""
-SEVERAL = 24
-"""Chunks from which on it is worth finding out which of them are neighbours: that takes as long as a few reads."""
-TOGETHER = 256 << 10
-"""Bytes up to which small neighbouring chunks are read by one call; larger ones gain nothing by it."""
-SLOT = -1
-"""Scratch of each thread for stored bytes, beside that of decoders."""
-HERE = "/"
-"""Any local URL: all of them cost the same."""
+FEW_CHUNKS = 2
+"""Up to this many chunks are read in the caller's thread: starting threads would take longer."""
+MERGE_CHUNKS = 24
+"""From this many chunks on, neighbouring ones are merged into one read: finding them takes as long as a few reads."""
+MERGE_BYTES = 256 << 10
+"""Bytes up to which small neighbouring chunks are read by one call; larger reads gain nothing."""
+SCRATCH_SLOT = -1
+"""Number of the scratch buffer of each thread for stored bytes; decoders use others."""
+LOCAL_URL = "/"
+"""Any local URL: all have the same costs."""
 
 Progress = Callable[[int, int], None]
 
 
 def read_local(
-    work: Work,
+    work: ChunkWork,
     place: Placer,
     *,
     fetch: Fetch,
@@ -46,28 +46,28 @@ def read_local(
     failures: list[BaseException] = []
     lock = threading.Lock()
 
-    def labour(*, tell: Progress | None = None) -> None:
+    def run_tasks(*, report: Progress | None = None) -> None:
         nonlocal done
-        hands, count = _Hands(fetch, sources), 0
+        file, count = _OpenFile(fetch, sources), 0
         while True:
             with lock:
                 done += count
                 task = None if failures else next(turn, None)
-            if tell is not None and count:
-                tell(done, total)
+            if report is not None and count:
+                report(done, total)
             if task is None:
                 return
-            count = tasks.run(task, hands)
+            count = tasks.run(task, file)
 
-    def helper() -> None:
+    def run_in_thread() -> None:
         try:
-            labour()
-        except BaseException as error:  # noqa: BLE001 - carried to the caller's thread and raised there
+            run_tasks()
+        except BaseException as error:  # noqa: BLE001 - raised in the caller's thread
             failures.append(error)
 
-    beside = min(workers, len(tasks)) - 1
-    with _crew(helper, beside, failures) if beside else nullcontext():
-        labour(tell=progress)
+    extra = min(workers, len(tasks)) - 1
+    with _extra_threads(run_in_thread, extra, failures) if extra else nullcontext():
+        run_tasks(report=progress)
     if failures:
         raise failures[0]
     if progress is not None and workers > 1:
@@ -75,11 +75,13 @@ def read_local(
 
 
 @contextmanager
-def _crew(labour: Callable[[], None], size: int, failures: list[BaseException]) -> Iterator[None]:
-    """Threads that run beside the caller; none outlives the block, and an error in it stops them."""
-    threads = [threading.Thread(target=labour, name=f"periplus-read-{i}") for i in range(size)]
+def _extra_threads(target: Callable[[], None], count: int, failures: list[BaseException]) -> Iterator[None]:
+    """Threads that run with that of the caller; they end with the block, and an error in it stops them."""
+    threads = [threading.Thread(target=target, name=f"periplus-read-{i}") for i in range(count)]
     try:
-        with suppress(RuntimeError):  # no more threads here: those that run, the caller's at least, do all the work
+        with suppress(
+            RuntimeError
+        ):  # no more threads can start: the running ones, at least the caller's, do all the work
             for thread in threads:
                 thread.start()
         yield
@@ -92,8 +94,8 @@ def _crew(labour: Callable[[], None], size: int, failures: list[BaseException]) 
                 thread.join()
 
 
-class _Hands:
-    """The file one worker holds open: neighbouring chunks mostly lie in the same one."""
+class _OpenFile:
+    """The file that one thread has open: neighbouring chunks are mostly in the same one."""
 
     def __init__(self, fetch: Fetch, sources: Mapping[int, Source]) -> None:
         self._fetch, self._sources = fetch, sources
@@ -105,18 +107,18 @@ class _Hands:
             self._file = self._fetch.local(self._sources[number])
             self._number = number
             if self._file is None:
-                raise FetchError("this is no local file", url=self._sources[number].url)
+                raise FetchError("not a local file", url=self._sources[number].url)
         self._file.fill(offset, into)
 
 
 class _Tasks:
-    """The work cut into tasks: spans of whole chunks, read by one call each, then chunks that are read part by part."""
+    """The tasks of a read: spans of several chunks that one call reads, then single chunks, read part by part."""
 
-    def __init__(self, work: Work, place: Placer) -> None:
+    def __init__(self, work: ChunkWork, place: Placer) -> None:
         self._work, self._place = work, place
         self._start: list[int] = []
-        self._singly: list[int] = list(range(len(work)))
-        if len(work) >= SEVERAL and 2 * int(work.refs.length.min()) <= TOGETHER:
+        self._single: list[int] = list(range(len(work)))
+        if len(work) >= MERGE_CHUNKS and 2 * int(work.refs.length.min()) <= MERGE_BYTES:
             self._merge()
 
     def _merge(self) -> None:
@@ -125,11 +127,13 @@ class _Tasks:
         whole = (np.diff(work.first) == 1) & (refs.length[rows] > 0)
         if refs.inline is not None:
             whole &= ~refs.inline.held[rows]
-        self._singly = np.flatnonzero(~whole).tolist()
+        self._single = np.flatnonzero(~whole).tolist()
         chunks, rows = np.flatnonzero(whole), rows[whole]
         file = 0 if refs.file is None else refs.file[rows]
         length = refs.length[rows]
-        spans = merge(file, refs.offset[rows], length, gap=gap(HERE), least=small_gap(HERE), largest=TOGETHER)
+        spans = merge(
+            file, refs.offset[rows], length, gap=gap(LOCAL_URL), least=small_gap(LOCAL_URL), largest=MERGE_BYTES
+        )
         order = np.lexsort((spans.row_start, spans.row_span))
         self._chunk = chunks[order].tolist()
         self._begin = spans.row_start[order].tolist()
@@ -139,26 +143,26 @@ class _Tasks:
         self._length = (spans.stop - spans.start).tolist()
 
     def __len__(self) -> int:
-        return len(self._start) + len(self._singly)
+        return len(self._start) + len(self._single)
 
-    def run(self, task: int, hands: _Hands) -> int:
-        """Do one task; the number of chunks it placed."""
+    def run(self, task: int, file: _OpenFile) -> int:
+        """Run one task; returns the number of chunks it placed."""
         if task >= len(self._start):
-            chunk = self._singly[task - len(self._start)]
-            self._place(chunk, self._join(chunk, hands))
+            chunk = self._single[task - len(self._start)]
+            self._place(chunk, self._join(chunk, file))
             return 1
-        data = scratch(SLOT, self._length[task]).data
-        hands.fill(self._file[task], self._start[task], data)
+        data = scratch(SCRATCH_SLOT, self._length[task]).data
+        file.fill(self._file[task], self._start[task], data)
         first, stop = int(self._bounds[task]), int(self._bounds[task + 1])
         for i in range(first, stop):
             self._place(self._chunk[i], data[self._begin[i] : self._end[i]])
         return stop - first
 
-    def _join(self, chunk: int, hands: _Hands) -> memoryview:
-        """The bytes of a chunk, part after part."""
+    def _join(self, chunk: int, file: _OpenFile) -> memoryview:
+        """The parts of a chunk, joined."""
         refs, rows = self._work.refs, range(int(self._work.first[chunk]), int(self._work.first[chunk + 1]))
         lengths = refs.length[rows.start : rows.stop].tolist()
-        whole = scratch(SLOT, sum(lengths)).data
+        whole = scratch(SCRATCH_SLOT, sum(lengths)).data
         end = 0
         for row, length in zip(rows, lengths):
             part, end = whole[end : end + length], end + length
@@ -166,5 +170,5 @@ class _Tasks:
             if inline is not None:
                 part[:] = inline
             elif length:
-                hands.fill(0 if refs.file is None else int(refs.file[row]), int(refs.offset[row]), part)
+                file.fill(0 if refs.file is None else int(refs.file[row]), int(refs.offset[row]), part)
         return whole

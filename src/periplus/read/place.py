@@ -1,4 +1,4 @@
-"""Place: decode a chunk and copy what is wanted of it into the output, at once."""
+"""Place: decode a chunk and copy its selected elements into the output."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from periplus.decode.scratch import scratch_array
 from periplus.errors import FormatError, LimitError, PeriplusError
 from periplus.limits import Limits
 from periplus.model import Array, Shape, Source
-from periplus.read.compose import composers
-from periplus.read.plan import Cut, Selection, Work
+from periplus.read.overlays import overlay_decoders
+from periplus.read.plan import AxisSplit, ChunkWork, Selection
 
 if TYPE_CHECKING:
     from periplus.decode import Decoder
-    from periplus.read.compose import Composer
+    from periplus.read.overlays import OverlayDecoder
 
 
-MANY = 1 << 14
-"""Elements that are worth a look at how they lie."""
-SLOT = -2
-"""Scratch of each thread for pixels, beside that of decoders and of stored bytes."""
+MANY_ELEMENTS = 1 << 14
+"""From this many elements on, interleaved samples are copied as words."""
+SCRATCH_SLOT = -2
+"""Number of the scratch buffer of each thread for pixels."""
 
 
 class Placer:
-    """The output and all that is needed to fill it; safe to use from many threads, as chunks do not overlap in it."""
+    """Decodes chunks into the output; thread-safe, because chunks do not overlap there."""
 
     def __init__(
         self,
-        cuts: Sequence[Cut],
-        work: Work,
-        decoders: Decoder | Sequence[Decoder | Composer],
+        splits: Sequence[AxisSplit],
+        work: ChunkWork,
+        decoders: Decoder | Sequence[Decoder | OverlayDecoder],
         *,
         target: NDArray[Any],
         sources: Mapping[int, Source],
@@ -44,34 +44,34 @@ class Placer:
         self._target = target
         self._work = work
         self._sources = sources
-        self._cells: list[list[int]] = work.cells.T.tolist()
-        self._valid = [c.valid for c in cuts]
-        self._cuts = None if all(c.single for c in cuts) else cuts
-        self._into = [[p[0][0] for p in c.pieces] for c in cuts]
-        self._source = [[p[0][1] for p in c.pieces] for c in cuts]
+        self._positions: list[list[int]] = work.positions.T.tolist()
+        self._valid = [c.valid for c in splits]
+        self._cuts = None if all(c.single for c in splits) else splits
+        self._into = [[p[0][0] for p in c.copies] for c in splits]
+        self._source = [[p[0][1] for p in c.copies] for c in splits]
         self._each = decoders if isinstance(decoders, Sequence) else None
-        self._alike = None if isinstance(decoders, Sequence) else decoders
-        self._partial = self._alike is not None and self._alike.partial and self._cuts is None
+        self._common = None if isinstance(decoders, Sequence) else decoders
+        self._partial = self._common is not None and self._common.partial and self._cuts is None
 
     def __call__(self, chunk: int, data: bytes | memoryview) -> None:
-        """Decode the bytes of that chunk of the work and copy its elements out."""
-        cell = self._cells[chunk]
-        want = tuple([s[k] for s, k in zip(self._source, cell)])
-        valid = tuple([v[k] for v, k in zip(self._valid, cell)])
+        """Decode the bytes of that chunk and copy its selected elements."""
+        position = self._positions[chunk]
+        want = tuple([s[k] for s, k in zip(self._source, position)])
+        valid = tuple([v[k] for v, k in zip(self._valid, position)])
         try:
-            if self._alike is None:
+            if self._common is None:
                 values = self._each[chunk](data, valid=valid)  # type: ignore[index]
             else:
-                values = self._alike(data, valid=valid, want=want if self._partial else None)
+                values = self._common(data, valid=valid, want=want if self._partial else None)
         except PeriplusError as error:
             url, offset = self.where(chunk)
             raise error.at(url=url, offset=offset) from None
         if self._cuts is None:
-            into = tuple([s[k] for s, k in zip(self._into, cell)])
-            copy(self._target[into or ...], values[want or ...])  # an array also where there is no dimension
+            into = tuple([s[k] for s, k in zip(self._into, position)])
+            copy(self._target[into or ...], values[want or ...])  # Ellipsis keeps an array without dimensions an array
             return
-        for pieces in product(*(c.pieces[k] for c, k in zip(self._cuts, cell))):
-            self._target[tuple([p[0] for p in pieces])] = values[tuple([p[1] for p in pieces])]
+        for copies in product(*(c.copies[k] for c, k in zip(self._cuts, position))):
+            self._target[tuple([p[0] for p in copies])] = values[tuple([p[1] for p in copies])]
 
     def where(self, chunk: int) -> tuple[str | None, int | None]:
         """URL and offset of the chunk's first byte; None where all its bytes are inline."""
@@ -86,15 +86,15 @@ class Placer:
 def copy(target: NDArray[Any], values: NDArray[Any]) -> None:
     """Copy (…, bands, y, x) values of one shape; whole pixels at a time where their samples are interleaved.
 
-    NumPy moves one element a cycle however small it is, but casts whole words to their lowest bytes many at a time
-    (measured: half the time for 2 x 1 byte, two thirds for 4 x 1 and 2 x 2). Three bands make no word, and for them one
-    assignment is the fastest: copying band by band is not faster, nor are blocks of rows or words of several pixels.
+    NumPy copies one element per cycle whatever its size, but casts many words at once to their lowest bytes (measured:
+    half the time for 2 x 1 byte, two thirds for 4 x 1 and 2 x 2). Three bands are no word; for them one assignment is
+    the fastest: copying by band, by blocks of rows or by words of several pixels is not faster.
     """
     words = _words(values) if target.dtype == values.dtype else None
     if words is None:
         target[...] = values
         return
-    low, shifted = f"u{values.itemsize}", scratch_array(SLOT, words.shape, words.dtype)
+    low, shifted = f"u{values.itemsize}", scratch_array(SCRATCH_SLOT, words.shape, words.dtype)
     for band in range(values.shape[-3]):
         if band:
             words = np.right_shift(words, 8 * values.itemsize, out=shifted)
@@ -102,8 +102,8 @@ def copy(target: NDArray[Any], values: NDArray[Any]) -> None:
 
 
 def _words(values: NDArray[Any]) -> NDArray[Any] | None:
-    """Pixels of interleaved samples as words, the first sample lowest; None where they are none or not worth it."""
-    if values.ndim < 3 or values.size < MANY or not np.little_endian:
+    """Pixels of interleaved samples as words, the first sample lowest; None where that is impossible or not faster."""
+    if values.ndim < 3 or values.size < MANY_ELEMENTS or not np.little_endian:
         return None
     bands, size = values.shape[-3], values.itemsize
     if bands == 1 or bands * size not in (2, 4) or values.strides[-3::2] != (size, bands * size):
@@ -112,18 +112,18 @@ def _words(values: NDArray[Any]) -> NDArray[Any] | None:
     return pixels if pixels.flags.aligned else None
 
 
-def prepare_all(
+def prepare_decoders(
     array: Array,
-    cuts: Sequence[Cut],
-    work: Work,
+    splits: Sequence[AxisSplit],
+    work: ChunkWork,
     limits: Limits,
     *,
     sources: Mapping[int, Source],
-    pieces: NDArray[np.int64] | None,
-) -> Decoder | Sequence[Decoder | Composer]:
-    """The decoder of all chunks, or one for each where they differ; an unknown codec fails here, before any I/O.
+    region_rows: NDArray[np.int64] | None,
+) -> Decoder | Sequence[Decoder | OverlayDecoder]:
+    """The decoder of all chunks, or a list of one for each where they differ; unknown codecs fail here, before any I/O.
 
-    `pieces` are their first rows, where chunks may be made of several stored ones.
+    `region_rows` are the first rows of regions, where chunks consist of regions of stored chunks.
     """
     encoding = work.refs.encoding
     codes = np.zeros(len(work), np.int64) if encoding is None else encoding[work.first[:-1]].astype(np.int64)
@@ -141,40 +141,46 @@ def prepare_all(
 
     if not len(work):
         return []
-    if array.edges is None and not codes.any() and pieces is None:
+    if array.edges is None and not codes.any() and region_rows is None:
         return decoder(0, array.chunks)
     irregular = [array.edges is not None and array.edges[d] is not None for d in range(array.ndim)]
     shapes = [array.chunks] * len(work)
     if any(irregular):
         shapes = [
-            tuple(c.valid[k] if free else n for c, k, free, n in zip(cuts, cell, irregular, array.chunks))
-            for cell in work.cells.T.tolist()
+            tuple(c.valid[k] if free else n for c, k, free, n in zip(splits, position, irregular, array.chunks))
+            for position in work.positions.T.tolist()
         ]
-    if pieces is not None:
+    if region_rows is not None:
         try:
-            return composers(array, work, pieces, shapes, fill=fill_of(array), limits=limits, sources=sources)
+            return overlay_decoders(
+                array, work, region_rows, shapes, fill=fill_of(array), limits=limits, sources=sources
+            )
         except FormatError as error:
             raise FormatError(f"array {array.name!r} cannot be decoded: {error.message}") from error
     return [decoder(code, shape) for code, shape in zip(codes.tolist(), shapes)]
 
 
-def allocate(
-    array: Array, selection: Selection, cuts: Sequence[Cut], missing: NDArray[np.int64], given: NDArray[Any] | None
+def allocate_output(
+    array: Array,
+    selection: Selection,
+    splits: Sequence[AxisSplit],
+    missing: NDArray[np.int64],
+    given: NDArray[Any] | None,
 ) -> NDArray[Any]:
-    """The output, given or new, with the fill value wherever a chunk is missing and nothing in particular elsewhere."""
+    """The output, given or new, with the fill value where a chunk is missing and undefined values elsewhere."""
     if not missing.shape[1]:
         return _memory(np.empty, array, selection) if given is None else given
     fill = fill_of(array)
-    if given is None and not fill.tobytes().strip(b"\0"):  # zeroed pages come from the system for nothing
+    if given is None and not fill.tobytes().strip(b"\0"):  # zeroed pages are free
         return _memory(np.zeros, array, selection)
     out = _memory(np.empty, array, selection) if given is None else given
-    if 2 * missing.shape[1] > math.prod(len(c.chunks) for c in cuts):
+    if 2 * missing.shape[1] > math.prod(len(c.chunks) for c in splits):
         out[...] = fill
         return out
     target = selection.oriented(out)
-    for cell in missing.T.tolist():
-        for pieces in product(*(c.pieces[k] for c, k in zip(cuts, cell))):
-            target[tuple([p[0] for p in pieces])] = fill
+    for position in missing.T.tolist():
+        for copies in product(*(c.copies[k] for c, k in zip(splits, position))):
+            target[tuple([p[0] for p in copies])] = fill
     return out
 
 
@@ -185,7 +191,7 @@ def _memory(make: Callable[..., NDArray[Any]], array: Array, selection: Selectio
         size = math.prod(selection.shape) * array.dtype.itemsize
         advice = "read less at a time, or a coarser level"
         raise LimitError(
-            f"the selection of {array.name} takes {size} bytes, more memory than there is; {advice}"
+            f"the selection of {array.name} takes {size} bytes, more memory than available; {advice}"
         ) from error
 
 
@@ -195,7 +201,7 @@ def fill_of(array: Array) -> NDArray[Any]:
         return np.array("NaT", array.dtype) if array.dtype.kind in "mM" else np.zeros((), array.dtype)
     try:
         if isinstance(array.fill, str | bytes) and len(array.fill) > array.dtype.itemsize:
-            raise ValueError("it is too long")
+            raise ValueError("too long")
         return np.array(array.fill, array.dtype)
     except (OverflowError, ValueError, TypeError):
-        raise FormatError(f"the fill value {array.fill!r} of {array.name} is no {array.dtype}") from None
+        raise FormatError(f"the fill value {array.fill!r} of {array.name} does not fit dtype {array.dtype}") from None

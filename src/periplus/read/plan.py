@@ -1,7 +1,7 @@
-"""Plan a read: a key becomes ranges, ranges become chunks, rows become pieces to copy. Pure NumPy, no I/O.
+"""Plan a read: split a key at the chunk edges and match the chunks with rows of the table. Pure NumPy, no I/O.
 
 Keys are those of NumPy's basic indexing, and a wrong key raises what NumPy raises (IndexError, or ValueError for a step
-of zero): it is a mistake in the caller's program, not in a file.
+of zero): the mistake is in the caller's program, not in a file.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from numpy.typing import NDArray
 from periplus.errors import FormatError
 from periplus.model import Array, Refs, Shape
 
-Piece: TypeAlias = tuple[slice, slice]
-"""Where elements go in the output, and where they come from in the decoded chunk; both along one dimension."""
+CopySlices: TypeAlias = tuple[slice, slice]
+"""Slices of the output and of the decoded chunk, both along one dimension."""
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
-    """What is wanted along one dimension: `count` elements from `start` on, every `step`-th, or the listed ones."""
+class AxisSelection:
+    """The selection along one dimension: `count` elements from `start`, every `step`-th, or the listed ones."""
 
     start: int
     step: int
-    """Always positive: a descending slice is read ascending and turned round at the end."""
+    """Always positive: a descending slice is read ascending and flipped at the end."""
     count: int
     flipped: bool = False
     dropped: bool = False
-    """Asked for by an integer, so that the result has no such dimension."""
+    """Selected by an integer, so that the result does not have this dimension."""
     listed: tuple[int, ...] | None = None
-    """Positions in the order wanted, where they are no slice."""
+    """Positions in the order requested, where they are not a slice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
     """One axis for every dimension of the array."""
 
-    axes: tuple[Axis, ...]
+    axes: tuple[AxisSelection, ...]
 
     @property
     def shape(self) -> Shape:
@@ -51,20 +51,20 @@ class Selection:
         return tuple(axis.count for axis in self.axes)
 
     def oriented(self, out: NDArray[Any]) -> NDArray[Any]:
-        """A view of the output in which every axis ascends as it does in the file."""
+        """A view of the output in which every axis ascends as in the file."""
         if not any(axis.flipped for axis in self.axes):
             return out
         return out[tuple(slice(None, None, -1 if axis.flipped else 1) for axis in self.axes)]
 
     def restored(self, out: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-        """A view of an array for the result, with the dimensions that integers drop; ValueError where it is another."""
+        """A view of `out` with the dimensions that integers drop; ValueError where its shape or dtype is wrong."""
         kept = tuple(axis.count for axis in self.axes if not axis.dropped)
         if out.shape != kept or out.dtype != dtype:
             raise ValueError(f"out is {out.dtype} {out.shape}, the result {dtype} {kept}")
         return out[tuple(None if axis.dropped else slice(None) for axis in self.axes)]
 
     def result(self, out: NDArray[Any]) -> NDArray[Any]:
-        """The output without the dimensions that integers asked for; a scalar when none is left, as in NumPy."""
+        """The output without the dimensions that integers drop; a scalar when none is left, as in NumPy."""
         if not any(axis.dropped for axis in self.axes):
             return out
         kept: NDArray[Any] = out[tuple(0 if axis.dropped else slice(None) for axis in self.axes)]
@@ -82,7 +82,7 @@ def select_outer(key: Any, shape: Shape) -> Selection:
     for d, (k, n) in enumerate(zip(_expand(key, len(shape)), shape)):
         if isinstance(k, list | tuple | np.ndarray) and np.ndim(k) == 1:
             listed = tuple(_position(i, n, d) for i in np.asarray(k).tolist())
-            axes.append(Axis(0, 1, len(listed), listed=listed))
+            axes.append(AxisSelection(0, 1, len(listed), listed=listed))
         else:
             axes.append(_axis(k, n, d))
     return Selection(tuple(axes))
@@ -112,39 +112,39 @@ def _position(k: Any, n: int, d: int) -> int:
     return i + n if i < 0 else i
 
 
-def _axis(k: Any, n: int, d: int) -> Axis:
+def _axis(k: Any, n: int, d: int) -> AxisSelection:
     if not isinstance(k, slice):
-        return Axis(_position(k, n, d), 1, 1, dropped=True)
+        return AxisSelection(_position(k, n, d), 1, 1, dropped=True)
     start, stop, step = k.indices(n)
     count = len(range(start, stop, step))
     if count == 0:
-        return Axis(0, 1, 0)
+        return AxisSelection(0, 1, 0)
     if count == 1:
-        return Axis(start, 1, 1)
+        return AxisSelection(start, 1, 1)
     if step < 0:
-        return Axis(start + (count - 1) * step, -step, count, flipped=True)
-    return Axis(start, step, count)
+        return AxisSelection(start + (count - 1) * step, -step, count, flipped=True)
+    return AxisSelection(start, step, count)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Cut:
-    """One axis cut at the chunk edges."""
+class AxisSplit:
+    """The selection along one axis, split at the chunk edges."""
 
     chunks: NDArray[np.int64]
-    """Chunk numbers that hold a wanted element, ascending."""
-    pieces: list[list[Piece]]
-    """What to copy out of each of them."""
+    """Numbers of the chunks that contain selected elements, ascending."""
+    copies: list[list[CopySlices]]
+    """The slices to copy from each of them."""
     valid: list[int]
-    """How much of each chunk lies inside the array."""
+    """The size of each chunk inside the array."""
     single: bool
-    """No chunk has more than one piece."""
+    """Whether every chunk has just one pair of slices."""
 
     @property
     def window(self) -> tuple[int, int]:
         return (int(self.chunks[0]), int(self.chunks[-1]) + 1) if len(self.chunks) else (0, 0)
 
     def find(self, chunk: NDArray[np.int32], into: NDArray[np.int64]) -> NDArray[np.bool_] | None:
-        """Write the index into `chunks` of each chunk number within the window; which are there at all (None: all)."""
+        """Write the index into `chunks` of each chunk number within the window; returns which are in it (None: all)."""
         first, stop = self.window
         if stop - first == len(self.chunks):
             np.subtract(chunk, first, out=into)
@@ -153,28 +153,28 @@ class Cut:
         return np.equal(self.chunks[into], chunk)
 
 
-def touched(array: Array, selection: Selection) -> int:
-    """Chunks a selection may touch, at most; costs nothing, however many they are."""
+def count_chunks(array: Array, selection: Selection) -> int:
+    """Upper bound of the number of chunks in a selection, without listing them."""
     return math.prod(min(axis.count, _spanned(array, d, axis)) for d, axis in enumerate(selection.axes))
 
 
-def _spanned(array: Array, d: int, axis: Axis) -> int:
+def _spanned(array: Array, d: int, axis: AxisSelection) -> int:
     if axis.listed is not None or (array.edges is not None and array.edges[d] is not None):
         return array.grid[d]
     size = array.chunks[d]
     return (axis.start + (axis.count - 1) * axis.step) // size - axis.start // size + 1
 
 
-def cut(array: Array, selection: Selection) -> tuple[Cut, ...]:
-    """Cut every axis of the selection at the array's chunk edges."""
+def split_axes(array: Array, selection: Selection) -> tuple[AxisSplit, ...]:
+    """Split every axis of the selection at the chunk edges of the array."""
     return tuple(
-        _cut_slice(array, d, axis) if axis.listed is None else _cut_list(array, d, axis.listed)
+        _split_slice(array, d, axis) if axis.listed is None else _split_list(array, d, axis.listed)
         for d, axis in enumerate(selection.axes)
     )
 
 
-def _cut_slice(array: Array, d: int, axis: Axis) -> Cut:
-    # Plain integers: every chunk gets its slices anyway, and a window of few chunks is planned in half the time.
+def _split_slice(array: Array, d: int, axis: AxisSelection) -> AxisSplit:
+    # Plain integers, because every chunk gets slices anyway: a window of few chunks is planned in half the time.
     start, step, count = axis.start, axis.step, axis.count
     size, bound = array.chunks[d], array.shape[d]
     starts = None if array.edges is None or array.edges[d] is None else array.starts(d).tolist()
@@ -183,11 +183,11 @@ def _cut_slice(array: Array, d: int, axis: Axis) -> Cut:
         chunks = ()
     elif starts is not None:
         chunks = range(bisect_right(starts, start) - 1, bisect_right(starts, start + (count - 1) * step))
-    elif step > size:  # every element has a chunk of its own; those between are not looked at
+    elif step > size:  # every element is in another chunk; those between are skipped
         chunks = [(start + step * i) // size for i in range(count)]
     else:
         chunks = range(start // size, (start + (count - 1) * step) // size + 1)
-    kept, pieces, valid = [], [], []
+    kept, copies, valid = [], [], []
     for chunk in chunks:
         low, high = (chunk * size, (chunk + 1) * size) if starts is None else (starts[chunk], starts[chunk + 1])
         high = min(high, bound)
@@ -195,27 +195,27 @@ def _cut_slice(array: Array, d: int, axis: Axis) -> Cut:
         if into < stop:
             source = start + into * step - low
             kept.append(chunk)
-            pieces.append([(slice(into, stop), slice(source, source + (stop - into - 1) * step + 1, step))])
+            copies.append([(slice(into, stop), slice(source, source + (stop - into - 1) * step + 1, step))])
             valid.append(high - low)
-    return Cut(np.array(kept, np.int64), pieces, valid, True)
+    return AxisSplit(np.array(kept, np.int64), copies, valid, True)
 
 
-def _cut_list(array: Array, d: int, listed: Sequence[int]) -> Cut:
+def _split_list(array: Array, d: int, listed: Sequence[int]) -> AxisSplit:
     positions = np.asarray(listed, np.int64)
     owner = _chunk_of(array, d, positions)
     chunks = np.unique(owner)
-    low, high = extent(array, d, chunks)
+    low, high = chunk_bounds(array, d, chunks)
     at = np.searchsorted(chunks, owner)
     source = positions - low[at]
-    pieces: list[list[Piece]] = [[] for _ in chunks]
+    copies: list[list[CopySlices]] = [[] for _ in chunks]
     for into, (chunk, s) in enumerate(zip(at.tolist(), source.tolist())):
-        before = pieces[chunk]
-        if before and before[-1][0].stop == into and before[-1][1].stop == s:  # goes on where the last piece ended
+        before = copies[chunk]
+        if before and before[-1][0].stop == into and before[-1][1].stop == s:  # continues the last slice
             target, origin = before[-1]
             before[-1] = (slice(target.start, into + 1), slice(origin.start, s + 1, 1))
         else:
             before.append((slice(into, into + 1), slice(s, s + 1, 1)))
-    return Cut(chunks, pieces, (high - low).tolist(), all(len(p) == 1 for p in pieces))
+    return AxisSplit(chunks, copies, (high - low).tolist(), all(len(p) == 1 for p in copies))
 
 
 def _chunk_of(array: Array, d: int, positions: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -224,8 +224,8 @@ def _chunk_of(array: Array, d: int, positions: NDArray[np.int64]) -> NDArray[np.
     return np.searchsorted(array.starts(d), positions, side="right") - 1
 
 
-def extent(array: Array, d: int, chunks: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """First element of each chunk along a dimension, and the end of its part inside the array."""
+def chunk_bounds(array: Array, d: int, chunks: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """First element of each chunk along a dimension, and its end inside the array."""
     if array.edges is None or array.edges[d] is None:
         low = chunks * array.chunks[d]
         return low, low + np.minimum(array.chunks[d], array.shape[d] - low)
@@ -234,51 +234,53 @@ def extent(array: Array, d: int, chunks: NDArray[np.int64]) -> tuple[NDArray[np.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Work:
-    """The chunks to read: their rows, and their place in the cuts."""
+class ChunkWork:
+    """The chunks to read: their rows, and their positions in the splits."""
 
     refs: Refs
-    """The rows needed and no others; the rows of one chunk are neighbours, in part order."""
+    """The rows to read; the rows of one chunk follow each other, in part order."""
     first: NDArray[np.int64]
     """First row of each chunk, and the number of rows: chunks + 1 values."""
-    cells: NDArray[np.int64]
-    """(ndim, chunks): index of each chunk into the cuts."""
+    positions: NDArray[np.int64]
+    """(ndim, chunks): index of each chunk into the splits."""
     missing: NDArray[np.int64]
-    """(ndim, m): chunks without a row; they read as fill."""
+    """(ndim, m): positions of chunks without a row, which read as fill."""
 
     def __len__(self) -> int:
-        return int(self.cells.shape[1])
+        return int(self.positions.shape[1])
 
 
-def match(cuts: Sequence[Cut], refs: Refs) -> Work:
-    """Join the rows of a chunk window with the cuts; rows of chunks that hold no wanted element are left out.
+def match_rows(splits: Sequence[AxisSplit], refs: Refs) -> ChunkWork:
+    """Match the rows of a chunk window with the splits; rows of chunks without selected elements are omitted.
 
-    `refs` are ordered by chunk position, then part, as a table answers.
+    `refs` are ordered by chunk position, then part, as tables return them.
     """
-    grid: Shape = tuple(len(c.chunks) for c in cuts)
-    cells = np.empty((len(cuts), len(refs)), np.int64)
-    masks = [there for d, c in enumerate(cuts) if (there := c.find(refs.chunk[d], cells[d])) is not None]
+    grid: Shape = tuple(len(c.chunks) for c in splits)
+    positions = np.empty((len(splits), len(refs)), np.int64)
+    masks = [inside for d, c in enumerate(splits) if (inside := c.find(refs.chunk[d], positions[d])) is not None]
     if masks and not (keep := np.logical_and.reduce(masks)).all():
-        refs, cells = refs.take(keep), cells[:, keep]
+        refs, positions = refs.take(keep), positions[:, keep]
     flat = np.zeros(len(refs), np.int64)
     for d, n in enumerate(grid):
         if n > 1:
             flat *= n
-            flat += cells[d]
+            flat += positions[d]
     first = np.arange(len(refs) + 1)
     if refs.part is not None or not (flat[1:] > flat[:-1]).all():
         new = np.append(True, flat[1:] != flat[:-1])[: len(refs)]
         first = np.append(np.flatnonzero(new), len(refs))
-        cells, flat = cells[:, new], flat[new]
+        positions, flat = positions[:, new], flat[new]
         _check_parts(refs, first)
         if not (flat[1:] > flat[:-1]).all():
-            raise FormatError("the rows of a chunk are not neighbours, or rows are not in order of their chunks")
+            raise FormatError(
+                "the rows are not in the order of their chunks, or the rows of a chunk do not follow each other"
+            )
     missing = np.zeros((len(grid), math.prod(grid) - len(flat)), np.int64)
     if missing.size:
         absent = np.ones(math.prod(grid), bool)
         absent[flat] = False
         missing[...] = np.unravel_index(np.flatnonzero(absent), grid)
-    return Work(refs, first, cells, missing)
+    return ChunkWork(refs, first, positions, missing)
 
 
 def _check_parts(refs: Refs, first: NDArray[np.int64]) -> None:

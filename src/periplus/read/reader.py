@@ -1,4 +1,4 @@
-"""Read an array: plan the whole selection, check it against the budgets, then fetch, decode and place."""
+"""Read an array: plan the selection, check it against the limits, then fetch, decode and place its chunks."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from periplus.forks import process
 from periplus.limits import Limits, enough_memory
 from periplus.model import Array, Files, Refs, Source
 from periplus.policy import is_local
-from periplus.read.compose import needed
-from periplus.read.local import FEW, read_local
-from periplus.read.place import Placer, allocate, fill_of, prepare_all
-from periplus.read.plan import Selection, Work, cut, extent, match, select, touched
+from periplus.read.local import FEW_CHUNKS, read_local
+from periplus.read.overlays import visible_regions
+from periplus.read.place import Placer, allocate_output, fill_of, prepare_decoders
+from periplus.read.plan import ChunkWork, Selection, chunk_bounds, count_chunks, match_rows, select, split_axes
 from periplus.read.remote import read_remote
 
 if TYPE_CHECKING:
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from periplus.table import Table
 
 PLAN_BYTES = 128
-"""What planning takes for a chunk, at least: its cell, its row and its slices."""
-HEAVY = 1 << 20
-"""Decoded bytes of a chunk that takes far longer to decode than a thread to start."""
-LIGHT = 1 << 19
-"""Decoded bytes of all chunks that are read in less time than it takes to share them out."""
+"""Memory that planning takes for a chunk, at least: its position, row and slices."""
+HEAVY_CHUNK_BYTES = 1 << 20
+"""Decoded bytes of a chunk that takes much longer to decode than a thread takes to start."""
+SMALL_READ_BYTES = 1 << 19
+"""Decoded bytes of a read that is faster in one thread than in several."""
 Progress = Callable[[int, int], None]
 """Called in the caller's thread with the chunks done so far and their total."""
 
@@ -47,12 +47,12 @@ def read_array(
     workers: int | None = None,
     out: NDArray[Any] | None = None,
 ) -> NDArray[Any]:
-    """The selected elements, raw as stored (a NumPy scalar where every dimension has an integer, as NumPy gives).
+    """The selected elements as stored (a NumPy scalar where every dimension has an integer, as in NumPy).
 
-    `key` is a basic NumPy index or a ready `Selection`. A wrong key raises IndexError as NumPy does; everything else
-    that can fail raises one of our errors, before memory is taken or a byte is fetched where that can be known.
-    `workers` is the number of decoding threads; by default as many as the machine has cores. The result is in C order;
-    give `out`, of the result's shape and dtype, for another one or to use memory again.
+    `key` is a basic NumPy index or a `Selection`. A wrong key raises IndexError as in NumPy; all other failures are
+    PeriplusErrors, raised before memory is allocated or bytes are fetched where possible.
+    `workers` is the number of decoding threads, by default one for each core. The result is in C order; pass `out`,
+    an array of its shape and dtype, for another order or to reuse memory.
     """
     selection = key if isinstance(key, Selection) else select(key, array.shape)
     shape = selection.shape
@@ -64,31 +64,31 @@ def read_array(
         return selection.result(np.empty(shape, array.dtype)) if out is None else out
     limits.check(
         f"the number of chunks in the selection of {array.name}",
-        touched(array, selection),
+        count_chunks(array, selection),
         limits.memory_bytes // PLAN_BYTES,
     )
     with enough_memory(f"the chunks of {array.name} in a selection of shape {shape}"):
-        cuts = cut(array, selection)
-        refs, objects = table.objects(array, table.refs(array.name, [c.window for c in cuts]))
-        work, pieces = needed(array, cuts, match(cuts, refs))
+        splits = split_axes(array, selection)
+        refs, objects = table.objects(array, table.refs(array.name, [c.window for c in splits]))
+        work, region_rows = visible_regions(array, splits, match_rows(splits, refs))
         sources = _sources(table.files, work.refs, objects)
         _check_sizes(work, limits)
-        decoders = prepare_all(array, cuts, work, limits, sources=sources, pieces=pieces)
-        whole = allocate(array, selection, cuts, work.missing, given)
-        place = Placer(cuts, work, decoders, target=selection.oriented(whole), sources=sources)
+        decoders = prepare_decoders(array, splits, work, limits, sources=sources, region_rows=region_rows)
+        output = allocate_output(array, selection, splits, work.missing, given)
+        place = Placer(splits, work, decoders, target=selection.oriented(output), sources=sources)
         if len(work):
             count = _workers(array, work, limits, workers, slow=isinstance(decoders, Decoder) and decoders.slow)
             _run(work, place, fetch, sources, count, limits, progress and _in_one_process(progress))
-    return selection.result(whole) if out is None else out
+    return selection.result(output) if out is None else out
 
 
 def read_chunk(
     table: Table, fetch: Fetch, array: Array, position: Sequence[int], *, limits: Limits, workers: int | None = 1
 ) -> NDArray[Any]:
-    """One whole chunk, with the fill value where it is missing and where it reaches past the edge of the array."""
+    """One complete chunk, with the fill value where it is missing and beyond the edge of the array."""
     if len(position) != array.ndim or any(not 0 <= p < n for p, n in zip(position, array.grid)):
         raise MissingError(f"{array.name} has no chunk {tuple(position)}: its grid is {array.grid}")
-    ends = [extent(array, d, np.array([p], np.int64)) for d, p in enumerate(position)]
+    ends = [chunk_bounds(array, d, np.array([p], np.int64)) for d, p in enumerate(position)]
     key = tuple(slice(int(low[0]), int(high[0])) for low, high in ends)
     values = read_array(table, fetch, array, key, limits=limits, workers=workers)
     irregular = (None,) * array.ndim if array.edges is None else array.edges
@@ -101,19 +101,19 @@ def read_chunk(
 
 
 def _in_one_process(progress: Progress) -> Progress:
-    """Ends a read in a child that was forked by the callback: the threads that do the rest are not there."""
+    """End a read in a child process that the callback forked: it does not have the threads of the read."""
     here = process()
 
-    def told(done: int, total: int) -> None:
+    def report(done: int, total: int) -> None:
         progress(done, total)
         if process() is not here:
-            raise FetchError("a read cannot go on in a process that was forked while it ran; read again there")
+            raise FetchError("a read cannot continue in a process that was forked during it; read again there")
 
-    return told
+    return report
 
 
 def _run(
-    work: Work,
+    work: ChunkWork,
     place: Placer,
     fetch: Fetch,
     sources: dict[int, Source],
@@ -129,27 +129,29 @@ def _run(
 
 
 def _sources(files: Files, refs: Refs, objects: Mapping[int, Source]) -> dict[int, Source]:
-    """What is known of every file the rows name; the table has checked that the index may reach them."""
-    # By counting: np.unique loads NumPy's masked arrays, which takes longer than a small read.
+    """The source of every file of the rows; the table has checked that the index may access them."""
+    # np.bincount, because np.unique imports NumPy's masked arrays, which takes longer than a small read.
     numbers = [0][: len(refs)] if refs.file is None else np.flatnonzero(np.bincount(refs.file + 1)[1:]).tolist()
     return {number: objects[number] if number in objects else files.source(number) for number in numbers}
 
 
-def _check_sizes(work: Work, limits: Limits) -> None:
+def _check_sizes(work: ChunkWork, limits: Limits) -> None:
     if len(work):
         stored = np.add.reduceat(work.refs.length, work.first[:-1])
         limits.check("the stored size of a chunk", int(stored.max()), limits.chunk_bytes)
 
 
-def _workers(array: Array, work: Work, limits: Limits, asked: int | None, *, slow: bool) -> int:
-    """Threads that decode: as many as asked for or as there are cores, if their buffers fit a quarter of the budget."""
+def _workers(array: Array, work: ChunkWork, limits: Limits, requested: int | None, *, slow: bool) -> int:
+    """Decoding threads: as many as requested, or one for each core, if their buffers fit a quarter of the memory."""
     chunk = math.prod(array.chunks) * array.dtype.itemsize
-    little = (len(work) <= FEW and chunk < HEAVY) or (asked is None and len(work) * chunk < LIGHT)
-    if len(work) == 1 or (little and not slow):
+    small = (len(work) <= FEW_CHUNKS and chunk < HEAVY_CHUNK_BYTES) or (
+        requested is None and len(work) * chunk < SMALL_READ_BYTES
+    )
+    if len(work) == 1 or (small and not slow):
         return 1
-    return max(1, min(asked or _cores(), len(work), limits.memory_bytes // 4 // max(2 * chunk, 1)))
+    return max(1, min(requested or _cores(), len(work), limits.memory_bytes // 4 // max(2 * chunk, 1)))
 
 
 def _cores() -> int:
-    """Cores this process may use, which in a container are fewer than the machine has."""
+    """Cores that this process may use; in a container these are fewer than those of the machine."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""Remote files: spans stream in, whole chunks go to decoding threads, and never more than the budget is in memory."""
+"""Remote files: spans are streamed, complete chunks go to decoding threads, within the memory budget."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from periplus.fetch.cost import gap, largest, small_gap
 from periplus.fetch.merge import Spans, merge
 from periplus.model import Source
 from periplus.read.place import Placer
-from periplus.read.plan import Work
+from periplus.read.plan import ChunkWork
 
 TASK_BYTES = 64 << 10
-"""Stored bytes decoded by one task at least: handing over a task costs as much as decoding a few kilobytes."""
+"""Least stored bytes of a decoding task: submitting one costs as much as decoding a few kilobytes."""
 
 Progress = Callable[[int, int], None]
 Ready = tuple[int, bytes | memoryview]
@@ -26,7 +26,7 @@ Ready = tuple[int, bytes | memoryview]
 
 
 def read_remote(
-    work: Work,
+    work: ChunkWork,
     place: Placer,
     *,
     fetch: Fetch,
@@ -35,11 +35,11 @@ def read_remote(
     memory_bytes: int,
     progress: Progress | None,
 ) -> None:
-    """Fetch, decode and place every chunk of the work; half the budget is for spans in flight, a quarter waits."""
+    """Fetch, decode and place every chunk; half the memory is for spans in flight, a quarter for chunks that wait."""
     kinds = {source.url.partition(":")[0]: source.url for source in sources.values()}
-    backlog = _Backlog(place, workers, memory_bytes // 4)
+    queue = _DecodeQueue(place, workers, memory_bytes // 4)
     done = 0
-    with backlog:
+    with queue:
         for rows in _batches(work, memory_bytes // 4):
             refs = work.refs
             spans = merge(
@@ -51,22 +51,22 @@ def read_remote(
                 largest=min(min((largest(url) for url in kinds.values()), default=1), max(memory_bytes // 8, 1)),
                 sources=sources,
             )
-            gather = _Gather(work, rows, spans)
-            backlog.put(gather.at_once(), 0)
+            parts = _PartCollector(work, rows, spans)
+            queue.put(parts.inline(), 0)
             with _closing(fetch.stream(spans, in_flight_bytes=max(memory_bytes // 2, 1))) as stream:
                 for span, data in stream:
-                    backlog.put(gather.add(span, data), len(data))
-                    if progress is not None and backlog.done > done:
-                        done = backlog.done
+                    queue.put(parts.add(span, data), len(data))
+                    if progress is not None and queue.done > done:
+                        done = queue.done
                         progress(done, len(work))
-        backlog.drain()
+        queue.drain()
     if progress is not None and len(work) > done:
         progress(len(work), len(work))
 
 
 @contextmanager
 def _closing(stream: Iterator[tuple[int, memoryview]]) -> Iterator[Iterator[tuple[int, memoryview]]]:
-    """Ends the stream, and the requests under way with it, however the block is left."""
+    """Close the stream and its requests at the end of the block, also after an error."""
     try:
         yield stream
     finally:
@@ -74,14 +74,14 @@ def _closing(stream: Iterator[tuple[int, memoryview]]) -> Iterator[Iterator[tupl
             stream.close()
 
 
-def _lengths(work: Work) -> NDArray[np.int64]:
-    """Bytes to fetch for each row: none where they are inline."""
+def _lengths(work: ChunkWork) -> NDArray[np.int64]:
+    """Bytes to fetch for each row: 0 for inline rows."""
     inline = work.refs.inline
     return work.refs.length if inline is None else np.where(inline.held, 0, work.refs.length)
 
 
-def _batches(work: Work, budget: int) -> Iterator[NDArray[np.int64]]:
-    """Rows to fetch together. Chunks of several parts wait for each other in memory, so they come in small batches."""
+def _batches(work: ChunkWork, budget: int) -> Iterator[NDArray[np.int64]]:
+    """Rows to fetch together; small batches where chunks have several parts, which wait for each other in memory."""
     if len(work.refs) == len(work):
         yield np.arange(len(work.refs))
         return
@@ -94,10 +94,10 @@ def _batches(work: Work, budget: int) -> Iterator[NDArray[np.int64]]:
         first = stop
 
 
-class _Gather:
-    """Puts the parts of chunks together as their spans come in."""
+class _PartCollector:
+    """Joins the parts of chunks as their spans arrive."""
 
-    def __init__(self, work: Work, rows: NDArray[np.int64], spans: Spans) -> None:
+    def __init__(self, work: ChunkWork, rows: NDArray[np.int64], spans: Spans) -> None:
         self._work = work
         chunk = np.searchsorted(work.first, rows, side="right") - 1
         self._counts = np.diff(work.first)
@@ -106,8 +106,8 @@ class _Gather:
         self._order, self._rows, self._chunk, self._start = order, rows, chunk, spans.row_start
         self._parts: dict[int, dict[int, bytes]] = {}
 
-    def at_once(self) -> list[Ready]:
-        """Chunks that need no span; and the inline parts of the others are put by."""
+    def inline(self) -> list[Ready]:
+        """Chunks that are entirely inline; keeps the inline parts of the others."""
         ready: list[Ready] = []
         for i in self._order[: self._bounds[0]].tolist():
             row = int(self._rows[i])
@@ -115,7 +115,7 @@ class _Gather:
         return ready
 
     def add(self, span: int, data: memoryview) -> list[Ready]:
-        """Chunks that are whole now that this span is here."""
+        """Chunks that this span completes."""
         ready: list[Ready] = []
         for i in self._order[self._bounds[span] : self._bounds[span + 1]].tolist():
             row, chunk, start = int(self._rows[i]), int(self._chunk[i]), int(self._start[i])
@@ -127,15 +127,15 @@ class _Gather:
         if count == 1:
             return [(chunk, data)]
         parts = self._parts.setdefault(chunk, {})
-        parts[row] = bytes(data)  # a copy, so that a part that waits does not keep its whole span
+        parts[row] = bytes(data)  # a copy, so that a waiting part does not keep its span in memory
         if len(parts) < count:
             return []
         del self._parts[chunk]
         return [(chunk, b"".join(parts[row] for row in sorted(parts)))]
 
 
-class _Backlog:
-    """Chunks on their way through the decoding threads, bounded in bytes; the first error stops all."""
+class _DecodeQueue:
+    """Chunks that wait for the decoding threads, limited in bytes; the first error stops all."""
 
     def __init__(self, place: Placer, workers: int, budget: int) -> None:
         self._place, self._workers, self._budget = place, workers, budget
@@ -147,7 +147,7 @@ class _Backlog:
         self.done = 0
         """Chunks placed so far."""
 
-    def __enter__(self) -> _Backlog:
+    def __enter__(self) -> _DecodeQueue:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
@@ -157,7 +157,7 @@ class _Backlog:
             self._pool.shutdown(wait=True, cancel_futures=True)
 
     def put(self, ready: list[Ready], held: int) -> None:
-        """Decode these chunks, whose bytes keep `held` bytes in memory; waits until there is room for them."""
+        """Decode these chunks, which keep `held` bytes in memory; waits until the budget allows it."""
         if self._workers == 1:
             for chunk, data in ready:
                 self._place(chunk, data)
@@ -174,33 +174,33 @@ class _Backlog:
             self._tasks += len(groups)
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._workers, thread_name_prefix="periplus-decode")
-        left = [len(groups)]
+        pending = [len(groups)]
         for group in groups:
-            self._pool.submit(self._decode, group, held, left)
+            self._pool.submit(self._decode, group, held, pending)
 
     def drain(self) -> None:
-        """Wait for all that was put; raises the first error."""
+        """Wait for all chunks; raises the first error."""
         with self._change:
             self._change.wait_for(lambda: self._failure or self._tasks == 0)
             if self._failure is not None:
                 raise self._failure
 
-    def _decode(self, group: list[Ready], held: int, left: list[int]) -> None:
+    def _decode(self, group: list[Ready], held: int, pending: list[int]) -> None:
         placed = 0
         try:
             while group and self._failure is None:
                 chunk, data = group.pop()
                 self._place(chunk, data)
                 placed += 1
-        except BaseException as error:  # noqa: BLE001 - carried to the caller's thread and raised there
+        except BaseException as error:  # noqa: BLE001 - raised in the caller's thread
             with self._change:
                 self._failure = self._failure or error
         finally:
             with self._change:
                 self.done += placed
                 self._tasks -= 1
-                left[0] -= 1
-                self._bytes -= held if left[0] == 0 else 0
+                pending[0] -= 1
+                self._bytes -= held if pending[0] == 0 else 0
                 self._change.notify_all()
 
 

@@ -1,4 +1,4 @@
-"""Ask every source of an index whether it is still what was indexed; no data are read."""
+"""Check that the sources of an index have not changed since they were indexed; no data are read."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ if TYPE_CHECKING:
 
 KINDS = ("stale", "missing", "denied", "unreachable")
 IN_FLIGHT = 256
-"""Questions asked at once."""
+"""Requests at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One source that is not what was indexed."""
+class SourceFinding:
+    """One source that changed or cannot be accessed."""
 
     kind: str
-    """`stale` (changed), `missing`, `denied` (outside of what the index may reach) or `unreachable`."""
+    """`stale` (changed), `missing`, `denied` (not under a prefix that the index may access) or `unreachable`."""
     url: str
     """Without secrets."""
     error: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """What asking the sources of an index found."""
+class SourceReport:
+    """Result of a check of the sources of an index."""
 
     asked: int
-    """Sources asked; those that failed while indexing are not, nor are templates, which stand for many objects."""
-    findings: tuple[Finding, ...]
+    """Sources checked; not those that failed while indexing, nor templates, which stand for many objects."""
+    findings: tuple[SourceFinding, ...]
     """In the order of the files table."""
 
     @property
@@ -52,16 +52,20 @@ class Report:
         return {"ok": self.asked - len(self.findings), **{kind: found[kind] for kind in KINDS}}
 
 
-def check_sources(table: Table, fetch: Fetch, *, progress: Callable[[int, int], None] | None = None) -> Report:
-    """Compare size, entity tag and time of every source with the index; `progress` is told (asked, all)."""
+def check_sources(table: Table, fetch: Fetch, *, progress: Callable[[int, int], None] | None = None) -> SourceReport:
+    """Compare size, entity tag and time of every source with the index; `progress` is called with (checked, all)."""
     files = table.files
-    many = flags_of(files)
-    wanted = [row for row, status in enumerate(files.status) if status == "ok" and not (many is not None and many[row])]
+    templates = flags_of(files)
+    wanted = [
+        row
+        for row, status in enumerate(files.status)
+        if status == "ok" and not (templates is not None and templates[row])
+    ]
     waiting = iter(wanted)
-    found: dict[int, Finding] = {}
+    found: dict[int, SourceFinding] = {}
     done = 0
 
-    async def ask() -> None:
+    async def check() -> None:
         nonlocal done
         for row in waiting:
             expect = files.source(row)
@@ -69,13 +73,13 @@ def check_sources(table: Table, fetch: Fetch, *, progress: Callable[[int, int], 
                 check_same(expect, await fetch.head(expect.url))
             except PeriplusError as error:
                 kind = error.kind if error.kind in KINDS else "unreachable"
-                found[row] = Finding(kind=kind, url=redact(expect.url), error=str(error))
+                found[row] = SourceFinding(kind=kind, url=redact(expect.url), error=str(error))
             done += 1
             if progress is not None:
                 progress(done, len(wanted))
 
-    async def ask_all() -> None:
-        await asyncio.gather(*(ask() for _ in range(min(IN_FLIGHT, len(wanted)))))
+    async def check_all() -> None:
+        await asyncio.gather(*(check() for _ in range(min(IN_FLIGHT, len(wanted)))))
 
-    fetch.run(ask_all())
-    return Report(asked=len(wanted), findings=tuple(found[row] for row in sorted(found)))
+    fetch.run(check_all())
+    return SourceReport(asked=len(wanted), findings=tuple(found[row] for row in sorted(found)))

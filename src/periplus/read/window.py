@@ -1,6 +1,7 @@
-"""Windows: which level and which pixels a bounding box and a resolution mean. Pure geometry, no I/O.
+"""Windows: the level and pixels for a bounding box and a resolution. Pure geometry, no I/O.
 
-Transforms are (a, b, c, d, e, f) from pixel corners to the CRS, x before y; north-up, south-up and rotated ones alike.
+Transforms are (a, b, c, d, e, f) from pixel corners to the CRS, x before y; north-up, south-up
+or rotated.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from periplus.table.query.footprint import spatial_axes
 Window = tuple[int, int, int, int]
 """(row_start, row_stop, column_start, column_stop) in pixels."""
 EDGE = 1e-6
-"""Part of a pixel by which an edge may miss the grid and still count as on it: coordinates are rounded decimals."""
+"""Fraction of a pixel by which an edge may differ from the grid and still count as on it: coordinates are rounded."""
 
 
 def axes(array: Array) -> tuple[int, int]:
     """Positions of the row and the column dimension: those named y and x, else the last two."""
     found = spatial_axes(array)
     if found is None:
-        raise FormatError(f"{array.name} has dimensions {array.dims} and is no image")
+        raise FormatError(f"{array.name} has dimensions {array.dims} and is not an image")
     return found
 
 
@@ -34,7 +35,7 @@ def size(array: Array) -> tuple[int, int]:
 
 
 def transform_of(levels: Sequence[Array], array: Array) -> Transform | None:
-    """The array's own transform, or that of the finest level stretched to the array's size."""
+    """The transform of the array, or that of the finest level scaled to the size of the array."""
     own = array.georeference
     if own is not None and own.transform is not None:
         return own.transform
@@ -56,14 +57,14 @@ def crs_of(levels: Sequence[Array], array: Array) -> str | None:
 
 
 def window_of(bbox: BBox, transform: Transform, rows: int, columns: int) -> Window | None:
-    """The pixels a bounding box touches, snapped outward to whole ones and clipped to the image; None if none."""
+    """The pixels that intersect a bounding box, clipped to the image; None if there are none."""
     down, across = reach(transform, bbox)
     row, column = _snapped(*down, rows), _snapped(*across, columns)
     return None if row is None or column is None else (*row, *column)
 
 
 def _snapped(low: float, high: float, count: int) -> tuple[int, int] | None:
-    if low > count - EDGE or (low < -EDGE and high < EDGE):  # beyond, or touching an edge only from outside
+    if low > count - EDGE or (low < -EDGE and high < EDGE):  # outside, or touching the edge from outside
         return None
     start = math.floor(max(low, 0.0) + EDGE)
     stop = math.ceil(min(high, float(count)) - EDGE)
@@ -71,7 +72,7 @@ def _snapped(low: float, high: float, count: int) -> tuple[int, int] | None:
 
 
 def checked(bbox: Sequence[float]) -> BBox:
-    """The bounding box as four finite numbers in order; ValueError otherwise, as it is the caller's own."""
+    """The bounding box as four finite numbers in order; ValueError otherwise."""
     match tuple(float(v) for v in bbox):
         case (xmin, ymin, xmax, ymax) as box if all(map(math.isfinite, box)) and xmin <= xmax and ymin <= ymax:
             return xmin, ymin, xmax, ymax
@@ -79,17 +80,17 @@ def checked(bbox: Sequence[float]) -> BBox:
 
 
 def window_in(levels: Sequence[Array], array: Array, bbox: BBox | None) -> Window:
-    """The pixels of one level that a bounding box (in its CRS) touches; all of them without one."""
+    """The pixels of one level that intersect a bounding box in its CRS; all pixels without one."""
     rows, columns = size(array)
     if bbox is None:
         return 0, rows, 0, columns
     transform = transform_of(levels, array)
     if transform is None:
-        raise FormatError(f"{array.name} has no transform, so a bbox means nothing; select pixels by index")
+        raise FormatError(f"{array.name} has no transform, so a bbox cannot be used; select pixels by index")
     window = window_of(bbox, transform, rows, columns)
     if window is None:
         shown = tuple(round(v, 6) for v in box(transform, 0, 0, columns, rows))
-        raise MissingError(f"the bbox {bbox} does not touch {array.name}, which covers {shown}")
+        raise MissingError(f"the bbox {bbox} does not intersect {array.name}, which covers {shown}")
     return window
 
 
@@ -106,7 +107,7 @@ def level_for(
         for k, array in enumerate(levels):
             transform = transform_of(levels, array)
             if transform is None:
-                raise FormatError(f"{array.name} has no transform, so a resolution means nothing; use max_size")
+                raise FormatError(f"{array.name} has no transform, so a resolution cannot be used; use max_size")
             width, height = pixel_size(transform)
             if width <= resolution[0] * (1 + 1e-6) and height <= resolution[1] * (1 + 1e-6):
                 chosen = k
