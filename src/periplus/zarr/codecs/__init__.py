@@ -1,11 +1,11 @@
-"""Zarr codecs of v3 and v2 for chunks as they are stored in imagery files."""
+"""Codecs of Zarr v3 and filters of Zarr v2 for chunks as they are stored in imagery files."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import Any
 
-_HOME = "periplus.zarr.codecs.v3"
+_MODULE = "periplus.zarr.codecs.v3"
 __all__ = [
     "Crop",
     "Dted",
@@ -24,4 +24,4 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOME), name)
+    return getattr(import_module(_MODULE), name)

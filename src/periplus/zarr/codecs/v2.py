@@ -1,7 +1,7 @@
-"""Zarr v2 filters (numcodecs codecs) for chunks as they lie in imagery files, on the decoder of the v3 codecs.
+"""Filters of Zarr v2 (numcodecs codecs) for chunks of imagery files, with the decoders of the v3 codecs.
 
-A filter is told neither the shape nor the type of its chunk, so only codecs whose own settings say both can be one;
-`periplus.pipeline` says them for all others. They only decode, to little-endian values in C order.
+A filter is given neither the shape nor the type of its chunk, so it must be a codec whose settings have both;
+`periplus.pipeline` adds them to all others. They only decode, to little-endian values in C order.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ from numcodecs.abc import Codec
 from numcodecs.compat import ensure_contiguous_ndarray, ndarray_copy
 from numcodecs.registry import register_codec
 
-from periplus.decode import dted, jbp, pipeline, png, prepare
+from periplus.decode import pipeline, prepare
 from periplus.decode.declared import extent
-from periplus.decode.jpeg import codec as jpegblock
-from periplus.decode.jpeg2000 import codec as jpeg2000
-from periplus.decode.tiff import codec as tifftile
 from periplus.forks import cached_property
 from periplus.limits import Limits
+from periplus.model.codecnames import DTED, JBP_BLOCK, JPEG, JPEG2000, PIPELINE, PNG, TIFF_TILE
+from periplus.zarr.codecs.table import IMAGE_CODECS, ImageCodec
 from periplus.zarr.description.codecs import ANY
 
 
@@ -35,7 +34,7 @@ class _Filter(Codec):  # type: ignore[misc]
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
-        """The filter of an entry in `.zarray`; FormatError for settings that are not known."""
+        """The filter of an entry in `.zarray`; FormatError for unknown settings."""
         return cls(**{key: value for key, value in config.items() if key != "id"})
 
     def get_config(self) -> dict[str, Any]:
@@ -57,58 +56,21 @@ class _Filter(Codec):  # type: ignore[misc]
         return ndarray_copy(values.astype(values.dtype.newbyteorder("<"), copy=False), out)
 
     def encode(self, buf: Any) -> NoReturn:
-        """Files are indexed, none is written."""
-        raise NotImplementedError(f"the codec {self.codec_id} only decodes: periplus indexes files and writes none")
+        """Not supported."""
+        raise NotImplementedError(f"the codec {self.codec_id} only decodes")
 
 
-class Jpeg2000(_Filter):
-    """Tile-parts of one tile; tiles at the edges are filled up to the size of the others."""
-
-    codec_id = jpeg2000.NAME
-
-
-class Jpeg(_Filter):
-    """A JPEG stream."""
-
-    codec_id = jpegblock.NAME
+def _class_of(codec: ImageCodec) -> type[_Filter]:
+    members = {"codec_id": codec.name, "__doc__": codec.summary, "__module__": __name__}
+    return type(codec.class_name, (_Filter,), members)
 
 
-class JbpBlock(_Filter):
-    """An uncompressed NITF block."""
-
-    codec_id = jbp.NAME
-
-
-class TiffTile(_Filter):
-    """A strip or tile of TIFF."""
-
-    codec_id = tifftile.NAME
-
-
-class Dted(_Filter):
-    """An elevation cell."""
-
-    codec_id = dted.NAME
-
-
-class Png(_Filter):
-    """A PNG file."""
-
-    codec_id = png.NAME
-
-
-class Listed(_Filter):
-    """Any Zarr v3 codec list of ours as one filter: codecs, shape, dtype, and last_rows where it applies."""
-
-    codec_id = pipeline.LIST
-
-
-FILTERS: dict[str, type[_Filter]] = {
-    each.codec_id: each for each in (Jpeg2000, Jpeg, JbpBlock, TiffTile, Dted, Png, Listed)
-}
+FILTERS: dict[str, type[_Filter]] = {codec.name: _class_of(codec) for codec in IMAGE_CODECS if codec.is_filter}
+Jpeg2000, Jpeg, JbpBlock = FILTERS[JPEG2000], FILTERS[JPEG], FILTERS[JBP_BLOCK]
+TiffTile, Dted, Png, Listed = FILTERS[TIFF_TILE], FILTERS[DTED], FILTERS[PNG], FILTERS[PIPELINE]
 
 
 def register() -> None:
-    """Have numcodecs take ours for every name we know, also where another library offers it too."""
+    """Make numcodecs use our filter for every name in the table, also where another library offers it."""
     for name, each in FILTERS.items():
         register_codec(each, codec_id=name)

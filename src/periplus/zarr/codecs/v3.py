@@ -1,8 +1,8 @@
-"""Zarr v3 codecs for chunks as they lie in imagery files: the five of the imagery seed and ours, on one decoder.
+"""Zarr v3 codecs for chunks of imagery files: the five of osml-imagery-io and ours, with one decoder. They only decode.
 
-Codecs of whole blocks follow `bytes` in a codec list, as osml-imagery-io has it: they turn stored bytes into the
-little-endian bytes of the chunk in C order. Whichever of the two libraries zarr-python picks for a URI, the list means
-the same. They only decode.
+Codecs of whole blocks follow `bytes` in a codec list, as in osml-imagery-io: they turn stored bytes into the
+little-endian bytes of the chunk in C order. The list has the same meaning whichever of the two libraries zarr-python
+picks for a URI.
 """
 
 from __future__ import annotations
@@ -19,17 +19,16 @@ from zarr.core.buffer import Buffer, NDBuffer
 from zarr.core.dtype import get_data_type_from_native_dtype
 from zarr.registry import fully_qualified_name, get_codec_class, register_codec
 
-from periplus.decode import dted, jbp, pipeline, png, prepare, vq
+from periplus.decode import pipeline, prepare
 from periplus.decode.declared import EXTENTS, extent
-from periplus.decode.jpeg import codec as jpegblock
-from periplus.decode.jpeg2000 import codec as jpeg2000
 from periplus.decode.settings import known
-from periplus.decode.tiff import codec as tifftile
 from periplus.decode.zarr import crop, unpack
 from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Shape
+from periplus.model.codecnames import DTED, JBP_BLOCK, JPEG, JPEG2000, PIPELINE, PNG, TIFF_TILE, VECTOR_QUANTISED
 from periplus.zarr.codecs import v2 as filters
+from periplus.zarr.codecs.table import IMAGE_CODECS, ImageCodec
 from periplus.zarr.description.codecs import ANY
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class _Configured:
-    """What all of them share: a name, and a configuration kept as it was written."""
+    """A codec with a name, and its configuration as written in the metadata."""
 
     name: ClassVar[str]
     is_fixed_size = False
@@ -47,14 +46,14 @@ class _Configured:
         self._check()
 
     def _check(self) -> None:
-        """FormatError, when an array is opened, for settings that are not known."""
+        """FormatError for unknown settings, when an array is opened."""
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """The codec of one entry in a codec list."""
         configuration = data.get("configuration") or {}
         if not isinstance(configuration, Mapping) or data.get("name", cls.name) != cls.name:
-            raise FormatError(f"a codec {cls.name} has its name and a configuration")
+            raise FormatError(f"codec {cls.name}: a name and a configuration are required")
         return cls(**configuration)
 
     def to_dict(self) -> dict[str, Any]:
@@ -62,11 +61,11 @@ class _Configured:
         return {"name": self.name} | ({"configuration": self.configuration} if self.configuration else {})
 
     def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> NoReturn:
-        """Nobody knows: these codecs only decode."""
-        raise NotImplementedError(f"the codec {self.name} only decodes: its encoded size is not known")
+        """Not supported: these codecs only decode."""
+        raise NotImplementedError(f"the codec {self.name} only decodes")
 
     async def _encode_single(self, chunk_data: Any, chunk_spec: ArraySpec) -> NoReturn:
-        raise NotImplementedError(f"the codec {self.name} only decodes: periplus indexes files and writes none")
+        raise NotImplementedError(f"the codec {self.name} only decodes")
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and other.configuration == self.configuration
@@ -102,52 +101,13 @@ class _Image(_Configured, BytesBytesCodec):
         return await asyncio.to_thread(self._decode_sync, chunk_data, chunk_spec)
 
 
-class Jpeg2000(_Image):
-    """Tile-parts of one tile: main_header, resolution_level."""
-
-    name = jpeg2000.NAME
+def _class_of(codec: ImageCodec) -> type[_Image]:
+    return type(codec.class_name, (_Image,), {"name": codec.name, "__doc__": codec.summary, "__module__": __name__})
 
 
-class Jpeg(_Image):
-    """A JPEG stream: bits_per_pixel, num_bands, block_width, block_height, imode, color_space."""
-
-    name = jpegblock.NAME
-
-
-class JbpBlock(_Image):
-    """An uncompressed NITF block: num_bands, block_height, block_width, nbpp, imode, pvtype."""
-
-    name = jbp.NAME
-
-
-class TiffTile(_Image):
-    """A strip or tile of TIFF: compression, bits_per_sample, samples_per_pixel, photometric and so on; byte_order."""
-
-    name = tifftile.NAME
-
-
-class Dted(_Image):
-    """An elevation cell: num_lat_points, num_lon_lines, record_size, trim_top, trim_bottom, trim_left, trim_right."""
-
-    name = dted.NAME
-
-
-class Png(_Image):
-    """A PNG file: width, height, bands, bits."""
-
-    name = png.NAME
-
-
-class VectorQuantised(_Image):
-    """A block of CADRG or CIB with its code books before it."""
-
-    name = vq.NAME
-
-
-class Listed(_Image):
-    """Any codec list of ours as one codec: codecs, and last_rows where the last strip of an image is shorter."""
-
-    name = pipeline.LIST
+IMAGES: dict[str, type[_Image]] = {codec.name: _class_of(codec) for codec in IMAGE_CODECS}
+Jpeg2000, Jpeg, JbpBlock, TiffTile = IMAGES[JPEG2000], IMAGES[JPEG], IMAGES[JBP_BLOCK], IMAGES[TIFF_TILE]
+Dted, Png, Listed, VectorQuantised = IMAGES[DTED], IMAGES[PNG], IMAGES[PIPELINE], IMAGES[VECTOR_QUANTISED]
 
 
 class Crop(_Configured, ArrayArrayCodec):
@@ -188,16 +148,14 @@ class Unpack(_Configured, ArrayArrayCodec):
         return await asyncio.to_thread(self._decode_sync, chunk_data, chunk_spec)
 
 
-CODECS: dict[str, type[_Configured]] = {
-    each.name: each for each in (Jpeg2000, Jpeg, JbpBlock, TiffTile, Dted, Png, VectorQuantised, Listed, Crop, Unpack)
-}
+CODECS: dict[str, type[_Configured]] = {**IMAGES, Crop.name: Crop, Unpack.name: Unpack}
 
 
 def register() -> None:
-    """Have zarr-python and numcodecs take ours for every name we know, also where another library offers it too.
+    """Make zarr-python and numcodecs use our codec for every name in the table, also where another library offers it.
 
-    Entry points make the codecs known without this; but osml-imagery-io offers the same URIs, and among equals
-    zarr-python takes any, with a warning. Cheap to call again.
+    Entry points register the codecs without this; but osml-imagery-io offers the same URIs, and zarr-python then picks
+    any of the two, with a warning. Cheap to call again.
     """
     from zarr import config
 
@@ -208,8 +166,8 @@ def register() -> None:
     if any(present.get(name) != path for name, path in chosen.items()):
         config.set({"codecs": {**present, **chosen}})
     for name in CODECS:
-        # Loads all that offer the name: osml-imagery-io puts its own into numcodecs when it is first imported, which
-        # must not come after us. That one of them cannot be imported is zarr-python's to say, when it is asked for.
+        # Import all libraries that offer the name: osml-imagery-io registers its own in numcodecs when it is first
+        # imported, which must not be after us. zarr-python reports one that cannot be imported when it is used.
         with suppress(ImportError):
             get_codec_class(name)
     filters.register()

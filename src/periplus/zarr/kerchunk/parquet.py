@@ -18,10 +18,10 @@ from periplus.errors import ConflictError, FormatError, MissingError
 from periplus.fetch.door import mapped
 from periplus.fetch.local.folders import replace_folder, restore_folder
 from periplus.model import Array, Inline, Refs
+from periplus.parse.zarr.documents import ZMETADATA
 from periplus.policy import is_local
 from periplus.table.parquet.sinks import spool_folder
 from periplus.zarr.kerchunk.extension import FILES, KEY, declare, pack_files
-from periplus.zarr.kerchunk.recognise import ZMETADATA
 from periplus.zarr.kerchunk.records import MOST_ROWS, Record, write_record
 from periplus.zarr.kerchunk.rows import RECORD
 from periplus.zarr.kerchunk.slabs import Slab, slabs

@@ -20,8 +20,7 @@ from periplus.zarr.kerchunk.catalog import ParsedNodes, catalog_of, parse_nodes
 from periplus.zarr.kerchunk.columns import Urls, by_array, columns
 from periplus.zarr.kerchunk.extension import REPLACED, from_text, unpack_files
 from periplus.zarr.kerchunk.labels import LabelBudget, labels_of, text_labels
-from periplus.zarr.kerchunk.recognise import is_json
-from periplus.zarr.kerchunk.references import Reference, expand, filler, parse
+from periplus.zarr.kerchunk.references import Reference, expand, filler, is_json, parse
 from periplus.zarr.kerchunk.rows import RecordRows, read_metadata, sizes_of
 
 if TYPE_CHECKING:

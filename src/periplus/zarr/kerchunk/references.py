@@ -29,6 +29,11 @@ LONGEST_URL = 1 << 16
 """Characters of a URL after its templates are filled in."""
 
 
+def is_json(url: str) -> bool:
+    """Whether a URL is that of a JSON file, by its name."""
+    return url.partition("?")[0].lower().endswith(".json")
+
+
 def parse(text: bytes | str, *, url: str | None = None, limits: Limits | None = None) -> dict[str, Any]:
     """The JSON text of an index; FormatError where it is none, LimitError where it would fill the memory."""
     value = parse_json(text, what="the index", url=url, limits=limits)

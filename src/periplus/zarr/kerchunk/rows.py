@@ -18,12 +18,12 @@ from periplus.fetch.stale import check_same
 from periplus.forks import cached_property, renewed
 from periplus.limits import Limits
 from periplus.model import Array, Catalog, Files, Placements, Refs, Source
+from periplus.parse.zarr.documents import ZMETADATA
 from periplus.policy import WEB, resolve, scheme_of
 from periplus.table.memory import inside
 from periplus.table.verify import check_count
 from periplus.zarr.kerchunk.columns import Urls, part_numbers
 from periplus.zarr.kerchunk.extension import FILES, REPLACED, Declared, declared, unpack_files
-from periplus.zarr.kerchunk.recognise import ZMETADATA
 from periplus.zarr.kerchunk.records import MOST_ROWS, Record, paths_in, read_record
 from periplus.zarr.kerchunk.references import INT64, MOST_PARTS, parse
 

@@ -27,8 +27,7 @@ from periplus.zarr.kerchunk.documents import (
     v3_array,
 )
 from periplus.zarr.kerchunk.extension import BASE, KEY, pack_files, to_text
-from periplus.zarr.kerchunk.recognise import is_json
-from periplus.zarr.kerchunk.references import CODE
+from periplus.zarr.kerchunk.references import CODE, is_json
 from periplus.zarr.kerchunk.slabs import Slab, slabs
 
 if TYPE_CHECKING:
