@@ -136,6 +136,11 @@ HOSTILE = {
     "a piece of nothing": [{"name": "periplus.piece"}, BYTES],
     "a piece of a colour": [{"name": "periplus.piece", "configuration": {**PIECE, "colour": 1}}, BYTES],
     "last rows of text": [{"name": TIFF_TILE, "configuration": {"last_rows": "2"}}],
+    "a transpose without an order": [{"name": "transpose"}, BYTES],
+    **{
+        f"a transpose of {order}": [{"name": "transpose", "configuration": {"order": order}}, BYTES]
+        for order in ([0, 1], [0, 1, 2, 3], [0, 1, 1], [1, 2, 3], [1, "2", 0], [True, 2, 0], [1.0, 2, 0], "120", 7)
+    },
 }
 
 

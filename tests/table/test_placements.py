@@ -124,5 +124,8 @@ def test_numbers_that_make_no_sense_are_refused(scenes: list[Path], forge: Any, 
         bare["arrays"]["0/0/data"]["encodings"] = []
         with pytest.raises(FormatError, match="cannot be a part"):
             placements_from_arrow(table, json.dumps(bare), catalog, 3, Limits())
+        bare["arrays"]["0/0/data"]["encodings"] = [[{"name": "transpose"}, {"name": "bytes"}]]
+        with pytest.raises(FormatError, match="transpose order"):
+            placements_from_arrow(table, json.dumps(bare), catalog, 3, Limits())
         with pytest.raises(FormatError):
             placements_from_arrow(table, text.replace('"0/0/data"', '"7/0/data"'), catalog, 3, Limits())

@@ -55,11 +55,23 @@ def read_encodings(value: Any, frame: Frame, what: str, memory: Memory) -> tuple
     """The encodings of an array, every fact checked against its chunks; FormatError where one makes no sense."""
     key = json.dumps(value, sort_keys=True), frame
     if key not in memory:
-        found = listed(value, f"{what}: encodings", lambda item, at: _read_encoding(item, frame, at))
+        found = listed(value, f"{what}: encodings", lambda item, at: _with_valid_orders(item, frame, at))
         if len(found) > MOST:
             raise FormatError(f"{what}: more than {MOST} encodings")
         memory[key] = found
     return memory[key]
+
+
+def _with_valid_orders(value: Any, frame: Frame, what: str) -> Encoding:
+    """The encoding; FormatError where a transpose does not name each dimension once, as stacks change these orders."""
+    encoding = _read_encoding(value, frame, what)
+    rank = len(frame[1])
+    for codec in encoding.codecs:
+        if codec["name"] == "transpose":
+            order = listed((codec.get("configuration") or {}).get("order"), f"{what}: transpose order", whole)
+            if sorted(order) != list(range(rank)):
+                raise FormatError(f"{what}: transpose order must name each of {rank} dimensions once")
+    return encoding
 
 
 def _read_encoding(value: Any, frame: Frame, what: str) -> Encoding:
