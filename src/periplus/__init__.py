@@ -1,4 +1,4 @@
-"""periplus: index imagery and array archives where they lie. The array index is a table."""
+"""periplus: index imagery and array archives in place. The array index is a table."""
 
 from __future__ import annotations
 
@@ -17,47 +17,77 @@ from periplus.errors import (
 )
 
 if TYPE_CHECKING:
+    from periplus.arrays import Arrays, IndexArray
     from periplus.engine.publish.publish import write_conventions
     from periplus.facade import Index, index, open
+    from periplus.forms import WriteReport
+    from periplus.harvest import Summary
     from periplus.limits import Limits
+    from periplus.model import Files, Georeference
+    from periplus.read import Raster, SourceReport
+    from periplus.table.query.integrity import IndexReport
+    from periplus.validation.report import ValidationReport
     from periplus.validation.validate import validate
+    from periplus.zarr.icechunk.write import IcechunkCommit
 
 __version__ = "0.1.0"
 __all__ = [
+    "Arrays",
     "ConflictError",
     "DecodeError",
     "DeniedError",
     "FetchError",
+    "Files",
     "FormatError",
+    "Georeference",
+    "IcechunkCommit",
     "Index",
+    "IndexArray",
+    "IndexReport",
     "LimitError",
     "Limits",
     "MissingError",
     "PeriplusError",
+    "Raster",
+    "SourceReport",
     "StaleError",
+    "Summary",
+    "ValidationReport",
+    "WriteReport",
     "index",
     "open",
     "validate",
     "write_conventions",
 ]
 
-_HOMES = {
+_MODULES = {
+    "Arrays": "arrays",
+    "Files": "model",
+    "Georeference": "model",
+    "IcechunkCommit": "zarr.icechunk.write",
     "Index": "facade",
+    "IndexArray": "arrays",
+    "IndexReport": "table.query.integrity",
+    "Limits": "limits",
+    "Raster": "read",
+    "SourceReport": "read",
+    "Summary": "harvest",
+    "ValidationReport": "validation.report",
+    "WriteReport": "forms",
     "index": "facade",
     "open": "facade",
-    "Limits": "limits",
     "validate": "validation.validate",
     "write_conventions": "engine.publish.publish",
 }
+"""Names that are imported when they are first used, so that `import periplus` stays cheap."""
 
 
 def __getattr__(name: str) -> Any:
-    """Load the façade only when it is asked for, so that `import periplus` stays cheap."""
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'periplus' has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(f"periplus.{_HOMES[name]}"), name)
+    value = getattr(import_module(f"periplus.{_MODULES[name]}"), name)
     globals()[name] = value
     return value
 

@@ -1,4 +1,4 @@
-"""The arrays of an index, as users hold them: known by their metadata, read like NumPy."""
+"""The arrays of an index: described by their metadata, read by NumPy indexing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHOWN = 12
 
 
 class IndexArray:
-    """One array of an index: known by its metadata, read by indexing it like NumPy."""
+    """One array of an index: its metadata, and its values by NumPy indexing."""
 
     __slots__ = ("_index", "array")
 
@@ -61,8 +61,14 @@ class IndexArray:
         return self.array.level
 
     @property
-    def attributes(self) -> Mapping[str, Any]:
+    def attrs(self) -> Mapping[str, Any]:
+        """Attributes as the files give them: `_FillValue`, `scale_factor`, `units` and others."""
         return self.array.attributes
+
+    @property
+    def fill_value(self) -> Any:
+        """The value of missing chunks, as in zarr; nodata is `attrs["_FillValue"]`."""
+        return self.array.fill
 
     @property
     def georeference(self) -> Georeference | None:
@@ -70,9 +76,9 @@ class IndexArray:
 
     @property
     def bbox(self) -> BBox | None:
-        """(xmin, ymin, xmax, ymax) at pixel edges, in the CRS; None where the array has no place.
+        """(xmin, ymin, xmax, ymax) at pixel edges, in the CRS; None for an array that is not georeferenced.
 
-        Without a transform it is around the control points, or, in degrees, the ground that the RPCs are made for.
+        Without a transform it is the box of the control points, or, in degrees, the area for which the RPCs are valid.
         """
         from periplus.table.query.footprint import around
 

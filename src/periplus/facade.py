@@ -94,7 +94,8 @@ class Index:
 
         `bbox` is (xmin, ymin, xmax, ymax) in `crs` (text, an EPSG number, a CRS of pyproj or rasterio; default: the
         image's own), `resolution` in units of the image's CRS, `max_size` the longest side in pixels (every n-th pixel
-        is taken where no level is that small); `time` one moment, a pair or a slice; `bands` positions or names.
+        is taken where no level is that small); `time` one moment, a pair or a slice; `bands` numbers that count from
+        1, or names.
         """
         from periplus.conventions.proj.crs import crs_text, reproject_bbox
         from periplus.read import read_raster

@@ -32,3 +32,22 @@ def test_a_copy_reads_the_same_pixels(index, periplus, tmp_path):
     for url, out in ((index, "a.npy"), (tmp_path / "copy", "b.npy")):
         assert periplus("read", url, "--max-size", 100, "-o", tmp_path / out).code == 0
     assert (tmp_path / "a.npy").read_bytes() == (tmp_path / "b.npy").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["a.parquet", "--portable"], "--portable does not apply to writing a flat Parquet index; it has no options"),
+        (
+            ["a.icechunk", "--zarr-format=2"],
+            "an Icechunk repository; its options are --append, --codecs, --leave",
+        ),
+        (["a", "--form=kerchunk", "--zarr-format=3"], "use --zarr-format 2"),
+    ],
+)
+def test_an_option_of_another_form_is_a_usage_error(index, periplus, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    done = periplus("convert", index, *arguments)
+    assert done.code == 2
+    assert done.err.startswith("periplus: usage: ")
+    assert message in done.err

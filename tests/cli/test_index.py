@@ -24,7 +24,7 @@ def test_the_name_of_something_else_is_refused_before_anything_is_read(archive, 
     done = periplus("index", archive / "there is none.tif", "-o", target)
     assert (done.code, done.out) == (2, "")
     assert ".parquet or .duckdb" in done.err
-    assert "periplus convert makes .json" in done.err
+    assert "periplus convert converts an index to .json" in done.err
     assert not target.exists()
     if name != "out.icechunk":  # a folder, whatever else it is called
         assert periplus("index", archive, "-o", f"{target}/").code == 0

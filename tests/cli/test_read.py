@@ -40,7 +40,7 @@ def test_tif_is_a_cut_out_of_the_source(index, truth, periplus, tmp_path):
 
 def test_bands_are_chosen_by_name_with_their_own_scale(index, truth, periplus, tmp_path):
     target = tmp_path / "out.tif"
-    assert periplus("read", index, "--bands", "blue,0", "--time", "2023-02-10", "-o", target).code == 0
+    assert periplus("read", index, "--bands", "blue,1", "--time", "2023-02-10", "-o", target).code == 0
     with rasterio.open(target) as image:
         np.testing.assert_array_equal(image.read(), truth.read([3, 1]))
         assert image.descriptions == ("blue", "red")
@@ -93,7 +93,7 @@ def test_png_shows_the_window_and_says_how(index, truth, periplus, tmp_path):
 
 def test_png_with_a_stretch_of_ones_own(index, truth, periplus, tmp_path):
     done = periplus(
-        "read", index, "--time", "2023-02-10", "--bands", "1", "--stretch", "0,4000", "-o", tmp_path / "o.png"
+        "read", index, "--time", "2023-02-10", "--bands", "2", "--stretch", "0,4000", "-o", tmp_path / "o.png"
     )
     assert "0 is black, 4000 is white (as asked)" in done.err
     image = np.asarray(Image.open(tmp_path / "o.png"))
@@ -133,7 +133,7 @@ def test_a_dash_is_npy_on_stdout(index, truth):
     [
         (["-o", "out.jpg"], "usage", "must end in"),
         (["-o", "out.png"], "usage", "4 steps along time"),
-        (["--bands", "0,1", "--time", "2023-02", "-o", "out.png"], "usage", "choose with --bands"),
+        (["--bands", "1,2", "--time", "2023-02", "-o", "out.png"], "usage", "choose with --bands"),
         (["--bands", "pink", "-o", "out.npy"], "missing", "pink"),
         (["--bands", "7", "-o", "out.npy"], "usage", "band 7"),
         (["--time", "1999", "-o", "out.npy"], "missing", "1999"),

@@ -58,7 +58,8 @@ def truth(archive: Path, day: int) -> np.ndarray:
 def test_an_array_is_known_by_its_metadata_and_read_like_numpy(archive: Path, stack: periplus.Index) -> None:
     array = stack["0/data"]
     assert (array.shape, array.dims, array.dtype) == ((3, 2, 200, 300), ("time", "bands", "y", "x"), np.int16)
-    assert array.attributes["_FillValue"] == -1
+    assert array.attrs["_FillValue"] == -1
+    assert array.fill_value == array.array.fill
     assert array.bbox == stack["1/data"].bbox == (500_000, 5_198_000, 503_000, 5_200_000)
     assert np.array_equal(array[1], truth(archive, 2))
     assert np.array_equal(np.asarray(array)[2], truth(archive, 3))

@@ -110,8 +110,8 @@ def test_remote_json_is_recognised_by_its_content(server):
 @pytest.mark.parametrize(
     ("form", "message"),
     [
-        ("flat", "portable= has no meaning for writing a flat Parquet index; there are no options"),
-        ("icechunk", "writing an Icechunk repository; the options are branch=, append=, message=, codecs=, leave_out="),
+        ("flat", "portable= does not apply to writing a flat Parquet index; it has no options"),
+        ("icechunk", "writing an Icechunk repository; its options are branch=, append=, message=, codecs=, leave_out="),
         ("kerchunk-json", None),
     ],
 )
@@ -129,9 +129,7 @@ def test_options_of_opening_are_those_of_the_form_that_is_there(image, tmp_path)
     index.write(tmp_path / "plain", form="icechunk", branch="main")
     assert periplus.open(tmp_path / "plain", branch="main").table.rows == index.table.rows
     index.write(tmp_path / "flat.parquet")
-    with pytest.raises(
-        TypeError, match="branch= has no meaning for opening a flat Parquet index; the options are docu"
-    ):
+    with pytest.raises(TypeError, match="branch= does not apply to opening a flat Parquet index; its options are docu"):
         periplus.open(tmp_path / "flat.parquet", branch="main")
 
 

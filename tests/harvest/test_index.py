@@ -206,7 +206,7 @@ def test_stac_items_of_two_bands_are_two_stacks(tmp_path: Path, tiff: SimpleName
     [{"arrange": "heap"}, {"refresh": "x"}, {"duplicates": "first"}, {"coordinate": "x"}, {"pattern": "(?P<"}],
 )
 def test_wrong_options_are_said_before_anything_is_read(tmp_path: Path, fetch: Fetch, options: dict[str, str]) -> None:
-    with pytest.raises(FormatError):
+    with pytest.raises(ValueError):
         index_into(tmp_path / "absent.tif", fetch=fetch, **options)  # type: ignore[arg-type]
 
 

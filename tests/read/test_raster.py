@@ -155,15 +155,15 @@ def test_time_is_a_moment_a_period_or_a_range(pyramid):
         shelf.raster(time="2022")
 
 
-def test_bands_are_positions_or_names(pyramid):
+def test_bands_are_names_or_numbers_that_count_from_1(pyramid):
     shelf = pyramid()
     for bands, positions in (
-        (1, 1),
-        (-1, 2),
+        (2, 1),
+        (np.int64(3), 2),
         ("green", 1),
-        ([2, 0], [2, 0]),
+        ([3, 1], [2, 0]),
         (["blue", "red"], [2, 0]),
-        ([0, 1], [0, 1]),
+        ([1, 2], [0, 1]),
     ):
         raster = shelf.raster(bands=bands, array="2/data")
         np.testing.assert_array_equal(raster.values, shelf.values["2/data"][:, positions])
@@ -171,8 +171,11 @@ def test_bands_are_positions_or_names(pyramid):
         assert raster.bands == tuple(np.array(["red", "green", "blue"])[np.atleast_1d(positions)].tolist())
     with pytest.raises(MissingError, match="red, green, blue"):
         shelf.raster(bands="nir")
-    with pytest.raises(IndexError):
-        shelf.raster(bands=3)
+    for number in (0, -1, 4):
+        with pytest.raises(ValueError, match=f"there is no band {number}: 0/data has 3, and bands count from 1"):
+            shelf.raster(bands=number)
+    with pytest.raises(TypeError, match=r"count from 1, or names, not 1\.5"):
+        shelf.raster(bands=[1.5])
 
 
 def test_all_questions_at_once(pyramid):
@@ -245,14 +248,14 @@ def test_masked_masks_nodata_whatever_its_kind():
 
 def test_nodata_of_the_chosen_bands_is_kept(pyramid):
     shelf = pyramid(_FillValue=[1, 2, "NaN"])
-    assert shelf.raster(array="2/data", bands=[1, 0]).nodata == [2, 1]
+    assert shelf.raster(array="2/data", bands=[2, 1]).nodata == [2, 1]
     assert np.isnan(shelf.raster(array="2/data").nodata[2])
-    assert shelf.raster(array="2/data", bands=1).nodata == 2
+    assert shelf.raster(array="2/data", bands=2).nodata == 2
 
 
 def test_a_box_west_of_the_180th_meridian_meets_an_image_that_goes_on_to_the_east(pyramid):
     shelf = pyramid((0.25, 0.0, 170.0, 0.0, -0.25, 10.0), crs="EPSG:4326")
-    raster = shelf.raster(bbox=(-178, 0, -177, 10), bands=0)
+    raster = shelf.raster(bbox=(-178, 0, -177, 10), bands=1)
     np.testing.assert_array_equal(raster.values, shelf.values["0/data"][:, 0, :40, 48:52])
     assert raster.bbox == (182, 0, 183, 10)
 
@@ -261,7 +264,7 @@ def test_a_band_name_or_number_that_means_two_bands_is_refused(tmp_path):
     from periplus.cli.app import run
 
     image = np.stack([np.full((8, 8), n, "u1") for n in range(3)])
-    for name, labels in (("numbers", ("1", "2", "3")), ("twice", ("a", "a", "b"))):
+    for name, labels in (("numbers", ("0", "1", "2")), ("twice", ("a", "a", "b"))):
         with rasterio.open(
             tmp_path / f"{name}.tif", "w", driver="GTiff", count=3, height=8, width=8, dtype="uint8",
             transform=Affine(1, 0, 0, 0, -1, 8), crs="EPSG:32633",
@@ -269,10 +272,11 @@ def test_a_band_name_or_number_that_means_two_bands_is_refused(tmp_path):
             file.write(image)
             file.descriptions = labels
     numbers = periplus.index(tmp_path / "numbers.tif")
-    assert numbers.read(bands=["1"]).values.max() == 0
+    assert numbers.read(bands=["1"]).values.max() == 1
+    assert numbers.read(bands=[1]).values.max() == 0
     numbers.write(tmp_path / "numbers.parquet")
     asked = ["read", str(tmp_path / "numbers.parquet"), "-o", str(tmp_path / "o.npy"), "--bands"]
-    assert run([*asked, "1"]) == 2  # the second band, or the one named 1
-    assert run([*asked, "0"]) == 0
-    with pytest.raises(ValueError, match="several bands named 'a'; choose one by number: 0, 1"):
+    assert run([*asked, "1"]) == 2  # the first band, or the one named 1
+    assert run([*asked, "3"]) == 0
+    with pytest.raises(ValueError, match="several bands named 'a'; choose one by number: 1, 2"):
         periplus.index(tmp_path / "twice.tif").read(bands="a")

@@ -121,7 +121,7 @@ def test_a_box_elsewhere_meets_nothing():
 
 @pytest.mark.parametrize("box", [(1, 0, 0, 1), (0, 1, 1, 0), (math.nan, 0, 1, 1), (0, 0, math.inf, 1)])
 def test_boxes_that_are_none_are_refused(box):
-    with pytest.raises(FormatError, match="bbox"):
+    with pytest.raises(ValueError, match="bbox"):
         chunk_window(grid((10.0, 0.0, 0.0, 0.0, -10.0, 1000.0)), box)
 
 

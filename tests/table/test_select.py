@@ -52,9 +52,9 @@ def test_by_window(table):
     rows = table.select(array="0/data", window=[(3, 5), (0, 1), (1, 3), (2, 4)])
     assert places(rows, "time", "y", "x") == [(t, y, x) for t in (3, 4) for y in (1, 2) for x in (2, 3)]
     assert places(table.select(level=0, window={"y": (3, 99)}), "y") == [(3,)]
-    with pytest.raises(FormatError, match="no dimension 'z'"):
+    with pytest.raises(ValueError, match="no dimension 'z'"):
         table.select(window={"z": (0, 1)})
-    with pytest.raises(FormatError, match="4 dimensions, the window 2"):
+    with pytest.raises(ValueError, match="4 dimensions, the window 2"):
         table.select(array="0/data", window=[(0, 1), (0, 1)])
 
 
@@ -104,7 +104,7 @@ def test_by_time(table, time, days):
     "time", ["soon", 3, ("2021",), ("2021-02", "2021-01"), slice("2021", "2022", 2), None, (1, 2), ""]
 )
 def test_times_that_are_none_are_refused(time):
-    with pytest.raises(FormatError):
+    with pytest.raises((TypeError, ValueError)):
         span(time)
 
 

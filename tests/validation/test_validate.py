@@ -95,7 +95,7 @@ def test_metadata_that_are_not_json_are_a_finding_and_the_rest_is_read(pyramid):
 def test_no_store_is_an_error_of_ours(tmp_path):
     with pytest.raises(periplus.MissingError):
         periplus.validate(tmp_path)
-    with pytest.raises(periplus.FormatError, match="profile"):
+    with pytest.raises(ValueError, match="profile"):
         periplus.validate(tmp_path, profile="none")
 
 
@@ -334,7 +334,7 @@ def test_metadata_of_zarr_v2_are_consolidated_where_version_two_keeps_them(tmp_p
 
 def test_what_is_not_a_store_at_a_url_is_not_repaired(tmp_path):
     path = broken(tmp_path / "broken.zarr")
-    with pytest.raises(periplus.FormatError, match="can be repaired"):
+    with pytest.raises(ValueError, match="fix= repairs only"):
         periplus.validate(zarr.open_group(path, mode="r"), fix=True)
 
 

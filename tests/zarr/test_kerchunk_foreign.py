@@ -62,8 +62,8 @@ def test_hdf5_by_kerchunk(cube, tmp_path, inline):
         if inline:
             assert np.array_equal(index.table.catalog.coordinates["x"].values, file["x"][()])
     assert index["g/t"].dims == ("y", "x")
-    assert index["g/t"].attributes["units"] == "K"
-    assert index["g/t"].attributes["_FillValue"] == -9999.0
+    assert index["g/t"].attrs["units"] == "K"
+    assert index["g/t"].attrs["_FillValue"] == -9999.0
     assert index.table.catalog.arrangement["left_out"] == ["words"]
     back = index.write(cube.parent / f"own-{inline}.parquet")
     assert np.array_equal(back["g/t"][:], index["g/t"][:])

@@ -1,4 +1,4 @@
-"""`python -m periplus.cli`: the command line without its script."""
+"""`python -m periplus.cli`, the same as `python -m periplus`."""
 
 from periplus.cli import main
 

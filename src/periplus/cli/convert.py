@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import click
 
-from periplus.cli.options import access, open_index
+from periplus.cli.options import access, asked, open_index
 from periplus.cli.output.text import count
 from periplus.errors import redact, some
 
@@ -58,10 +58,15 @@ def command(
     """
     os.environ.setdefault("ICECHUNK_LOG", "error")  # it would write its warnings to stdout
     with open_index(url, allow=allow, trust=trust, storage_options=storage_options) as index:
-        given = {"zarr_format": zarr_format, "codecs": codecs, "portable": portable, "leave_out": leave_out}
-        written = index.write(
-            target, form=form, **{name: value for name, value in {**given, "append": append}.items() if value}
-        )
+        options = {
+            "zarr_format": zarr_format,
+            "codecs": codecs,
+            "portable": portable,
+            "leave_out": leave_out,
+            "append": append,
+        }
+        with asked(tuple(options)):
+            written = index.write(target, form=form, **{name: value for name, value in options.items() if value})
         rows, files = written.table.rows, len(written.files)
         report = written.report
     assert report is not None

@@ -140,6 +140,8 @@ def access(command: Command) -> Command:
     return command
 
 
+SPELLED = {"template_overrides": "--template"}
+"""Options whose name is not that of the argument."""
 TEMPLATES = "periplus.templates"
 KEPT = "periplus.keep_query"
 
@@ -185,7 +187,8 @@ def open_index(url: str, *, allow: Sequence[str], trust: bool, storage_options: 
     templates = click.get_current_context().meta.get(TEMPLATES)
     more: dict[str, Any] = {"template_overrides": templates} if templates else {}
     more["keep_query"] = kept_names()
-    return periplus.open(url, allow=tuple(allow), trust=trust, storage_options=settings(storage_options), **more)
+    with asked(("template_overrides",)):
+        return periplus.open(url, allow=tuple(allow), trust=trust, storage_options=settings(storage_options), **more)
 
 
 def open_any(url: str, *, allow: Sequence[str], trust: bool, storage_options: Sequence[tuple[str, str]]) -> Index:
@@ -219,13 +222,17 @@ def settings(pairs: Sequence[tuple[str, str]]) -> dict[str, Any] | None:
 
 
 @contextlib.contextmanager
-def asked() -> Iterator[None]:
-    """What the library says of a wrong argument is said as a mistake in usage."""
+def asked(options: Sequence[str] = ()) -> Iterator[None]:
+    """Report wrong arguments of the library as usage errors; `options` are names of those that the verb has."""
+    from periplus.cli.app import worded
+    from periplus.forms import UnknownOptionError
+
     try:
         yield
     except PeriplusError:
         raise
-    except (IndexError, ValueError) as error:
-        from periplus.cli.app import worded
-
+    except UnknownOptionError as error:
+        error.valid = [name for name in error.valid if name in options]
+        raise click.UsageError(error.message(lambda name: SPELLED.get(name, f"--{name.replace('_', '-')}"))) from error
+    except ValueError as error:
         raise click.UsageError(worded(str(error))) from error

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from periplus.cli.options import BBox, Time, Window, access, open_any
+from periplus.cli.options import BBox, Time, Window, access, asked, open_any
 
 if TYPE_CHECKING:
     from periplus import Index
@@ -70,12 +70,13 @@ def command(
         raise click.UsageError("Parquet is not for a terminal: name a file with -o.")
     with open_any(url, allow=allow, trust=trust, storage_options=storage_options) as index:
         if sql is not None:
-            asked = {**selection, "files": files}
-            if given := [name for name, value in asked.items() if value is not None and value is not False]:
-                raise click.UsageError(f"--sql stands alone: say {', '.join('--' + n for n in given)} in the query.")
+            filters = {**selection, "files": files}
+            if given := [name for name, value in filters.items() if value is not None and value is not False]:
+                raise click.UsageError(f"--sql stands alone: put {', '.join('--' + n for n in given)} into the query.")
             rows = index.sql(sql)
         else:
-            rows = index.select(**{**selection, "window": full_window(index, selection)})
+            with asked():
+                rows = index.select(**{**selection, "window": full_window(index, selection)})
             rows = by_file(rows, index.files) if files else rows
     total = rows.num_rows
     most = limit or (SHOWN if form == "table" else total)

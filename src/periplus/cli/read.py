@@ -14,7 +14,7 @@ from periplus.cli.output.text import extent
 
 if TYPE_CHECKING:
     from periplus import Index
-    from periplus.cli.output.progress import Report
+    from periplus.cli.output.progress import Progress
     from periplus.cli.output.window import Picture
     from periplus.model import Array, Transform
 
@@ -46,7 +46,7 @@ class Stretch(Param):
 @click.option("--resolution", type=Numbers(), help="Pixel size wanted, in units of the image's CRS; picks the level.")
 @click.option("--max-size", type=click.IntRange(min=1), help="Longest side wanted, in pixels; picks the level.")
 @click.option("--time", type=Time(), help="A moment, a period (2021-06), or a span (2021-06-01/2021-06-15).")
-@click.option("--bands", metavar="BAND,...", help="Bands by number from 0, or by name.")
+@click.option("--bands", metavar="BAND,...", help="Bands by number from 1, or by name.")
 @click.option(
     "--window", type=Window(), help="Pixels of --array, ranges of its last dimensions, in place of all these."
 )
@@ -75,7 +75,7 @@ def command(
     every n-th pixel of it, where even the coarsest is larger than --max-size).
 
     \b
-    periplus read archive.parquet --max-size 1024 --time 2023-07 --bands 0,1,2 -o overview.png
+    periplus read archive.parquet --max-size 1024 --time 2023-07 --bands 1,2,3 -o overview.png
     periplus read archive.parquet --bbox 14.1,47.2,14.2,47.3 --crs EPSG:4326 --time 2023-07-07 -o window.tif
     periplus read archive.parquet --array 0/data --window 0:512,0:512 -o - | python analyse.py
     periplus read s3://bucket/scene.ntf --max-size 1024 -o scene.png
@@ -117,7 +117,7 @@ def by_place(
     array: str | None,
     bands: list[int | str] | None,
     stretch: tuple[float, float] | None,
-    report: Report | None,
+    report: Progress | None,
     wanted: dict[str, Any],
 ) -> Picture:
     """The window a bbox, a resolution and a time mean."""
@@ -127,9 +127,9 @@ def by_place(
     source = index[raster.array].array
     names = [str(name) for name in source.attributes.get("band_names") or ()]
     for band in bands or ():
-        if isinstance(band, int) and str(band) in names and names.index(str(band)) != band:
-            raise ValueError(f"--bands {band} is the number of {names[band]!r}, and the name of another band")
-    chosen = None if bands is None else [names.index(b) if isinstance(b, str) else b for b in bands]
+        if isinstance(band, int) and str(band) in names and names.index(str(band)) != band - 1:
+            raise ValueError(f"--bands {band} is the number of {names[band - 1]!r}, and the name of another band")
+    chosen = None if bands is None else [names.index(b) if isinstance(b, str) else b - 1 for b in bands]
     return Picture(
         values=raster.values,
         dims=raster.dims,
@@ -147,7 +147,7 @@ def by_window(
     name: str | None,
     window: Sequence[tuple[int, int]],
     stretch: tuple[float, float] | None,
-    report: Report | None,
+    report: Progress | None,
 ) -> Picture:
     """The window of one array that ranges of its last dimensions mean."""
     from periplus.cli.output.window import Picture, each

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from periplus.cli.options import access, settings
+from periplus.cli.options import access, asked, settings
 from periplus.cli.output.text import count, printable
 from periplus.errors import redact
 
@@ -57,16 +57,17 @@ def command(
     """
     import periplus
 
-    report = periplus.validate(
-        url,
-        profile=profile,
-        deep=deep,
-        fix=fix,
-        dry_run=dry_run,
-        allow=allow,
-        trust=trust,
-        storage_options=settings(storage_options),
-    )
+    with asked():
+        report = periplus.validate(
+            url,
+            profile=profile,
+            deep=deep,
+            fix=fix,
+            dry_run=dry_run,
+            allow=allow,
+            trust=trust,
+            storage_options=settings(storage_options),
+        )
     code = CODES.get(report.worst or "", 0)
     if as_json:
         click.echo(report.to_json())

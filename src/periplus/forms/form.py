@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,11 +14,21 @@ if TYPE_CHECKING:
     from periplus.fetch import Fetch
     from periplus.limits import Limits
     from periplus.table import Table
-    from periplus.zarr.icechunk.write import Committed
+    from periplus.zarr.icechunk.write import IcechunkCommit
 
 
 class UnknownOptionError(TypeError):
-    """An option that the form of the index does not have."""
+    """An option that the form of the index does not have, and those that it has."""
+
+    def __init__(self, unknown: Sequence[str], valid: Sequence[str], action: str) -> None:
+        self.unknown, self.valid, self.action = unknown, valid, action
+        super().__init__(self.message(lambda name: f"{name}="))
+
+    def message(self, spelled: Callable[[str], str]) -> str:
+        """The error in the words of an interface, which spells options its own way."""
+        unknown, valid = (", ".join(map(spelled, names)) for names in (self.unknown, self.valid))
+        options = f"its options are {valid}" if valid else "it has no options"
+        return f"{unknown} does not apply to {self.action}; {options}"
 
 
 class Content:
@@ -100,7 +110,7 @@ class WriteReport:
     files: int
     skipped: Mapping[str, str] = field(default_factory=dict)
     """Arrays that were not written, and why."""
-    commit: Committed | None = None
+    commit: IcechunkCommit | None = None
     """Of an Icechunk repository: the snapshot, and how many chunks are references or copies."""
 
 
@@ -110,7 +120,7 @@ class Written(NamedTuple):
     table: Table
     """Opened from the location that was written."""
     skipped: Mapping[str, str]
-    commit: Committed | None = None
+    commit: IcechunkCommit | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,8 +140,7 @@ class IndexForm:
         """UnknownOptionError where `function`, one of `open` and `write`, does not have an option."""
         parameters = signature(function).parameters.values()
         valid = [parameter.name for parameter in parameters if parameter.kind is Parameter.KEYWORD_ONLY]
-        unknown = ", ".join(f"{name}=" for name in given if name not in valid)
+        unknown = [name for name in given if name not in valid]
         if unknown:
             verb = "opening" if function is self.open else "writing"
-            options = f"the options are {', '.join(f'{name}=' for name in valid)}" if valid else "there are no options"
-            raise UnknownOptionError(f"{unknown} has no meaning for {verb} {self.description}; {options}")
+            raise UnknownOptionError(unknown, valid, f"{verb} {self.description}")

@@ -8,7 +8,6 @@ from dataclasses import replace
 from os import PathLike, fspath
 from typing import Any
 
-from periplus.errors import FormatError
 from periplus.fetch import Fetch
 from periplus.harvest.inputs import expand
 from periplus.harvest.options import check_options
@@ -67,7 +66,7 @@ def index_into(
     began = time.monotonic()
     given = [fspath(urls)] if isinstance(urls, str | PathLike) else [fspath(url) for url in urls]
     if refresh not in REFRESH:
-        raise FormatError(f"refresh is one of {', '.join(REFRESH)}, not {refresh!r}")
+        raise ValueError(f"refresh is one of {', '.join(REFRESH)}, not {refresh!r}")
     options: dict[str, Any] = {
         "dim": dim,
         "pattern": pattern,

@@ -113,7 +113,10 @@ def _shown(time: Any) -> str:
 
 
 def band_key(image: Array, bands: Bands | None, keys: list[Any]) -> tuple[tuple[str, ...], int | slice | list[int]]:
-    """Sets the key of the bands dimension; the names of the bands read, and that key."""
+    """Set the key of the bands dimension; return the names of the bands read, and that key.
+
+    `bands` are names, or numbers that count from 1; keys are positions, which count from 0.
+    """
     told = image.attributes.get("band_names")
     names = [str(name) for name in told] if isinstance(told, list | tuple) else []
     if bands is None:
@@ -135,12 +138,14 @@ def _band(image: Array, band: int | str, names: list[str], count: int) -> int:
             known = some(names, like=band) if names else "no named bands"
             raise MissingError(f"{image.name} has no band {band!r}; it has {known}")
         if names.count(band) > 1:
-            places = ", ".join(str(n) for n, name in enumerate(names) if name == band)
-            raise ValueError(f"{image.name} has several bands named {band!r}; choose one by number: {places}")
+            numbers = ", ".join(str(n) for n, name in enumerate(names, 1) if name == band)
+            raise ValueError(f"{image.name} has several bands named {band!r}; choose one by number: {numbers}")
         return names.index(band)
-    if not -count <= band < count:
-        raise IndexError(f"band {band} is out of bounds: {image.name} has {count}, counted from 0")
-    return int(band) % count
+    if not isinstance(band, Integral) or isinstance(band, bool):
+        raise TypeError(f"bands are numbers that count from 1, or names, not {band!r}")
+    if not 1 <= band <= count:
+        raise ValueError(f"there is no band {band}: {image.name} has {count}, and bands count from 1")
+    return int(band) - 1
 
 
 def nodata_of(image: Array, bands: int | slice | list[int]) -> Any:

@@ -44,7 +44,7 @@ class Raster:
     """By dimension; `x` and `y` are pixel centres, and absent where the image is rotated."""
     bands: tuple[str, ...] = ()
     """Names of the bands read, where the file gives any."""
-    attributes: Mapping[str, Any] = field(default_factory=dict)
+    attrs: Mapping[str, Any] = field(default_factory=dict)
     """Of the array: scale_factor, add_offset, units and others."""
 
     @property
@@ -111,7 +111,7 @@ def read_raster(
     (x, y)), then, with `max_size`, the finest whose window has no longer side than that; where even the coarsest level
     is too large, every n-th pixel of it is taken. With neither, it is the level named, or the finest.
     `bbox` is in `crs`, by default the image's own; pixels are never warped. `time` is one moment or period, a pair or a
-    slice. `bands` counts from 0 or names; a single band drops the dimension.
+    slice. `bands` are numbers that count from 1, or names; a single band drops the dimension.
     """
     several = Images(table.catalog) if array is None and (bbox is not None or time is not None) else ()
     if len(several) > 1 and "data" not in several:
@@ -161,7 +161,7 @@ def read_raster(
         nodata=nodata_of(image, chosen),
         coordinates=coordinates,
         bands=names,
-        attributes=image.attributes,
+        attrs=image.attributes,
     )
 
 

@@ -349,7 +349,7 @@ def clipped(array: Array, window: Window | None) -> list[tuple[int, int]]:
     if window is None:
         return [(0, count) for count in array.grid]
     if len(window) != array.ndim:
-        raise FormatError(f"array {array.name!r} has {array.ndim} dimensions, the window {len(window)}")
+        raise ValueError(f"array {array.name!r} has {array.ndim} dimensions, the window {len(window)}")
     box = [
         (min(max(int(low), 0), count), min(max(int(high), 0), count))
         for (low, high), count in zip(window, array.grid, strict=True)

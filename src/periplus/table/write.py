@@ -74,7 +74,7 @@ def write_table(
 
         write_duckdb(url, catalog, blocks, files, placements=placements, fetch=fetch, expect=before, create=create)
     else:
-        raise FormatError(f"an index is written as flat, dataset or duckdb, not as {form!r}")
+        raise ValueError(f"form is flat, dataset or duckdb, not {form!r}")
     # Its rows came from the caller, who may reach what they name.
     return open_table(url, fetch=fetch, limits=limits, trust=True, policy=Policy.everything())
 

@@ -23,7 +23,7 @@ class Repair:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class ValidationReport:
     """Findings of one store, the gravest first."""
 
     url: str | None

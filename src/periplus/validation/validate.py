@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from periplus.conventions.diagnostic import Diagnostic
 from periplus.conventions.node import DIMENSIONS
-from periplus.errors import FormatError
 from periplus.forms import is_index
 from periplus.policy import canonical, is_local
 from periplus.validation.checks import Understood, understand_all, weighed
 from periplus.validation.documents import Hierarchy, of_documents, read_hierarchy
 from periplus.validation.profiles import PROFILES
 from periplus.validation.repair import changes, repaired, write_changes
-from periplus.validation.report import Repair, Report, counted, ordered
+from periplus.validation.report import Repair, ValidationReport, counted, ordered
 
 if TYPE_CHECKING:
     from periplus.facade import Index
@@ -32,7 +31,7 @@ def validate(
     allow: Sequence[str] = (),
     trust: bool = False,
     storage_options: Mapping[str, Any] | None = None,
-) -> Report:
+) -> ValidationReport:
     """Check the conventions of a whole Zarr store or index, from its metadata alone.
 
     `store` is a path or URL of either, an Index, or what zarr-python opens. `profile` is one of `spec`, `gdal`, `eopf`
@@ -44,7 +43,7 @@ def validate(
     from periplus.fetch import Fetch
 
     if profile not in PROFILES:
-        raise FormatError(f"a profile is one of {', '.join(PROFILES)}, not {profile!r}")
+        raise ValueError(f"a profile is one of {', '.join(PROFILES)}, not {profile!r}")
     url = canonical(fspath(store)).rstrip("/") if isinstance(store, str | PathLike) else None
     if url is not None and is_index(url):
         store = facade.open(url, allow=tuple(allow), trust=trust, storage_options=storage_options)
@@ -54,7 +53,7 @@ def validate(
         after, repairs = repaired(understood)
         if fix and not dry_run and repairs:
             if url is None or opener is not None:
-                raise FormatError("only a Zarr store named by its path or URL can be repaired", url=url)
+                raise ValueError("fix= repairs only a Zarr store that is given by its path or URL")
             write_changes(url, changes(hierarchy, after), fetch)
             understood = understand_all(read_hierarchy(url, fetch))
         return _report(
@@ -99,14 +98,14 @@ def _report(
     opener: Any,
     url: str | None,
     fetch: Fetch,
-) -> Report:
+) -> ValidationReport:
     rules = PROFILES[profile]
     findings = weighed(understood.findings, rules.severities)
     for check in rules.checks:
         findings += check(understood)
     if deep:
         findings += _deep(understood, opener, url, fetch)
-    return Report(
+    return ValidationReport(
         url=url,
         profile=profile,
         groups=len(understood.groups),

@@ -88,14 +88,14 @@ def describe_array(array: IndexArray) -> dict[str, Any]:
         "chunks": list(array.chunks),
         "dtype": str(array.dtype).lstrip("<>|"),
         "level": array.level,
-        "nodata": plain(array.attributes.get("_FillValue")),
+        "nodata": plain(array.attrs.get("_FillValue")),
         "crs": None if place is None else "EPSG:4326" if by_rpc and box is not None else place.crs,
         "transform": None if place is None or place.transform is None else list(place.transform),
         "bbox": None if box is None else list(box),
         "gcps": [] if place is None else [[p.column, p.row, p.x, p.y, p.z] for p in place.gcps],
         "rpc": None if place is None else plain(place.rpc),
         "encodings": list(dict.fromkeys(words(encoding.codecs) for encoding in array.array.encodings)),
-        "attributes": plain(array.attributes),
+        "attributes": plain(array.attrs),
     }
 
 

@@ -7,14 +7,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-Report = Callable[..., None]
+Progress = Callable[..., None]
 """report(done, total, **counts): `total` is None while it is not known; counts are shown after the bar."""
 PAUSE = 0.1
 """Seconds between two drawings: a million reports must not cost a million drawings."""
 
 
 @contextlib.contextmanager
-def bar(label: str, unit: str, *, quiet: bool = False) -> Iterator[Report | None]:
+def bar(label: str, unit: str, *, quiet: bool = False) -> Iterator[Progress | None]:
     """A callable to report progress with; None where nobody would see it."""
     if quiet or not sys.stderr.isatty():
         yield None

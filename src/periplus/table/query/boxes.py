@@ -97,7 +97,7 @@ def own_boxes(
     if first is not None and (not kept or strict):
         raise FormatError(f"array {first[0]!r} has no {first[1]}, so a bbox says nothing of it")
     if crs is None and len(found := dict.fromkeys(own for *_, own in kept)) > 1:
-        raise FormatError(f"these arrays lie in {len(found)} CRSs ({_some(found)}): say by crs= which the bbox is in")
+        raise ValueError(f"these arrays have {len(found)} different CRSs ({_some(found)}): pass crs= of the bbox")
     boxes: dict[str | None, BBox | MissingError | None] = {}
     answer: list[tuple[Batch, Boxes | None]] = []
     for batch, wholes, own in kept:

@@ -98,11 +98,11 @@ def turned(bbox: BBox, whole: BBox) -> BBox:
 
 
 def upright(bbox: BBox) -> BBox:
-    """The box as numbers; FormatError where it is none."""
+    """The box as numbers; ValueError where it is none."""
     match tuple(float(v) for v in bbox):
         case (xmin, ymin, xmax, ymax) as box if all(map(math.isfinite, box)) and xmin <= xmax and ymin <= ymax:
             return xmin, ymin, xmax, ymax
-    raise FormatError(f"a bbox is (xmin, ymin, xmax, ymax) with xmin <= xmax and ymin <= ymax, not {tuple(bbox)}")
+    raise ValueError(f"a bbox is (xmin, ymin, xmax, ymax) with xmin <= xmax and ymin <= ymax, not {tuple(bbox)}")
 
 
 def pixel_window(transform: Transform, bbox: BBox) -> tuple[tuple[int, int], tuple[int, int]]:

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from periplus.errors import FormatError
 from periplus.model import Array, BBox, Catalog, Refs
 from periplus.table.document.columns import columns_for
 from periplus.table.parquet.buffers import numbers, strings
@@ -94,7 +93,7 @@ def _named_window(array: Array, window: Any) -> Window | None:
         return window
     unknown = set(window) - set(array.dims)
     if unknown:
-        raise FormatError(f"array {array.name!r} has no dimension {sorted(unknown)[0]!r}")
+        raise ValueError(f"array {array.name!r} has no dimension {sorted(unknown)[0]!r}")
     return [window.get(dim, (0, count)) for dim, count in zip(array.dims, array.grid, strict=True)]
 
 
@@ -145,7 +144,7 @@ class _Wanted:
 
 def _common(array: Array, one: Window, two: Window) -> list[tuple[int, int]]:
     if len(one) != len(two):
-        raise FormatError(f"array {array.name!r} has {array.ndim} dimensions, the window {len(two)}")
+        raise ValueError(f"array {array.name!r} has {array.ndim} dimensions, the window {len(two)}")
     both = [(max(a, c), min(b, d)) for (a, b), (c, d) in zip(one, two, strict=True)]
     return [(low, max(low, high)) for low, high in both]
 

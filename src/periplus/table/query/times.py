@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.errors import FormatError
 from periplus.model import Array, Catalog, Coordinate
 
 Moment: TypeAlias = str | date | datetime | np.datetime64
@@ -25,7 +24,7 @@ def period(moment: Moment) -> Range:
     elif isinstance(moment, date):
         moment = np.datetime64(moment, "D")
     if not isinstance(moment, np.datetime64) or np.isnat(moment):
-        raise FormatError(f"{moment!r} is not a time")
+        raise TypeError(f"{moment!r} is not a time: pass text such as 2021-03, a date or a datetime")
     start = moment.astype("datetime64[us]")
     if np.datetime_data(moment.dtype)[0] in ("us", "ns", "ps", "fs", "as"):
         return start, start
@@ -41,7 +40,7 @@ def _parsed(text: str) -> np.datetime64:
             return seconds if "." in words else seconds.astype("datetime64[s]")
         return np.datetime64(words)
     except ValueError:
-        raise FormatError(f"{text!r} is not a time; write 2021, 2021-03, 2021-03-04 or 2021-03-04T05:06:07") from None
+        raise ValueError(f"{text!r} is not a time; write 2021, 2021-03, 2021-03-04 or 2021-03-04T05:06:07") from None
 
 
 def span(time: Any) -> Range:
@@ -51,18 +50,18 @@ def span(time: Any) -> Range:
     """
     if isinstance(time, slice):
         if time.step is not None:
-            raise FormatError("a slice of time has no step")
+            raise ValueError("a slice of time has no step")
         first, last = time.start, time.stop
     elif isinstance(time, tuple | list):
         if len(time) != 2:
-            raise FormatError(f"time is one moment or a pair of them, not {len(time)}")
+            raise ValueError(f"time is one moment or a pair of them, not {len(time)}")
         first, last = time
     else:
         return period(time)
     low = EVER[0] if _open(first) else period(first)[0]
     high = EVER[1] if _open(last) else period(last)[1]
     if low > high:
-        raise FormatError(f"the time range ends before it begins: {first} to {last}")
+        raise ValueError(f"the time range ends before it begins: {first} to {last}")
     return low, high
 
 

@@ -43,7 +43,7 @@ MANIFEST_CHUNKS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Committed:
+class IcechunkCommit:
     """What was written, for people."""
 
     url: str
@@ -83,7 +83,7 @@ def write_icechunk(
     message: str | None = None,
     codecs: Codecs = "all",
     leave_out: bool = False,
-) -> Committed:
+) -> IcechunkCommit:
     """Commit an index to a repository, made if there is none; all of it in one transaction.
 
     What was in the branch before is replaced, and stays in its history. With `append` it stays in place: the index must
@@ -111,7 +111,7 @@ def write_icechunk(
                 with suppress(icechunk.IcechunkError, PeriplusError):  # what failed before is what to report
                     remove_repository(repository, target, fetch)
             raise
-    return Committed(
+    return IcechunkCommit(
         url=target,
         branch=branch,
         snapshot=snapshot,

@@ -86,17 +86,16 @@ def write_kerchunk(
     table = expanded(table)
     url = canonical(target)
     if zarr_format not in (2, 3):
-        raise FormatError(f"zarr_format is 2 or 3, not {zarr_format!r}")
+        raise ValueError(f"zarr_format is 2 or 3, not {zarr_format!r}")
     if codecs not in CODECS[1:]:
-        raise FormatError(f"codecs are {', '.join(CODECS[1:])}, not {codecs!r}")
+        raise ValueError(f"codecs are {', '.join(CODECS[1:])}, not {codecs!r}")
     if form not in (None, "json", "parquet"):
-        raise FormatError(f"kerchunk is written as json or parquet, not as {form!r}")
+        raise ValueError(f"kerchunk is written as json or parquet, not as {form!r}")
     as_json = form == "json" or (form is None and is_json(url))
     if zarr_format == 3 and not as_json:
-        raise FormatError(
+        raise ValueError(
             "kerchunk Parquet is defined for Zarr v2 only, and other readers would return the fill value for every "
-            "chunk of Zarr v3: use zarr_format=2, or zarr_format=3 with a target that ends in .json",
-            url=url,
+            "chunk of Zarr v3: use zarr_format=2, or zarr_format=3 with a target that ends in .json"
         )
     said = say(table, zarr_format=zarr_format, codecs=codecs, leave_out=leave_out)
     urls, folder = named_urls(table.files.path, fetch.keep_query, portable=portable)
