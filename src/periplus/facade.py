@@ -296,6 +296,8 @@ def index(
     except BaseException:
         fetch.close()  # the traceback would keep its thread and connections until it is collected
         raise
+    if table.policy.prefixes is not None:  # files were added to an index that others may have written
+        fetch = fetch.under(table.policy)
     return Index(table, fetch, limits, summary)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -121,3 +122,26 @@ def test_options_are_judged_by_the_arrangement_of_the_index(tmp_path: Path, to: 
     for option, match in (({"duplicates": "first-valid"}, "duplicates is one of"), ({"order": "name"}, "no effect")):
         with pytest.raises(ValueError, match=match):
             periplus.index(days(tmp_path / "days", tiff, 3), to=other, append=True, **option)
+
+
+def test_files_that_an_index_had_elsewhere_are_not_allowed_by_adding_to_it(tmp_path: Path) -> None:
+    """Whoever wrote an index chose its files; a user who adds one allows that one, and the folder of the index."""
+    private, shared, named = tmp_path / "private", tmp_path / "shared", tmp_path / "named"
+    for folder in (private, shared, named):
+        folder.mkdir()
+    for n, path in enumerate([private / "a.tif", shared / "b.tif", named / "c.tif", named / "d.tif"]):
+        tile(path, 0, 400 * n, (64, 64))
+    (shared / "link.tif").symlink_to(private / "a.tif")
+    to = shared / "i.parquet"
+    periplus.index([private / "a.tif", shared / "b.tif", shared / "link.tif"], to=to, arrange="collect").close()
+    for again in range(2):  # the second run changes nothing
+        with periplus.index(named / "c.tif", to=to, append=True) as index, pickle.loads(pickle.dumps(index)) as copy:
+            for each in (index, copy):
+                assert len(each.files) == 4, again
+                denied = set()
+                for name, array in each.arrays.items():
+                    try:
+                        array[...]
+                    except periplus.DeniedError:
+                        denied.add(name.partition("/0/")[0].rpartition("/")[2])
+                assert denied == {"a", "link"}

@@ -16,7 +16,7 @@ from periplus.errors import ConflictError, FetchError, StaleError, redact
 from periplus.fetch import Fetch
 from periplus.harvest.growth.append import Appended, Request, appended, is_unchanged
 from periplus.harvest.growth.inherit import inherited
-from periplus.harvest.growth.stored import ASSET, StoredIndex, earlier_table, open_stored
+from periplus.harvest.growth.stored import ASSET, StoredIndex, access_rule, check_access, earlier_table, open_stored
 from periplus.harvest.inputs import Input, Notes, expand, is_literal
 from periplus.harvest.names import named
 from periplus.harvest.options import check_options
@@ -32,7 +32,7 @@ from periplus.harvest.stac import Assets
 from periplus.harvest.summary import Summary, count_files, nothing_readable, nothing_to_index
 from periplus.limits import Limits
 from periplus.model import Catalog, Files, Refs, Source
-from periplus.policy import WEB, scheme_of
+from periplus.policy import WEB, Policy, scheme_of
 from periplus.table import Table, memory_table
 
 SHOWN_ERRORS = 8
@@ -74,6 +74,7 @@ class Run:
         self.earlier: Table | None = None
         self.doubtful: list[Harvested] = []
         """Files that the index left out, and that may be in an array now."""
+        self.rule: Policy | None = None  # what an index that files are added to may access
 
     def in_memory(self) -> Table:
         """An index that is not written anywhere."""
@@ -120,6 +121,7 @@ class Run:
                 if not index.kind:
                     raise ConflictError("an index arranged in this way does not grow: name all files of it", url=to)
                 self._inherit(index, to)
+                self.rule = access_rule(to, index, self.gathered.entries, kept)
                 others = self._others(index, kept)
             try:
                 table = self._written(to, form, index, kept, others, append)
@@ -128,9 +130,7 @@ class Run:
             journal.clear()
         finally:
             journal.close()
-        return table
-
-    # --- harvesting ------------------------------------------------------------------------------------------------
+        return table if self.rule is None else table.under(self.rule)
 
     def _inputs(self) -> AsyncIterator[Input]:
         return expand(self.given, self.fetch, assets=self.assets, notes=self.notes)
@@ -243,8 +243,6 @@ class Run:
             raise first.raised
         raise nothing_readable(self.failures, len(entries) + self.nameless)
 
-    # --- laying and writing ----------------------------------------------------------------------------------------
-
     def _written(
         self,
         to: str,
@@ -325,9 +323,9 @@ class Run:
         self.reused -= sum(file.source.url not in unasked for file in files)
         if files and not index.recalls:
             self.notes.warnings.append(
-                "this index is of an older version, which does not say what each file contributed: its files were read "
-                "again"
+                "this index is of an older version without placements: its files were read again"
             )
+        check_access(self.rule, (*files, *self.doubtful))
         places = {file.source.url: file.number for file in (*files, *self.doubtful)}
         for batch in self._harvest(each_of([file.input for file in (*files, *self.doubtful)])):
             for file in batch:

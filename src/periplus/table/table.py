@@ -81,6 +81,11 @@ def _count(found: Sequence[Refs]) -> int:
     return sum(map(len, found))
 
 
+def _reopened_under(reopen: tuple[Callable[..., Table], tuple[Any, ...]], policy: Policy) -> Table:
+    make, arguments = reopen
+    return make(*arguments).under(policy)
+
+
 class Table:
     """An index: what it describes (`catalog`), its sources (`files`) and where their bytes lie (`refs`)."""
 
@@ -106,6 +111,19 @@ class Table:
         self._rows = rows
         self._reopen = reopen
         renewed(self, _lock=threading.RLock)
+
+    def under(self, policy: Policy) -> Table:
+        """The same index, which may only access what another policy allows."""
+        reopen = None if self._reopen is None else (_reopened_under, (self._reopen, policy))
+        return Table(
+            self.document,
+            self._rows,
+            url=self.url,
+            policy=policy,
+            limits=self.limits,
+            reopen=reopen,
+            source=self.source,
+        )
 
     @property
     def catalog(self) -> Catalog:

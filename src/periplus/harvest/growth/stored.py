@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.arrange import KINDS
+from periplus.arrange import KINDS, FileEntry
 from periplus.arrange.arrangement import REPLACED
 from periplus.arrange.compatibility import MISFIT
 from periplus.arrange.pattern import NamePattern, parse
-from periplus.errors import ConflictError, FormatError, MissingError, PeriplusError
+from periplus.errors import ConflictError, DeniedError, FormatError, MissingError, PeriplusError
 from periplus.fetch import Fetch
 from periplus.harvest.growth.recall import Kept, Recalled, below, recall_groups, recall_placed
 from periplus.harvest.inputs import Input
@@ -25,12 +25,14 @@ from periplus.harvest.scanning.drive import Harvested
 from periplus.harvest.sidecars import listed
 from periplus.limits import Limits
 from periplus.model import Files, Source
-from periplus.policy import Policy
-from periplus.table import Table
+from periplus.policy import Policy, folder_of
+from periplus.table import Table, home_of
 from periplus.table.collection.groups import Groups
 
 OWN_TIMES = "own_times"
 """In an arrangement whose files have the times in their names: whether some have other times of their own."""
+EXACT = 256
+"""Files that are allowed one by one when they are added; of more than these, their folders."""
 ASSET = "asset"
 """In the arrangement of a mosaic: the asset of STAC items that its files are."""
 
@@ -273,6 +275,32 @@ def open_stored(target: str, fetch: Fetch, *, limits: Limits) -> StoredIndex | N
     index = StoredIndex(table=table, files=files, sidecars=sidecars, good=good, asked=asked, pattern=pattern)
     _ = index.recalls  # what it needs is read here, where waiting is possible
     return index
+
+
+def access_rule(target: str, index: StoredIndex, entries: Iterable[FileEntry], kept: Mapping[int, Harvested]) -> Policy:
+    """What an index may access after files were added to it: its own folder, and the files that the run named.
+
+    Whoever wrote the index chose its other files, which may be outside of its folder.
+    """
+    named = {source.url for entry in entries for source in (entry.source, *entry.sidecars)}
+    named.update(file.source.url for file in kept.values())
+    named.update(index.sidecar_urls(kept))
+    few = named if len(named) <= EXACT else {folder_of(url) for url in named}
+    return Policy.beside(home_of(target), allow=few)
+
+
+def check_access(rule: Policy | None, files: Iterable[Harvested]) -> None:
+    """DeniedError where a file that nobody named may not be read again."""
+    if rule is not None:
+        for file in files:
+            try:
+                rule.check(file.source.url)
+            except DeniedError:
+                raise DeniedError(
+                    "this file of the index must be read again to add to it: name it as well, or allow its folder with "
+                    "PERIPLUS_ALLOW",
+                    url=file.source.url,
+                ) from None
 
 
 def earlier_table(target: str, fetch: Fetch, *, limits: Limits) -> Table | None:
