@@ -321,42 +321,15 @@ def open(
     there may be accessed), and `leave_out`. Options of Icechunk are `branch`, `tag` or `snapshot`, and `leave_out`:
     names of arrays to skip, or True for all that are unsupported. An unknown option is a TypeError.
     """
-    from periplus.fetch import Fetch
-    from periplus.forms import open_index
-    from periplus.policy import Policy
-    from periplus.table import home_of
+    from periplus.forms.location import open_location
 
-    limits = limits or Limits()
-    allowed = (allow,) if isinstance(allow, str) else tuple(allow)
-    allowed += tuple(base for base in (options.get("template_overrides") or {}).values() if base)
-    url = fspath(index_url)
-    policy = Policy.beside(home_of(url), allow=allowed)
-    fetch = Fetch(policy=policy, storage_options=storage_options, keep_query=keep_query)
-    try:
-        table = open_index(url, fetch=fetch, limits=limits, allow=allowed, trust=trust, **options)
-    except BaseException:
-        fetch.close()
-        raise
-    return Index(table, fetch, limits)
-
-
-def open_or_index(
-    location: Location,
-    *,
-    storage_options: Mapping[str, Any] | None = None,
-    keep_query: str | Iterable[str] = (),
-    limits: Limits | None = None,
-    **options: Any,
-) -> Index:
-    """The index at a location, or an index in memory of the files there; `options` are those of `open`."""
-    from periplus.fetch import Fetch
-    from periplus.forms import is_index
-
-    url = fspath(location)
-    found = is_index(url)
-    if found is None:
-        with Fetch(storage_options=storage_options) as fetch:
-            found = is_index(url, fetch)
-    if found is False:
-        return index(url, storage_options=storage_options, keep_query=keep_query, limits=limits)
-    return open(url, storage_options=storage_options, keep_query=keep_query, limits=limits, **options)
+    opened = open_location(
+        fspath(index_url),
+        allow=allow,
+        trust=trust,
+        storage_options=storage_options,
+        keep_query=keep_query,
+        limits=limits,
+        **options,
+    )
+    return Index(opened.table, opened.fetch, opened.limits)

@@ -12,7 +12,6 @@ try:
 except ImportError as error:
     raise ImportError('the periplus engine needs xarray: pip install "periplus[xarray]"') from error
 
-from periplus import facade
 from periplus.engine.assemble.source import AssemblyOptions, dropped
 from periplus.engine.assemble.tree import aligned, build_tree
 from periplus.engine.index.array import OpenIndex
@@ -20,6 +19,7 @@ from periplus.engine.index.dataset import open_group, open_groups
 from periplus.engine.index.groups import choose, under
 from periplus.errors import MissingError, PeriplusError
 from periplus.forms import is_index
+from periplus.forms.location import open_or_index
 from periplus.limits import Limits
 from periplus.policy import is_local
 
@@ -148,4 +148,4 @@ def _open(
     if not isinstance(what, str | PathLike):
         raise TypeError(f"the periplus engine opens an Index, a path or a URL, not {type(what).__name__}")
     url = fspath(what)
-    return facade.open_or_index(url, **{k: v for k, v in opening.items() if v is not None}), url, options
+    return open_or_index(url, **{k: v for k, v in opening.items() if v is not None}), url, options

@@ -10,16 +10,18 @@ from typing import Any, TypeAlias
 import zarr
 from zarr.core.group import GroupMetadata
 
-from periplus import facade
 from periplus.conventions.node import ROOT, Lookup, join
 from periplus.engine.assemble.source import UNREADABLE
+from periplus.engine.index.array import OpenIndex
 from periplus.engine.xgroup.hierarchy import ZarrHierarchy
 from periplus.engine.xgroup.warnings import XGroupPathError, XGroupReferenceError
 from periplus.errors import DeniedError, FetchError, FormatError, PeriplusError, redact
 from periplus.fetch import Fetch
 from periplus.forms import is_index
+from periplus.forms.location import open_location
 from periplus.policy import ALLOW_VARIABLE, Policy, canonical, is_local, resolve
 from periplus.zarr.fetchstore import FetchStore
+from periplus.zarr.store.store import IndexStore
 
 CrossStore: TypeAlias = "bool | str | Iterable[str] | Policy | None"
 StorageOptions: TypeAlias = "Mapping[str, Any] | None"
@@ -58,8 +60,8 @@ def open_hierarchy(
 
 def _store(what: Any, storage_options: StorageOptions) -> tuple[Any, str | None, str]:
     """What zarr-python opens, the URL of the store if it has one, and the path of the given group."""
-    if isinstance(what, facade.Index):
-        return what.store(codecs="none"), what.table.url, ""
+    if isinstance(what, OpenIndex) and not isinstance(what, IndexStore):
+        return _index_store(what), what.table.url, ""
     if isinstance(what, zarr.Group):
         return what.store, _url(what.store), what.path
     if isinstance(what, str | os.PathLike):
@@ -67,10 +69,13 @@ def _store(what: Any, storage_options: StorageOptions) -> tuple[Any, str | None,
         if is_local(text) and text[:5].lower() != "file:":
             text = os.path.abspath(os.path.expanduser(text))
         if is_index(text):
-            index = facade.open(text, storage_options=storage_options)
-            return index.store(codecs="none"), text, ""
+            return _index_store(open_location(text, storage_options=storage_options)), text, ""
         return text, text, ""
     return what, _url(what), ""
+
+
+def _index_store(index: OpenIndex) -> IndexStore:
+    return IndexStore(index.table, index.fetch, limits=index.limits, codecs="none")
 
 
 def _url(store: Any) -> str | None:

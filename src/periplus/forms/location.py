@@ -1,0 +1,87 @@
+"""Open the index at a location with access to its sources, or index the files there."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from periplus.forms.registry import is_index, open_index
+from periplus.limits import Limits
+from periplus.policy import Policy
+
+if TYPE_CHECKING:
+    from periplus.fetch import Fetch
+    from periplus.table import Table
+
+
+class OpenedTable:
+    """The table of an index, and what fetches the chunks it refers to."""
+
+    def __init__(self, table: Table, fetch: Fetch, limits: Limits) -> None:
+        self.table, self.fetch, self.limits = table, fetch, limits
+        self._token = uuid.uuid4().hex
+
+    def __dask_tokenize__(self) -> tuple[str, str]:
+        """A cheap name for dask's chunks: without it, dask would pickle all rows held in memory."""
+        return ("periplus.OpenedTable", self._token)
+
+    def close(self) -> None:
+        """Close connections and files; they are opened again when they are needed."""
+        self.table.close()
+        self.fetch.close()
+
+
+def open_location(
+    url: str,
+    *,
+    allow: str | Sequence[str] = (),
+    trust: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+    keep_query: str | Iterable[str] = (),
+    limits: Limits | None = None,
+    **options: Any,
+) -> OpenedTable:
+    """The index at a location, of any form. It may access its own folder and the prefixes in `allow`."""
+    from periplus.fetch import Fetch
+    from periplus.table import home_of
+
+    limits = limits or Limits()
+    allowed = (allow,) if isinstance(allow, str) else tuple(allow)
+    allowed += tuple(base for base in (options.get("template_overrides") or {}).values() if base)
+    policy = Policy.beside(home_of(url), allow=allowed)
+    fetch = Fetch(policy=policy, storage_options=storage_options, keep_query=keep_query)
+    try:
+        table = open_index(url, fetch=fetch, limits=limits, allow=allowed, trust=trust, **options)
+    except BaseException:
+        fetch.close()
+        raise
+    return OpenedTable(table, fetch, limits)
+
+
+def open_or_index(
+    url: str,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    keep_query: str | Iterable[str] = (),
+    limits: Limits | None = None,
+    **options: Any,
+) -> OpenedTable:
+    """The index at a location, or an index in memory of the files there; `options` are those of `open_location`."""
+    from periplus.fetch import Fetch
+    from periplus.harvest import index_into
+
+    found = is_index(url)
+    if found is None:
+        with Fetch(storage_options=storage_options) as fetch:
+            found = is_index(url, fetch)
+    if found is not False:
+        return open_location(url, storage_options=storage_options, keep_query=keep_query, limits=limits, **options)
+    limits = limits or Limits()
+    fetch = Fetch(storage_options=storage_options, keep_query=keep_query)
+    try:
+        table, _ = index_into([url], fetch=fetch, limits=limits)
+    except BaseException:
+        fetch.close()  # the traceback would keep its thread and connections alive
+        raise
+    return OpenedTable(table, fetch, limits)
