@@ -13,7 +13,8 @@ from periplus.conventions.node import ROOT, Lookup, Node
 from periplus.conventions.read import Reader
 from periplus.conventions.reading import Reading
 from periplus.conventions.spatial.grid import check_bbox
-from periplus.validation.documents import Document, Hierarchy
+from periplus.parse.zarr import NodeDocuments
+from periplus.validation.documents import StoreDocuments
 
 CONSOLIDATED = "consolidated_metadata"
 
@@ -22,7 +23,7 @@ CONSOLIDATED = "consolidated_metadata"
 class Understood:
     """A store and what its nodes mean."""
 
-    hierarchy: Hierarchy
+    hierarchy: StoreDocuments
     nodes: Mapping[str, Node]
     groups: Mapping[str, GroupMeaning]
     arrays: Mapping[str, Meaning]
@@ -39,14 +40,14 @@ class Understood:
         return groups + [name for meaning in self.arrays.values() for name in meaning.conventions]
 
 
-def understand_all(hierarchy: Hierarchy) -> Understood:
+def understand_all(hierarchy: StoreDocuments) -> Understood:
     """Every node read by the conventions, with all findings; metadata only."""
-    nodes = hierarchy.nodes()
+    nodes, invalid = hierarchy.nodes()
     reader = Reader(lookup=nodes.get)
     groups = {path: reader.group(node) for path, node in nodes.items() if node.kind == "group"}
     arrays = {path: reader.array(node) for path, node in nodes.items() if node.kind == "array"}
     made = Understood(hierarchy=hierarchy, nodes=nodes, groups=groups, arrays=arrays)
-    made.findings.extend(hierarchy.findings)
+    made.findings.extend([*hierarchy.findings, *invalid])
     for group in groups.values():
         made.findings.extend(group.diagnostics)
     for array in arrays.values():
@@ -84,7 +85,7 @@ def grid_of(store: Understood, path: str) -> Grid | None:
     return next(iter(grids.values())) if len(grids) == 1 else None
 
 
-def consolidation(hierarchy: Hierarchy) -> list[Diagnostic]:
+def consolidation(hierarchy: StoreDocuments) -> list[Diagnostic]:
     """Whether what is consolidated is what is stored."""
     if hierarchy.consolidated is None:
         if len(hierarchy.documents) < 2:
@@ -113,7 +114,7 @@ def consolidation(hierarchy: Hierarchy) -> list[Diagnostic]:
     return found
 
 
-def stored_keys(documents: Mapping[str, Document]) -> dict[str, Mapping[str, Any]]:
+def stored_keys(documents: Mapping[str, NodeDocuments]) -> dict[str, Mapping[str, Any]]:
     """The documents by key, as they are consolidated; attributes of Zarr v2 that are not there are empty."""
     keys: dict[str, Mapping[str, Any]] = {}
     for path, document in documents.items():

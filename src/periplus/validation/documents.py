@@ -1,18 +1,17 @@
-"""The metadata documents of a Zarr store as they are stored: read by URL, never a chunk; or taken from an index."""
+"""The metadata documents of a Zarr store as they are stored, read by URL without any chunk, or taken from an index."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from periplus.conventions.diagnostic import Diagnostic
-from periplus.conventions.node import DIMENSIONS, ROOT, Node, join
-from periplus.errors import FormatError, LimitError, MissingError
+from periplus.conventions.node import ROOT, Node, join, node_of
+from periplus.errors import FormatError, LimitError, MissingError, PeriplusError
 from periplus.parse.json import parse_json
+from periplus.parse.zarr import NodeDocuments, consolidated_in, nodes_of
 from periplus.policy import WEB, scheme_of
 
 if TYPE_CHECKING:
@@ -24,96 +23,49 @@ AT_ONCE = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Document:
-    """The metadata of one node: what is stored, and under which names."""
+class StoreDocuments:
+    """All metadata documents of a store."""
 
-    path: str
-    """Absolute: `/` is the root."""
-    zarr_format: int
-    stored: Mapping[str, Mapping[str, Any]]
-    """By the last part of the key: `zarr.json`, or `.zgroup` or `.zarray` with `.zattrs`."""
-
-    @property
-    def kind(self) -> str:
-        if self.zarr_format == 3:
-            return str(self.stored["zarr.json"].get("node_type", "group"))
-        return "array" if ".zarray" in self.stored else "group"
-
-    @property
-    def attributes(self) -> Mapping[str, Any]:
-        said = self.stored["zarr.json"].get("attributes") if self.zarr_format == 3 else self.stored.get(".zattrs")
-        return said if isinstance(said, Mapping) else {}
-
-    @property
-    def holder(self) -> str:
-        """The last part of the key of the document that holds the attributes."""
-        return "zarr.json" if self.zarr_format == 3 else ".zattrs"
-
-    def with_attributes(self, attributes: Mapping[str, Any]) -> Document:
-        """The same node with other attributes; everything else as it was."""
-        said = {**self.stored["zarr.json"], "attributes": attributes} if self.zarr_format == 3 else attributes
-        return replace(self, stored={**self.stored, self.holder: said})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Hierarchy:
-    """All metadata of a store."""
-
-    documents: Mapping[str, Document]
-    """By path, parents first."""
+    documents: Mapping[str, NodeDocuments]
+    """By absolute path, parents first."""
     url: str | None = None
     consolidated: Mapping[str, Mapping[str, Any]] | None = None
-    """By key (`a/zarr.json`, `a/.zarray`), as consolidated; None where nothing is."""
+    """By key (`a/zarr.json`, `a/.zarray`), as consolidated; None where the store is not consolidated."""
     listed: bool = True
-    """Whether the store could be listed; where not, the consolidated metadata are all that is known."""
+    """Whether the store could be listed; otherwise only the consolidated metadata are known."""
     findings: tuple[Diagnostic, ...] = ()
-    """What is wrong with the documents themselves."""
+    """Problems of the documents themselves."""
 
-    def nodes(self) -> dict[str, Node]:
-        """The nodes as the conventions read them."""
+    def nodes(self) -> tuple[dict[str, Node], list[Diagnostic]]:
+        """The nodes as the conventions read them, and findings for documents that are not valid."""
         members: dict[str, list[str]] = {path: [] for path in self.documents}
         for path in self.documents:
             if path != ROOT:
                 members.setdefault(path.rpartition("/")[0] or ROOT, []).append(path.rpartition("/")[2])
-        return {path: _node(document, tuple(members[path])) for path, document in self.documents.items()}
-
-
-def _node(document: Document, members: tuple[str, ...]) -> Node:
-    common = {"path": document.path, "attributes": document.attributes, "zarr_format": document.zarr_format}
-    if document.kind == "group":
-        return Node(kind="group", members=members, **common)  # type: ignore[arg-type]
-    said = document.stored["zarr.json" if document.zarr_format == 3 else ".zarray"]
-    shape = tuple(n for n in _listed(said.get("shape")) if isinstance(n, int))
-    names = said.get("dimension_names") if document.zarr_format == 3 else document.attributes.get(DIMENSIONS)
-    dims = tuple(name if isinstance(name, str) else None for name in _listed(names)) or (None,) * len(shape)
-    kind = said.get("data_type", said.get("dtype"))
-    return Node(kind="array", shape=shape, dims=dims, dtype=_dtype(kind), **common)  # type: ignore[arg-type]
-
-
-def _listed(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, list | tuple) else []
-
-
-def _dtype(kind: Any) -> str:
-    try:
-        return str(np.dtype(kind)) if isinstance(kind, str) else ""
-    except TypeError:
-        return str(kind)
+        found: dict[str, Node] = {}
+        findings: list[Diagnostic] = []
+        for path, documents in self.documents.items():
+            try:
+                found[path] = node_of(path, documents.parse(), tuple(members[path]))
+            except PeriplusError as error:
+                message = f"{error.message}; the node is skipped"
+                findings.append(Diagnostic("store.json", "error", path, documents.name, message))
+        return found, findings
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True, eq=False)
-class _Walk:
+class _StoreWalk:
     url: str
     fetch: Fetch
-    documents: dict[str, Document] = field(default_factory=dict)
+    documents: dict[str, NodeDocuments] = field(default_factory=dict)
     findings: list[Diagnostic] = field(default_factory=list)
     gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
 
     async def object(self, key: str) -> Mapping[str, Any] | None:
-        """The JSON object under a key; None where there is none, or it is none."""
+        """The JSON object under a key; None where there is none, with a finding where it is not valid."""
         async with self.gate:
             try:
                 data, _ = await self.fetch.read(f"{self.url}/{key}", 0, MOST_BYTES + 1)
@@ -132,19 +84,19 @@ class _Walk:
             return None
         return found
 
-    async def node(self, path: str) -> Document | None:
-        """The node at a path, of whichever version."""
+    async def node(self, path: str) -> NodeDocuments | None:
+        """The node at a path, of either version of Zarr."""
         below = f"{path.strip('/')}/" if path != ROOT else ""
         v3 = await self.object(f"{below}zarr.json")
         if v3 is not None:
-            return Document(path=path, zarr_format=3, stored={"zarr.json": v3})
+            return NodeDocuments(path=path.strip("/"), stored={"zarr.json": v3})
         array, group = await asyncio.gather(self.object(f"{below}.zarray"), self.object(f"{below}.zgroup"))
         found = {".zarray": array} if array is not None else {".zgroup": group} if group is not None else None
         if found is None:
             return None
         attributes = await self.object(f"{below}.zattrs")
         stored = {name: value for name, value in {**found, ".zattrs": attributes}.items() if value is not None}
-        return Document(path=path, zarr_format=2, stored=stored)
+        return NodeDocuments(path=path.strip("/"), stored=stored)
 
     async def below(self, path: str) -> None:
         """Every node below a group."""
@@ -162,16 +114,16 @@ class _Walk:
         await asyncio.gather(*(self.below(one) for one in paths if one in self.documents))
 
 
-def read_hierarchy(url: str, fetch: Fetch) -> Hierarchy:
-    """All metadata of the store at a URL. Where nothing can be listed, what is consolidated is taken for all."""
+def read_documents(url: str, fetch: Fetch) -> StoreDocuments:
+    """All metadata of the store at a URL; only the consolidated metadata where the store cannot be listed."""
     return fetch.run(_read(url.rstrip("/"), fetch))
 
 
-async def _read(url: str, fetch: Fetch) -> Hierarchy:
-    walk = _Walk(url, fetch)
+async def _read(url: str, fetch: Fetch) -> StoreDocuments:
+    walk = _StoreWalk(url, fetch)
     root = await walk.node(ROOT)
     if root is None:
-        raise MissingError("there is no Zarr store: no zarr.json, .zgroup or .zarray", url=url)
+        raise MissingError("there is no Zarr store: no zarr.json, .zgroup or .zarray was found", url=url)
     walk.documents[ROOT] = root
     consolidated = await _consolidated(root, walk)
     listed = scheme_of(url) not in WEB
@@ -179,9 +131,9 @@ async def _read(url: str, fetch: Fetch) -> Hierarchy:
         await walk.below(ROOT)
     else:
         if consolidated is None:
-            raise FormatError("this store can neither be listed nor are its metadata consolidated", url=url)
+            raise FormatError("this store cannot be listed, and its metadata are not consolidated", url=url)
         walk.documents |= from_keys(consolidated, walk.findings)
-    return Hierarchy(
+    return StoreDocuments(
         documents=dict(sorted(walk.documents.items())),
         url=url,
         consolidated=consolidated,
@@ -190,39 +142,26 @@ async def _read(url: str, fetch: Fetch) -> Hierarchy:
     )
 
 
-async def _consolidated(root: Document, walk: _Walk) -> dict[str, Mapping[str, Any]] | None:
+async def _consolidated(root: NodeDocuments, walk: _StoreWalk) -> dict[str, Mapping[str, Any]] | None:
+    stored: Mapping[str, Any] = root.stored
     if root.zarr_format == 2:
-        found = await walk.object(".zmetadata")
-        held = None if found is None else found.get("metadata")
-        return dict(held) if isinstance(held, Mapping) else None
-    said = root.stored["zarr.json"].get("consolidated_metadata")
-    held = said.get("metadata") if isinstance(said, Mapping) else None
-    if not isinstance(held, Mapping):
-        return None
-    return {f"{path}/zarr.json": document for path, document in held.items()}
+        stored = {".zmetadata": await walk.object(".zmetadata")}
+    return consolidated_in(stored)
 
 
-def from_keys(keys: Mapping[str, Any], findings: list[Diagnostic]) -> dict[str, Document]:
-    """Nodes of documents by key."""
-    by_node: dict[str, dict[str, Mapping[str, Any]]] = {}
-    for key, value in keys.items():
+def from_keys(keys: Mapping[str, Any], findings: list[Diagnostic]) -> dict[str, NodeDocuments]:
+    """Nodes by absolute path, of documents by key."""
+
+    def skip(key: str, reason: str) -> None:
         path, _, name = key.rpartition("/")
-        where = join(ROOT, path)
-        if not isinstance(value, Mapping):
-            message = f"{name} is no JSON object; the node is passed over"
-            findings.append(Diagnostic("store.json", "error", where, name, message))
-            continue
-        by_node.setdefault(where, {})[name] = value
-    return {
-        path: Document(path=path, zarr_format=3 if "zarr.json" in stored else 2, stored=stored)
-        for path, stored in sorted(by_node.items())
-        if stored.keys() & {"zarr.json", ".zarray", ".zgroup"}
-    }
+        message = f"{reason}; the node is skipped"
+        findings.append(Diagnostic("store.json", "error", f"{ROOT}{path}", name, message))
+
+    return {ROOT + path: documents for path, documents in nodes_of(keys, skip=skip).items()}
 
 
-def of_documents(documents: Mapping[str, Mapping[str, Any]], *, url: str | None = None) -> Hierarchy:
-    """The hierarchy of Zarr v3 documents by path; the root is the empty string."""
+def of_keys(keys: Mapping[str, Mapping[str, Any]], *, url: str | None = None) -> StoreDocuments:
+    """The documents of an open store by key; they count as consolidated."""
     findings: list[Diagnostic] = []
-    held = from_keys({f"{path}/zarr.json".lstrip("/"): doc for path, doc in documents.items()}, findings)
-    below = {f"{path}/zarr.json": doc for path, doc in documents.items() if path}
-    return Hierarchy(documents=held, url=url, consolidated=below, findings=tuple(findings))
+    below = {key: document for key, document in keys.items() if "/" in key}
+    return StoreDocuments(documents=from_keys(keys, findings), url=url, consolidated=below, findings=tuple(findings))

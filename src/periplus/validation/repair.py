@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from periplus.conventions.identity import CONVENTIONS, KEY, declared, metadata
 from periplus.conventions.node import ROOT
 from periplus.conventions.write.attributes import written_bbox
+from periplus.parse.zarr import NodeDocuments
 from periplus.validation.checks import CONSOLIDATED, Understood, grid_of, plain, stored_keys
-from periplus.validation.documents import Document, Hierarchy
+from periplus.validation.documents import StoreDocuments
 from periplus.validation.report import Repair
 
 if TYPE_CHECKING:
@@ -24,10 +25,10 @@ BOXES = ("spatial.bbox-half-pixel", "spatial.bbox-edges")
 DECLARATIONS = ("identity.old-url", "identity.name", "identity.no-uuid", "identity.object-form")
 
 
-def repaired(store: Understood) -> tuple[Hierarchy, tuple[Repair, ...]]:
+def repaired(store: Understood) -> tuple[StoreDocuments, tuple[Repair, ...]]:
     """The metadata as they should be, and every change on the way; nothing is written."""
     repairs: list[Repair] = []
-    documents: dict[str, Document] = {}
+    documents: dict[str, NodeDocuments] = {}
     for path, document in store.hierarchy.documents.items():
         attributes = _with_box(store, path, _declared(path, document.attributes, repairs), repairs)
         same = plain(attributes) == plain(document.attributes)
@@ -69,7 +70,7 @@ def _with_box(store: Understood, path: str, attributes: dict[str, Any], repairs:
     return {**attributes, BBOX: box}
 
 
-def _consolidated(hierarchy: Hierarchy, repairs: list[Repair]) -> Hierarchy:
+def _consolidated(hierarchy: StoreDocuments, repairs: list[Repair]) -> StoreDocuments:
     """The hierarchy with all its metadata consolidated; a store that cannot be listed keeps what it has."""
     if len(hierarchy.documents) < 2 or not hierarchy.listed:
         return hierarchy
@@ -85,18 +86,18 @@ def _consolidated(hierarchy: Hierarchy, repairs: list[Repair]) -> Hierarchy:
     return replace(hierarchy, consolidated=wanted)
 
 
-def changes(before: Hierarchy, after: Hierarchy) -> list[tuple[str, bytes]]:
+def changes(before: StoreDocuments, after: StoreDocuments) -> list[tuple[str, bytes]]:
     """(key, document) of everything to write, the root with what is consolidated last."""
     found: list[tuple[str, bytes]] = []
     for path, document in after.documents.items():
         old = before.documents[path]
         if path == ROOT or document is old:
             continue
-        found.append((_key(path, document.holder), _text(document.stored[document.holder])))
+        found.append((_key(path, document.attributes_name), _text(document.stored[document.attributes_name])))
     root = after.documents[ROOT]
     if root.zarr_format == 2:
         if root is not before.documents[ROOT]:
-            found.append((root.holder, _text(root.stored[root.holder])))
+            found.append((root.attributes_name, _text(root.stored[root.attributes_name])))
         if after.consolidated is not before.consolidated and after.consolidated is not None:
             found.append((".zmetadata", _text({"zarr_consolidated_format": 1, "metadata": dict(after.consolidated)})))
     elif root is not before.documents[ROOT] or after.consolidated is not before.consolidated:
@@ -104,7 +105,7 @@ def changes(before: Hierarchy, after: Hierarchy) -> list[tuple[str, bytes]]:
     return found
 
 
-def _root(root: Document, consolidated: Mapping[str, Mapping[str, Any]] | None) -> dict[str, Any]:
+def _root(root: NodeDocuments, consolidated: Mapping[str, Mapping[str, Any]] | None) -> dict[str, Any]:
     document = {key: value for key, value in root.stored["zarr.json"].items() if key != CONSOLIDATED}
     if consolidated is None:
         return document

@@ -7,11 +7,11 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from periplus.conventions.diagnostic import Diagnostic
-from periplus.conventions.node import DIMENSIONS
 from periplus.forms import is_index
+from periplus.parse.json import parse_json
 from periplus.policy import canonical, is_local
 from periplus.validation.checks import Understood, understand_all, weighed
-from periplus.validation.documents import Hierarchy, of_documents, read_hierarchy
+from periplus.validation.documents import StoreDocuments, of_keys, read_documents
 from periplus.validation.profiles import PROFILES
 from periplus.validation.repair import changes, repaired, write_changes
 from periplus.validation.report import Repair, ValidationReport, counted, ordered
@@ -55,37 +55,37 @@ def validate(
             if url is None or opener is not None:
                 raise ValueError("fix= repairs only a Zarr store that is given by its path or URL")
             write_changes(url, changes(hierarchy, after), fetch)
-            understood = understand_all(read_hierarchy(url, fetch))
+            understood = understand_all(read_documents(url, fetch))
         return _report(
             understood, profile, repairs, fixed=fix and not dry_run, deep=deep, opener=opener, url=url, fetch=fetch
         )
 
 
-def _opened(store: Any, url: str | None, fetch: Fetch) -> tuple[Hierarchy, Any]:
+def _opened(store: Any, url: str | None, fetch: Fetch) -> tuple[StoreDocuments, Any]:
     """The metadata, and what zarr-python opens where that is not the URL itself."""
     from periplus.facade import Index
 
     if isinstance(store, Index):
         held = store.store()
-        return of_documents(held.layout.documents, url=url), held
+        return of_keys(_by_key(held.layout.documents), url=url), held
     if url is not None:
-        return read_hierarchy(url, fetch), None
+        return read_documents(url, fetch), None
     import zarr
+    from zarr.core.buffer import default_buffer_prototype
 
     root = store if isinstance(store, zarr.Group) else zarr.open_group(store, mode="r")
-    documents = {"": root.metadata.to_dict()}
-    documents |= {name: member.metadata.to_dict() for name, member in root.members(max_depth=None)}
-    return of_documents({name: _plain(document) for name, document in documents.items()}), root
+    keys: dict[str, Any] = {}
+    for path, node in (("", root), *root.members(max_depth=None)):
+        for name, buffer in node.metadata.to_buffer_dict(default_buffer_prototype()).items():
+            document = parse_json(buffer.to_bytes(), what=name)
+            document.pop("consolidated_metadata", None)
+            keys[f"{path}/{name}".lstrip("/")] = document
+    return of_keys(keys), root
 
 
-def _plain(document: Mapping[str, Any]) -> dict[str, Any]:
-    """A document of zarr-python in the words of version 3."""
-    kept = {key: value for key, value in document.items() if key != "consolidated_metadata"}
-    if kept.get("zarr_format") == 2:
-        attributes = dict(kept.get("attributes") or {})
-        kind = {"node_type": "array", "dimension_names": attributes.get(DIMENSIONS)} if "shape" in kept else {}
-        return {"node_type": "group", **kept, **kind, "data_type": kept.get("dtype")}
-    return {**kept, "node_type": kept.get("node_type", "array" if "shape" in kept else "group")}
+def _by_key(documents: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """Documents of version 3 by path, by key."""
+    return {f"{path}/zarr.json".lstrip("/"): document for path, document in documents.items()}
 
 
 def _report(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -23,6 +22,7 @@ from periplus.engine.index.array import LazyArray
 from periplus.engine.index.source import chunk_encoding
 from periplus.engine.xgroup.label_cache import LabelBatch, cached, is_small
 from periplus.parse.json import check_depth
+from periplus.parse.zarr.arrays import v2_dimension_names
 from periplus.zarr.store.store import IndexStore
 
 Metadata: TypeAlias = Any
@@ -295,17 +295,8 @@ def _read_by_index(variable: xr.Variable, store: IndexStore, path: str) -> xr.Va
 
 
 def dims_of(metadata: Metadata) -> tuple[str | None, ...]:
-    """Names of dimensions, in Zarr v2 from the attribute of xarray or of NCZarr; None for unnamed ones."""
-    rank = len(metadata.shape)
-    if metadata.zarr_format == 3:
-        named: Any = metadata.dimension_names
-    else:
-        named = metadata.attributes.get(DIMENSIONS)
-        if named is None:
-            described = metadata.attributes.get("_NCZARR_ARRAY", metadata.attributes.get("_nczarr_array"))
-            if isinstance(described, Mapping):
-                told = described.get("dimension_references", described.get("dimrefs"))
-                named = [os.path.basename(str(dim)) for dim in told] if isinstance(told, list) else None
-    if not isinstance(named, list | tuple) or len(named) != rank:
-        return (None,) * rank
-    return tuple(dim if isinstance(dim, str) and dim else None for dim in named)
+    """Names of dimensions; None for unnamed ones, and for all where their number is wrong."""
+    named = metadata.dimension_names if metadata.zarr_format == 3 else v2_dimension_names(metadata.attributes)
+    if named is None or len(named) != len(metadata.shape):
+        return (None,) * len(metadata.shape)
+    return tuple(name or None for name in named)

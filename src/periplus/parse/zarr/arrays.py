@@ -55,7 +55,7 @@ def parse_v2_array(document: Mapping[str, Any], attributes: Mapping[str, Any], l
         fill_value=None if dtype is None else _fill_value(document.get("fill_value"), dtype),
         codecs=v2_codecs(coded, dtype=stored, rank=len(shape), order=order),
         chunk_keys=ChunkKeys(prefix="", separator=separator),
-        dimension_names=_names(_v2_dimensions(attributes)),
+        dimension_names=v2_dimension_names(attributes),
         attributes=attributes,
     )
 
@@ -217,13 +217,13 @@ def _chunk_keys(value: Any) -> ChunkKeys:
 # --- dimensions -----------------------------------------------------------------------------------------------------
 
 
-def _v2_dimensions(attributes: Mapping[str, Any]) -> Any:
-    """Names by the attribute of xarray, or by that of netCDF-C."""
+def v2_dimension_names(attributes: Mapping[str, Any]) -> tuple[str | None, ...]:
+    """Names of dimensions as declared by the attribute of xarray, or by that of netCDF-C."""
     if attributes.get(DIMENSIONS) is not None:
-        return attributes[DIMENSIONS]
+        return _names(attributes[DIMENSIONS])
     described: Any = next((attributes[key] for key in NCZARR if isinstance(attributes.get(key), Mapping)), {})
     paths: Any = next((described[key] for key in NCZARR_DIMENSIONS if isinstance(described.get(key), list)), [])
-    return [str(path).rpartition("/")[2] for path in paths]
+    return _names([str(path).rpartition("/")[2] for path in paths])
 
 
 def _names(value: Any) -> tuple[str | None, ...]:
