@@ -9,6 +9,7 @@ from rasterio.errors import RasterioError
 
 import periplus
 from periplus.errors import FormatError
+from periplus.scan import row_bands
 from periplus.scan.drive import scan_bytes
 from periplus.scan.nitf import blocks as nitfblocks
 from periplus.scan.nitf import scan as nitf
@@ -124,6 +125,7 @@ def test_bands_in_sequence_start_at_whole_bytes(kind, block, masked, read_all, t
 
 def test_large_bands_in_sequence_start_at_whole_bytes(read_all, monkeypatch):
     monkeypatch.setattr(nitfblocks, "BAND_BYTES", 64)
+    monkeypatch.setattr(row_bands, "BAND_BYTES", 64)
     values = nitfs.values_of("u12", 2, (37, 35))
     data = nitfs.nitf(nitfs.ImageSegment(values=values, kind="u12"))
     np.testing.assert_array_equal(read_all(data)["0/data"], values)

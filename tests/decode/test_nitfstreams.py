@@ -15,7 +15,6 @@ from periplus.errors import FormatError, LimitError
 from periplus.model import Found
 from periplus.scan.drive import scan_bytes
 from periplus.scan.nitf import fax as nitffax
-from periplus.scan.nitf import jpeg_tables as nitftables
 from periplus.scan.nitf import scan as nitf
 from periplus.scan.nitf import streams as nitfstreams
 from periplus.testing.formats import nitf as nitfs
@@ -184,7 +183,7 @@ def test_a_downsampled_jpeg_is_smaller_than_its_image_and_alone():
         with pytest.raises(FormatError, match=what):
             scan_bytes(nitfs.nitf(item), scanner=nitf)
     item = nitfs.ImageSegment(values=nitfs.values_of("u8", 1), streams=[b"\xff\xd8\xff\xd9"], coding="I1")
-    with pytest.raises(FormatError, match="does not say how large"):
+    with pytest.raises(FormatError, match="does not declare its size"):
         scan_bytes(nitfs.nitf(item), scanner=nitf)
 
 
@@ -233,7 +232,7 @@ def test_streams_without_tables_mean_those_of_their_quality(quality, read_all):
 
 
 def test_all_tables_are_one_list_made_finer():
-    lists = [list(bytes.fromhex(nitftables.GENERAL[quality])) for quality in "12345"]
+    lists = [list(bytes.fromhex(nitfstreams.GENERAL[quality])) for quality in "12345"]
     coarse = lists[0]
     assert coarse == list(steps(1))
     assert lists[2] == list(steps(3))

@@ -7,7 +7,7 @@ import pytest
 from periplus.errors import FormatError, LimitError
 from periplus.limits import Limits
 from periplus.model import Need, Source
-from periplus.scan.blocks import Blocks
+from periplus.scan.buffer import FileBuffer
 from periplus.scan.cursor import Cursor
 from periplus.scan.drive import Memory
 
@@ -53,57 +53,57 @@ def answered(asking, data: bytes) -> list[Need]:
 
 def test_what_is_held_is_not_asked_for_again() -> None:
     data = bytes(range(256))
-    blocks = Blocks(Source(url="a", size=256), Limits())
-    assert answered(blocks.hold("x", 10, 20, ahead=30), data) == [Need(10, 50)]
-    assert answered(blocks.hold("x", 30, 30), data) == []
-    assert blocks.locate(30, 30) == (data[10:60], 20)
-    assert blocks.locate(30, 31) is None
-    assert blocks.locate(5, 1) is None
+    file = FileBuffer(Source(url="a", size=256), Limits())
+    assert answered(file.require("x", 10, 20, ahead=30), data) == [Need(10, 50)]
+    assert answered(file.require("x", 30, 30), data) == []
+    assert file.locate(30, 30) == (data[10:60], 20)
+    assert file.locate(30, 31) is None
+    assert file.locate(5, 1) is None
 
 
 def test_ranges_close_together_are_asked_for_together() -> None:
-    blocks = Blocks(Source(url="a", size=256), Limits())
+    file = FileBuffer(Source(url="a", size=256), Limits())
     ranges = [("x", 200, 10), ("y", 5, 5), ("z", 20, 10)]
-    assert answered(blocks.hold_all(ranges, gap=16), bytes(256)) == [(Need(5, 25), Need(200, 10))], "in one round"
+    assert answered(file.require_all(ranges, gap=16), bytes(256)) == [(Need(5, 25), Need(200, 10))], "in one round"
 
 
 def test_a_short_answer_tells_the_size() -> None:
-    blocks = Blocks(Source(url="a"), Limits())
+    file = FileBuffer(Source(url="a"), Limits())
     with pytest.raises(FormatError, match="past the end"):
-        answered(blocks.hold("x", 10, 100), bytes(60))
-    assert blocks.size == 60
+        answered(file.require("x", 10, 100), bytes(60))
+    assert file.size == 60
 
 
 def test_a_range_past_a_known_end_is_never_asked_for() -> None:
-    blocks = Blocks(Source(url="a", size=50), Limits())
+    file = FileBuffer(Source(url="a", size=50), Limits())
     with pytest.raises(FormatError, match="past the end"):
-        next(blocks.hold("x", 45, 6))
+        next(file.require("x", 45, 6))
 
 
 def test_requests_stay_within_the_limit_and_within_reason() -> None:
     with pytest.raises(LimitError):
-        next(Blocks(Source(url="a"), Limits(header_bytes=100)).hold("x", 0, 101))
-    blocks, data = Blocks(Source(url="a", size=1 << 19), Limits()), bytes(1 << 19)
+        next(FileBuffer(Source(url="a"), Limits(header_bytes=100)).require("x", 0, 101))
+    file, data = FileBuffer(Source(url="a", size=1 << 19), Limits()), bytes(1 << 19)
     needs: list[Need] = []
-    with pytest.raises(FormatError, match="again and again"):
-        needs.extend(need for start in range(1000, 0, -1) for need in answered(blocks.hold("x", start, 1 << 18), data))
-    assert blocks.asked > 8 * len(data)
+    with pytest.raises(FormatError, match="too often"):
+        needs.extend(need for start in range(1000, 0, -1) for need in answered(file.require("x", start, 1 << 18), data))
+    assert file.requested > 8 * len(data)
 
 
 def test_a_range_is_found_wherever_the_blocks_that_cover_it_start() -> None:
     rng = random.Random(5)
     data = bytes(rng.randrange(256) for _ in range(200))
     for _ in range(300):
-        blocks = Blocks(Source(url="a", size=len(data)), Limits())
+        file = FileBuffer(Source(url="a", size=len(data)), Limits())
         held: set[int] = set()
         for _ in range(12):
             start = rng.randrange(len(data))
             length = rng.randint(1, min(rng.choice((4, 60)), len(data) - start))
             covered = held.issuperset(range(start, start + length))
-            place = blocks.locate(start, length)
+            place = file.locate(start, length)
             assert (place is not None) == covered
             if place is not None:
                 assert place[0][place[1] : place[1] + length] == data[start : start + length]
-            needs = answered(blocks.hold("x", start, length, ahead=rng.choice((0, 20))), data)
+            needs = answered(file.require("x", start, length, ahead=rng.choice((0, 20))), data)
             assert bool(needs) != covered
             held.update(position for need in needs for position in range(need.offset, need.offset + need.length))

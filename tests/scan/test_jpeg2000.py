@@ -189,7 +189,7 @@ def test_giants_are_refused_at_once(side: int, tile: int | None) -> None:
 
 
 def test_what_no_decoder_reaches_is_said_as_such() -> None:
-    with pytest.raises(FormatError, match="reaches to 4294967295, and decoders to 2147483647 at most"):
+    with pytest.raises(FormatError, match="extends to 4294967295, and decoders support 2147483647 at most"):
         scanned(j2ks.giant(2**32 - 1), Limits())
 
 

@@ -259,4 +259,4 @@ def test_a_nodata_value_that_fails_its_check_is_reported() -> None:
     at = data.index(b"tRNS")
     about, found = scan_bytes(data[: at + 5] + b"\x08" + data[at + 6 :])
     assert "_FillValue" not in found.array.attributes
-    assert about.attributes["refused"] == ["the chunk tRNS fails its check"]
+    assert about.attributes["refused"] == ["the chunk tRNS fails its checksum"]

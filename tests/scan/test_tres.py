@@ -8,7 +8,7 @@ import rasterio
 
 from periplus.model import Found
 from periplus.scan.drive import scan_bytes
-from periplus.scan.nitf.tre_layouts import PLAIN
+from periplus.scan.nitf.tres import PLAIN
 from periplus.testing.formats import nitf as nitfs
 from periplus.testing.formats.nitf import ImageSegment, tre
 

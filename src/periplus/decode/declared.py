@@ -73,7 +73,7 @@ def _jpeg2000(configuration: Mapping[str, Any]) -> Extent:
     except ValueError:
         raise FormatError("jpeg2000 codec: main_header is not base64 text") from None
     header = header_of(raw, level)
-    width, height = (-(-size >> header.level) for size in header.grid[4:6])
+    width, height = (-(-size >> header.level) for size in header.size.grid[4:6])
     return (header.count, height, width), header.dtype
 
 

@@ -18,10 +18,18 @@ from periplus.decode.settings import known, number
 from periplus.errors import DecodeError, FormatError
 from periplus.limits import Limits
 from periplus.model import Shape, codecnames
+from periplus.parse.png import (
+    GRAY,
+    GRAY_ALPHA,
+    LARGEST,
+    MAGIC,
+    RGB,
+    RGB_ALPHA,
+    parse_png_header,
+    png_chunks,
+)
 
 NAME = codecnames.PNG
-MAGIC = b"\x89PNG\r\n\x1a\n"
-LARGEST = 1 << 31
 LARGEST_SIDE = 1_000_000
 """Columns, and rows of less than a byte a value, that libpng takes."""
 STORED_BYTES = 65_535
@@ -35,8 +43,7 @@ LEFT, UP = 1, 2
 KEYS = frozenset({"width", "height", "bands", "bits"})
 PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 """First column, first row and steps of every pass of an interlaced image."""
-BANDS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
-COLOURS = {1: 0, 2: 4, 3: 2, 4: 6}
+COLOR_TYPES = {1: GRAY, 2: GRAY_ALPHA, 3: RGB, 4: RGB_ALPHA}
 """Colour type to decode as: a palette's indices are gray to libpng."""
 
 
@@ -69,7 +76,7 @@ def png(
     lead = (None,) * (len(chunks) - 3)
 
     def run(data: Buffer, valid: Shape, want: tuple[slice, ...] | None = None) -> NDArray[Any]:  # noqa: ARG001 - whole
-        interlaced, packed = _parts(stream(data), (width, height, bits), bands)
+        interlaced, packed = _image_data(stream(data), (width, height, bits), bands)
         raw = _rows(inflate, packed, sum(size for _, size in passes) if interlaced else whole)
         if not interlaced:
             seen = range(height) if want is None else range(height)[want[-2]]
@@ -89,11 +96,11 @@ def png(
 
 def bare(view: memoryview, width: int, height: int, bits: int, bands: int) -> Octets:
     """The same picture as a file of nothing but its header and its rows, which libpng has nothing to say about."""
-    interlaced, packed = _parts(view, (width, height, bits), bands)
+    interlaced, packed = _image_data(view, (width, height, bits), bands)
     sizes = [_size(each, width, height) for each in PASSES] if interlaced else [(width, height)]
     need = sum(_bytes(*size, bands * bits) for size in sizes)
     raw = _rows(deflate(need + SLACK, 1), packed, need)
-    head = struct.pack(">IIBBBBB", width, height, bits, COLOURS[bands], 0, 0, interlaced)
+    head = struct.pack(">IIBBBBB", width, height, bits, COLOR_TYPES[bands], 0, 0, interlaced)
     return _file(_chunk(b"IHDR", head), raw, native("deflate_encode"))
 
 
@@ -142,7 +149,7 @@ def _undo(bands: int, bits: int) -> Callable[[Octets, tuple[int, int], int, int]
                 first -= 1
                 rows[first, 0] = 0
                 rows[first, 1:] = into[first].reshape(-1).astype(big, copy=False).view(np.uint8)
-            head = struct.pack(">IIBBBBB", wide, last - first, bits, COLOURS[bands], 0, 0, 0)
+            head = struct.pack(">IIBBBBB", wide, last - first, bits, COLOR_TYPES[bands], 0, 0, 0)
             part = into[first:last, :, 0] if bands == 1 else into[first:last]
             decode(_file(_chunk(b"IHDR", head), rows[first:last].reshape(-1), store), out=part)
         if spread > 1:
@@ -162,39 +169,34 @@ def _simply(kinds: Octets, rows: Octets, add: Callable[..., Any]) -> None:
         np.add(rows[row + 1], rows[row], out=rows[row + 1])
 
 
-def _parts(view: memoryview, size: tuple[int, int, int], bands: int) -> tuple[bool, Octets]:
-    """Whether the file is interlaced, and its compressed pixels; DecodeError where it is not the picture expected."""
-    if bytes(view[:8]) != MAGIC:
-        raise DecodeError("the PNG file does not begin with its magic number")
-    position, found, interlaced = 8, [], None
-    check = native("deflate_crc32")
-    while position + 12 <= len(view):
-        length, kind = struct.unpack_from(">I4s", view, position)
-        end = position + 8 + length
+def _image_data(view: memoryview, size: tuple[int, int, int], bands: int) -> tuple[bool, Octets]:
+    """Whether the file is interlaced, and its compressed pixels; DecodeError if it is another picture than expected."""
+    try:
+        header = parse_png_header(view)
+    except FormatError as error:
+        raise DecodeError(error.message) from None
+    if (header.width, header.height, header.bits) != size or header.bands != bands:
+        raise DecodeError("the PNG file is another image")
+    crc32 = native("deflate_crc32")
+    found: list[memoryview] = []
+    for kind, start, stop in png_chunks(view):
         if kind in (b"IHDR", b"IDAT"):
-            if end + 4 > len(view):
+            if stop + 4 > len(view):
                 raise DecodeError("the PNG file is cut off")
-            if check(view[position + 4 : end]) != int.from_bytes(view[end : end + 4], "big"):
-                raise DecodeError("a chunk of the PNG file fails its check")
-        if interlaced is None:
-            if kind != b"IHDR" or length != 13:
-                raise DecodeError("the PNG file does not begin with its header")
-            *seen, colour, compression, filtering, interlaced = struct.unpack_from(">IIBBBBB", view, position + 8)
-            if tuple(seen) != size or BANDS.get(colour) != bands or compression or filtering or interlaced > 1:
-                raise DecodeError("the PNG file is another image")
-        elif kind == b"IDAT":
-            found.append(view[position + 8 : end])
+            if crc32(view[start - 4 : stop]) != int.from_bytes(view[stop : stop + 4], "big"):
+                raise DecodeError("a chunk of the PNG file fails its checksum")
+        if kind == b"IDAT":
+            found.append(view[start:stop])
         elif kind == b"IEND" or found:
-            # Pixels come in chunks one after another.
+            # All chunks with pixels follow one another.
             break
-        position = end + 4
-    if interlaced is None or not found:
+    if not found:
         raise DecodeError("the PNG file has no image")
     packed, end = scratch(2, sum(map(len, found))), 0
     for piece in found:
         packed.data[end : end + len(piece)] = piece
         end += len(piece)
-    return bool(interlaced), packed
+    return header.interlaced, packed
 
 
 def _size(each: tuple[int, int, int, int], width: int, height: int) -> tuple[int, int]:

@@ -10,7 +10,7 @@ import numpy as np
 from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
 from periplus.model import About, Array, Encoding, Found, Georeference, Refs, Source, Steps, chunk_positions, codecnames
-from periplus.scan.blocks import Blocks
+from periplus.scan.buffer import FileBuffer
 from periplus.scan.cursor import Cursor
 
 NAME = "dted"
@@ -56,16 +56,16 @@ def sniff(head: bytes) -> bool:
 
 def scan(source: Source, limits: Limits) -> Steps:
     """The one array of a cell; its posts are nodes of the grid."""
-    blocks = Blocks(source, limits)
+    file = FileBuffer(source, limits)
     try:
         start = 0
-        yield from blocks.hold("the header", 0, HEADER_BYTES)
-        while (label := _held(blocks, start, 4)) != b"UHL1":
+        yield from file.require("the header", 0, HEADER_BYTES)
+        while (label := file.take(start, 4)) != b"UHL1":
             if label not in (b"VOL1", b"HDR1") or start >= MOST_LABELS * LABEL:
                 raise FormatError("not a DTED cell: there is no user header label", offset=start)
             start += LABEL
-            yield from blocks.hold("the header", start, HEADER_BYTES)
-        head = Cursor(_held(blocks, start, HEADER_BYTES), base=start, url=source.url)
+            yield from file.require("the header", start, HEADER_BYTES)
+        head = Cursor(file.take(start, HEADER_BYTES), base=start, url=source.url)
         if head.at(DSI).take(3) != b"DSI" or head.at(ACC).take(3) != b"ACC":
             raise head.error("not a DTED cell: its DSI or ACC record is missing")
         lines, posts = head.at(47).digits(4, "the number of lines"), head.at(51).digits(4, "the number of posts")
@@ -73,7 +73,7 @@ def scan(source: Source, limits: Limits) -> Steps:
             raise head.error(f"the cell declares {lines} lines of {posts} posts")
         record = 12 + 2 * posts
         limits.check("the bytes of a chunk", lines * record, limits.chunk_bytes)
-        records = _records(blocks, start + HEADER_BYTES, record, lines)
+        records = _records(file, start + HEADER_BYTES, record, lines)
         found = _cell(head, lines, posts, records)
     except PeriplusError as error:
         raise error.at(url=source.url) from None
@@ -87,22 +87,15 @@ def scan(source: Source, limits: Limits) -> Steps:
     yield Found(found, refs)
 
 
-def _held(blocks: Blocks, offset: int, length: int) -> bytes:
-    place = blocks.locate(offset, length)
-    if place is None:
-        raise FormatError("the header ends past the end of the file", offset=offset)
-    return place[0][place[1] : place[1] + length]
-
-
-def _records(blocks: Blocks, start: int, record: int, lines: int) -> int:
+def _records(file: FileBuffer, start: int, record: int, lines: int) -> int:
     """Records stored; a partial cell may leave out lines, but never a part of one."""
-    if blocks.size is None or blocks.size >= start + lines * record:
+    if file.size is None or file.size >= start + lines * record:
         return lines
-    records, rest = divmod(blocks.size - start, record)
+    records, rest = divmod(file.size - start, record)
     if rest or records == 0:
         raise FormatError(
-            f"the cell declares {lines} records of {record} bytes but {blocks.size - start} bytes follow",
-            offset=blocks.size,
+            f"the cell declares {lines} records of {record} bytes but {file.size - start} bytes follow",
+            offset=file.size,
         )
     return records
 

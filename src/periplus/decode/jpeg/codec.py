@@ -1,4 +1,4 @@
-"""The jpeg codec: one whole JPEG stream, of a file or of a block of NITF, to (bands, rows, columns)."""
+"""The jpeg codec: one JPEG stream, of a file or of a NITF block, to (bands, rows, columns)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.decode.jpeg import header as jpegheader
-from periplus.decode.jpeg.bands import band_of
+from periplus.decode.jpeg.bands import band_decoding
+from periplus.decode.jpeg.checks import checked_header
 from periplus.decode.scratch import Buffer, scratch_array, stream
 from periplus.decode.settings import choice, known, number
 from periplus.decode.tiff.jpeg import jpeg
@@ -18,6 +18,7 @@ from periplus.decode.tiff.tile import tile_of
 from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Shape, codecnames
+from periplus.parse.jpeg import SEQUENTIAL
 
 NAME = codecnames.JPEG
 LARGEST = 1 << 16
@@ -27,10 +28,10 @@ KEYS = frozenset({
 })  # fmt: skip
 INKS = ("CMYK", "YCCK")
 LARGEST_UNIT = 32
-"""Rows that are coded together at most."""
-FILLED = re.compile(rb"\xff+(?=\xff\xd8)")
+"""Most rows that are coded together."""
+FILL = re.compile(rb"\xff+(?=\xff\xd8)")
 JPEG = 7
-"""TIFF's number of this compression."""
+"""The number of this compression in TIFF."""
 
 
 def jpeg_block(
@@ -38,9 +39,9 @@ def jpeg_block(
 ) -> Callable[[Buffer, Shape], NDArray[Any]]:
     """The decoder of one stream; leading dimensions beyond (bands, y, x) have size 1.
 
-    `color_space` says only whether inks (CMYK, YCCK) become red, green and blue, which three bands ask for: indexes
-    exist that name it wrongly, and the markers of the stream say the rest. With a `header` the bytes are a band of rows
-    between restart markers, of which the codec knows the markers before them.
+    `color_space` decides only whether CMYK and YCCK are converted to RGB, which needs three bands: some indexes name it
+    wrongly, and the segments of the stream declare the rest. With a `header` the bytes are a band of rows between
+    restart markers, and `header` holds the segments before them.
     """
 
     known("jpeg", configuration, KEYS)
@@ -56,64 +57,64 @@ def jpeg_block(
     if len(chunks) < 3 or any(n != 1 for n in chunks[:-3]) or tuple(chunks[-3:]) != (bands, height, width):
         raise FormatError(f"a JPEG of {bands} bands of {width} x {height} pixels does not fill chunks of {chunks}")
     inks = bands == 3 and bits == 8 and configuration.get("color_space") in INKS
-    band = band_of(configuration, height) if "header" in configuration else None
+    band = band_decoding(configuration, height) if "header" in configuration else None
     tile = tile_of(
         {
             "compression": JPEG,
             "bits_per_sample": bits,
             "samples_per_pixel": 4 if inks else bands,
             "tile_width": width,
-            "tile_height": height if band is None else band.most,
+            "tile_height": height if band is None else band.most_rows,
             "jpeg_tables": configuration.get("jpeg_tables"),
         }
     )
     if tile.dtype != dtype:
         raise FormatError(f"a JPEG of {bits} bits does not fill an array of {dtype}")
     limits.check("the bytes of a chunk", tile.run * tile.height * dtype.itemsize, limits.chunk_bytes)
-    picture = jpeg(tile, 0, told=True)
+    picture = jpeg(tile, 0, ignore_photometric=True)
     lead = (None,) * (len(chunks) - 3)
 
     def run(data: Buffer, valid: Shape, want: tuple[slice, ...] | None = None) -> NDArray[Any]:
         rows, above = valid[-2], 0
         if band is not None:
-            data, above = band.whole(data, rows)
+            data, above = band.complete(data, rows)
         elif want is not None:
-            data, rows = upper(begun(stream(data)), range(rows)[want[-2]], rows)
+            data, rows = upper_rows(without_fill(stream(data)), range(rows)[want[-2]], rows)
         else:
-            data = begun(stream(data))
+            data = without_fill(stream(data))
         values = picture(data, above + rows, valid[-1])
         if band is not None:
             values = values[above : above + rows]
         if inks:
-            values = light(values)
+            values = inks_to_rgb(values)
         return values.transpose(2, 0, 1)[lead]
 
     return run
 
 
-def begun(data: memoryview) -> memoryview:
-    """The stream without the bytes of ones that may fill the space before its first marker, as before any other."""
-    found = FILLED.match(data)
+def without_fill(data: memoryview) -> memoryview:
+    """The stream without the bytes of ones that may precede its first marker, as any other."""
+    found = FILL.match(data)
     return data[found.end() :] if found else data
 
 
-def upper(data: memoryview, seen: range, rows: int) -> tuple[Buffer, int]:
-    """The stream, said to be no higher than what is looked at, and how many rows are then needed of it.
+def upper_rows(data: memoryview, wanted: range, rows: int) -> tuple[Buffer, int]:
+    """The stream with a smaller declared height, and how many rows of it are then needed.
 
-    libjpeg stops where it has the rows it was told of. One more unit of rows is told, over which colours are smoothed.
+    libjpeg stops after the declared rows. One more unit of rows is declared, over which colours are smoothed.
     """
-    last = max(seen, default=0) + 1
-    told = (last // LARGEST_UNIT + 2) * LARGEST_UNIT
-    header = jpegheader.jpeg(data)
-    if told >= header.height or header.kind not in jpegheader.SEQUENTIAL or not header.alone:
+    last = max(wanted, default=0) + 1
+    declared = (last // LARGEST_UNIT + 2) * LARGEST_UNIT
+    header = checked_header(data)
+    if declared >= header.height or header.kind not in SEQUENTIAL or not header.single_scan:
         return data, rows
     lower = bytearray(data)
-    lower[header.frame + 5 : header.frame + 7] = told.to_bytes(2, "big")
+    lower[header.frame_offset + 5 : header.frame_offset + 7] = declared.to_bytes(2, "big")
     return lower, last
 
 
-def light(values: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Red, green and blue of inks that are stored inverted, as Adobe stores them and GDAL takes them all."""
+def inks_to_rgb(values: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """RGB of CMYK that is stored inverted, as Adobe stores it and GDAL assumes."""
     rows, columns, _ = values.shape
     out = scratch_array(2, (rows, columns, 3), np.dtype(np.uint8))
     wide = scratch_array(3, (columns, 3), np.dtype(np.uint16))

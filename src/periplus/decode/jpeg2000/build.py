@@ -7,11 +7,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from periplus.decode.jpeg2000.header import LARGEST_LAYERS, Header
-from periplus.decode.jpeg2000.packets import told_apart
-from periplus.errors import DecodeError
-from periplus.parse.jpeg2000.packets import RPCL, Bounds, count
-from periplus.parse.jpeg2000.segments import COD, COM, PLT, PPM, PPT, SOT, Segment, Style, written
+from periplus.decode.jpeg2000.header import CodestreamHeader
+from periplus.decode.jpeg2000.packets import split_packets
+from periplus.errors import DecodeError, FormatError
+from periplus.parse.jpeg2000.packets import RPCL, Bounds, count_precincts
+from periplus.parse.jpeg2000.segments import (
+    COM,
+    PLT,
+    PPM,
+    PPT,
+    SOT_BYTES,
+    CodingStyle,
+    Segment,
+    TilePartStart,
+    pack_segments,
+    pack_tile_part,
+    parse_tile_part,
+    segment_ranges,
+)
+from periplus.parse.jpeg2000.segments import SOD as SOD_MARKER
 
 SOD, EOC = b"\xff\x93", b"\xff\xd9"
 INDEXES = frozenset({PLT, COM})
@@ -23,32 +37,33 @@ SMALL_BLOCKS, BLOCKS_A_BYTE = 1 << 18, 64
 """Code-blocks that a tile may have, however few its bytes are, and more of them by the byte. Each costs a decoder some
 200 bytes and a microsecond before it is known to hold nothing."""
 LARGEST_PARTS = 255
-Part: TypeAlias = tuple[int, int, list[tuple[int, int, int]]]
+TilePart: TypeAlias = tuple[int, int, list[tuple[int, int, int]]]
 """Start and end of a tile-part, and marker, start and end of the segments in its header."""
 Packet: TypeAlias = tuple[tuple[int, int, int, int], memoryview, memoryview]
 """Layer, resolution, component and precinct of a packet, its header and its body."""
 
 
-def parts_of(data: memoryview, *, cut: bool, several: bool = False) -> dict[int, list[Part]]:
+def parts_of(data: memoryview, *, cut: bool, several: bool = False) -> dict[int, list[TilePart]]:
     """By the tile they are of, where tile-parts lie; DecodeError unless those of each are in order, and whole.
 
     Where the tile may be `cut`, its last tile-parts may be missing or end early. There is one, unless `several` may be.
     """
     position, end, tile, most = 0, len(data), -1, 0
-    found: dict[int, list[Part]] = {}
-    parts: list[Part] = []
+    found: dict[int, list[TilePart]] = {}
+    parts: list[TilePart] = []
     while position < end:
         if bytes(data[position : position + 2]) == EOC and end - position == 2 and parts:
             break
         if end - position < 14:
             raise DecodeError("a tile-part of the codestream is cut off")
-        marker, size, number, length, part, count = struct.unpack_from(">HHHIBB", data, position)
-        if number != tile and (several or not found) and number not in found:
+        begun = parse_tile_part(data, position)
+        if begun is not None and begun.tile != tile and (several or not found) and begun.tile not in found:
             _check_number(parts, most)
-            found[number] = parts = []
-            tile, most = number, 0
-        if marker != SOT or size != 10 or part != len(parts) % 256 or number != tile:
+            found[begun.tile] = parts = []
+            tile, most = begun.tile, 0
+        if begun is None or begun.number != len(parts) % 256 or begun.tile != tile:
             raise DecodeError("the tile-parts are not those of one tile, in order")
+        length = begun.length
         whole = length or end - position
         if length == 0 and bytes(data[end - 2 : end]) == EOC:
             whole -= 2
@@ -58,7 +73,7 @@ def parts_of(data: memoryview, *, cut: bool, several: bool = False) -> dict[int,
             raise DecodeError("a tile-part of the codestream is cut off")
         parts.append((position, position + whole, _segments(data, position + 12, position + whole)))
         position += length or end - position
-        most = max(most, count)
+        most = max(most, begun.parts)
     if not parts:
         raise DecodeError("there is no tile-part")
     if not cut:
@@ -66,7 +81,7 @@ def parts_of(data: memoryview, *, cut: bool, several: bool = False) -> dict[int,
     return found
 
 
-def ended(header: Header, tiles: dict[int, list[Part]], data: memoryview) -> dict[int, list[Part]]:
+def ended(header: CodestreamHeader, tiles: dict[int, list[TilePart]], data: memoryview) -> dict[int, list[TilePart]]:
     """Tile-parts without the mark of the codestream's end, where the last one's length counts it, or it says none.
 
     Bytes that are missing look the same, and native decoders may fill them in: DecodeError where packets lack some.
@@ -82,35 +97,25 @@ def ended(header: Header, tiles: dict[int, list[Part]], data: memoryview) -> dic
     bounds = header.bounds(tile)
     assert bounds is not None
     body, heads = _bodies(header, data, shorter)
-    for _ in told_apart(header.style(own), bounds, body, heads, header.level, exact=bool(counted)):
+    for _ in split_packets(header.style(own), bounds, body, heads, header.level, exact=bool(counted)):
         pass
     return {**tiles, tile: shorter}
 
 
-def _check_number(parts: list[Part], most: int) -> None:
+def _check_number(parts: list[TilePart], most: int) -> None:
     if len(parts) < most:
         raise DecodeError(f"the tile has {most} tile-parts, and {len(parts)} of them are here")
 
 
 def _segments(data: memoryview, position: int, end: int) -> list[tuple[int, int, int]]:
     """Marker, start and end of every segment between the SOT of a tile-part and its data."""
-    found: list[tuple[int, int, int]] = []
-    while position + 4 <= end:
-        marker, size = struct.unpack_from(">HH", data, position)
-        if marker == 0xFF93:
-            return found
-        if marker < 0xFF50 or marker == SOT or size < 2:
-            break
-        if marker == COD and int.from_bytes(data[position + 6 : position + 8], "big") > LARGEST_LAYERS:
-            raise DecodeError("a tile declares too many quality layers")
-        found.append((marker, position, position + 2 + size))
-        position += 2 + size
-    if position + 2 <= end and bytes(data[position : position + 2]) == SOD:
-        return found
-    raise DecodeError("the header of a tile-part is broken")
+    try:
+        return list(segment_ranges(data, position, end, until=SOD_MARKER))
+    except FormatError:
+        raise DecodeError("the header of a tile-part is damaged") from None
 
 
-def codestream(header: Header, tile: int, bounds: Bounds, data: memoryview, parts: list[Part]) -> bytes:
+def codestream(header: CodestreamHeader, tile: int, bounds: Bounds, data: memoryview, parts: list[TilePart]) -> bytes:
     """A codestream of one tile: number 0, its tile-parts counted anew, a coding of its own cut to the level."""
     own = _own(data, parts)
     everything = [segment for segments in own for segment in segments]
@@ -133,7 +138,7 @@ def codestream(header: Header, tile: int, bounds: Bounds, data: memoryview, part
     for number, ((start, stop, segments), mine) in enumerate(zip(parts, own, strict=True)):
         body = segments[-1][2] if segments else start + 12
         end = POISON if number == len(parts) - 1 else b""
-        lead = written(header.cut(mine))
+        lead = pack_segments(header.cut(mine))
         length = len(lead) + stop - body + len(end)
         pieces += [_start(length, number, len(parts)), lead, data[body:stop], end]
     return b"".join([*pieces, EOC])
@@ -149,21 +154,26 @@ def check_weight(precincts: int, blocks: int, size: int) -> None:
 
 def _start(length: int, number: int, count: int) -> bytes:
     """The SOT segment of a tile-part of so many further bytes."""
-    return struct.pack(">HHHIBB", SOT, 10, 0, 12 + length, number, count)
+    return pack_tile_part(TilePartStart(0, SOT_BYTES + length, number, count))
 
 
 def _joined(
-    parts: list[Part], own: list[Segment], data: memoryview
-) -> tuple[list[Part], list[list[Segment]], memoryview]:
+    parts: list[TilePart], own: list[Segment], data: memoryview
+) -> tuple[list[TilePart], list[list[Segment]], memoryview]:
     """More tile-parts than can be numbered as one."""
-    lead = written(own)
+    lead = pack_segments(own)
     bodies = [data[segments[-1][2] if segments else start + 12 : stop][2:] for start, stop, segments in parts]
     whole = memoryview(b"".join([bytes(12), lead, SOD, *bodies]))
     return [(0, len(whole), _segments(whole, 12, len(whole)))], [own], whole
 
 
 def of_components(
-    header: Header, kinds: Sequence[Sequence[int]], tile: int, bounds: Bounds, data: memoryview, parts: list[Part]
+    header: CodestreamHeader,
+    kinds: Sequence[Sequence[int]],
+    tile: int,
+    bounds: Bounds,
+    data: memoryview,
+    parts: list[TilePart],
 ) -> Iterator[bytes]:
     """Codestreams of some components of the tile each, those of one all of one depth and with the same steps.
 
@@ -174,14 +184,14 @@ def of_components(
     assert whole is not None
     packets = _told(header, header.style(own), (whole, bounds), data, parts)
     for chosen in kinds:
-        left, top, right, bottom = smaller = stepped(bounds, header.steps[chosen[0]])
+        left, top, right, bottom = smaller = stepped(bounds, header.size.steps[chosen[0]])
         if left < right and top < bottom:
             mine = set(chosen)
             fewer, spoken = header.only(chosen, own)
             yield _assembled(fewer, smaller, [packet for packet in packets if packet[0][2] in mine], spoken)
 
 
-def weigh(header: Header, tiles: Mapping[int, list[Part]], data: memoryview) -> None:
+def weigh(header: CodestreamHeader, tiles: Mapping[int, list[TilePart]], data: memoryview) -> None:
     """Refuse tiles that are together out of all proportion to their bytes."""
     weights = []
     for tile, parts in tiles.items():
@@ -199,7 +209,7 @@ def stepped(bounds: Bounds, steps: tuple[int, int]) -> Bounds:
     return -(-left // across), -(-top // down), -(-right // across), -(-bottom // down)
 
 
-def _own(data: memoryview, parts: list[Part]) -> list[list[Segment]]:
+def _own(data: memoryview, parts: list[TilePart]) -> list[list[Segment]]:
     """What each tile-part says of the coding."""
     return [
         [(marker, bytes(data[first + 4 : last])) for marker, first, last in segments if marker not in INDEXES]
@@ -208,21 +218,21 @@ def _own(data: memoryview, parts: list[Part]) -> list[list[Segment]]:
 
 
 def _told(
-    header: Header, style: Style, bounds: tuple[Bounds, Bounds], data: memoryview, parts: list[Part]
+    header: CodestreamHeader, style: CodingStyle, bounds: tuple[Bounds, Bounds], data: memoryview, parts: list[TilePart]
 ) -> list[Packet]:
     """The packets of the lower resolutions, layer by layer, whatever order they were in."""
     whole, smaller = bounds
     packets = sorted(
-        told_apart(style, whole, *_bodies(header, data, parts), header.level),
+        split_packets(style, whole, *_bodies(header, data, parts), header.level),
         key=lambda packet: packet[0],
     )
     kept = [replace(c, precincts=c.precincts[: len(c.precincts) - header.level]) for c in style.codings]
-    if len(packets) != style.layers * count(smaller, kept):
+    if len(packets) != style.layers * count_precincts(smaller, kept):
         raise DecodeError("the changes of packet order leave packets out")
     return packets
 
 
-def _bodies(header: Header, data: memoryview, parts: list[Part]) -> tuple[memoryview, memoryview | None]:
+def _bodies(header: CodestreamHeader, data: memoryview, parts: list[TilePart]) -> tuple[memoryview, memoryview | None]:
     """What follows the headers of tile-parts, joined, and the headers of packets where they lie apart."""
     bodies = [data[segments[-1][2] if segments else start + 12 : stop][2:] for start, stop, segments in parts]
     heads = header.packed
@@ -233,9 +243,9 @@ def _bodies(header: Header, data: memoryview, parts: list[Part]) -> tuple[memory
     return memoryview(b"".join(bodies)), None if heads is None else memoryview(heads)
 
 
-def _assembled(header: Header, bounds: Bounds, packets: list[Packet], own: list[Segment]) -> bytes:
+def _assembled(header: CodestreamHeader, bounds: Bounds, packets: list[Packet], own: list[Segment]) -> bytes:
     """A codestream of one tile-part of these packets."""
-    lead = written(header.cut(own, plain=True)) + SOD
+    lead = pack_segments(header.cut(own, plain=True)) + SOD
     length = len(lead) + sum(len(head) + len(rest) for _, head, rest in packets)
     pieces: list[bytes | memoryview] = [header.written(bounds, plain=True), _start(length, 0, 1), lead]
     for _, head, rest in packets:

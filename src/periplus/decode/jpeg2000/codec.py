@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.decode.jpeg2000.build import Part, codestream, ended, of_components, parts_of, stepped, weigh
-from periplus.decode.jpeg2000.header import Header, header_of, whole
+from periplus.decode.jpeg2000.build import TilePart, codestream, ended, of_components, parts_of, stepped, weigh
+from periplus.decode.jpeg2000.header import CodestreamHeader, header_of, is_lossless
 from periplus.decode.native import native
 from periplus.decode.scratch import Buffer, scratch_array, stream
 from periplus.errors import DecodeError, FormatError
@@ -49,10 +49,10 @@ def jpeg2000(
     size = math.prod(chunks) * (NATIVE_BYTES + dtype.itemsize)
     limits.check("the memory that a tile takes while it is decoded", size, limits.memory_bytes)
     decode = native("jpeg2k_decode")
-    mixed = len(set(header.components[::3])) > 1
-    signs = len({depth & 0x80 for depth in header.components[::3]}) > 1
-    spread = any(step != (1, 1) for step in header.steps)
-    lossless = whole(header.segments, header.count)
+    mixed = len(set(header.size.components[::3])) > 1
+    signs = len({depth & 0x80 for depth in header.size.components[::3]}) > 1
+    spread = any(step != (1, 1) for step in header.size.steps)
+    lossless = is_lossless(header.segments, header.count)
     lead = (None,) * (len(chunks) - 3)
 
     def run(data: Buffer, valid: Shape) -> NDArray[Any]:
@@ -81,7 +81,7 @@ def jpeg2000(
     return run
 
 
-def _bounds(header: Header, tiles: list[int]) -> Bounds:
+def _bounds(header: CodestreamHeader, tiles: list[int]) -> Bounds:
     """Of the rectangle that some tiles make; DecodeError where they make none."""
     found = []
     for tile in tiles:
@@ -96,14 +96,16 @@ def _bounds(header: Header, tiles: list[int]) -> Bounds:
     return joined
 
 
-def _shape(header: Header, bounds: Bounds) -> tuple[int, int, int]:
+def _shape(header: CodestreamHeader, bounds: Bounds) -> tuple[int, int, int]:
     left, top, right, bottom = stepped(bounds, header.step)
     return header.count, bottom - top, right - left
 
 
-def _groups(header: Header, tiles: Mapping[int, list[Part]], bounds: Bounds, data: memoryview) -> NDArray[Any]:
+def _groups(
+    header: CodestreamHeader, tiles: Mapping[int, list[TilePart]], bounds: Bounds, data: memoryview
+) -> NDArray[Any]:
     """Components of each depth and step decoded apart, since the native decoder takes but one at a time."""
-    kinds = header.kinds
+    kinds = header.size.kinds
     joint = [style[4] for marker, style in header.segments if marker == COD]
     joint += [
         data[first + 8] for parts in tiles.values() for *_, segments in parts for m, first, _ in segments if m == COD
@@ -117,32 +119,36 @@ def _groups(header: Header, tiles: Mapping[int, list[Part]], bounds: Bounds, dat
     values = scratch_array(SLOT, shape, header.dtype)
     chosen = [[number for number, other in enumerate(kinds) if other == kind] for kind in sorted(set(kinds))]
     for numbers, found in zip(chosen, _planes(header, chosen, tiles, bounds, data), strict=True):
-        steps = header.steps[numbers[0]]
+        steps = header.size.steps[numbers[0]]
         across, down = (1, 1) if steps == header.step else steps
         if bounds[0] % across or bounds[1] % down:
             raise DecodeError("subsampled components in a tile that does not begin at whole steps")
         values[numbers] = found.repeat(down, axis=1).repeat(across, axis=2)[:, : shape[1], : shape[2]]
     if header.chroma:
         for row in range(0, shape[1], ROWS):
-            values[:, row : row + ROWS] = coloured(values[:, row : row + ROWS], header.depths[0])
+            values[:, row : row + ROWS] = coloured(values[:, row : row + ROWS], header.size.depths[0])
     return values
 
 
 def _planes(
-    header: Header, chosen: list[list[int]], tiles: Mapping[int, list[Part]], bounds: Bounds, data: memoryview
+    header: CodestreamHeader,
+    chosen: list[list[int]],
+    tiles: Mapping[int, list[TilePart]],
+    bounds: Bounds,
+    data: memoryview,
 ) -> list[NDArray[Any]]:
     """The values of components of each kind in some tiles, every tile in its place."""
     decode, found = native("jpeg2k_decode"), []
     for numbers in chosen:
-        left, top, right, bottom = stepped(bounds, header.steps[numbers[0]])
+        left, top, right, bottom = stepped(bounds, header.size.steps[numbers[0]])
         found.append(np.empty((len(numbers), bottom - top, right - left), header.dtype))
     for tile, parts in tiles.items():
         own = header.bounds(tile, header.level)
         assert own is not None
         made = of_components(header, chosen, tile, own, data, parts)
         for numbers, planes in zip(chosen, found, strict=True):
-            left, top, _, _ = stepped(bounds, header.steps[numbers[0]])
-            x0, y0, x1, y1 = stepped(own, header.steps[numbers[0]])
+            left, top, _, _ = stepped(bounds, header.size.steps[numbers[0]])
+            x0, y0, x1, y1 = stepped(own, header.size.steps[numbers[0]])
             if x0 < x1 and y0 < y1:
                 one = next(made)
                 values = np.asarray(decode(one, planar=True, numthreads=1)).reshape(len(numbers), y1 - y0, x1 - x0)
@@ -160,10 +166,10 @@ def coloured(values: NDArray[Any], bits: int) -> NDArray[Any]:
     return np.stack([red, green, blue]).clip(0, (1 << bits) - 1).astype(values.dtype)
 
 
-def _deepened(values: NDArray[Any], header: Header) -> None:
+def _deepened(values: NDArray[Any], header: CodestreamHeader) -> None:
     """Shallower components were decoded as if they were as deep as the deepest: centre them where they belong."""
-    deepest = max(header.depths)
-    for plane, depth in zip(values, header.depths, strict=True):
+    deepest = max(header.size.depths)
+    for plane, depth in zip(values, header.size.depths, strict=True):
         if depth == deepest:
             continue
         half = 1 << (depth - 1)
@@ -175,7 +181,7 @@ def _deepened(values: NDArray[Any], header: Header) -> None:
             np.subtract(plane, middle - half, out=plane)
 
 
-def _header(configuration: Mapping[str, Any]) -> Header:
+def _header(configuration: Mapping[str, Any]) -> CodestreamHeader:
     unknown = set(configuration) - KEYS
     if unknown:
         raise FormatError(f"the jpeg2000 codec has no setting {sorted(unknown)[0]!r}")

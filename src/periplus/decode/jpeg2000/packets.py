@@ -6,8 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from periplus.errors import DecodeError
-from periplus.parse.jpeg2000.packets import Bounds, Coding, Packets, count, extent, grid, ordered
-from periplus.parse.jpeg2000.segments import EPH, SOP, Style
+from periplus.parse.jpeg2000.packets import (
+    Bounds,
+    ComponentCoding,
+    PacketOrder,
+    component_extent,
+    count_precincts,
+    packet_order,
+    precinct_grid,
+)
+from periplus.parse.jpeg2000.segments import EPH, SOP, CodingStyle
 
 LARGEST_BLOCKS = 1 << 20
 """Code-blocks of one tile; real ones have a few thousand, and hostile headers would have them cost no bytes at all."""
@@ -20,7 +28,7 @@ TERMINATED, BYPASSED, FAST = 0x04, 0x01, 0x40
 UNKNOWN = 1 << 30
 
 
-class _Bits:
+class _HeaderBits:
     """Bits of packet headers, the highest first; after a byte of ones the next one has but seven."""
 
     __slots__ = ("_data", "_last", "_left", "position")
@@ -51,7 +59,7 @@ class _Bits:
         self._last = self._left = 0
 
 
-class _Tree:
+class _TagTree:
     """A tag tree: the smallest value of every four neighbours is told only once."""
 
     __slots__ = ("_low", "_sizes", "_value", "_wide")
@@ -67,7 +75,7 @@ class _Tree:
                 break
         self._low, self._value = [0] * total, [UNKNOWN] * total
 
-    def below(self, bits: _Bits, leaf: int, threshold: int) -> bool:
+    def below(self, bits: _HeaderBits, leaf: int, threshold: int) -> bool:
         """Whether the value of a leaf is below the threshold."""
         low = value = 0
         y, x = divmod(leaf, self._wide)
@@ -83,19 +91,19 @@ class _Tree:
             self._low[node] = low
         return value < threshold
 
-    def settle(self, bits: _Bits, leaf: int) -> None:
+    def settle(self, bits: _HeaderBits, leaf: int) -> None:
         """Read all there is of a leaf's value."""
         if not self.below(bits, leaf, LARGEST_PLANES):
             raise DecodeError("the header of a packet is broken")
 
 
 @dataclass(slots=True)
-class _Band:
+class _PrecinctBand:
     """Code-blocks of one precinct in one band, and what earlier layers told of them."""
 
     size: int
-    included: _Tree
-    planes: _Tree
+    included: _TagTree
+    planes: _TagTree
     digits: list[int]
     """Of the next length of every code-block; 0 while it was never included."""
     passes: list[int]
@@ -103,25 +111,25 @@ class _Band:
     runs: list[int]
 
 
-def told_apart(
-    style: Style, bounds: Bounds, data: memoryview, heads: memoryview | None, levels: int, *, exact: bool = False
+def split_packets(
+    style: CodingStyle, bounds: Bounds, data: memoryview, heads: memoryview | None, levels: int, *, exact: bool = False
 ) -> Iterator[tuple[tuple[int, int, int, int], memoryview, memoryview]]:
     """(layer, resolution, component, precinct), header and body of every packet, without the finest `levels`.
 
     `data` is what follows the headers of the tile's parts, joined; `heads` the packet headers where they lie apart.
     Headers are without the markers that may stand around them. Where `exact`, nothing may follow the last one.
     """
-    total, size = count(bounds, style.codings) * style.layers, len(data if heads is None else heads)
+    total, size = count_precincts(bounds, style.codings) * style.layers, len(data if heads is None else heads)
     # Those of the finest levels need not be there.
     if total > (max(size, SMALL_PACKETS) if levels else size):
         raise DecodeError(f"the tile has {total} packets, more than its bytes can hold")
-    packets = ordered(bounds, style.codings, style.layers, style.progression, style.changes)
+    packets = packet_order(bounds, style.codings, style.layers, style.progression, style.changes)
     kept = [resolution < len(style.codings[c].precincts) - levels for resolution, c in _pairs(packets)]
     last = max((n for n, keep in enumerate(kept) if keep), default=-1)
     if last >= size:
         raise DecodeError(f"the tile has {last + 1} packets, more than its bytes can hold")
-    known: dict[tuple[int, int, int], list[_Band]] = {}
-    bits, position, room = _Bits(data if heads is None else heads), 0, LARGEST_BLOCKS
+    known: dict[tuple[int, int, int], list[_PrecinctBand]] = {}
+    bits, position, room = _HeaderBits(data if heads is None else heads), 0, LARGEST_BLOCKS
     columns = (packets.layer, packets.resolution, packets.component, packets.precinct)
     try:
         for n, (layer, resolution, component, precinct) in enumerate(zip(*(c[: last + 1].tolist() for c in columns))):
@@ -154,7 +162,7 @@ def told_apart(
         raise DecodeError("the packets of the tile do not end where its bytes do")
 
 
-def _pairs(packets: Packets) -> Iterator[tuple[int, int]]:
+def _pairs(packets: PacketOrder) -> Iterator[tuple[int, int]]:
     return zip(packets.resolution.tolist(), packets.component.tolist())
 
 
@@ -163,9 +171,9 @@ def _stepped(data: memoryview, position: int, marker: bytes, size: int) -> int:
     return position + size if bytes(data[position : position + 2]) == marker else position
 
 
-def _bands(bounds: Bounds, coding: Coding, resolution: int, precinct: int, room: int) -> list[_Band]:
+def _bands(bounds: Bounds, coding: ComponentCoding, resolution: int, precinct: int, room: int) -> list[_PrecinctBand]:
     """The bands of one precinct: LL of the lowest resolution, else HL, LH and HH."""
-    across, _ = grid(bounds, coding, resolution)
+    across, _ = precinct_grid(bounds, coding, resolution)
     shift = len(coding.precincts) - 1 - resolution
     down = 1 if resolution else 0
     found = []
@@ -173,7 +181,7 @@ def _bands(bounds: Bounds, coding: Coding, resolution: int, precinct: int, room:
         counts = []
         for axis, place in ((0, precinct % across), (1, precinct // across)):
             size = coding.precincts[resolution][axis]
-            first, _ = extent(bounds[axis], bounds[axis + 2], coding.steps[axis], shift)
+            first, _ = component_extent(bounds[axis], bounds[axis + 2], coding.steps[axis], shift)
             low = ((first >> size) + place) << size >> down
             high = low + (1 << size >> down)
             start, stop = (-(-bound // coding.steps[axis]) for bound in (bounds[axis], bounds[axis + 2]))
@@ -190,12 +198,12 @@ def _bands(bounds: Bounds, coding: Coding, resolution: int, precinct: int, room:
         if room < 0:
             raise DecodeError("the tile has too many code-blocks")
         if number:
-            trees = _Tree(counts[0], counts[1]), _Tree(counts[0], counts[1])
-            found.append(_Band(number, *trees, [0] * number, [0] * number, [0] * number))
+            trees = _TagTree(counts[0], counts[1]), _TagTree(counts[0], counts[1])
+            found.append(_PrecinctBand(number, *trees, [0] * number, [0] * number, [0] * number))
     return found
 
 
-def _length(bits: _Bits, bands: list[_Band], layer: int, how: int) -> int:
+def _length(bits: _HeaderBits, bands: list[_PrecinctBand], layer: int, how: int) -> int:
     """Bytes of the body of the packet whose header begins here."""
     if not bits.bit():
         return 0
@@ -220,7 +228,7 @@ def _length(bits: _Bits, bands: list[_Band], layer: int, how: int) -> int:
     return total
 
 
-def _passes(bits: _Bits) -> int:
+def _passes(bits: _HeaderBits) -> int:
     """Coding passes that a packet adds to a code-block, 1 to 164."""
     if not bits.bit():
         return 1
@@ -233,7 +241,7 @@ def _passes(bits: _Bits) -> int:
     return 6 + number if number < 31 else 37 + bits.number(7)
 
 
-def _runs(band: _Band, block: int, passes: int, how: int) -> Iterator[int]:
+def _runs(band: _PrecinctBand, block: int, passes: int, how: int) -> Iterator[int]:
     """The passes of each run that has a length of its own; a run may go on in the next packet."""
     if how & FAST:
         yield 1

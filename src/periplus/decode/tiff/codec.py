@@ -14,7 +14,7 @@ from periplus.decode.scratch import Buffer
 from periplus.decode.settings import known
 from periplus.decode.tiff import images, ycbcr
 from periplus.decode.tiff.fax import fax
-from periplus.decode.tiff.images import Picture
+from periplus.decode.tiff.images import StreamDecoder
 from periplus.decode.tiff.jpeg import jpeg
 from periplus.decode.tiff.lerc import lerc
 from periplus.decode.tiff.runs import logluv, nextstep, thunderscan
@@ -27,7 +27,7 @@ from periplus.model import Shape, codecnames
 NAME = codecnames.TIFF_TILE
 Run: TypeAlias = Callable[[Buffer, Shape], NDArray[Any]]
 
-PICTURES: dict[int, Callable[[Tile, int], Picture]] = {
+PICTURES: dict[int, Callable[[Tile, int], StreamDecoder]] = {
     2: fax,
     3: fax,
     4: fax,
@@ -90,7 +90,7 @@ def _fits(tile: Tile, chunks: Shape, dtype: np.dtype[Any], limits: Limits) -> No
     limits.check("the bytes of a tile", size, limits.chunk_bytes)
 
 
-def _picture(tile: Tile) -> Picture:
+def _picture(tile: Tile) -> StreamDecoder:
     if tile.compression in PICTURES:
         return PICTURES[tile.compression](tile, 0)
     if tile.compression not in TIFF_COMPRESSIONS:
@@ -101,7 +101,9 @@ def _picture(tile: Tile) -> Picture:
     return _rows(tile, values_of(tile, slot=1), tile.row_bytes, lambda rows: rows)
 
 
-def _rows(tile: Tile, values: Callable[..., NDArray[Any]], row_bytes: int, stored: Callable[[int], int]) -> Picture:
+def _rows(
+    tile: Tile, values: Callable[..., NDArray[Any]], row_bytes: int, stored: Callable[[int], int]
+) -> StreamDecoder:
     """Compressed rows: only those needed are looked at, but all of them must be there."""
     decompress = TIFF_COMPRESSIONS[tile.compression](budget_of(row_bytes * stored(tile.height)), 0)
     reverse = native("bitorder_decode") if tile.reversed_bits else None

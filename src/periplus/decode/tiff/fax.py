@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from periplus.decode.native import native
 from periplus.decode.scratch import Buffer, scratch_array
-from periplus.decode.tiff.images import Picture
+from periplus.decode.tiff.images import StreamDecoder
 from periplus.decode.tiff.tile import Tile
 from periplus.errors import DecodeError, FormatError
 
@@ -32,7 +32,7 @@ FILL_BITS = 4
 was not told reads wrong rows; one that was told reads streams without them as well."""
 
 
-def fax(tile: Tile, slot: int) -> Picture:
+def fax(tile: Tile, slot: int) -> StreamDecoder:
     """Zeros and ones as the stream has them; white is 0, whatever the photometric tag says."""
     if (tile.bits, tile.samples) != (1, 1):
         raise FormatError("CCITT compression of anything but single bits does not exist")

@@ -12,16 +12,16 @@ from periplus.decode.native import native
 from periplus.decode.png import bare
 from periplus.decode.scratch import Buffer, scratch_array, stream
 from periplus.decode.tiff import headers
-from periplus.decode.tiff.headers import Header
+from periplus.decode.tiff.headers import StreamSize
 from periplus.decode.tiff.jpegxl import jpegxl
 from periplus.decode.tiff.tile import Tile
 from periplus.errors import DecodeError, FormatError
 
-Picture: TypeAlias = Callable[[Buffer, int, int], NDArray[Any]]
+StreamDecoder: TypeAlias = Callable[[Buffer, int, int], NDArray[Any]]
 """(stream, rows needed, columns needed) -> (rows, columns, samples), native."""
 
 
-def checked(header: Header, tile: Tile, rows: int, columns: int, samples: int | None = None) -> tuple[int, ...]:
+def checked(header: StreamSize, tile: Tile, rows: int, columns: int, samples: int | None = None) -> tuple[int, ...]:
     """The shape to decode to; DecodeError where the stream is anything but this tile or its part inside the image."""
     samples = tile.samples if samples is None else samples
     if not (rows <= header.height <= tile.height and columns <= header.width <= tile.width):
@@ -36,7 +36,9 @@ def checked(header: Header, tile: Tile, rows: int, columns: int, samples: int | 
     return (header.height, header.width) if samples == 1 else (header.height, header.width, samples)
 
 
-def _stream(name: str, parse: Callable[[memoryview], Header], *, slot: int, tile: Tile, **options: Any) -> Picture:
+def _stream(
+    name: str, parse: Callable[[memoryview], StreamSize], *, slot: int, tile: Tile, **options: Any
+) -> StreamDecoder:
     """A stream whose decoder takes an output array and refuses it unless shape and type are those of the image."""
     decode = native(name)
 
@@ -48,12 +50,12 @@ def _stream(name: str, parse: Callable[[memoryview], Header], *, slot: int, tile
     return run
 
 
-def jpeg2000(tile: Tile, slot: int) -> Picture:
+def jpeg2000(tile: Tile, slot: int) -> StreamDecoder:
     """JPEG 2000, its components as they are stored."""
     return _stream("jpeg2k_decode", headers.jpeg2000, slot=slot, tile=tile, numthreads=1)
 
 
-def jpeg_xl(tile: Tile, slot: int) -> Picture:
+def jpeg_xl(tile: Tile, slot: int) -> StreamDecoder:
     """JPEG XL, extra channels behind the colours."""
     if tile.big and tile.bits > 8:
         # libtiff turns the bytes of values round before it encodes them, Adobe does not; the stream does not tell.
@@ -61,7 +63,7 @@ def jpeg_xl(tile: Tile, slot: int) -> Picture:
     return _stream("jpegxl_decode", jpegxl, slot=slot, tile=tile, numthreads=1)
 
 
-def png(tile: Tile, slot: int) -> Picture:
+def png(tile: Tile, slot: int) -> StreamDecoder:
     """PNG, without whatever libpng would only complain about, in places where nobody listens."""
     decode = native("png_decode")
 
@@ -75,7 +77,7 @@ def png(tile: Tile, slot: int) -> Picture:
     return run
 
 
-def webp(tile: Tile, slot: int) -> Picture:
+def webp(tile: Tile, slot: int) -> StreamDecoder:
     """WebP, lossy or not."""
     if tile.samples not in (3, 4) or tile.dtype != np.uint8:
         raise FormatError(f"WebP of {tile.samples} samples of {tile.bits} bits does not exist")

@@ -1,4 +1,4 @@
-"""JPEG in TIFF: abbreviated streams with shared tables, and the colour space that the photometric tag asks for."""
+"""JPEG in TIFF: abbreviated streams with shared tables, and the colour space by the photometric tag."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.decode.jpeg import header as jpegheader
-from periplus.decode.jpeg.header import JpegHeader
+from periplus.decode.jpeg.checks import check_length, check_restarts, checked_header, find_scans
 from periplus.decode.native import native
 from periplus.decode.scratch import Buffer, scratch_array, stream
-from periplus.decode.tiff.images import Picture, checked
+from periplus.decode.tiff.headers import StreamSize
+from periplus.decode.tiff.images import StreamDecoder, checked
 from periplus.decode.tiff.tile import YCBCR, Tile
 from periplus.errors import DecodeError
+from periplus.parse.jpeg import ARITHMETIC, FIRST_RESTART, MARKER, PROGRESSIVE, RESTART, JpegHeader
 
 END = re.compile(rb"\xff\xd9")
 TAIL = 64
@@ -23,29 +24,28 @@ RGB, OLD_STYLE, YCCK = 2, 6, 2
 """TIFF's numbers of a photometric interpretation and of a compression, and Adobe's of a colour transform."""
 ZEROS, VALUES_A_ZERO = 12, 1 << 20
 """More zeros than arithmetic coding leaves out at the end of a picture, be it of a single colour."""
-RESTART, FIRST_RESTART = re.compile(rb"\xff[\xd0-\xd7]"), 0xD0
 PADS = (b"\x55\xaa\x5a" * 40, b"\xff\x00" * 60)
 """Two different continuations, free of markers."""
 
 
-def jpeg(tile: Tile, slot: int, *, told: bool = False) -> Picture:
+def jpeg(tile: Tile, slot: int, *, ignore_photometric: bool = False) -> StreamDecoder:
     """Baseline, progressive, 12-bit and lossless JPEG; YCbCr becomes RGB, all else stays as it is stored.
 
-    Streams in TIFF take their colour space from the photometric tag and from their markers; `told` ones from the
-    latter alone.
+    The colour space follows from the photometric tag and the markers of the stream, or from the markers alone.
     """
     decode = native("jpeg8_decode")
     tables = tile.jpeg_tables
-    wanted = None if told else _wanted(tile)
+    wanted = None if ignore_photometric else _wanted(tile)
 
     def run(data: Buffer, rows: int, columns: int) -> NDArray[Any]:
         view = stream(data)
-        header = jpegheader.jpeg(view)
-        shape = checked(header, tile, rows, columns)
-        jpegheader.check_room(header, len(view), rows)
-        jpegheader.check_restarts(header, view, rows)
+        header = checked_header(view)
+        size = StreamSize(header.width, header.height, header.samples, header.bits)
+        shape = checked(size, tile, rows, columns)
+        check_length(header, len(view), rows)
+        check_restarts(header, view, rows)
         out = scratch_array(slot, shape, tile.dtype)
-        colours = None if told else _stored(tile, header)
+        colours = None if ignore_photometric else _stored(tile, header)
 
         def once(encoded: Buffer, into: NDArray[Any]) -> NDArray[Any]:
             found = decode(encoded, tables=tables, colorspace=colours, outcolorspace=wanted, out=into)
@@ -53,7 +53,8 @@ def jpeg(tile: Tile, slot: int, *, told: bool = False) -> Picture:
 
         values = once(data, out)
         # Where blocks are missing libjpeg shows this gray, but for those in several scans, or in arithmetic coding.
-        doubtful = header.several or header.kind >= jpegheader.ARITHMETIC
+        several_scans = header.kind in PROGRESSIVE or not header.single_scan
+        doubtful = several_scans or header.kind >= ARITHMETIC
         doubtful = doubtful or bool(np.all(values[rows - 1, columns - 1] == 1 << header.bits - 1))
         if doubtful or not END.search(view[-TAIL:]):
             _complete(header, bytes(view), values[:rows], once, np.empty(shape, tile.dtype), doubtful=doubtful)
@@ -70,11 +71,11 @@ def _complete(
     libjpeg invents what is missing and only warns, which does not reach us; but what is missing would be read from
     bytes that follow, so all scans are whole if what follows them makes no difference.
     """
-    scans, end = jpegheader.jpeg_scans(data, header.frame)
+    scans, end = find_scans(data, header.frame_offset)
     if end is not None and not doubtful:
         return
-    arithmetic = header.kind >= jpegheader.ARITHMETIC
-    several = len(scans) != 1 or header.kind in jpegheader.PROGRESSIVE
+    arithmetic = header.kind >= ARITHMETIC
+    several = len(scans) != 1 or header.kind in PROGRESSIVE
     if several and end is None:
         raise DecodeError("the JPEG stream has no end")
     if not _all_scanned(data, header, scans):
@@ -92,7 +93,7 @@ def _continued(data: bytes, scans: list[int], more: bytes) -> bytes:
     pieces, at = [], 0
     for scan in scans:
         begin = scan + 2 + int.from_bytes(data[scan + 2 : scan + 4], "big")
-        following = jpegheader.MARKER.search(data, begin)
+        following = MARKER.search(data, begin)
         stop = len(data) if following is None else following.start()
         # After a byte of ones a zero is stuffed; anything else would be a marker.
         stuffed = b"\0" if data.endswith(b"\xff", begin, stop) else b""
@@ -109,7 +110,7 @@ def _all_scanned(data: bytes, header: JpegHeader, scans: list[int]) -> bool:
     told = {
         part for scan in scans if scan + 4 < len(data) for part in data[scan + 5 : scan + 5 + 2 * data[scan + 4] : 2]
     }
-    return told >= set(data[header.frame + 10 : header.frame + 10 + 3 * header.samples : 3])
+    return told >= set(header.components)
 
 
 def _wanted(tile: Tile) -> str:
@@ -125,7 +126,7 @@ def _stored(tile: Tile, header: JpegHeader) -> str:
     takes it for a JFIF stream with chroma subsampling. Streams of old-style JPEG are YCbCr unless they declare
     something else: where a tag says RGB it is mostly wrong, and libtiff does not trust it either.
     """
-    declared, subsampled = header.colours, len(set(header.factors)) > 1
+    declared, subsampled = header.declared_colors, len(set(header.factors)) > 1
     named = {RGB: "RGB", YCBCR: "YCbCr"}.get(tile.photometric)
     if tile.samples != 3:
         if tile.samples == 4 and header.adobe == YCCK:

@@ -1,18 +1,20 @@
-"""JPEG XL's header: sizes are packed bit by bit, least significant first, in a codestream or in boxes around it."""
+"""The JPEG XL header: bit fields, least significant first, in a codestream or in boxes around it."""
 
 from __future__ import annotations
 
-import struct
-
-from periplus.decode.tiff.headers import Header
+from periplus.decode.tiff.headers import StreamSize
 from periplus.errors import DecodeError
+from periplus.parse.jpeg2000.boxes import boxes
 
 BOXES = b"\0\0\0\x0cJXL \r\n\x87\n"
 RATIOS = ((1, 1), (12, 10), (4, 3), (3, 2), (16, 9), (5, 4), (2, 1))
 """Width to height, where the width is not stored."""
+HEADER_BYTES = 64
+SEQUENCE_BYTES = 4
+"""The number of a partial codestream, before its content."""
 
 
-class _Bits:
+class _BitFields:
     """A reader of little-endian bit fields."""
 
     def __init__(self, data: bytes) -> None:
@@ -33,30 +35,30 @@ class _Bits:
         return constant + self.take(extra)
 
 
-def jpegxl(data: memoryview) -> Header:
+def jpegxl(data: memoryview) -> StreamSize:
     """Size and depth of the first frame; samples are left to the decoder, which compares them with its output."""
-    head = bytes(data[:64])
+    head = bytes(data[:HEADER_BYTES])
     if head.startswith(BOXES):
         head = _codestream(data)
     if head[:2] != b"\xff\x0a":
         raise DecodeError("the JPEG XL codestream does not begin with its marker")
-    field = _Bits(head[2:])
+    field = _BitFields(head[2:])
     width, height = _size(field)
     bits = 8
     if not field.take(1):
         if field.take(1):
             if field.take(3) != 0:
-                raise DecodeError("the JPEG XL image is to be turned, which a tile cannot be")
+                raise DecodeError("the JPEG XL image has an orientation, which a tile cannot have")
             if field.take(1):
                 _size(field)
             if field.take(2):
                 raise DecodeError("the JPEG XL image has a preview or is an animation")
         usual = ((32, 0), (16, 0), (24, 0), (1, 6)) if field.take(1) else ((8, 0), (10, 0), (12, 0), (1, 6))
         bits = field.choose(*usual)
-    return Header(width, height, 0, bits)
+    return StreamSize(width, height, 0, bits)
 
 
-def _size(field: _Bits) -> tuple[int, int]:
+def _size(field: _BitFields) -> tuple[int, int]:
     small = field.take(1)
 
     def length() -> int:
@@ -72,17 +74,8 @@ def _size(field: _Bits) -> tuple[int, int]:
 
 def _codestream(data: memoryview) -> bytes:
     """The beginning of the codestream in a file of boxes."""
-    position = len(BOXES)
-    while position + 8 <= len(data):
-        length, kind = struct.unpack_from(">I4s", data, position)
-        head = 8
-        if length == 1:
-            (length,) = struct.unpack_from(">Q", data, position + 8)
-            head = 16
+    for kind, start, _ in boxes(data):
         if kind in (b"jxlc", b"jxlp"):
-            start = position + head + (4 if kind == b"jxlp" else 0)
-            return bytes(data[start : start + 64])
-        if length < head:
-            break
-        position += length
+            begin = start + (SEQUENCE_BYTES if kind == b"jxlp" else 0)
+            return bytes(data[begin : begin + HEADER_BYTES])
     raise DecodeError("the JPEG XL file has no codestream")

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from periplus.decode.compressions import budget_of, deflate, plain, zstd
 from periplus.decode.native import native
 from periplus.decode.scratch import Buffer, scratch_array, stream
-from periplus.decode.tiff.headers import Header
-from periplus.decode.tiff.images import Picture, checked
+from periplus.decode.tiff.headers import StreamSize
+from periplus.decode.tiff.images import StreamDecoder, checked
 from periplus.decode.tiff.tile import FLOAT, Tile
 from periplus.errors import DecodeError
 
@@ -28,7 +28,7 @@ NARROWER = ((0,) * 4, (1,) * 4, (2, 1, 0), (3, 1), (4, 3, 2, 1), (5, 3, 1), (6, 
 """Types in which the least value of a block may be stored instead of its own, by two bits."""
 
 
-def lerc(tile: Tile, slot: int) -> Picture:
+def lerc(tile: Tile, slot: int) -> StreamDecoder:
     """What libtiff makes of a blob: masked pixels are NaN in floats, transparent where the last band is an alpha."""
     decode = native("lerc_decode")
     full = tile.width * tile.height * (tile.samples * tile.dtype.itemsize + 1)
@@ -114,7 +114,7 @@ def _blocks(blob: memoryview) -> _Blocks:
         raise DecodeError("the LERC blob has a broken header")
     return _Blocks(
         blob=blob[:size],
-        header=Header(width, height, depth, 8 * SIZES[kind]),
+        header=StreamSize(width, height, depth, 8 * SIZES[kind]),
         version=version,
         block=block,
         kind=kind,
@@ -130,7 +130,7 @@ class _Blocks:
     """The beginning of a blob's data, as far as the library must be kept from trusting it."""
 
     blob: memoryview
-    header: Header
+    header: StreamSize
     version: int
     block: int
     kind: int

@@ -11,7 +11,7 @@ from itertools import pairwise
 from periplus.errors import LimitError
 from periplus.fetch.cost import gap, small_gap
 from periplus.model import Need, Source
-from periplus.scan.blocks import Held
+from periplus.scan.buffer import RangeCache
 
 START = 32 << 10
 LEAST = 16 << 10
@@ -65,12 +65,12 @@ class Budget:
 class Header:
     """The parts of one file that were fetched; says what to fetch when a scanner asks for more."""
 
-    __slots__ = ("_ahead", "_budget", "_held", "end", "source")
+    __slots__ = ("_ahead", "_budget", "_cache", "end", "source")
 
     def __init__(self, source: Source, head: bytes, budget: Budget) -> None:
         self.source = source
-        self._held = Held()
-        self._held.keep(0, head)
+        self._cache = RangeCache()
+        self._cache.add(0, head)
         self._ahead = max(len(head), LEAST)
         self._budget = budget
         budget.left -= len(head)
@@ -87,7 +87,7 @@ class Header:
             if offset >= size:
                 return memoryview(b"")
             stop = size
-        found = self._held.locate(offset, stop - offset)
+        found = self._cache.locate(offset, stop - offset)
         return None if found is None else memoryview(found[0])[found[1] : found[1] + stop - offset]
 
     def plan(self, needs: Sequence[Need]) -> list[tuple[int, int]]:
@@ -121,7 +121,7 @@ class Header:
     def put(self, offset: int, data: bytes) -> None:
         """Keep what was fetched."""
         self._budget.left -= len(data)
-        self._held.keep(offset, data)
+        self._cache.add(offset, data)
 
     def _runs(self, needs: Sequence[Need]) -> list[_Run]:
         """What is needed, in order, without overlaps."""

@@ -19,7 +19,7 @@ Column: TypeAlias = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Coding:
+class ComponentCoding:
     """How one component is cut."""
 
     steps: tuple[int, int]
@@ -31,7 +31,7 @@ class Coding:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class OrderChange:
     """A progression of its own (POC): packets of these resolutions and components, up to a layer, that are left."""
 
     first_resolution: int
@@ -43,7 +43,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Packets:
+class PacketOrder:
     """Columns of equal length, in the order in which packets lie in the tile."""
 
     layer: Column
@@ -55,24 +55,24 @@ class Packets:
         return len(self.layer)
 
 
-def extent(start: int, stop: int, step: int, shift: int) -> tuple[int, int]:
+def component_extent(start: int, stop: int, step: int, shift: int) -> tuple[int, int]:
     """Start and stop along one axis of a component that is `shift` levels below the full resolution."""
     size = step << shift
     return -(-start // size), -(-stop // size)
 
 
-def count(bounds: Bounds, codings: Sequence[Coding], resolution: int | None = None) -> int:
+def count_precincts(bounds: Bounds, codings: Sequence[ComponentCoding], resolution: int | None = None) -> int:
     """Precincts of a tile, in all components; of one resolution where that is given."""
     total = 0
     for coding, alike in Counter(codings).items():
         for number, _ in enumerate(coding.precincts):
             if resolution is None or number == resolution:
-                wide, high = grid(bounds, coding, number)
+                wide, high = precinct_grid(bounds, coding, number)
                 total += wide * high * alike
     return total
 
 
-def blocks(bounds: Bounds, codings: Sequence[Coding]) -> int:
+def count_code_blocks(bounds: Bounds, codings: Sequence[ComponentCoding]) -> int:
     """Code-blocks of a tile in all components, and a few more: those at edges are counted twice."""
     total = 0
     for coding, alike in Counter(codings).items():
@@ -80,31 +80,35 @@ def blocks(bounds: Bounds, codings: Sequence[Coding]) -> int:
             number, down = (3 * alike, 1) if resolution else (alike, 0)
             for axis in (0, 1):
                 shift = len(coding.precincts) - 1 - resolution
-                start, stop = extent(bounds[axis], bounds[axis + 2], coding.steps[axis], shift)
+                start, stop = component_extent(bounds[axis], bounds[axis + 2], coding.steps[axis], shift)
                 size = min(coding.blocks[axis], sizes[axis] - down)
                 number *= ((stop - start) >> (size + down)) + 2 if stop > start else 0
             total += number
     return total
 
 
-def grid(bounds: Bounds, coding: Coding, resolution: int) -> tuple[int, int]:
+def precinct_grid(bounds: Bounds, coding: ComponentCoding, resolution: int) -> tuple[int, int]:
     """Precincts across and down one resolution of a component."""
     shift = len(coding.precincts) - 1 - resolution
     found = []
     for axis in (0, 1):
-        start, stop = extent(bounds[axis], bounds[axis + 2], coding.steps[axis], shift)
+        start, stop = component_extent(bounds[axis], bounds[axis + 2], coding.steps[axis], shift)
         size = coding.precincts[resolution][axis]
         found.append(-(-stop >> size) - (start >> size) if stop > start else 0)
     wide, high = found
     return (wide, high) if wide and high else (0, 0)
 
 
-def ordered(
-    bounds: Bounds, codings: Sequence[Coding], layers: int, progression: int, changes: Sequence[Change] = ()
-) -> Packets:
+def packet_order(
+    bounds: Bounds,
+    codings: Sequence[ComponentCoding],
+    layers: int,
+    progression: int,
+    changes: Sequence[OrderChange] = (),
+) -> PacketOrder:
     """All packets of a tile in their order; the caller has made sure that there are not too many."""
     resolution, component, precinct, y, x = _sites(bounds, codings)
-    everything = Change(0, 0, layers, 33, len(codings), progression)
+    everything = OrderChange(0, 0, layers, 33, len(codings), progression)
     sent = np.zeros(len(resolution), np.int64)
     found: list[tuple[Column, Column]] = []
     for change in changes or (everything,):
@@ -125,21 +129,21 @@ def ordered(
         found.append((layer[order], site[order]))
         sent += left
     layer, site = (np.concatenate([pair[n] for pair in found]) for n in (0, 1))
-    return Packets(layer, resolution[site], component[site], precinct[site])
+    return PacketOrder(layer, resolution[site], component[site], precinct[site])
 
 
-def _sites(bounds: Bounds, codings: Sequence[Coding]) -> tuple[Column, ...]:
+def _sites(bounds: Bounds, codings: Sequence[ComponentCoding]) -> tuple[Column, ...]:
     """Resolution, component, number, and place (y, x) on the reference grid of every precinct."""
     found: list[tuple[Column, ...]] = []
     for component, coding in enumerate(codings):
         for resolution, sizes in enumerate(coding.precincts):
-            wide, high = grid(bounds, coding, resolution)
+            wide, high = precinct_grid(bounds, coding, resolution)
             if not wide:
                 continue
             shift = len(coding.precincts) - 1 - resolution
             places = []
             for axis, number in ((1, high), (0, wide)):
-                start, _ = extent(bounds[axis], bounds[axis + 2], coding.steps[axis], shift)
+                start, _ = component_extent(bounds[axis], bounds[axis + 2], coding.steps[axis], shift)
                 size, unit = sizes[axis], coding.steps[axis] << (sizes[axis] + shift)
                 place = ((start >> size) + np.arange(number, dtype=np.int64)) * unit
                 if start & ((1 << size) - 1):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from periplus.errors import FormatError
-from periplus.parse.jpeg2000.packets import LRCP, RLCP, RPCL, Change, Coding
+from periplus.parse.jpeg2000.packets import LRCP, RLCP, RPCL, ComponentCoding, OrderChange
 
 SOC, SIZ, SOT, SOD, EOC = 0xFF4F, 0xFF51, 0xFF90, 0xFF93, 0xFFD9
 COD, COC, QCD, QCC, RGN, POC, PPM, PPT, PLM, PLT, TLM, CRG, COM = (
@@ -19,6 +19,10 @@ BARE = range(0xFF30, 0xFF40)
 PRECINCTS, SOP, EPH = 0x01, 0x02, 0x04
 """Bits of a coding style: precinct sizes follow; packets may begin with a marker, their headers end with one."""
 LARGEST_LEVELS = 32
+MOST_LAYERS = 1_024
+"""Quality layers; real files have a few dozen at most, and each costs a pass over all packets."""
+SOT_BYTES = 12
+"""Bytes of the segment that starts a tile-part."""
 EXTENDED = 0x80
 """In place of the number of levels: another segment describes them."""
 
@@ -27,16 +31,16 @@ Segment: TypeAlias = tuple[int, bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Style:
+class CodingStyle:
     """What says which packets a tile has, and how to find them."""
 
     progression: int
     layers: int
     markers: int
     """The bits SOP and EPH of the coding style."""
-    codings: tuple[Coding, ...]
+    codings: tuple[ComponentCoding, ...]
     """By component."""
-    changes: tuple[Change, ...]
+    changes: tuple[OrderChange, ...]
     """Of the order of packets (POC)."""
     levels: int
     """Lower resolutions that every component has."""
@@ -53,35 +57,71 @@ class Style:
         return plain and (self.progression in (RLCP, RPCL) or (self.progression == LRCP and self.layers == 1))
 
 
-def read(raw: bytes, position: int) -> list[Segment]:
-    """Every segment from a position to the end; FormatError where one is broken."""
-    found = []
-    while position < len(raw):
-        if int.from_bytes(raw[position : position + 2], "big") in BARE:
+def segment_ranges(
+    data: bytes | memoryview, position: int, end: int, *, until: int | None = None
+) -> Iterator[tuple[int, int, int]]:
+    """Marker, start and stop of every segment from a position up to the marker `until`, or up to `end` without one."""
+    while position < end:
+        marker = int.from_bytes(data[position : position + 2], "big")
+        if marker == until:
+            return
+        if marker in BARE and until != SOD:
             position += 2
             continue
-        if position + 4 > len(raw):
-            raise FormatError("the main header of the codestream is cut off")
-        marker, length = struct.unpack_from(">HH", raw, position)
-        if marker < 0xFF50 or length < 2 or position + 2 + length > len(raw):
-            raise FormatError("the main header of the codestream is broken")
-        found.append((marker, raw[position + 4 : position + 2 + length]))
-        position += 2 + length
-    return found
+        size = int.from_bytes(data[position + 2 : position + 4], "big")
+        stop = position + 2 + size
+        if marker < 0xFF50 or marker == SOT or size < 2 or position + 4 > end or stop > end:
+            raise FormatError(f"a header of the codestream is damaged or cut off at marker {marker:04X}")
+        yield marker, position, stop
+        position = stop
+    if until is not None:
+        raise FormatError("a header of the codestream is cut off")
 
 
-def written(segments: Iterable[Segment]) -> bytes:
+def read_segments(data: bytes | memoryview, position: int, end: int, *, until: int | None = None) -> list[Segment]:
+    """The segments of `segment_ranges`, with their content."""
+    ranges = segment_ranges(data, position, end, until=until)
+    return [(marker, bytes(data[start + 4 : stop])) for marker, start, stop in ranges]
+
+
+class TilePartStart(NamedTuple):
+    """The SOT segment of a tile-part."""
+
+    tile: int
+    length: int
+    """Bytes from the segment to the end of the tile-part; 0 if it extends to the end of the codestream."""
+    number: int
+    parts: int
+    """Tile-parts of the tile; 0 if not declared."""
+
+
+def parse_tile_part(data: bytes | memoryview, position: int = 0) -> TilePartStart | None:
+    """The start of a tile-part at a position; None if there is none."""
+    if position + SOT_BYTES > len(data):
+        return None
+    marker, size, tile, length, number, parts = struct.unpack_from(">HHHIBB", data, position)
+    return TilePartStart(tile, length, number, parts) if (marker, size) == (SOT, SOT_BYTES - 2) else None
+
+
+def pack_tile_part(start: TilePartStart) -> bytes:
+    """The SOT segment."""
+    return struct.pack(">HHHIBB", SOT, SOT_BYTES - 2, start.tile, start.length, start.number, start.parts)
+
+
+def pack_segments(segments: Iterable[Segment]) -> bytes:
     """Segments as they stand in a file."""
     return b"".join(struct.pack(">HH", marker, len(data) + 2) + data for marker, data in segments)
 
 
-def style(steps: Sequence[tuple[int, int]], main: Iterable[Segment], tile: Iterable[Segment] = ()) -> Style:
+def coding_style(
+    steps: Sequence[tuple[int, int]], main: Iterable[Segment], tile: Iterable[Segment] = ()
+) -> CodingStyle:
     """The style of a tile: its own segments count for more than those of the main header.
 
     `steps` are the horizontal and vertical subsampling of every component.
     """
-    count, wide = len(steps), width_of(len(steps))
-    changes: list[Change] = []
+    count, wide = len(steps), component_bytes(len(steps))
+    changes: list[OrderChange] = []
     codings: dict[int, tuple[tuple[int, int], ...]] = {}
     blocks: dict[int, tuple[int, int, int]] = {}
     default: bytes | None = None
@@ -104,13 +144,15 @@ def style(steps: Sequence[tuple[int, int]], main: Iterable[Segment], tile: Itera
         raise FormatError("the codestream has no coding style")
     usual, usual_blocks = _precincts(default, 5, bool(default[0] & PRECINCTS)), _blocks(default, 6)
     layers = int.from_bytes(default[2:4], "big")
-    if default[1] > 4 or not layers:
-        raise FormatError("the coding style of the codestream is none we know")
+    if default[1] > 4:
+        raise FormatError(f"the codestream declares progression order {default[1]}, which does not exist")
+    if not 0 < layers <= MOST_LAYERS:
+        raise FormatError(f"the codestream declares {layers} quality layers")
     # Of thousands of components most are alike, and hostile headers have as many as they can.
-    alike = {step: Coding(step, usual, usual_blocks) for step in set(steps)}
-    apart = {n: Coding(steps[n], precincts, blocks[n]) for n, precincts in codings.items()}
+    alike = {step: ComponentCoding(step, usual, usual_blocks) for step in set(steps)}
+    apart = {n: ComponentCoding(steps[n], precincts, blocks[n]) for n, precincts in codings.items()}
     every = [*codings.values(), *([usual] if len(codings) < count else [])]
-    return Style(
+    return CodingStyle(
         progression=default[1],
         layers=layers,
         markers=default[0] & (SOP | EPH),
@@ -120,15 +162,7 @@ def style(steps: Sequence[tuple[int, int]], main: Iterable[Segment], tile: Itera
     )
 
 
-def needed(depths: Iterable[int]) -> tuple[bool, int]:
-    """Whether values need a sign, and how many bits: of components whose size segment has these depths."""
-    kinds = set(depths)
-    signed = any(depth & 0x80 for depth in kinds)
-    # A sign beside unsigned values takes a bit of its own.
-    return signed, max((depth & 0x7F) + 1 + (signed and not depth & 0x80) for depth in kinds)
-
-
-def width_of(components: int) -> int:
+def component_bytes(components: int) -> int:
     """Bytes that name a component."""
     return 1 if components < 257 else 2
 
@@ -158,8 +192,8 @@ def _blocks(data: bytes, at: int) -> tuple[int, int, int]:
     return wide, high, how
 
 
-def _changes(data: bytes, components: int) -> list[Change]:
-    wide = width_of(components)
+def _changes(data: bytes, components: int) -> list[OrderChange]:
+    wide = component_bytes(components)
     size = 5 + 2 * wide
     if not data or len(data) % size:
         raise FormatError("the changes of packet order in the codestream are broken")
@@ -176,19 +210,19 @@ def _changes(data: bytes, components: int) -> list[Change]:
         end = int.from_bytes(data[at + 4 + wide : at + 4 + 2 * wide], "big") or 1 << (8 * wide)
         if order > 4:
             raise FormatError("the changes of packet order in the codestream are broken")
-        found.append(Change(first, begin, int.from_bytes(layers, "big"), resolutions, min(end, components), order))
+        found.append(OrderChange(first, begin, int.from_bytes(layers, "big"), resolutions, min(end, components), order))
     return found
 
 
-def reversible(marker: int, data: bytes, components: int) -> bool:
+def is_reversible(marker: int, data: bytes, components: int) -> bool:
     """Whether a segment of coding style names the wavelet that loses nothing."""
-    at = 9 if marker == COD else width_of(components) + 5
+    at = 9 if marker == COD else component_bytes(components) + 5
     return data[at : at + 1] == b"\x01"
 
 
-def reduced(marker: int, data: bytes, level: int, components: int) -> bytes:
+def reduce_segment(marker: int, data: bytes, level: int, components: int) -> bytes:
     """A segment of coding or quantisation without its finest `level` levels; others as they are."""
-    wide = width_of(components)
+    wide = component_bytes(components)
     if not level:
         return data
     if marker == COD:
@@ -206,9 +240,9 @@ def reduced(marker: int, data: bytes, level: int, components: int) -> bytes:
     return data
 
 
-def fewer_changes(data: bytes, components: int, resolutions: int) -> bytes:
+def reduce_order_changes(data: bytes, components: int, resolutions: int) -> bytes:
     """Changes of packet order where only the lowest resolutions are left; empty where nothing is."""
-    size, wide = 5 + 2 * width_of(components), width_of(components)
+    size, wide = 5 + 2 * component_bytes(components), component_bytes(components)
     found = b""
     for at in range(0, len(data), size):
         if data[at] < resolutions:

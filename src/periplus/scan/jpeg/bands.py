@@ -1,7 +1,7 @@
-"""JPEG in bands: pictures whose restart markers stand at row ends are cut there, so that a window reads part of a file.
+"""Large JPEG pictures cut into row bands at restart markers, so that a window reads only part of the file.
 
-Where the markers are is known only by reading the scan, so only large pictures are cut: one window of those pays for
-reading them once when they are indexed.
+The positions of the markers are known only after reading the scan, so only large pictures are cut: indexing them reads
+the file once.
 """
 
 from __future__ import annotations
@@ -18,47 +18,28 @@ from numpy.typing import NDArray
 
 from periplus.limits import MIB, Limits
 from periplus.model import Need, Refs, Step, chunk_positions
-from periplus.scan.blocks import Blocks
+from periplus.parse.jpeg import END, FIRST_RESTART, SEQUENTIAL, JpegHeader
+from periplus.scan.buffer import FileBuffer
+from periplus.scan.jpeg.markers import JpegMarkers
 
 LARGE = 64 * MIB
-"""Decoded bytes of a picture that is worth reading whole to cut it."""
+"""Decoded bytes of a picture for which it pays to read all of it while indexing."""
 ROWS = 512
 """Rows of a band, about."""
 SPREAD = 16
-"""Rows of a band for each row that it shares with the next one; two at least, for only the first band begins without a
-restart marker."""
+"""Rows of a band for each row that it shares with the next one; at least two, because only the first band begins
+without a restart marker."""
 READ = 4 * MIB
 LARGEST_HEADER = 16_384
 MOST_INTERVALS = 1 << 20
 MOST_PASSED = 1 << 32
-SEQUENTIAL = frozenset({0xC0, 0xC1})
-MARKER = re.compile(rb"\xff[^\x00\xff]")
-"""In a scan all but restarts end it; 255 in the data is followed by a zero."""
-RESTART, END = 0xD0, 0xD9
+SCAN_MARKER = re.compile(rb"\xff[^\x00\xff]")
+"""In the data of a scan only restarts do not end it; a stored 255 is followed by a zero."""
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
-    """What the markers say that decides whether and where a picture can be cut."""
-
-    marker: int
-    width: int
-    height: int
-    sampling: bytes
-    """Horizontal and vertical factors of every component, four bits each."""
-    restart: int
-    """Units between restart markers; 0 where there are none."""
-    header: bytes
-    """The markers a decoder needs, up to the data of the scan."""
-    data: int
-    """Where the data of the scan begin."""
-    scanned: int
-    """Components in the first scan."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bands:
-    """A picture cut into bands of `rows` rows; what the codec must be told of them; where they lie."""
+class JpegBands:
+    """A picture cut into bands of `rows` rows, the codec settings they need, and their byte ranges."""
 
     rows: int
     settings: dict[str, Any]
@@ -67,68 +48,64 @@ class Bands:
     """As in Encoding."""
 
 
-def large(width: int, height: int, samples: int) -> bool:
-    """Whether a picture is worth looking for places to cut it."""
+def is_large(width: int, height: int, samples: int) -> bool:
+    """Whether a picture is large enough to look for restart markers."""
     return width * height * samples >= LARGE
 
 
-def banded(frame: Frame, blocks: Blocks, limits: Limits, end: int | None = None) -> Generator[Step, Any, Bands | None]:
-    """The picture in bands; None where its coding, its markers or its size make it one chunk.
+def find_bands(
+    markers: JpegMarkers, file: FileBuffer, limits: Limits, end: int | None = None
+) -> Generator[Step, Any, JpegBands | None]:
+    """The picture in bands; None if its coding, its restart markers or its size require one chunk.
 
-    The stream lies before `end`, or the file's end.
+    The stream ends before `end`, or at the end of the file.
     """
+    frame, header = markers.header, b"".join(markers.decoded)
     grid = _grid(frame)
-    stop = blocks.size if end is None else end
-    size = (frame.width, frame.height, len(frame.sampling))
-    if grid is None or stop is None or not large(*size) or len(frame.header) > LARGEST_HEADER:
+    stop = file.size if end is None else end
+    size = (frame.width, frame.height, frame.samples)
+    if grid is None or stop is None or not is_large(*size) or len(header) > LARGEST_HEADER:
         return None
     across, down, step, rows, margin = grid
-    intervals = -(-across * down // frame.restart)
-    # What is too large for a chunk can be read in bands only, and may pass by at more expense.
-    most = MOST_PASSED if math.prod(size) > limits.chunk_bytes else limits.header_bytes - blocks.asked
-    if stop - frame.data > most or intervals > MOST_INTERVALS:
+    intervals = -(-across * down // frame.restart_interval)
+    # A picture that is too large for one chunk can only be read in bands, so reading more of it is acceptable.
+    most = MOST_PASSED if math.prod(size) > limits.chunk_bytes else limits.header_bytes - file.requested
+    if stop - frame.data_offset > most or intervals > MOST_INTERVALS:
         return None
-    marks = yield from _marks(frame.data, stop, intervals)
-    if marks is None:
+    starts = yield from _interval_starts(frame.data_offset, stop, intervals)
+    if starts is None:
         return None
-    unit = _height(frame.sampling)
-    per_step = step // unit * across // frame.restart
+    per_step = step // frame.unit[1] * across // frame.restart_interval
     first = np.arange(0, -(-frame.height // rows)) * (rows // step) * per_step
     last = np.minimum(first + (rows // step + margin // step) * per_step, intervals)
-    begin = marks[np.maximum(first - margin // step * per_step, 0)]
-    # Only the last band ends with the mark of the end, by which a decoder knows it.
-    after = marks[last]
+    begin = starts[np.maximum(first - margin // step * per_step, 0)]
+    # Only the last band includes the end marker, by which a decoder recognises it.
+    after = starts[last]
     after[-1] += 2
-    settings: dict[str, Any] = {"header": base64.b64encode(frame.header).decode("ascii")}
+    settings: dict[str, Any] = {"header": base64.b64encode(header).decode("ascii")}
     if margin:
         settings["margin"] = margin
     refs = Refs(chunk=chunk_positions((1, len(begin), 1)), offset=begin, length=after - begin)
-    return Bands(rows, settings, refs, ("y",) if frame.height % rows else ())
+    return JpegBands(rows, settings, refs, ("y",) if frame.height % rows else ())
 
 
-def _grid(frame: Frame) -> tuple[int, int, int, int, int] | None:
-    """Units across and down, rows between restarts at row ends, rows of a band and rows it shares with each other."""
-    if frame.marker not in SEQUENTIAL or not frame.restart or frame.scanned != len(frame.sampling):
+def _grid(frame: JpegHeader) -> tuple[int, int, int, int, int] | None:
+    """Units across and down, rows between restarts at row ends, rows of a band, and rows it shares with neighbours."""
+    if frame.kind not in SEQUENTIAL or not frame.restart_interval or not frame.single_scan:
         return None
-    if any(not factor >> 4 or not factor & 15 for factor in frame.sampling):
+    if not all(across and down for across, down in frame.factors):
         return None
-    wide = 8 * (1 if len(frame.sampling) == 1 else max(factor >> 4 for factor in frame.sampling))
-    unit = _height(frame.sampling)
-    across, down = -(-frame.width // wide), -(-frame.height // unit)
-    step = math.lcm(frame.restart, across) // across * unit
-    # Colours that are coarser along y are smoothed over the rows of the neighbours.
-    margin = step if len({factor & 15 for factor in frame.sampling}) > 1 else 0
+    width, height = frame.unit
+    across, down = -(-frame.width // width), -(-frame.height // height)
+    step = math.lcm(frame.restart_interval, across) // across * height
+    # Decoders smooth vertically subsampled colours over the rows of neighbouring units.
+    margin = step if len({vertical for _, vertical in frame.factors}) > 1 else 0
     rows = -(-max(ROWS, SPREAD * margin) // step) * step
     return (across, down, step, rows, margin) if rows < frame.height else None
 
 
-def _height(sampling: bytes) -> int:
-    """Rows of a unit; that of a single component is one block, whatever its factors are."""
-    return 8 * (1 if len(sampling) == 1 else max(factor & 15 for factor in sampling))
-
-
-def _marks(data: int, stop: int, intervals: int) -> Generator[Step, Any, NDArray[np.int64] | None]:
-    """Where every interval begins, with its marker, and where the last ends; None where markers are not as expected."""
+def _interval_starts(data: int, stop: int, intervals: int) -> Generator[Step, Any, NDArray[np.int64] | None]:
+    """Where every restart interval begins, with its marker, and where the last ends; None for unexpected markers."""
     found = [data]
     position, carried = data, b""
     while position < stop:
@@ -136,13 +113,13 @@ def _marks(data: int, stop: int, intervals: int) -> Generator[Step, Any, NDArray
         start = position - len(carried)
         if len(block) <= len(carried):
             return None
-        for match in MARKER.finditer(block):
-            kind, place = block[match.start() + 1], start + match.start()
+        for match in SCAN_MARKER.finditer(block):
+            kind, offset = block[match.start() + 1], start + match.start()
             if kind == END:
-                return np.array([*found, place], np.int64) if len(found) == intervals else None
-            if kind != RESTART + (len(found) - 1) % 8 or len(found) >= intervals:
+                return np.array([*found, offset], np.int64) if len(found) == intervals else None
+            if kind != FIRST_RESTART + (len(found) - 1) % 8 or len(found) >= intervals:
                 return None
-            found.append(place)
+            found.append(offset)
         position = start + len(block)
         carried = block[-1:] if block.endswith(b"\xff") else b""
     return None

@@ -14,7 +14,7 @@ from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Array, Encoding, Georeference, Inline, Refs, Scalar, Shape, affine
 from periplus.model.codecnames import JPEG2000
-from periplus.parse.jpeg2000.segments import PPM, written
+from periplus.parse.jpeg2000.segments import PPM, pack_segments
 from periplus.scan.georeference.geotiff import reduced
 from periplus.scan.jpeg2000.markers import Codestream
 from periplus.scan.jpeg2000.ranges import Levels, ranks
@@ -57,7 +57,7 @@ def _packets(data: bytes) -> bytes:
     pieces = [data[start : start + PPM_BYTES] for start in range(0, len(data), PPM_BYTES)]
     if len(pieces) > 256:
         raise FormatError("the packet headers of one tile are too long")
-    return written((PPM, bytes([number]) + piece) for number, piece in enumerate(pieces))
+    return pack_segments((PPM, bytes([number]) + piece) for number, piece in enumerate(pieces))
 
 
 def layout(facts: Codestream, level: int = 0) -> tuple[Shape, Shape, tuple[tuple[int, ...] | None, ...] | None]:

@@ -9,8 +9,8 @@ from typing import Any
 from periplus.errors import FormatError
 from periplus.limits import MIB, Limits
 from periplus.model import Step
-from periplus.scan.blocks import Blocks
-from periplus.scan.cursor import Cursor
+from periplus.parse.jpeg2000.boxes import LONG_BYTES, SHORT_BYTES, Box, boxes, has_long_header, parse_box
+from periplus.scan.buffer import FileBuffer
 
 SIGNATURE = b"\0\0\0\x0cjP  \r\n\x87\n"
 GEOTIFF = bytes.fromhex("b14bf8bd083d4b43a5ae8cd7d5a6ce03")
@@ -21,7 +21,7 @@ AHEAD_BYTES = 4_096
 
 
 @dataclass(frozen=True, slots=True)
-class Boxes:
+class Jp2Boxes:
     """What a file's boxes hold."""
 
     codestreams: tuple[tuple[int, int | None], ...]
@@ -43,7 +43,7 @@ class Boxes:
     """Boxes that could not be read, in sentences."""
 
 
-def walk(blocks: Blocks, limits: Limits) -> Generator[Step, Any, Boxes]:
+def read_boxes(file: FileBuffer, limits: Limits) -> Generator[Step, Any, Jp2Boxes]:
     """Every top-level box; codestreams are stepped over."""
     codestreams: list[tuple[int, int | None]] = []
     geotiff: bytes | None = None
@@ -54,29 +54,33 @@ def walk(blocks: Blocks, limits: Limits) -> Generator[Step, Any, Boxes]:
     fragments = indexed = False
     unread: list[str] = []
     position, count = 0, 0
-    while blocks.size is None or position + 8 <= blocks.size:
+    while file.size is None or position + 8 <= file.size:
         count += 1
         limits.check("the number of boxes", count, limits.tags, offset=position)
-        if blocks.size is None and codestreams:
-            # Whether the file goes on is known only by asking.
+        if file.size is None and codestreams:
+            # Whether the file continues is known only after a request.
             try:
-                yield from blocks.hold("a box", position, 8, ahead=AHEAD_BYTES)
+                yield from file.require("a box", position, SHORT_BYTES, ahead=AHEAD_BYTES)
             except FormatError:
                 break
-        yield from blocks.hold("a box", position, 8, ahead=AHEAD_BYTES)
+        yield from file.require("a box", position, SHORT_BYTES, ahead=AHEAD_BYTES)
         try:
-            kind, start, stop = yield from _box(blocks, position)
+            kind, start, stop = yield from read_box(file, position, file.size)
+            if stop is not None and file.size is not None and stop > file.size:
+                if kind != b"jp2c":
+                    raise FormatError("a box ends past the end of the file", offset=position)
+                # The lengths inside the codestream decide whether anything is missing.
+                stop = file.size
         except FormatError:
-            if not codestreams or _bytes(blocks, position + 4, 4) in WANTED:
+            if not codestreams or file.take(position + 4, 4) in WANTED:
                 raise
-            # What follows the pixels is broken, and nothing that would be read.
+            # The pixels are complete, and this box would not be read.
             break
         if kind == b"jp2c":
             codestreams.append((start, None if stop is None else stop - start))
         elif kind in WANTED and stop is not None and stop - start <= WANTED[kind]:
-            yield from blocks.hold("a box", start, stop - start)
-            blocks.look("a box", start, stop - start)
-            content = _bytes(blocks, start, stop - start)
+            content = yield from file.read("a box", start, stop - start)
+            file.count_parsed("a box", start, stop - start)
             if kind == b"uuid" and content[:16] == GEOTIFF and geotiff is None:
                 geotiff = content[16:]
             elif kind == b"asoc":
@@ -100,51 +104,23 @@ def walk(blocks: Blocks, limits: Limits) -> Generator[Step, Any, Boxes]:
         if stop is None:
             break
         position = stop
-    return Boxes(
+    return Jp2Boxes(
         tuple(codestreams), geotiff, tuple(labels), palette, channels, colours, fragments, indexed, tuple(unread)
     )
 
 
-def _box(blocks: Blocks, position: int) -> Generator[Step, Any, tuple[bytes, int, int | None]]:
-    """Kind of a box, and where its content starts and stops."""
-    raw = _bytes(blocks, position, 8)
-    length, kind, head = int.from_bytes(raw[:4], "big"), raw[4:], 8
-    if length == 1:
-        yield from blocks.hold("a box", position, 16)
-        length, head = int.from_bytes(_bytes(blocks, position + 8, 8), "big"), 16
-    elif length == 0:
-        return kind, position + 8, blocks.size
-    if length < head:
-        raise FormatError(f"a box of {length} bytes cannot be", offset=position)
-    stop = position + length
-    if blocks.size is not None and stop > blocks.size:
-        if kind != b"jp2c":
-            raise FormatError("a box runs past the end of the file", offset=position)
-        # The codestream's own lengths say whether anything is missing.
-        stop = blocks.size
-    return kind, position + head, stop
-
-
-def _bytes(blocks: Blocks, offset: int, length: int) -> bytes:
-    place = blocks.locate(offset, length)
-    if place is None:
-        raise FormatError("a box ends early", offset=offset)
-    return place[0][place[1] : place[1] + length]
+def read_box(file: FileBuffer, position: int, end: int | None) -> Generator[Step, Any, Box]:
+    """The box at a position; one without a length extends to `end`."""
+    head = yield from file.read("a box", position, SHORT_BYTES, ahead=AHEAD_BYTES)
+    if has_long_header(head):
+        head = yield from file.read("a box", position, LONG_BYTES)
+    return parse_box(head, position, end)
 
 
 def _inner(content: bytes) -> list[tuple[bytes, bytes]]:
-    """(kind, content) of the boxes inside a box; what follows a broken one is left."""
-    found: list[tuple[bytes, bytes]] = []
-    cursor = Cursor(content, order=">")
-    while len(content) - cursor.position >= 8 and len(found) < 1024:
-        length, kind = cursor.u32(), cursor.take(4)
-        rest = len(content) - cursor.position
-        if length == 0:
-            length = rest + 8
-        if not 8 <= length <= rest + 8:
-            break
-        found.append((kind, cursor.take(length - 8)))
-    return found
+    """(kind, content) of the boxes inside a box, up to the first damaged one."""
+    found = boxes(content)
+    return [(kind, content[start:stop]) for kind, start, stop in found if stop <= len(content)]
 
 
 def _palette(content: bytes) -> tuple[tuple[int, ...], ...] | None:

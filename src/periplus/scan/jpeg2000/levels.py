@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus.errors import FormatError
-from periplus.parse.jpeg2000.packets import LRCP, RLCP, Bounds, count
-from periplus.parse.jpeg2000.segments import PPT, Segment, Style, style
+from periplus.parse.jpeg2000.packets import LRCP, RLCP, Bounds, count_precincts
+from periplus.parse.jpeg2000.segments import PPT, CodingStyle, Segment, coding_style
 from periplus.scan.jpeg2000.markers import Codestream
 from periplus.scan.jpeg2000.packet_ranges import apart, at_multiples
 from periplus.scan.jpeg2000.packets import Head
@@ -37,7 +37,7 @@ def levels(
     if facts.packed or any(marker == PPT for segments in own.values() for marker, _ in segments):
         return plain
     try:
-        styles = {tile: style(facts.steps, facts.segments, segments) for tile, segments in own.items()}
+        styles = {tile: coding_style(facts.steps, facts.segments, segments) for tile, segments in own.items()}
     except FormatError:
         return plain
     most = min([facts.style.levels, *(one.levels for one in styles.values())])
@@ -82,7 +82,7 @@ def offered(facts: Codestream) -> int:
 
 
 def _prefixes(
-    facts: Codestream, parts: Ranges, heads: Sequence[Head] | None, styles: Mapping[int, Style], most: int
+    facts: Codestream, parts: Ranges, heads: Sequence[Head] | None, styles: Mapping[int, CodingStyle], most: int
 ) -> Levels:
     """Where resolutions come first: the bytes up to the last packet needed, as far as that is known; else all."""
     counts = None if heads is None else _counted(facts, parts, heads, styles)
@@ -99,7 +99,7 @@ def _prefixes(
 
 
 def _counted(
-    facts: Codestream, parts: Ranges, heads: Sequence[Head], styles: Mapping[int, Style]
+    facts: Codestream, parts: Ranges, heads: Sequence[Head], styles: Mapping[int, CodingStyle]
 ) -> NDArray[np.int64] | None:
     """(tile, resolution): packets up to and with each resolution; None where the lists are not as long."""
     sizes = [len(head.sizes if head.sizes is not None else ()) for head in heads]
@@ -109,7 +109,7 @@ def _counted(
         one, bounds = styles.get(tile, facts.style), facts.bounds(tile)
         if not one.resolutions_first:
             continue
-        sites = [count(bounds, one.codings, resolution) for resolution in range(one.levels + 1)]
+        sites = [count_precincts(bounds, one.codings, resolution) for resolution in range(one.levels + 1)]
         # Levels are counted from the finest one, wherever a tile has more or fewer of them.
         totals = (np.cumsum(sites) * one.layers)[::-1][: facts.style.levels + 1][::-1]
         counts[tile, -len(totals) :] = totals
@@ -135,7 +135,7 @@ def _up_to(
     return lengths
 
 
-def _divided(facts: Codestream, parts: Ranges, styles: Mapping[int, Style]) -> NDArray[np.int64]:
+def _divided(facts: Codestream, parts: Ranges, styles: Mapping[int, CodingStyle]) -> NDArray[np.int64]:
     """(level, tile): how many tile-parts hold a level, where their number says how the encoder divided tiles.
 
     Encoders begin a new one at every resolution, or at every layer, component or precinct within it. Where a foreign
@@ -157,11 +157,11 @@ def _divided(facts: Codestream, parts: Ranges, styles: Mapping[int, Style]) -> N
     return everything
 
 
-def _shares(bounds: Bounds, one: Style, levels: int) -> list[NDArray[np.int64]]:
+def _shares(bounds: Bounds, one: CodingStyle, levels: int) -> list[NDArray[np.int64]]:
     """Tile-parts up to and with each resolution, for each way to divide a tile."""
     if one.levels != levels or not one.resolutions_first:
         return [np.zeros(levels + 1, np.int64)] * 4
-    sites = np.array([count(bounds, one.codings, resolution) for resolution in range(levels + 1)])
+    sites = np.array([count_precincts(bounds, one.codings, resolution) for resolution in range(levels + 1)])
     components, single = len(one.codings), np.ones(levels + 1, np.int64)
     if one.progression in (LRCP, RLCP):
         ways = [single, single * one.layers, single * one.layers * components, sites * one.layers]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Generator
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -33,34 +32,27 @@ from periplus.parse.jpeg2000.segments import (
     SOD,
     SOT,
     TLM,
+    CodingStyle,
     Segment,
-    Style,
-    fewer_changes,
-    needed,
-    reduced,
-    reversible,
-    style,
-    width_of,
-    written,
+    coding_style,
+    component_bytes,
+    is_reversible,
+    pack_segments,
+    reduce_order_changes,
+    reduce_segment,
 )
-from periplus.scan.blocks import Blocks
+from periplus.parse.jpeg2000.size import CodestreamSize, parse_size, sample_bits, sample_type
+from periplus.scan.buffer import FileBuffer
 from periplus.scan.cursor import Cursor
 
 NOT_KEPT = frozenset({TLM, PLM, PPM, CRG, COM})
 """Segments that a decoder of one tile does not want: they speak of the whole codestream, or to people."""
-LARGEST_TILES = 65_535
-LARGEST_COMPONENTS = 16_384
-LARGEST_EXTENT = (1 << 31) - 1
-LARGEST_LAYERS = 1_024
-"""Quality layers; real files have a few dozen at most, and each costs a pass over all packets."""
-LARGEST_BITS = 31
-"""What OpenJPEG decodes; the standard has up to 38."""
 AHEAD_BYTES = 8_192
 """Read after the start of a codestream, so that its usual main header comes along."""
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class TileAxis:
     """One direction of the reference grid: the image from `start` to `stop`, tiles of `size` from `origin` on."""
 
     start: int
@@ -100,8 +92,8 @@ class Axis:
 class Codestream:
     """What a main header declares."""
 
-    x: Axis
-    y: Axis
+    x: TileAxis
+    y: TileAxis
     components: int
     bits: int
     """Of the deepest component, and one more where it is unsigned and others have a sign."""
@@ -111,7 +103,7 @@ class Codestream:
     """Horizontal and vertical subsampling of every component."""
     depths: bytes
     """Of every component its depth and steps, as its size segment has them."""
-    style: Style
+    style: CodingStyle
     """Of every tile that has none of its own."""
     capabilities: int
     segments: tuple[Segment, ...]
@@ -128,8 +120,7 @@ class Codestream:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        size = 1 if self.bits <= 8 else 2 if self.bits <= 16 else 4
-        return np.dtype(f"{'i' if self.signed else 'u'}{size}")
+        return sample_type(self.signed, self.bits)
 
     @property
     def tiles(self) -> int:
@@ -149,15 +140,15 @@ class Codestream:
         """The main header of the image at a lower resolution; tiles must begin at multiples of 2^level."""
         axes = [[getattr(axis, name) for axis in (self.x, self.y)] for name in ("stop", "start", "size", "origin")]
         places = [-(-place >> level) for pair in axes for place in pair]
-        size = struct.pack(">H8IH", self.capabilities, *places, self.components) + self.depths
+        size = CodestreamSize(self.capabilities, tuple(places), self.depths)
         most = max(len(coding.precincts) for coding in self.style.codings) - level
         cut = [
-            (marker, fewer_changes(data, self.components, most) if level else data)
+            (marker, reduce_order_changes(data, self.components, most) if level else data)
             if marker == POC
-            else (marker, reduced(marker, data, level, self.components))
+            else (marker, reduce_segment(marker, data, level, self.components))
             for marker, data in self.segments
         ]
-        return b"\xff\x4f" + written([(SIZ, size), *cut])
+        return b"\xff\x4f" + pack_segments([(SIZ, size.pack()), *cut])
 
     def bounds(self, tile: int) -> tuple[int, int, int, int]:
         """Left, top, right and bottom of a tile."""
@@ -174,16 +165,14 @@ class Codestream:
         return held
 
 
-def main_header(blocks: Blocks, offset: int, end: int | None, limits: Limits) -> Generator[Step, Any, Codestream]:
+def main_header(file: FileBuffer, offset: int, end: int | None, limits: Limits) -> Generator[Step, Any, Codestream]:
     """Walk the segments from SOC to the first SOT."""
-    yield from blocks.hold("the codestream", offset, 4, ahead=AHEAD_BYTES)
-    if _bytes(blocks, offset, 4) != b"\xff\x4f\xff\x51":
+    if (yield from file.read("the codestream", offset, 4, ahead=AHEAD_BYTES)) != b"\xff\x4f\xff\x51":
         raise FormatError("the codestream does not begin with its markers", offset=offset)
     segments: list[tuple[int, bytes]] = []
     position, bare = offset + 2, 0
     while True:
-        yield from blocks.hold("a marker of the codestream", position, 4, ahead=AHEAD_BYTES)
-        lead = _bytes(blocks, position, 4)
+        lead = yield from file.read("a marker of the codestream", position, 4, ahead=AHEAD_BYTES)
         marker, length = int.from_bytes(lead[:2], "big"), int.from_bytes(lead[2:], "big")
         if marker == SOT:
             break
@@ -196,9 +185,9 @@ def main_header(blocks: Blocks, offset: int, end: int | None, limits: Limits) ->
         if end is not None and position + 2 + length > end:
             raise FormatError("the main header runs past the end of the codestream", offset=position)
         limits.check("the number of markers in a main header", len(segments), 4 * limits.tags, offset=position)
-        yield from blocks.hold("a marker of the codestream", position, 2 + length, ahead=AHEAD_BYTES)
-        blocks.look("a marker of the codestream", position, 2 + length)
-        segments.append((marker, _bytes(blocks, position + 4, length - 2)))
+        raw = yield from file.read("a marker of the codestream", position, 2 + length, ahead=AHEAD_BYTES)
+        file.count_parsed("a marker of the codestream", position, 2 + length)
+        segments.append((marker, raw[4:]))
         position += 2 + length
     try:
         return _facts(segments, position)
@@ -206,34 +195,13 @@ def main_header(blocks: Blocks, offset: int, end: int | None, limits: Limits) ->
         raise error.at(offset=offset) from None
 
 
-def _bytes(blocks: Blocks, offset: int, length: int) -> bytes:
-    place = blocks.locate(offset, length)
-    if place is None:
-        raise FormatError("the codestream ends early", offset=offset)
-    return place[0][place[1] : place[1] + length]
-
-
 def _facts(segments: list[tuple[int, bytes]], first: int) -> Codestream:
-    size = Cursor(segments[0][1], order=">")
-    capabilities, right, bottom, left, top, width, height, tile_left, tile_top, count = size.unpack("H8IH")
-    if not 0 < count <= LARGEST_COMPONENTS:
-        raise FormatError(f"the codestream declares {count} components")
-    parts = list(struct.iter_unpack("BBB", size.take(3 * count)))
-    x, y = Axis(left, right, width, tile_left), Axis(top, bottom, height, tile_top)
-    for axis in (x, y):
-        if axis.stop > LARGEST_EXTENT:
-            raise FormatError(f"the codestream reaches to {axis.stop}, and decoders to {LARGEST_EXTENT} at most")
-        if not (axis.start < axis.stop and axis.size and axis.origin <= axis.start < axis.origin + axis.size):
-            raise FormatError("the codestream declares an empty image or first tile")
-    if x.tiles * y.tiles > LARGEST_TILES:
-        raise FormatError(f"the codestream declares {x.tiles * y.tiles} tiles; at most {LARGEST_TILES} can be")
-    steps = tuple((dx, dy) for _, dx, dy in parts)
-    if any(not dx or not dy for dx, dy in steps):
-        raise FormatError("a component of the codestream has no subsampling step")
-    depths = {depth for depth, _, _ in parts}
-    signed, bits = needed(depths)
-    if (deepest := max(depth & 0x7F for depth in depths) + 1) > LARGEST_BITS:
-        raise FormatError(f"components of {deepest} bits are more than the decoder can do")
+    size = parse_size(segments[0][1])
+    right, bottom, left, top, width, height, tile_left, tile_top = size.grid
+    count, steps = size.count, tuple(size.steps)
+    x, y = TileAxis(left, right, width, tile_left), TileAxis(top, bottom, height, tile_top)
+    depths = set(size.components[::3])
+    signed, bits = sample_bits(depths)
     x, y, steps = _halved(x, y, steps)
     x, y = _whole(steps, x, y, coloured=len(depths) == 1 and not signed)
     if not x.firsts or not y.firsts:
@@ -241,14 +209,12 @@ def _facts(segments: list[tuple[int, bytes]], first: int) -> Codestream:
     found = dict(reversed(segments))
     if COD not in found or QCD not in found:
         raise FormatError("the codestream has no coding style or no quantisation")
-    wide = width_of(count)
+    wide = component_bytes(count)
     if any(int.from_bytes(data[:wide], "big") >= count for marker, data in segments if marker in (COC, QCC, RGN)):
         raise FormatError("the codestream tells of a component that it does not have")
-    coding = style(steps, [(marker, data) for marker, data in segments if marker in (COD, COC, POC)])
-    if coding.layers > LARGEST_LAYERS:
-        raise FormatError("the coding style of the codestream is none we know")
-    lossless = all(reversible(*segment, count) for segment in segments if segment[0] in (COD, COC))
-    kinds = [(depth, *step) for (depth, _, _), step in zip(parts, steps, strict=True)]
+    coding = coding_style(steps, [(marker, data) for marker, data in segments if marker in (COD, COC, POC)])
+    lossless = all(is_reversible(*segment, count) for segment in segments if segment[0] in (COD, COC))
+    kinds = [(depth, *step) for depth, step in zip(size.components[::3], steps, strict=True)]
     _check_kinds(kinds, lossless=lossless, together=bool(found[COD][4]))
     packed = _packed([data for marker, data in segments if marker == PPM])
     kept = [(marker, data) for marker, data in segments[1:] if marker not in NOT_KEPT]
@@ -261,7 +227,7 @@ def _facts(segments: list[tuple[int, bytes]], first: int) -> Codestream:
         steps=steps,
         depths=b"".join(map(bytes, kinds)),
         style=coding,
-        capabilities=capabilities,
+        capabilities=size.capabilities,
         segments=tuple(kept),
         first=first,
         lengths=_lengths([data for marker, data in segments if marker == TLM]),
@@ -283,7 +249,9 @@ def _check_kinds(kinds: list[tuple[int, int, int]], *, lossless: bool, together:
         raise FormatError("a component of one bit beside deeper ones is read only where nothing of it is lost")
 
 
-def _halved(x: Axis, y: Axis, steps: tuple[tuple[int, int], ...]) -> tuple[Axis, Axis, tuple[tuple[int, int], ...]]:
+def _halved(
+    x: TileAxis, y: TileAxis, steps: tuple[tuple[int, int], ...]
+) -> tuple[TileAxis, TileAxis, tuple[tuple[int, int], ...]]:
     """The grid of the components, where all of them have the same steps.
 
     Tiles that begin between two values keep their places and steps: the order of packets is told by them.
@@ -295,11 +263,13 @@ def _halved(x: Axis, y: Axis, steps: tuple[tuple[int, int], ...]) -> tuple[Axis,
         if axis.start % step or axis.origin % step or (axis.size % step and axis.tiles > 1):
             across, down = steps[0]
             return replace(x, step=across), replace(y, step=down), steps
-        axes.append(Axis(axis.start // step, -(-axis.stop // step), -(-axis.size // step), axis.origin // step))
+        axes.append(TileAxis(axis.start // step, -(-axis.stop // step), -(-axis.size // step), axis.origin // step))
     return axes[0], axes[1], ((1, 1),) * len(steps)
 
 
-def _whole(steps: tuple[tuple[int, int], ...], x: Axis, y: Axis, *, coloured: bool) -> tuple[Axis, Axis]:
+def _whole(
+    steps: tuple[tuple[int, int], ...], x: TileAxis, y: TileAxis, *, coloured: bool
+) -> tuple[TileAxis, TileAxis]:
     """Components with steps of their own are spread chunk by chunk, which is right where those begin at whole steps.
 
     Two of three at half the resolution are chroma: decoders give red, green and blue, in a single tile from anywhere.

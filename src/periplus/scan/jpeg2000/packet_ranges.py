@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.parse.jpeg2000.packets import Packets, count, ordered
-from periplus.parse.jpeg2000.segments import SOT
+from periplus.parse.jpeg2000.packets import PacketOrder, count_precincts, packet_order
+from periplus.parse.jpeg2000.segments import TilePartStart, pack_tile_part
 from periplus.scan.jpeg2000.markers import Codestream
 from periplus.scan.jpeg2000.packets import Head
 from periplus.scan.jpeg2000.ranges import Levels, Ranges
@@ -32,7 +31,7 @@ def apart(facts: Codestream, parts: Ranges, heads: Sequence[Head], most: int) ->
     if not most or sum(map(len, sizes)) > LARGEST_PACKETS:
         return None
     there = np.unique(parts.tile)
-    totals = [count(facts.bounds(tile), one.codings) * one.layers for tile in there.tolist()]
+    totals = [count_precincts(facts.bounds(tile), one.codings) * one.layers for tile in there.tolist()]
     listed = np.bincount(parts.tile, [len(size) for size in sizes])
     if not np.array_equal(listed[there], totals):
         return None
@@ -91,7 +90,7 @@ def _depths(facts: Codestream, most: int, tiles: Sequence[int]) -> tuple[NDArray
         # Tiles of one size that lie alike among the precincts have the same packets.
         like = right - left, bottom - top, left % unit, top % unit, left == 0, top == 0
         if like not in known:
-            packets = ordered(bounds, one.codings, one.layers, one.progression, one.changes)
+            packets = packet_order(bounds, one.codings, one.layers, one.progression, one.changes)
             known[like] = finest[packets.component] - 1 - packets.resolution
             odd = (level for level in range(1, steady + 1) if not even(facts, level))
             steady = next((level - 1 for level in odd if not _same(facts, tile, packets, level)), steady)
@@ -114,7 +113,7 @@ def _unit(facts: Codestream) -> int:
     return unit
 
 
-def _same(facts: Codestream, tile: int, packets: Packets, level: int) -> bool:
+def _same(facts: Codestream, tile: int, packets: PacketOrder, level: int) -> bool:
     """Whether the packets of a level keep their order where nothing else is there.
 
     Precincts are met where they begin, and those that an odd edge of a tile cuts at that edge: at a lower resolution
@@ -123,7 +122,7 @@ def _same(facts: Codestream, tile: int, packets: Packets, level: int) -> bool:
     one = facts.style
     left, top, right, bottom = (-(-place >> level) for place in facts.bounds(tile))
     codings = [replace(coding, precincts=coding.precincts[:-level]) for coding in one.codings]
-    fewer = ordered((left, top, right, bottom), codings, one.layers, one.progression, one.changes)
+    fewer = packet_order((left, top, right, bottom), codings, one.layers, one.progression, one.changes)
     finest = np.array([len(coding.precincts) for coding in one.codings])
     kept = packets.resolution < finest[packets.component] - level
     return all(
@@ -138,4 +137,4 @@ def _same(facts: Codestream, tile: int, packets: Packets, level: int) -> bool:
 
 
 def _start(tile: int, length: int) -> bytes:
-    return struct.pack(">HHHIBB", SOT, 10, tile, 14 + length, 0, 1) + SOD
+    return pack_tile_part(TilePartStart(tile, 14 + length, 0, 1)) + SOD

@@ -9,14 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.errors import FormatError
 from periplus.limits import MIB
 from periplus.model import Step
-from periplus.parse.jpeg2000.segments import COM, PLT, SOD, Segment
-from periplus.scan.blocks import Blocks
+from periplus.parse.jpeg2000.segments import COM, PLT, SOD, SOT_BYTES, Segment
+from periplus.scan.buffer import FileBuffer
 from periplus.scan.jpeg2000.markers import Codestream
 
-SOT_BYTES = 12
 PLAIN_BYTES = 14
 """A header with nothing in it but the SOT segment and SOD."""
 LARGEST_SEGMENTS = 512
@@ -39,7 +37,7 @@ class Head:
 
 
 def heads(
-    blocks: Blocks, facts: Codestream, offset: NDArray[np.int64], length: NDArray[np.int64], usual: int
+    file: FileBuffer, facts: Codestream, offset: NDArray[np.int64], length: NDArray[np.int64], usual: int
 ) -> Generator[Step, Any, list[Head] | None]:
     """The headers of all tile-parts; None where one is broken or lacks what the others have, or all are too long.
 
@@ -52,7 +50,7 @@ def heads(
         # In one round, unless those who went from one to the next took them along.
         firsts = zip(offset.tolist(), np.minimum(usual, length).tolist(), strict=True)
         starts = [("the header of a tile-part", *place) for place in firsts]
-        yield from blocks.hold_all(starts, gap=0, sparse=True)
+        yield from file.require_all(starts, gap=0, sparse=True)
     found: list[Head] = []
     spent = 0
     for row, (start, size) in enumerate(zip(offset.tolist(), length.tolist(), strict=True)):
@@ -60,7 +58,7 @@ def heads(
         if sizes is not None and size - int(sizes.sum()) == PLAIN_BYTES:
             found.append(Head(PLAIN_BYTES, (), sizes))
             continue
-        read = yield from head(blocks, start, start + size, usual)
+        read = yield from head(file, start, start + size, usual)
         if read is None or (spent := spent + read.length) > LARGEST_BYTES:
             return None
         sizes = read.sizes if sizes is None else sizes
@@ -83,23 +81,20 @@ def _listed(facts: Codestream, offset: NDArray[np.int64], length: NDArray[np.int
     return found
 
 
-def head(blocks: Blocks, start: int, end: int | None, usual: int = 0) -> Generator[Step, Any, Head | None]:
+def head(file: FileBuffer, start: int, end: int | None, usual: int = 0) -> Generator[Step, Any, Head | None]:
     """The header of the tile-part at a place; None where it is broken."""
     position, tables, own = start + SOT_BYTES, [], []
     if usual and (end is None or end - start > usual):
-        yield from blocks.hold("the header of a tile-part", start, usual, sparse=True)
+        yield from file.require("the header of a tile-part", start, usual, sparse=True)
     for _ in range(LARGEST_SEGMENTS):
-        yield from blocks.hold("the header of a tile-part", position, 2, sparse=True)
-        marker = int.from_bytes(_bytes(blocks, position, 2), "big")
+        marker = int.from_bytes((yield from file.read("the header of a tile-part", position, 2, sparse=True)), "big")
         if marker == SOD:
             break
-        yield from blocks.hold("the header of a tile-part", position, 4, sparse=True)
-        size = int.from_bytes(_bytes(blocks, position + 2, 2), "big")
+        size = int.from_bytes((yield from file.read("the header of a tile-part", position + 2, 2, sparse=True)), "big")
         if marker < 0xFF50 or size < 2 or (end is not None and position + 2 + size > end):
             return None
         if marker != COM:
-            yield from blocks.hold("the header of a tile-part", position, 2 + size, sparse=True)
-            content = _bytes(blocks, position + 4, size - 2)
+            content = yield from file.read("the header of a tile-part", position + 4, size - 2, sparse=True)
             if marker == PLT:
                 tables.append(content)
             else:
@@ -107,7 +102,7 @@ def head(blocks: Blocks, start: int, end: int | None, usual: int = 0) -> Generat
         position += 2 + size
     else:
         return None
-    blocks.look("the header of a tile-part", start, position - start)
+    file.count_parsed("the header of a tile-part", start, position - start)
     raw = np.frombuffer(b"".join(table[1:] for table in sorted(tables, key=lambda table: table[:1])), np.uint8)
     return Head(position + 2 - start, tuple(own), numbers(raw) if tables else None)
 
@@ -122,10 +117,3 @@ def numbers(raw: NDArray[np.uint8]) -> NDArray[np.int64]:
         return np.zeros(0, np.int64)
     place = np.repeat(last, last - starts + 1) - np.arange(last[-1] + 1)
     return np.add.reduceat((raw[: last[-1] + 1] & 127).astype(np.int64) << (7 * place), starts)
-
-
-def _bytes(blocks: Blocks, offset: int, length: int) -> bytes:
-    place = blocks.locate(offset, length)
-    if place is None:
-        raise FormatError("the codestream ends early", offset=offset)
-    return place[0][place[1] : place[1] + length]

@@ -7,12 +7,12 @@ from typing import Any
 from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
 from periplus.model import About, Found, Georeference, Source, Steps
-from periplus.scan.blocks import Blocks
+from periplus.scan.buffer import FileBuffer
 from periplus.scan.drive import scan_bytes
 from periplus.scan.georeference import gmljp2
 from periplus.scan.georeference.worldfile import Placed, placed
 from periplus.scan.jpeg2000.arrays import arrays, turned
-from periplus.scan.jpeg2000.boxes import SIGNATURE, Boxes, walk
+from periplus.scan.jpeg2000.boxes import SIGNATURE, Jp2Boxes, read_boxes
 from periplus.scan.jpeg2000.markers import Codestream
 from periplus.scan.jpeg2000.tile_parts import scan_codestream
 from periplus.scan.tiff import scan as tiff
@@ -34,12 +34,10 @@ def sniff(head: bytes) -> bool:
 
 def scan(source: Source, limits: Limits) -> Steps:
     """Arrays of every codestream and resolution of a file, and what the file says of itself."""
-    blocks = Blocks(source, limits)
+    file = FileBuffer(source, limits)
     try:
-        yield from blocks.hold("the header", 0, 12, ahead=HEAD_BYTES)
-        head = blocks.locate(0, 12)
-        boxed = head is not None and head[0][:12] == SIGNATURE
-        boxes = (yield from walk(blocks, limits)) if boxed else Boxes(((0, None),), None, ())
+        boxed = (yield from file.read("the header", 0, 12, ahead=HEAD_BYTES)) == SIGNATURE
+        boxes = (yield from read_boxes(file, limits)) if boxed else Jp2Boxes(((0, None),), None, ())
         if not boxes.codestreams:
             raise FormatError(
                 "a codestream in fragments is not read" if boxes.fragments else "the file holds no codestream"
@@ -48,7 +46,7 @@ def scan(source: Source, limits: Limits) -> Steps:
         beside = (yield from placed(source, limits)) if where is None else Placed(where)
         comments: list[str] = []
         for number, (offset, length) in enumerate(boxes.codestreams):
-            facts, ranges = yield from scan_codestream(blocks, offset, length, limits)
+            facts, ranges = yield from scan_codestream(file, offset, length, limits)
             comments += facts.comments
             prefix = f"images/{number}/" if number else ""
             place = Placed() if number else beside
@@ -64,7 +62,7 @@ def scan(source: Source, limits: Limits) -> Steps:
         raise error.at(url=source.url) from None
 
 
-def _told(boxes: Boxes, facts: Codestream) -> dict[str, Any]:
+def _told(boxes: Jp2Boxes, facts: Codestream) -> dict[str, Any]:
     """What boxes say of the components: the palette of a single one, or their colours, and which ones are alpha."""
     components = facts.components
     if boxes.palette:
@@ -83,7 +81,7 @@ def _told(boxes: Boxes, facts: Codestream) -> dict[str, Any]:
     return {**told, "extra_samples": [alphas[number] for number in range(first, components)]}
 
 
-def _georeference(boxes: Boxes, limits: Limits) -> tuple[Georeference | None, list[str]]:
+def _georeference(boxes: Jp2Boxes, limits: Limits) -> tuple[Georeference | None, list[str]]:
     """Of the GeoTIFF of one pixel that GeoJP2 puts into a box, else of GMLJP2; and what of them could not be read."""
     where, lost = None, list(boxes.unread)
     if boxes.geotiff is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +14,8 @@ from periplus.model import Codec, Encoding, Refs, chunk_positions
 from periplus.model.codecnames import JBP_BLOCK
 from periplus.scan.nitf.fields import Subheader
 from periplus.scan.nitf.mask import ABSENT
+from periplus.scan.row_bands import BAND_BYTES, band_rows, cut_to_bands
 
-BAND_BYTES = 512 * 1024
-"""Large blocks are read in bands of rows of about this size."""
 LARGE_BYTES = 8 << 20
 """Blocks of an image that has several are cut only when larger than this."""
 ORDERS = {"P": [1, 2, 0], "R": [1, 0, 2]}
@@ -26,7 +24,7 @@ Offsets = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class BlockLayout:
     """How the pixels of an image are stored; a block is `width` x `height` pixels."""
 
     bands: int
@@ -42,18 +40,18 @@ class Layout:
     dtype: np.dtype[Any]
 
     @property
-    def apart(self) -> bool:
+    def separate(self) -> bool:
         """Whether every band has blocks of its own."""
         return self.mode == "S" and self.bands > 1
 
     @property
     def planes(self) -> int:
-        return self.bands if self.apart else 1
+        return self.bands if self.separate else 1
 
     @property
     def samples(self) -> int:
         """Bands in one block."""
-        return 1 if self.apart else self.bands
+        return 1 if self.separate else self.bands
 
     @property
     def whole(self) -> bool:
@@ -82,7 +80,7 @@ class Layout:
         return self.planes * self.down * self.across
 
 
-def layout(head: Subheader, limits: Limits) -> Layout:
+def layout(head: Subheader, limits: Limits) -> BlockLayout:
     """The layout a subheader declares, checked."""
     fields = head.fields
     rows, columns = fields["NROWS"], fields["NCOLS"]
@@ -97,7 +95,9 @@ def layout(head: Subheader, limits: Limits) -> Layout:
     if down * height < rows or across * width < columns:
         raise FormatError(f"{across} x {down} blocks of {width} x {height} pixels do not cover {columns} x {rows}")
     bits, kind = fields["NBPP"], fields["PVTYPE"]
-    found = Layout(len(head.bands), rows, columns, mode, down, across, height, width, bits, kind, dtype_of(kind, bits))
+    found = BlockLayout(
+        len(head.bands), rows, columns, mode, down, across, height, width, bits, kind, dtype_of(kind, bits)
+    )
     limits.check("the number of blocks", found.blocks, limits.chunks)
     return found
 
@@ -112,60 +112,56 @@ def dtype_of(kind: str, bits: int) -> np.dtype[Any]:
     return np.dtype(f"{letter}{size}")
 
 
-def plan(image: Layout) -> tuple[int, bool]:
-    """Rows of a chunk, and whether its bands are taken apart: whole blocks, or bands of rows of large ones.
+def plan(image: BlockLayout) -> tuple[int, bool]:
+    """Rows of a chunk, and whether each band is a chunk of its own.
 
-    Bands with bits to spare between them are taken apart, too.
+    Chunks are whole blocks, or row bands of large ones. Bands with unused bits between them are always separate.
     """
     lone = image.down == image.across == 1
     if image.block_bytes <= (BAND_BYTES if lone else LARGE_BYTES):
         return image.height, image.ragged
-    apart = image.mode in ("B", "S") and image.bands > 1
+    separate = image.mode in ("B", "S") and image.bands > 1
     row_bits = image.width * image.bits * (1 if image.mode in ("B", "S") else image.bands)
-    # Rows that are no whole bytes are cut where a number of them is.
-    unit = 8 // math.gcd(8, row_bits)
-    wanted = min(max(1, BAND_BYTES * 8 // (row_bits * unit)) * unit, image.height)
     if image.down == 1:
-        # Somewhat fewer rows where all chunks are then whole, as Zarr has them.
-        even = (n for n in range(wanted, wanted // 2, -1) if image.rows % n == 0 and n % unit == 0)
-        rows = next(even, wanted)
+        rows = band_rows(image.rows, row_bits, most=image.height)
     else:
-        rows = next((n for n in range(wanted, 0, -1) if image.height % n == 0 and n % unit == 0), image.height)
-    return rows, apart and (rows < image.height or image.ragged)
+        rows = band_rows(image.height, row_bits, divide=True)
+    return rows, separate and (rows < image.height or image.ragged)
 
 
 def locate(
-    image: Layout, rows: int, apart: bool, *, start: int, end: int, mask: Offsets | None, limits: Limits
+    image: BlockLayout, rows: int, separate: bool, *, start: int, end: int, mask: Offsets | None, limits: Limits
 ) -> Refs:
-    """The byte range of every chunk of `rows` rows; `start` and `end` are of the data without the mask."""
+    """The byte range of every chunk of `rows` rows; `start` and `end` are those of the data after the mask."""
     size = image.block_bytes
     if mask is None and start + image.blocks * size > end:
         raise FormatError(f"{image.blocks} blocks of {size} bytes do not fit in the {end - start} bytes of the image")
-    planes = image.bands if apart or image.apart else 1
-    per, down, across = -(-image.height // rows), -(-image.rows // rows), -(-image.columns // image.width)
+    one_band = separate or image.separate
+    planes = image.bands if one_band else 1
+    down, across = -(-image.rows // rows), -(-image.columns // image.width)
     limits.check("the number of chunks", planes * down * across, limits.chunks)
-    line = np.arange(down, dtype=np.int64)
-    block, inside = line // per, line % per * rows
-    held = np.minimum(rows, image.height - inside)
-    if image.down == 1 and rows < image.height:
-        held = np.minimum(held, image.rows - line * rows)
-    row_bits = image.width * image.bits * (1 if apart or image.apart else image.samples)
-    number = block[:, None] * image.across + np.arange(across, dtype=np.int64)
-    numbers = np.arange(planes, dtype=np.int64)[:, None, None] * (image.down * image.across * image.apart) + number
-    base = numbers * size if mask is None else mask[numbers]
-    shift = np.arange(planes, dtype=np.int64)[:, None, None] * (image.band_bytes if apart and not image.apart else 0)
-    offset = (start + base + shift + (inside * row_bits // 8)[:, None]).ravel()
-    lines = held if rows < image.height else np.full(down, image.height, np.int64)
-    each = -(-(lines * row_bits) // 8)
-    length = np.broadcast_to(each[:, None], (planes, down, across)).ravel()
-    refs = Refs(chunk=chunk_positions((planes, down, across)), offset=offset, length=length)
+    plane = np.arange(planes, dtype=np.int64)[:, None, None]
+    number = np.arange(image.down, dtype=np.int64)[:, None] * image.across + np.arange(across, dtype=np.int64)
+    number = plane * (image.down * image.across * image.separate) + number
+    block = number * size if mask is None else mask[number]
+    in_block = plane * (image.band_bytes if separate and not image.separate else 0)
+    offset, length = cut_to_bands(
+        start + block + in_block,
+        image.height,
+        rows,
+        row_bits=image.width * image.bits * (1 if one_band else image.samples),
+        height=image.rows,
+        clipped=image.down == 1 and rows < image.height,
+    )
+    refs = Refs(chunk=chunk_positions(offset.shape), offset=offset.ravel(), length=length.ravel())
     if mask is None:
         return refs
-    refs = refs.take((base != ABSENT).ravel())
+    stored = block != ABSENT
+    refs = refs.take(np.repeat(stored, -(-image.height // rows), axis=1)[:, :down].ravel())
     if len(refs) and int((refs.offset + refs.length).max()) > end:
         raise FormatError("the mask has a block that ends past the end of the image")
-    if bool((np.diff(np.unique(base[base != ABSENT])) < size).any()):
-        # Some writers cut the blocks at the edge of an image; read as whole ones they would show their neighbours.
+    if bool((np.diff(np.unique(block[stored])) < size).any()):
+        # Some writers cut the blocks at the edge of an image; read as full blocks they would overlap.
         raise FormatError("the mask has blocks that overlap")
     return refs
 
@@ -173,7 +169,7 @@ def locate(
 Edges = tuple[tuple[int, ...] | None, ...]
 
 
-def squeezed(image: Layout, *, start: int, end: int, mask: Offsets | None) -> tuple[Refs, Edges] | None:
+def squeezed(image: BlockLayout, *, start: int, end: int, mask: Offsets | None) -> tuple[Refs, Edges] | None:
     """Blocks that are cut where the image ends, though the standard fills them, and the sizes of chunks.
 
     osml-imagery-io (0.2.2) writes them so. None where blocks of the mask, as such, do not fill the data exactly: no
@@ -198,9 +194,9 @@ def squeezed(image: Layout, *, start: int, end: int, mask: Offsets | None) -> tu
     return refs, (None, tuple(heights.tolist()), tuple(widths.tolist()))
 
 
-def encoding_of(image: Layout, rows: int, apart: bool) -> Encoding:
+def encoding_of(image: BlockLayout, rows: int, apart: bool) -> Encoding:
     """Standard codecs where samples are whole bytes, always saying the byte order; else the jbp-block codec."""
-    bands = 1 if apart or image.apart else image.bands
+    bands = 1 if apart or image.separate else image.bands
     # A lone block that is cut to rows ends with the image, and the codecs of Zarr itself know whole chunks only.
     clipped = image.down == 1 and rows < image.height and image.rows % rows != 0
     if clipped or not image.whole:

@@ -14,8 +14,8 @@ from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Need, Pipeline, Step
 from periplus.model.codecnames import TIFF_TILE
-from periplus.scan.nitf.blocks import Layout
-from periplus.scan.nitf.streams import MOST_STREAMED, Look
+from periplus.scan.nitf.blocks import BlockLayout
+from periplus.scan.nitf.streams import MOST_STREAMED, StartFinder
 
 GROUP3, TWO_DIMENSIONS, FILLED = 3, 1, 4
 """TIFF's number of the compression, and its options; there may be zeros before the end of any line."""
@@ -31,7 +31,7 @@ BEGUN = re.compile(rb"\0[\0-\x1f]")
 """An end of line, or zeros before one, which every picture starts with."""
 
 
-def fax_pipeline(image: Layout, rate: str) -> Pipeline:
+def fax_pipeline(image: BlockLayout, rate: str) -> Pipeline:
     """The codec of a bi-level block: Group 3 fax, of one dimension or two, as TIFF has it too."""
     dimensions = _dimensions(rate)
     if image.bits != 1 or image.bands != 1 or dimensions is None:
@@ -52,7 +52,7 @@ def fax_pipeline(image: Layout, rate: str) -> Pipeline:
     return ({"name": TIFF_TILE, "configuration": configuration},)
 
 
-def fax_starts(rate: str) -> Look:
+def fax_starts(rate: str) -> StartFinder:
     """How the starts of blocks at that rate are found."""
     return partial(_starts, tagged=_dimensions(rate) == TWO_DIMENSIONS)
 

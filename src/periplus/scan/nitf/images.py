@@ -13,23 +13,23 @@ from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Array, Encoding, Found, Refs, Scalar, Shape, Step
 from periplus.model.codecnames import VECTOR_QUANTISED
-from periplus.scan.blocks import Blocks
+from periplus.scan.buffer import FileBuffer
 from periplus.scan.georeference.geotiff import reduced
 from periplus.scan.jpeg2000.arrays import arrays, turned
 from periplus.scan.jpeg2000.tile_parts import scan_codestream
-from periplus.scan.nitf.blocks import Layout, encoding_of, layout, locate, plan, squeezed
+from periplus.scan.nitf.blocks import BlockLayout, encoding_of, layout, locate, plan, squeezed
 from periplus.scan.nitf.fax import fax_pipeline, fax_starts
 from periplus.scan.nitf.fields import Subheader
 from periplus.scan.nitf.georeference import georeference, unread
-from periplus.scan.nitf.jpeg_tables import shared_tables
-from periplus.scan.nitf.mask import ABSENT, Mask, pad_value, read_mask, read_tables
+from periplus.scan.nitf.mask import ABSENT, BlockMask, pad_value, read_mask, read_tables
 from periplus.scan.nitf.streams import (
-    codestream,
     codestream_pipeline,
     cut_stream,
+    find_codestream,
     frame_size,
+    has_separate_codestreams,
     jpeg_pipeline,
-    separate,
+    shared_tables,
     stream_refs,
 )
 from periplus.scan.nitf.tres import described
@@ -39,85 +39,85 @@ Place = tuple[int, int]
 """Start and end of an image's data in the file."""
 
 
-def _mask(blocks: Blocks, place: Place, facts: Subheader, number: int) -> Generator[Step, Any, Mask]:
+def _mask(file: FileBuffer, place: Place, facts: Subheader, number: int) -> Generator[Step, Any, BlockMask]:
     if not facts.fields["IC"].startswith("M") and facts.fields["IC"] != "NM":
-        return Mask()
-    return (yield from read_mask(blocks, place[0], place[1] - place[0], number))
+        return BlockMask()
+    return (yield from read_mask(file, place[0], place[1] - place[0], number))
 
 
 def _plain(
-    blocks: Blocks, prefix: str, place: Place, facts: Subheader, limits: Limits
+    file: FileBuffer, prefix: str, place: Place, facts: Subheader, limits: Limits
 ) -> Generator[Step, Any, list[Found]]:
     """NC and NM: pixels as they are."""
     image = layout(facts, limits)
-    mask = yield from _mask(blocks, place, facts, image.blocks)
+    mask = yield from _mask(file, place, facts, image.blocks)
     if (found := squeezed(image, start=place[0] + mask.length, end=place[1], mask=mask.offsets)) is not None:
         refs, edges = found
         chunks, encoding = (image.samples, image.height, image.width), encoding_of(image, image.height, False)
         return [Found(replace(_array(prefix, image, facts, chunks, encoding, mask, limits), edges=edges), refs)]
     rows, apart = plan(image)
     refs = locate(image, rows, apart, start=place[0] + mask.length, end=place[1], mask=mask.offsets, limits=limits)
-    bands = 1 if apart or image.apart else image.bands
+    bands = 1 if apart or image.separate else image.bands
     array = _array(prefix, image, facts, (bands, rows, image.width), encoding_of(image, rows, apart), mask, limits)
     return [Found(array, refs)]
 
 
 def _streams(
-    blocks: Blocks, prefix: str, place: Place, facts: Subheader, limits: Limits
+    file: FileBuffer, prefix: str, place: Place, facts: Subheader, limits: Limits
 ) -> Generator[Step, Any, list[Found]]:
     """C3, M3, C5 and M5: a JPEG stream a block; C1 and M1: fax."""
     image = layout(facts, limits)
     coding, rate = facts.fields["IC"], facts.fields["COMRAT"]
-    mask = yield from _mask(blocks, place, facts, image.blocks)
+    mask = yield from _mask(file, place, facts, image.blocks)
     rows = image.height
     if coding in ("C1", "M1"):
         encoding = Encoding(fax_pipeline(image, rate))
-        refs = yield from stream_refs(image, *place, mask, limits, look=fax_starts(rate))
+        refs = yield from stream_refs(image, *place, mask, limits, find_starts=fax_starts(rate))
     else:
         refs = yield from stream_refs(image, *place, mask, limits)
         tables = None
         if len(refs) and coding in ("C3", "M3"):
             first, sizes = int(refs.offset[0]), {"bands": image.samples, "bits": image.bits}
-            tables = yield from shared_tables(blocks, first, place[1], rate, **sizes)
+            tables = yield from shared_tables(file, first, place[1], rate, **sizes)
         codecs = jpeg_pipeline(image, facts.fields["IREP"], lossless=coding in ("C5", "M5"), tables=tables)
-        rows, encoding, refs = yield from cut_stream(blocks, image, codecs, refs, limits)
+        rows, encoding, refs = yield from cut_stream(file, image, codecs, refs, limits)
     array = _array(prefix, image, facts, (image.samples, rows, image.width), encoding, mask, limits)
     return [Found(array, refs)]
 
 
 def _downsampled(
-    blocks: Blocks, prefix: str, place: Place, facts: Subheader, limits: Limits
+    file: FileBuffer, prefix: str, place: Place, facts: Subheader, limits: Limits
 ) -> Generator[Step, Any, list[Found]]:
     """I1: one JPEG stream, of fewer pixels than the image; those that are stored are what is given."""
     whole = layout(facts, limits)
     if whole.blocks != 1:
         raise FormatError("a downsampled JPEG image of several blocks does not exist")
-    rows, columns = yield from frame_size(blocks, *place)
+    rows, columns = yield from frame_size(file, *place)
     if not (0 < rows <= whole.rows and 0 < columns <= whole.columns):
         raise FormatError(f"the stream has {columns} x {rows} pixels, and the image {whole.columns} x {whole.rows}")
     image = replace(whole, rows=rows, columns=columns, height=rows, width=columns)
     codecs = jpeg_pipeline(image, facts.fields["IREP"], lossless=False)
-    refs = yield from stream_refs(image, *place, Mask(), limits)
-    band, encoding, refs = yield from cut_stream(blocks, image, codecs, refs, limits)
-    array = _array(prefix, image, facts, (image.bands, band, columns), encoding, Mask(), limits)
+    refs = yield from stream_refs(image, *place, BlockMask(), limits)
+    band, encoding, refs = yield from cut_stream(file, image, codecs, refs, limits)
+    array = _array(prefix, image, facts, (image.bands, band, columns), encoding, BlockMask(), limits)
     where = reduced(array.georeference, whole.columns, whole.rows, columns, rows)
     attributes = {**array.attributes, "downsampled_from": [whole.rows, whole.columns]}
     return [Found(replace(array, georeference=where, attributes=attributes), refs)]
 
 
 def _jpeg2000(
-    blocks: Blocks, prefix: str, place: Place, facts: Subheader, limits: Limits
+    file: FileBuffer, prefix: str, place: Place, facts: Subheader, limits: Limits
 ) -> Generator[Step, Any, list[Found]]:
     """C8, M8, CD and MD: one codestream, a tile a block; its resolutions are levels."""
     image = layout(facts, limits)
-    mask = yield from _mask(blocks, place, facts, image.blocks)
-    if (yield from separate(blocks, image, *place, mask)):
+    mask = yield from _mask(file, place, facts, image.blocks)
+    if (yield from has_separate_codestreams(file, image, *place, mask)):
         refs = yield from stream_refs(image, *place, mask, limits)
         encoding, chunks = Encoding(codestream_pipeline(image)), (image.samples, image.height, image.width)
         return [Found(_array(prefix, image, facts, chunks, encoding, mask, limits), refs)]
-    offset, length = yield from codestream(blocks, place[0] + mask.length, place[1])
+    offset, length = yield from find_codestream(file, place[0] + mask.length, place[1])
     absent = [] if mask.offsets is None else np.flatnonzero(mask.offsets == ABSENT).tolist()
-    stream, ranges = yield from scan_codestream(blocks, offset, length, limits, absent=absent)
+    stream, ranges = yield from scan_codestream(file, offset, length, limits, absent=absent)
     if absent and (stream.y.tiles, stream.x.tiles) != (image.down, image.across):
         raise FormatError("the mask is of other blocks than the tiles of the codestream")
     pad = pad_value(stream.dtype, min(image.bits, stream.dtype.itemsize * 8), mask.pad)
@@ -140,7 +140,7 @@ def _jpeg2000(
     return found
 
 
-def _stored(refs: Refs, image: Layout, array: Array, absent: Sequence[int]) -> Refs:
+def _stored(refs: Refs, image: BlockLayout, array: Array, absent: Sequence[int]) -> Refs:
     """References without those of tiles that a mask says are not there, which may be in the codestream, and empty."""
     if not absent or array.grid[-2:] != (image.down, image.across):
         return refs
@@ -149,30 +149,36 @@ def _stored(refs: Refs, image: Layout, array: Array, absent: Sequence[int]) -> R
 
 
 def _quantised(
-    blocks: Blocks, prefix: str, place: Place, facts: Subheader, limits: Limits
+    file: FileBuffer, prefix: str, place: Place, facts: Subheader, limits: Limits
 ) -> Generator[Step, Any, list[Found]]:
     """C4 and M4: codes of 4 x 4 pixels, and the code books they share."""
     image = layout(facts, limits)
     known = locations(facts.tres)
-    mask = Mask()
+    mask = BlockMask()
     if MASKED in known:
-        mask = yield from read_tables(blocks, known[MASKED][0], image.blocks, sparing=True)
+        mask = yield from read_tables(file, known[MASKED][0], image.blocks, sparing=True)
     elif facts.fields["IC"] == "M4":
-        mask = yield from read_mask(blocks, place[0], place[1] - place[0], image.blocks, more=True)
-    refs = yield from vq_refs(blocks, image, known, place, mask, place[0] + mask.used)
+        mask = yield from read_mask(file, place[0], place[1] - place[0], image.blocks, more=True)
+    refs = yield from vq_refs(file, image, known, place, mask, place[0] + mask.used)
     if mask.pad is None and facts.bands[0].luts and len(facts.bands[0].luts[0]) == TRANSPARENT:
         mask = replace(mask, pad=bytes([TRANSPARENT]))
     encoding = Encoding(({"name": VECTOR_QUANTISED},))
     array = _array(prefix, image, facts, (1, image.height, image.width), encoding, mask, limits)
-    where = yield from covered(blocks, known, image)
-    if outside(blocks, known):
+    where = yield from covered(file, known, image)
+    if outside(file, known):
         attributes = {**array.attributes, "grid_unread": "the coverage section of the frame is outside the file"}
         array = replace(array, attributes=attributes)
     return [Found(replace(array, georeference=where or array.georeference), refs)]
 
 
 def _array(
-    prefix: str, image: Layout, facts: Subheader, chunks: Shape, encoding: Encoding, mask: Mask, limits: Limits
+    prefix: str,
+    image: BlockLayout,
+    facts: Subheader,
+    chunks: Shape,
+    encoding: Encoding,
+    mask: BlockMask,
+    limits: Limits,
 ) -> Array:
     limits.check("the bytes of a chunk", math.prod(chunks) * image.dtype.itemsize, limits.chunk_bytes)
     lossy = facts.fields["IC"] in ("C3", "M3", "I1") and image.samples == 3

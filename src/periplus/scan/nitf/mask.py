@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from periplus.errors import FormatError
 from periplus.model import Scalar, Step
-from periplus.scan.blocks import Blocks
+from periplus.scan.buffer import FileBuffer
 from periplus.scan.cursor import Cursor
 
 HEAD_BYTES, WHERE_BYTES = 10, 4
@@ -21,7 +21,7 @@ ABSENT = 0xFFFFFFFF
 
 
 @dataclass(frozen=True, slots=True)
-class Mask:
+class BlockMask:
     """Bytes the mask takes, offsets of the blocks after it, and a pad pixel as stored."""
 
     length: int = 0
@@ -32,36 +32,35 @@ class Mask:
 
 
 def read_mask(
-    blocks: Blocks, start: int, length: int, number: int, *, more: bool = False
-) -> Generator[Step, Any, Mask]:
+    file: FileBuffer, start: int, length: int, number: int, *, more: bool = False
+) -> Generator[Step, Any, BlockMask]:
     """The mask of an image of `number` blocks whose data are `length` bytes from `start`; `more` may lie behind it."""
-    yield from blocks.hold("the mask", start, HEAD_BYTES)
-    size = int.from_bytes(held(blocks, start, WHERE_BYTES), "big")
-    mask = yield from read_tables(blocks, start + WHERE_BYTES, number, sparing=more)
+    head = yield from file.read("the mask", start, HEAD_BYTES)
+    size = int.from_bytes(head[:WHERE_BYTES], "big")
+    mask = yield from read_tables(file, start + WHERE_BYTES, number, sparing=more)
     used = WHERE_BYTES + mask.used
     if used > length or not (more or used <= size <= length):
         raise FormatError(f"the mask of {size} bytes does not hold its {used} bytes in {length}", offset=start)
     return replace(mask, length=size, used=used)
 
 
-def read_tables(blocks: Blocks, start: int, number: int, *, sparing: bool = False) -> Generator[Step, Any, Mask]:
+def read_tables(file: FileBuffer, start: int, number: int, *, sparing: bool = False) -> Generator[Step, Any, BlockMask]:
     """What follows the length of a mask: the pad pixel, and the offsets of `number` blocks.
 
     Where `sparing`, as raster products are, tables of pad pixels are there only where there is a value for them.
     """
-    yield from blocks.hold("the mask", start, HEAD_BYTES - WHERE_BYTES)
-    cursor = Cursor(held(blocks, start, HEAD_BYTES - WHERE_BYTES), order=">", base=start, url=blocks.url)
+    head = yield from file.read("the mask", start, HEAD_BYTES - WHERE_BYTES)
+    cursor = Cursor(head, order=">", base=start, url=file.url)
     block_record, pad_record, pad_bits = cursor.unpack("HHH")
     if block_record not in (0, 4) or pad_record not in (0, 4):
         raise FormatError(f"the mask has records of {block_record} and {pad_record} bytes", offset=start)
     pad_bytes = -(-pad_bits // 8)
     table = number * block_record
     after = start + HEAD_BYTES - WHERE_BYTES
-    yield from blocks.hold("the mask", after, pad_bytes + table)
-    rest = held(blocks, after, pad_bytes + table)
+    rest = yield from file.read("the mask", after, pad_bytes + table)
     offsets = np.frombuffer(rest, ">u4", number, pad_bytes).astype(np.int64) if table else None
     used = after - start + pad_bytes + table + (number * pad_record if pad_bits or not sparing else 0)
-    return Mask(0, offsets, rest[:pad_bytes] if pad_bits else None, used)
+    return BlockMask(0, offsets, rest[:pad_bytes] if pad_bits else None, used)
 
 
 def pad_value(dtype: np.dtype[Any], bits: int, stored: bytes | None) -> Scalar | None:
@@ -77,11 +76,3 @@ def pad_value(dtype: np.dtype[Any], bits: int, stored: bytes | None) -> Scalar |
     if dtype.kind == "i" and number >> (bits - 1):
         number -= 1 << bits
     return number
-
-
-def held(blocks: Blocks, offset: int, length: int) -> bytes:
-    """Bytes that were asked for."""
-    place = blocks.locate(offset, length)
-    if place is None:
-        raise FormatError("a header ends past the end of the file", offset=offset)
-    return place[0][place[1] : place[1] + length]

@@ -11,7 +11,7 @@ from typing import Any
 from periplus.errors import FormatError, LimitError, PeriplusError
 from periplus.limits import Limits
 from periplus.model import About, Found, Source, Step, Steps
-from periplus.scan.blocks import Blocks
+from periplus.scan.buffer import FileBuffer
 from periplus.scan.cursor import Cursor
 from periplus.scan.nitf.fields import (
     MAGIC,
@@ -24,7 +24,6 @@ from periplus.scan.nitf.fields import (
     subheader,
 )
 from periplus.scan.nitf.images import CODINGS, Place
-from periplus.scan.nitf.mask import held
 from periplus.scan.nitf.rsets import levels
 from periplus.scan.nitf.segments import final_header, segments
 from periplus.scan.nitf.tres import Tre, described, listed
@@ -52,9 +51,9 @@ def sniff(head: bytes) -> bool:
 def scan(source: Source, limits: Limits) -> Steps:
     """Arrays of every image segment, levels of theirs in files beside this one, and what the file says of itself."""
     try:
-        blocks = Blocks(source, limits)
-        head, found, refusals = yield from _contents(blocks, limits)
-        others = (yield from segments(blocks, head)) if found else []
+        file = FileBuffer(source, limits)
+        head, found, refusals = yield from _contents(file, limits)
+        others = (yield from segments(file, head)) if found else []
         if found:
             more, refused = yield from levels(source, found, limits, _pictures)
             found += more
@@ -69,28 +68,28 @@ def scan(source: Source, limits: Limits) -> Steps:
 
 def _pictures(source: Source, limits: Limits) -> Generator[Step, Any, list[Found]]:
     """The arrays of another file."""
-    _, found, refusals = yield from _contents(Blocks(source, limits), limits)
+    _, found, refusals = yield from _contents(FileBuffer(source, limits), limits)
     if refusals or not found:
         raise FormatError(refusals[0] if refusals else "the file holds no image")
     return found
 
 
-def _contents(blocks: Blocks, limits: Limits) -> Generator[Step, Any, tuple[Header, list[Found], list[str]]]:
+def _contents(file: FileBuffer, limits: Limits) -> Generator[Step, Any, tuple[Header, list[Found], list[str]]]:
     """The header, arrays of the segments we read, and why we do not read the others."""
-    yield from blocks.hold("the header", 0, PREFIX_BYTES - 20, ahead=HEAD_BYTES - PREFIX_BYTES)
-    version, length = header_length(_cursor(blocks, 0, min(PREFIX_BYTES, blocks.size or PREFIX_BYTES)))
-    yield from blocks.hold("the header", 0, length)
-    bare = yield from final_header(blocks, held(blocks, 0, length))
-    head = header(Cursor(bare, url=blocks.url), version)
+    yield from file.require("the header", 0, PREFIX_BYTES - 20, ahead=HEAD_BYTES - PREFIX_BYTES)
+    version, length = header_length(_cursor(file, 0, min(PREFIX_BYTES, file.size or PREFIX_BYTES)))
+    first = yield from file.read("the header", 0, length)
+    bare = yield from final_header(file, first)
+    head = header(Cursor(bare, url=file.url), version)
     limits.check("the number of images", len(head.images), limits.images)
-    more = yield from _overflowed(blocks, head, version, head.overflows)
+    more = yield from _overflowed(file, head, version, head.overflows)
     head = replace(head, tres=(*head.tres, *more)) if more else head
-    found, refusals = yield from _images(blocks, head, version, limits)
+    found, refusals = yield from _images(file, head, version, limits)
     return head, found, refusals
 
 
 def _overflowed(
-    blocks: Blocks, head: Header, version: str, numbers: Sequence[int]
+    file: FileBuffer, head: Header, version: str, numbers: Sequence[int]
 ) -> Generator[Step, Any, tuple[Tre, ...]]:
     """Extensions that did not fit into the header they belong to; a segment that is something else has none."""
     found: list[Tre] = []
@@ -98,24 +97,24 @@ def _overflowed(
         if number > len(head.extensions):
             continue
         segment = head.extensions[number - 1]
-        yield from blocks.hold("an extension", segment.start, segment.head + segment.data)
-        blocks.look("an extension", segment.start, segment.head + segment.data)
-        if overflow(_cursor(blocks, segment.start, segment.head), version):
-            found += listed(held(blocks, segment.start + segment.head, segment.data))
+        yield from file.require("an extension", segment.start, segment.head + segment.data)
+        file.count_parsed("an extension", segment.start, segment.head + segment.data)
+        if overflow(_cursor(file, segment.start, segment.head), version):
+            found += listed(file.take(segment.start + segment.head, segment.data))
     return tuple(found)
 
 
 def _images(
-    blocks: Blocks, head: Header, version: str, limits: Limits
+    file: FileBuffer, head: Header, version: str, limits: Limits
 ) -> Generator[Step, Any, tuple[list[Found], list[str]]]:
     """Arrays of the segments we read, and why we do not read the others."""
-    yield from blocks.hold_all([("a subheader", s.start, s.head) for s in head.images], gap=GAP_BYTES)
+    yield from file.require_all([("a subheader", s.start, s.head) for s in head.images], gap=GAP_BYTES)
     found: list[Found] = []
     refused: list[PeriplusError] = []
     for number, segment in enumerate(head.images):
         try:
-            facts = subheader(_cursor(blocks, segment.start, segment.head), version, limits)
-            more = yield from _overflowed(blocks, head, version, facts.overflows)
+            facts = subheader(_cursor(file, segment.start, segment.head), version, limits)
+            more = yield from _overflowed(file, head, version, facts.overflows)
             facts = replace(facts, tres=(*facts.tres, *more), file_tres=head.tres)
             coding = facts.fields["IC"]
             if coding not in CODINGS:
@@ -124,9 +123,9 @@ def _images(
                 continue
             prefix = f"images/{number}/" if number else ""
             lone, listed_blocks = len(head.images) == 1, coding in LISTED
-            place = yield from _place(blocks, segment, lone=lone, listed_blocks=listed_blocks)
+            place = yield from _place(file, segment, lone=lone, listed_blocks=listed_blocks)
             try:
-                found += yield from CODINGS[coding](blocks, prefix, place, facts, limits)
+                found += yield from CODINGS[coding](file, prefix, place, facts, limits)
             except (FormatError, LimitError) as error:
                 # Every image stands for itself: one that we do not read takes nothing from the others.
                 error.message = f"image {number}: {error.message}"
@@ -139,21 +138,21 @@ def _images(
     return found, [error.message for error in refused]
 
 
-def _place(blocks: Blocks, segment: Segment, *, lone: bool, listed_blocks: bool) -> Generator[Step, Any, Place]:
+def _place(file: FileBuffer, segment: Segment, *, lone: bool, listed_blocks: bool) -> Generator[Step, Any, Place]:
     """Start and end of a segment's data, which must lie in the file.
 
     Where a mask lists the blocks that are stored, the end of the file will do: each of them is looked at by itself.
     """
     start = segment.start + segment.head
-    if listed_blocks and blocks.size is not None and start < blocks.size < start + segment.data:
-        return start, blocks.size
-    if segment.data == UNKNOWN and lone and blocks.size is not None:
-        return start, blocks.size
+    if listed_blocks and file.size is not None and start < file.size < start + segment.data:
+        return start, file.size
+    if segment.data == UNKNOWN and lone and file.size is not None:
+        return start, file.size
     if segment.data < 1:
         raise FormatError("the image has no data")
-    if blocks.size is None:
-        yield from blocks.hold("the image", start + segment.data - 1, 1)
-    blocks.check("the image", start, segment.data)
+    if file.size is None:
+        yield from file.require("the image", start + segment.data - 1, 1)
+    file.check("the image", start, segment.data)
     return start, start + segment.data
 
 
@@ -189,5 +188,5 @@ def _moment(text: str, version: str) -> datetime | None:
         return None
 
 
-def _cursor(blocks: Blocks, offset: int, length: int) -> Cursor:
-    return Cursor(held(blocks, offset, length), base=offset, url=blocks.url)
+def _cursor(file: FileBuffer, offset: int, length: int) -> Cursor:
+    return Cursor(file.take(offset, length), base=offset, url=file.url)

@@ -7,10 +7,9 @@ from typing import Any
 
 from periplus.errors import FormatError
 from periplus.model import Step
-from periplus.scan.blocks import Blocks
+from periplus.scan.buffer import FileBuffer
 from periplus.scan.cursor import Cursor
 from periplus.scan.nitf.fields import OVERFLOWS, Header, Segment, Table, security, texts
-from periplus.scan.nitf.mask import held
 
 HEAD_BYTES = 360
 """Enough of a subheader for what is told of it."""
@@ -63,45 +62,43 @@ ALIKE = {
 """What fields of the several kinds have in common."""
 
 
-def final_header(blocks: Blocks, first: bytes) -> Generator[Step, Any, bytes]:
+def final_header(file: FileBuffer, first: bytes) -> Generator[Step, Any, bytes]:
     """The header of a file that was written before its length was known: the last extension has it anew, if any."""
     length = len(first)
-    last = (blocks.size or 0) - MARK_BYTES
+    last = (file.size or 0) - MARK_BYTES
     start = last - length
     told = f"{length:07}".encode()
     # The length of the file stands before that of the header.
     if first.find(UNKNOWN + told[1:]) < 0 or start - MARK_BYTES < length:
         return first
-    yield from blocks.hold("the header at the end", last, MARK_BYTES, sparse=True)
-    if held(blocks, last, MARK_BYTES) != MARKS[1] + told:
+    if (yield from file.read("the header at the end", last, MARK_BYTES, sparse=True)) != MARKS[1] + told:
         return first
-    yield from blocks.hold("the header at the end", start - MARK_BYTES, length + MARK_BYTES, sparse=True)
-    found = held(blocks, start - MARK_BYTES, length + MARK_BYTES)
+    found = yield from file.read("the header at the end", start - MARK_BYTES, length + MARK_BYTES, sparse=True)
     whole = found.startswith(told + MARKS[0] + first[:9])
     return found[MARK_BYTES:] if whole else first
 
 
-def segments(blocks: Blocks, head: Header) -> Generator[Step, Any, list[dict[str, Any]]]:
+def segments(file: FileBuffer, head: Header) -> Generator[Step, Any, list[dict[str, Any]]]:
     """What every segment without an image is, where its data lie, and how many bytes they have."""
     inside, asked, reach = [], 0, -GAP_BYTES - 1
     for _, segment in head.others:
         stop = segment.start + min(segment.head, HEAD_BYTES)
         asked += segment.start > reach + GAP_BYTES
-        if asked > MOST_ASKED or blocks.size is None or stop > blocks.size:
+        if asked > MOST_ASKED or file.size is None or stop > file.size:
             break
         inside.append(("a subheader", segment.start, stop - segment.start))
         reach = stop
-    yield from blocks.hold_all(inside, gap=GAP_BYTES)
-    return [_described(blocks, kind, segment, head.version) for kind, segment in head.others]
+    yield from file.require_all(inside, gap=GAP_BYTES)
+    return [_described(file, kind, segment, head.version) for kind, segment in head.others]
 
 
-def _described(blocks: Blocks, kind: str, segment: Segment, version: str) -> dict[str, Any]:
+def _described(file: FileBuffer, kind: str, segment: Segment, version: str) -> dict[str, Any]:
     found: dict[str, Any] = {"kind": kind, "offset": segment.start + segment.head, "length": segment.data}
     length = min(segment.head, HEAD_BYTES)
     shape = SHAPES.get((version, kind))
-    if shape is None or blocks.locate(segment.start, length) is None:
+    if shape is None or file.locate(segment.start, length) is None:
         return found
-    cursor = Cursor(held(blocks, segment.start, length), base=segment.start, url=blocks.url)
+    cursor = Cursor(file.take(segment.start, length), base=segment.start, url=file.url)
     fields = _fields(cursor, shape, version)
     short = {name: fields[one] for name, names in ALIKE.items() for one in names if fields.get(one)}
     return {**found, **short, "nitf": fields} if fields else found

@@ -1,7 +1,8 @@
-"""Compressed NITF images: where the stream of every block lies, and where a JPEG 2000 codestream begins."""
+"""Compressed NITF images: where the stream of every block starts, and the codecs of JPEG and JPEG 2000 blocks."""
 
 from __future__ import annotations
 
+import base64
 import re
 import struct
 from collections.abc import Callable, Generator
@@ -14,41 +15,63 @@ from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Encoding, Need, Pipeline, Refs, Step, chunk_positions
 from periplus.model.codecnames import JPEG, TIFF_TILE
-from periplus.scan.blocks import Blocks
-from periplus.scan.jpeg.bands import banded, large
-from periplus.scan.jpeg.markers import walk
-from periplus.scan.nitf.blocks import Layout
-from periplus.scan.nitf.jpeg_tables import HEAD_BYTES, markers
-from periplus.scan.nitf.mask import ABSENT, Mask, held
+from periplus.parse.jpeg import QUANTISATION, SCAN, JpegHeader, segments
+from periplus.scan.buffer import FileBuffer
+from periplus.scan.jpeg.bands import find_bands, is_large
+from periplus.scan.jpeg.markers import read_markers
+from periplus.scan.jpeg2000.boxes import read_box
+from periplus.scan.nitf.blocks import BlockLayout
+from periplus.scan.nitf.mask import ABSENT, BlockMask
 
 START = re.compile(rb"\xff*(?=\xff\xd8\xff)")
-"""The start of a stream, and what may fill the space before it."""
+"""The start of a stream, after any fill bytes."""
 WINDOW = 4 << 20
-"""Bytes looked at a time for the starts of streams."""
+"""Bytes searched at a time for the starts of streams."""
 OVERLAP = 32
-"""More than the end of a stream, what pads it and the start of another."""
+"""More than the end of a stream, its padding and the start of another."""
 MOST_STREAMED = 1 << 32
-"""Bytes of an image that may pass by so."""
+"""Bytes of an image that may be searched so."""
 BETWEEN = re.compile(rb"\xff\xd9[\0\xff]{0,16}?(?=\xff\xd8\xff)")
-"""The end of a stream, and what may pad it before the next one starts."""
-FRAMES = range(0xC0, 0xC4)
+"""The end of a stream and the padding before the next one."""
 MOST_BOXES = 256
 RAW = b"\xff\x4f\xff\x51"
 SIZE_BYTES = 24
 """The start of a codestream, with the size of its image."""
 JPEG_2000 = 34712
-"""TIFF's number of the compression."""
+"""The number of the compression in TIFF."""
 MOST_BITS = 16
+NAMED_TABLES = re.compile(r"(\d\d)\.([1-5])", re.ASCII)
+"""A rate that names a kind of image and a quality of MIL-STD-188-198A; 00.0 means that streams have tables."""
+HEAD_BYTES = 4_096
+"""Enough for the segments before the first scan of a stream."""
+GENERAL = {
+    "1": "084848484848484848484e4a4c4a4e5951545451596a5d5e635e5d6a"
+         "816f6c74746c6f81878088918880879ba0b1b1a09bc1d5e4d5c1ffffffffffffffffffff",
+    "2": "0824242424242424242427252625272d292a2a292d352f2f322f2f35"
+         "4138363b3b363841444045494540444e515959514e626c736c6282909082b2beb2f3f3ff",
+    "3": "080a0a0a0a0a0a0a0a0a0b0a0b0a0b0d0b0c0c0b0d0f0d0d0e0d0d0f"
+         "12100f10100f1012131213151312131617191917161b1e201e1b2428282432353244445b",
+    "4": "0807070707070707070708070807080908080808090b09090a09090b"
+         "0d0b0b0c0c0b0b0d0e0d0e0f0e0d0e10101212101014161716141a1d1d1a242624313141",
+    "5": "04040404040404040404040404040405050505050506050506050506"
+         "07060606060606070807080808070809090a0a09090b0c0d0c0b0e10100e1415141b1b24",
+}  # fmt: skip
+"""Quantisation tables of general 8-bit images by quality, in zigzag order, as a stream stores them.
+
+GDAL (3.10) reads these lists row by row. The JITC's own streams show the order: `i_3025b.ntf` stores the first list as
+its table, and after it the same bytes that `U_1125C.NTF` has without a table at rate 00.1; `U_1122A.NTF`, at rate 00.3,
+has the third list. All five are scaled from one list.
+"""
 
 
-def jpeg_pipeline(image: Layout, colours: str, *, lossless: bool, tables: str | None = None) -> Pipeline:
-    """The codec of one stream; all its bands are in it whichever way its scans interleave them.
+def jpeg_pipeline(image: BlockLayout, colours: str, *, lossless: bool, tables: str | None = None) -> Pipeline:
+    """The codec of one stream, which holds all bands however its scans interleave them.
 
-    `tables` are those that streams lack, as base64.
+    `tables` are those that the streams lack, as base64.
     """
     bands = image.samples
     if image.kind != "INT" or image.bits not in (range(2, 17) if lossless else (8, 12, 16)):
-        raise FormatError(f"JPEG of pixels of type {image.kind!r} with {image.bits} bits is not known")
+        raise FormatError(f"JPEG of pixels of type {image.kind!r} with {image.bits} bits is not supported")
     configuration = {
         "bits_per_pixel": image.bits if lossless else min(image.bits, 12),
         "num_bands": bands,
@@ -62,14 +85,14 @@ def jpeg_pipeline(image: Layout, colours: str, *, lossless: bool, tables: str | 
     return ({"name": JPEG, "configuration": configuration},)
 
 
-Look = Callable[[int, int, int, Limits], Generator[Step, Any, NDArray[np.int64]]]
+StartFinder = Callable[[int, int, int, Limits], Generator[Step, Any, NDArray[np.int64]]]
 """(start, end, number, limits) of the streams of blocks -> where they start, counted from the first."""
 
 
 def stream_refs(
-    image: Layout, start: int, end: int, mask: Mask, limits: Limits, *, look: Look | None = None
+    image: BlockLayout, start: int, end: int, mask: BlockMask, limits: Limits, *, find_starts: StartFinder | None = None
 ) -> Generator[Step, Any, Refs]:
-    """The stream of every block: all of the data where there is one, by the mask, else by a look at all of the data."""
+    """The stream of every block: all data for a single block, else by the mask, else by searching all data."""
     start += mask.length
     if mask.offsets is not None:
         offsets = mask.offsets
@@ -78,7 +101,7 @@ def stream_refs(
     elif image.blocks == 1:
         offsets = np.zeros(1, np.int64)
     else:
-        offsets = yield from (look or _starts)(start, end, image.blocks, limits)
+        offsets = yield from (find_starts or _find_starts)(start, end, image.blocks, limits)
     stored = offsets != ABSENT
     # A stream ends where the next one in the file starts.
     ordered = np.append(np.unique(offsets[stored]), end - start)
@@ -91,11 +114,8 @@ def stream_refs(
     return refs.take(stored[number])
 
 
-def _starts(start: int, end: int, wanted: int, limits: Limits) -> Generator[Step, Any, NDArray[np.int64]]:
-    """Where the streams of blocks start, counted from the first: nothing but the streams themselves tells.
-
-    All of the data pass by, a window at a time.
-    """
+def _find_starts(start: int, end: int, wanted: int, limits: Limits) -> Generator[Step, Any, NDArray[np.int64]]:
+    """Offsets of the streams of blocks from the start of the data, found by searching all of it."""
     limits.check("the bytes of JPEG blocks without a mask", end - start, MOST_STREAMED, offset=start)
     found: set[int] = set()
     tail = b""
@@ -107,7 +127,7 @@ def _starts(start: int, end: int, wanted: int, limits: Limits) -> Generator[Step
         found.update(first + match.end() for match in BETWEEN.finditer(data))
         if len(found) > wanted:
             break
-        # One stream may end, and the next one start, in two windows.
+        # A stream may end in one window, and the next one start in another.
         tail = data[-OVERLAP:]
     if len(found) != wanted:
         raise FormatError(f"the image has {wanted} blocks, but {len(found)} JPEG streams are found in it")
@@ -115,60 +135,91 @@ def _starts(start: int, end: int, wanted: int, limits: Limits) -> Generator[Step
 
 
 def cut_stream(
-    blocks: Blocks, image: Layout, codecs: Pipeline, refs: Refs, limits: Limits
+    file: FileBuffer, image: BlockLayout, codecs: Pipeline, refs: Refs, limits: Limits
 ) -> Generator[Step, Any, tuple[int, Encoding, Refs]]:
-    """Rows of a chunk, encoding and references of a lone large block that can be cut into bands; else as they were."""
-    if image.blocks != 1 or len(refs) != 1 or not large(image.width, image.height, image.samples):
-        return image.height, Encoding(codecs), refs
+    """Rows of a chunk, encoding and references: in row bands for a lone large block that allows it, else unchanged."""
+    unchanged = image.height, Encoding(codecs), refs
+    if image.blocks != 1 or len(refs) != 1 or not is_large(image.width, image.height, image.samples):
+        return unchanged
     start, length = int(refs.offset[0]), int(refs.length[0])
-    yield from blocks.hold("the JPEG stream", start, 2)
-    if held(blocks, start, 2) != b"\xff\xd8":  # but for what may fill the space before it
-        return image.height, Encoding(codecs), refs
-    frame = (yield from walk(blocks, limits, start)).cut()
-    if (frame.height, frame.width, len(frame.sampling)) != (image.rows, image.columns, image.samples):
-        return image.height, Encoding(codecs), refs
-    bands = yield from banded(frame, blocks, limits, start + length)
+    # Fill bytes may precede the stream.
+    if (yield from file.read("the JPEG stream", start, 2)) != b"\xff\xd8":
+        return unchanged
+    markers = yield from read_markers(file, limits, start)
+    frame = markers.header
+    if (frame.height, frame.width, frame.samples) != (image.rows, image.columns, image.samples):
+        return unchanged
+    bands = yield from find_bands(markers, file, limits, start + length)
     if bands is None:
-        return image.height, Encoding(codecs), refs
+        return unchanged
     configuration = {**codecs[0]["configuration"], "block_height": bands.rows, **bands.settings}
     encoding = Encoding(({"name": JPEG, "configuration": configuration},), clipped=bands.clipped)
     return bands.rows, encoding, bands.refs
 
 
-def frame_size(blocks: Blocks, start: int, end: int) -> Generator[Step, Any, tuple[int, int]]:
-    """Rows and columns of the JPEG stream at a place."""
-    length = min(HEAD_BYTES, end - start)
-    yield from blocks.hold("the JPEG stream", start, length)
-    data = held(blocks, start, length)
-    for marker, at in markers(data):
-        if marker in FRAMES and at + 9 <= len(data):
-            rows, columns = struct.unpack_from(">HH", data, at + 5)
-            return rows, columns
-    raise FormatError("the JPEG stream does not say how large it is", offset=start)
+def read_jpeg_head(file: FileBuffer, start: int, end: int) -> Generator[Step, Any, bytes]:
+    """The first bytes of the JPEG stream at an offset, without the fill bytes before it."""
+    head = yield from file.read("the JPEG stream", start, min(HEAD_BYTES, end - start))
+    return head[max(0, head.find(b"\xff\xd8")) :]
 
 
-def separate(blocks: Blocks, image: Layout, start: int, end: int, mask: Mask) -> Generator[Step, Any, bool]:
-    """Whether every block that a mask lists has a codestream of its own, as osml-imagery-io writes them.
+def frame_size(file: FileBuffer, start: int, end: int) -> Generator[Step, Any, tuple[int, int]]:
+    """Rows and columns of the JPEG stream at an offset."""
+    head = yield from read_jpeg_head(file, start, end)
+    header = JpegHeader()
+    for segment in segments(head):
+        header.add(*segment)
+    if not header.kind:
+        raise FormatError("the JPEG stream does not declare its size", offset=start)
+    return header.height, header.width
 
-    The standard has one for all of the image, and the mask point to its tiles.
+
+def shared_tables(
+    file: FileBuffer, start: int, end: int, rate: str, *, bands: int, bits: int
+) -> Generator[Step, Any, str | None]:
+    """The tables that streams such as the one at `start` lack, as base64 of a stream of tables; None if they have them.
+
+    Nothing is read for a rate that names no quality, because then streams have their tables. The tables of special
+    kinds of images, of colours and of 12 bits are unknown to us.
+    """
+    named = NAMED_TABLES.fullmatch(rate)
+    if named is None:
+        return None
+    markers = [marker for marker, _, _ in segments((yield from read_jpeg_head(file, start, end)))]
+    # Only the first scan shows that no table precedes it.
+    if QUANTISATION in markers or SCAN not in markers:
+        return None
+    if named[1] != "00" or (bands, bits) != (1, 8):
+        raise FormatError(
+            f"the JPEG streams of {bands} bands of {bits} bits have no tables, and those of rate {rate} are unknown"
+        )
+    table = b"\xff\xdb\x00\x43\x00" + bytes.fromhex(GENERAL[named[2]])
+    return base64.b64encode(b"\xff\xd8" + table + b"\xff\xd9").decode()
+
+
+def has_separate_codestreams(
+    file: FileBuffer, image: BlockLayout, start: int, end: int, mask: BlockMask
+) -> Generator[Step, Any, bool]:
+    """Whether every block that a mask lists is a codestream of its own, as osml-imagery-io writes them.
+
+    By the standard there is one codestream for the image, and the mask points to its tiles.
     """
     if image.blocks == 1 or mask.offsets is None:
         return False
-    # Of blocks that are not there the offset is the greatest that can be.
-    place = start + mask.length + int(mask.offsets.min())
-    if place + SIZE_BYTES > end:
+    # A block that is not stored has the greatest possible offset.
+    offset = start + mask.length + int(mask.offsets.min())
+    if offset + SIZE_BYTES > end:
         return False
-    yield from blocks.hold("a codestream", place, SIZE_BYTES)
-    head = held(blocks, place, SIZE_BYTES)
+    head = yield from file.read("a codestream", offset, SIZE_BYTES)
     right, bottom, left, top = struct.unpack_from(">4I", head, 8)
     within = right - left <= image.width and bottom - top <= image.height
     return head.startswith(RAW) and within and (bottom - top, right - left) != (image.rows, image.columns)
 
 
-def codestream_pipeline(image: Layout) -> Pipeline:
-    """The codec of a block that is a codestream of its own, as TIFF has it too."""
+def codestream_pipeline(image: BlockLayout) -> Pipeline:
+    """The codec of a block that is a codestream of its own, the same as in TIFF."""
     if image.kind not in ("INT", "SI") or image.bits > MOST_BITS:
-        raise FormatError(f"JPEG 2000 of pixels of type {image.kind!r} with {image.bits} bits is not known")
+        raise FormatError(f"JPEG 2000 of pixels of type {image.kind!r} with {image.bits} bits is not supported")
     configuration = {
         "compression": JPEG_2000,
         "bits_per_sample": image.dtype.itemsize * 8,
@@ -184,26 +235,24 @@ def codestream_pipeline(image: Layout) -> Pipeline:
     return ({"name": TIFF_TILE, "configuration": configuration},)
 
 
-def codestream(blocks: Blocks, start: int, end: int) -> Generator[Step, Any, tuple[int, int]]:
-    """Offset and length of the codestream in an image's data, which may be a JP2 file of boxes."""
+def find_codestream(file: FileBuffer, start: int, end: int) -> Generator[Step, Any, tuple[int, int]]:
+    """Offset and length of the codestream in the data of an image, which may be a JP2 file of boxes."""
+    if (
+        start + 8 <= end
+        and (yield from file.read("the codestream", start, 4, ahead=min(4_096, end - start - 4))) == RAW
+    ):
+        return start, end - start
     position = start
     for _ in range(MOST_BOXES):
         if position + 8 > end:
             break
-        yield from blocks.hold("the codestream", position, 8, ahead=min(4_096, end - position - 8))
-        length, kind = struct.unpack(">I4s", held(blocks, position, 8))
-        if position == start and held(blocks, position, 4) == RAW:
-            return start, end - start
-        head = 8
-        if length == 1 and position + 16 <= end:
-            yield from blocks.hold("the codestream", position, 16)
-            (length,) = struct.unpack(">Q", held(blocks, position + 8, 8))
-            head = 16
-        elif length == 0:
-            length = end - position
-        if length < head or length > end - position:
+        try:
+            kind, content, stop = yield from read_box(file, position, end)
+        except FormatError:
+            break
+        if stop is None or stop > end:
             break
         if kind == b"jp2c":
-            return position + head, length - head
-        position += length
+            return content, stop - content
+        position = stop
     raise FormatError("the image holds no JPEG 2000 codestream", offset=start)

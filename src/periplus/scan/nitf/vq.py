@@ -10,11 +10,11 @@ import numpy as np
 
 from periplus.errors import FormatError
 from periplus.model import Georeference, Refs, Step, chunk_positions
-from periplus.scan.blocks import Blocks
+from periplus.scan.buffer import FileBuffer
 from periplus.scan.cursor import Cursor
-from periplus.scan.nitf.blocks import Layout
+from periplus.scan.nitf.blocks import BlockLayout
 from periplus.scan.nitf.georeference import placed
-from periplus.scan.nitf.mask import ABSENT, Mask, held
+from periplus.scan.nitf.mask import ABSENT, BlockMask
 from periplus.scan.nitf.tres import Tre
 
 COVERAGE, LOOKUP, MASKED, SPATIAL = 130, 132, 138, 140
@@ -44,7 +44,7 @@ def locations(tres: Iterable[Tre]) -> Locations:
 
 
 def vq_refs(
-    blocks: Blocks, image: Layout, known: Locations, place: tuple[int, int], mask: Mask, after: int
+    file: FileBuffer, image: BlockLayout, known: Locations, place: tuple[int, int], mask: BlockMask, after: int
 ) -> Generator[Step, Any, Refs]:
     """Two ranges a block: the code books, which all share, and its own codes; `after` is where the mask ends."""
     if image.bands != 1 or image.bits != 8 or image.width % KERNEL or image.height % KERNEL or image.kind != "INT":
@@ -55,7 +55,7 @@ def vq_refs(
     number = positions[1].astype(np.int64) * image.across + positions[2]
     offsets = number * size if mask.offsets is None else mask.offsets[number]
     stored = offsets != ABSENT
-    books = (yield from _books(blocks, known, after)) if stored.any() else 0
+    books = (yield from _books(file, known, after)) if stored.any() else 0
     # Where nothing says where blocks start, they are all there, and fill what follows the code books.
     follow = place[0] + mask.length if mask.length else books + BOOK_BYTES
     if SPATIAL not in known and not mask.length and follow + image.blocks * size != place[1]:
@@ -72,12 +72,12 @@ def vq_refs(
     )
 
 
-def _books(blocks: Blocks, known: Locations, after: int) -> Generator[Step, Any, int]:
+def _books(file: FileBuffer, known: Locations, after: int) -> Generator[Step, Any, int]:
     """Where the four code books lie, one after the other."""
     # Without a table of locations: rows, columns and bits of the codes, then the kind and numbers of code books.
     start, _ = known.get(LOOKUP, (after + 15, 0))
-    yield from blocks.hold("the table of code books", start, LOOKUP_BYTES)
-    cursor = Cursor(held(blocks, start, LOOKUP_BYTES), order=">", base=start, url=blocks.url)
+    table = yield from file.read("the table of code books", start, LOOKUP_BYTES)
+    cursor = Cursor(table, order=">", base=start, url=file.url)
     if cursor.unpack("IH") != (6, 14):
         raise FormatError("the table of code books is not where it should be", offset=start)
     records = [cursor.unpack("HIHHI") for _ in range(BOOKS)]
@@ -85,23 +85,22 @@ def _books(blocks: Blocks, known: Locations, after: int) -> Generator[Step, Any,
     wanted = [(n + 1, CODES, KERNEL, 8, first + n * CODES * KERNEL) for n in range(BOOKS)]
     if records != wanted:
         raise FormatError("code books of another kind than 4096 codes for 4 x 4 pixels are not read", offset=start)
-    blocks.check("the code books", start + first, BOOK_BYTES)
+    file.check("the code books", start + first, BOOK_BYTES)
     return int(start + first)
 
 
-def outside(blocks: Blocks, known: Locations) -> bool:
+def outside(file: FileBuffer, known: Locations) -> bool:
     """Whether the corners of a frame are said to be where the file has ended."""
     start, length = known.get(COVERAGE, (0, 0))
-    return length >= CORNERS.size and blocks.size is not None and start + CORNERS.size > blocks.size
+    return length >= CORNERS.size and file.size is not None and start + CORNERS.size > file.size
 
 
-def covered(blocks: Blocks, known: Locations, image: Layout) -> Generator[Step, Any, Georeference | None]:
+def covered(file: FileBuffer, known: Locations, image: BlockLayout) -> Generator[Step, Any, Georeference | None]:
     """Georeferencing by the outer corners of a frame; None where the file has no such section, or not plainly."""
     start, length = known.get(COVERAGE, (0, 0))
-    if length < CORNERS.size or outside(blocks, known):
+    if length < CORNERS.size or outside(file, known):
         return None
-    yield from blocks.hold("the coverage section", start, CORNERS.size)
-    values = CORNERS.unpack(held(blocks, start, CORNERS.size))
+    values = CORNERS.unpack((yield from file.read("the coverage section", start, CORNERS.size)))
     (top, left), (low, west), (high, right), (bottom, east) = zip(values[::2], values[1::2], strict=True)
     if not all(abs(y) <= 90 and abs(x) <= 360 for y, x in zip(values[::2], values[1::2], strict=True)):
         return None

@@ -10,11 +10,9 @@ from numpy.typing import NDArray
 from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Refs, chunk_positions
+from periplus.scan.row_bands import BAND_BYTES, Integers, band_rows, cut_to_bands
 from periplus.scan.tiff.image import OLD_JPEG, Image
 
-Integers = NDArray[np.int64]
-BAND_BYTES = 512 * 1024
-"""Plain strips are read in bands of about this size: small enough for a window, large enough for few rows."""
 MOST_BYTES = 1 << 62
 SHARED_GRID = 1 << 14
 """Positions of grids up to this many chunks are kept and shared between files."""
@@ -141,27 +139,16 @@ def _expected(image: Image, number: int) -> Integers:
 def _bands(image: Image, offsets: Integers, expected: Integers) -> tuple[int, Integers, Integers]:
     """Rows, offsets and lengths of row bands: free where strips adjoin, else a divisor of the strip's rows."""
     planes, strips, _ = image.grid
-    wanted = min(image.height, max(1, BAND_BYTES // image.row_bytes))
-    starts = offsets.reshape(planes, strips)
+    starts, row_bits = offsets.reshape(planes, strips, 1), 8 * image.row_bytes
     if strips == 1 or bool((starts[:, 1:] == starts[:, :-1] + expected[0]).all()):
-        starts, strip_rows, rows = starts[:, :1], image.height, _even(image.height, wanted)
-    elif image.chunk_height > wanted:
-        strip_rows = image.chunk_height
-        rows = next(n for n in range(wanted, 0, -1) if strip_rows % n == 0)
+        starts, strip_rows, rows = starts[:, :1], image.height, band_rows(image.height, row_bits)
     else:
-        return image.chunk_height, offsets, expected
-    step = rows * image.row_bytes
-    bands = -(-image.height // rows)
-    inside = np.arange(-(-strip_rows // rows), dtype=np.int64) * step
-    cut = (starts[:, :, None] + inside).reshape(planes, -1)[:, :bands]
-    lengths = np.full((planes, bands), step, np.int64)
-    lengths[:, -1] = (image.height - (bands - 1) * rows) * image.row_bytes
+        strip_rows = image.chunk_height
+        rows = band_rows(strip_rows, row_bits, divide=True)
+        if rows == strip_rows:
+            return rows, offsets, expected
+    cut, lengths = cut_to_bands(starts, strip_rows, rows, row_bits=row_bits, height=image.height, clipped=True)
     return rows, cut.ravel(), lengths.ravel()
-
-
-def _even(height: int, wanted: int) -> int:
-    """Rows of a band: as many as wanted, or somewhat fewer where all bands are then whole, as Zarr has its chunks."""
-    return next((rows for rows in range(wanted, wanted // 2, -1) if height % rows == 0), wanted)
 
 
 def _positions(grid: tuple[int, int, int]) -> NDArray[np.int32]:

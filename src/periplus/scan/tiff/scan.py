@@ -9,7 +9,7 @@ from typing import Any
 from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
 from periplus.model import Found, Source, Step, Steps
-from periplus.scan.blocks import Blocks
+from periplus.scan.buffer import FileBuffer
 from periplus.scan.cursor import Cursor
 from periplus.scan.tiff.entries import ENDIAN, ENTRY, Entries, Form, Integers, Remote, Values, integers, parse
 from periplus.scan.tiff.tags import (
@@ -60,10 +60,10 @@ def scan(source: Source, limits: Limits) -> Steps:
     """Arrays of every image, overview and mask of a TIFF, and what the file says of itself."""
     from periplus.scan.tiff.arrays import describe
 
-    blocks = Blocks(source, limits)
+    file = FileBuffer(source, limits)
     try:
-        directories = yield from _walk(blocks, limits)
-        about, found = describe(directories, limits, blocks.size)
+        directories = yield from _walk(file, limits)
+        about, found = describe(directories, limits, file.size)
     except PeriplusError as error:
         raise error.at(url=source.url) from None
     if about is not None:
@@ -72,10 +72,10 @@ def scan(source: Source, limits: Limits) -> Steps:
         yield Found(array, refs)
 
 
-def _walk(blocks: Blocks, limits: Limits) -> Generator[Step, Any, list[Directory]]:
+def _walk(file: FileBuffer, limits: Limits) -> Generator[Step, Any, list[Directory]]:
     """Every directory: the main chain in order, each followed by its SubIFDs."""
-    yield from blocks.hold("the header", 0, 8, ahead=HEAD_BYTES - 8)
-    order, big, first = _header(blocks)
+    yield from file.require("the header", 0, 8, ahead=HEAD_BYTES - 8)
+    order, big, first = _header(file)
     directories: list[Directory] = []
     seen: set[int] = set()
     pending = [(first, -1)]
@@ -85,32 +85,32 @@ def _walk(blocks: Blocks, limits: Limits) -> Generator[Step, Any, list[Directory
             raise FormatError("the chain of directories runs in a loop", offset=offset)
         seen.add(offset)
         limits.check("the number of directories", len(seen), limits.images, offset=offset)
-        directory, following, subs = yield from _directory(blocks, limits, order, big, offset, parent)
+        directory, following, subs = yield from _directory(file, limits, order, big, offset, parent)
         if following and parent < 0:
             pending.append((following, -1))
         # A stack: SubIFDs go on last, so they are walked before the chain goes on, in their own order.
         if subs:
             pending.extend((sub, len(directories)) for sub in reversed(subs))
             if len(subs) > 1:
-                yield from _hold_starts(blocks, [sub for sub in subs if sub not in seen][: limits.images])
+                yield from _hold_starts(file, [sub for sub in subs if sub not in seen][: limits.images])
         directories.append(directory)
     return directories
 
 
-def _hold_starts(blocks: Blocks, offsets: Sequence[int]) -> Generator[Step, Any, None]:
+def _hold_starts(file: FileBuffer, offsets: Sequence[int]) -> Generator[Step, Any, None]:
     """The starts of several directories in one round; those outside the file are refused when they are walked."""
-    size = blocks.size
+    size = file.size
     inside = [("a directory", offset, LEAST_BYTES) for offset in offsets if size and offset + LEAST_BYTES <= size]
-    yield from blocks.hold_all(inside, gap=GAP_BYTES, ahead=AHEAD_BYTES)
+    yield from file.require_all(inside, gap=GAP_BYTES, ahead=AHEAD_BYTES)
 
 
-def _header(blocks: Blocks) -> tuple[str, bool, int]:
-    head = blocks.locate(0, 8)
+def _header(file: FileBuffer) -> tuple[str, bool, int]:
+    head = file.locate(0, 8)
     magic = head[0][:4] if head else b""
     if head is None or magic not in MAGIC:
         raise FormatError("not a TIFF: the magic number is missing", offset=0)
     order, big = MAGIC[magic]
-    cursor = Cursor(head[0][:16], order=order, url=blocks.url).at(4)
+    cursor = Cursor(head[0][:16], order=order, url=file.url).at(4)
     if not big:
         first = cursor.u32()
     elif (cursor.u16(), cursor.u16()) == (8, 0):
@@ -123,30 +123,30 @@ def _header(blocks: Blocks) -> tuple[str, bool, int]:
 
 
 def _directory(
-    blocks: Blocks, limits: Limits, order: str, big: bool, offset: int, parent: int
+    file: FileBuffer, limits: Limits, order: str, big: bool, offset: int, parent: int
 ) -> Generator[Step, Any, tuple[Directory, int, list[int]]]:
     lead, pointer = (8, 8) if big else (2, 4)
-    if blocks.locate(offset, lead) is None:
-        yield from blocks.hold("a directory", offset, lead, ahead=AHEAD_BYTES)
-    block, start = _at(blocks, offset, lead)
+    if file.locate(offset, lead) is None:
+        yield from file.require("a directory", offset, lead, ahead=AHEAD_BYTES)
+    block, start = _at(file, offset, lead)
     number = int.from_bytes(block[start : start + lead], ENDIAN[order])
     limits.check("the number of tags in a directory", number, limits.tags, offset=offset)
     if number == 0:
         raise FormatError("a directory has no tags", offset=offset)
     size = lead + number * ENTRY[order, big].size
     # A last directory may end with the file, without the pointer that would be zero.
-    ends = blocks.size is not None and offset + size + pointer > blocks.size
+    ends = file.size is not None and offset + size + pointer > file.size
     whole = size if ends else size + pointer
     if start + whole > len(block):
-        yield from blocks.hold("a directory", offset, whole)
-        block, start = _at(blocks, offset, whole)
+        yield from file.require("a directory", offset, whole)
+        block, start = _at(file, offset, whole)
     try:
         entries = parse(block[start + lead : start + size], order, big)
         for _, _, count, _, _ in entries.far:
             limits.check("the number of tiles or strips", count, limits.chunks)
         first = offset - start
         if entries.stop and (entries.start < first or entries.stop > first + len(block)):
-            structure, told, lists = yield from _elsewhere(blocks, entries)
+            structure, told, lists = yield from _elsewhere(file, entries)
         else:
             structure = tuple([block[at - first : at - first + length] for _, _, _, at, length in entries.structure])
             told = tuple([block[at - first : at - first + length] for _, _, _, at, length in entries.told])
@@ -158,8 +158,8 @@ def _directory(
             lists[tag] = integers(tag, value, 0, kind, count, order)
     except PeriplusError as error:
         raise error.at(offset=offset) from None
-    blocks.look("a directory", offset, size + entries.weight + sum([place[4] for place in entries.far]))
-    if (blocks.size or 0) >= 1 << 32 and any(field[0] == NDPI_FORMAT for field in entries.form.inline):
+    file.count_parsed("a directory", offset, size + entries.weight + sum([place[4] for place in entries.far]))
+    if (file.size or 0) >= 1 << 32 and any(field[0] == NDPI_FORMAT for field in entries.form.inline):
         raise FormatError("an NDPI file over 4 GiB keeps the high half of its offsets elsewhere", offset=offset)
     directory = Directory(
         offset,
@@ -175,30 +175,30 @@ def _directory(
     return directory, int.from_bytes(block[start + size : start + whole], ENDIAN[order]), children
 
 
-def _elsewhere(blocks: Blocks, entries: Entries) -> Generator[Step, Any, tuple[Values, Values, dict[int, Integers]]]:
+def _elsewhere(file: FileBuffer, entries: Entries) -> Generator[Step, Any, tuple[Values, Values, dict[int, Integers]]]:
     """Values and lists that lie in other blocks, asked for where needed; descriptive ones may lie outside the file."""
     outside = {
         place
         for place in entries.told
-        if place[0] in DESCRIPTIVE and blocks.size is not None and place[3] + place[4] > blocks.size
+        if place[0] in DESCRIPTIVE and file.size is not None and place[3] + place[4] > file.size
     }
     inside = [place for place in (*entries.structure, *entries.told, *entries.far) if place not in outside]
-    yield from blocks.hold_all([(f"the value of tag {place[0]}", *place[3:]) for place in inside], gap=GAP_BYTES)
+    yield from file.require_all([(f"the value of tag {place[0]}", *place[3:]) for place in inside], gap=GAP_BYTES)
     lists = {
-        tag: integers(tag, *_at(blocks, where, length), kind, count, entries.form.order)
+        tag: integers(tag, *_at(file, where, length), kind, count, entries.form.order)
         for tag, kind, count, where, length in entries.far
     }
-    told = tuple([None if place in outside else _value(blocks, place) for place in entries.told])
-    return tuple([_value(blocks, place) for place in entries.structure]), told, lists
+    told = tuple([None if place in outside else _value(file, place) for place in entries.told])
+    return tuple([_value(file, place) for place in entries.structure]), told, lists
 
 
-def _value(blocks: Blocks, place: Remote) -> bytes:
-    block, start = _at(blocks, *place[3:])
+def _value(file: FileBuffer, place: Remote) -> bytes:
+    block, start = _at(file, *place[3:])
     return block[start : start + place[4]]
 
 
-def _at(blocks: Blocks, offset: int, length: int) -> tuple[bytes, int]:
-    place = blocks.locate(offset, length)
+def _at(file: FileBuffer, offset: int, length: int) -> tuple[bytes, int]:
+    place = file.locate(offset, length)
     if place is None:
         raise FormatError("a directory ends past the end of the file", offset=offset)
     return place

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
-from periplus.decode.jpeg2000.header import Header, header_of
-from periplus.decode.jpeg2000.packets import told_apart
-from periplus.parse.jpeg2000.packets import Bounds, ordered
+from periplus.decode.jpeg2000.header import CodestreamHeader, header_of
+from periplus.decode.jpeg2000.packets import split_packets
+from periplus.parse.jpeg2000.packets import Bounds, packet_order
 from periplus.parse.jpeg2000.segments import (
     COC,
     COD,
@@ -24,10 +25,10 @@ from periplus.parse.jpeg2000.segments import (
     SIZ,
     SOP,
     Segment,
-    read,
-    style,
-    width_of,
-    written,
+    coding_style,
+    component_bytes,
+    pack_segments,
+    read_segments,
 )
 from periplus.testing.formats.jpeg2000 import split
 
@@ -39,7 +40,7 @@ TILE_MARKERS = (COD, COC, QCD, QCC, RGN, POC)
 """Markers by which a tile overrides the main header."""
 
 
-def parse_packets(codestream: bytes) -> tuple[Header, dict[int, Packets], dict[int, list[Segment]]]:
+def parse_packets(codestream: bytes) -> tuple[CodestreamHeader, dict[int, Packets], dict[int, list[Segment]]]:
     """The main header, and the packets and overriding segments of every tile."""
     raw, parts = split(codestream)
     header = header_of(raw, 0)
@@ -58,7 +59,7 @@ def parse_packets(codestream: bytes) -> tuple[Header, dict[int, Packets], dict[i
                 bodies += part.data[at + 2 :]
         bounds = header.bounds(tile)
         assert bounds is not None
-        packets = told_apart(header.style(own.get(tile, ())), bounds, memoryview(bodies), None, 0)
+        packets = split_packets(header.style(own.get(tile, ())), bounds, memoryview(bodies), None, 0)
         found[tile] = {key: (bytes(head), bytes(body)) for key, head, body in packets}
     return header, found, own
 
@@ -84,24 +85,24 @@ def reordered(
     main = [(marker, data) for marker, data in header.segments if marker != POC]
     main = [(m, _restyled(d, progression, markers) if m == COD else d) for m, d in main]
     if changes:
-        wide = width_of(header.count)
+        wide = component_bytes(header.count)
         rows = [
             bytes([first]) + begin.to_bytes(wide, "big") + layers.to_bytes(2, "big") + bytes([resolutions])
             + end.to_bytes(wide, "big") + bytes([order])
             for first, begin, layers, resolutions, end, order in changes
         ]  # fmt: skip
         main.append((POC, b"".join(rows)))
-    steps = list(zip(header.components[1::3], header.components[2::3], strict=True))
+    steps = header.size.steps
     lists, tables, bodies = b"", b"", []
     for tile, found in tiles.items():
         overrides = [(m, _restyled(d, progression, markers) if m == COD else d) for m, d in own.get(tile, [])]
         if orders and tile in orders:
             usual = next(data for marker, data in main if marker == COD)
             overrides = [(m, d) for m, d in overrides if m != COD] + [(COD, _restyled(usual, orders[tile], markers))]
-        how = style(steps, main, overrides)
+        how = coding_style(steps, main, overrides)
         bounds = header.bounds(tile)
         assert bounds is not None
-        order = ordered(bounds, how.codings, how.layers, how.progression, how.changes)
+        order = packet_order(bounds, how.codings, how.layers, how.progression, how.changes)
         keys: list[Key] = list(
             zip(*(c.tolist() for c in (order.layer, order.resolution, order.component, order.precinct)), strict=True)
         )
@@ -124,7 +125,7 @@ def reordered(
                 segments.append((PPT, bytes([number]) + headers))
             lists += bytes([len(lengths)]) + lengths if packets == PLM else b""
             tables += len(headers).to_bytes(4, "big") + headers
-            data = written(segments) + b"\xff\x93" + b"".join(pieces)
+            data = pack_segments(segments) + b"\xff\x93" + b"".join(pieces)
             bodies.append(
                 struct.pack(">HHHIBB", 0xFF90, 10, tile, 12 + len(data), number % 256, cuts if cuts < 256 else 0) + data
             )
@@ -144,8 +145,8 @@ def joined_components(one: bytes, other: bytes, steps: tuple[int, int] = (1, 1))
     second, more, _ = parse_packets(other)
     coding, sizes = (next(data for marker, data in second.segments if marker == kind) for kind in (COD, QCD))
     segments = [*header.segments, (COC, b"\x01" + coding[:1] + coding[5:]), (QCC, b"\x01" + sizes)]
-    components = header.components + second.components[:1] + bytes(steps)
-    both = Header(header.grid, header.capabilities, components, tuple(segments), 0)
+    components = header.size.components + second.size.components[:1] + bytes(steps)
+    both = CodestreamHeader(replace(header.size, components=components), tuple(segments), 0)
     body = b""
     for tile, found in tiles.items():
         found |= {(layer, r, 1, p): packet for (layer, r, _, p), packet in more[tile].items()}
@@ -159,7 +160,7 @@ def with_tile_of(host: bytes, guest: bytes, tile: int) -> bytes:
     """A codestream with one tile of another, including its coding and quantisation."""
     raw, parts = split(host)
     other, new = split(guest)
-    overrides = [segment for segment in read(other, 2) if segment[0] in (COD, QCD)]
+    overrides = [segment for segment in read_segments(other, 2, len(other)) if segment[0] in (COD, QCD)]
     mine = [part for part in new if part.tile == tile]
     body = b""
     for part in (part if part.tile != tile else None for part in parts):
@@ -167,24 +168,23 @@ def with_tile_of(host: bytes, guest: bytes, tile: int) -> bytes:
             body += part.data
             continue
         for number, given in enumerate(mine):
-            extra = written(overrides) if number == 0 else b""
+            extra = pack_segments(overrides) if number == 0 else b""
             size = struct.pack(">I", len(given.data) + len(extra))
             body += given.data[:6] + size + given.data[10:12] + extra + given.data[12:]
         mine = []
     return raw + body + b"\xff\xd9"
 
 
-def _tile(header: Header, tile: int, bounds: Bounds, found: Packets) -> bytes:
+def _tile(header: CodestreamHeader, tile: int, bounds: Bounds, found: Packets) -> bytes:
     how = header.style(())
-    order = ordered(bounds, how.codings, how.layers, how.progression, how.changes)
+    order = packet_order(bounds, how.codings, how.layers, how.progression, how.changes)
     keys = zip(*(c.tolist() for c in (order.layer, order.resolution, order.component, order.precinct)), strict=True)
     data = b"\xff\x93" + b"".join(head + body for head, body in (found[key] for key in keys))
     return struct.pack(">HHHIBB", 0xFF90, 10, tile, 12 + len(data), 0, 1) + data
 
 
-def _sized(header: Header, segments: Sequence[Segment]) -> bytes:
-    size = struct.pack(">H8IH", header.capabilities, *header.grid, header.count) + header.components
-    return b"\xff\x4f" + written([(SIZ, size), *segments])
+def _sized(header: CodestreamHeader, segments: Sequence[Segment]) -> bytes:
+    return b"\xff\x4f" + pack_segments([(SIZ, header.size.pack()), *segments])
 
 
 def _restyled(data: bytes, progression: int | None, markers: int) -> bytes:

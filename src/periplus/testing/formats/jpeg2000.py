@@ -130,7 +130,7 @@ def whole(data: bytes, level: int) -> NDArray[Any]:
     settings = [encoding.codecs[0]["configuration"] for encoding in array.encodings]
     name = array.encodings[0].codecs[0]["name"]
     header = header_of(base64.b64decode(settings[0]["main_header"]), level)
-    right, bottom, left, top = (-(-place >> level) for place in header.grid[:4])
+    right, bottom, left, top = (-(-place >> level) for place in header.size.grid[:4])
     out = np.full((header.count, bottom - top, right - left), 99, array.dtype)
     _, parts = split(data)
     for tile in {part.tile for part in parts}:

@@ -12,7 +12,7 @@ import numpy as np
 from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
 from periplus.model import Array, Encoding, Found, Refs, Shape, Source, Step, Steps, chunk_positions
-from periplus.scan.blocks import Blocks
+from periplus.scan.buffer import FileBuffer
 from periplus.scan.georeference.worldfile import placed
 
 Told: TypeAlias = tuple[Array, Refs, datetime | None, tuple[str, ...]]
@@ -20,10 +20,10 @@ Told: TypeAlias = tuple[Array, Refs, datetime | None, tuple[str, ...]]
 Reading: TypeAlias = Generator[Step, Any, Told]
 
 
-def scan_picture(source: Source, limits: Limits, read: Callable[[Blocks, Limits], Reading]) -> Steps:
+def scan_picture(source: Source, limits: Limits, read: Callable[[FileBuffer, Limits], Reading]) -> Steps:
     """The array of a file that holds one picture."""
     try:
-        array, refs, moment, unread = yield from read(Blocks(source, limits), limits)
+        array, refs, moment, unread = yield from read(FileBuffer(source, limits), limits)
         place = yield from placed(source, limits)
         place = replace(place, refused=(*unread, *place.refused))
     except PeriplusError as error:
@@ -34,19 +34,11 @@ def scan_picture(source: Source, limits: Limits, read: Callable[[Blocks, Limits]
     yield Found(place.array(array), refs, told_by=place.told_by)
 
 
-def held(blocks: Blocks, offset: int, length: int) -> bytes:
-    """Bytes that were asked for before."""
-    place = blocks.locate(offset, length)
-    if place is None:
-        raise FormatError("a part of the header ends past the end of the file", offset=offset)
-    return place[0][place[1] : place[1] + length]
-
-
-def whole_file(blocks: Blocks) -> Refs:
+def whole_file(file: FileBuffer) -> Refs:
     """The file as one chunk."""
-    if blocks.size is None:
+    if file.size is None:
         raise FormatError("the store does not say how large the file is")
-    return Refs(chunk=chunk_positions((1, 1, 1)), offset=np.array([0]), length=np.array([blocks.size], np.int64))
+    return Refs(chunk=chunk_positions((1, 1, 1)), offset=np.array([0]), length=np.array([file.size], np.int64))
 
 
 def picture_array(
