@@ -431,12 +431,12 @@ def test_rows_of_no_array_are_refused_and_not_taken_for_missing_chunks(tmp_path,
 
 
 def test_an_array_without_an_encoding_is_handed_out_by_no_exit():
-    from periplus.zarr.description.codecs import express
+    from periplus.zarr.description.codecs import zarr_codecs
 
     catalog, _, _ = stacked()
     array = replace(catalog.arrays["0/data"], encodings=())
     for encodings in ((), (Encoding(()),)):
-        assert express(replace(array, encodings=encodings)).kind == "decoded"
+        assert zarr_codecs(replace(array, encodings=encodings)).kind == "decoded"
 
 
 @pytest.mark.parametrize("name", ["last_modified", "datetime"])

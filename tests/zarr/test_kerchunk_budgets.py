@@ -17,7 +17,7 @@ import periplus
 from periplus.errors import LimitError
 from periplus.limits import Limits, check_json_budget, json_cost
 from periplus.testing.memory_use import measure_memory
-from periplus.zarr.kerchunk.extension import Declared
+from periplus.zarr.kerchunk.extension import DeclaredFiles
 from periplus.zarr.kerchunk.records import read_record
 from periplus.zarr.kerchunk.references import expand
 
@@ -96,8 +96,10 @@ def test_a_record_file_is_counted_before_it_is_decoded():
     numbers = pa.array([1] * 100)
     pq.write_table(pa.table({"path": paths, "offset": numbers, "size": numbers}), target, compression="zstd")
     with pytest.raises(LimitError, match="memory_bytes"):
-        read_record(target.getvalue(), key="a/refs.0.parq", declared=Declared(), limits=Limits(memory_bytes=100 * MIB))
-    assert len(read_record(target.getvalue(), key="a/refs.0.parq", declared=Declared(), limits=Limits())) == 100
+        read_record(
+            target.getvalue(), key="a/refs.0.parq", declared=DeclaredFiles(), limits=Limits(memory_bytes=100 * MIB)
+        )
+    assert len(read_record(target.getvalue(), key="a/refs.0.parq", declared=DeclaredFiles(), limits=Limits())) == 100
 
 
 def test_what_templates_and_gen_yield_is_counted_together():

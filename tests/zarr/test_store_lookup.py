@@ -16,7 +16,7 @@ from periplus.table import memory_table
 from periplus.testing.indexes import RAW, dense_refs, files_of, inline_list, stacked
 from periplus.zarr.store import lookup as module
 from periplus.zarr.store.batch import Batches
-from periplus.zarr.store.lookup import Lookup, block_shape
+from periplus.zarr.store.lookup import ChunkLookup, block_shape
 from periplus.zarr.store.store import IndexStore
 
 
@@ -61,7 +61,7 @@ def sparse(grid, seed):
 def test_every_chunk_has_the_rows_that_the_table_gives(grid, most, monkeypatch):
     monkeypatch.setattr(module, "BLOCK_CHUNKS", most)
     array, table = sparse(grid, seed=most)
-    found = Lookup(table)
+    found = ChunkLookup(table)
     for position in map(tuple, chunk_positions(grid).T.tolist()):
         expected = asked(table, array, position)
         assert rows(found.find(array, position)) == expected
@@ -101,7 +101,7 @@ def test_a_series_and_a_map_ask_the_table_once_a_block(monkeypatch):
         return plain(self, *args)
 
     monkeypatch.setattr(type(table), "refs", counted)
-    found = Lookup(table)
+    found = ChunkLookup(table)
     array = catalog.arrays["0/data"]
     for step in range(600):
         found.find(array, (step, 0, 1, 2))
@@ -116,7 +116,7 @@ def test_only_so_many_rows_are_kept(monkeypatch):
     catalog, refs, files = stacked(steps=40)
     monkeypatch.setattr(module, "BLOCK_CHUNKS", 40)
     monkeypatch.setattr(module, "KEPT_BYTES", 20_000)
-    found = Lookup(memory_table(catalog, refs, files))
+    found = ChunkLookup(memory_table(catalog, refs, files))
     array = catalog.arrays["0/data"]
     for position in chunk_positions(array.grid).T.tolist():
         found.find(array, tuple(position))
@@ -138,7 +138,7 @@ def test_threads_that_want_the_same_block_load_it_once(monkeypatch):
         return plain(self, *args)
 
     monkeypatch.setattr(type(table), "refs", slow)
-    found = Lookup(table)
+    found = ChunkLookup(table)
     array = catalog.arrays["0/data"]
     threads = [threading.Thread(target=found.find, args=(array, (n % 5, 0, 0, n % 6))) for n in range(8)]
     for thread in threads:
@@ -161,7 +161,7 @@ def test_a_bad_row_is_told_and_can_be_asked_for_again():
         encodings=(Encoding(({"name": "bytes"},)),),
     )
     refs = Refs(chunk=np.array([[0, 1]], np.int32), offset=np.array([0, -5]), length=np.array([1, 1]))
-    found = Lookup(memory_table(Catalog(arrays={"a": array}), {"a": refs}, files_of(["s3://b/a"])))
+    found = ChunkLookup(memory_table(Catalog(arrays={"a": array}), {"a": refs}, files_of(["s3://b/a"])))
     for _ in range(2):
         with pytest.raises(FormatError):
             found.find(array, (0,))

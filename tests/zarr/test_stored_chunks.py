@@ -15,8 +15,8 @@ from periplus.model import Array, Catalog, Encoding, Refs, Region
 from periplus.model.codecnames import JBP_BLOCK, TIFF_TILE
 from periplus.table import memory_table
 from periplus.testing.indexes import files_of
-from periplus.zarr.codecs.translate import UnsayableError
-from periplus.zarr.description.codecs import express, last_rows
+from periplus.zarr.codecs.translate import NotRepresentableError
+from periplus.zarr.description.codecs import last_rows, zarr_codecs
 from periplus.zarr.kerchunk.write import write_kerchunk
 from periplus.zarr.store.store import IndexStore
 
@@ -63,7 +63,7 @@ def test_a_clipped_strip_is_read_by_zarr_and_comes_back_as_a_fact(tmp_path, code
     values = raw
     if UNPACK in codecs:
         array, values = replace(array, dtype=np.dtype("f4")), np.where(raw == 7, np.nan, raw * np.float32(0.5))
-    said = express(array)
+    said = zarr_codecs(array)
     assert said.kind == kind
     image = next(codec for codec in said.codecs if codec["name"] == name)
     assert image["configuration"]["last_rows"] == 2
@@ -96,7 +96,7 @@ def test_larger_stored_chunks_are_cropped(tmp_path):
     """Of stored chunks of 8 rows the array shows 5; all of them may be clipped to that."""
     values = np.arange(60, dtype="<i2").reshape(STRIPS.shape)
     array = replace(STRIPS, chunks=(1, 5, 6), encodings=(Encoding((LITTLE,), (1, 8, 6), ("y",)),))
-    assert express(array).codecs[0]["name"] == "periplus.crop"
+    assert zarr_codecs(array).codecs[0]["name"] == "periplus.crop"
     table = stored(tmp_path, array, values, rows=8)
     with Fetch() as fetch:
         store = IndexStore(table, fetch, codecs="all")
@@ -117,7 +117,7 @@ def test_larger_stored_chunks_are_cropped(tmp_path):
     ids=["columns", "both", "two lengths", "region", "no codecs", "no settings", "no order"],
 )
 def test_what_no_codec_says_is_handed_out_decoded(encoding):
-    said = express(replace(STRIPS, shape=(1, 10, 5), encodings=(encoding,)))
+    said = zarr_codecs(replace(STRIPS, shape=(1, 10, 5), encodings=(encoding,)))
     assert said.kind == "decoded"
     assert said.why
 
@@ -125,6 +125,6 @@ def test_what_no_codec_says_is_handed_out_decoded(encoding):
 def test_clipping_where_all_chunks_are_whole_means_nothing():
     array = replace(STRIPS, shape=(1, 8, 6), encodings=(Encoding((LITTLE,), clipped=("y", "x")),))
     assert last_rows(array.encodings[0], array) is None
-    assert express(array).kind == "standard"
-    with pytest.raises(UnsayableError, match="clipped along x"):
+    assert zarr_codecs(array).kind == "standard"
+    with pytest.raises(NotRepresentableError, match="clipped along x"):
         last_rows(Encoding((LITTLE,), clipped=("x",)), replace(array, shape=(1, 8, 5)))

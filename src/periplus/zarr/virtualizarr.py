@@ -21,7 +21,7 @@ from periplus.model import Refs, Source
 from periplus.policy import is_local
 from periplus.zarr.codecs.v3 import register
 from periplus.zarr.description.codecs import single_ranges
-from periplus.zarr.description.metadata import Codecs, Layout, Leaf
+from periplus.zarr.description.metadata import Codecs, Leaf, ZarrLayout
 from periplus.zarr.store.store import IndexStore
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def _rooted(store: IndexStore, root: str, registry: ObjectStoreRegistry[Any] | N
 
 
 def _group(store: IndexStore, path: str) -> ManifestGroup:
-    plan: Layout = store.layout
+    plan: ZarrLayout = store.layout
     prefix = f"{path}/" if path else ""
     inside = {name: name[len(prefix) :] for name in (*plan.groups, *plan.leaves) if name.startswith(prefix) and name}
     direct = {name: own for name, own in inside.items() if own and "/" not in own}

@@ -176,7 +176,7 @@ def test_an_index_opens_as_any_store(archive, tmp_path):
 
 def test_an_index_is_read_by_selections_and_not_chunk_by_chunk(archive, monkeypatch):
     read = []
-    monkeypatch.setattr("periplus.zarr.store.chunks.Chunks.decoded", None)
+    monkeypatch.setattr("periplus.zarr.store.chunks.ChunkReader.decoded", None)
     monkeypatch.setattr(lazyarray, "read_array", lambda *a, **k: read.append(a[3]) or read_array(*a, **k))
     with periplus.index(str(archive["reflectance"])) as index:
         ours = opened(index, chunks={})

@@ -42,7 +42,7 @@ def parse_v2_array(document: Mapping[str, Any], attributes: Mapping[str, Any], l
     stored = _v2_type(document.get("dtype"))
     compressor = document.get("compressor")
     coded = [*filters, *([] if compressor is None else [compressor])]
-    separator = document.get("dimension_separator", ".")
+    separator = document.get("dimension_separator") or "."
     if separator not in (".", "/"):
         raise FormatError(f"dimension_separator is {abbreviated(separator)}, not . or /")
     dtype = None if stored is None else stored.newbyteorder("=")

@@ -1,4 +1,4 @@
-"""Codecs of Zarr v2 and v3: filters, compressor, byte order and memory order as one list of codecs, and back."""
+"""Lists of codecs as our decoders take them, and as filters and compressor of Zarr v2."""
 
 from __future__ import annotations
 
@@ -61,24 +61,24 @@ def is_image(name: str) -> bool:
 # --- out ------------------------------------------------------------------------------------------------------------
 
 
-class UnsayableError(FormatError):
-    """What Zarr v2 has no words for."""
+class NotRepresentableError(FormatError):
+    """An array cannot be represented in the format that is written."""
 
 
 def v2_of(pipeline: Pipeline, *, chunks: Shape, dtype: np.dtype[Any]) -> dict[str, Any]:
-    """`dtype`, `order`, `filters` and `compressor` of a pipeline, or UnsayableError."""
+    """`dtype`, `order`, `filters` and `compressor` of a pipeline, or NotRepresentableError."""
     if pipeline and is_image(pipeline[0]["name"]):
         name, settings = pipeline[0]["name"], pipeline[0].get("configuration") or {}
         if name in EXTENTS and name != LIST and extent(name, settings)[0] != tuple(chunks[-3:]):
-            raise UnsayableError("its codec is not told that its chunks are smaller than a tile")
+            raise NotRepresentableError("its chunks are smaller than a tile, which its codec has no setting for")
         return _image(pipeline[0], dtype)
     order, rest = _order(pipeline, chunks)
     if order is None:
         tile = block(pipeline, chunks=chunks, dtype=dtype) or interleaved(pipeline, chunks=chunks, dtype=dtype)
         if tile is None:
-            raise UnsayableError("its chunks are stored in an order that Zarr v2 does not have")
+            raise NotRepresentableError("its chunks are stored in an order that Zarr v2 does not have")
         if "byte_order" in tile["configuration"]:
-            raise UnsayableError("its values are big-endian and stored pixel by pixel, which imagery tools misread")
+            raise NotRepresentableError("its big-endian values are stored pixel by pixel, which imagery tools misread")
         return _image(tile, dtype)
     filters: list[dict[str, Any]] = []
     stored = dtype
@@ -88,7 +88,7 @@ def v2_of(pipeline: Pipeline, *, chunks: Shape, dtype: np.dtype[Any]) -> dict[st
             swapped = settings.get("endian") == "big"
             stored = dtype.newbyteorder(">" if swapped else "<")
             if swapped and any(one["id"] in ("delta", "fixedscaleoffset", "astype") for one in filters):
-                raise UnsayableError("filters on big-endian values are not said in Zarr v2")
+                raise NotRepresentableError("Zarr v2 cannot represent filters on big-endian values")
         else:
             filters.append(_identified(name, settings))
     compressor = None
@@ -98,9 +98,9 @@ def v2_of(pipeline: Pipeline, *, chunks: Shape, dtype: np.dtype[Any]) -> dict[st
 
 
 def _image(codec: Codec, dtype: np.dtype[Any]) -> dict[str, Any]:
-    """An image codec is a filter without compressor, as the imagery seed has it; it yields little-endian values."""
+    """An image codec is a filter without a compressor, as in osml-imagery-io; it yields little-endian values."""
     if codec["name"].startswith(OURS):
-        raise UnsayableError(f"codec {codec['name']!r} is ours alone")
+        raise NotRepresentableError(f"codec {codec['name']!r} is known to periplus only")
     settings = dict(codec.get("configuration") or {})
     filters = [{"id": codec["name"], **settings}]
     return {"dtype": dtype.newbyteorder("<").str, "order": "C", "filters": filters, "compressor": None}
@@ -108,25 +108,25 @@ def _image(codec: Codec, dtype: np.dtype[Any]) -> dict[str, Any]:
 
 def _identified(name: str, settings: dict[str, Any]) -> dict[str, Any]:
     if name.startswith(OURS):
-        raise UnsayableError(f"codec {name!r} is ours alone")
+        raise NotRepresentableError(f"codec {name!r} is known to periplus only")
     if name.removeprefix("numcodecs.") == "blosc":
         shuffle = settings.get("shuffle", "shuffle")
         number = next((n for n, word in SHUFFLES.items() if shuffle in (n, word)), 1)
         kept: dict[str, Any] = {key: settings[key] for key in ("cname", "clevel", "blocksize") if key in settings}
         return {"id": "blosc", **kept, "shuffle": number}
     if name == "zstd":
-        settings.pop("checksum", None)  # a frame says itself whether it carries one
+        settings.pop("checksum", None)  # a frame declares whether it has one
     return {"id": name.removeprefix("numcodecs."), **settings}
 
 
 def _order(pipeline: Pipeline, chunks: Shape) -> tuple[str | None, Pipeline]:
-    """Memory order of Zarr v2 (None where neither is meant), and the codecs after the transposes."""
+    """Memory order of Zarr v2, None where it is neither C nor F, and the codecs after the transposes."""
     axes = list(range(len(chunks)))
     place = 0
     while place < len(pipeline) and pipeline[place]["name"] == "transpose":
         axes = [axes[axis] for axis in pipeline[place]["configuration"]["order"]]
         place += 1
-    # Dimensions of one element lie wherever one likes.
+    # The order of dimensions of one element does not matter.
     long = [axis for axis in axes if chunks[axis] > 1]
     order = "C" if long == sorted(long) else "F" if long == sorted(long, reverse=True) else None
     return order, pipeline[place:]
@@ -137,7 +137,7 @@ PVTYPES = {"u": "INT", "i": "SI", "f": "R", "c": "C"}
 
 
 def block(pipeline: Pipeline, *, chunks: Shape, dtype: np.dtype[Any]) -> Codec | None:
-    """Plain big-endian values by pixel, row or band, said as the block of a NITF image that they mostly are."""
+    """The codec of a NITF block, for plain big-endian values by pixel, row or band; None for other pipelines."""
     rank, names = len(chunks), [codec["name"] for codec in pipeline]
     if names not in (["bytes"], ["transpose", "bytes"]) or rank < 3 or any(n != 1 for n in chunks[:-3]):
         return None
@@ -165,7 +165,7 @@ SAMPLE_FORMATS = {"u": 1, "i": 2, "f": 3, "c": 6}
 
 
 def interleaved(pipeline: Pipeline, *, chunks: Shape, dtype: np.dtype[Any]) -> Codec | None:
-    """Rows of one band, or of pixels with all their bands, said as the tile of a TIFF that they mostly are."""
+    """The codec of a TIFF tile, for rows of one band or of pixels with all bands; None for other pipelines."""
     rank = len(chunks)
     turned = bool(pipeline) and pipeline[0]["name"] == "transpose"
     names = [codec["name"] for codec in pipeline[turned:]]

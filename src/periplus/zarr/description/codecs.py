@@ -25,7 +25,7 @@ from periplus.errors import PeriplusError
 from periplus.limits import Limits
 from periplus.model import Array, Encoding, Pipeline, Refs, Shape
 from periplus.model.codecnames import CROP, IMAGERY, JBP_BLOCK, JPEG, JPEG2000, OURS, TIFF_TILE
-from periplus.zarr.codecs.translate import UnsayableError, block, interleaved
+from periplus.zarr.codecs.translate import NotRepresentableError, block, interleaved
 
 Kind: TypeAlias = Literal["standard", "imagery", "ours", "decoded"]
 KINDS: tuple[Kind, ...] = ("standard", "imagery", "ours", "decoded")
@@ -50,7 +50,7 @@ _TELLS = ("level", "acceleration", "checksum")
 
 
 @dataclass(frozen=True, slots=True)
-class Expression:
+class ZarrCodecs:
     """How an array's chunks are said in Zarr."""
 
     kind: Kind
@@ -60,27 +60,27 @@ class Expression:
     """Why the chunks cannot be handed out as they are stored; empty where they can."""
 
 
-def express(array: Array) -> Expression:
+def zarr_codecs(array: Array) -> ZarrCodecs:
     """The codecs of an array; pure, from what the catalog says alone."""
     if array.edges is not None and not _is_regular(array):
-        return Expression("decoded", plain(array.dtype), "its chunks vary in size")
+        return ZarrCodecs("decoded", plain(array.dtype), "its chunks vary in size")
     if not array.encodings:
-        return Expression("decoded", plain(array.dtype), "it lists no encoding")
+        return ZarrCodecs("decoded", plain(array.dtype), "it lists no encoding")
     if len({_meaning(encoding) for encoding in array.encodings}) > 1:
-        return Expression("decoded", plain(array.dtype), f"its chunks are encoded in {len(array.encodings)} ways")
+        return ZarrCodecs("decoded", plain(array.dtype), f"its chunks are encoded in {len(array.encodings)} ways")
     try:
         return listing(exclusive(with_facts(array.encodings[0], array), array), array)
     except PeriplusError as error:
-        return Expression("decoded", plain(array.dtype), error.message)
+        return ZarrCodecs("decoded", plain(array.dtype), error.message)
 
 
 def with_facts(encoding: Encoding, array: Array) -> Pipeline:
-    """The codecs, with what the encoding says of stored chunks as codecs and settings; UnsayableError where none do."""
+    """The codecs, with the other facts of the encoding as codecs and settings; NotRepresentableError where none fit."""
     unknown = next((name for codec in encoding.codecs if (name := str(codec.get("name", ""))) not in CODECS), None)
     if unknown is not None:
-        raise UnsayableError(f"codec {unknown!r} is not known")
+        raise NotRepresentableError(f"codec {unknown!r} is not known")
     if encoding.region is not None:
-        raise UnsayableError("its chunks are composed of regions of stored ones")
+        raise NotRepresentableError("its chunks are composed of regions of stored ones")
     extent = encoding.extent or array.chunks
     codecs, rows = encoding.codecs, last_rows(encoding, array)
     if rows is not None:
@@ -103,7 +103,7 @@ def last_rows(encoding: Encoding, array: Array) -> int | None:
     # Where the array shows the first rows of stored chunks, all of these may be clipped to what it shows.
     two = rest and array.grid[-2] > 1 and extent[-2] > rows
     if others or array.ndim < 2 or clipped[0] != array.dims[-2] or two:
-        raise UnsayableError(f"its chunks are clipped along {', '.join(clipped)}, which no codec says")
+        raise NotRepresentableError(f"its chunks are clipped along {', '.join(clipped)}, which no codec says")
     return rest or rows
 
 
@@ -121,7 +121,7 @@ def _short(codecs: Pipeline, chunks: Shape, dtype: np.dtype[Any], rows: int) -> 
     return ({"name": tile["name"], "configuration": {**tile["configuration"], "last_rows": rows}},)
 
 
-def listing(pipeline: Pipeline, array: Array) -> Expression:
+def listing(pipeline: Pipeline, array: Array) -> ZarrCodecs:
     """How Zarr lists the codecs of an array, facts of stored chunks among them."""
     names = [str(codec.get("name", "")) for codec in pipeline]
     kind: Kind = "standard"
@@ -133,9 +133,9 @@ def listing(pipeline: Pipeline, array: Array) -> Expression:
         # One array that is said wrongly would keep Zarr from opening all others; it must fail when it is read.
         limits = Limits() if kind == "standard" else ANY  # codecs of ours and of imagery keep the limits themselves
         prepare(pipeline, chunks=array.chunks or (1,), dtype=array.dtype, limits=limits)
-        return Expression(kind, _listed(pipeline, array.dtype))
+        return ZarrCodecs(kind, _listed(pipeline, array.dtype))
     except PeriplusError as error:
-        return Expression("decoded", plain(array.dtype), error.message)
+        return ZarrCodecs("decoded", plain(array.dtype), error.message)
 
 
 def exclusive(pipeline: Pipeline, array: Array) -> Pipeline:

@@ -32,7 +32,7 @@ Compute = Callable[[int, int], NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Labels:
+class ComputedLabels:
     """A small array and how its values are computed, a run along its first dimension at a time."""
 
     dims: tuple[str, ...]
@@ -90,10 +90,10 @@ def _strings(values: Sequence[str]) -> bytes:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Beside:
+class GroupLabels:
     """What one group has beside its arrays."""
 
-    labels: dict[str, Labels]
+    labels: dict[str, ComputedLabels]
     """By name."""
     mappings: dict[str, str]
     """The grid mapping of each array that has a place, by the array's name."""
@@ -108,12 +108,12 @@ class Beside:
         ]
 
 
-def beside(catalog: Catalog, arrays: Sequence[Array], sizes: Mapping[str, int]) -> Beside:
+def group_labels(catalog: Catalog, arrays: Sequence[Array], sizes: Mapping[str, int]) -> GroupLabels:
     """Labels for the arrays of one group; `sizes` are the extents of its dimensions."""
-    found: dict[str, Labels] = {}
+    found: dict[str, ComputedLabels] = {}
     mappings: dict[str, str] = {}
     places: list[Georeference] = []
-    axes: dict[str, Labels | None] = {}
+    axes: dict[str, ComputedLabels | None] = {}
     for array in arrays:
         place = array.georeference
         if place is None:
@@ -136,14 +136,16 @@ def beside(catalog: Catalog, arrays: Sequence[Array], sizes: Mapping[str, int]) 
         values = np.asarray(coordinate.values)
         if values.shape == tuple(sizes.get(dim) for dim in coordinate.dims):
             found[name] = _given(coordinate.dims, values, coordinate.attributes)
-    return Beside(found, mappings)
+    return GroupLabels(found, mappings)
 
 
-def _scalar(attributes: Mapping[str, Any]) -> Labels:
-    return Labels(dims=(), shape=(), dtype=np.dtype("<i8"), compute=lambda _a, _b: np.zeros(1), attributes=attributes)
+def _scalar(attributes: Mapping[str, Any]) -> ComputedLabels:
+    return ComputedLabels(
+        dims=(), shape=(), dtype=np.dtype("<i8"), compute=lambda _a, _b: np.zeros(1), attributes=attributes
+    )
 
 
-def _given(dims: tuple[str, ...], values: NDArray[Any], attributes: Mapping[str, Any]) -> Labels:
+def _given(dims: tuple[str, ...], values: NDArray[Any], attributes: Mapping[str, Any]) -> ComputedLabels:
     said = dict(attributes)
     if values.dtype.kind == "M":
         values, encoding = encode_time(values)
@@ -155,16 +157,16 @@ def _given(dims: tuple[str, ...], values: NDArray[Any], attributes: Mapping[str,
         said["units"] = names.get(unit, "seconds")
     if values.dtype.kind not in "biufc":
         texts = np.array([str(value) for value in values.ravel().tolist()], object).reshape(values.shape)
-        return Labels(dims=dims, shape=values.shape, dtype=None, compute=_runs(texts), attributes=said)
+        return ComputedLabels(dims=dims, shape=values.shape, dtype=None, compute=_runs(texts), attributes=said)
     stored = np.ascontiguousarray(values).astype(values.dtype.newbyteorder("<")).reshape(values.shape)
-    return Labels(dims=dims, shape=values.shape, dtype=stored.dtype, compute=_runs(stored), attributes=said)
+    return ComputedLabels(dims=dims, shape=values.shape, dtype=stored.dtype, compute=_runs(stored), attributes=said)
 
 
 def _runs(values: NDArray[Any]) -> Compute:
     return lambda start, stop: values[start:stop] if values.ndim else values
 
 
-def _bands(arrays: Sequence[Array], count: int) -> dict[str, Labels]:
+def _bands(arrays: Sequence[Array], count: int) -> dict[str, ComputedLabels]:
     """Names of bands where they all have one of their own, else numbers from 1."""
     for array in arrays:
         names = array.attributes.get("band_names")
@@ -172,11 +174,13 @@ def _bands(arrays: Sequence[Array], count: int) -> dict[str, Labels]:
             return {BANDS: _given((BANDS,), np.array([str(name) for name in names], object), {})}
     if count > MOST_BANDS:
         return {}
-    numbers = Labels(dims=(BANDS,), shape=(count,), dtype=np.dtype("<i8"), compute=lambda a, b: np.arange(a + 1, b + 1))
+    numbers = ComputedLabels(
+        dims=(BANDS,), shape=(count,), dtype=np.dtype("<i8"), compute=lambda a, b: np.arange(a + 1, b + 1)
+    )
     return {BANDS: numbers}
 
 
-def _axes(array: Array, axes: Mapping[str, Mapping[str, str]], sizes: Mapping[str, int]) -> dict[str, Labels]:
+def _axes(array: Array, axes: Mapping[str, Mapping[str, str]], sizes: Mapping[str, int]) -> dict[str, ComputedLabels]:
     """Pixel centres along x and y, where the grid is upright and they all differ."""
     transform, spots = affine(array), spatial_axes(array)
     if transform is None or spots is None or transform[1] or transform[3]:
@@ -194,7 +198,7 @@ def _axes(array: Array, axes: Mapping[str, Mapping[str, str]], sizes: Mapping[st
             or sizes.get(dim) != count
         ):
             return {}
-        found[dim] = Labels(
+        found[dim] = ComputedLabels(
             dims=(dim,),
             shape=(count,),
             dtype=np.dtype("<f8"),

@@ -1,8 +1,8 @@
 """Zarr v3 metadata of an index as plain dicts: groups, arrays, labels. Pure; every Zarr exit begins here.
 
-An index's own arrays keep their names. Beside them each group gets what tools that know no convention need: labels of x
-and y, times, names of bands, and `spatial_ref`, the CF grid mapping. `layout` says for each array whether its chunks
-can be handed out as they are stored. Nodes are described when they are asked for: an index may have very many.
+An index's own arrays keep their names. Each group also gets what tools without conventions need:
+labels of x and y, times, names of bands, and `spatial_ref`, the CF grid mapping. `layout` states for each array whether
+its chunks are handed out as they are stored. Nodes are described on demand: an index may have very many.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from periplus.zarr.description.codecs import jsonable
 from periplus.zarr.description.geozarr import footprint, place, pyramid
 from periplus.zarr.description.nodes import CODECS, Codecs, Leaf, leaves_of
 
-__all__ = ["CODECS", "Codecs", "Layout", "Leaf", "documents", "layout", "parent"]
+__all__ = ["CODECS", "Codecs", "Leaf", "ZarrLayout", "documents", "layout", "parent"]
 
 MOST_CONSOLIDATED = 2_000
 """Groups beyond which their metadata are not repeated in that of the group around them all: some 25 megabytes."""
@@ -28,13 +28,13 @@ MOST_KEPT = 1_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Layout:
+class ZarrLayout:
     """A whole index in Zarr's words. Paths have no leading slash; the root is the empty string."""
 
     groups: Mapping[str, Mapping[str, Any]]
     """Metadata of groups, parents before children."""
     leaves: Mapping[str, Leaf]
-    _nodes: _Nodes
+    _nodes: _CatalogNodes
 
     @property
     def documents(self) -> dict[str, Mapping[str, Any]]:
@@ -74,15 +74,15 @@ def documents(catalog: Catalog, *, codecs: Codecs = "all") -> dict[str, Mapping[
     return layout(catalog, codecs=codecs).documents
 
 
-def layout(catalog: Catalog, *, codecs: Codecs = "all") -> Layout:
+def layout(catalog: Catalog, *, codecs: Codecs = "all") -> ZarrLayout:
     """The index in Zarr's words; arrays that need other codecs than those asked for are presented as plain values."""
     if codecs not in CODECS:
         raise ValueError(f"codecs must be one of {', '.join(CODECS)}, not {codecs!r}")
-    nodes = _Nodes(catalog, codecs)
-    return Layout(_Groups(nodes), _Leaves(nodes), nodes)
+    nodes = _CatalogNodes(catalog, codecs)
+    return ZarrLayout(_GroupDocuments(nodes), _LeafArrays(nodes), nodes)
 
 
-class _Nodes:
+class _CatalogNodes:
     """Describes groups and arrays of a catalog when they are asked for."""
 
     def __init__(self, catalog: Catalog, codecs: Codecs) -> None:
@@ -141,8 +141,8 @@ class _Nodes:
         return {"zarr_format": 3, "node_type": "group", "attributes": merged(jsonable(own), said)}
 
 
-class _Groups(Mapping[str, Mapping[str, Any]]):
-    def __init__(self, nodes: _Nodes) -> None:
+class _GroupDocuments(Mapping[str, Mapping[str, Any]]):
+    def __init__(self, nodes: _CatalogNodes) -> None:
         self._nodes = nodes
 
     def __getitem__(self, path: str) -> Mapping[str, Any]:
@@ -160,8 +160,8 @@ class _Groups(Mapping[str, Mapping[str, Any]]):
         return len(self._nodes.below)
 
 
-class _Leaves(Mapping[str, Leaf]):
-    def __init__(self, nodes: _Nodes) -> None:
+class _LeafArrays(Mapping[str, Leaf]):
+    def __init__(self, nodes: _CatalogNodes) -> None:
         self._nodes = nodes
 
     def __getitem__(self, path: str) -> Leaf:

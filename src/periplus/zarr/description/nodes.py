@@ -15,9 +15,9 @@ from periplus.errors import FormatError
 from periplus.forks import cached_property
 from periplus.model import Array, Catalog
 from periplus.read.place import fill_of
-from periplus.zarr.description.codecs import KINDS, data_type, express, fill_value, jsonable, plain
+from periplus.zarr.description.codecs import KINDS, data_type, fill_value, jsonable, plain, zarr_codecs
 from periplus.zarr.description.geozarr import place
-from periplus.zarr.description.labels import Beside, beside
+from periplus.zarr.description.labels import GroupLabels, group_labels
 
 Codecs = Literal["none", "standard", "imagery", "all"]
 CODECS: tuple[Codecs, ...] = ("none", "standard", "imagery", "all")
@@ -68,7 +68,7 @@ class Leaf:
 def leaves_of(catalog: Catalog, group: str, arrays: Sequence[Array], codecs: Codecs) -> dict[str, Leaf]:
     """The arrays of one group by path, and the labels beside them."""
     fitted, sizes = _fitted(arrays)
-    around = beside(catalog, fitted, sizes)
+    around = group_labels(catalog, fitted, sizes)
     found = {array.name: _leaf(array, own, around, codecs) for array, own in zip(fitted, arrays, strict=True)}
     for name, label in around.labels.items():
         path = f"{group}/{name}" if group else name
@@ -93,8 +93,8 @@ def _fitted(arrays: Sequence[Array]) -> tuple[list[Array], dict[str, int]]:
     return [made[i] for i in range(len(arrays))], sizes
 
 
-def _leaf(array: Array, original: Array, around: Beside, codecs: Codecs) -> Leaf:
-    said = express(array)
+def _leaf(array: Array, original: Array, around: GroupLabels, codecs: Codecs) -> Leaf:
+    said = zarr_codecs(array)
     raw = KINDS.index(said.kind) < CODECS.index(codecs)
     why = said.why or ("" if raw else f"its codecs are not those of {'stock Zarr' if codecs == 'standard' else codecs}")
     document = {
@@ -112,7 +112,7 @@ def _leaf(array: Array, original: Array, around: Beside, codecs: Codecs) -> Leaf
     return Leaf(path=array.name, document=document, array=original, kind=said.kind, raw=raw, why=why)
 
 
-def _attributes(array: Array, around: Beside) -> dict[str, Any]:
+def _attributes(array: Array, around: GroupLabels) -> dict[str, Any]:
     """Attributes as xarray and CF expect them, with the grid mapping's name."""
     said: dict[str, Any] = {}
     for name, value in array.attributes.items():

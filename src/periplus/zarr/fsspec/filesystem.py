@@ -24,12 +24,12 @@ from periplus.errors import DeniedError, FormatError, PeriplusError
 from periplus.fetch.local.folders import restore_folder
 from periplus.policy import Policy, canonical, resolve
 from periplus.zarr.fsspec.join import Piece, joined, together
-from periplus.zarr.fsspec.listing import Listing
+from periplus.zarr.fsspec.listing import ReferenceListing
 from periplus.zarr.fsspec.mapping import RecordMapping
 from periplus.zarr.kerchunk.references import Reference, expand, filler, parse, ranges
 
 
-class MultiReferenceFileSystem(Listing, ReferenceFileSystem):  # type: ignore[misc]
+class MultiReferenceFileSystem(ReferenceListing, ReferenceFileSystem):  # type: ignore[misc]
     """Reads the four forms of reference from JSON or Parquet, of Zarr v2 or v3, through any fsspec file systems.
 
     The constructor is that of fsspec's ReferenceFileSystem. Beside it, `allow` names prefixes outside of the index's

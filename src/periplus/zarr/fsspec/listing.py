@@ -9,7 +9,7 @@ from periplus.zarr.fsspec.mapping import RecordMapping
 from periplus.zarr.kerchunk.references import ranges
 
 
-class Listing:
+class ReferenceListing:
     """The listing half of the file system; `references`, `fss` and the rest are fsspec's."""
 
     references: Any

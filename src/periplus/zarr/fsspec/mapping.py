@@ -8,21 +8,22 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from itertools import product
-from typing import Any
 
 import numpy as np
 
 from periplus.errors import FormatError, StaleError
 from periplus.forks import renewed
 from periplus.limits import Limits
-from periplus.parse.zarr.documents import NAMES, check_path
+from periplus.parse.zarr import ArrayMetadata, NodeDocuments, nodes_of
+from periplus.parse.zarr.documents import NAMES
 from periplus.zarr.kerchunk.columns import NUMBERS
-from periplus.zarr.kerchunk.extension import REPLACED, Declared, declared
+from periplus.zarr.kerchunk.extension import REPLACED, DeclaredFiles, read_declaration
 from periplus.zarr.kerchunk.records import Record, read_record
 from periplus.zarr.kerchunk.references import Reference, parse, span
 
 Load = Callable[[str], bytes]
 """The bytes of a file of the directory, by its name there; FileNotFoundError where there is none."""
+ANY_RANK = Limits(dims=64)
 _NONE = Record(paths=[], path=np.empty(0, np.int32), offset=np.empty(0, np.int64), size=np.empty(0, np.int64))
 
 
@@ -41,20 +42,19 @@ class RecordMapping(MutableMapping[str, Reference]):
     ) -> None:
         """`identity` is asked for what tells one version of `.zmetadata` from another, such as its time."""
         self._identity, self._first = identity, identity()
-        said = parse(load(".zmetadata"))
-        documents, record_size = said.get("metadata"), said.get("record_size")
+        root = parse(load(".zmetadata"))
+        documents, record_size = root.get("metadata"), root.get("record_size")
         if not isinstance(documents, Mapping) or type(record_size) is not int or record_size < 1:
-            raise FormatError(".zmetadata: metadata and record_size are wanted; this may be a Zarr store")
+            raise FormatError(".zmetadata: metadata and record_size are required; this may be a Zarr store")
         self.record_size: int = record_size
-        self._declared = declared(said)
+        self._declared = read_declaration(root)
         self._held: dict[str, Reference | None] = {key: json.dumps(doc).encode() for key, doc in documents.items()}
         if any(key.rpartition("/")[2] == ".zgroup" or key.endswith(".zarray") for key in documents):
             whole = {"zarr_consolidated_format": 1, "metadata": documents}
             self._held.setdefault(".zmetadata", json.dumps(whole).encode())
-        paths = {key: _array(key, document) for key, document in documents.items()}
-        # Names become paths of record files, and must not lead out of the directory.
-        named = {key: check_path(path) if path else path for key, path in paths.items() if path is not None}
-        self._grids = {path: _Grid(key, documents[key]) for key, path in named.items()}
+        # The paths of nodes become paths of record files; those that lead out of the directory are refused.
+        nodes = nodes_of(documents)
+        self._grids = {path: _ChunkGrid(node) for path, node in nodes.items() if node.kind == "array"}
         self._load, self._fill = load, fill
         self._records: OrderedDict[tuple[str, int], Record] = OrderedDict()
         self._most, self._limits = cache_size, Limits()
@@ -116,10 +116,10 @@ class RecordMapping(MutableMapping[str, Reference]):
                 self._records.popitem(last=False)
         return record
 
-    def _now(self) -> Declared | None:
+    def _now(self) -> DeclaredFiles | None:
         """What the directory declares now."""
         try:
-            return declared(parse(self._load(".zmetadata")))
+            return read_declaration(parse(self._load(".zmetadata")))
         except (OSError, FormatError):
             return None
 
@@ -163,7 +163,7 @@ class RecordMapping(MutableMapping[str, Reference]):
                 held = self._record(path, record)
             row = number % self.record_size
             if row < len(held) and (held.path[row] >= 0 or held.raw_bytes(row) is not None):
-                yield prefix + grid.spelt(place)
+                yield prefix + grid.keys.key(place)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -184,51 +184,34 @@ class RecordMapping(MutableMapping[str, Reference]):
         return [key for key, held in self._held.items() if held is not None]
 
 
-def _array(key: str, document: Any) -> str | None:
-    """The path of the array that a metadata document is of, if it is of one."""
-    leaf = key.rpartition("/")[2]
-    is_v3 = leaf == "zarr.json" and isinstance(document, Mapping) and document.get("node_type") == "array"
-    return key.removesuffix(leaf).removesuffix("/") if is_v3 or leaf == ".zarray" else None
+class _ChunkGrid:
+    """How many chunks an array has along each dimension, and how their keys are spelled."""
 
+    def __init__(self, node: NodeDocuments) -> None:
+        metadata = node.parse(ANY_RANK)
+        assert isinstance(metadata, ArrayMetadata)
+        if metadata.edges is not None:
+            raise FormatError(f"{node.path}: a rectilinear chunk grid is unsupported in Parquet references")
+        self.counts = [-(-n // size) for n, size in zip(metadata.shape, metadata.chunks, strict=True)]
+        self.total = math.prod(self.counts)
+        self.keys = metadata.chunk_keys
 
-class _Grid:
-    """How many chunks an array has along each dimension, and how their keys are spelt."""
-
-    def __init__(self, key: str, document: Any) -> None:
-        try:
-            if key.rpartition("/")[2] == ".zarray":
-                chunks, self.prefix = document["chunks"], ""
-                self.separator = document.get("dimension_separator") or "."
-            else:
-                chunks = document["chunk_grid"]["configuration"]["chunk_shape"]
-                encoding = document["chunk_key_encoding"]
-                self.prefix = "c" if encoding["name"] == "default" else ""
-                self.separator = (encoding.get("configuration") or {}).get("separator", "/" if self.prefix else ".")
-            self.counts = [-(-int(n) // int(c)) for n, c in zip(document["shape"], chunks, strict=True)]
-            self.total = math.prod(self.counts)
-        except (KeyError, TypeError, ValueError, ZeroDivisionError, AttributeError):
-            raise FormatError(f"{key}: shape and chunks are not those of an array") from None
-
-    def number(self, spelt: str, key: str) -> int:
-        said = spelt
-        if self.prefix:
+    def number(self, spelled: str, key: str) -> int:
+        """The number of the chunk in C order; KeyError where the array has no such chunk."""
+        prefix, separator = self.keys.prefix, self.keys.separator
+        numbers = spelled
+        if prefix:
             if not self.counts:
-                said = "0" if spelt == self.prefix else ""
+                numbers = "0" if spelled == prefix else ""
             else:
-                said = spelt.removeprefix(self.prefix + self.separator)
-                said = "" if said == spelt else said
-        if spelt in NAMES or not NUMBERS.fullmatch(said):
+                numbers = spelled.removeprefix(prefix + separator)
+                numbers = "" if numbers == spelled else numbers
+        if spelled in NAMES or not NUMBERS.fullmatch(numbers):
             raise KeyError(key)
-        place = [int(n) for n in said.split(self.separator)] if self.separator in said or said.isdigit() else []
-        if len(place) != (len(self.counts) or 1) or any(n >= c for n, c in zip(place, self.counts)):
+        position = [int(n) for n in numbers.split(separator)] if separator in numbers or numbers.isdigit() else []
+        if len(position) != (len(self.counts) or 1) or any(n >= c for n, c in zip(position, self.counts)):
             raise KeyError(key)
         number = 0
-        for n, count in zip(place, self.counts):
+        for n, count in zip(position, self.counts):
             number = number * count + n
         return number
-
-    def spelt(self, place: tuple[int, ...]) -> str:
-        numbers = self.separator.join(map(str, place))
-        if self.prefix:
-            return f"{self.prefix}{self.separator}{numbers}" if place else self.prefix
-        return numbers or "0"

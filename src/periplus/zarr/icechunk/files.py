@@ -35,7 +35,7 @@ RANGE = np.dtype([("first", "<u4"), ("end", "<u4")])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Node:
+class SnapshotNode:
     """A group or an array of a snapshot."""
 
     id: bytes
@@ -62,7 +62,7 @@ class ManifestFile:
 class Snapshot:
     """One version of a repository."""
 
-    nodes: list[Node]
+    nodes: list[SnapshotNode]
     manifests: Mapping[bytes, ManifestFile]
     exact: bool
     """Whether times of references are those of the sources, as we write them, and not just later ones."""
@@ -140,7 +140,7 @@ def read_snapshot(data: bytes, identity: str, limits: Limits) -> Snapshot:
         said = _document(document, path)
         if said.get("node_type") != ("array" if kind == ARRAY_NODE else "group"):
             raise FormatError(f"{path}: the snapshot and the metadata of the node disagree about what it is")
-        node = Node(identity_of, path.strip("/"), said)
+        node = SnapshotNode(identity_of, path.strip("/"), said)
         nodes.append(_checked(replace(node, **next(arrays))) if kind == ARRAY_NODE else node)
     for what in ("id", "path"):
         if len({getattr(node, what) for node in nodes}) != len(nodes):
@@ -180,7 +180,7 @@ def _split(rows: NDArray[Any], counts: NDArray[np.int64]) -> list[NDArray[Any]]:
     return np.split(rows, np.cumsum(counts)[:-1]) if len(counts) else []
 
 
-def _checked(node: Node) -> Node:
+def _checked(node: SnapshotNode) -> SnapshotNode:
     """The array node, where its metadata declare the same shape and the same regular grid."""
     said = node.document
     if said.get("shape") != list(node.shape):
@@ -195,7 +195,7 @@ def _checked(node: Node) -> Node:
 
 
 def read_manifest(
-    data: bytes, identity: bytes, declared: ManifestFile, wanted: Mapping[bytes, Node], limits: Limits
+    data: bytes, identity: bytes, declared: ManifestFile, wanted: Mapping[bytes, SnapshotNode], limits: Limits
 ) -> list[ChunkRefs]:
     """References by array, of the arrays that are wanted; `declared` is what the snapshot states of the file."""
     if len(data) != declared.bytes:
@@ -217,7 +217,7 @@ def read_manifest(
     return [_columns(node, refs[rows[key]], node.manifests[identity]) for key, node in wanted.items()]
 
 
-def _columns(node: Node, refs: Tables, boxes: NDArray[np.int64]) -> ChunkRefs:
+def _columns(node: SnapshotNode, refs: Tables, boxes: NDArray[np.int64]) -> ChunkRefs:
     if refs.has(8).any():
         raise FormatError("compressed locations of virtual chunks belong to Icechunk format 2, which is unsupported")
     locations: dict[bytes, str] = {}
@@ -242,7 +242,7 @@ def _columns(node: Node, refs: Tables, boxes: NDArray[np.int64]) -> ChunkRefs:
     return found
 
 
-def _check_positions(node: Node, chunk: NDArray[np.int64], boxes: NDArray[np.int64]) -> None:
+def _check_positions(node: SnapshotNode, chunk: NDArray[np.int64], boxes: NDArray[np.int64]) -> None:
     """FormatError unless the chunks are in the grid, in the extent of their manifest, and in order, each once."""
     if (chunk >= np.array([min(count, 1 << 32) for count in node.grid], np.int64)).any():
         raise FormatError(f"a chunk of /{node.path} is outside the grid of the array")

@@ -20,7 +20,7 @@ from periplus.table import memory_table
 from periplus.zarr.icechunk.files import (
     ChunkRefs,
     ManifestFile,
-    Node,
+    SnapshotNode,
     read_manifest,
     read_snapshot,
     rounded_up,
@@ -146,14 +146,14 @@ async def _whole(url: str, fetch: Fetch, limits: Limits) -> bytes:
 async def _columns(
     home: str,
     declared: Mapping[bytes, ManifestFile],
-    wanted: Mapping[bytes, Node],
+    wanted: Mapping[bytes, SnapshotNode],
     sources: _Sources,
     fetch: Fetch,
     limits: Limits,
 ) -> dict[str, Refs]:
     names = sorted({name for node in wanted.values() for name in node.manifests})
     files = await asyncio.gather(*(_whole(f"{home}/manifests/{spelled(name)}", fetch, limits) for name in names))
-    users: dict[bytes, dict[bytes, Node]] = {name: {} for name in names}
+    users: dict[bytes, dict[bytes, SnapshotNode]] = {name: {} for name in names}
     for identity, node in wanted.items():
         for name in node.manifests:
             users[name][identity] = node

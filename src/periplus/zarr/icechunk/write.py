@@ -23,7 +23,7 @@ from periplus.parse.json import parse_json
 from periplus.policy import Policy, storable
 from periplus.table.templates import Template, flags_of
 from periplus.zarr.description.codecs import single_ranges
-from periplus.zarr.description.metadata import Codecs, Layout, Leaf
+from periplus.zarr.description.metadata import Codecs, Leaf, ZarrLayout
 from periplus.zarr.icechunk.files import EXACT, rounded_up
 from periplus.zarr.icechunk.locations import located, prefixes_of
 from periplus.zarr.icechunk.repository import open_repository, remove_repository
@@ -136,7 +136,7 @@ def _used(files: Files) -> list[str]:
     ]
 
 
-def _splitting(plan: Layout) -> dict[Any, Any]:
+def _splitting(plan: ZarrLayout) -> dict[Any, Any]:
     """Cuts along the first dimension for arrays with more chunks than one manifest should list."""
     split: dict[Any, Any] = {}
     for leaf in plan.leaves.values():
@@ -293,7 +293,7 @@ def _alike(before: bytes, now: bytes, count: int, leaf: Leaf) -> bool:
     return before[:size] == now[:size]
 
 
-def _beginnings(plan: Layout, old: Old, target: str) -> dict[str, tuple[int, ...]]:
+def _beginnings(plan: ZarrLayout, old: Old, target: str) -> dict[str, tuple[int, ...]]:
     """Where new chunks begin, for every array; ConflictError where the index is no continuation."""
     missing = sorted(set(old) ^ set(plan.leaves))
     if missing:

@@ -29,14 +29,14 @@ PACKING = {"band_nodata": "_FillValue", "band_scales": "scale_factor", "band_off
 
 
 @dataclass(frozen=True, slots=True)
-class StoredArray:
+class ReferencedArray:
     """An array of the catalog, and how the keys of its chunks are spelled."""
 
     array: Array
     keys: ChunkKeys
 
 
-def stored_array(name: str, metadata: ArrayMetadata, limits: Limits) -> StoredArray:
+def referenced_array(name: str, metadata: ArrayMetadata, limits: Limits) -> ReferencedArray:
     """The array of parsed metadata; FormatError for what our reader does not support."""
     dtype, shape, chunks = metadata.dtype, metadata.shape, metadata.chunks
     if metadata.storage_transformers:
@@ -68,7 +68,7 @@ def stored_array(name: str, metadata: ArrayMetadata, limits: Limits) -> StoredAr
     if any(count > INT32 for count in array.grid):
         raise FormatError(f"the shape {list(shape)} in chunks of {list(chunks)} has more chunks than can be counted")
     limits.check("the bytes of one chunk", math.prod(chunks) * dtype.itemsize, limits.chunk_bytes)
-    return StoredArray(array, metadata.chunk_keys)
+    return ReferencedArray(array, metadata.chunk_keys)
 
 
 def _dims(names: tuple[str | None, ...]) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from periplus.model import Array, Catalog, Coordinate
 from periplus.model.arrays import MOST_LEVELS
 from periplus.parse.zarr import ArrayMetadata, GroupMetadata, NodeDocuments
 from periplus.parse.zarr.documents import key_of
-from periplus.zarr.kerchunk.arrays import StoredArray, georeference, kept_attributes, stored_array
+from periplus.zarr.kerchunk.arrays import ReferencedArray, georeference, kept_attributes, referenced_array
 
 ROOT_ARRAY = "data"
 """The name of an array that is the root itself."""
@@ -34,7 +34,7 @@ class ParsedNodes:
     """The metadata of a hierarchy by path, and the arrays that can be read."""
 
     metadata: Metadata
-    arrays: Mapping[str, StoredArray]
+    arrays: Mapping[str, ReferencedArray]
     others: tuple[str, ...]
     """Paths of arrays that cannot be read: text of variable length, which may be labels, and those left out."""
 
@@ -49,7 +49,7 @@ def parse_nodes(
 ) -> ParsedNodes:
     """All nodes, parsed; an array that cannot be read is an error, unless `leave_out` names it or is True."""
     metadata: dict[str, ArrayMetadata | GroupMetadata] = {}
-    arrays: dict[str, StoredArray] = {}
+    arrays: dict[str, ReferencedArray] = {}
     for path, node in nodes.items():
         if not isinstance(leave_out, bool) and path in leave_out:
             continue
@@ -66,9 +66,9 @@ def parse_nodes(
     return ParsedNodes(metadata, arrays, others)
 
 
-def _stored(name: str, node: NodeDocuments, metadata: ArrayMetadata, limits: Limits) -> StoredArray:
+def _stored(name: str, node: NodeDocuments, metadata: ArrayMetadata, limits: Limits) -> ReferencedArray:
     try:
-        return stored_array(name, metadata, limits)
+        return referenced_array(name, metadata, limits)
     except PeriplusError as error:
         if not error.message.startswith(name):
             error.message = f"{key_of(node.path, node.name)}: {error.message}"
@@ -152,7 +152,7 @@ def _level(meaning: Meaning) -> int:
     return meaning.level.order if meaning.level is not None and meaning.level.order < MOST_LEVELS else 0
 
 
-def _grid_mapping(array: Array, path: str, arrays: Mapping[str, StoredArray]) -> str | None:
+def _grid_mapping(array: Array, path: str, arrays: Mapping[str, ReferencedArray]) -> str | None:
     """The path of the array that is the CF grid mapping of another."""
     name, group = array.attributes.get("grid_mapping"), _group(path)
     found = f"{group}/{name}" if group else str(name)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from periplus.errors import FormatError
 from periplus.model import Files, Inline, Refs
-from periplus.zarr.kerchunk.arrays import StoredArray
+from periplus.zarr.kerchunk.arrays import ReferencedArray
 from periplus.zarr.kerchunk.references import Reference, ranges
 
 NUMBERS = re.compile(r"(?:0|[1-9][0-9]{0,9})(?:[./](?:0|[1-9][0-9]{0,9}))*")
@@ -44,7 +44,7 @@ class Urls:
         return files if self._known is None else Files.joined(self._known, files)
 
 
-def by_array(keys: Iterable[str], arrays: Mapping[str, StoredArray]) -> dict[str, list[tuple[str, str]]]:
+def by_array(keys: Iterable[str], arrays: Mapping[str, ReferencedArray]) -> dict[str, list[tuple[str, str]]]:
     """(key, what stands for its position) of every chunk key, by the path of its array; other keys are passed over."""
     dotted = {path for path, one in arrays.items() if one.keys.separator == "."}
     slashed = {path for path, one in arrays.items() if one.keys.separator == "/"}
@@ -69,7 +69,7 @@ def _owner(key: str, slashed: set[str]) -> str | None:
     return None
 
 
-def positions(one: StoredArray, keys: Sequence[tuple[str, str]]) -> NDArray[np.int32]:
+def positions(one: ReferencedArray, keys: Sequence[tuple[str, str]]) -> NDArray[np.int32]:
     """(ndim, n) chunk positions; FormatError names a key that is no chunk of the array."""
     array, prefix = one.array, one.keys.prefix
     rank = array.ndim
@@ -95,7 +95,7 @@ def positions(one: StoredArray, keys: Sequence[tuple[str, str]]) -> NDArray[np.i
     return np.ascontiguousarray(found.T.astype(np.int32))
 
 
-def _only(one: StoredArray, keys: Sequence[tuple[str, str]]) -> NDArray[np.int32]:
+def _only(one: ReferencedArray, keys: Sequence[tuple[str, str]]) -> NDArray[np.int32]:
     """(0, n) for the one chunk of an array without dimensions: `c`, `0`, or nothing, as VirtualiZarr has it."""
     prefix, separator = one.keys.prefix, one.keys.separator
     spellings = (prefix, f"{prefix}{separator}0", "0", "")
@@ -106,7 +106,7 @@ def _only(one: StoredArray, keys: Sequence[tuple[str, str]]) -> NDArray[np.int32
 
 
 def columns(
-    one: StoredArray,
+    one: ReferencedArray,
     keys: Sequence[tuple[str, str]],
     references: Mapping[str, Reference],
     urls: Urls,

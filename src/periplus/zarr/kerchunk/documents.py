@@ -14,36 +14,36 @@ from periplus.model import Array, Pipeline
 from periplus.model.codecnames import IMAGERY
 from periplus.parse.zarr.dtypes import is_number
 from periplus.read.place import fill_of
-from periplus.zarr.codecs.translate import UnsayableError, v2_of
+from periplus.zarr.codecs.translate import NotRepresentableError, v2_of
 from periplus.zarr.description.codecs import (
     KINDS,
     as_one,
     exclusive,
-    express,
     fill_value,
     jsonable,
     last_rows,
     listing,
     with_facts,
+    zarr_codecs,
 )
-from periplus.zarr.description.metadata import CODECS, Codecs, Layout, Leaf
+from periplus.zarr.description.metadata import CODECS, Codecs, Leaf, ZarrLayout
 
 NAMES = {"standard": "stock Zarr", "imagery": "stock Zarr and of imagery tools"}
 
 
-def pipeline_to_say(array: Array, codecs: Codecs) -> Pipeline:
-    """The one codec list of an array's chunks, of codecs that may be used; UnsayableError says why there is none."""
-    said = express(array)
+def representable_pipeline(array: Array, codecs: Codecs) -> Pipeline:
+    """The one list of allowed codecs for the chunks of an array; NotRepresentableError where there is none."""
+    said = zarr_codecs(array)
     if said.kind == "decoded":
-        raise UnsayableError(said.why)
+        raise NotRepresentableError(said.why)
     stored = with_facts(array.encodings[0], array)
     pipeline = exclusive(stored, array)
     if KINDS.index(said.kind) >= CODECS.index(codecs):
         if pipeline is not stored and codecs == "imagery":
-            raise UnsayableError("imagery tools would misread its values; codecs='all' has it")
+            raise NotRepresentableError("imagery tools would misread its values; codecs='all' has it")
         short = last_rows(array.encodings[0], array) is not None
         strips = "its last strips are shorter than others, and that " if short else "it "
-        raise UnsayableError(f"{strips}takes codecs that are not those of {NAMES.get(codecs, codecs)}")
+        raise NotRepresentableError(f"{strips}takes codecs that are not those of {NAMES.get(codecs, codecs)}")
     return pipeline
 
 
@@ -55,12 +55,12 @@ def v2_array(leaf: Leaf, array: Array, pipeline: Pipeline, codecs: Codecs) -> di
     try:
         coded = v2_of(pipeline, chunks=array.chunks, dtype=array.dtype)
         if codecs == "standard" and any(str(one["id"]).startswith(IMAGERY) for one in coded["filters"] or ()):
-            raise UnsayableError("its bands are stored pixel by pixel, for which stock Zarr v2 has no codec")
-    except UnsayableError as error:
+            raise NotRepresentableError("its bands are stored pixel by pixel, for which stock Zarr v2 has no codec")
+    except NotRepresentableError as error:
         if not is_number(array.dtype):
             raise
         if codecs != "all":
-            raise UnsayableError(f"{error.message}; zarr_format=3 has it") from None
+            raise NotRepresentableError(f"{error.message}; zarr_format=3 has it") from None
         whole = pipeline[0] if pipeline[0]["name"] == LIST else as_one(pipeline, array.chunks, array.dtype)
         filters = [{"id": LIST, **whole["configuration"]}]
         coded = {"dtype": array.dtype.newbyteorder("<").str, "order": "C", "filters": filters, "compressor": None}
@@ -122,7 +122,7 @@ _DOTTED = {"name": "default", "configuration": {"separator": "."}}
 
 
 def documents_of(
-    layout: Layout, leaves: Mapping[str, Mapping[str, Any]], *, zarr_format: int
+    layout: ZarrLayout, leaves: Mapping[str, Mapping[str, Any]], *, zarr_format: int
 ) -> dict[str, Mapping[str, Any]]:
     """Every metadata document by key; `leaves` are those of arrays and labels, by path."""
     found: dict[str, Mapping[str, Any]] = {}

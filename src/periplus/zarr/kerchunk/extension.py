@@ -40,7 +40,7 @@ REPLACED = "the index was replaced after it was opened (open it again), or its f
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Declared:
+class DeclaredFiles:
     """What `.zmetadata` declares of its directory; nothing where another program, or an earlier version, wrote it."""
 
     write: str | None = None
@@ -65,7 +65,7 @@ class Declared:
         if self.write is not None and (footer or {}).get(WRITE.encode()) != self.write.encode():
             raise StaleError(f"{key}: {REPLACED}")
 
-    def lost(self, key: str, now: Declared | None) -> StaleError | FormatError:
+    def lost(self, key: str, now: DeclaredFiles | None) -> StaleError | FormatError:
         """The error for a declared file that is missing; `now` is what the directory declares now, if it is there."""
         if now is None or now.write != self.write:
             return StaleError(f"{key}: {REPLACED}")
@@ -88,11 +88,11 @@ def _runs(numbers: Sequence[int]) -> list[list[int]]:
     return runs
 
 
-def declared(document: Mapping[str, Any]) -> Declared:
+def read_declaration(document: Mapping[str, Any]) -> DeclaredFiles:
     """The entry of a `.zmetadata`, checked."""
     entry = document.get(KEY)
     if entry is None:
-        return Declared()
+        return DeclaredFiles()
     records = entry.get("records") if isinstance(entry, Mapping) else None
     write = entry.get("write") if isinstance(entry, Mapping) else None
     if not isinstance(records, Mapping) or not isinstance(write, str) or not ID.fullmatch(write):
@@ -110,7 +110,7 @@ def declared(document: Mapping[str, Any]) -> Declared:
             end = run[1]
             total += run[1] - run[0]
     Limits().check(".zmetadata: the number of record files", total, MOST_RECORDS)
-    return Declared(write=write, records={path: [(a, b) for a, b in runs] for path, runs in records.items()})
+    return DeclaredFiles(write=write, records={path: [(a, b) for a, b in runs] for path, runs in records.items()})
 
 
 # --- the files table ------------------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ def pack_files(files: Files, urls: Sequence[str], *, folder: str | None, write: 
 
 
 def unpack_files(
-    raw: bytes, fill: Callable[[str, str], str], *, url: str, limits: Limits, written: Declared | None = None
+    raw: bytes, fill: Callable[[str, str], str], *, url: str, limits: Limits, written: DeclaredFiles | None = None
 ) -> Files:
     """The files table with templates filled in; of files in another folder than the one indexed, only the size holds.
 

@@ -29,7 +29,7 @@ from periplus.zarr.kerchunk.slabs import Slab, slabs
 if TYPE_CHECKING:
     from periplus.fetch import Fetch
     from periplus.table.table import Table
-    from periplus.zarr.kerchunk.write import Said
+    from periplus.zarr.kerchunk.write import KerchunkDescription
 
 Put: TypeAlias = Callable[[str, bytes], None]
 """Writes a file of the directory, by its name there."""
@@ -40,7 +40,7 @@ UNFINISHED = re.compile(r"\..+\.periplus-[0-9a-f]{16}")
 def write_parquet(
     url: str,
     table: Table,
-    said: Said,
+    said: KerchunkDescription,
     urls: Sequence[str],
     *,
     folder: str | None,

@@ -50,7 +50,7 @@ def open_kerchunk(
     rule = policy or Policy.beside(plain.removesuffix("/"), allow=allow)
     overrides = dict(template_overrides or {})
     given = leave_out if isinstance(leave_out, bool) else frozenset(leave_out)
-    asked = _Asked(url=plain, fetch=fetch, limits=limits, policy=rule, overrides=overrides, leave_out=given)
+    asked = _OpenRequest(url=plain, fetch=fetch, limits=limits, policy=rule, overrides=overrides, leave_out=given)
     try:
         as_json = is_json(plain) if form is None else form == "json"
         return _open_json(asked) if as_json else _open_parquet(asked)
@@ -59,7 +59,7 @@ def open_kerchunk(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Asked:
+class _OpenRequest:
     """Which index is to be opened, and how."""
 
     url: str
@@ -79,7 +79,7 @@ class _Asked:
 # --- JSON -----------------------------------------------------------------------------------------------------------
 
 
-def _open_json(asked: _Asked) -> Table:
+def _open_json(asked: _OpenRequest) -> Table:
     url, fetch, limits = asked.url, asked.fetch, asked.limits
     document = parse(_whole(url, fetch, limits), url=url, limits=limits)
     references = expand(document, overrides=asked.overrides, limits=limits)
@@ -189,7 +189,7 @@ def _first_chunk(references: Mapping[str, Reference], path: str) -> tuple[str, b
 # --- Parquet --------------------------------------------------------------------------------------------------------
 
 
-def _open_parquet(asked: _Asked) -> Table:
+def _open_parquet(asked: _OpenRequest) -> Table:
     url, fetch, limits = asked.url, asked.fetch, asked.limits
     folder = url if url.endswith("/") else url + "/"
     try:
@@ -198,7 +198,7 @@ def _open_parquet(asked: _Asked) -> Table:
         raise MissingError("there is no kerchunk index: the folder has no .zmetadata", url=url) from None
     documents, record_size = said.get("metadata"), said.get("record_size")
     if not isinstance(documents, Mapping) or type(record_size) is not int:
-        raise FormatError(".zmetadata: metadata and record_size are wanted; this may be a Zarr store")
+        raise FormatError(".zmetadata: metadata and record_size are required; this may be a Zarr store")
     if asked.write not in (None, own.write):
         raise StaleError(REPLACED, url=url)
     nodes = parse_nodes(nodes_of(documents), limits=limits, leave_out=asked.leave_out)

@@ -17,7 +17,7 @@ from periplus.limits import Limits, out_of_memory
 from periplus.model import Inline, Source
 from periplus.table.parquet.buffers import blobs, numbers, strings, to_inline, to_numpy, to_valid
 from periplus.table.parquet.ranges import ParquetBytes
-from periplus.zarr.kerchunk.extension import WRITE, Declared
+from periplus.zarr.kerchunk.extension import WRITE, DeclaredFiles
 
 MOST_ROWS = 1 << 26
 """Rows of one record file; kerchunk writes 10,000 to 100,000."""
@@ -60,7 +60,7 @@ class Record:
 # --- in -------------------------------------------------------------------------------------------------------------
 
 
-def read_record(data: bytes, *, key: str, limits: Limits, declared: Declared) -> Record:
+def read_record(data: bytes, *, key: str, limits: Limits, declared: DeclaredFiles) -> Record:
     """The columns of a record file; FormatError names it where it is none, StaleError where it is of another write."""
     table = _read(data, key, limits, None, declared)
     paths, path, counts = _targets(table, key)
@@ -75,7 +75,7 @@ def read_record(data: bytes, *, key: str, limits: Limits, declared: Declared) ->
     return replace(plain, counts=counts, offsets=offsets, sizes=sizes, starts=np.cumsum(counts) - counts)
 
 
-def paths_in(data: bytes, *, key: str, limits: Limits, declared: Declared) -> tuple[list[str], int, int]:
+def paths_in(data: bytes, *, key: str, limits: Limits, declared: DeclaredFiles) -> tuple[list[str], int, int]:
     """The distinct URLs of a record file, how many rows have one or are inline, and most byte ranges of one row."""
     table = _read(data, key, limits, ["path", "range_path", "raw", "offsets", "sizes"], declared)
     paths, path, counts = _targets(table, key)
@@ -104,7 +104,7 @@ def _targets(table: pa.Table, key: str) -> tuple[list[str], NDArray[np.int32], N
     return [every[row] for row in known.tolist()], (rows - (len(used) - len(known))).astype(np.int32), counts
 
 
-def _read(data: bytes, key: str, limits: Limits, columns: list[str] | None, declared: Declared) -> pa.Table:
+def _read(data: bytes, key: str, limits: Limits, columns: list[str] | None, declared: DeclaredFiles) -> pa.Table:
     try:
         about = pq.read_metadata(io.BytesIO(data))
         declared.check(about.metadata, key)

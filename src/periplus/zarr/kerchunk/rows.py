@@ -23,7 +23,7 @@ from periplus.policy import WEB, resolve, scheme_of
 from periplus.table.memory import inside
 from periplus.table.verify import check_count
 from periplus.zarr.kerchunk.columns import Urls, part_numbers
-from periplus.zarr.kerchunk.extension import FILES, REPLACED, Declared, declared, unpack_files
+from periplus.zarr.kerchunk.extension import FILES, REPLACED, DeclaredFiles, read_declaration, unpack_files
 from periplus.zarr.kerchunk.records import MOST_ROWS, Record, paths_in, read_record
 from periplus.zarr.kerchunk.references import INT64, MOST_PARTS, parse
 
@@ -52,7 +52,7 @@ class RecordRows:
         fill: Callable[[str, str], str],
         fetch: Fetch,
         limits: Limits,
-        declared: Declared,
+        declared: DeclaredFiles,
         metadata: Source,
     ) -> None:
         """`arrays` are paths in the folder, by the names that the arrays have in the catalog.
@@ -233,7 +233,7 @@ class RecordRows:
                 raise
             raise self._declared.lost(key, self._now()).at(url=self._folder) from None
 
-    def _now(self) -> Declared | None:
+    def _now(self) -> DeclaredFiles | None:
         """What the directory declares now."""
         try:
             return read_metadata(self._folder, self._fetch, self._limits)[2]
@@ -303,7 +303,7 @@ class RecordRows:
         return resolve(self._folder.removesuffix("/"), url)
 
 
-def read_metadata(folder: str, fetch: Fetch, limits: Limits) -> tuple[dict[str, Any], Source, Declared]:
+def read_metadata(folder: str, fetch: Fetch, limits: Limits) -> tuple[dict[str, Any], Source, DeclaredFiles]:
     """The `.zmetadata` of a directory, which file that is, and what it declares."""
 
     async def read() -> tuple[bytes, Source]:
@@ -313,7 +313,7 @@ def read_metadata(folder: str, fetch: Fetch, limits: Limits) -> tuple[dict[str, 
 
     data, source = fetch.run(read())
     document = parse(data, limits=limits)
-    return document, source, declared(document)
+    return document, source, read_declaration(document)
 
 
 def sizes_of(urls: Sequence[str], fetch: Fetch, resolve: Callable[[str], str]) -> list[int]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus.model import Array, Refs
-from periplus.zarr.codecs.translate import UnsayableError
+from periplus.zarr.codecs.translate import NotRepresentableError
 
 if TYPE_CHECKING:
     from periplus.table.table import Table
@@ -45,7 +45,7 @@ class Slab:
 
 
 def slabs(table: Table, array: Array) -> Iterator[Slab]:
-    """All rows of an array; UnsayableError names a chunk whose parts no reference of kerchunk's can say."""
+    """All rows of an array; NotRepresentableError names a chunk whose parts no reference of kerchunk's can say."""
     cells = math.prod(array.grid)
     if cells <= ROWS or cells > SPARSE * max(table.rows, 1):
         yield _slab(array, table.refs(array.name))
@@ -84,4 +84,4 @@ def _check(slab: Slab) -> None:
         wrong |= several & refs.inline.held
     if wrong.any():
         where = tuple(int(n) for n in refs.chunk[:, int(np.flatnonzero(wrong)[0])])
-        raise UnsayableError(f"its chunk {where} is made of parts of several files, or of parts that the index holds")
+        raise NotRepresentableError(f"chunk {where} consists of parts of several files, or of inline parts")

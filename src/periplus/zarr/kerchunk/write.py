@@ -15,13 +15,13 @@ from periplus.model import Array
 from periplus.policy import canonical, folder_of, storable
 from periplus.table.parquet.sinks import sink
 from periplus.table.templates import expanded
-from periplus.zarr.codecs.translate import UnsayableError
-from periplus.zarr.description.metadata import CODECS, Codecs, Layout, layout
+from periplus.zarr.codecs.translate import NotRepresentableError
+from periplus.zarr.description.metadata import CODECS, Codecs, ZarrLayout, layout
 from periplus.zarr.kerchunk.documents import (
     consolidated,
     documents_of,
     label_chunks,
-    pipeline_to_say,
+    representable_pipeline,
     v2_array,
     v2_labels,
     v3_array,
@@ -38,7 +38,7 @@ RECORD_SIZE = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Said:
+class KerchunkDescription:
     """An index in the words of kerchunk, but for its references."""
 
     documents: Mapping[str, Mapping[str, Any]]
@@ -73,7 +73,7 @@ def write_kerchunk(
     base: str = "",
     leave_out: bool | Collection[str] = (),
     record_size: int = RECORD_SIZE,
-) -> Said:
+) -> KerchunkDescription:
     """Write kerchunk references, and tell what they say and which arrays were left out.
 
     JSON where the target's name ends in `.json` (or `form` is `json`), else a Parquet directory, which supports
@@ -97,7 +97,7 @@ def write_kerchunk(
             "kerchunk Parquet is defined for Zarr v2 only, and other readers would return the fill value for every "
             "chunk of Zarr v3: use zarr_format=2, or zarr_format=3 with a target that ends in .json"
         )
-    said = say(table, zarr_format=zarr_format, codecs=codecs, leave_out=leave_out)
+    said = describe(table, zarr_format=zarr_format, codecs=codecs, leave_out=leave_out)
     urls, folder = named_urls(table.files.path, fetch.keep_query, portable=portable)
     if as_json:
         with sink(url, fetch) as file:
@@ -120,13 +120,13 @@ def _base(folder: str | None, own: str, given: str) -> str | None:
     return folder.removeprefix(own) if folder.startswith(own) else None
 
 
-def say(
+def describe(
     table: Table,
     *,
     zarr_format: int,
     codecs: Codecs,
     leave_out: bool | Collection[str],
-) -> Said:
+) -> KerchunkDescription:
     """All metadata, and which arrays it is of; FormatError names every array that cannot be said."""
     words = layout(table.catalog, codecs="all")
     leaves: dict[str, Mapping[str, Any]] = {}
@@ -136,14 +136,14 @@ def say(
         if leaf.array is None:
             continue
         try:
-            pipeline = pipeline_to_say(leaf.array, codecs)
+            pipeline = representable_pipeline(leaf.array, codecs)
             make = v2_array if zarr_format == 2 else v3_array
             leaves[path] = make(leaf, leaf.array, pipeline, codecs)
             arrays[path] = leaf.array
-        except UnsayableError as error:
+        except NotRepresentableError as error:
             unsaid[path] = error.message
     for path, array in list(arrays.items()):
-        why = _unsayable_parts(table, array)
+        why = _unrepresentable_parts(table, array)
         if why is not None:
             unsaid[path] = why
             del arrays[path], leaves[path]
@@ -154,23 +154,25 @@ def say(
         raise FormatError(f"kerchunk of Zarr v{zarr_format} cannot say {told}{more} (leave_out=True does without)")
     labels = _labels(words, leaves, zarr_format)
     documents = consolidated(documents_of(words, leaves, zarr_format=zarr_format), zarr_format=zarr_format)
-    return Said(documents=documents, arrays=arrays, labels=labels, zarr_format=zarr_format, left_out=unsaid)
+    return KerchunkDescription(
+        documents=documents, arrays=arrays, labels=labels, zarr_format=zarr_format, left_out=unsaid
+    )
 
 
-def _unsayable_parts(table: Table, array: Array) -> str | None:
+def _unrepresentable_parts(table: Table, array: Array) -> str | None:
     """Why chunks of several parts cannot be said, where some cannot."""
     if len(table.files) == 0 or table.document.parts.get(array.name, 1) == 1:
         return None
     try:
         for _ in slabs(table, array):
             continue
-    except UnsayableError as error:
+    except NotRepresentableError as error:
         return error.message
     return None
 
 
 def _labels(
-    words: Layout, leaves: dict[str, Mapping[str, Any]], zarr_format: int
+    words: ZarrLayout, leaves: dict[str, Mapping[str, Any]], zarr_format: int
 ) -> dict[str, Mapping[tuple[int, ...], bytes]]:
     """Inline chunks of all labels, whose documents are added to `leaves`."""
     found: dict[str, Mapping[tuple[int, ...], bytes]] = {}
@@ -218,7 +220,12 @@ def _common(paths: Sequence[str]) -> str:
 
 
 def _write_json(
-    file: IO[bytes], table: Table, said: Said, urls: Sequence[str], base: str | None, files: Sequence[str]
+    file: IO[bytes],
+    table: Table,
+    said: KerchunkDescription,
+    urls: Sequence[str],
+    base: str | None,
+    files: Sequence[str],
 ) -> None:
     head: dict[str, Any] = {"version": 1}
     if base is not None:
@@ -243,7 +250,7 @@ def _write_json(
     put(f'\n}}, "{KEY}": {json.dumps(files)}}}\n')
 
 
-def _lines(table: Table, said: Said, urls: Sequence[str]) -> Iterator[list[str]]:
+def _lines(table: Table, said: KerchunkDescription, urls: Sequence[str]) -> Iterator[list[str]]:
     def text(value: Any) -> str:
         return json.dumps(value, allow_nan=False)
 
@@ -260,7 +267,7 @@ def _lines(table: Table, said: Said, urls: Sequence[str]) -> Iterator[list[str]]
             yield _references(path, slab, said, quoted)
 
 
-def _references(path: str, slab: Slab, said: Said, quoted: Sequence[str]) -> list[str]:
+def _references(path: str, slab: Slab, said: KerchunkDescription, quoted: Sequence[str]) -> list[str]:
     refs, first = slab.refs, slab.first
     starts = first[:-1]
     prefix = json.dumps(path)[:-1] + ("/c." if said.zarr_format == 3 else "/")

@@ -16,7 +16,7 @@ from periplus.model import Array, Files, Refs, Shape, Source
 from periplus.read import read_array
 from periplus.read.place import fill_of
 from periplus.zarr.store.batch import Batches
-from periplus.zarr.store.lookup import Chunk, Lookup, Part
+from periplus.zarr.store.lookup import ChunkLookup, ChunkPart, StoredChunk
 
 if TYPE_CHECKING:
     from periplus.fetch import Fetch
@@ -29,12 +29,12 @@ Range = tuple[int, int]
 MOST_SOURCES = 1 << 16
 
 
-class Chunks:
+class ChunkReader:
     """Chunks of a table's arrays by position."""
 
     def __init__(self, table: Table, fetch: Fetch, limits: Limits) -> None:
         self.table, self.fetch, self.limits = table, fetch, limits
-        self.lookup = Lookup(table)
+        self.lookup = ChunkLookup(table)
         self._batches = Batches(fetch, self._source)
         self._sources: dict[int, Source] = {}
 
@@ -46,12 +46,12 @@ class Chunks:
             found = self._sources[file] = self.table.files.source(file)
         return found
 
-    async def find(self, array: Array, position: Shape) -> Chunk | None:
+    async def find(self, array: Array, position: Shape) -> StoredChunk | None:
         """Where the chunk lies; None where it has no row."""
         known, chunk = self.lookup.known(array, position)
         return chunk if known else await asyncio.to_thread(self.lookup.find, array, position)
 
-    async def stored(self, chunk: Chunk, wanted: Range | None = None) -> Bytes:
+    async def stored(self, chunk: StoredChunk, wanted: Range | None = None) -> Bytes:
         """The stored bytes of a chunk, all or those of a range; only what is wanted is fetched."""
         parts = chunk.parts if wanted is None else _within(chunk.parts, *wanted)
         self.limits.check("the stored size of a chunk", sum(p.length for p in parts), self.limits.chunk_bytes)
@@ -59,7 +59,7 @@ class Chunks:
             return await self._part(parts[0])
         return b"".join(await asyncio.gather(*map(self._part, parts)))
 
-    async def inline_checked(self, array: Array, position: Shape, chunk: Chunk) -> None:
+    async def inline_checked(self, array: Array, position: Shape, chunk: StoredChunk) -> None:
         """DecodeError where inline bytes decode to more or less than a chunk: codecs of others believe the stream.
 
         Bytes of sources are not decoded for this, which would double the cost of every read.
@@ -67,7 +67,7 @@ class Chunks:
         if any(part.data is not None for part in chunk.parts):
             await asyncio.to_thread(self._decode, array, position, chunk, await self.stored(chunk))
 
-    async def _part(self, part: Part) -> bytes | memoryview:
+    async def _part(self, part: ChunkPart) -> bytes | memoryview:
         if part.data is not None:
             return part.data
         if part.object is not None and part.length:
@@ -87,7 +87,7 @@ class Chunks:
         data = await self.stored(chunk)
         return await asyncio.to_thread(self._decode, array, position, chunk, data)
 
-    def _decode(self, array: Array, position: Shape, chunk: Chunk, data: Any) -> NDArray[np.uint8]:
+    def _decode(self, array: Array, position: Shape, chunk: StoredChunk, data: Any) -> NDArray[np.uint8]:
         if chunk.encoding >= len(array.encodings):
             raise FormatError(f"a row of {array.name} has encoding {chunk.encoding} of {len(array.encodings)}")
         valid = tuple(min(c, n - p * c) for p, c, n in zip(position, array.chunks, array.shape))
@@ -108,15 +108,15 @@ class Chunks:
     def _assembled(self, array: Array, position: Shape) -> NDArray[np.uint8]:
         """The chunk read as a window of the array, whatever chunks it really has."""
         window = tuple(slice(p * c, min((p + 1) * c, n)) for p, c, n in zip(position, array.chunks, array.shape))
-        rows: Any = _Rows(self.table, self.lookup) if array.edges is None else self.table
+        rows: Any = _LoadedRows(self.table, self.lookup) if array.edges is None else self.table
         values = read_array(rows, self.fetch, array, window, limits=self.limits, workers=1)
         return _laid(array, values, np.shape(values))
 
 
-class _Rows:
+class _LoadedRows:
     """The table as the reader of arrays sees it, answering for single chunks from blocks that are loaded."""
 
-    def __init__(self, table: Table, lookup: Lookup) -> None:
+    def __init__(self, table: Table, lookup: ChunkLookup) -> None:
         self._table, self._lookup = table, lookup
         self._objects: Mapping[int, Source] | None = None
 
@@ -147,13 +147,13 @@ def _laid(array: Array, values: NDArray[Any], valid: Shape) -> NDArray[np.uint8]
     return out.reshape(-1).view(np.uint8)
 
 
-def _within(parts: tuple[Part, ...], start: int, stop: int) -> tuple[Part, ...]:
+def _within(parts: tuple[ChunkPart, ...], start: int, stop: int) -> tuple[ChunkPart, ...]:
     """The pieces of parts, laid one after the other, that lie in a range of the whole."""
     found, begin = [], 0
     for part in parts:
         low, high = max(start - begin, 0), min(stop - begin, part.length)
         if low < high:
             data = None if part.data is None else part.data[low:high]
-            found.append(Part(part.file, part.offset + low, high - low, data, part.object))
+            found.append(ChunkPart(part.file, part.offset + low, high - low, data, part.object))
         begin += part.length
     return tuple(found)

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from itertools import product
 
 from periplus.model import Shape
-from periplus.zarr.description.metadata import Layout, Leaf
-from periplus.zarr.store.lookup import Lookup
+from periplus.zarr.description.metadata import Leaf, ZarrLayout
+from periplus.zarr.store.lookup import ChunkLookup
 
 DOCUMENT = "zarr.json"
 _CHUNK = re.compile(r"(.+)/c((?:/(?:0|[1-9][0-9]{0,17}))*)")
 
 
-def chunk_named(layout: Layout, key: str) -> tuple[Leaf, Shape] | None:
+def chunk_named(layout: ZarrLayout, key: str) -> tuple[Leaf, Shape] | None:
     """The array and the position that a key of a chunk names; None where the store can have no such key."""
     found = _CHUNK.fullmatch(key)
     leaf = None if found is None else layout.leaves.get(found[1])
@@ -27,13 +27,13 @@ def chunk_named(layout: Layout, key: str) -> tuple[Leaf, Shape] | None:
     return leaf, position
 
 
-def group_named(layout: Layout, key: str) -> str | None:
+def group_named(layout: ZarrLayout, key: str) -> str | None:
     """The group or array whose metadata a key names; None for other keys."""
     path = "" if key == DOCUMENT else key[: -len(DOCUMENT) - 1] if key.endswith(f"/{DOCUMENT}") else None
     return path if path is not None and (path in layout.groups or path in layout.leaves) else None
 
 
-def keys_under(layout: Layout, lookup: Lookup, prefix: str) -> Iterator[str]:
+def keys_under(layout: ZarrLayout, lookup: ChunkLookup, prefix: str) -> Iterator[str]:
     """Every key that begins with a prefix, whatever it cuts through."""
     for group in layout.groups:
         stem = f"{group}/" if group else ""
@@ -47,7 +47,7 @@ def keys_under(layout: Layout, lookup: Lookup, prefix: str) -> Iterator[str]:
             yield from _chunks_under(leaf, lookup, prefix)
 
 
-def _chunks_under(leaf: Leaf, lookup: Lookup, prefix: str) -> Iterator[str]:
+def _chunks_under(leaf: Leaf, lookup: ChunkLookup, prefix: str) -> Iterator[str]:
     stem = f"{leaf.path}/c"
     if not (stem.startswith(prefix) or prefix.startswith(stem)):
         return
@@ -57,7 +57,7 @@ def _chunks_under(leaf: Leaf, lookup: Lookup, prefix: str) -> Iterator[str]:
             yield key
 
 
-def names_in(layout: Layout, lookup: Lookup, folder: str) -> Iterator[str]:
+def names_in(layout: ZarrLayout, lookup: ChunkLookup, folder: str) -> Iterator[str]:
     """Names of what lies directly in a folder: groups, arrays, metadata, and the folders of chunk keys."""
     path = folder.strip("/")
     if path in layout.groups:
@@ -91,7 +91,7 @@ def _fixed(prefix: str, stem: str, rank: int) -> Shape:
     return tuple(map(int, begun[:rank])) if all(_is_number(n) for n in begun) else ()
 
 
-def _present(leaf: Leaf, lookup: Lookup, begun: Shape) -> Iterator[Shape]:
+def _present(leaf: Leaf, lookup: ChunkLookup, begun: Shape) -> Iterator[Shape]:
     """Positions of the presented grid that hold something, those that begin so."""
     grid = leaf.grid
     if any(b >= n for b, n in zip(begun, grid)):

@@ -34,7 +34,7 @@ KEPT_BYTES = 96 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ChunkPart:
     """One byte range of a chunk, or its bytes where they are inline."""
 
     file: int
@@ -46,10 +46,10 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class StoredChunk:
     """The byte ranges of one chunk in order, and which encoding they have."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[ChunkPart, ...]
     encoding: int
 
     @property
@@ -83,14 +83,14 @@ class Block:
             cell = cell * n + p - o
         return int(self.first[cell]), int(self.first[cell + 1])
 
-    def get(self, position: Shape) -> Chunk | None:
+    def get(self, position: Shape) -> StoredChunk | None:
         """The chunk at a position of the window; None where it has no row."""
         low, high = self.rows(position)
         if low == high:
             return None
         refs = self.refs
         parts = tuple([
-            Part(
+            ChunkPart(
                 0 if refs.file is None else int(refs.file[row]),
                 int(refs.offset[row]),
                 int(refs.length[row]),
@@ -99,7 +99,7 @@ class Block:
             )
             for row in range(low, high)
         ])  # fmt: skip
-        return Chunk(parts, 0 if refs.encoding is None else int(refs.encoding[low]))
+        return StoredChunk(parts, 0 if refs.encoding is None else int(refs.encoding[low]))
 
     def present(self) -> NDArray[np.int32]:
         """(ndim, n): positions that have a row, in C order."""
@@ -108,7 +108,7 @@ class Block:
         return self.refs.chunk[:, self.first[:-1][np.diff(self.first) > 0]]
 
 
-class Lookup:
+class ChunkLookup:
     """Chunks of a table's arrays by position; safe to use from many threads."""
 
     _lock: threading.Lock
@@ -131,12 +131,12 @@ class Lookup:
             shape = self._shapes[array.name] = block_shape(array)
         return shape
 
-    def known(self, array: Array, position: Shape) -> tuple[bool, Chunk | None]:
+    def known(self, array: Array, position: Shape) -> tuple[bool, StoredChunk | None]:
         """(whether it is known without reading the index, the chunk or None where it has no row)."""
         block = self._held(self._key(array, position))
         return (False, None) if block is None else (True, block.get(position))
 
-    def find(self, array: Array, position: Shape) -> Chunk | None:
+    def find(self, array: Array, position: Shape) -> StoredChunk | None:
         """The chunk at a position of the grid; None where it has no row. May read the index."""
         return self._around(array, position).get(position)
 

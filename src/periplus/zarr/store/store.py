@@ -17,7 +17,7 @@ from periplus.errors import DecodeError, redact
 from periplus.limits import Limits
 from periplus.zarr.codecs.v3 import register
 from periplus.zarr.description.metadata import Codecs, Leaf, layout
-from periplus.zarr.store.chunks import Bytes, Chunks, Range
+from periplus.zarr.store.chunks import Bytes, ChunkReader, Range
 from periplus.zarr.store.keys import chunk_named, group_named, keys_under, names_in
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class IndexStore(Store):
         self.layout = layout(table.catalog, codecs=codecs)
         if codecs in ("imagery", "all"):
             register()  # osml-imagery-io offers codecs of the same names
-        self._chunks = Chunks(table, fetch, self.limits)
+        self._chunks = ChunkReader(table, fetch, self.limits)
         self._documents: dict[str, bytes] = {}
         self._token = uuid.uuid4().hex
 
