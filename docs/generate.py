@@ -1,4 +1,4 @@
-"""Write the generated parts of the documents anew: what stands between `<!-- begin x -->` and `<!-- end x -->`."""
+"""Update the generated parts of the documents, between `<!-- begin x -->` and `<!-- end x -->`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WIDTH = 96
 
 
 def command_help(verb: str) -> str:
-    """What `periplus VERB --help` prints."""
+    """The output of `periplus VERB --help`."""
     from periplus.cli.app import periplus
 
     settings = {"terminal_width": WIDTH, "max_content_width": WIDTH, "help_option_names": ["-h", "--help"]}
@@ -28,7 +28,7 @@ def command_help(verb: str) -> str:
 
 
 def commands() -> str:
-    """One section a verb."""
+    """One section per command."""
     from periplus.cli.app import VERBS
 
     parts = [command_help("")]
@@ -37,7 +37,7 @@ def commands() -> str:
 
 
 def formats() -> str:
-    """What is read, from the tuple of scanners and the tables of decoders."""
+    """The supported formats, from the list of scanners and the tables of decoders."""
     from periplus.cli.output.describe import COMPRESSIONS
     from periplus.decode.compressions import TIFF_COMPRESSIONS
     from periplus.decode.tiff.codec import PICTURES
@@ -51,7 +51,7 @@ def formats() -> str:
 
 
 def first_line(text: str | None) -> str:
-    """Of a docstring."""
+    """The first line of a docstring."""
     return (text or "").strip().splitlines()[0]
 
 
@@ -62,7 +62,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
 
 
 def rendered(name: str) -> str:
-    """The document with its generated parts as they should be now."""
+    """The document with current generated parts."""
     text = (ROOT / name).read_text()
     for part, make in PARTS[name].items():
         pattern = re.compile(rf"(<!-- begin {part} -->\n).*?(\n<!-- end {part} -->)", re.DOTALL)
@@ -73,12 +73,12 @@ def rendered(name: str) -> str:
 
 
 def main() -> None:
-    """Write what is out of date."""
+    """Write the documents that are out of date."""
     for name in PARTS:
         text = rendered(name)
         if (ROOT / name).read_text() != text:
             (ROOT / name).write_text(text)
-            print(f"{name} is new")
+            print(f"{name} updated")
 
 
 if __name__ == "__main__":
