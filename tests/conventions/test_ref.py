@@ -2,8 +2,8 @@
 
 import pytest
 
+from periplus.conventions.context import Reading
 from periplus.conventions.node import Node, ancestors, join, parent, relative
-from periplus.conventions.reading import Reading
 from periplus.conventions.ref import follow, pointed, resolve, unwrapped
 from periplus.errors import DeniedError, FetchError, FormatError
 

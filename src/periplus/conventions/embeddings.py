@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from periplus.conventions.context import Reading, mapping, number, texts, whole
 from periplus.conventions.meaning import External, Quantization, Reference
 from periplus.conventions.node import Node, join
-from periplus.conventions.reading import Reading, mapping, number, texts, whole
 from periplus.errors import FormatError
 
 _REQUIRED = ("type", "dimensions", "model", "source_data", "data_type")

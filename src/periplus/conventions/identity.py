@@ -172,7 +172,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Declared:
+class ConventionDeclaration:
     """One entry of `zarr_conventions`, identified or not."""
 
     entry: Mapping[str, Any]
@@ -203,7 +203,9 @@ def metadata(name: str) -> dict[str, str]:
     return {key: value for key, value in written.items() if value is not None}
 
 
-def declared(attributes: Mapping[str, Any], path: str = "/") -> tuple[tuple[Declared, ...], tuple[Diagnostic, ...]]:
+def declared(
+    attributes: Mapping[str, Any], path: str = "/"
+) -> tuple[tuple[ConventionDeclaration, ...], tuple[Diagnostic, ...]]:
     """What a node declares, and what is odd about how it does so."""
     notes: list[Diagnostic] = []
     raw = attributes.get(KEY)
@@ -226,7 +228,7 @@ def declared(attributes: Mapping[str, Any], path: str = "/") -> tuple[tuple[Decl
     return tuple(one for one in found if one is not None), tuple(notes)
 
 
-def names(entries: Iterable[Declared]) -> frozenset[str]:
+def names(entries: Iterable[ConventionDeclaration]) -> frozenset[str]:
     """The conventions of our table among declared entries."""
     return frozenset(entry.name for entry in entries if entry.name is not None)
 
@@ -244,7 +246,7 @@ def _upgraded(key: Any, value: Any) -> dict[str, Any]:
     return {"uuid": str(key).lower(), **kept}
 
 
-def _identified(entry: Any, path: str, where: str, notes: list[Diagnostic]) -> Declared | None:
+def _identified(entry: Any, path: str, where: str, notes: list[Diagnostic]) -> ConventionDeclaration | None:
     def note(code: str, severity: Any, message: str, hint: str = "") -> None:
         notes.append(Diagnostic(f"identity.{code}", severity, path, where, message, hint))
 
@@ -264,10 +266,10 @@ def _identified(entry: Any, path: str, where: str, notes: list[Diagnostic]) -> D
     chosen, by = _chosen(texts.get("uuid"), {field: convention for field, (convention, _) in by_url.items()}, note)
     if chosen is None:
         _unknown(texts, by_url, note)
-        return Declared(entry=entry, name=None, by=None, tag=tag)
+        return ConventionDeclaration(entry=entry, name=None, by=None, tag=tag)
     _about_urls(chosen, texts, by_url, note)
     _about_name(chosen, texts.get("name", ""), note)
-    return Declared(entry=entry, name=chosen.name, by=by, tag=tag)
+    return ConventionDeclaration(entry=entry, name=chosen.name, by=by, tag=tag)
 
 
 def _chosen(uuid: str | None, by_url: Mapping[str, Convention | None], note: Any) -> tuple[Convention | None, str]:

@@ -66,16 +66,16 @@ def node_of(path: str, metadata: ArrayMetadata | GroupMetadata, members: tuple[s
     )
 
 
-class Lookup(Protocol):
+class NodeLookup(Protocol):
     """The node at an absolute path, or None where there is none. Reads metadata only; called often, so it remembers."""
 
     def __call__(self, path: str, /) -> Node | None: ...
 
 
-class Stores(Protocol):
+class StoreLookup(Protocol):
     """The lookup of another store by its URI; PeriplusError where policy or the network forbids it."""
 
-    def __call__(self, uri: str, /) -> Lookup: ...
+    def __call__(self, uri: str, /) -> NodeLookup: ...
 
 
 def parent(path: str) -> str | None:
@@ -118,6 +118,6 @@ def relative(path: str, base: str) -> str:
     return path[len(prefix) :]
 
 
-def tree(nodes: Mapping[str, Node]) -> Lookup:
+def tree(nodes: Mapping[str, Node]) -> NodeLookup:
     """A lookup over nodes held in memory, by path."""
     return nodes.get

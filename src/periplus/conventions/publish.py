@@ -8,9 +8,9 @@ from typing import Any
 from periplus.conventions.meaning import edges
 from periplus.conventions.write.attributes import (
     GRID_MAPPING,
+    GriddedArray,
     Layer,
-    Placed,
-    Written,
+    WrittenConventions,
     array_attributes,
     declare,
     grid_mapping_attributes,
@@ -24,12 +24,12 @@ from periplus.model import BBox, Georeference
 
 
 def write_conventions(
-    arrays: Iterable[Placed],
+    arrays: Iterable[GriddedArray],
     *,
     pyramids: Mapping[str, Sequence[str]] | None = None,
     resampling: str | None = None,
     cf: bool = True,
-) -> Written:
+) -> WrittenConventions:
     """Attributes for every array and group, from the names, shapes and georeferences of arrays.
 
     `pyramids` names the level groups of each group that has some, the finest first: {"": ["r10m", "r20m"]}. Without it
@@ -51,10 +51,10 @@ def write_conventions(
         attributes |= _pyramid(group, levels, resampling)
     if "" not in attributes and (footprint := _footprint(placed)):
         attributes[""] = footprint
-    return Written(attributes=attributes, grid_mappings=mappings)
+    return WrittenConventions(attributes=attributes, grid_mappings=mappings)
 
 
-def _mapping_of(array: Placed, mappings: dict[str, dict[str, Any]], taken: set[str]) -> str | None:
+def _mapping_of(array: GriddedArray, mappings: dict[str, dict[str, Any]], taken: set[str]) -> str | None:
     """Path of the grid mapping of an array, made where there is none like it in its group yet."""
     place = array.georeference
     if place is None or len(array.shape) < 2 or (place.crs is None and place.transform is None):
@@ -70,9 +70,9 @@ def _mapping_of(array: Placed, mappings: dict[str, dict[str, Any]], taken: set[s
         n += 1
 
 
-def _numbered(arrays: Sequence[Placed]) -> dict[str, dict[str, list[Placed]]]:
+def _numbered(arrays: Sequence[GriddedArray]) -> dict[str, dict[str, list[GriddedArray]]]:
     """Groups whose members are groups named by the levels of their arrays: for each, the arrays of every level."""
-    found: dict[str, dict[int, list[Placed]]] = {}
+    found: dict[str, dict[int, list[GriddedArray]]] = {}
     for array in arrays:
         parts = array.name.split("/")
         if len(parts) >= 2 and parts[-2] == str(array.level) and len(array.shape) >= 2:
@@ -80,12 +80,14 @@ def _numbered(arrays: Sequence[Placed]) -> dict[str, dict[str, list[Placed]]]:
     return {group: {str(n): levels[n] for n in sorted(levels)} for group, levels in found.items()}
 
 
-def _named(arrays: Sequence[Placed], pyramids: Mapping[str, Sequence[str]]) -> dict[str, dict[str, list[Placed]]]:
-    folders: dict[str, list[Placed]] = {}
+def _named(
+    arrays: Sequence[GriddedArray], pyramids: Mapping[str, Sequence[str]]
+) -> dict[str, dict[str, list[GriddedArray]]]:
+    folders: dict[str, list[GriddedArray]] = {}
     for array in arrays:
         if len(array.shape) >= 2:
             folders.setdefault(array.name.rpartition("/")[0], []).append(array)
-    found: dict[str, dict[str, list[Placed]]] = {}
+    found: dict[str, dict[str, list[GriddedArray]]] = {}
     for group, assets in pyramids.items():
         levels = {asset: folders.get(_below(group, asset), []) for asset in assets}
         if empty := [asset for asset, members in levels.items() if not members]:
@@ -98,11 +100,11 @@ def _below(group: str, asset: str) -> str:
     return f"{group}/{asset}" if group else asset
 
 
-def _pyramid(group: str, levels: Mapping[str, list[Placed]], resampling: str | None) -> dict[str, dict[str, Any]]:
+def _pyramid(group: str, levels: Mapping[str, list[GriddedArray]], resampling: str | None) -> dict[str, dict[str, Any]]:
     """Attributes of a pyramid's group and of its level groups."""
     chosen = _representatives(levels)
     one_place = {asset: _shared(arrays) for asset, arrays in levels.items()}
-    items: list[tuple[str, Placed]] = [
+    items: list[tuple[str, GriddedArray]] = [
         (
             asset,
             Layer(
@@ -138,7 +140,7 @@ def _pyramid(group: str, levels: Mapping[str, list[Placed]], resampling: str | N
     return made
 
 
-def _representatives(levels: Mapping[str, list[Placed]]) -> dict[str, Placed]:
+def _representatives(levels: Mapping[str, list[GriddedArray]]) -> dict[str, GriddedArray]:
     """One array a level: of the variable that most levels have, in the order of the first; cut to (y, x) if unlike."""
     variables = [array.name.rpartition("/")[2] for arrays in levels.values() for array in arrays]
     best = max(dict.fromkeys(variables), key=variables.count)
@@ -150,7 +152,7 @@ def _representatives(levels: Mapping[str, list[Placed]]) -> dict[str, Placed]:
     return {n: Layer(name=a.name, dims=spatial_dims(a), shape=size(a) or (0, 0)) for n, a in chosen.items()}
 
 
-def _shared(arrays: Sequence[Placed]) -> Georeference | None:
+def _shared(arrays: Sequence[GriddedArray]) -> Georeference | None:
     """The place that all arrays of a level have; None where they differ, for then each speaks for itself."""
     places = {(a.georeference, size(a)) if _hashable(a.georeference) else id(a) for a in arrays}
     return arrays[0].georeference if len(places) == 1 else None
@@ -160,7 +162,7 @@ def _hashable(place: Georeference | None) -> bool:
     return place is None or place.rpc is None
 
 
-def _footprint(arrays: Sequence[Placed]) -> dict[str, Any]:
+def _footprint(arrays: Sequence[GriddedArray]) -> dict[str, Any]:
     """What the root may say of all arrays together: their box and CRS, where they are all of one CRS."""
     boxes: list[BBox] = []
     texts: set[str | None] = set()

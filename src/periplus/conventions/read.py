@@ -6,31 +6,47 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from periplus.conventions.alike import is_common, likeness, said_of
-from periplus.conventions.cf.links import read_cf
+from periplus.conventions.cf.links import ATTRIBUTES, read_cf
+from periplus.conventions.context import Reading, texts, whole
+from periplus.conventions.coordinate_names import CoordinateNames
 from periplus.conventions.cs.dimensions import read_dimensions
 from periplus.conventions.cs.sets import check_shared, read_cs
 from periplus.conventions.cs.uom import array_units
 from periplus.conventions.embeddings import quantization_of, read_embedding
-from periplus.conventions.meaning import Affine, Coord, CrsText, Grid, GroupMeaning, Link, Meaning, Pyramid, Regular
-from periplus.conventions.multiscales.levels import pyramid_of
-from periplus.conventions.names import Names
-from periplus.conventions.node import Lookup, Node, Stores
-from periplus.conventions.proj.declared import crs_of
-from periplus.conventions.reading import Reading, texts, whole
+from periplus.conventions.identity import CONVENTIONS, KEY
+from periplus.conventions.meaning import (
+    Affine,
+    Coord,
+    CrsText,
+    External,
+    Grid,
+    GroupMeaning,
+    Link,
+    Meaning,
+    Pyramid,
+    Regular,
+)
+from periplus.conventions.multiscales.pyramid import level_of, pyramid_of
+from periplus.conventions.node import DIMENSIONS, Node, NodeLookup, StoreLookup
+from periplus.conventions.proj.attributes import crs_of
 from periplus.conventions.ref import follow, unwrapped
 from periplus.conventions.spatial.geolocation import read_geolocation
 from periplus.conventions.spatial.grid import check_bbox, coords_of, properties, read_bbox, read_transform
 from periplus.conventions.spatial.place import axis_words, place_of
 from periplus.errors import FormatError
 
+_MEANINGFUL = frozenset({KEY, *ATTRIBUTES, *(key for one in CONVENTIONS.values() for key in one.keys)})
+_GRID_PREFIXES = ("spatial:", "proj:")
+_IGNORED = frozenset({"units", "long_name", "standard_name", "_FillValue", DIMENSIONS})
+"""Attributes that most arrays have, which no convention uses without others."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Reader:
     """Reads many nodes of one store, looks each up once, and works out once what they share."""
 
-    lookup: Lookup
-    stores: Stores | None = None
+    lookup: NodeLookup
+    stores: StoreLookup | None = None
     strict: bool = True
     memo: dict[Any, Any] = field(default_factory=dict)
 
@@ -43,13 +59,13 @@ class Reader:
             message = f"{len(node.dims)} names for {len(node.shape)} dimensions; they are ignored"
             reading.note("node.dimension-names", "error", "dimension_names", message)
             return _array(reading)
-        key = likeness(reading)
+        key = _likeness(reading)
         if key is None:
             return _array(reading)
         if key in self.memo:
-            return said_of(self.memo[key], node)
+            return _with_path(self.memo[key], node)
         meaning = _array(reading)
-        if is_common(meaning):
+        if _is_common(meaning):
             self.memo[key] = meaning
         return meaning
 
@@ -75,19 +91,21 @@ def _sane(node: Node) -> Node:
     return node if len(node.dims) in (0, len(node.shape)) else replace(node, dims=())
 
 
-def understand(node: Node, lookup: Lookup, *, stores: Stores | None = None, strict: bool = True) -> Meaning:
+def understand(node: Node, lookup: NodeLookup, *, stores: StoreLookup | None = None, strict: bool = True) -> Meaning:
     """What the conventions say of one array; for many of one store use a Reader."""
     return Reader(lookup=lookup, stores=stores, strict=strict).array(node)
 
 
-def understand_group(node: Node, lookup: Lookup, *, stores: Stores | None = None, strict: bool = True) -> GroupMeaning:
+def understand_group(
+    node: Node, lookup: NodeLookup, *, stores: StoreLookup | None = None, strict: bool = True
+) -> GroupMeaning:
     """What the conventions say of one group itself: its pyramid, CRS and footprint."""
     return Reader(lookup=lookup, stores=stores, strict=strict).group(node)
 
 
 def _array(reading: Reading) -> Meaning:
     node = reading.node
-    names = Names.of(reading)
+    names = CoordinateNames.of(reading)
     declared = set(reading.declared_by(node))
     place = place_of(reading)
     coordinate_set = read_cs(reading, names)
@@ -150,7 +168,9 @@ def _counts(coord: Coord) -> bool:
     return plain and "units" not in coord.attributes
 
 
-def _by_grid(reading: Reading, grid: Grid, crs: CrsText | None, covered: frozenset[str], names: Names) -> list[Coord]:
+def _by_grid(
+    reading: Reading, grid: Grid, crs: CrsText | None, covered: frozenset[str], names: CoordinateNames
+) -> list[Coord]:
     """Coordinates of the grid for the axes that no other principal convention speaks of."""
     both = covered & set(grid.dims)
     if both:
@@ -228,3 +248,52 @@ def _group_grid(reading: Reading, given: Mapping[str, Any], pyramid: Pyramid | N
         return None
     registration: Literal["pixel", "node"] = "node" if given.get("spatial:registration") == "node" else "pixel"
     return Grid(dims=(dims[-2], dims[-1]), shape=(shape[-2], shape[-1]), transform=transform, registration=registration)
+
+
+# --- arrays with the same meaning -----------------------------------------------------------------------------------
+
+
+def _likeness(reading: Reading) -> Any:
+    """Equal for arrays of one group with the same meaning except for their paths; None where that is not known.
+
+    CoordinateNames matter to whatever refers to arrays, so neither the array nor its group may hold any reference.
+    """
+    node, group = reading.node, reading.group
+    if group is None or node.name in node.dims or not _without_references(reading, group):
+        return None
+    own = []
+    for key, value in node.attributes.items():
+        if key in _IGNORED:
+            continue
+        if key in _MEANINGFUL or ":" in key or not isinstance(value, str | int | float):
+            return None
+        own.append((key, value))
+    found = level_of(reading)
+    level = None if found is None else (found[0].path, found[1].path)
+    return ("alike", group.path, node.dims, node.shape, node.dtype, level, tuple(own))
+
+
+def _is_common(meaning: Meaning) -> bool:
+    """Whether the meaning of an array also applies to arrays of the same likeness."""
+    return not (
+        meaning.links
+        or meaning.quantization is not None
+        or any(isinstance(coord.values, External) and coord.role != "axis" for coord in meaning.coords)
+        or any(one.path == meaning.path for one in meaning.diagnostics)
+    )
+
+
+def _with_path(meaning: Meaning, node: Node) -> Meaning:
+    """The meaning for another array."""
+    return replace(meaning, path=node.path)
+
+
+def _without_references(reading: Reading, group: Node) -> bool:
+    """Whether attributes of a group describe at most the grid and CRS of its arrays."""
+    key = ("without references", group.path)
+    if key not in reading.memo:
+        reading.memo[key] = all(
+            one in (KEY, "multiscales") or one.startswith(_GRID_PREFIXES) or not (one in _MEANINGFUL or ":" in one)
+            for one in group.attributes
+        )
+    return bool(reading.memo[key])

@@ -6,23 +6,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from periplus.conventions.context import Reading, mapping
 from periplus.conventions.meaning import Reference
-from periplus.conventions.node import Lookup, Node, join, parent
-from periplus.conventions.reading import Reading, mapping
+from periplus.conventions.node import Node, NodeLookup, join, parent
 from periplus.errors import DeniedError, FormatError, PeriplusError, redact
 
 _LONGEST_CHAIN = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class ReferenceTarget:
     """What a reference leads to."""
 
     reference: Reference
     node: Node
     value: Any = None
     """What its JSON pointer points at; None where it has none."""
-    lookup: Lookup
+    lookup: NodeLookup
     """Of the store the node lies in."""
 
 
@@ -47,7 +47,7 @@ def unwrapped(value: Any) -> tuple[dict[str, Any] | None, str]:
 
 def resolve(
     reading: Reading, value: Any, where: str, *, defined_in: Node | None = None, array: bool = False
-) -> Target | None:
+) -> ReferenceTarget | None:
     """The node a reference means, tried from the node that uses it, from its group, then from where it is defined.
 
     Where several exist, those count first that its pointer points into, and that are arrays if an `array` is meant.
@@ -75,13 +75,13 @@ def resolve(
     return _pointed(reading, target, pointer, where)
 
 
-def follow(reading: Reading, value: Any, where: str) -> tuple[Any, Target | None]:
+def follow(reading: Reading, value: Any, where: str) -> tuple[Any, ReferenceTarget | None]:
     """What a value is once references that lead to further references are followed; None where they break or circle.
 
     Also the target it was found at; None where the value was no reference.
     """
     seen: set[tuple[str | None, str, str | None]] = set()
-    target: Target | None = None
+    target: ReferenceTarget | None = None
     for _ in range(_LONGEST_CHAIN):
         found, _ = unwrapped(value) if mapping(value) is not None and _is_reference(value) else (None, "")
         if found is None:
@@ -126,7 +126,7 @@ def _is_reference(value: Any) -> bool:
     return bool(found.keys() & {"node", "uri"}) or (len(found) == 1 and "ref" in found)
 
 
-def _moved(reading: Reading, target: Target) -> Reading:
+def _moved(reading: Reading, target: ReferenceTarget) -> Reading:
     """A reading in the store of a target, whose relative paths still count from the node that uses them."""
     inside = Reading(node=reading.node, lookup=target.lookup, strict=reading.strict, stores=reading.stores)
     if target.reference.uri is not None:
@@ -159,7 +159,7 @@ def _fitness(pointer: str | None, array: bool) -> Callable[[Node], bool]:
 
 def _here(
     reading: Reading, path: str, where: str, defined_in: Node | None, fits: Callable[[Node], bool]
-) -> Target | None:
+) -> ReferenceTarget | None:
     found: list[tuple[str, Node]] = []
     wrong: FormatError | None = None
     tried: list[str] = []
@@ -187,7 +187,7 @@ def _here(
     elif kind != "node":
         hint = "paths count from the node that uses them: a sibling is ../name"
         reading.note("ref.base", "info", where, f"{path[:200]!r} is found from the {kind}, not from the node", hint)
-    return Target(reference=Reference(path=node.path), node=node, lookup=reading.lookup)
+    return ReferenceTarget(reference=Reference(path=node.path), node=node, lookup=reading.lookup)
 
 
 def _missing(reading: Reading, path: str, where: str, wrong: FormatError | None, tried: list[str]) -> None:
@@ -200,7 +200,7 @@ def _missing(reading: Reading, path: str, where: str, wrong: FormatError | None,
         reading.note("ref.missing", "error", where, f"{path[:200]!r} not found: there is no {' or '.join(tried)}")
 
 
-def _elsewhere(reading: Reading, uri: str, path: str, where: str) -> Target | None:
+def _elsewhere(reading: Reading, uri: str, path: str, where: str) -> ReferenceTarget | None:
     shown = redact(uri)[:300]
     if reading.stores is None:
         reading.note("ref.store", "warning", where, f"the store {shown} is not this one, and no other is opened")
@@ -221,7 +221,7 @@ def _elsewhere(reading: Reading, uri: str, path: str, where: str) -> Target | No
     if node is None:
         reading.note("ref.missing", "error", where, f"there is no {place} in {shown}")
         return None
-    return Target(reference=Reference(path=node.path, uri=uri), node=node, lookup=lookup)
+    return ReferenceTarget(reference=Reference(path=node.path, uri=uri), node=node, lookup=lookup)
 
 
 def _places(pointer: str) -> tuple[str, str]:
@@ -237,7 +237,7 @@ def _has(node: Node, place: str) -> bool:
     return True
 
 
-def _pointed(reading: Reading, target: Target, pointer: str, where: str) -> Target | None:
+def _pointed(reading: Reading, target: ReferenceTarget, pointer: str, where: str) -> ReferenceTarget | None:
     place = next((place for place in _places(pointer) if _has(target.node, place)), None)
     if place is None:
         reading.note("ref.missing", "error", where, f"{target.node.path} has nothing at {pointer[:200]!r}")
@@ -247,4 +247,4 @@ def _pointed(reading: Reading, target: Target, pointer: str, where: str) -> Targ
         reading.note("ref.pointer", "info", where, message, f"write {place[:200]!r}")
     reference = Reference(path=target.node.path, uri=target.reference.uri, attribute=place)
     value = pointed(target.node.document(), place)
-    return Target(reference=reference, node=target.node, value=value, lookup=target.lookup)
+    return ReferenceTarget(reference=reference, node=target.node, value=value, lookup=target.lookup)

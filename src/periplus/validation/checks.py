@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from periplus.conventions.context import Reading
 from periplus.conventions.diagnostic import Diagnostic
 from periplus.conventions.meaning import Grid, GroupMeaning, Meaning
-from periplus.conventions.node import ROOT, Lookup, Node
+from periplus.conventions.node import ROOT, Node, NodeLookup
 from periplus.conventions.read import Reader
-from periplus.conventions.reading import Reading
 from periplus.conventions.spatial.grid import check_bbox
 from periplus.parse.zarr import NodeDocuments
 from periplus.validation.documents import StoreDocuments
@@ -20,7 +20,7 @@ CONSOLIDATED = "consolidated_metadata"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Understood:
+class StoreMeaning:
     """A store and what its nodes mean."""
 
     hierarchy: StoreDocuments
@@ -30,7 +30,7 @@ class Understood:
     findings: list[Diagnostic] = field(default_factory=list)
 
     @property
-    def lookup(self) -> Lookup:
+    def lookup(self) -> NodeLookup:
         return self.nodes.get
 
     @property
@@ -40,13 +40,13 @@ class Understood:
         return groups + [name for meaning in self.arrays.values() for name in meaning.conventions]
 
 
-def understand_all(hierarchy: StoreDocuments) -> Understood:
+def understand_all(hierarchy: StoreDocuments) -> StoreMeaning:
     """Every node read by the conventions, with all findings; metadata only."""
     nodes, invalid = hierarchy.nodes()
     reader = Reader(lookup=nodes.get)
     groups = {path: reader.group(node) for path, node in nodes.items() if node.kind == "group"}
     arrays = {path: reader.array(node) for path, node in nodes.items() if node.kind == "array"}
-    made = Understood(hierarchy=hierarchy, nodes=nodes, groups=groups, arrays=arrays)
+    made = StoreMeaning(hierarchy=hierarchy, nodes=nodes, groups=groups, arrays=arrays)
     made.findings.extend([*hierarchy.findings, *invalid])
     for group in groups.values():
         made.findings.extend(group.diagnostics)
@@ -60,7 +60,7 @@ def understand_all(hierarchy: StoreDocuments) -> Understood:
     return made
 
 
-def footprints(store: Understood) -> list[Diagnostic]:
+def footprints(store: StoreMeaning) -> list[Diagnostic]:
     """Boxes of groups against the grids they stand for."""
     found: list[Diagnostic] = []
     for path, meaning in store.groups.items():
@@ -72,7 +72,7 @@ def footprints(store: Understood) -> list[Diagnostic]:
     return found
 
 
-def grid_of(store: Understood, path: str) -> Grid | None:
+def grid_of(store: StoreMeaning, path: str) -> Grid | None:
     """The grid a box of a node belongs to: that of the array, of the finest level, or the only one of a group."""
     if path in store.arrays:
         return store.arrays[path].grid

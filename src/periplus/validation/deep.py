@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from periplus.conventions.diagnostic import Diagnostic
 from periplus.conventions.meaning import Level, Pyramid
 from periplus.conventions.node import Node
-from periplus.validation.checks import Understood
+from periplus.validation.checks import StoreMeaning
 
 WINDOWS = 12
 """Windows looked at for each array of a level."""
@@ -27,7 +27,7 @@ SOME, MANY = 0.01, 0.1
 
 
 @dataclass(slots=True)
-class _Tally:
+class _ValueTally:
     seen: int = 0
     """Pixels compared."""
     beyond: int = 0
@@ -36,14 +36,14 @@ class _Tally:
     """Pixels without data where all they were made of is there."""
 
 
-def look(store: Understood, root: Any) -> Iterator[Diagnostic]:
+def look(store: StoreMeaning, root: Any) -> Iterator[Diagnostic]:
     """Findings from values; `root` is the store's root group as zarr-python opens it."""
     for meaning in store.groups.values():
         if meaning.pyramid is not None:
             yield from _pyramid(store, meaning.pyramid, root)
 
 
-def _pyramid(store: Understood, pyramid: Pyramid, root: Any) -> Iterator[Diagnostic]:
+def _pyramid(store: StoreMeaning, pyramid: Pyramid, root: Any) -> Iterator[Diagnostic]:
     by_path = {level.path: level for level in pyramid.levels}
     for level in pyramid.levels:
         finer = by_path.get(level.derived_from or "") or _next_finer(pyramid, level)
@@ -58,7 +58,7 @@ def _next_finer(pyramid: Pyramid, level: Level) -> Level | None:
     return next((one for one in pyramid.levels if one.order == level.order - 1), None)
 
 
-def _level(store: Understood, coarse: Node, fine: Node, root: Any) -> Iterator[Diagnostic]:
+def _level(store: StoreMeaning, coarse: Node, fine: Node, root: Any) -> Iterator[Diagnostic]:
     axes = _axes(store, coarse)
     if axes is None or len(coarse.shape) != len(fine.shape) or 0 in coarse.shape or 0 in fine.shape:
         return
@@ -80,7 +80,7 @@ def _level(store: Understood, coarse: Node, fine: Node, root: Any) -> Iterator[D
         yield Diagnostic("deep.disagree", "error" if beyond > MANY else "warning", coarse.path, "", message)
 
 
-def _axes(store: Understood, node: Node) -> tuple[int, int] | None:
+def _axes(store: StoreMeaning, node: Node) -> tuple[int, int] | None:
     """Which dimensions are y and x: as the grid says, else the last two."""
     grid = store.arrays[node.path].grid
     if grid is not None and all(dim in node.dims for dim in grid.dims):
@@ -88,9 +88,9 @@ def _axes(store: Understood, node: Node) -> tuple[int, int] | None:
     return (len(node.shape) - 2, len(node.shape) - 1) if len(node.shape) >= 2 else None
 
 
-def _compared(upper: Any, lower: Any, axes: tuple[int, int], *, seed: int) -> _Tally:
+def _compared(upper: Any, lower: Any, axes: tuple[int, int], *, seed: int) -> _ValueTally:
     rng = np.random.default_rng(seed)
-    tally = _Tally()
+    tally = _ValueTally()
     missing = _missing(upper)
     ratio = [lower.shape[axis] / upper.shape[axis] for axis in axes]
     for _ in range(WINDOWS):
@@ -139,7 +139,7 @@ def _valid(values: NDArray[np.float64], missing: list[float]) -> NDArray[np.bool
 
 
 def _count(
-    tally: _Tally,
+    tally: _ValueTally,
     made: NDArray[np.float64],
     source: NDArray[np.float64],
     start: list[int],

@@ -10,7 +10,7 @@ from periplus.conventions.diagnostic import Diagnostic, Severity
 from periplus.conventions.identity import CONVENTIONS, declared
 from periplus.conventions.meaning import Level, Pyramid
 from periplus.conventions.node import ROOT, Node
-from periplus.validation.checks import Understood
+from periplus.validation.checks import StoreMeaning
 
 SHARED: dict[str, Severity] = {
     # That an array has no coordinates by a principal convention is a matter for who opens it, no fault of a store.
@@ -40,10 +40,10 @@ class Profile:
     name: str
     about: str
     severities: Mapping[str, Severity]
-    checks: tuple[Callable[[Understood], Iterator[Diagnostic]], ...] = ()
+    checks: tuple[Callable[[StoreMeaning], Iterator[Diagnostic]], ...] = ()
 
 
-def _pyramids(store: Understood) -> Iterator[tuple[Node, Pyramid]]:
+def _pyramids(store: StoreMeaning) -> Iterator[tuple[Node, Pyramid]]:
     for path, meaning in store.groups.items():
         if meaning.pyramid is not None:
             yield store.nodes[path], meaning.pyramid
@@ -52,7 +52,7 @@ def _pyramids(store: Understood) -> Iterator[tuple[Node, Pyramid]]:
 # --- GDAL -----------------------------------------------------------------------------------------------------------
 
 
-def gdal_identity(store: Understood) -> Iterator[Diagnostic]:
+def gdal_identity(store: StoreMeaning) -> Iterator[Diagnostic]:
     """GDAL knows spatial, proj and multiscales by their uuid alone."""
     for node in store.nodes.values():
         entries, _ = declared(node.attributes, node.path)
@@ -63,7 +63,7 @@ def gdal_identity(store: Understood) -> Iterator[Diagnostic]:
                 yield Diagnostic("gdal.uuid", "error", node.path, "zarr_conventions", message, hint)
 
 
-def gdal_overviews(store: Understood) -> Iterator[Diagnostic]:
+def gdal_overviews(store: StoreMeaning) -> Iterator[Diagnostic]:
     """Which levels GDAL takes for overviews: arrays of one name, rank and type, of the shape the layout says."""
     for group, pyramid in _pyramids(store):
         finest = next((level for level in pyramid.levels if level.order == 0), None)
@@ -84,7 +84,7 @@ def gdal_overviews(store: Understood) -> Iterator[Diagnostic]:
 
 
 def _gdal_transform(
-    group: Node, store: Understood, level: Level, item: Mapping[str, Any], where: str
+    group: Node, store: StoreMeaning, level: Level, item: Mapping[str, Any], where: str
 ) -> Iterator[Diagnostic]:
     said = item.get("transform")
     said = said if isinstance(said, Mapping) else {}
@@ -99,7 +99,7 @@ def _gdal_transform(
         yield Diagnostic("gdal.translation", "warning", group.path, f"{where}.transform.translation", message)
 
 
-def gdal_codecs(store: Understood) -> Iterator[Diagnostic]:
+def gdal_codecs(store: StoreMeaning) -> Iterator[Diagnostic]:
     """Codecs that are no part of Zarr v3 itself: GDAL has none of them."""
     for path, document in store.hierarchy.documents.items():
         if document.zarr_format != 3 or document.kind != "array":
@@ -129,7 +129,7 @@ def _number(layout: Mapping[str, Any], level: Level) -> int:
 # --- EOPF -----------------------------------------------------------------------------------------------------------
 
 
-def eopf_root(store: Understood) -> Iterator[Diagnostic]:
+def eopf_root(store: StoreMeaning) -> Iterator[Diagnostic]:
     """A footprint and a CRS at the root of the store."""
     root = store.groups.get(ROOT)
     if root is None:
@@ -140,7 +140,7 @@ def eopf_root(store: Understood) -> Iterator[Diagnostic]:
         yield Diagnostic("eopf.root-crs", "error", ROOT, "proj:wkt2", "the root of the store says no CRS")
 
 
-def eopf_layout(store: Understood) -> Iterator[Diagnostic]:
+def eopf_layout(store: StoreMeaning) -> Iterator[Diagnostic]:
     """Absolute transforms and shapes in every layout item, and the same variables at every level."""
     for group, pyramid in _pyramids(store):
         layout = _layout(group)
@@ -158,7 +158,7 @@ def eopf_layout(store: Understood) -> Iterator[Diagnostic]:
                 yield Diagnostic("eopf.variables", "error", group.path, "multiscales.layout", message)
 
 
-def eopf_coordinates(store: Understood) -> Iterator[Diagnostic]:
+def eopf_coordinates(store: StoreMeaning) -> Iterator[Diagnostic]:
     """An array of labels for every dimension, beside the arrays that have it."""
     for path, node in store.nodes.items():
         if node.kind != "array" or node.dims == (node.name,):
@@ -173,7 +173,7 @@ def eopf_coordinates(store: Understood) -> Iterator[Diagnostic]:
 # --- embeddings -----------------------------------------------------------------------------------------------------
 
 
-def embeddings_arrays(store: Understood) -> Iterator[Diagnostic]:
+def embeddings_arrays(store: StoreMeaning) -> Iterator[Diagnostic]:
     """Embeddings and their scales, of the types and shapes that the conventions give them."""
     described = {path: meaning.embedding for path, meaning in store.groups.items() if meaning.embedding}
     if not described:
@@ -185,7 +185,7 @@ def embeddings_arrays(store: Understood) -> Iterator[Diagnostic]:
         yield from _tessera_zone(store, path, said)
 
 
-def _tessera_zone(store: Understood, path: str, said: Mapping[str, Any]) -> Iterator[Diagnostic]:
+def _tessera_zone(store: StoreMeaning, path: str, said: Mapping[str, Any]) -> Iterator[Diagnostic]:
     def wrong(where: str, message: str) -> Diagnostic:
         return Diagnostic("tessera.array", "error", where, "", message)
 

@@ -11,7 +11,7 @@ from periplus.conventions.identity import CONVENTIONS, KEY, declared, metadata
 from periplus.conventions.node import ROOT
 from periplus.conventions.write.attributes import written_bbox
 from periplus.parse.zarr import NodeDocuments
-from periplus.validation.checks import CONSOLIDATED, Understood, grid_of, plain, stored_keys
+from periplus.validation.checks import CONSOLIDATED, StoreMeaning, grid_of, plain, stored_keys
 from periplus.validation.documents import StoreDocuments
 from periplus.validation.report import Repair
 
@@ -25,7 +25,7 @@ BOXES = ("spatial.bbox-half-pixel", "spatial.bbox-edges")
 DECLARATIONS = ("identity.old-url", "identity.name", "identity.no-uuid", "identity.object-form")
 
 
-def repaired(store: Understood) -> tuple[StoreDocuments, tuple[Repair, ...]]:
+def repaired(store: StoreMeaning) -> tuple[StoreDocuments, tuple[Repair, ...]]:
     """The metadata as they should be, and every change on the way; nothing is written."""
     repairs: list[Repair] = []
     documents: dict[str, NodeDocuments] = {}
@@ -56,7 +56,7 @@ def _with_uuid(name: str | None, entry: Mapping[str, Any]) -> dict[str, Any]:
     return dict(entry) if name is None else {"uuid": CONVENTIONS[name].uuid, **entry}
 
 
-def _with_box(store: Understood, path: str, attributes: dict[str, Any], repairs: list[Repair]) -> dict[str, Any]:
+def _with_box(store: StoreMeaning, path: str, attributes: dict[str, Any], repairs: list[Repair]) -> dict[str, Any]:
     """The box of an array or of a group, at the edges, where it was written from pixel centres."""
     # Found twice where the node and the arrays below it are looked at; put right once.
     wrong = (one.code for one in store.findings if (one.path, one.attribute) == (path, BBOX) and one.code in BOXES)

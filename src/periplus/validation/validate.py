@@ -10,7 +10,7 @@ from periplus.conventions.diagnostic import Diagnostic
 from periplus.forms import is_index
 from periplus.parse.json import parse_json
 from periplus.policy import canonical, is_local
-from periplus.validation.checks import Understood, understand_all, weighed
+from periplus.validation.checks import StoreMeaning, understand_all, weighed
 from periplus.validation.documents import StoreDocuments, of_keys, read_documents
 from periplus.validation.profiles import PROFILES
 from periplus.validation.repair import changes, repaired, write_changes
@@ -89,7 +89,7 @@ def _by_key(documents: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str
 
 
 def _report(
-    understood: Understood,
+    understood: StoreMeaning,
     profile: str,
     repairs: tuple[Repair, ...],
     *,
@@ -117,7 +117,7 @@ def _report(
     )
 
 
-def _deep(understood: Understood, opener: Any, url: str | None, fetch: Fetch) -> list[Diagnostic]:
+def _deep(understood: StoreMeaning, opener: Any, url: str | None, fetch: Fetch) -> list[Diagnostic]:
     import zarr
 
     from periplus.validation.deep import look

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from periplus.conventions.cf.search import coordinate_variable, find, is_cf
+from periplus.conventions.context import Reading, texts
+from periplus.conventions.coordinate_names import CoordinateNames
 from periplus.conventions.cs.values import term_dims
 from periplus.conventions.meaning import Coord, CrsText, External, Link, Reference, Role
-from periplus.conventions.names import Names
 from periplus.conventions.node import ROOT, Node
 from periplus.conventions.proj.crs import crs_from_cf
-from periplus.conventions.reading import Reading, texts
 from periplus.errors import FormatError
 
 _LISTS: dict[str, Role] = {
@@ -38,19 +38,19 @@ class CfReferences:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Work:
+class _CfReading:
     """What every step of one reading needs."""
 
     reading: Reading
-    names: Names
+    names: CoordinateNames
     known: dict[str, Coord]
     """Coordinates the array has, by name."""
     made: CfReferences = field(default_factory=CfReferences)
 
 
-def read_cf(reading: Reading, names: Names, given: list[Coord]) -> CfReferences:
+def read_cf(reading: Reading, names: CoordinateNames, given: list[Coord]) -> CfReferences:
     """Arrays that CF attributes of the array being read name; `given` are the coordinates it has already."""
-    work = _Work(reading=reading, names=names, known={coord.name: coord for coord in given})
+    work = _CfReading(reading=reading, names=names, known={coord.name: coord for coord in given})
     work.made.attributes = _rewritten(work, reading.node, ATTRIBUTES)
     if any(dim not in work.known for dim in reading.node.dims) and is_cf(reading, reading.node):
         _dimensions(work)
@@ -63,7 +63,7 @@ def split(attribute: str, text: str) -> list[str]:
     return (text.replace(":", ": ") if keyed else text).split()
 
 
-def _rewritten(work: _Work, user: Node, attributes: tuple[str, ...]) -> dict[str, str]:
+def _rewritten(work: _CfReading, user: Node, attributes: tuple[str, ...]) -> dict[str, str]:
     """Attributes of `user` that change, with flat names; what they name is added on the way."""
     changed: dict[str, str] = {}
     for attribute in attributes:
@@ -96,7 +96,7 @@ def _role(attribute: str, *, extended: bool, key: bool) -> Role:
     return _LISTS.get(attribute) or _PAIRS[attribute]
 
 
-def _linked(work: _Work, user: Node, attribute: str, word: str, role: Role) -> str | None:
+def _linked(work: _CfReading, user: Node, attribute: str, word: str, role: Role) -> str | None:
     """The flat name of what a word means, after adding it as a coordinate; None where it means nothing."""
     reading, known, made = work.reading, work.known, work.made
     if "/" not in word and word in known and role == "auxiliary":
@@ -128,7 +128,7 @@ def _linked(work: _Work, user: Node, attribute: str, word: str, role: Role) -> s
     return name
 
 
-def _add(work: _Work, node: Node, name: str, dims: tuple[str, ...], role: Role) -> None:
+def _add(work: _CfReading, node: Node, name: str, dims: tuple[str, ...], role: Role) -> None:
     """A coordinate, and with it the boundaries and terms that its own node names."""
     values = External(reference=Reference(path=node.path), dims=dims, shape=node.shape)
     work.known[name] = coord = Coord(name=name, dims=dims, values=values, role=role, convention="CF")
@@ -138,7 +138,7 @@ def _add(work: _Work, node: Node, name: str, dims: tuple[str, ...], role: Role) 
     work.made.coords.append(coord)
 
 
-def _dimensions(work: _Work) -> None:
+def _dimensions(work: _CfReading) -> None:
     """Coordinate variables of the array's dimensions that lie in groups around its own."""
     node, group = work.reading.node, work.reading.group
     own = set(() if group is None else group.members or ())

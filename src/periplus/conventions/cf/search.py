@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 
+from periplus.conventions.context import Reading
 from periplus.conventions.node import ROOT, Node, ancestors, join, parent
-from periplus.conventions.reading import Reading
 from periplus.errors import FormatError
 
 MOST_NODES = 5_000

@@ -8,19 +8,19 @@ from typing import Any
 
 import numpy as np
 
+from periplus.conventions.context import Reading, mapping, number, shown, texts
+from periplus.conventions.coordinate_names import CoordinateNames
 from periplus.conventions.cs.times import duration, instant
 from periplus.conventions.cs.values import MOST_ITEMS, term_dims
 from periplus.conventions.meaning import Coord, Explicit, External, Regular
-from periplus.conventions.names import Names
 from periplus.conventions.node import Node
-from periplus.conventions.reading import Reading, mapping, number, shown, texts
 from periplus.conventions.ref import resolve
 
 _UNIT_SECONDS = {"days": 86400, "hours": 3600, "minutes": 60, "seconds": 1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Entry:
+class _DimensionEntry:
     name: str
     descriptor: Any
     dims: tuple[str, ...] | None
@@ -28,7 +28,7 @@ class _Entry:
     words: Mapping[str, Any] = field(default_factory=dict)
 
 
-def read_dimensions(reading: Reading, names: Names, covered: frozenset[str]) -> list[Coord]:
+def read_dimensions(reading: Reading, names: CoordinateNames, covered: frozenset[str]) -> list[Coord]:
     """Coordinates of the array being read that it or its group describes; `covered` are dimensions that have one."""
     made: list[Coord] = []
     done = set(covered)
@@ -45,7 +45,7 @@ def read_dimensions(reading: Reading, names: Names, covered: frozenset[str]) -> 
     return made
 
 
-def _entries(reading: Reading, source: Node) -> Iterator[_Entry]:
+def _entries(reading: Reading, source: Node) -> Iterator[_DimensionEntry]:
     """What a node describes, in either generation of keys; of a group, only what concerns the array."""
     own = source.path == reading.node.path
     for key in ("coords:coordinates", "dimensions:axes", "dimensions:coordinates"):
@@ -65,26 +65,26 @@ def _entries(reading: Reading, source: Node) -> Iterator[_Entry]:
                 yield entry
 
 
-def _axis(reading: Reading, key: str, name: str, raw: Any, own: bool) -> _Entry | None:
+def _axis(reading: Reading, key: str, name: str, raw: Any, own: bool) -> _DimensionEntry | None:
     """What an axis says of its labels; `own` says whether the array itself speaks of it."""
     dims, inner, where = reading.node.dims, mapping(raw) or {}, f"{key}.{name}"
     if name in dims and "coords" in inner:
-        return _Entry(name=name, descriptor=inner["coords"], dims=(name,), where=where, words=_words(inner))
+        return _DimensionEntry(name=name, descriptor=inner["coords"], dims=(name,), where=where, words=_words(inner))
     if own and name not in dims:
         reading.note("dimensions.unknown", "warning", where, f"{name!r} is no dimension of the array")
     return None
 
 
-def _coordinate(reading: Reading, key: str, name: str, raw: Any, own: bool) -> _Entry | None:
+def _coordinate(reading: Reading, key: str, name: str, raw: Any, own: bool) -> _DimensionEntry | None:
     """A coordinate, along the dimensions it is indexed by; `own` says whether the array itself speaks of it."""
     dims, inner, where = reading.node.dims, mapping(raw) or {}, f"{key}.{name}"
     descriptor = inner.get("coords", raw) if key == "dimensions:coordinates" else raw
     indexed = inner.get("indexed_by", (mapping(descriptor) or {}).get("indexed_by"))
     along = (name,) if indexed is None and name in dims else texts(indexed)
     if along is not None and set(along) <= set(dims):
-        return _Entry(name=name, descriptor=descriptor, dims=along, where=where, words=_words(inner))
+        return _DimensionEntry(name=name, descriptor=descriptor, dims=along, where=where, words=_words(inner))
     if own and along is None:
-        return _Entry(name=name, descriptor=descriptor, dims=None, where=where, words=_words(inner))
+        return _DimensionEntry(name=name, descriptor=descriptor, dims=None, where=where, words=_words(inner))
     if own:
         reading.note("dimensions.unknown", "warning", where, f"{list(along or ())} are no dimensions of the array")
     return None
@@ -98,7 +98,7 @@ def _words(found: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in words.items() if isinstance(value, str) and value}
 
 
-def _coord(reading: Reading, entry: _Entry, names: Names, source: Node) -> Coord | None:
+def _coord(reading: Reading, entry: _DimensionEntry, names: CoordinateNames, source: Node) -> Coord | None:
     descriptor = mapping(entry.descriptor)
     if isinstance(entry.descriptor, list | tuple):
         reading.note("dimensions.bare", "info", entry.where, "a mere list of values", 'write {"type": "inline", …}')
@@ -146,7 +146,9 @@ def _guessed(descriptor: Mapping[str, Any]) -> str | None:
     return next((kind for key, kind in keys if key in descriptor), None)
 
 
-def _array(reading: Reading, entry: _Entry, descriptor: Mapping[str, Any], names: Names, source: Node) -> Coord | None:
+def _array(
+    reading: Reading, entry: _DimensionEntry, descriptor: Mapping[str, Any], names: CoordinateNames, source: Node
+) -> Coord | None:
     target = resolve(reading, {"node": descriptor.get("path", "")}, entry.where, defined_in=source, array=True)
     if target is None:
         return None
@@ -168,7 +170,7 @@ def _array(reading: Reading, entry: _Entry, descriptor: Mapping[str, Any], names
     )
 
 
-def _inline(reading: Reading, values: Any, entry: _Entry, count: int) -> Explicit | None:
+def _inline(reading: Reading, values: Any, entry: _DimensionEntry, count: int) -> Explicit | None:
     items = list(values) if isinstance(values, list | tuple) else None
     fine = items is not None and (
         all(isinstance(item, str) for item in items) or all(number(item) is not None for item in items)
@@ -181,7 +183,7 @@ def _inline(reading: Reading, values: Any, entry: _Entry, count: int) -> Explici
 
 
 def _interval(
-    reading: Reading, descriptor: Mapping[str, Any], entry: _Entry, count: int
+    reading: Reading, descriptor: Mapping[str, Any], entry: _DimensionEntry, count: int
 ) -> tuple[Regular | Explicit | None, dict[str, Any]]:
     start, end, step = (descriptor.get(key) for key in ("start", "end", "step"))
     if isinstance(start, str):
@@ -203,7 +205,7 @@ def _interval(
 
 
 def _times(
-    reading: Reading, start: str, step: Any, entry: _Entry, count: int
+    reading: Reading, start: str, step: Any, entry: _DimensionEntry, count: int
 ) -> tuple[Regular | Explicit | None, dict[str, Any]]:
     """An interval of ISO 8601 times, as numbers since its start."""
     begin = instant(start)

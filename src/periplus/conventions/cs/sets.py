@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from periplus.conventions.context import Reading, mapping
+from periplus.conventions.coordinate_names import CoordinateNames
 from periplus.conventions.cs.times import time_attributes
 from periplus.conventions.cs.uom import unit_text
 from periplus.conventions.cs.values import bounds_of, term_dims, values_of
 from periplus.conventions.meaning import Coord, CrsText, Explicit, External, Regular, Role
-from periplus.conventions.names import Names
 from periplus.conventions.node import Node
-from periplus.conventions.proj.declared import read_crs
-from periplus.conventions.reading import Reading, mapping
-from periplus.conventions.ref import Target, follow, resolve
+from periplus.conventions.proj.attributes import read_crs
+from periplus.conventions.ref import ReferenceTarget, follow, resolve
 from periplus.conventions.spatial.geolocation import located
 
 _AXES = ("X", "Y", "Z", "T")
@@ -38,7 +38,7 @@ class _Scope:
     """What every part of one coordinate set needs."""
 
     reading: Reading
-    names: Names
+    names: CoordinateNames
     made: CoordinateSet
     defined: Node | None = None
     """The node a shared crs is defined in."""
@@ -46,7 +46,7 @@ class _Scope:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Axis:
+class _SetAxis:
     name: str
     dim: str | None
     """None for an axis that is no dimension: a scalar."""
@@ -55,7 +55,7 @@ class _Axis:
     words: Mapping[str, Any]
 
 
-def read_cs(reading: Reading, names: Names) -> CoordinateSet | None:
+def read_cs(reading: Reading, names: CoordinateNames) -> CoordinateSet | None:
     """The coordinate set of the array being read; None where it has none."""
     node = reading.node
     if "cs" not in node.attributes or not reading.declares(node, "cs"):
@@ -124,7 +124,7 @@ def _read_crs(scope: _Scope, raw: Any, where: str) -> None:
         made.located = made.located or crs
 
 
-def _followed(reading: Reading, raw: Any, where: str) -> tuple[Any, Target | None]:
+def _followed(reading: Reading, raw: Any, where: str) -> tuple[Any, ReferenceTarget | None]:
     """A crs, or what its reference leads to: the object its pointer means, or the only crs the node has."""
     found = mapping(raw)
     if found is not None and found.keys() & {"node", "uri"}:
@@ -184,7 +184,7 @@ def _read_axis(scope: _Scope, name: str, raw: Mapping[str, Any], where: str) -> 
     if not isinstance(listed, list | tuple):
         reading.note("cs.coordinates-bare", "info", f"{where}.coordinates", "coordinates are not a list", "write […]")
         listed = [listed]
-    axis = _Axis(name=name, dim=dim, count=count, direction=raw.get("direction"), words=words)
+    axis = _SetAxis(name=name, dim=dim, count=count, direction=raw.get("direction"), words=words)
     first = True
     for n, one in enumerate(listed):
         at = f"{where}.coordinates[{n}]"
@@ -195,7 +195,7 @@ def _read_axis(scope: _Scope, name: str, raw: Mapping[str, Any], where: str) -> 
             first = False
 
 
-def _read_coordinate(scope: _Scope, axis: _Axis, found: Mapping[str, Any], where: str, *, first: bool) -> bool:
+def _read_coordinate(scope: _Scope, axis: _SetAxis, found: Mapping[str, Any], where: str, *, first: bool) -> bool:
     """Adds a coordinate with its boundaries and terms; whether it could be understood."""
     reading, names, made, dim = scope.reading, scope.names, scope.made, axis.dim
     near: dict[str, Any] = {"count": axis.count, "defined_in": scope.defined}
@@ -234,7 +234,7 @@ def _read_coordinate(scope: _Scope, axis: _Axis, found: Mapping[str, Any], where
     return True
 
 
-def _words(reading: Reading, found: Mapping[str, Any], axis: _Axis, where: str) -> dict[str, Any]:
+def _words(reading: Reading, found: Mapping[str, Any], axis: _SetAxis, where: str) -> dict[str, Any]:
     """Units, calendar and direction in CF's words."""
     words: dict[str, Any] = {}
     if "time" in found:
@@ -258,7 +258,7 @@ def _words(reading: Reading, found: Mapping[str, Any], axis: _Axis, where: str) 
 
 
 def _check_words(
-    reading: Reading, found: Mapping[str, Any], axis: _Axis, values: Regular | Explicit | External, where: str
+    reading: Reading, found: Mapping[str, Any], axis: _SetAxis, values: Regular | Explicit | External, where: str
 ) -> None:
     """Mild findings about words that numbers must have, and texts must not."""
     texts = isinstance(values, Explicit) and bool(values.items) and isinstance(values.items[0], str)
@@ -272,7 +272,7 @@ def _check_words(
         reading.note("cs.direction-missing", "info", where, "numbers have no direction", "write `direction`")
 
 
-def _terms(scope: _Scope, axis: _Axis, value: Any, where: str) -> dict[str, Any]:
+def _terms(scope: _Scope, axis: _SetAxis, value: Any, where: str) -> dict[str, Any]:
     """CF's attributes of a parametric coordinate; its terms are added as coordinates."""
     found = mapping(value) or {}
     formula, terms = found.get("formula"), mapping(found.get("terms"))
@@ -290,7 +290,7 @@ def _terms(scope: _Scope, axis: _Axis, value: Any, where: str) -> dict[str, Any]
     return {**words, **({"formula_terms": " ".join(written)} if written else {})}
 
 
-def _term_dims(axis: _Axis, node: Node, array: Node) -> tuple[str, ...] | None:
+def _term_dims(axis: _SetAxis, node: Node, array: Node) -> tuple[str, ...] | None:
     """Dimensions of a term: those of the axis it belongs to, if it is as long and names no dimension of the array."""
     if node.kind != "array":
         return None
@@ -299,7 +299,7 @@ def _term_dims(axis: _Axis, node: Node, array: Node) -> tuple[str, ...] | None:
     return term_dims(node, array)
 
 
-def _term(scope: _Scope, axis: _Axis, term: str, raw: Any, where: str) -> Coord | None:
+def _term(scope: _Scope, axis: _SetAxis, term: str, raw: Any, where: str) -> Coord | None:
     reading, found = scope.reading, mapping(raw)
     if found is not None and not found.keys() & {"regular", "explicit"}:
         target = resolve(reading, raw, where, defined_in=scope.defined, array=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from periplus.conventions.reading import Reading, mapping, shown
+from periplus.conventions.context import Reading, mapping, shown
 
 _UNITS = {
     "ns": "nanoseconds",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from periplus.conventions.reading import Reading, mapping, shown
+from periplus.conventions.context import Reading, mapping, shown
 
 
 def unit_text(reading: Reading, value: Any, where: str) -> str | None:

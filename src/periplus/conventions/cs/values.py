@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from periplus.conventions.context import Reading, mapping, number, numbers
 from periplus.conventions.meaning import Explicit, External, Regular, Shifted
 from periplus.conventions.node import Node
-from periplus.conventions.reading import Reading, mapping, number, numbers
-from periplus.conventions.ref import Target, resolve
+from periplus.conventions.ref import ReferenceTarget, resolve
 
 MOST_ITEMS = 10_000_000
 KINDS = ("regular", "explicit", "external")
@@ -16,7 +16,7 @@ KINDS = ("regular", "explicit", "external")
 
 def values_of(
     reading: Reading, value: Any, where: str, *, dim: str | None, count: int, defined_in: Node | None = None
-) -> tuple[Regular | Explicit | External, Target | None] | None:
+) -> tuple[Regular | Explicit | External, ReferenceTarget | None] | None:
     """The values along a dimension of `count` items (`dim` None: a single value), and the node they lie in, if one."""
     found = _kinds(reading, value, where)
     if found is None:
@@ -65,7 +65,7 @@ def _kinds(reading: Reading, value: Any, where: str) -> tuple[str, Any] | None:
 
 def _explicit(
     reading: Reading, inner: Any, where: str, dim: str | None, count: int
-) -> tuple[Explicit, Target | None] | None:
+) -> tuple[Explicit, ReferenceTarget | None] | None:
     items = list(inner) if isinstance(inner, list | tuple) else [inner]
     if not isinstance(inner, list | tuple):
         reading.note("cs.explicit-scalar", "info", where, "explicit values are a list", "write […]")
@@ -81,8 +81,8 @@ def _explicit(
 
 
 def _external(
-    reading: Reading, target: Target, where: str, dim: str | None, count: int
-) -> tuple[External, Target] | None:
+    reading: Reading, target: ReferenceTarget, where: str, dim: str | None, count: int
+) -> tuple[External, ReferenceTarget] | None:
     node = target.node
     if node.kind != "array":
         reading.note("ref.kind", "error", where, f"{node.path} is a group and has no values")

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from periplus.conventions.context import Reading, mapping, number, numbers, whole
 from periplus.conventions.node import Node, join
-from periplus.conventions.reading import Reading, mapping, number, numbers, whole
 from periplus.conventions.spatial.grid import read_transform, upgraded
 from periplus.errors import FormatError
 from periplus.model import Transform
@@ -17,7 +17,7 @@ MOST_LEVELS = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
+class LayoutItem:
     """One level as the layout says it."""
 
     asset: str
@@ -33,9 +33,9 @@ class Item:
     """Its `spatial:` keys."""
 
 
-def items(reading: Reading, group: Node) -> list[Item]:
+def items(reading: Reading, group: Node) -> list[LayoutItem]:
     """The levels of a group that declares multiscales, in the order written; each asset once."""
-    found: dict[str, Item] = {}
+    found: dict[str, LayoutItem] = {}
     for n, (raw, where) in enumerate(_raw(reading, group)):
         if n >= MOST_LEVELS:
             reading.note("multiscales.many", "error", "multiscales", f"more than {MOST_LEVELS} levels are not read")
@@ -117,7 +117,7 @@ def _tiled(reading: Reading, group: Node, found: Mapping[str, Any]) -> Iterator[
         yield item, f"{where}.tileMatrices[{n}]"
 
 
-def _item(reading: Reading, group: Node, raw: Mapping[str, Any], where: str) -> Item | None:
+def _item(reading: Reading, group: Node, raw: Mapping[str, Any], where: str) -> LayoutItem | None:
     item = _renamed(reading, raw, where)
     asset, derived = item.get("asset"), item.get("derived_from")
     path = _path(reading, group, asset, f"{where}.asset")
@@ -133,7 +133,7 @@ def _item(reading: Reading, group: Node, raw: Mapping[str, Any], where: str) -> 
         reading.note("spatial.shape", "error", f"{where}.spatial:shape", "spatial:shape is two whole numbers")
         shape = None
     method = item.get("resampling_method")
-    return Item(
+    return LayoutItem(
         asset=asset,
         path=path,
         where=where,

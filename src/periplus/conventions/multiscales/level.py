@@ -6,22 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from periplus.conventions.context import Reading, texts
 from periplus.conventions.meaning import CrsText, Grid
-from periplus.conventions.multiscales.layout import Item
+from periplus.conventions.multiscales.layout import LayoutItem
 from periplus.conventions.multiscales.scales import Pair
 from periplus.conventions.node import Node
-from periplus.conventions.proj.declared import crs_of
-from periplus.conventions.reading import Reading, texts
-from periplus.conventions.spatial.dims import usual_dims
-from periplus.conventions.spatial.grid import close, properties, read_transform, transform_from_bbox
+from periplus.conventions.proj.attributes import crs_of
+from periplus.conventions.spatial.grid import close, properties, read_transform, transform_from_bbox, usual_dims
 from periplus.model import Transform
 
 
 @dataclass(slots=True, kw_only=True)
-class Draft:
+class LevelDraft:
     """A level while it is being worked out."""
 
-    item: Item
+    item: LayoutItem
     kind: Literal["group", "array", "missing"]
     arrays: dict[str, str]
     dims: tuple[str, str]
@@ -36,12 +35,14 @@ class Draft:
     known: bool = True
 
 
-def draft_of(reading: Reading, group: Node, item: Item, given: Mapping[str, Any]) -> Draft:
+def draft_of(reading: Reading, group: Node, item: LayoutItem, given: Mapping[str, Any]) -> LevelDraft:
     """A level as its layout item and its nodes declare it; `given` are the `spatial:` properties of the pyramid."""
     node = reading.lookup(item.path)
     if node is None:
         reading.note("multiscales.asset-missing", "error", f"{item.where}.asset", f"asset {item.asset!r} missing")
-        return Draft(item=item, kind="missing", arrays={}, dims=("y", "x"), shape=item.shape, transform=item.transform)
+        return LevelDraft(
+            item=item, kind="missing", arrays={}, dims=("y", "x"), shape=item.shape, transform=item.transform
+        )
     declared = "spatial" in reading.declared_by(group)
     level = properties(reading, node, by_group=declared) if node.path != group.path else {}
     arrays = _arrays(reading, node)
@@ -51,7 +52,7 @@ def draft_of(reading: Reading, group: Node, item: Item, given: Mapping[str, Any]
     stands = _standing(reading, item, having, dims)
     declared = declared or "spatial" in reading.declared_by(node)
     own = {} if stands is None or node.kind == "array" else properties(reading.of(stands), stands, by_group=declared)
-    draft = Draft(
+    draft = LevelDraft(
         item=item,
         kind=node.kind,
         arrays={array.name: array.path for array in having},
@@ -77,7 +78,7 @@ def draft_of(reading: Reading, group: Node, item: Item, given: Mapping[str, Any]
     return draft
 
 
-def _standing(reading: Reading, item: Item, arrays: Sequence[Node], dims: tuple[str, str]) -> Node | None:
+def _standing(reading: Reading, item: LayoutItem, arrays: Sequence[Node], dims: tuple[str, str]) -> Node | None:
     """The array that stands for a level: the first of the size that the layout says, else the first."""
     if not arrays:
         return None
@@ -89,7 +90,7 @@ def _standing(reading: Reading, item: Item, arrays: Sequence[Node], dims: tuple[
     return right or arrays[0]
 
 
-def _take_transform(reading: Reading, draft: Draft, said: Mapping[str, Any], node: Node) -> None:
+def _take_transform(reading: Reading, draft: LevelDraft, said: Mapping[str, Any], node: Node) -> None:
     """The transform that a node says of a level, unless the layout or another node said one before."""
     transform, item = said_transform(reading, said, node), draft.item
     if transform is None:
@@ -114,7 +115,7 @@ def said_transform(reading: Reading, said: Mapping[str, Any], node: Node) -> Tra
     return read_transform(reading.of(node), said["spatial:transform"])
 
 
-def transform_by_box(reading: Reading, said: Mapping[str, Any], draft: Draft) -> Transform | None:
+def transform_by_box(reading: Reading, said: Mapping[str, Any], draft: LevelDraft) -> Transform | None:
     """The transform of a level by its box, where a node or an item says the box alone."""
     affine = said.get("spatial:transform_type", "affine") == "affine"
     if draft.shape is None or "spatial:bbox" not in said or "spatial:transform" in said or not affine:
@@ -148,7 +149,7 @@ def _size(array: Node, dims: tuple[str, str]) -> tuple[int, int]:
     return array.shape[array.dims.index(dims[0])], array.shape[array.dims.index(dims[1])]
 
 
-def grid_of(draft: Draft) -> Grid | None:
+def grid_of(draft: LevelDraft) -> Grid | None:
     """The grid of a level whose transform and shape are known."""
     if draft.transform is None or draft.shape is None or draft.kind == "missing":
         return None

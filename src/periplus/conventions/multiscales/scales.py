@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from periplus.conventions.multiscales.layout import Item
-from periplus.conventions.reading import Reading
+from periplus.conventions.context import Reading
+from periplus.conventions.multiscales.layout import LayoutItem
 from periplus.model import Transform
 
 Pair = tuple[float, float]
@@ -15,7 +15,7 @@ CLOSE = 5e-3
 
 
 def pair(
-    reading: Reading, item: Item, values: Sequence[float] | None, dims: Sequence[str | None], yx: tuple[str, str]
+    reading: Reading, item: LayoutItem, values: Sequence[float] | None, dims: Sequence[str | None], yx: tuple[str, str]
 ) -> Pair | None:
     """The (y, x) entries of a scale or translation, which has one entry a dimension, or just those two."""
     if values is None:
@@ -39,7 +39,7 @@ def sizes(transform: Transform) -> Pair:
 
 def growth(
     reading: Reading,
-    item: Item,
+    item: LayoutItem,
     scale: Pair | None,
     *,
     finer: tuple[int, int] | None,
@@ -147,7 +147,9 @@ def _rounded(scale: Pair) -> Pair:
     return float(round(scale[0])), float(round(scale[1]))
 
 
-def check(reading: Reading, item: Item, scale: Pair | None, pixels: Pair, ratio: Pair | None, sofar: Pair) -> None:
+def check(
+    reading: Reading, item: LayoutItem, scale: Pair | None, pixels: Pair, ratio: Pair | None, sofar: Pair
+) -> None:
     """A finding where a scale is neither what absolute transforms say (`pixels`), nor the ratio of sizes."""
     if scale is None or _near(scale, pixels) or (ratio is not None and _near(scale, ratio)):
         return
@@ -160,7 +162,7 @@ def check(reading: Reading, item: Item, scale: Pair | None, pixels: Pair, ratio:
         reading.note("multiscales.scale-mismatch", "warning", where, message)
 
 
-def shift(reading: Reading, item: Item, translation: Pair | None, scale: Pair) -> Pair:
+def shift(reading: Reading, item: LayoutItem, translation: Pair | None, scale: Pair) -> Pair:
     """The translation in pixels of the finer level that counts: 0, or the half pixels of centres; others do not."""
     if translation is None or translation == (0.0, 0.0):
         return 0.0, 0.0

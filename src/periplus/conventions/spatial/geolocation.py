@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from periplus.conventions.context import Reading, mapping
+from periplus.conventions.coordinate_names import CoordinateNames
 from periplus.conventions.meaning import Coord, CrsText, External
-from periplus.conventions.names import Names
 from periplus.conventions.node import Node
-from periplus.conventions.proj.declared import read_crs
-from periplus.conventions.reading import Reading, mapping
-from periplus.conventions.ref import Target, resolve
+from periplus.conventions.proj.attributes import read_crs
+from periplus.conventions.ref import ReferenceTarget, resolve
 
 _WORDS = {
     ("geodetic", "x"): {"standard_name": "longitude", "units": "degrees_east"},
@@ -20,7 +20,7 @@ _WORDS = {
 }
 
 
-def read_geolocation(reading: Reading, names: Names) -> tuple[list[Coord], CrsText | None]:
+def read_geolocation(reading: Reading, names: CoordinateNames) -> tuple[list[Coord], CrsText | None]:
     """Geolocation arrays of the array being read, by its own attributes or, where they fit it, by its group's."""
     node = reading.node
     if "geolocation" in node.attributes and reading.declares(node, "geolocation"):
@@ -32,7 +32,13 @@ def read_geolocation(reading: Reading, names: Names) -> tuple[list[Coord], CrsTe
 
 
 def located(
-    reading: Reading, value: Any, where: str, names: Names, *, defined_in: Node | None = None, quiet: bool = False
+    reading: Reading,
+    value: Any,
+    where: str,
+    names: CoordinateNames,
+    *,
+    defined_in: Node | None = None,
+    quiet: bool = False,
 ) -> tuple[list[Coord], CrsText | None]:
     """Coordinates and CRS of a geolocation object; `quiet`: arrays it does not fit are not its concern."""
     found = mapping(value)
@@ -62,7 +68,7 @@ def located(
     return coords, crs
 
 
-def _target(reading: Reading, value: Any, where: str, defined_in: Node | None) -> Target | None:
+def _target(reading: Reading, value: Any, where: str, defined_in: Node | None) -> ReferenceTarget | None:
     if "ref" in (mapping(value) or {}):
         hint = "the schema has the bare reference"
         reading.note("geolocation.ref-wrapped", "info", where, "the reference is wrapped in `ref`", hint)
@@ -70,7 +76,7 @@ def _target(reading: Reading, value: Any, where: str, defined_in: Node | None) -
 
 
 def _coord(
-    reading: Reading, target: Target, kind: str, axis: str, where: str, names: Names, quiet: bool
+    reading: Reading, target: ReferenceTarget, kind: str, axis: str, where: str, names: CoordinateNames, quiet: bool
 ) -> Coord | None:
     node = target.node
     if node.kind != "array":

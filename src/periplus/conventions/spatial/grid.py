@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
+from periplus.conventions.context import Reading, numbers, shown, texts, whole
 from periplus.conventions.meaning import Affine, Coord, Grid, Regular, edges
 from periplus.conventions.node import Node
-from periplus.conventions.reading import Reading, numbers, shown, texts, whole
-from periplus.conventions.spatial.dims import turned_around, usual_dims
 from periplus.model import BBox, Transform
 
+PAIRS = (("y", "x"), ("lat", "lon"), ("latitude", "longitude"), ("northing", "easting"))
+"""Usual names of y and x, in lower case."""
 TOLERANCE = 1e-5
 """Relative: published examples round pixel sizes to five digits."""
 _OLD = {
@@ -258,3 +259,17 @@ def transform_from_bbox(
     message = "the transform is computed from spatial:bbox and the shape, north up"
     reading.note("spatial.transform-from-bbox", "warning", "spatial:transform", message, "write spatial:transform")
     return ((xmax - xmin) / cells[1], 0.0, xmin, 0.0, -(ymax - ymin) / cells[0], ymax)
+
+
+# --- dimensions -----------------------------------------------------------------------------------------------------
+
+
+def usual_dims(names: Iterable[object]) -> tuple[str, str] | None:
+    """(y, x) among names of dimensions, as they are spelled there."""
+    spelled = {str(name).lower(): str(name) for name in names if name is not None}
+    return next(((spelled[y], spelled[x]) for y, x in PAIRS if y in spelled and x in spelled), None)
+
+
+def turned_around(y: str, x: str) -> bool:
+    """Whether names that are said to be y and x look like x and y."""
+    return (x.lower(), y.lower()) in PAIRS

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from periplus.conventions.context import Reading
 from periplus.conventions.meaning import CrsText, Grid, Level, Pyramid
-from periplus.conventions.multiscales.levels import level_of
+from periplus.conventions.multiscales.pyramid import level_of
 from periplus.conventions.node import Node, ancestors
+from periplus.conventions.proj.attributes import crs_of
 from periplus.conventions.proj.crs import axis_attributes
-from periplus.conventions.proj.declared import crs_of
-from periplus.conventions.reading import Reading
 from periplus.conventions.spatial.grid import close, grid_of, properties
 from periplus.errors import FormatError
 
@@ -20,7 +20,7 @@ _FROM_PYRAMID = ("spatial:dimensions", "spatial:registration", "spatial:transfor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ArrayPlace:
     """What spatial, proj and multiscales say of an array together."""
 
     grid: Grid | None
@@ -31,7 +31,7 @@ class Place:
     """Whether the array or a group it inherits from declares spatial, even if this array has no such dimensions."""
 
 
-def place_of(reading: Reading) -> Place:
+def place_of(reading: Reading) -> ArrayPlace:
     """The grid and CRS of the array being read."""
     node = reading.node
     found = level_of(reading)
@@ -56,7 +56,7 @@ def place_of(reading: Reading) -> Place:
             "spatial.grandchild", "warning", "spatial:transform", message, "write it on the group or the array"
         )
     crs = _crs(reading, chain, pyramid) if len(node.shape) >= 2 or "proj" in reading.declared_by(node) else None
-    return Place(grid=grid, crs=crs, pyramid=pyramid, level=level, concerned=speaks or by_group)
+    return ArrayPlace(grid=grid, crs=crs, pyramid=pyramid, level=level, concerned=speaks or by_group)
 
 
 def _inherited(reading: Reading, chain: list[Node], pyramid: Pyramid | None) -> tuple[dict[str, Any], bool]:

@@ -7,9 +7,9 @@ from typing import Any
 
 _HOME = "periplus.conventions.write.attributes"
 __all__ = [
+    "GriddedArray",
     "Layer",
-    "Placed",
-    "Written",
+    "WrittenConventions",
     "array_attributes",
     "as_grid",
     "declare",

@@ -25,7 +25,7 @@ WHOLE = 1e-6
 """By how much a factor that is whole may miss, as transforms are rounded."""
 
 
-class Placed(Protocol):
+class GriddedArray(Protocol):
     """What the writer needs to know of an array; periplus.model.Array is one."""
 
     @property
@@ -57,7 +57,7 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class WrittenConventions:
     """What to merge into which node; paths have no leading slash and the root is the empty string."""
 
     attributes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -145,7 +145,7 @@ def grid_mapping_attributes(crs: str | None, transform: Transform | None = None)
 
 
 def multiscales_attributes(
-    levels: Sequence[tuple[str, Placed]], *, resampling: str | None = None, chained: bool = True
+    levels: Sequence[tuple[str, GriddedArray]], *, resampling: str | None = None, chained: bool = True
 ) -> dict[str, Any]:
     """`multiscales` of a group from (asset, array at that level), the finest first.
 
@@ -178,7 +178,7 @@ def multiscales_attributes(
     return {"multiscales": {"layout": layout, **({} if resampling is None else {"resampling_method": resampling})}}
 
 
-def _growth(finer: Placed, array: Placed) -> tuple[float, float] | None:
+def _growth(finer: GriddedArray, array: GriddedArray) -> tuple[float, float] | None:
     """How much larger the pixels of an array are, down and right, by the transforms of both; None where one has none.
 
     Sizes alone do not tell: 101 pixels halved are 51, which are not larger by 101 / 51.
@@ -191,7 +191,7 @@ def _growth(finer: Placed, array: Placed) -> tuple[float, float] | None:
     return (float(y), float(x)) if all(math.isfinite(v) and v > 0 for v in (y, x)) else None
 
 
-def array_attributes(array: Placed, *, cf: str | None = GRID_MAPPING) -> dict[str, Any]:
+def array_attributes(array: GriddedArray, *, cf: str | None = GRID_MAPPING) -> dict[str, Any]:
     """Declared spatial and proj attributes of one array, and the name of its grid mapping; {} where it has no place."""
     place = array.georeference
     if place is None or len(array.shape) < 2:
@@ -209,7 +209,7 @@ def array_attributes(array: Placed, *, cf: str | None = GRID_MAPPING) -> dict[st
     return {**declare(*conventions), **attributes, **({} if cf is None else {"grid_mapping": cf})}
 
 
-def size(array: Placed) -> tuple[int, int] | None:
+def size(array: GriddedArray) -> tuple[int, int] | None:
     """(height, width) of an array; None for one that has no pixel."""
     if len(array.shape) < 2:
         return None
@@ -217,7 +217,7 @@ def size(array: Placed) -> tuple[int, int] | None:
     return None if 0 in (array.shape[y], array.shape[x]) else (array.shape[y], array.shape[x])
 
 
-def spatial_dims(array: Placed) -> tuple[str, str]:
+def spatial_dims(array: GriddedArray) -> tuple[str, str]:
     """(y, x) of an array of two dimensions at least: those it says, else the last two."""
     said: tuple[str, str] | None = getattr(array, "spatial_dims", None)
     if said is not None and not set(said) <= set(array.dims):
@@ -225,7 +225,7 @@ def spatial_dims(array: Placed) -> tuple[str, str]:
     return said or (array.dims[-2], array.dims[-1])
 
 
-def layer_grid(array: Placed) -> Grid | None:
+def layer_grid(array: GriddedArray) -> Grid | None:
     """The grid of an array that is placed and has pixels."""
     area = size(array)
     nodes: Transform | None = getattr(array, "nodes", None)
@@ -236,7 +236,7 @@ def layer_grid(array: Placed) -> Grid | None:
     return as_grid(array.georeference, area, spatial_dims(array))
 
 
-def _spatial(array: Placed) -> dict[str, Any]:
+def _spatial(array: GriddedArray) -> dict[str, Any]:
     place = layer_grid(array) or array.georeference or Georeference()
     return spatial_attributes(place, array.shape, array.dims, spatial_dims=spatial_dims(array))
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from periplus.conventions.context import whole
 from periplus.conventions.meaning import Grid, Meaning
 from periplus.conventions.node import ROOT, Node, ancestors, parent
 from periplus.conventions.proj.crs import crs_from_cf, same_crs
 from periplus.conventions.read import Reader
-from periplus.conventions.reading import whole
-from periplus.conventions.spatial.dims import usual_dims
-from periplus.conventions.spatial.labels import SLACK, Declared, samples_of, samples_of_both, samples_of_part
+from periplus.conventions.spatial.grid import usual_dims
+from periplus.conventions.spatial.transform import SLACK, DeclaredGrid, samples_of, samples_of_both, samples_of_part
 from periplus.conventions.write.attributes import Layer, as_grid, size, spatial_dims
 from periplus.errors import FormatError
 from periplus.model import Georeference, Transform
@@ -120,7 +120,7 @@ def layers_of(
     return made
 
 
-def declared(nodes: Mapping[str, Node], reader: Reader, layer: Layer) -> Declared | None:
+def declared(nodes: Mapping[str, Node], reader: Reader, layer: Layer) -> DeclaredGrid | None:
     """The grid that attributes of an array and of the groups around it declare."""
     path = f"/{layer.name}"
     node = reader.lookup(path)
@@ -130,7 +130,7 @@ def declared(nodes: Mapping[str, Node], reader: Reader, layer: Layer) -> Declare
     around = [nodes[at].attributes for at in (path, parent(path) or ROOT) if at in nodes]
     said = next((whole(one[_SHAPE]) for one in (*_item(reader, meaning), *around) if _SHAPE in one), None)
     grid = meaning.grid
-    return Declared(grid=grid, shape=None if said is None or len(said) < 2 else (said[-2], said[-1]))
+    return DeclaredGrid(grid=grid, shape=None if said is None or len(said) < 2 else (said[-2], said[-1]))
 
 
 def _item(reader: Reader, meaning: Meaning) -> list[Mapping[str, Any]]:
@@ -153,7 +153,7 @@ def declared_registration(nodes: Mapping[str, Node], layer: Layer) -> str:
 
 def placed(
     layer: Layer,
-    known: Declared | None,
+    known: DeclaredGrid | None,
     *,
     labels: Mapping[str, Any],
     both: tuple[Any, Any] | None = None,
@@ -279,7 +279,7 @@ def _crs(mapping: Mapping[str, Any], layer: Layer) -> str | None:
     return text
 
 
-def _by_mapping(mapping: Mapping[str, Any], layer: Layer) -> Declared | None:
+def _by_mapping(mapping: Mapping[str, Any], layer: Layer) -> DeclaredGrid | None:
     """The grid by the GeoTransform of a grid mapping, of pixel corners in GDAL's order."""
     try:
         c, a, b, f, d, e = (float(word) for word in str(mapping.get("GeoTransform")).split())
@@ -287,7 +287,7 @@ def _by_mapping(mapping: Mapping[str, Any], layer: Layer) -> Declared | None:
         return None
     area = size(layer)
     grid = None if area is None else as_grid(Georeference(transform=(a, b, c, d, e, f)), area)
-    return None if grid is None or not a * e - b * d else Declared(grid=grid)
+    return None if grid is None or not a * e - b * d else DeclaredGrid(grid=grid)
 
 
 def _plain(attributes: Mapping[Any, Any]) -> dict[str, Any]:

@@ -7,20 +7,20 @@ from collections.abc import Mapping, Sequence
 import xarray as xr
 
 from periplus.conventions.node import Node
-from periplus.conventions.write.attributes import Layer, Written, layer_grid, merged
+from periplus.conventions.write.attributes import Layer, WrittenConventions, layer_grid, merged
 from periplus.conventions.write.layers import check_labels, layers_of, nodes_of
 from periplus.engine.assemble.indexes import GridIndex, LazyIndex
-from periplus.engine.publish.layers import Wanted, filled, place_of, written
+from periplus.engine.publish.layers import ConventionSettings, filled, place_of, written
 from periplus.model import Transform
 
 
-def on_dataset(dataset: xr.Dataset, wanted: Wanted, labels: bool | None) -> xr.Dataset:
+def on_dataset(dataset: xr.Dataset, wanted: ConventionSettings, labels: bool | None) -> xr.Dataset:
     """The Dataset with what belongs on it; `labels` keeps or drops all labels that the transform gives."""
     layers = _layers(dataset, wanted)
     return _laid(_without(dataset, layers, labels), written(layers, {}, wanted), "")
 
 
-def on_tree(tree: xr.DataTree, wanted: Wanted, labels: bool | None) -> xr.DataTree:
+def on_tree(tree: xr.DataTree, wanted: ConventionSettings, labels: bool | None) -> xr.DataTree:
     """The tree with its children as levels of a pyramid, the largest being the finest."""
     found = {name: child.to_dataset(inherit=False) for name, child in tree.children.items() if child.has_data}
     ordered = sorted(found, key=lambda name: -max((v.size for v in found[name].data_vars.values()), default=0))
@@ -39,7 +39,11 @@ def on_tree(tree: xr.DataTree, wanted: Wanted, labels: bool | None) -> xr.DataTr
 
 
 def _layers(
-    dataset: xr.Dataset, wanted: Wanted, group: str = "", level: int = 0, nodes: Mapping[str, Node] | None = None
+    dataset: xr.Dataset,
+    wanted: ConventionSettings,
+    group: str = "",
+    level: int = 0,
+    nodes: Mapping[str, Node] | None = None,
 ) -> list[Layer]:
     return layers_of(
         dataset,
@@ -80,7 +84,7 @@ def _without(dataset: xr.Dataset, layers: Sequence[Layer], labels: bool | None) 
     return made
 
 
-def _laid(dataset: xr.Dataset, written: Written, group: str) -> xr.Dataset:
+def _laid(dataset: xr.Dataset, written: WrittenConventions, group: str) -> xr.Dataset:
     """A copy of the Dataset with what belongs on it and on its variables."""
     made = dataset.copy()
     made.attrs = merged(made.attrs, written.attributes.get(group, {}))

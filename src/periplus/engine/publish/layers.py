@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from periplus.conventions import publish
 from periplus.conventions.multiscales import scales
-from periplus.conventions.write.attributes import Layer, Written, layer_grid, size
+from periplus.conventions.write.attributes import Layer, WrittenConventions, layer_grid, size
 from periplus.conventions.write.layers import registration_of, with_grid
 from periplus.errors import FormatError
 from periplus.model import Georeference, Transform
@@ -16,7 +16,7 @@ from periplus.model.affine import scaled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ConventionSettings:
     """What a user says of the arrays; None where the store or the labels are to say it."""
 
     crs: str | None
@@ -52,7 +52,9 @@ def _check(transform: Transform) -> None:
         raise ValueError(message)
 
 
-def written(layers: Iterable[Layer], pyramids: Mapping[str, Sequence[str]], wanted: Wanted) -> Written:
+def written(
+    layers: Iterable[Layer], pyramids: Mapping[str, Sequence[str]], wanted: ConventionSettings
+) -> WrittenConventions:
     """What the nodes of placed layers should say."""
     return publish.write_conventions(layers, pyramids=pyramids, resampling=wanted.resampling, cf=wanted.cf)
 

@@ -9,7 +9,7 @@ import xarray as xr
 import zarr
 
 from periplus.engine.publish.dataset import on_dataset, on_tree
-from periplus.engine.publish.layers import Wanted
+from periplus.engine.publish.layers import ConventionSettings
 from periplus.engine.publish.zarr import into_zarr, open_to_write
 from periplus.errors import DeniedError
 from periplus.model import Transform
@@ -41,7 +41,7 @@ def write_conventions(
     Groups 0, 1, 2 …, or the children of a DataTree, are levels of a pyramid. Lazy labels of x and y of a Dataset are
     dropped, for the transform gives them; `labels` keeps or drops all.
     """
-    wanted = Wanted(
+    wanted = ConventionSettings(
         crs=crs, transform=transform, registration=registration, dims=spatial_dims, resampling=resampling, cf=cf
     )
     if isinstance(target, xr.Dataset):

@@ -15,8 +15,8 @@ import zarr
 from periplus.conventions.meaning import Grid, Pyramid
 from periplus.conventions.node import DIMENSIONS, ROOT, Node, join, parent
 from periplus.conventions.read import Reader
-from periplus.conventions.spatial.dims import usual_dims
-from periplus.conventions.write.attributes import Layer, Written, merged
+from periplus.conventions.spatial.grid import usual_dims
+from periplus.conventions.write.attributes import Layer, WrittenConventions, merged
 from periplus.conventions.write.layers import (
     check_labels,
     declared,
@@ -28,7 +28,7 @@ from periplus.conventions.write.layers import (
     unsized,
     with_grid,
 )
-from periplus.engine.publish.layers import Wanted, filled, place_of, written
+from periplus.engine.publish.layers import ConventionSettings, filled, place_of, written
 from periplus.engine.xgroup.hierarchy import dims_of
 from periplus.errors import DeniedError, FormatError, MissingError
 
@@ -47,7 +47,7 @@ def open_to_write(target: Any, storage_options: Mapping[str, Any] | None) -> zar
         raise FormatError(f"no Zarr group that can be written to: {error}", url=where) from error
 
 
-def into_zarr(group: zarr.Group, wanted: Wanted, consolidate: bool | None) -> Written:
+def into_zarr(group: zarr.Group, wanted: ConventionSettings, consolidate: bool | None) -> WrittenConventions:
     """Declare what belongs on every node of a group; answers what was written."""
     nodes = _nodes(group)
     reader = unsized(nodes)
@@ -66,7 +66,11 @@ def into_zarr(group: zarr.Group, wanted: Wanted, consolidate: bool | None) -> Wr
 
 
 def _placed(
-    group: zarr.Group, nodes: Mapping[str, Node], reader: Reader, pyramids: Mapping[str, list[str]], wanted: Wanted
+    group: zarr.Group,
+    nodes: Mapping[str, Node],
+    reader: Reader,
+    pyramids: Mapping[str, list[str]],
+    wanted: ConventionSettings,
 ) -> list[Layer]:
     """The arrays over y and x, placed by the user, or else by their labels or the store."""
     finest = {join(join(ROOT, path), names[0]) for path, names in pyramids.items()}
@@ -86,7 +90,12 @@ def _placed(
 
 
 def _grid(
-    layer: Layer, labels: Mapping[str, Any], nodes: Mapping[str, Node], reader: Reader, wanted: Wanted, first: bool
+    layer: Layer,
+    labels: Mapping[str, Any],
+    nodes: Mapping[str, Node],
+    reader: Reader,
+    wanted: ConventionSettings,
+    first: bool,
 ) -> Grid | None:
     if wanted.transform is not None and first:
         given = given_grid(layer, wanted.transform, wanted.registration)

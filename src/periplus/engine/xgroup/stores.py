@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import zarr
 from zarr.core.group import GroupMetadata
 
-from periplus.conventions.node import ROOT, Lookup, join
+from periplus.conventions.node import ROOT, NodeLookup, join
 from periplus.engine.assemble.source import UNREADABLE
 from periplus.engine.index.array import OpenIndex
 from periplus.engine.xgroup.hierarchy import ZarrHierarchy
@@ -112,7 +112,7 @@ class CrossStores:
         self._open: dict[str, ZarrHierarchy | PeriplusError] = {}
         self._fetch: Fetch | None = None
 
-    def __call__(self, uri: str) -> Lookup:
+    def __call__(self, uri: str) -> NodeLookup:
         return self.hierarchy(uri).lookup
 
     def hierarchy(self, uri: str) -> ZarrHierarchy:

@@ -19,7 +19,7 @@ SLACK = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Declared:
+class DeclaredGrid:
     """The grid that attributes declare. Labels decide: it may be that of a larger array, of which they are a part."""
 
     grid: Grid
@@ -31,7 +31,7 @@ class Declared:
         return self.shape in (None, shape)
 
 
-def samples_of(x: Any, y: Any, known: Declared | None = None) -> Transform:
+def samples_of(x: Any, y: Any, known: DeclaredGrid | None = None) -> Transform:
     """The transform of samples with these labels along x and y; FormatError where no transform gives them.
 
     The numbers of the declared grid are taken where the labels are some of its samples, and its steps where there is
@@ -50,13 +50,13 @@ def samples_of(x: Any, y: Any, known: Declared | None = None) -> Transform:
     return a, 0.0, c, 0.0, e, f
 
 
-def samples_of_part(part: Transform, known: Declared | None, shape: tuple[int, int]) -> Transform:
+def samples_of_part(part: Transform, known: DeclaredGrid | None, shape: tuple[int, int]) -> Transform:
     """A transform of samples by the numbers of the declared grid, where it gives samples of that."""
     made = None if known is None else _part(known.grid.centre, part)
     return made if made is not None and agrees(made, part, shape) else part
 
 
-def samples_of_both(x: Any, y: Any, known: Declared | None = None) -> Transform:
+def samples_of_both(x: Any, y: Any, known: DeclaredGrid | None = None) -> Transform:
     """The transform of samples whose x and y are given for each, rows by columns; FormatError where there is none."""
     xs, ys = _numbers(x, "xc", 2), _numbers(y, "yc", 2)
     if xs.shape != ys.shape:

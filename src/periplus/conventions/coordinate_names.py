@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from periplus.conventions.context import Reading
 from periplus.conventions.meaning import Reference
 from periplus.conventions.node import Node, parent
-from periplus.conventions.reading import Reading
-from periplus.conventions.ref import Target
+from periplus.conventions.ref import ReferenceTarget
 
 
 @dataclass(slots=True)
-class Names:
+class CoordinateNames:
     """Hands out names; the same node keeps the name it was given."""
 
     array: Node
@@ -21,11 +21,11 @@ class Names:
     """Name to (uri, path) of the node that has it; None for values that are no node."""
 
     @classmethod
-    def of(cls, reading: Reading) -> Names:
+    def of(cls, reading: Reading) -> CoordinateNames:
         group = reading.group
         return cls(reading.node, frozenset(() if group is None else group.members or ()))
 
-    def axis(self, dim: str, target: Target | None = None) -> str:
+    def axis(self, dim: str, target: ReferenceTarget | None = None) -> str:
         """A dimension coordinate has the name of its dimension, whatever else there is."""
         self.taken[dim] = None if target is None else (target.reference.uri, target.reference.path)
         return dim
@@ -33,7 +33,7 @@ class Names:
     def free(
         self,
         wanted: str,
-        target: Target | None = None,
+        target: ReferenceTarget | None = None,
         reference: Reference | None = None,
         dims: tuple[str, ...] | None = None,
     ) -> str:

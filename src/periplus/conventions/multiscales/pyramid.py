@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from periplus.conventions.context import Reading
 from periplus.conventions.meaning import CrsText, Level, Pyramid
 from periplus.conventions.multiscales import scales
 from periplus.conventions.multiscales.layout import items
-from periplus.conventions.multiscales.level import Draft, draft_of, grid_of, said_transform, transform_by_box
+from periplus.conventions.multiscales.level import LevelDraft, draft_of, grid_of, said_transform, transform_by_box
 from periplus.conventions.node import Node, ancestors, parent
+from periplus.conventions.proj.attributes import crs_of
 from periplus.conventions.proj.crs import same_crs
-from periplus.conventions.proj.declared import crs_of
-from periplus.conventions.reading import Reading
 from periplus.conventions.spatial.grid import properties
 from periplus.model.affine import place, position, scaled, shifted
 
@@ -74,7 +74,7 @@ def _pyramid(reading: Reading, group: Node) -> Pyramid | None:
     )
 
 
-def _name_arrays(group: Node, drafts: Sequence[Draft]) -> None:
+def _name_arrays(group: Node, drafts: Sequence[LevelDraft]) -> None:
     """Levels that are arrays, each by another name, are one variable: it takes the group's name."""
     names = {next(iter(one.arrays)) for one in drafts if one.kind == "array" and one.arrays}
     if len(names) > 1 and not any(one.kind == "group" for one in drafts):
@@ -83,7 +83,7 @@ def _name_arrays(group: Node, drafts: Sequence[Draft]) -> None:
                 one.arrays = {group.name or "data": next(iter(one.arrays.values()))}
 
 
-def _sources(reading: Reading, drafts: Mapping[str, Draft]) -> dict[str, str | None]:
+def _sources(reading: Reading, drafts: Mapping[str, LevelDraft]) -> dict[str, str | None]:
     """Which level each derives from; circles are cut.
 
     What names no level counts from the next finer one, or from the finest where it declares a scale.
@@ -143,7 +143,7 @@ def _ordered(sources: Mapping[str, str | None]) -> list[str]:
 
 
 def _base_transform(
-    reading: Reading, drafts: Mapping[str, Draft], sources: Mapping[str, str | None], given: Mapping[str, Any]
+    reading: Reading, drafts: Mapping[str, LevelDraft], sources: Mapping[str, str | None], given: Mapping[str, Any]
 ) -> None:
     """The group's own transform or box is that of the base, where nobody closer says one."""
     roots = [drafts[path] for path, source in sources.items() if source is None]
@@ -158,7 +158,7 @@ def _base_transform(
         reading.note("spatial.transform-missing", "warning", "spatial:transform", message, "write spatial:transform")
 
 
-def _derive(reading: Reading, draft: Draft, source: Draft, root: Draft) -> None:
+def _derive(reading: Reading, draft: LevelDraft, source: LevelDraft, root: LevelDraft) -> None:
     item = draft.item
     quiet = not draft.names and item.scale is not None and len(item.scale) != 2
     scale = None if quiet else scales.pair(reading, item, item.scale, draft.names, draft.dims)
@@ -199,7 +199,7 @@ def _derive(reading: Reading, draft: Draft, source: Draft, root: Draft) -> None:
         draft.registration = source.registration
 
 
-def _check_extent(reading: Reading, draft: Draft, source: Draft) -> None:
+def _check_extent(reading: Reading, draft: LevelDraft, source: LevelDraft) -> None:
     """A finding where a level ends more than one of its cells before or beyond the level it derives from.
 
     Less is usual: sizes are rounded up or down, and nodes of a coarse level need not hit the last of a fine one.
@@ -224,7 +224,7 @@ def _check_extent(reading: Reading, draft: Draft, source: Draft) -> None:
         reading.note("multiscales.extent", "warning", f"{draft.item.where}.spatial:transform", message)
 
 
-def _relate_roots(drafts: Mapping[str, Draft], sources: Mapping[str, str | None]) -> None:
+def _relate_roots(drafts: Mapping[str, LevelDraft], sources: Mapping[str, str | None]) -> None:
     """Levels of chains that begin apart are compared by the pixel sizes of their beginnings."""
     roots = [path for path, source in sources.items() if source is None]
     measured = [path for path in roots if drafts[path].transform is not None]
@@ -240,7 +240,7 @@ def _relate_roots(drafts: Mapping[str, Draft], sources: Mapping[str, str | None]
             draft.sofar = (draft.sofar[0] * here[0] / there[0], draft.sofar[1] * here[1] / there[1])
 
 
-def _levels(drafts: list[Draft], sources: Mapping[str, str | None]) -> tuple[Level, ...]:
+def _levels(drafts: list[LevelDraft], sources: Mapping[str, str | None]) -> tuple[Level, ...]:
     for one in drafts:
         # Scales of a hostile layout may multiply to nothing, or to infinity.
         one.known = one.known and all(0 < factor < math.inf for factor in one.sofar)
@@ -268,7 +268,7 @@ def _levels(drafts: list[Draft], sources: Mapping[str, str | None]) -> tuple[Lev
     return tuple(replace(level, order=n) for n, level in enumerate(made))
 
 
-def _crs(reading: Reading, group: Node, drafts: Sequence[Draft]) -> CrsText | None:
+def _crs(reading: Reading, group: Node, drafts: Sequence[LevelDraft]) -> CrsText | None:
     said = [crs for crs in (crs_of(reading, group), *(draft.crs for draft in drafts)) if crs is not None]
     for other in said[1:]:
         if not same_crs(said[0].text, other.text):

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from periplus.conventions.context import Reading, mapping, same
 from periplus.conventions.meaning import CrsText
 from periplus.conventions.node import Node
 from periplus.conventions.proj.crs import describe_crs, same_crs
-from periplus.conventions.reading import Reading, mapping, same
 from periplus.errors import FormatError
 
 FORMS = ("proj:wkt2", "proj:code", "proj:projjson")

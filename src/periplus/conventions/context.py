@@ -9,7 +9,7 @@ from typing import Any
 
 from periplus.conventions.diagnostic import Diagnostic, Severity
 from periplus.conventions.identity import KEY, belongs, declared, names
-from periplus.conventions.node import Lookup, Node, Stores, parent
+from periplus.conventions.node import Node, NodeLookup, StoreLookup, parent
 
 MOST_NOTES = 1000
 
@@ -19,8 +19,8 @@ class Reading:
     """Carries a node through the conventions and collects findings; lives for one call."""
 
     node: Node
-    lookup: Lookup
-    stores: Stores | None = None
+    lookup: NodeLookup
+    stores: StoreLookup | None = None
     strict: bool = True
     """Whether attributes of a convention that is not declared are left alone."""
     memo: dict[Any, Any] = field(default_factory=dict)
