@@ -101,7 +101,7 @@ def add(target: str) -> dict[str, float]:
     from periplus.policy import Policy
     from periplus.table import append_table, open_table
     from periplus.table.collection.build import extended
-    from periplus.table.collection.groups import GroupAttributes, Groups
+    from periplus.table.collection.groups import GroupAttributes, GroupedArrays
 
     copy = f"{target.removesuffix('.parquet')}-longer" + (".parquet" if target.endswith(".parquet") else "")
     shutil.rmtree(copy, ignore_errors=True)
@@ -110,7 +110,7 @@ def add(target: str) -> dict[str, float]:
         start = time.process_time()
         before = open_table(copy, fetch=fetch, policy=Policy.everything())
         arrays = before.catalog.arrays
-        assert isinstance(arrays, Groups)
+        assert isinstance(arrays, GroupedArrays)
         count = len(arrays.names)
         gathered = Gathered()
         for number in range(count, count + ADDED):

@@ -33,7 +33,7 @@ def write_collection(url: Path, count: int) -> Path:
     from periplus.policy import Policy
     from periplus.table import write_table
     from periplus.table.collection.bundles import Bundled
-    from periplus.table.collection.groups import GroupAttributes, Groups
+    from periplus.table.collection.groups import GroupAttributes, GroupedArrays
     from periplus.table.parquet.buffers import strings
 
     def level(number: int) -> Array:
@@ -51,7 +51,7 @@ def write_collection(url: Path, count: int) -> Path:
 
     ids = np.arange(count, dtype=np.int32)
     names = [f"scenes/s{number:07d}" for number in range(count)]
-    groups = Groups(
+    groups = GroupedArrays(
         families=[{"0/data": level(0), "1/data": level(1)}],
         names=strings(names),
         family=np.zeros(count, np.int32),

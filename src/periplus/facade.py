@@ -181,7 +181,7 @@ class Index:
 
         The target may be anywhere; the index opened from there may access the same sources as this one.
         """
-        from periplus.fetch.door import system_errors
+        from periplus.fetch.errors import system_errors
         from periplus.forms import write_index
 
         url = fspath(target)

@@ -9,7 +9,7 @@ import pytest
 import periplus
 from periplus.errors import DeniedError, FetchError, LimitError, PeriplusError
 from periplus.fetch import Fetch
-from periplus.fetch.door import mapped, system_error, system_errors, translate
+from periplus.fetch.errors import mapped, system_error, system_errors, translate
 from periplus.table import open_table, write_table
 from periplus.testing.failing_disk import ERRORS
 from periplus.testing.formats import tiff as tiffs

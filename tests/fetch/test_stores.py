@@ -9,7 +9,7 @@ import pytest
 
 from periplus.errors import ConflictError, DeniedError, FetchError, FormatError, MissingError, PeriplusError, StaleError
 from periplus.fetch import Fetch, merge
-from periplus.fetch.door import mapped, translate
+from periplus.fetch.errors import mapped, translate
 from periplus.policy import Policy
 
 

@@ -215,7 +215,7 @@ def test_a_buckets_region_is_asked_for_only_where_nothing_says_it(bare, server, 
 
 
 def test_a_metadata_service_that_fails_is_explained():
-    from periplus.fetch.door import translate
+    from periplus.fetch.errors import translate
 
     text = "Generic S3 error: Error performing PUT http://169.254.169.254/latest/api/token in 2s - timed out"
     error = translate(RuntimeError(text), "s3://bucket/a")
@@ -224,7 +224,7 @@ def test_a_metadata_service_that_fails_is_explained():
 
 
 def test_a_bucket_that_is_not_there_and_an_option_that_nobody_knows_are_named():
-    from periplus.fetch.door import translate
+    from periplus.fetch.errors import translate
 
     text = "Generic S3 error: 404 Not Found: <Error><Code>NoSuchBucket</Code><Message>no</Message></Error>"
     error = translate(RuntimeError(text), "s3://bucket/")

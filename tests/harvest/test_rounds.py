@@ -17,7 +17,7 @@ from periplus.harvest.inputs import Input
 from periplus.harvest.scanning.drive import Harvested, harvest_local, harvest_remote
 from periplus.harvest.scanning.head import HeadSize
 from periplus.limits import Limits
-from periplus.model import About, Array, Beside, Found, Listing, Need, Refs, Source
+from periplus.model import About, Array, FirstSidecar, FolderListing, Found, Need, Refs, Source
 from periplus.policy import Policy
 from periplus.scan.drive import scan_bytes
 from periplus.testing.servers.http import Fault, RangeServer, S3Server
@@ -153,9 +153,9 @@ def test_an_empty_round_is_answered_too(place: Place) -> None:
 
 def test_a_round_goes_into_files_that_were_found(place: Place) -> None:
     def ask(source: Source) -> Any:
-        name, facts = yield Beside(("none", "a/part"))
+        name, facts = yield FirstSidecar(("none", "a/part"))
         if place.can_list:
-            yield Listing("b/")
+            yield FolderListing("b/")
         others = ["b/c/[x]*"] if place.can_list else []
         answers = yield (
             Need(2 << 20, 5),
@@ -173,14 +173,14 @@ def test_a_round_goes_into_files_that_were_found(place: Place) -> None:
 
 def test_a_listing_names_everything_below(place: Place) -> None:
     def ask(source: Source) -> Any:
-        whole = yield Listing()
-        flat = yield Listing(deep=False)
-        below = yield Listing("b")
+        whole = yield FolderListing()
+        flat = yield FolderListing(deep=False)
+        below = yield FolderListing("b")
         return {
             "whole": {name: (facts.size, facts.url) for name, facts in whole.items()},
             "flat": {name: facts.size for name, facts in flat.items()},
             "below": list(below),
-            "none": [(yield Listing("absent/")), (yield Listing("b.txt/")), (yield Listing("[ab]/"))],
+            "none": [(yield FolderListing("absent/")), (yield FolderListing("b.txt/")), (yield FolderListing("[ab]/"))],
             "sibling": "a/part",
         }
 
@@ -205,7 +205,7 @@ def test_a_listing_names_everything_below(place: Place) -> None:
 def test_a_scanner_may_do_without_a_listing(place: Place) -> None:
     def ask(source: Source) -> Any:
         try:
-            names = list((yield Listing("a/")))
+            names = list((yield FolderListing("a/")))
         except FormatError:
             names = ["without"]
         return {"names": names, "then": bytes((yield Need(5, 4)))}
@@ -220,10 +220,10 @@ def test_a_scanner_may_do_without_a_listing(place: Place) -> None:
 @pytest.mark.parametrize("name", ["../other", "/etc/passwd", "a/../../other", "a//part", "./a", "a\\b", "s3://b/x"])
 def test_nothing_above_the_folder_is_reached(place: Place, name: str) -> None:
     def list_it(source: Source) -> Any:
-        return {"names": list((yield Listing(name)))}
+        return {"names": list((yield FolderListing(name)))}
 
     def look(source: Source) -> Any:
-        return {"found": (yield Beside((name,)))}
+        return {"found": (yield FirstSidecar((name,)))}
 
     def read(source: Source) -> Any:
         return {"bytes": (yield (Need(0, 4), Need(0, 4, sibling=name)))}
@@ -243,8 +243,8 @@ def test_a_file_that_was_not_found_is_not_read(place: Place) -> None:
 
 def test_listings_are_limited(place: Place) -> None:
     def ask(source: Source) -> Any:
-        first = yield Listing("a/")
-        second = yield Listing("b/")
+        first = yield FolderListing("a/")
+        second = yield FolderListing("b/")
         return {"count": len(first) + len(second)}
 
     if place.can_list:
@@ -302,7 +302,7 @@ def test_an_error_in_a_round_ends_it(server: RangeServer, monkeypatch: pytest.Mo
     server.files.update(FILES)
 
     def ask(source: Source) -> Any:
-        name, _ = yield Beside(("a/part",), 4)
+        name, _ = yield FirstSidecar(("a/part",), 4)
         server.faults["/s/a/part"] = [Fault(kind="status-500", times=-1)]
         yield (Need(2 << 20, 100), Need(4, 5, sibling=name), Need(1 << 20, 100))
 
@@ -316,7 +316,7 @@ def test_a_listed_file_must_stay_what_it_was(tmp_path: Path, monkeypatch: pytest
     place = OnDisk(tmp_path, monkeypatch)
 
     def ask(source: Source) -> Any:
-        yield Listing("a/")
+        yield FolderListing("a/")
         (tmp_path / "s/a/part").write_bytes(b"another and longer")
         yield Need(0, 4, sibling="a/part")
 
@@ -328,9 +328,9 @@ def test_policy_holds_for_listings(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     check = Policy(prefixes=(place.url, f"{tmp_path}/s/a/")).check
 
     def ask(source: Source) -> Any:
-        allowed = yield Listing("a/")
+        allowed = yield FolderListing("a/")
         try:
-            yield Listing("b/")
+            yield FolderListing("b/")
         except DeniedError as error:
             return {"allowed": list(allowed), "denied": error.kind}
 
@@ -338,7 +338,7 @@ def test_policy_holds_for_listings(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     os.symlink(tmp_path / "other", tmp_path / "s/a/link")
 
     def follow(source: Source) -> Any:
-        yield Listing("a/")
+        yield FolderListing("a/")
         yield Need(0, 4, sibling="a/link")
 
     assert (place.harvest(follow, check=check).error or "").startswith("denied: ")
@@ -358,7 +358,7 @@ def test_what_may_not_be_listed_is_not_taken_for_absent(tmp_path: Path, monkeypa
     monkeypatch.setattr(local.os, "scandir", denied)
 
     def ask(source: Source) -> Any:
-        return {"names": list((yield Listing()))}
+        return {"names": list((yield FolderListing()))}
 
     with pytest.raises(DeniedError):
         place.attributes(ask)
@@ -366,7 +366,7 @@ def test_what_may_not_be_listed_is_not_taken_for_absent(tmp_path: Path, monkeypa
 
 def test_siblings_off_means_no_listing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def ask(source: Source) -> Any:
-        return {"names": list((yield Listing()))}
+        return {"names": list((yield FolderListing()))}
 
     with pytest.raises(FormatError, match="siblings=False"):
         OnDisk(tmp_path, monkeypatch).attributes(ask, siblings=False)

@@ -15,7 +15,7 @@ from periplus.model import Array, Encoding, Found, Georeference, Inline, Refs, S
 from periplus.table import write_table
 from periplus.table.collection.build import FEWEST
 from periplus.table.collection.bundles import Bundled, apart
-from periplus.table.collection.groups import Groups
+from periplus.table.collection.groups import GroupedArrays
 from periplus.testing.indexes import RAW, ZSTD, same_refs
 
 
@@ -105,7 +105,7 @@ def test_a_collection_is_written_as_if_array_by_array(tmp_path, fetch, form):
     entries = gathered([*kinds, [("0/mask", 5, "whole")], [("0/data", 5, "whole")]], FEWEST // 7 + 1)
     one = collect(entries.entries, lambda entry, which: entries.refs(entry, which))
     many = collect(entries.entries, entries.refs)
-    assert isinstance(many.catalog.arrays, Groups)
+    assert isinstance(many.catalog.arrays, GroupedArrays)
     tables = [
         write_table(str(tmp_path / f"{place}-{form}"), laid.catalog, laid.blocks, laid.files, fetch=fetch)
         for place, laid in enumerate((one, many))

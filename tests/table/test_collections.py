@@ -14,7 +14,7 @@ from periplus.model import Array, Catalog, Coordinate, Encoding, Georeference, G
 from periplus.read.choose import Images, pick
 from periplus.table import memory_table, open_table, write_table
 from periplus.table.collection.build import check_names, gathered
-from periplus.table.collection.groups import Groups
+from periplus.table.collection.groups import GroupedArrays
 from periplus.table.document.arrays import read_name
 from periplus.table.parquet.buffers import strings
 from periplus.testing.indexes import dense_refs, files_of
@@ -70,7 +70,7 @@ def both(places, times=True):
     )
     plain = Catalog(arrays=arrays, attributes={"set/03": {"a": 1}}, arrangement={"kind": "collect"})
     columns = gathered(plain, files, {})
-    assert isinstance(columns.arrays, Groups)
+    assert isinstance(columns.arrays, GroupedArrays)
     assert list(columns.arrays.plain) == ["odd/data"]
     # In the order of the columns: what is in no group first.
     plain = replace(plain, arrays={name: arrays[name] for name in columns.arrays})

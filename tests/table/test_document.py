@@ -16,7 +16,7 @@ from periplus.errors import FormatError, LimitError
 from periplus.limits import Limits
 from periplus.model import Array, Catalog, Coordinate, Encoding, Georeference, GroundControlPoint
 from periplus.parse.zarr.dtypes import DTYPES
-from periplus.table.document.document import VERSION, Document, document_for, dump, load
+from periplus.table.document.document import VERSION, IndexDocument, document_for, dump, load
 from periplus.testing.indexes import indexes, stacked
 
 LIMITS = Limits()
@@ -281,7 +281,7 @@ def test_columns_differ_even_where_dimensions_differ_only_in_case():
 
 def test_the_row_bound_counts_every_grid_and_its_parts():
     document = load(json.dumps(sound()), limits=LIMITS)
-    assert isinstance(document, Document)
+    assert isinstance(document, IndexDocument)
     assert document.most_rows == 5 * 4 * 6 + 5 * 2 * 3 * 3
 
 

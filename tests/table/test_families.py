@@ -14,8 +14,8 @@ from periplus.limits import Limits
 from periplus.model import Array, Catalog, Encoding, Georeference, GroundControlPoint, Refs, Source, chunk_positions
 from periplus.table import copy_table, open_table, write_table
 from periplus.table.collection.build import FEWEST, extended, gathered, members_of
-from periplus.table.collection.groups import Groups, unlike
-from periplus.table.document.document import Document, document_for, dump, load
+from periplus.table.collection.groups import GroupedArrays, unlike
+from periplus.table.document.document import IndexDocument, document_for, dump, load
 from periplus.testing.scenes import tile
 
 BYTES = ({"name": "bytes", "configuration": {"endian": "little"}},)
@@ -61,14 +61,14 @@ def collection(arrays_of, count=100):
     return collect(entries, refs)
 
 
-def stored(laid, parts=None) -> Document:
+def stored(laid, parts=None) -> IndexDocument:
     """The document of a collection, as it is when it was written and opened."""
     return opened(document_for(gathered(laid.catalog, laid.files, parts or {})), len(laid.files))
 
 
-def opened(document: Document, count: int) -> Document:
+def opened(document: IndexDocument, count: int) -> IndexDocument:
     arrays = document.catalog.arrays
-    members = (lambda: members_of(arrays, count)) if isinstance(arrays, Groups) else None
+    members = (lambda: members_of(arrays, count)) if isinstance(arrays, GroupedArrays) else None
     return load(dump(document), limits=Limits(), members=members)
 
 
@@ -100,7 +100,7 @@ KINDS = {
 def test_arrays_are_as_they_were(kind):
     laid = collection(KINDS[kind])
     catalog, document = laid.catalog, stored(laid)
-    assert isinstance(document.catalog.arrays, Groups) == (kind != APART)
+    assert isinstance(document.catalog.arrays, GroupedArrays) == (kind != APART)
     assert dict(document.catalog.attributes) == dict(catalog.attributes)
     assert len(document.catalog.arrays) == len(catalog.arrays)
     assert set(document.catalog.arrays) == set(catalog.arrays)
@@ -144,7 +144,7 @@ def test_few_groups_and_other_arrangements_are_listed_one_by_one():
     few = collection(KINDS["alike"], FEWEST - 1)
     assert gathered(few.catalog, few.files, {}) is few.catalog
     many = collection(KINDS["alike"], FEWEST)
-    assert isinstance(gathered(many.catalog, many.files, {}).arrays, Groups)
+    assert isinstance(gathered(many.catalog, many.files, {}).arrays, GroupedArrays)
     other = Catalog(arrays=dict(many.catalog.arrays), arrangement={"kind": "stack"})
     assert gathered(other, many.files, {}) is other
 
@@ -180,7 +180,7 @@ def test_a_large_collection_grows(tmp_path, form):
         periplus.index(paths[:count], to=tmp_path / form, arrange="collect").close()
         with periplus.open(tmp_path / form, allow=[str(tmp_path)]) as index:
             assert len(index.arrays) == count
-            assert isinstance(index.table.catalog.arrays, Groups) == (count >= FEWEST)
+            assert isinstance(index.table.catalog.arrays, GroupedArrays) == (count >= FEWEST)
             with periplus.index(paths[count - 1]) as one:
                 np.testing.assert_array_equal(index[f"{count - 1:03d}/0/data"][...], one["0/data"][...])
             assert index.read(bbox=index["005/0/data"].bbox, array="005/0/data").values.shape == (1, 16, 16)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from periplus.errors import FetchError, FormatError, StaleError
 from periplus.fetch.file import RangeFile
-from periplus.fetch.glob import Pattern
+from periplus.fetch.glob import Glob
 from periplus.fetch.http.retry import Patience
 from periplus.fetch.local import atomic
 from periplus.fetch.local import files as local
@@ -295,7 +295,7 @@ class Fetch:
             return
         if scheme_of(plain) in WEB:
             path = plain.partition("?")[0]
-            if path.endswith("/") or Pattern.is_glob(path):
+            if path.endswith("/") or Glob.is_glob(path):
                 raise FormatError("HTTP has no listing; give the URLs one by one or in a text file", url=plain)
             yield await self.head(pattern)
             return

@@ -13,7 +13,7 @@ def hidden(name: str) -> bool:
     return name.startswith(".")
 
 
-class Pattern:
+class Glob:
     """A glob and what can be said before listing: the folder it is confined to, and which folders may be entered."""
 
     def __init__(self, pattern: str) -> None:

@@ -12,7 +12,7 @@ from periplus.fetch.http.client import Web
 from periplus.fetch.http.gate import Gate
 from periplus.fetch.http.retry import Patience
 from periplus.fetch.objects.options import options_for
-from periplus.fetch.objects.stores import Stores
+from periplus.fetch.objects.stores import ObjectStores
 from periplus.model import Source
 from periplus.policy import WEB, Policy, scheme_of
 
@@ -28,7 +28,7 @@ class Remote:
         gate = Gate(concurrency, per_host)
         chosen = partial(options_for, options=options)
         self.web = Web(policy=policy, options=chosen, gate=gate, patience=patience)
-        self.stores = Stores(options=chosen, gate=gate, patience=patience, region=self.web.bucket_region)
+        self.stores = ObjectStores(options=chosen, gate=gate, patience=patience, region=self.web.bucket_region)
         self.bridge = Bridge()
         self.bridge.closers.append(self.web.close)
 

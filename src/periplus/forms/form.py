@@ -114,7 +114,7 @@ class WriteReport:
     """Of an Icechunk repository: the snapshot, and how many chunks are references or copies."""
 
 
-class Written(NamedTuple):
+class FormResult(NamedTuple):
     """The result of an entry's `write`."""
 
     table: Table
@@ -134,7 +134,7 @@ class IndexForm:
     """Of names, which decide which form is tried first; a dataset folder, the default, needs none."""
     recognise: Callable[[Content], bool]
     open: Callable[..., Table]
-    write: Callable[..., Written]
+    write: Callable[..., FormResult]
 
     def check_options(self, function: Callable[..., Any], given: Iterable[str]) -> None:
         """UnknownOptionError where `function`, one of `open` and `write`, does not have an option."""

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from periplus.errors import guided
-from periplus.forms.form import Content, IndexForm, Opening, Writing, Written
+from periplus.forms.form import Content, FormResult, IndexForm, Opening, Writing
 from periplus.policy import Policy
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def write_repository(
     message: str | None = None,
     codecs: Codecs = "all",
     leave_out: bool = False,
-) -> Written:
+) -> FormResult:
     """Commit to a branch; chunks that Icechunk readers could not decode are copied."""
     with guided():
         from periplus.zarr.icechunk.write import write_icechunk
@@ -73,7 +73,7 @@ def write_repository(
     )
     anywhere = writing.fetch.under(Policy.everything())
     table = read_icechunk(writing.url, fetch=anywhere, limits=writing.limits, snapshot=commit.snapshot)
-    return Written(table, commit.left_out, commit)
+    return FormResult(table, commit.left_out, commit)
 
 
 REPOSITORY = IndexForm(

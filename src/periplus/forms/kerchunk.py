@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from periplus.forms.form import Content, IndexForm, Opening, Writing, Written
+from periplus.forms.form import Content, FormResult, IndexForm, Opening, Writing
 from periplus.policy import Policy
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def write_json(
     portable: bool = False,
     base: str = "",
     leave_out: bool | Collection[str] = (),
-) -> Written:
+) -> FormResult:
     """One JSON file."""
     return _write(
         "json", writing, zarr_format=zarr_format, codecs=codecs, portable=portable, base=base, leave_out=leave_out
@@ -82,7 +82,7 @@ def write_directory(
     portable: bool = False,
     leave_out: bool | Collection[str] = (),
     record_size: int = 100_000,
-) -> Written:
+) -> FormResult:
     """A Parquet directory."""
     return _write(
         "parquet",
@@ -95,7 +95,7 @@ def write_directory(
     )
 
 
-def _write(form: Literal["json", "parquet"], writing: Writing, **options: Any) -> Written:
+def _write(form: Literal["json", "parquet"], writing: Writing, **options: Any) -> FormResult:
     from periplus.zarr.kerchunk.read import open_kerchunk
     from periplus.zarr.kerchunk.write import write_kerchunk
 
@@ -109,7 +109,7 @@ def _write(form: Literal["json", "parquet"], writing: Writing, **options: Any) -
         form=form,
         template_overrides=written.overrides,
     )
-    return Written(table, written.left_out)
+    return FormResult(table, written.left_out)
 
 
 JSON = IndexForm(

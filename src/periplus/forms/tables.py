@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from periplus.forms.form import Content, IndexForm, Opening, Writing, Written
+from periplus.forms.form import Content, FormResult, IndexForm, Opening, Writing
 from periplus.policy import Policy
 from periplus.table.location import DUCKDB, FILES_NAME, FLAT, is_index_file
 
@@ -52,12 +52,12 @@ def open_database(opening: Opening) -> Table:
     )
 
 
-def write_as(form: str, writing: Writing) -> Written:
+def write_as(form: str, writing: Writing) -> FormResult:
     """Copy the rows into one of our own forms."""
     from periplus.table import copy_table
 
     anywhere = writing.fetch.under(Policy.everything())
-    return Written(copy_table(writing.table, writing.url, fetch=anywhere, form=form), {})
+    return FormResult(copy_table(writing.table, writing.url, fetch=anywhere, form=form), {})
 
 
 FLAT_PARQUET = IndexForm(

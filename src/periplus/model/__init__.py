@@ -21,7 +21,7 @@ from periplus.model.arrays import (
 from periplus.model.catalog import Catalog, Coordinate, Placements
 from periplus.model.files import Files, Source, TypedColumns
 from periplus.model.refs import GATHERED, Bundle, Inline, Refs, chunk_positions
-from periplus.model.steps import About, Beside, Found, Listing, Need, Round, Step, Steps
+from periplus.model.steps import About, FirstSidecar, FolderListing, Found, Need, Round, Step, Steps
 
 __all__ = [
     "GATHERED",
@@ -29,18 +29,18 @@ __all__ = [
     "About",
     "Array",
     "BBox",
-    "Beside",
     "Bundle",
     "Catalog",
     "Codec",
     "Coordinate",
     "Encoding",
     "Files",
+    "FirstSidecar",
+    "FolderListing",
     "Found",
     "Georeference",
     "GroundControlPoint",
     "Inline",
-    "Listing",
     "Need",
     "Pipeline",
     "Placements",

@@ -26,7 +26,7 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class FirstSidecar:
     """A scanner asks which is the first of these files that lies in the folder of its own.
 
     It gets the name and Source of that file, or None where there is none. Asking costs a request for each name, so only
@@ -39,7 +39,7 @@ class Beside:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class FolderListing:
     """A scanner asks which objects are below a folder, which is given by its path from the folder of its own file.
 
     It gets a dictionary of Sources by name, in the order of names, at most as many as `Limits.listed` allows for one
@@ -76,7 +76,7 @@ class About:
 
 Round: TypeAlias = tuple[Need, ...] | list[Need]
 """Bytes that are needed together: fetched at once, neighbours in one request, answered in the same order."""
-Step: TypeAlias = Need | Round | Beside | Listing | Found | About
+Step: TypeAlias = Need | Round | FirstSidecar | FolderListing | Found | About
 Steps: TypeAlias = Generator[Step, Any, None]
 """A Need is answered with bytes, a round with a tuple of them, Beside with a name and a Source or with None, a Listing
 with Sources by name, the others with nothing."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from periplus.errors import FormatError, MissingError, some
 from periplus.model import Array, Catalog, pyramid_of
-from periplus.table.collection.groups import Groups
+from periplus.table.collection.groups import GroupedArrays
 from periplus.table.query.times import time_coordinate, within
 
 Bands = int | str | Sequence[int | str]
@@ -22,7 +22,7 @@ class Images(Collection[str]):
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog, arrays = catalog, catalog.arrays
-        groups = arrays if isinstance(arrays, Groups) else None
+        groups = arrays if isinstance(arrays, GroupedArrays) else None
         self._groups = groups
         plain = arrays if groups is None else groups.plain
         self._plain = [name for name, _ in _finest(plain.items())]

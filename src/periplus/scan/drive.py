@@ -8,7 +8,7 @@ from typing import Any
 
 from periplus.errors import DeniedError, FormatError, MissingError, PeriplusError
 from periplus.limits import Limits
-from periplus.model import About, Beside, Found, Listing, Need, Source
+from periplus.model import About, FirstSidecar, FolderListing, Found, Need, Source
 from periplus.scan.sidecars import check_name, check_prefix
 
 SNIFF_BYTES = 132
@@ -47,7 +47,7 @@ def scan_bytes(
             try:
                 answer = folder.answer(step)
             except (FormatError, DeniedError) as error:
-                if not isinstance(step, Listing):
+                if not isinstance(step, FolderListing):
                     raise
                 step = steps.throw(error)  # the scanner may have another way
             else:
@@ -84,11 +84,11 @@ class Memory:
             return self._bytes(step)
         if isinstance(step, tuple | list):
             return tuple(self._bytes(need) for need in step)
-        if isinstance(step, Beside):
+        if isinstance(step, FirstSidecar):
             names = [check_name(name) for name in step.names]
             name = next((name for name in names if name in self._files), None)
             return name and (name, self._source(name))
-        if isinstance(step, Listing):
+        if isinstance(step, FolderListing):
             return self._list(step)
         raise TypeError(f"a scanner may not ask for {type(step).__name__}")
 
@@ -100,7 +100,7 @@ class Memory:
     def _source(self, name: str) -> Source:
         return Source(url=self._folder + name, size=len(self._files[name]))
 
-    def _list(self, step: Listing) -> dict[str, Source]:
+    def _list(self, step: FolderListing) -> dict[str, Source]:
         prefix = check_prefix(step.prefix)
         if not self._listable:
             raise FormatError("this store has no listing", url=self._folder + prefix)

@@ -21,9 +21,9 @@ from periplus.policy import Policy, canonical
 from periplus.table.access import stored_paths
 from periplus.table.collection.build import gathered
 from periplus.table.collection.bundles import Bundled, apart, bundles_of
-from periplus.table.collection.groups import Groups, kinds, unlike
+from periplus.table.collection.groups import GroupedArrays, kinds, unlike
 from periplus.table.document.columns import Columns, columns_for
-from periplus.table.document.document import FILES_KEY, KEY, Document, dump
+from periplus.table.document.document import FILES_KEY, KEY, IndexDocument, dump
 from periplus.table.location import FILES_NAME
 from periplus.table.lock import locked
 from periplus.table.open import glance, open_table
@@ -150,7 +150,7 @@ class _Growth:
     def with_parts(self, parts: Mapping[str, int]) -> tuple[Catalog, pa.Table]:
         """The catalog with the most parts of its arrays, and the files table."""
         catalog = self.catalog
-        if self.together is not None or isinstance(catalog.arrays, Groups):
+        if self.together is not None or isinstance(catalog.arrays, GroupedArrays):
             catalog = gathered(catalog, self.together or _NO_FILES, parts)
         return catalog, files_after(self.old, self.new, groups_of(catalog))
 
@@ -183,7 +183,7 @@ def _growth(
         if group is not None:
             old = old.append_column("group", column_to_arrow("group", group, old.num_rows))
     together = None
-    if collected and not isinstance(catalog.arrays, Groups):
+    if collected and not isinstance(catalog.arrays, GroupedArrays):
         together = Files.joined(before.stored_files, files)
     catalog = checked_catalog(catalog, together or _NO_FILES, limits, count=old.num_rows + len(files))
     paths = stored_paths(files, home, fetch.keep_query)
@@ -223,7 +223,7 @@ def _append_flat(url: str, growth: _Growth, blocks: Blocks, rows: ParquetRows, b
             out.write(group)
         parts = most_parts(dict(before.document.parts), [out.tally])
         catalog, files = growth.with_parts(parts)
-        document = Document(catalog=catalog, columns=growth.columns, parts=parts)
+        document = IndexDocument(catalog=catalog, columns=growth.columns, parts=parts)
         placed = embedded_placements(_all_placements(before, growth.placements), catalog)
         out.close({KEY.decode(): dump(document), FILES_KEY.decode(): embedded_files(files), **placed})
 
@@ -241,7 +241,7 @@ def _append_dataset(folder: str, growth: _Growth, blocks: Blocks, before: Table,
             parts.write_placements(write_placements(growth.placements, catalog), len(growth.placements))
         most = most_parts(dict(before.document.parts), parts.tallies)
         catalog, files = growth.with_parts(most)
-        document = Document(
+        document = IndexDocument(
             catalog=catalog,
             columns=growth.columns,
             parts=most,
@@ -305,7 +305,7 @@ def _check_growth(before: Catalog, after: Catalog, url: str) -> None:
 def _check_new(before: Table, group: Bundle, catalog: Catalog) -> None:
     """ConflictError where a chunk to be added is in the index already."""
     arrays = before.catalog.arrays
-    if isinstance(arrays, Groups):
+    if isinstance(arrays, GroupedArrays):
         arrays.look_up(group.names)
     known = {name for name in group.names if name in arrays}
     for name, refs in apart(group, catalog.arrays) if known else ():

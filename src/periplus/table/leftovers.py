@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from periplus.errors import FormatError, LimitError, MissingError
-from periplus.fetch.door import mapped
+from periplus.fetch.errors import mapped
 from periplus.fetch.local.atomic import remove_leftovers
 from periplus.policy import canonical, is_local
 from periplus.table.lock import locked

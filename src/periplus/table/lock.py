@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from periplus.errors import ConflictError, MissingError, PeriplusError
-from periplus.fetch.door import system_errors
+from periplus.fetch.errors import system_errors
 from periplus.policy import is_local
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from periplus.errors import FormatError, MissingError
 from periplus.limits import Limits
 from periplus.policy import Policy, canonical, folder_of
-from periplus.table.collection.groups import Members
+from periplus.table.collection.groups import GroupColumns
 from periplus.table.document.document import FILES_KEY, KEY, load, parse
 from periplus.table.location import FILES_NAME, form_of
 from periplus.table.parquet.part import embedded, read_members
@@ -76,7 +76,7 @@ def open_table(
     return Table(said, rows, url=name, policy=rule, limits=limits, reopen=reopen, source=base.source)
 
 
-def _members(base: ParquetBytes, limits: Limits) -> Members:
+def _members(base: ParquetBytes, limits: Limits) -> GroupColumns:
     """The group columns of the files table that an index carries in its footer, or that it is."""
     if FILES_KEY in base.keys:
         return read_members(embedded(base.keys[FILES_KEY], limits, base.url), limits)

@@ -19,7 +19,7 @@ from periplus.model import Array, Bundle, Catalog, Files, Placements, Refs, Sour
 from periplus.policy import Policy
 from periplus.table.access import Reach, resolved
 from periplus.table.collection.bundles import Bundled, Kinds, verify_bundle
-from periplus.table.document.document import Document
+from periplus.table.document.document import IndexDocument
 from periplus.table.parquet.order import c_order
 from periplus.table.templates import COLUMN, expand, flags_of, spelled_paths
 from periplus.table.verify import check_count, verify, verify_parts
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Window = Sequence[tuple[int, int]]
 
 
-class Rows(Protocol):
+class RowSource(Protocol):
     """Where the rows of a table come from; each form of an index is one of these."""
 
     count: int
@@ -93,8 +93,8 @@ class Table:
 
     def __init__(
         self,
-        document: Document,
-        rows: Rows,
+        document: IndexDocument,
+        rows: RowSource,
         *,
         url: str | None,
         policy: Policy,
@@ -260,7 +260,7 @@ class Table:
             yield name, refs
 
     @property
-    def unverified(self) -> Rows:
+    def unverified(self) -> RowSource:
         """The rows as they are at rest, for those who judge them."""
         return self._rows
 
@@ -358,7 +358,7 @@ class Table:
         return (Table._rebuild, (self.document, self._rows, self.url, self.policy, self.limits))
 
     @staticmethod
-    def _rebuild(document: Document, rows: Rows, url: str | None, policy: Policy, limits: Limits) -> Table:
+    def _rebuild(document: IndexDocument, rows: RowSource, url: str | None, policy: Policy, limits: Limits) -> Table:
         return Table(document, rows, url=url, policy=policy, limits=limits)
 
 

@@ -18,17 +18,17 @@ from periplus.model import Catalog, Files, Placements, Source
 from periplus.policy import Policy, canonical, is_local
 from periplus.table.access import stored_paths
 from periplus.table.collection.build import gathered, members_of
-from periplus.table.collection.groups import Groups, kinds
+from periplus.table.collection.groups import GroupedArrays, kinds
 from periplus.table.document.columns import Columns, columns_for
-from periplus.table.document.document import FILES_KEY, KEY, PLACEMENTS_KEY, Document, document_for, dump, load
+from periplus.table.document.document import FILES_KEY, KEY, PLACEMENTS_KEY, IndexDocument, document_for, dump, load
 from periplus.table.leftovers import FOLDERS, sweep_unfinished
 from periplus.table.location import DUCKDB, FILES_NAME, form_of, target_form
 from periplus.table.lock import locked
 from periplus.table.open import glance, open_table
 from periplus.table.parquet.files import files_to_arrow
 from periplus.table.parquet.placements import write_placements
-from periplus.table.parquet.row_groups import Blocks, Tally, row_groups
-from periplus.table.parquet.schema import Layout, level_extra
+from periplus.table.parquet.row_groups import Blocks, RowTally, row_groups
+from periplus.table.parquet.schema import RowSchema, level_extra
 from periplus.table.parquet.sinks import FlatSink, PartSink, embedded_files, files_parquet, sink
 from periplus.table.table import Table
 
@@ -100,19 +100,19 @@ def checked_catalog(catalog: Catalog, files: Files, limits: Limits, *, count: in
     """The catalog as it is stored, collections as groups; FormatError where opening would refuse it."""
     catalog = gathered(catalog, files, {})
     arrays = catalog.arrays
-    members = (lambda: members_of(arrays, count)) if isinstance(arrays, Groups) else None
+    members = (lambda: members_of(arrays, count)) if isinstance(arrays, GroupedArrays) else None
     load(dump(document_for(catalog)), limits=limits, members=members)
     return catalog
 
 
-def groups_of(catalog: Catalog) -> Groups | None:
+def groups_of(catalog: Catalog) -> GroupedArrays | None:
     """The arrays of a collection; None for any other catalog."""
-    return catalog.arrays if isinstance(catalog.arrays, Groups) else None
+    return catalog.arrays if isinstance(catalog.arrays, GroupedArrays) else None
 
 
-def layout_for(catalog: Catalog, columns: Columns, paths: list[str] | None) -> Layout:
+def layout_for(catalog: Catalog, columns: Columns, paths: list[str] | None) -> RowSchema:
     """The columns of chunks; `paths` at rest for a flat table, None for a dataset."""
-    return Layout(columns=columns, extras=level_extra(kinds(catalog.arrays)), paths=paths)
+    return RowSchema(columns=columns, extras=level_extra(kinds(catalog.arrays)), paths=paths)
 
 
 def _write_flat(
@@ -135,7 +135,7 @@ def _write_flat(
             out.write(group)
         parts = most_parts({}, [out.tally])
         catalog = gathered(catalog, files, parts)
-        document = Document(catalog=catalog, columns=columns, parts=parts)
+        document = IndexDocument(catalog=catalog, columns=columns, parts=parts)
         embedded = embedded_files(files_to_arrow(files, paths, groups_of(catalog)))
         out.close(
             {KEY.decode(): dump(document), FILES_KEY.decode(): embedded, **embedded_placements(placements, catalog)}
@@ -182,7 +182,7 @@ def _write_dataset(
             parts.write_placements(write_placements(placements, catalog), len(placements))
         most = most_parts({}, parts.tallies)
         catalog = gathered(catalog, files, most)
-        document = Document(
+        document = IndexDocument(
             catalog=catalog,
             columns=columns,
             parts=most,
@@ -219,7 +219,7 @@ def _check_before(before: Source | None, fetch: Fetch) -> None:
         raise ConflictError("another writer changed the index meanwhile; nothing was written", url=before.url) from None
 
 
-def most_parts(known: dict[str, int], tallies: Iterable[Tally]) -> dict[str, int]:
+def most_parts(known: dict[str, int], tallies: Iterable[RowTally]) -> dict[str, int]:
     """Most byte ranges of a chunk, by array, where that is more than one."""
     most = dict(known)
     for tally in tallies:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from periplus.errors import MissingError
-from periplus.fetch.door import system_errors
+from periplus.fetch.errors import system_errors
 from periplus.fetch.local.atomic import replacing
 
 

@@ -23,7 +23,7 @@ _CONTENT_RANGE = re.compile(r"bytes\s+(?:(\d{1,19})-(\d{1,19})|\*)/(\d{1,19}|\*)
 
 
 @dataclass(slots=True)
-class Want:
+class RangeRequest:
     """The bytes [offset, stop) of an object as they come in, over as many answers as it takes."""
 
     url: str

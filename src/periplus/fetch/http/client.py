@@ -11,7 +11,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from periplus.errors import DeniedError, FetchError, StaleError
-from periplus.fetch.http.answers import PIECE, Want, content_range, facts_of, refusal, skip
+from periplus.fetch.http.answers import PIECE, RangeRequest, content_range, facts_of, refusal, skip
 from periplus.fetch.http.gate import Gate
 from periplus.fetch.http.retry import Again, Patience, Pauses
 from periplus.fetch.stale import strong
@@ -49,7 +49,7 @@ class Web:
 
     async def read(self, url: str, offset: int, length: int, *, expect: Source | None = None) -> tuple[bytes, Source]:
         """Bytes of a range cut at the object's end, and what the answer says of the object."""
-        want = Want(canonical(url), offset, offset + length, expect)
+        want = RangeRequest(canonical(url), offset, offset + length, expect)
         return await self._persist(url, lambda: self._range(url, want), want)
 
     async def head(self, url: str) -> Source:
@@ -68,7 +68,7 @@ class Web:
                     first, last, total = content_range(response)
                     if response.status != 206 or total is None or first != max(0, total - length) or last != total - 1:
                         return None
-                    want = Want(plain, first, total)
+                    want = RangeRequest(plain, first, total)
                     want.learn(facts_of(plain, response, total))
                     await want.take(response, total - first)
                     return want.result()
@@ -85,7 +85,9 @@ class Web:
         response.release()
         return response.headers.get("x-amz-bucket-region")
 
-    async def _persist(self, url: str, attempt: Callable[[], Awaitable[T | None]], want: Want | None = None) -> T:
+    async def _persist(
+        self, url: str, attempt: Callable[[], Awaitable[T | None]], want: RangeRequest | None = None
+    ) -> T:
         """Attempt until done; FetchError when patience ends."""
         plain = canonical(url)
         host = urlsplit(plain).netloc
@@ -112,7 +114,7 @@ class Web:
         except TimeoutError:
             raise pauses.error(f"not done within {self._patience.deadline:g} s") from None
 
-    async def _range(self, url: str, want: Want) -> tuple[bytes, Source] | None:
+    async def _range(self, url: str, want: RangeRequest) -> tuple[bytes, Source] | None:
         """One request for what is still missing; the result when that completes it."""
         headers = {"Range": f"bytes={want.at}-{want.stop - 1}"}
         known = want.expect or want.facts
@@ -132,7 +134,7 @@ class Web:
                 raise StaleError("the object changed after it was indexed", url=want.url, offset=want.offset)
             raise refusal(response, want.url, want.offset)
 
-    async def _partial(self, want: Want, response: ClientResponse) -> tuple[bytes, Source] | None:
+    async def _partial(self, want: RangeRequest, response: ClientResponse) -> tuple[bytes, Source] | None:
         first, last, total = content_range(response)
         start = want.at
         if first != start or last is None or not start <= last < want.stop or (total is not None and last >= total):
@@ -143,7 +145,7 @@ class Web:
         await want.take(response, last + 1 - start)
         return want.result() if last + 1 in (want.stop, total) else None
 
-    async def _whole(self, want: Want, response: ClientResponse) -> tuple[bytes, Source]:
+    async def _whole(self, want: RangeRequest, response: ClientResponse) -> tuple[bytes, Source]:
         """The server ignores Range: read past what is not wanted, within reason."""
         size, start = response.content_length, want.at
         if size is None:
@@ -160,7 +162,7 @@ class Web:
             await want.take(response, min(want.stop, size) - start)
         return want.result()
 
-    def _past_end(self, want: Want, response: ClientResponse) -> tuple[bytes, Source]:
+    def _past_end(self, want: RangeRequest, response: ClientResponse) -> tuple[bytes, Source]:
         _, _, total = content_range(response)
         if total is None or total > want.at:
             raise Again("the server refuses a range that lies inside the object (HTTP 416)")
@@ -176,7 +178,7 @@ class Web:
             if response.status not in (200, 403, 405, 501):
                 raise refusal(response, plain)
         # Signed and minimal servers know no HEAD, and some HEADs state no length: the first byte tells as much.
-        done = await self._range(url, Want(plain, 0, 1))
+        done = await self._range(url, RangeRequest(plain, 0, 1))
         return None if done is None else done[1]
 
     @asynccontextmanager

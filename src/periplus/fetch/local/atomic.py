@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from periplus.errors import ConflictError, MissingError, StaleError
-from periplus.fetch.door import mapped, system_errors
+from periplus.fetch.errors import mapped, system_errors
 from periplus.fetch.local.files import head
 from periplus.fetch.stale import check_same
 from periplus.model import Source

@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 from resource import RLIMIT_NOFILE, getrlimit
 
 from periplus.errors import DeniedError, FetchError, FormatError, MissingError, StaleError
-from periplus.fetch.door import cause, translate
-from periplus.fetch.glob import Pattern
+from periplus.fetch.errors import cause, translate
+from periplus.fetch.glob import Glob
 from periplus.fetch.stale import check_same
 from periplus.forks import renewed
 from periplus.limits import out_of_memory
@@ -194,13 +194,13 @@ class OpenFiles:
 def find(path: str) -> Iterator[Source]:
     """A file, the files under a folder (path ends in a slash, or is a folder), or those that match a glob."""
     if os.path.isdir(path):
-        yield from _walk(path, Pattern(path.rstrip("/") + "/**"))
-    elif os.path.lexists(path) or not Pattern.is_glob(path):
+        yield from _walk(path, Glob(path.rstrip("/") + "/**"))
+    elif os.path.lexists(path) or not Glob.is_glob(path):
         if path.endswith("/"):
             raise MissingError("no such folder", url=path)
         yield head(path)
     else:
-        pattern = Pattern(path)
+        pattern = Glob(path)
         if not os.path.isdir(pattern.folder):
             raise MissingError("no such folder", url=pattern.folder)
         yield from _walk(pattern.folder, pattern)
@@ -220,7 +220,7 @@ def below(folder: str, *, deep: bool = True) -> Iterator[Source]:
         yield source
 
 
-def _walk(folder: str, pattern: Pattern | None, *, deep: bool = True) -> Iterator[Source]:
+def _walk(folder: str, pattern: Glob | None, *, deep: bool = True) -> Iterator[Source]:
     """Files below a folder in order of their paths, all or those that match; none is entered again by way of a link."""
     seen: set[tuple[int, int]] = set()
     top = folder.rstrip("/") or "/"

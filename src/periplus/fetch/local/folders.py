@@ -10,7 +10,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from periplus.fetch.door import mapped
+from periplus.fetch.errors import mapped
 from periplus.fetch.local.atomic import folder_locked, sync
 
 RENAME_EXCHANGE, AT_FDCWD = 2, -100

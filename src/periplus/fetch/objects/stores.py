@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from periplus import forks
 from periplus.errors import ConflictError, FetchError, FormatError, MissingError, PeriplusError, StaleError
-from periplus.fetch.door import mapped, translate
-from periplus.fetch.glob import Pattern
+from periplus.fetch.errors import mapped, translate
+from periplus.fetch.glob import Glob
 from periplus.fetch.http.gate import Gate
 from periplus.fetch.http.retry import Patience
 from periplus.fetch.objects.options import nobody, store_config, wants_region
@@ -59,7 +59,7 @@ _STARTED: dict[str, object] = {}
 """The process in which the library started its threads: a forked child has none of them, and would wait forever."""
 
 
-class Stores:
+class ObjectStores:
     """Stores by bucket, opened on first use."""
 
     def __init__(
@@ -225,8 +225,8 @@ class Stores:
 
     async def find(self, url: str) -> AsyncIterator[Source]:
         """One object, those under a prefix that ends in a slash, or those that match a glob."""
-        if Pattern.is_glob(url):
-            pattern = Pattern(url)
+        if Glob.is_glob(url):
+            pattern = Glob(url)
             async for source in self._expand(pattern.folder, pattern):
                 yield source
             return
@@ -236,7 +236,7 @@ class Stores:
             return
         yield await self.head(url)
 
-    async def _expand(self, folder: str, pattern: Pattern) -> AsyncIterator[Source]:
+    async def _expand(self, folder: str, pattern: Glob) -> AsyncIterator[Source]:
         """List folder by folder while the pattern allows, so that siblings of what is meant are never listed."""
         import obstore
 

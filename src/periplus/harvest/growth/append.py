@@ -21,7 +21,7 @@ from periplus.harvest.placements import placements_of
 from periplus.harvest.scanning.drive import Harvested
 from periplus.model import Array, Placements, Refs
 from periplus.table.collection.build import extended
-from periplus.table.collection.groups import GroupAttributes, Groups
+from periplus.table.collection.groups import GroupAttributes, GroupedArrays
 
 GROWING = ("dataset", "flat")
 """Forms to which rows can be added."""
@@ -165,9 +165,9 @@ def _longer_collection(
         fixed[i] = replace(entries[i], group=name)
     laid = collect(fixed, refs)
     new, attributes = laid.catalog.arrays, laid.catalog.attributes
-    arrays: Mapping[str, Array] = {**catalog.arrays, **new} if not isinstance(catalog.arrays, Groups) else new
+    arrays: Mapping[str, Array] = {**catalog.arrays, **new} if not isinstance(catalog.arrays, GroupedArrays) else new
     said: Mapping[str, Mapping[str, Any]] = {**catalog.attributes, **attributes}
-    if isinstance(catalog.arrays, Groups):
+    if isinstance(catalog.arrays, GroupedArrays):
         rows = {name: len(index.files) + i for i, name in zip(good, names, strict=True)}
         more = extended(catalog.arrays, new, rows, attributes)
         before = catalog.attributes
@@ -180,7 +180,7 @@ def _longer_collection(
 
 def _inner_names(arrays: Mapping[str, Array]) -> Iterable[str]:
     """Names that arrays may have within their groups."""
-    if isinstance(arrays, Groups):
+    if isinstance(arrays, GroupedArrays):
         return arrays.rests
     return {name.split("/", k)[k] for name in arrays for k in range(1, name.count("/") + 1)}
 

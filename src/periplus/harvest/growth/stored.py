@@ -27,7 +27,7 @@ from periplus.limits import Limits
 from periplus.model import Files, Source
 from periplus.policy import Policy, folder_of
 from periplus.table import Table, home_of
-from periplus.table.collection.groups import Groups
+from periplus.table.collection.groups import GroupedArrays
 
 OWN_TIMES = "own_times"
 """In an arrangement whose files have the times in their names: whether some have other times of their own."""
@@ -66,7 +66,11 @@ class StoredIndex:
     def _collected(self) -> bool:
         """Whether every array is in the group of one file, and every file that was indexed well has one."""
         arrays = self.table.catalog.arrays
-        if isinstance(arrays, Groups) and not arrays.plain and np.array_equal(np.flatnonzero(self.good), arrays.file):
+        if (
+            isinstance(arrays, GroupedArrays)
+            and not arrays.plain
+            and np.array_equal(np.flatnonzero(self.good), arrays.file)
+        ):
             return True
         column = self.files.columns.get("group")
         if column is None:
@@ -75,7 +79,7 @@ class StoredIndex:
         groups = {group for group in held if isinstance(group, str)}
         return (
             len(groups) == len(held)
-            and below(groups, arrays.plain if isinstance(arrays, Groups) else arrays) is not None
+            and below(groups, arrays.plain if isinstance(arrays, GroupedArrays) else arrays) is not None
         )
 
     @property
@@ -159,7 +163,7 @@ class StoredIndex:
     def group_names(self) -> list[str]:
         """The groups of a collection."""
         arrays = self.table.catalog.arrays
-        if isinstance(arrays, Groups) and not arrays.plain:
+        if isinstance(arrays, GroupedArrays) and not arrays.plain:
             return arrays.group_list
         return [group for group in self.groups or () if group is not None]
 

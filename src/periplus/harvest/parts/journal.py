@@ -12,7 +12,7 @@ from pathlib import Path
 
 from periplus.errors import FormatError, MissingError
 from periplus.fetch import Fetch
-from periplus.fetch.door import system_errors
+from periplus.fetch.errors import system_errors
 from periplus.fetch.local.atomic import scratch
 from periplus.harvest.parts.file import read_part, write_part
 from periplus.harvest.parts.part import Fact, Part

@@ -15,7 +15,7 @@ from periplus.harvest.inputs import Input
 from periplus.harvest.scanning.head import Budget, Header, HeadSize
 from periplus.harvest.scanning.requests import Asked, Wanted, answer_local, answer_remote
 from periplus.limits import Limits, out_of_memory
-from periplus.model import About, Beside, Found, Listing, Need, Source
+from periplus.model import About, FirstSidecar, FolderListing, Found, Need, Source
 
 Ranges: TypeAlias = Generator[Wanted, Any, "Harvested"]
 HEADERS = "the headers of this file"
@@ -80,9 +80,9 @@ def scanned(
                 step = steps.send((yield from asked.need(step)))
             elif isinstance(step, tuple | list):
                 step = steps.send((yield from asked.round(step)))
-            elif type(step) is Beside:
+            elif type(step) is FirstSidecar:
                 step = steps.send((yield from asked.look(step)))
-            elif type(step) is Listing:
+            elif type(step) is FolderListing:
                 listed = yield from asked.below(step)
                 step = steps.throw(listed) if isinstance(listed, PeriplusError) else steps.send(listed)
             else:

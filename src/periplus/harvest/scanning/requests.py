@@ -12,7 +12,7 @@ from periplus.fetch import Fetch, LocalFile
 from periplus.fetch.local.files import below as list_local
 from periplus.harvest.scanning.head import Budget, Header
 from periplus.limits import Limits
-from periplus.model import Beside, Found, Listing, Need, Source
+from periplus.model import FirstSidecar, FolderListing, Found, Need, Source
 from periplus.policy import WEB, scheme_of
 from periplus.scan.sidecars import check_name, check_prefix
 
@@ -105,7 +105,7 @@ class Asked:
                 raise FormatError("the file ends early", url=url, offset=need.offset)
         return tuple(found)
 
-    def look(self, step: Beside) -> Fetching:
+    def look(self, step: FirstSidecar) -> Fetching:
         """Name and Source of the first that is there; None where none is, or they are not sought."""
         names = tuple(check_name(name) for name in step.names if name not in self._headers) if self._sought else ()
         if not names:
@@ -120,7 +120,7 @@ class Asked:
         self._headers[name] = Header(source, data, self._budget)
         return name, source
 
-    def below(self, step: Listing) -> Fetching:
+    def below(self, step: FolderListing) -> Fetching:
         """Sources by name, in order; or the error that the scanner gets."""
         prefix = check_prefix(step.prefix)
         if not self._sought:

@@ -10,7 +10,7 @@ from typing import Any
 
 from periplus.errors import FormatError
 from periplus.limits import Limits
-from periplus.model import About, Array, Beside, Georeference, Need, Source, Transform
+from periplus.model import About, Array, FirstSidecar, Georeference, Need, Source, Transform
 from periplus.scan.sidecars import beside, name_of
 
 AUXILIARY, PROJECTION, WORLD = ".aux.xml", ".prj", ".wld"
@@ -46,7 +46,7 @@ class Placed:
         return About(datetime=moment, attributes={"refused": list(self.refused)} if self.refused else {})
 
 
-def placed(source: Source, limits: Limits) -> Generator[Beside | Need, Any, Placed]:
+def placed(source: Source, limits: Limits) -> Generator[FirstSidecar | Need, Any, Placed]:
     """Asks for the files that may say where a picture lies; one that does not hold what it should is not believed."""
     told: list[str] = []
     refused: list[str] = []
@@ -144,11 +144,11 @@ def _sound(found: Transform) -> Transform:
     return found
 
 
-def _read(names: tuple[str, ...], limits: Limits) -> Generator[Beside | Need, Any, tuple[str, str] | None]:
+def _read(names: tuple[str, ...], limits: Limits) -> Generator[FirstSidecar | Need, Any, tuple[str, str] | None]:
     """The name and text of the first of these files that is there and short enough."""
     if not names:
         return None
-    found = yield Beside(names)
+    found = yield FirstSidecar(names)
     if found is None:
         return None
     name, source = found

@@ -9,7 +9,7 @@ from typing import Any
 
 from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
-from periplus.model import Array, Beside, Found, Need, Shape, Source
+from periplus.model import Array, FirstSidecar, Found, Need, Shape, Source
 from periplus.scan.georeference.geotiff import reduced
 from periplus.scan.sidecars import name_of
 
@@ -45,7 +45,7 @@ def levels(
     reached = [0] * len(images)
     counts = [1] * len(images)
     for number in range(1, MOST + 1):
-        place = (yield Beside(names(source.url, number), HEAD_BYTES)) if names(source.url, number) else None
+        place = (yield FirstSidecar(names(source.url, number), HEAD_BYTES)) if names(source.url, number) else None
         if place is None:
             break
         name, other = place

@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 
 from periplus.errors import FormatError
 from periplus.model import Array, Catalog, Files
-from periplus.table.collection.groups import Family, GroupAttributes, GroupParts, Groups, Members, moved, placed
+from periplus.table.collection.groups import (
+    Family,
+    GroupAttributes,
+    GroupColumns,
+    GroupedArrays,
+    GroupParts,
+    moved,
+    placed,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,7 +33,7 @@ def gathered(catalog: Catalog, files: Files, parts: Mapping[str, int]) -> Catalo
     """The catalog of a collection of many files with its arrays as groups; any other as it is."""
     arrays = catalog.arrays
     column = files.columns.get("group")
-    if isinstance(arrays, Groups):
+    if isinstance(arrays, GroupedArrays):
         groups = _with_parts(_with_files(arrays), parts)
         others = catalog.attributes.plain if isinstance(catalog.attributes, GroupAttributes) else catalog.attributes
         return replace(catalog, arrays=groups, attributes=GroupAttributes(others, groups))
@@ -41,23 +49,23 @@ def gathered(catalog: Catalog, files: Files, parts: Mapping[str, int]) -> Catalo
 
 
 def extended(
-    groups: Groups, arrays: Mapping[str, Array], known: Mapping[str, int], attributes: Mapping[str, Any]
-) -> Groups:
+    groups: GroupedArrays, arrays: Mapping[str, Array], known: Mapping[str, int], attributes: Mapping[str, Any]
+) -> GroupedArrays:
     """The groups with more arrays, those of the groups `known` (with the row of their file); what was there stays."""
     more = _into(groups, arrays, known, attributes)
     more.look_up(arrays)
     return more
 
 
-def no_groups() -> Groups:
+def no_groups() -> GroupedArrays:
     """No arrays at all."""
     from periplus.table.parquet.buffers import strings
 
     none = np.empty(0, np.int32)
-    return Groups(names=strings([]), family=none, x=np.empty(0), y=np.empty(0), file=none, note=none)
+    return GroupedArrays(names=strings([]), family=none, x=np.empty(0), y=np.empty(0), file=none, note=none)
 
 
-def _with_files(groups: Groups) -> Groups:
+def _with_files(groups: GroupedArrays) -> GroupedArrays:
     """The groups that have a file; arrays of others, which an index of version 2 may have, are listed one by one."""
     lone = groups.taken(np.flatnonzero(groups.file < 0)) if (groups.file < 0).any() else None
     if lone is None:
@@ -65,7 +73,7 @@ def _with_files(groups: Groups) -> Groups:
     return replace(groups.taken(np.flatnonzero(groups.file >= 0)), plain={**groups.plain, **replace(lone, plain={})})
 
 
-def _with_parts(groups: Groups, parts: Mapping[str, int]) -> Groups:
+def _with_parts(groups: GroupedArrays, parts: Mapping[str, int]) -> GroupedArrays:
     """The groups with the most parts that an array of each family has."""
     most: list[dict[str, int]] = [dict(known) for known in groups.parts] or [{} for _ in groups.families]
     if isinstance(parts, GroupParts) and parts.groups is groups:
@@ -80,11 +88,11 @@ def _with_parts(groups: Groups, parts: Mapping[str, int]) -> Groups:
 
 
 def _into(
-    groups: Groups,
+    groups: GroupedArrays,
     arrays: Mapping[str, Array],
     known: Mapping[str, int],
     attributes: Mapping[str, Any],
-) -> Groups:
+) -> GroupedArrays:
     inside: dict[str, dict[str, Array]] = {}
     plain: dict[str, Array] = dict(groups.plain)
     for name, array in arrays.items():
@@ -123,7 +131,7 @@ def grouped(
     files: Sequence[int],
     arrays: Sequence[tuple[Array, ...]],
     attributes: Sequence[Mapping[str, Any]],
-) -> Groups:
+) -> GroupedArrays:
     """The arrays of files, each in a group of its own; one item each for the rows `files` of the files table.
 
     Files whose arrays begin at different places have them one by one.
@@ -150,7 +158,9 @@ def grouped(
     return joined(no_groups(), rows, plain=plain, families=kept, notes=notes)
 
 
-def joined(groups: Groups, rows: Sequence[tuple[str, int, float, float, int, int]], **changes: Any) -> Groups:
+def joined(
+    groups: GroupedArrays, rows: Sequence[tuple[str, int, float, float, int, int]], **changes: Any
+) -> GroupedArrays:
     """The groups with more rows: name, family, x, y, file, note."""
     import pyarrow as pa
 
@@ -193,7 +203,7 @@ def likeness(array: Array) -> bytes | None:
 # --- in the files table -----------------------------------------------------------------------------------------------
 
 
-def members_of(groups: Groups, count: int) -> Members:
+def members_of(groups: GroupedArrays, count: int) -> GroupColumns:
     """The group columns of a files table of `count` files; FormatError for a group without a file of its own."""
     from periplus.table.parquet.buffers import numbers
 
@@ -210,7 +220,7 @@ def members_of(groups: Groups, count: int) -> Members:
         answer[file] = values
         return answer
 
-    return Members(
+    return GroupColumns(
         group=groups.names.take(numbers(np.maximum(row, 0), valid=~none)),
         family=spread(groups.family, -1),
         x=spread(np.where(there, groups.x, np.nan), np.nan),
@@ -220,13 +230,13 @@ def members_of(groups: Groups, count: int) -> Members:
 
 
 def groups_from(
-    members: Members,
+    members: GroupColumns,
     *,
     plain: Mapping[str, Array],
     families: Sequence[Family],
     notes: Sequence[Mapping[str, Any]],
     parts: Sequence[Mapping[str, int]],
-) -> Groups:
+) -> GroupedArrays:
     """The arrays of a collection from the columns of its files table, everything checked: FormatError."""
     from periplus.table.parquet.buffers import numbers, to_valid
 
@@ -248,7 +258,7 @@ def groups_from(
         raise FormatError("the files table has an x or y that is not a finite number")
     names = members.group if len(file) == count else members.group.take(numbers(file))
     check_names(names)
-    groups = Groups(
+    groups = GroupedArrays(
         plain=plain,
         families=families,
         names=names,

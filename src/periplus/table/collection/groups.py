@@ -27,7 +27,7 @@ Family = Mapping[str, Array]
 """Arrays by their names within a group; transforms begin at (0, 0)."""
 
 
-class Members(NamedTuple):
+class GroupColumns(NamedTuple):
     """The group columns of a files table, one row for each file."""
 
     group: pa.Array
@@ -42,7 +42,7 @@ class Members(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Groups(Mapping[str, Array]):
+class GroupedArrays(Mapping[str, Array]):
     """Arrays by path, where groups of them are alike: columns with one row for each group, and no object for any."""
 
     plain: Mapping[str, Array] = field(default_factory=dict)
@@ -252,7 +252,7 @@ class Groups(Mapping[str, Array]):
         rows: list[int] = np.flatnonzero(to_numpy(pc.ends_with(self.names, tail))).tolist()
         return rows
 
-    def taken(self, rows: NDArray[Any]) -> Groups:
+    def taken(self, rows: NDArray[Any]) -> GroupedArrays:
         """The groups of some rows, in their order."""
         from periplus.table.parquet.buffers import numbers
 
@@ -270,7 +270,7 @@ class GroupAttributes(Mapping[str, Mapping[str, Any]]):
     """Attributes by path of a group: those of a collection's groups from their notes, others as given."""
 
     plain: Mapping[str, Mapping[str, Any]]
-    groups: Groups
+    groups: GroupedArrays
 
     def __getitem__(self, name: str) -> Mapping[str, Any]:
         if name in self.plain:
@@ -297,7 +297,7 @@ class GroupParts(Mapping[str, int]):
     """Most byte ranges of a chunk, by array: those of a collection's arrays by their family, others as given."""
 
     plain: Mapping[str, int]
-    groups: Groups
+    groups: GroupedArrays
 
     def __getitem__(self, name: str) -> int:
         most = self.plain.get(name) or self.groups.most_parts(name)
@@ -317,14 +317,14 @@ class GroupParts(Mapping[str, int]):
 
 def kinds(arrays: Mapping[str, Array]) -> Iterable[Array]:
     """Arrays that have every combination of dimensions there is: all, or one of each kind."""
-    if not isinstance(arrays, Groups):
+    if not isinstance(arrays, GroupedArrays):
         return arrays.values()
     return [*arrays.plain.values(), *(array for family in arrays.families for array in family.values())]
 
 
 def kind_of(arrays: Mapping[str, Array], name: str) -> Array | None:
     """The array of that name, or what describes it but for name and corner; None where there is none."""
-    if not isinstance(arrays, Groups) or name in arrays.plain:
+    if not isinstance(arrays, GroupedArrays) or name in arrays.plain:
         return arrays.get(name)
     place = arrays.place(name)
     return None if place is None else arrays.families[arrays.family[place[0]]][place[1]]
@@ -332,7 +332,7 @@ def kind_of(arrays: Mapping[str, Array], name: str) -> Array | None:
 
 def room(arrays: Mapping[str, Array], parts: Mapping[str, int]) -> int:
     """How many rows the grids of the arrays admit."""
-    if not isinstance(arrays, Groups):
+    if not isinstance(arrays, GroupedArrays):
         return sum(math.prod(array.grid) * parts.get(name, 1) for name, array in arrays.items())
     total = sum(math.prod(array.grid) * parts.get(name, 1) for name, array in arrays.plain.items())
     for number, (family, count) in enumerate(zip(arrays.families, arrays.sizes, strict=True)):
@@ -343,7 +343,7 @@ def room(arrays: Mapping[str, Array], parts: Mapping[str, int]) -> int:
 
 def unlike(before: Mapping[str, Array], after: Mapping[str, Array]) -> Iterator[str]:
     """Names of arrays of before that are not surely the same after; few where one was made by `extended` the other."""
-    if not isinstance(before, Groups) or not isinstance(after, Groups):
+    if not isinstance(before, GroupedArrays) or not isinstance(after, GroupedArrays):
         yield from before
         return
     yield from (name for name, array in before.plain.items() if after.plain.get(name) is not array)

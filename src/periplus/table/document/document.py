@@ -12,7 +12,15 @@ from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
 from periplus.model import Array, Catalog
 from periplus.parse.json import check_depth, parse_json, walking
-from periplus.table.collection.groups import GroupAttributes, GroupParts, Groups, Members, kind_of, kinds, room
+from periplus.table.collection.groups import (
+    GroupAttributes,
+    GroupColumns,
+    GroupedArrays,
+    GroupParts,
+    kind_of,
+    kinds,
+    room,
+)
 from periplus.table.document.arrays import PARTS, read_array, read_name, write_array
 from periplus.table.document.columns import Columns, columns_for, read_columns, write_columns
 from periplus.table.document.encodings import Memory
@@ -38,7 +46,7 @@ WHAT = "the footer document"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class PartFile:
     """One Parquet file of a dataset's rows, and what a reader may skip it by."""
 
     path: str
@@ -50,16 +58,16 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Document:
+class IndexDocument:
     """Everything an index says apart from its rows and files."""
 
     catalog: Catalog
     columns: Columns
     parts: Mapping[str, int] = field(default_factory=dict)
     """By array: most byte ranges one chunk has, where that is not one."""
-    pieces: tuple[Piece, ...] | None = None
+    pieces: tuple[PartFile, ...] | None = None
     """The Parquet files of a dataset; None in a flat table."""
-    placements: tuple[Piece, ...] = ()
+    placements: tuple[PartFile, ...] = ()
     """The Parquet files of a dataset that say where the arrays of files went."""
     revision: str | None = None
     """Changes with every commit to a dataset."""
@@ -73,12 +81,12 @@ class Document:
 # --- out ------------------------------------------------------------------------------------------------------------
 
 
-def document_for(catalog: Catalog, **changes: Any) -> Document:
+def document_for(catalog: Catalog, **changes: Any) -> IndexDocument:
     """A document with the columns that we write."""
-    return Document(catalog=catalog, columns=columns_for(kinds(catalog.arrays)), **changes)
+    return IndexDocument(catalog=catalog, columns=columns_for(kinds(catalog.arrays)), **changes)
 
 
-def dump(document: Document) -> str:
+def dump(document: IndexDocument) -> str:
     """The document as JSON text, with no bare NaN."""
     with walking(WHAT):
         answer = _answer(document)
@@ -86,9 +94,9 @@ def dump(document: Document) -> str:
     return json.dumps(answer, allow_nan=False, separators=(",", ":"))
 
 
-def _answer(document: Document) -> dict[str, Any]:
+def _answer(document: IndexDocument) -> dict[str, Any]:
     catalog = document.catalog
-    groups = catalog.arrays if isinstance(catalog.arrays, Groups) else None
+    groups = catalog.arrays if isinstance(catalog.arrays, GroupedArrays) else None
     listing = catalog.arrays if groups is None else groups.plain
     answer: dict[str, Any] = {
         "version": VERSION,
@@ -135,8 +143,8 @@ def load(
     *,
     limits: Limits,
     url: str | None = None,
-    members: Callable[[], Members] | None = None,
-) -> Document:
+    members: Callable[[], GroupColumns] | None = None,
+) -> IndexDocument:
     """The document, every field of it checked; FormatError or LimitError where it is not sound.
 
     `members` reads the group columns of the files table, which the document of a collection needs from version 3 on.
@@ -153,7 +161,7 @@ def parse(source: str | bytes, limits: Limits) -> Any:
     return parse_json(source, what=WHAT, limits=limits, constants=False)
 
 
-def _load(value: Any, limits: Limits, members: Callable[[], Members] | None) -> Document:
+def _load(value: Any, limits: Limits, members: Callable[[], GroupColumns] | None) -> IndexDocument:
     fields = mapped(value, "the footer document")
     version = whole(fields.get("version"), "version", least=1)
     if version > VERSION:
@@ -192,7 +200,7 @@ def _load(value: Any, limits: Limits, members: Callable[[], Members] | None) -> 
     pieces = fields.get("chunks")
     if groups is not None:
         groups.look_up(_bounded(pieces))
-    return Document(
+    return IndexDocument(
         catalog=catalog,
         columns=read_columns(fields.get("columns", {}), kinds(arrays)),
         parts=parts,
@@ -227,7 +235,7 @@ def _bounded(pieces: Any) -> Iterator[str]:
         yield from bounds if isinstance(bounds, Mapping) else ()
 
 
-def _read_piece(value: Any, catalog: Catalog) -> Piece:
+def _read_piece(value: Any, catalog: Catalog) -> PartFile:
     fields = mapped(value, "chunks")
     path = read_name(fields.get("path"))
     bounds: dict[str, tuple[tuple[int, int], ...]] = {}
@@ -237,7 +245,7 @@ def _read_piece(value: Any, catalog: Catalog) -> Piece:
             raise FormatError(f"{path}: bounds of an unknown array {shown(name)}")
         rank = kind.ndim
         bounds[name] = listed(box, f"{path}: bounds", lambda pair, at: listed(pair, at, whole, size=2), size=rank)
-    return Piece(
+    return PartFile(
         path=path,
         rows=whole(fields.get("rows"), f"{path}: rows"),
         bytes=whole(fields.get("bytes"), f"{path}: bytes", least=12),

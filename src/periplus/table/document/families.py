@@ -10,7 +10,7 @@ from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Array
 from periplus.table.collection.build import groups_from, joined, no_groups
-from periplus.table.collection.groups import Family, Groups, Members
+from periplus.table.collection.groups import Family, GroupColumns, GroupedArrays
 from periplus.table.document.arrays import PARTS, read_array, read_name, write_array
 from periplus.table.document.encodings import Memory
 from periplus.table.document.values import listed, mapped, read_free, real, shown, whole, write_free
@@ -19,7 +19,7 @@ OWN = ("shape", "transform", "level", "edges", "parts", "gcps", "rpc")
 """Fields in which arrays of a kind differ; the others make up their prototype."""
 
 
-def write_families(groups: Groups) -> dict[str, Any]:
+def write_families(groups: GroupedArrays) -> dict[str, Any]:
     """The fields `prototypes`, `families` and `notes`."""
     prototypes: dict[str, int] = {}
     families = []
@@ -43,8 +43,8 @@ def read_families(
     plain: Mapping[str, Array],
     limits: Limits,
     memory: Memory,
-    members: Callable[[], Members] | None,
-) -> Groups:
+    members: Callable[[], GroupColumns] | None,
+) -> GroupedArrays:
     """The arrays with those of a collection: its families here, its groups in the files table."""
     families, parts, notes = _read_kinds(fields, limits, memory)
     if members is None:
@@ -74,7 +74,7 @@ def _read_kinds(
     return families, several, notes
 
 
-def read_groups(fields: Mapping[str, Any], plain: Mapping[str, Array], limits: Limits, memory: Memory) -> Groups:
+def read_groups(fields: Mapping[str, Any], plain: Mapping[str, Array], limits: Limits, memory: Memory) -> GroupedArrays:
     """The arrays with those of the groups that a document of version 2 lists."""
     families, parts, notes = _read_kinds(fields, limits, memory)
     arrangement = fields.get("arrangement")

@@ -23,9 +23,9 @@ from periplus.policy import Policy, is_local
 from periplus.table.access import stored_paths
 from periplus.table.collection.build import gathered
 from periplus.table.collection.bundles import Bundled, Kinds
-from periplus.table.collection.groups import Groups, Members, kinds
+from periplus.table.collection.groups import GroupColumns, GroupedArrays, kinds
 from periplus.table.document.columns import columns_for
-from periplus.table.document.document import Document, dump, load
+from periplus.table.document.document import IndexDocument, dump, load
 from periplus.table.duckdb.connection import SAFE, Connected, connect, duckdb
 from periplus.table.duckdb.sql import Database, shut, sql_errors
 from periplus.table.duckdb.views import FOOTPRINT, add_views, describe_arrays, insert, literal, quoted
@@ -40,7 +40,7 @@ from periplus.table.parquet.placements import (
     placements_to_arrow,
 )
 from periplus.table.parquet.row_groups import row_groups
-from periplus.table.parquet.schema import Layout, integers, level_extra
+from periplus.table.parquet.schema import RowSchema, integers, level_extra
 from periplus.table.parquet.sinks import FlatSink, spool_folder
 from periplus.table.table import Table, Window
 
@@ -71,14 +71,14 @@ def write_duckdb(
     with spool_folder(url) as spool, sql_errors(url):
         rows, path = spool / "rows.parquet", spool / "index.duckdb"
         with rows.open("w+b") as file:
-            out = FlatSink(file, Layout(columns=columns, extras=level_extra(kinds(catalog.arrays))), catalog.arrays)
+            out = FlatSink(file, RowSchema(columns=columns, extras=level_extra(kinds(catalog.arrays))), catalog.arrays)
             for group in row_groups(blocks, catalog, np.asarray(files.size)):
                 out.write(group)
             parts = {name: count for name, count in out.tally.parts.items() if count > 1}
             out.close({})
         catalog = gathered(catalog, files, parts)
-        groups = catalog.arrays if isinstance(catalog.arrays, Groups) else None
-        document = Document(catalog=catalog, columns=columns, parts=parts)
+        groups = catalog.arrays if isinstance(catalog.arrays, GroupedArrays) else None
+        document = IndexDocument(catalog=catalog, columns=columns, parts=parts)
         with duckdb.connect(str(path), config=SAFE) as connection:
             connection.execute(f"create table chunks as from read_parquet({literal(str(rows))})")
             insert(connection, "files", files_to_arrow(files, stored_paths(files, url, fetch.keep_query), groups))
@@ -143,7 +143,7 @@ class DuckRows:
         with self._lock, sql_errors(self._url):
             return self._connected.get().sql(text, params=list(parameters)).to_arrow_table()
 
-    def _members(self, limits: Limits) -> Members:
+    def _members(self, limits: Limits) -> GroupColumns:
         query = 'select "group", family, x, y, note from kept.files order by file_id'
         return members_from_arrow(self._query(query), file_bytes(limits, self._url))
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from periplus.errors import FormatError, LimitError, MissingError, PeriplusError, StaleError
-from periplus.fetch.door import system_error, translate
-from periplus.fetch.glob import Pattern
+from periplus.fetch.errors import system_error, translate
+from periplus.fetch.glob import Glob
 from periplus.fetch.stale import check_same
 from periplus.forks import renewed
 from periplus.limits import Allowance, Limits
@@ -22,7 +22,7 @@ from periplus.table.collection.bundles import bundled
 from periplus.table.document.columns import Columns
 from periplus.table.duckdb.connection import Connected, connect, duckdb
 from periplus.table.duckdb.views import add_views, literal
-from periplus.table.parquet.schema import EXTRAS, Layout, chunks_to_arrow
+from periplus.table.parquet.schema import EXTRAS, RowSchema, chunks_to_arrow
 
 if TYPE_CHECKING:
     from periplus.table.parquet.rows import ParquetRows
@@ -212,7 +212,7 @@ def shut(connection: Any, limits: Limits) -> None:
 
 def memory_database(table: Table, refs: Mapping[str, Refs]) -> Database:
     """Rows in memory, registered as Arrow."""
-    layout = Layout(columns=table.document.columns, extras=EXTRAS)
+    layout = RowSchema(columns=table.document.columns, extras=EXTRAS)
     items = [(table.array(name), one) for name, one in refs.items()]
     return _registered(table, chunks_to_arrow(bundled(items), layout))
 
@@ -221,10 +221,10 @@ def parquet_database(table: Table, rows: ParquetRows) -> Database:
     """Local files are read by DuckDB itself; remote ones through Arrow and our own ranges."""
     parts = rows.parts()
     if not parts:
-        layout = Layout(columns=table.document.columns, extras=EXTRAS)
+        layout = RowSchema(columns=table.document.columns, extras=EXTRAS)
         return _registered(table, layout.schema().empty_table())
     paths = [part.source.url for part in parts]
-    if not is_local(paths[0]) or any(map(Pattern.is_glob, paths)):  # DuckDB takes names for patterns
+    if not is_local(paths[0]) or any(map(Glob.is_glob, paths)):  # DuckDB takes names for patterns
         # Ranges are read on condition, so that only a failure needs an explanation.
         return _registered(table, _dataset(rows), lambda good: None if good else _same([rows.base.source], rows))
     for part in parts:

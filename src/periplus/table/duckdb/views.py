@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from periplus.model import Array
 from periplus.parse.zarr.dtypes import dtype_name
-from periplus.table.collection.groups import Groups, kinds
+from periplus.table.collection.groups import GroupedArrays, kinds
 from periplus.table.document.arrays import write_array
 from periplus.table.document.columns import Columns, columns_for
 from periplus.table.parquet.buffers import numbers, strings
@@ -100,7 +100,7 @@ OF_GROUPS = {
 
 def describe_arrays(connection: Any, arrays: Mapping[str, Array], form: str) -> None:
     """`arrays` and `grid`, one row for each array; those of a collection as a `view`, or written out as a `table`."""
-    if not isinstance(arrays, Groups):
+    if not isinstance(arrays, GroupedArrays):
         insert(connection, "arrays", arrays_rows(list(arrays.values())))
         insert(connection, "grid", grid_rows(list(arrays.values())))
         return

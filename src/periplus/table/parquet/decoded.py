@@ -190,7 +190,7 @@ def misfit(inline: Inline, sizes: NDArray[np.int64], length: NDArray[np.int64]) 
     return f"a row has {found} inline bytes where its length says {declared}"
 
 
-class Kept:
+class DecodedCache:
     """The decoded row groups used last, as many as a number of bytes holds.
 
     A group is kept when it is decoded for the second time: a single long query then reuses one group's memory for all.

@@ -13,7 +13,7 @@ from periplus.errors import FormatError
 from periplus.limits import Allowance
 from periplus.model import Files, TypedColumns
 from periplus.table.collection.build import members_of
-from periplus.table.collection.groups import GROUP_COLUMNS, Groups, Members
+from periplus.table.collection.groups import GROUP_COLUMNS, GroupColumns, GroupedArrays
 from periplus.table.parquet.buffers import booleans, numbers, strings, to_numpy, to_strings, to_valid
 from periplus.table.parquet.schema import integers, is_text
 
@@ -34,7 +34,7 @@ FILES = pa.schema(
 )
 
 
-def files_to_arrow(files: Files, paths: Sequence[str] | None = None, groups: Groups | None = None) -> pa.Table:
+def files_to_arrow(files: Files, paths: Sequence[str] | None = None, groups: GroupedArrays | None = None) -> pa.Table:
     """The files table with all its columns; `paths` replaces the paths by those at rest.
 
     The columns `family`, `x`, `y` and `note` are those of `groups`, the arrays of a collection.
@@ -77,7 +77,7 @@ def check_flat(schema: pa.Schema, nested: Iterable[str] = ()) -> None:
         )
 
 
-def _with_groups(table: pa.Table, groups: Groups | None) -> pa.Table:
+def _with_groups(table: pa.Table, groups: GroupedArrays | None) -> pa.Table:
     """The files table of a collection with its group columns, those of users last."""
     columns = {name: table[name] for name in table.column_names if name in FILES.names or name == "group"}
     if groups is not None:
@@ -97,7 +97,7 @@ def _files_schema(columns: Mapping[str, Any]) -> pa.Schema:
     )
 
 
-def files_after(old: pa.Table, new: pa.Table, groups: Groups | None) -> pa.Table:
+def files_after(old: pa.Table, new: pa.Table, groups: GroupedArrays | None) -> pa.Table:
     """A files table as it is stored with more rows; columns that one of the two lacks are null there.
 
     The group columns are those of `groups`; FormatError where a column has other types in the two.
@@ -230,7 +230,7 @@ class FileColumns(TypedColumns):
         return int(self._table.num_columns)
 
 
-def members_from_arrow(table: pa.Table, held: Allowance) -> Members:
+def members_from_arrow(table: pa.Table, held: Allowance) -> GroupColumns:
     """The group columns of a files table; a wrong type is a FormatError, values are not judged."""
     lacking = [name for name in ("group", "family") if name not in table.column_names]
     if lacking:
@@ -246,7 +246,7 @@ def members_from_arrow(table: pa.Table, held: Allowance) -> Members:
             raise FormatError(f"the column {name!r} must hold numbers, not {table[name].type}")
         return column_from_arrow(table[name]).astype(np.float64, copy=False)
 
-    return Members(
+    return GroupColumns(
         group=_plain_strings(table["group"], held),
         family=integers(table["family"], np.int32, "family", null=-1),
         x=reals("x"),

@@ -33,7 +33,7 @@ LEARNED = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class ColumnChunk:
     """One column chunk, as the footer tells it; nothing of it has been believed yet."""
 
     path: str
@@ -47,7 +47,7 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class _Form:
+class _ColumnForm:
     """How the chunks of a column look that differ in nothing but numbers."""
 
     path: str
@@ -61,8 +61,12 @@ class Footer:
 
     def __init__(self, data: bytes, columns: int) -> None:
         """FormatError where the bytes are no footer, or a row group has another number of columns."""
-        self._groups: list[list[tuple[_Form, tuple[bytes, ...]]]] = []
-        walk, known, rest = Walk(data), [_Known(Walk.column) for _ in range(columns)], _Known(Walk.rest)
+        self._groups: list[list[tuple[_ColumnForm, tuple[bytes, ...]]]] = []
+        walk, known, rest = (
+            ThriftReader(data),
+            [_Known(ThriftReader.column) for _ in range(columns)],
+            _Known(ThriftReader.rest),
+        )
         try:
             for field, kind in walk.fields():
                 if field != ROW_GROUPS:
@@ -76,12 +80,12 @@ class Footer:
     def __len__(self) -> int:
         return len(self._groups)
 
-    def chunk(self, group: int, column: int) -> Chunk:
+    def chunk(self, group: int, column: int) -> ColumnChunk:
         """The chunk of a column in a row group."""
         form, values = self._groups[group][column]
         found = dict(zip(form.names, values, strict=True))
         start, dictionary = _number(found.get("data")), _number(found.get("dictionary"))
-        return Chunk(
+        return ColumnChunk(
             path=form.path,
             start=min(start, dictionary) if dictionary > 0 else start,
             compressed=_number(found.get("compressed")),
@@ -92,7 +96,7 @@ class Footer:
         )
 
 
-def _group(walk: Walk, known: list[_Known], rest: _Known) -> list[tuple[_Form, tuple[bytes, ...]]]:
+def _group(walk: ThriftReader, known: list[_Known], rest: _Known) -> list[tuple[_ColumnForm, tuple[bytes, ...]]]:
     for field, kind in walk.fields():
         if field != COLUMNS:
             walk.skip(kind)
@@ -108,12 +112,12 @@ def _group(walk: Walk, known: list[_Known], rest: _Known) -> list[tuple[_Form, t
 class _Known:
     """The forms that chunks of one column have had: most look like the one before, taken in by a single match."""
 
-    def __init__(self, slowly: Callable[[Walk, bool], tuple[_Form, tuple[bytes, ...]]]) -> None:
+    def __init__(self, slowly: Callable[[ThriftReader, bool], tuple[_ColumnForm, tuple[bytes, ...]]]) -> None:
         self._slowly = slowly
-        self._forms: list[_Form] = []
+        self._forms: list[_ColumnForm] = []
         self._read = 0
 
-    def read(self, walk: Walk) -> tuple[_Form, tuple[bytes, ...]]:
+    def read(self, walk: ThriftReader) -> tuple[_ColumnForm, tuple[bytes, ...]]:
         for place, form in enumerate(self._forms):
             found = form.pattern.match(walk.data, walk.at) if form.pattern is not None else None
             if found is not None:
@@ -128,7 +132,7 @@ class _Known:
         return form, values
 
 
-class Walk:
+class ThriftReader:
     """A place in Thrift's compact protocol; IndexError where it would lead past the end."""
 
     def __init__(self, data: bytes | memoryview) -> None:
@@ -143,22 +147,22 @@ class Walk:
         self._found: dict[str, bytes] = {}
         self._exact = True
 
-    def column(self, learn: bool) -> tuple[_Form, tuple[bytes, ...]]:
+    def column(self, learn: bool) -> tuple[_ColumnForm, tuple[bytes, ...]]:
         """The column chunk here, value by value; with `learn`, the pattern of others that look the same."""
         self._begin()
         self._value(STRUCT, ())
         return self._formed(learn)
 
-    def rest(self, learn: bool) -> tuple[_Form, tuple[bytes, ...]]:
+    def rest(self, learn: bool) -> tuple[_ColumnForm, tuple[bytes, ...]]:
         """What is left of the structure whose fields are being read; nothing of it is wanted."""
         self._begin()
         for _, kind in self._kept_fields(quiet=False):
             self._value(kind, (0,))
         return self._formed(learn)
 
-    def _formed(self, learn: bool) -> tuple[_Form, tuple[bytes, ...]]:
+    def _formed(self, learn: bool) -> tuple[_ColumnForm, tuple[bytes, ...]]:
         pattern = re.compile(b"".join(self._tokens), re.DOTALL) if learn else None
-        return _Form(".".join(self._path), tuple(self._found), self._exact, pattern), tuple(self._found.values())
+        return _ColumnForm(".".join(self._path), tuple(self._found), self._exact, pattern), tuple(self._found.values())
 
     def skip(self, kind: int) -> None:
         """Pass over a value that says nothing to us."""

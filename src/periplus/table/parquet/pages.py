@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from periplus.errors import FormatError
-from periplus.table.parquet.footer import I32, STRUCT, Walk, signed
+from periplus.table.parquet.footer import I32, STRUCT, ThriftReader, signed
 
 DELTA_BYTE_ARRAY = 7
 """An encoding in which a value repeats the beginning of the one before it: a page may hold far more than its size."""
@@ -26,7 +26,7 @@ class Pages(NamedTuple):
 
 def pages(data: bytes | memoryview) -> Pages:
     """Sum up the page headers of a column chunk; FormatError where they are damaged."""
-    walk = Walk(data)
+    walk = ThriftReader(data)
     decompressed = expanded = 0
     try:
         while walk.at < len(walk.data):
@@ -50,7 +50,7 @@ def pages(data: bytes | memoryview) -> Pages:
     return Pages(decompressed, expanded)
 
 
-def _data_page(walk: Walk, place: int) -> tuple[int, int]:
+def _data_page(walk: ThriftReader, place: int) -> tuple[int, int]:
     values = encoding = 0
     for field, kind in walk.fields():
         if field in (VALUES, place) and kind == I32:

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from periplus.errors import FormatError
 from periplus.limits import Allowance, Limits
 from periplus.model import Array, Files, Source
-from periplus.table.collection.groups import GROUP_COLUMNS, Groups, Members, kinds
+from periplus.table.collection.groups import GROUP_COLUMNS, GroupColumns, GroupedArrays, kinds
 from periplus.table.document.columns import Columns
-from periplus.table.document.document import Document, Piece
+from periplus.table.document.document import IndexDocument, PartFile
 from periplus.table.parquet.buffers import to_inline, to_numpy, to_strings
 from periplus.table.parquet.decoded import Group, Owners
 from periplus.table.parquet.files import FILES, files_from_arrow, members_from_arrow
@@ -36,7 +36,7 @@ TEXT_BYTES = 49
 class PartRows:
     """The rows of one Parquet file."""
 
-    def __init__(self, source: ParquetBytes, document: Document, piece: Piece | None) -> None:
+    def __init__(self, source: ParquetBytes, document: IndexDocument, piece: PartFile | None) -> None:
         self.source = source
         self.piece = piece
         with arrow_errors("the columns of the table", source.url):
@@ -149,7 +149,7 @@ class PartRows:
         if group.array is None:
             return
         arrays, names = self._arrays, group.array.names
-        if isinstance(arrays, Groups):
+        if isinstance(arrays, GroupedArrays):
             name = arrays.unknown(names)
         else:
             name = next((name for name in names if name not in arrays), None)
@@ -201,7 +201,7 @@ def read_files_table(source: ParquetBytes, limits: Limits) -> pa.Table:
     return pa.concat_tables(tables) if tables else source.schema.empty_table()
 
 
-def read_members(source: ParquetBytes, limits: Limits) -> Members:
+def read_members(source: ParquetBytes, limits: Limits) -> GroupColumns:
     """The group columns of a files table; no other is read."""
     held = file_bytes(limits, source.url)
     held.take(int(source.metadata.num_rows) * 8 * len(GROUP_COLUMNS))

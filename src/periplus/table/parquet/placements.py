@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Array, Catalog, Placements
-from periplus.table.collection.groups import Groups
+from periplus.table.collection.groups import GroupedArrays
 from periplus.table.document.document import document_for, dump, load
 from periplus.table.parquet.buffers import numbers, strings, to_numpy, to_strings, to_valid
 from periplus.table.parquet.ranges import ParquetBytes, arrow_errors
@@ -94,7 +94,7 @@ def placements_view(table: Table) -> pa.Table:
     if placed is not None:
         return placements_to_arrow(placed, catalog).drop_columns(["description"])
     pieces = [_collected(table)] if catalog.arrangement.get("kind") == "collect" else []
-    if isinstance(catalog.arrays, Groups):
+    if isinstance(catalog.arrays, GroupedArrays):
         groups = catalog.arrays
         for number, family in enumerate(groups.families):
             rows = groups.of_family(number)
@@ -107,7 +107,7 @@ def placements_view(table: Table) -> pa.Table:
 def _collected(table: Table) -> pa.Table:
     """Placements of arrays that are listed one by one, each in the group of a file."""
     arrays = table.catalog.arrays
-    plain = arrays.plain if isinstance(arrays, Groups) else arrays
+    plain = arrays.plain if isinstance(arrays, GroupedArrays) else arrays
     column = table.stored_files.columns.get("group")
     files = {} if column is None else {group: file for file, group in enumerate(column.tolist()) if group is not None}
     pieces = []

@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 
 from periplus.errors import FormatError, PeriplusError, StaleError
 from periplus.fetch.cost import gap, largest
-from periplus.fetch.door import translate
+from periplus.fetch.errors import translate
 from periplus.forks import cached_property
 from periplus.limits import Allowance, Limits, out_of_memory
 from periplus.table.parquet.buffers import to_inline
-from periplus.table.parquet.footer import Chunk, Footer
+from periplus.table.parquet.footer import ColumnChunk, Footer
 from periplus.table.parquet.pages import pages
 from periplus.table.verify import MORE
 
@@ -172,7 +172,7 @@ class ParquetBytes:
                 self._bounds[key] = (low, high, chunk.nulls == 0) if known else (None, None, False)
         return self._bounds[key]
 
-    def _chunk(self, number: int, name: str) -> Chunk:
+    def _chunk(self, number: int, name: str) -> ColumnChunk:
         chunk = self._chunks.chunk(number, self._leaves[name])
         if chunk.path != name:
             raise FormatError("the columns of a row group come in another order than those of the schema", url=self.url)

@@ -8,7 +8,7 @@ from io import RawIOBase
 from typing import TYPE_CHECKING, Any
 
 from periplus.errors import FormatError, LimitError
-from periplus.table.parquet.footer import Chunk, Footer
+from periplus.table.parquet.footer import ColumnChunk, Footer
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
@@ -52,7 +52,7 @@ def read_records(url: str, *, fetch: Fetch, columns: Sequence[str], needed: Sequ
         raise FormatError(f"this Parquet file cannot be read: {error}", url=url) from None
 
 
-def _chunks(file: RawIOBase, parquet: ParquetFile) -> Iterator[Chunk]:
+def _chunks(file: RawIOBase, parquet: ParquetFile) -> Iterator[ColumnChunk]:
     """Every column chunk that the footer lists."""
     file.seek(-8, os.SEEK_END)
     length = int.from_bytes(file.read(4) or b"", "little")

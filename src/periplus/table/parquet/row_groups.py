@@ -26,7 +26,7 @@ Blocks = Iterable[tuple[str, Refs]]
 
 
 @dataclass(slots=True)
-class Tally:
+class RowTally:
     """What went into a table: counted while it is written, declared in its document."""
 
     rows: int = 0
@@ -68,7 +68,7 @@ class Tally:
 def row_groups(blocks: Blocks, catalog: Catalog, sizes: NDArray[np.int64]) -> Iterator[Bundle]:
     """Row groups in blocked order; small arrays share one. Every row is verified first; twins are a FormatError."""
     kinds = Kinds(catalog.arrays)
-    held = _Held()
+    held = _WaitingRows()
     for piece in _pieces(blocks, kinds, sizes):
         held.add(piece)
         if len(piece.names) == 1 and held.count[piece.names[0]] >= FLUSH_ROWS:
@@ -94,7 +94,7 @@ def _pieces(blocks: Blocks, kinds: Kinds, sizes: NDArray[np.int64]) -> Iterator[
 
 
 @dataclass(slots=True)
-class _Held:
+class _WaitingRows:
     """Rows that wait: those that came for one array alone by its name, the others together."""
 
     single: dict[str, list[Bundle]] = field(default_factory=dict)

@@ -17,9 +17,9 @@ from periplus.forks import cached_property, renewed
 from periplus.limits import Allowance, Limits
 from periplus.model import Array, Bundle, Catalog, Files, Placements, Refs, Source
 from periplus.table.collection.bundles import Bundled, Kinds, bundled
-from periplus.table.document.document import Document, Piece
+from periplus.table.document.document import IndexDocument, PartFile
 from periplus.table.parquet.buffers import strings, to_strings
-from periplus.table.parquet.decoded import KEPT_BYTES, Group, Kept
+from periplus.table.parquet.decoded import KEPT_BYTES, DecodedCache, Group
 from periplus.table.parquet.files import files_from_arrow
 from periplus.table.parquet.part import (
     TEXT_BYTES,
@@ -47,7 +47,9 @@ class ParquetRows:
 
     _lock: threading.RLock
 
-    def __init__(self, document: Document, base: ParquetBytes, *, folder: str, fetch: Fetch, limits: Limits) -> None:
+    def __init__(
+        self, document: IndexDocument, base: ParquetBytes, *, folder: str, fetch: Fetch, limits: Limits
+    ) -> None:
         self.document = document
         self.base = base
         self.folder = folder
@@ -55,7 +57,7 @@ class ParquetRows:
         self.limits = limits
         renewed(self, _lock=threading.RLock)
         self._parts: dict[str, PartRows] = {}
-        self._kept = Kept(KEPT_BYTES)
+        self._kept = DecodedCache(KEPT_BYTES)
         if document.pieces is None:
             self._parts[""] = PartRows(base, document, None)
             self.count = self._parts[""].count
@@ -157,7 +159,7 @@ class ParquetRows:
             [piece for piece in self.document.pieces if array is None or window is None or _meets(piece, array, window)]
         )
 
-    def opened(self, wanted: Sequence[Piece]) -> list[PartRows]:
+    def opened(self, wanted: Sequence[PartFile]) -> list[PartRows]:
         """The parts that pieces of the document name."""
         fresh = [piece for piece in wanted if piece.path not in self._parts]
         urls = [self.folder + piece.path for piece in fresh]
@@ -300,7 +302,7 @@ def _bundles(group: Group, kinds: Kinds) -> Iterator[Bundle]:
             yield bundled([(array, group.refs(array, rows))])
 
 
-def _meets(piece: Piece, array: Array, window: Window) -> bool:
+def _meets(piece: PartFile, array: Array, window: Window) -> bool:
     if array.name not in piece.bounds:
         return not piece.bounds
     return all(low < b and a < high for (low, high), (a, b) in zip(piece.bounds[array.name], window, strict=True))

@@ -20,7 +20,7 @@ NAMES = pa.dictionary(pa.int32(), pa.string())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class RowSchema:
     """Which columns a table of chunks has."""
 
     columns: Columns
@@ -63,7 +63,7 @@ def extras_of(refs: Refs) -> frozenset[str]:
     return frozenset(needs)
 
 
-def chunks_to_arrow(bundle: Bundle, layout: Layout) -> pa.Table:
+def chunks_to_arrow(bundle: Bundle, layout: RowSchema) -> pa.Table:
     """Rows as an Arrow table, which shares memory with them."""
     refs, count = bundle.refs, len(bundle)
     columns: list[Any] = [pa.DictionaryArray.from_arrays(numbers(bundle.owner), strings(bundle.names))]

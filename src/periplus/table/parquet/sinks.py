@@ -16,16 +16,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from periplus.fetch.door import system_errors
+from periplus.fetch.errors import system_errors
 from periplus.fetch.local.atomic import replacing, scratch
 from periplus.model import Array, Bundle, Source
 from periplus.policy import canonical, is_local
 from periplus.table.collection.groups import kind_of, kinds
-from periplus.table.document.document import Piece
+from periplus.table.document.document import PartFile
 from periplus.table.leftovers import new_spool
 from periplus.table.parquet.buffers import numbers
-from periplus.table.parquet.row_groups import Tally
-from periplus.table.parquet.schema import EXTRAS, Layout, chunks_to_arrow, extras_of
+from periplus.table.parquet.row_groups import RowTally
+from periplus.table.parquet.schema import EXTRAS, RowSchema, chunks_to_arrow, extras_of
 
 if TYPE_CHECKING:
     from periplus.fetch import Fetch
@@ -72,9 +72,9 @@ GROUP_BYTES = 32 << 20
 class GroupWriter:
     """A Parquet writer with the encodings of the convention; it counts what it writes."""
 
-    def __init__(self, file: IO[bytes], layout: Layout, arrays: Mapping[str, Array]) -> None:
+    def __init__(self, file: IO[bytes], layout: RowSchema, arrays: Mapping[str, Array]) -> None:
         self.layout = layout
-        self.tally = Tally()
+        self.tally = RowTally()
         schema = layout.schema()
         names = [name for name in ("array", "path") if name in schema.names]
         integers = [field.name for field in schema if pa.types.is_integer(field.type)]
@@ -98,7 +98,7 @@ class GroupWriter:
     def _write(self, table: pa.Table) -> None:
         self._writer.write_table(table, row_group_size=_group_rows(table, table.num_rows))
 
-    def copy(self, path: Path, tally: Tally) -> None:
+    def copy(self, path: Path, tally: RowTally) -> None:
         """Take over the row groups of a narrower table."""
         with pq.ParquetFile(path) as narrow:
             for number in range(narrow.num_row_groups):
@@ -152,7 +152,7 @@ def _absent(field: pa.Field, count: int) -> pa.Array:
     return pa.nulls(count, field.type) if field.nullable else numbers(np.zeros(count, field.type.to_pandas_dtype()))
 
 
-def _sorting(schema: pa.Schema, layout: Layout, arrays: Mapping[str, Array]) -> list[pq.SortingColumn]:
+def _sorting(schema: pa.Schema, layout: RowSchema, arrays: Mapping[str, Array]) -> list[pq.SortingColumn]:
     """Rows of a group are sorted by array, then by the later dimensions, the first one and the part.
 
     Beyond the array's name that is one order of columns only where all arrays have the same dimensions.
@@ -170,7 +170,7 @@ def _sorting(schema: pa.Schema, layout: Layout, arrays: Mapping[str, Array]) -> 
 class FlatSink:
     """One Parquet file; begun again with more columns where a later row needs one that the first did not."""
 
-    def __init__(self, file: IO[bytes], layout: Layout, arrays: Mapping[str, Array]) -> None:
+    def __init__(self, file: IO[bytes], layout: RowSchema, arrays: Mapping[str, Array]) -> None:
         self._file = file
         self._arrays = arrays
         self._layout = layout
@@ -207,7 +207,7 @@ class FlatSink:
         self._ready(EXTRAS.intersection(table.column_names)).pass_on(table)
 
     @property
-    def tally(self) -> Tally:
+    def tally(self) -> RowTally:
         return self._ready(frozenset()).tally
 
     def close(self, keys: dict[str, str]) -> None:
@@ -235,7 +235,7 @@ def _copy_out(fd: int, copy: IO[bytes]) -> None:
 class PartSink:
     """Parts of a dataset, named so that no two writers ever choose the same; a new one where columns change."""
 
-    def __init__(self, folder: str, layout: Layout, arrays: Mapping[str, Array], fetch: Fetch) -> None:
+    def __init__(self, folder: str, layout: RowSchema, arrays: Mapping[str, Array], fetch: Fetch) -> None:
         self._folder = folder
         self._layout = layout
         self._arrays = arrays
@@ -245,9 +245,9 @@ class PartSink:
         self._file: IO[bytes] | None = None
         self._path = ""
         self._held: list[int] = []
-        self.pieces: list[Piece] = []
-        self.placements: list[Piece] = []
-        self.tallies: list[Tally] = []
+        self.pieces: list[PartFile] = []
+        self.placements: list[PartFile] = []
+        self.tallies: list[RowTally] = []
 
     def release(self) -> None:
         """Give up the locks on the parts, which tell others that they are still to be committed."""
@@ -278,7 +278,7 @@ class PartSink:
             file.write(data)
             file.flush()
             self._hold(file)
-        self.placements.append(Piece(path=path, rows=rows, bytes=len(data)))
+        self.placements.append(PartFile(path=path, rows=rows, bytes=len(data)))
 
     def _hold(self, file: IO[bytes]) -> None:
         """Keep the lock of a file when it has its name."""
@@ -295,7 +295,7 @@ class PartSink:
         self._hold(self._file)
         self._stack.close()
         bounds = {name: self._box(name, box) for name, box in tally.bounds.items()}
-        self.pieces.append(Piece(path=self._path, rows=tally.rows, bytes=size, bounds=bounds))
+        self.pieces.append(PartFile(path=self._path, rows=tally.rows, bytes=size, bounds=bounds))
         self.tallies.append(tally)
         self._writer = self._file = None
 

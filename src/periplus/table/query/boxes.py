@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from periplus.errors import FormatError, MissingError
 from periplus.model import Array, BBox
-from periplus.table.collection.groups import Groups
+from periplus.table.collection.groups import GroupedArrays
 from periplus.table.query.footprint import TURN, WORLD, affine, around, meets, pixel_window, turned, upright
 
 
@@ -26,19 +26,19 @@ class Reproject(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Batch:
+class ArrayBatch:
     """Arrays of a collection that differ in group and corner alone; or one array."""
 
     kind: Array
     """The array, or what describes all of them, with its corner at (0, 0)."""
-    groups: Groups | None = None
+    groups: GroupedArrays | None = None
     rows: NDArray[np.intp] | None = None
     """Of `groups`; None for one array."""
 
     def __len__(self) -> int:
         return 1 if self.rows is None else len(self.rows)
 
-    def take(self, which: NDArray[np.bool_]) -> Batch:
+    def take(self, which: NDArray[np.bool_]) -> ArrayBatch:
         return self if self.rows is None else replace(self, rows=self.rows[which])
 
     def array(self, number: int = 0) -> Array:
@@ -59,15 +59,15 @@ class Batch:
         return boxes, found[1]
 
 
-def batches(arrays: Mapping[str, Array]) -> Iterator[Batch]:
+def batches(arrays: Mapping[str, Array]) -> Iterator[ArrayBatch]:
     """All arrays, in the order of their first."""
-    if not isinstance(arrays, Groups):
-        yield from map(Batch, arrays.values())
+    if not isinstance(arrays, GroupedArrays):
+        yield from map(ArrayBatch, arrays.values())
         return
-    yield from map(Batch, arrays.plain.values())
+    yield from map(ArrayBatch, arrays.plain.values())
     held = [(arrays.of_family(number), family) for number, family in enumerate(arrays.families)]
     for rows, family in sorted((pair for pair in held if len(pair[0])), key=lambda pair: int(pair[0][0])):
-        yield from (Batch(kind, arrays, rows) for kind in family.values())
+        yield from (ArrayBatch(kind, arrays, rows) for kind in family.values())
 
 
 Boxes = NDArray[np.float64]
@@ -75,14 +75,14 @@ Boxes = NDArray[np.float64]
 
 
 def own_boxes(
-    chosen: Sequence[Batch], bbox: BBox, crs: str | None, reproject: Reproject | None, *, strict: bool
-) -> list[tuple[Batch, Boxes | None]]:
+    chosen: Sequence[ArrayBatch], bbox: BBox, crs: str | None, reproject: Reproject | None, *, strict: bool
+) -> list[tuple[ArrayBatch, Boxes | None]]:
     """The arrays that may meet the box, with the box in their own CRS; None for those without a transform.
 
     Without `crs` the box is in the CRS of the arrays, so they must share one. Arrays of which a box says nothing
     (no place, no CRS although the box has one, a CRS of another world) are left out, or with `strict` refused.
     """
-    kept: list[tuple[Batch, Boxes, str | None]] = []
+    kept: list[tuple[ArrayBatch, Boxes, str | None]] = []
     first = None
     for batch in chosen:
         place = batch.around()
@@ -99,7 +99,7 @@ def own_boxes(
     if crs is None and len(found := dict.fromkeys(own for *_, own in kept)) > 1:
         raise ValueError(f"these arrays have {len(found)} different CRSs ({_some(found)}): pass crs= of the bbox")
     boxes: dict[str | None, BBox | MissingError | None] = {}
-    answer: list[tuple[Batch, Boxes | None]] = []
+    answer: list[tuple[ArrayBatch, Boxes | None]] = []
     for batch, wholes, own in kept:
         if own not in boxes:
             boxes[own] = _moved(bbox, crs, own, reproject)
@@ -127,7 +127,7 @@ def own_boxes(
     return answer
 
 
-def _met(batch: Batch, wholes: Boxes, boxes: Boxes) -> Iterator[tuple[Batch, Boxes | None]]:
+def _met(batch: ArrayBatch, wholes: Boxes, boxes: Boxes) -> Iterator[tuple[ArrayBatch, Boxes | None]]:
     """The arrays whose pixels the boxes may meet, give or take a pixel; one array always, for its rows tell."""
     transform = affine(batch.kind)
     for box in {tuple(box) for box in boxes.T[:: max(1, len(batch) - 1)].tolist()}:

@@ -20,7 +20,7 @@ from periplus.table.verify import faults
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from periplus.table.document.document import Piece
+    from periplus.table.document.document import PartFile
     from periplus.table.parquet.decoded import Group
     from periplus.table.table import Table
 
@@ -64,7 +64,7 @@ class IndexReport:
 
 
 @dataclass(slots=True)
-class _Notes:
+class _ProblemList:
     url: str | None
     problems: list[Problem] = field(default_factory=list)
     more: int = 0
@@ -82,7 +82,7 @@ class _Notes:
 
 def check_table(table: Table, *, progress: Progress | None = None) -> IndexReport:
     """Read every row, a bounded number at a time, and report all that contradicts the document or the files table."""
-    notes, seen = _Notes(table.url), 0
+    notes, seen = _ProblemList(table.url), 0
     try:
         sizes = np.asarray(table.files.size)
     except PeriplusError as error:
@@ -97,7 +97,7 @@ def check_table(table: Table, *, progress: Progress | None = None) -> IndexRepor
     for turn in range(passes):
         first = turn == 0
         places = _Places(turn, passes)
-        for name, refs in _blocks(table, notes if first else _Notes(None)):
+        for name, refs in _blocks(table, notes if first else _ProblemList(None)):
             array = table.catalog.arrays[name]
             if first:
                 seen += len(refs)
@@ -122,7 +122,7 @@ def _most_parts(refs: Refs) -> int:
 # --- rows, whatever is wrong with others -----------------------------------------------------------------------------
 
 
-def _blocks(table: Table, notes: _Notes) -> Iterator[tuple[str, Refs]]:
+def _blocks(table: Table, notes: _ProblemList) -> Iterator[tuple[str, Refs]]:
     rows = table.unverified
     if isinstance(rows, ParquetRows):
         for part, piece in _parts(rows, notes):
@@ -143,7 +143,7 @@ def _blocks(table: Table, notes: _Notes) -> Iterator[tuple[str, Refs]]:
             notes.add("array", f"rows belong to {block[0]!r}, which is no array of the index")
 
 
-def _parts(rows: ParquetRows, notes: _Notes) -> Iterator[tuple[PartRows, Piece | None]]:
+def _parts(rows: ParquetRows, notes: _ProblemList) -> Iterator[tuple[PartRows, PartFile | None]]:
     pieces = rows.document.pieces
     if pieces is None:
         yield rows.parts()[0], None
@@ -164,7 +164,7 @@ def _parts(rows: ParquetRows, notes: _Notes) -> Iterator[tuple[PartRows, Piece |
             yield part, piece
 
 
-def _stored(rows: ParquetRows, notes: _Notes) -> set[str]:
+def _stored(rows: ParquetRows, notes: _ProblemList) -> set[str]:
     """Files in the folder of parts; none where the store has no listing."""
 
     async def found() -> set[str]:
@@ -180,7 +180,9 @@ def _stored(rows: ParquetRows, notes: _Notes) -> set[str]:
         return set()
 
 
-def _part_blocks(rows: ParquetRows, part: PartRows, piece: Piece | None, notes: _Notes) -> Iterator[tuple[str, Refs]]:
+def _part_blocks(
+    rows: ParquetRows, part: PartRows, piece: PartFile | None, notes: _ProblemList
+) -> Iterator[tuple[str, Refs]]:
     url = part.source.url
     for number in range(part.source.groups):
         if not part.source.metadata.row_group(number).num_rows:
@@ -199,7 +201,7 @@ def _part_blocks(rows: ParquetRows, part: PartRows, piece: Piece | None, notes: 
                 yield array.name, refs
 
 
-def _owned(rows: ParquetRows, group: Group, number: int, notes: _Notes, url: str) -> Iterator[tuple[Array, Refs]]:
+def _owned(rows: ParquetRows, group: Group, number: int, notes: _ProblemList, url: str) -> Iterator[tuple[Array, Refs]]:
     """The rows of a group by array; those of none are noted."""
     arrays, free = rows.document.catalog.arrays, group.count
     for name in list(arrays) if group.array is None else group.array.names:
@@ -234,7 +236,7 @@ def _owned(rows: ParquetRows, group: Group, number: int, notes: _Notes, url: str
         notes.add("array", f"row group {number}: {free} rows belong to no array of the index", url)
 
 
-def _bounds(array: Array, refs: Refs, piece: Piece | None, notes: _Notes, url: str) -> None:
+def _bounds(array: Array, refs: Refs, piece: PartFile | None, notes: _ProblemList, url: str) -> None:
     """Rows outside the bounds of their part would never be found by a query."""
     if piece is None or not piece.bounds:
         return
@@ -246,7 +248,7 @@ def _bounds(array: Array, refs: Refs, piece: Piece | None, notes: _Notes, url: s
         )
 
 
-def _statistics(part: PartRows, number: int, table: pa.Table, notes: _Notes) -> None:
+def _statistics(part: PartRows, number: int, table: pa.Table, notes: _ProblemList) -> None:
     """Rows outside the statistics of their row group would never be found by a query."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -302,7 +304,7 @@ class _Places:
         self._arrays[array.name] = array
         self._keys.setdefault(array.name, []).append(columns)
 
-    def report(self, notes: _Notes) -> None:
+    def report(self, notes: _ProblemList) -> None:
         for name in list(self._keys):
             array, columns = self._arrays[name], np.concatenate(self._keys.pop(name), axis=1)
             if len(columns) > 1:
@@ -319,7 +321,7 @@ class _Places:
                 self._check(array, key[None, start:stop] // PARTS, key[start:stop] % PARTS, notes)
                 start = stop
 
-    def _check(self, array: Array, places: NDArray[Any], part: NDArray[Any], notes: _Notes) -> None:
+    def _check(self, array: Array, places: NDArray[Any], part: NDArray[Any], notes: _ProblemList) -> None:
         if not len(part):
             return
         begins = np.ones(len(part), bool)

@@ -13,7 +13,7 @@ from periplus.model import Array, BBox, Catalog, Refs
 from periplus.table.document.columns import columns_for
 from periplus.table.parquet.buffers import numbers, strings
 from periplus.table.parquet.schema import NAMES
-from periplus.table.query.boxes import Batch, Boxes, Reproject, batches, own_boxes
+from periplus.table.query.boxes import ArrayBatch, Boxes, Reproject, batches, own_boxes
 from periplus.table.query.footprint import affine, chunk_boxes, chunk_range, chunk_window, meets, spatial_axes
 from periplus.table.query.times import time_coordinate, within
 
@@ -46,26 +46,26 @@ def select(
     chunk's box, in the CRS of its array. `reproject` brings a box from one CRS to another.
     """
     chosen = [one for one in _chosen(table, array) if level is None or one.kind.level == level]
-    asked: list[tuple[Batch, Boxes | None]] = [(one, None) for one in chosen]
+    asked: list[tuple[ArrayBatch, Boxes | None]] = [(one, None) for one in chosen]
     if bbox is not None:
         asked = own_boxes(chosen, bbox, crs, reproject, strict=array is not None)
     most = table.limits.memory_bytes // (ROW_BYTES + BOX_BYTES * footprints)
     files = None if time is None else within(np.asarray(table.files.datetime), time)
-    wanted = [_Wanted(table, *hit, window, time, files) for hit in _hits(table, asked, window, files)]
+    wanted = [_SelectedArray(table, *hit, window, time, files) for hit in _hits(table, asked, window, files)]
     wanted = [one for one in wanted if one.there]
     refs = table.listed_all([(one.array, one.box) for one in wanted], most=most)
     found = [(one.array, kept) for one, held in zip(wanted, refs, strict=True) if len(kept := one.kept(held))]
     return _readable(table, found, [one.kind for one, _ in asked], footprints)
 
 
-def _chosen(table: Table, array: str | Sequence[str] | None) -> list[Batch]:
+def _chosen(table: Table, array: str | Sequence[str] | None) -> list[ArrayBatch]:
     if array is None:
         return list(batches(table.catalog.arrays))
-    return [Batch(table.array(name)) for name in ([array] if isinstance(array, str) else array)]
+    return [ArrayBatch(table.array(name)) for name in ([array] if isinstance(array, str) else array)]
 
 
 def _hits(
-    table: Table, asked: Sequence[tuple[Batch, Boxes | None]], window: Any, files: NDArray[np.bool_] | None
+    table: Table, asked: Sequence[tuple[ArrayBatch, Boxes | None]], window: Any, files: NDArray[np.bool_] | None
 ) -> Iterator[tuple[Array, BBox | None]]:
     """The arrays that may have rows, in the order of the catalog, each with the box in its own CRS."""
     places: list[tuple[int, int, int]] = []
@@ -97,7 +97,7 @@ def _named_window(array: Array, window: Any) -> Window | None:
     return [window.get(dim, (0, count)) for dim, count in zip(array.dims, array.grid, strict=True)]
 
 
-class _Wanted:
+class _SelectedArray:
     """An array, the window of its chunks that may be asked for, and which rows in it are."""
 
     def __init__(

@@ -17,7 +17,7 @@ import numpy as np
 from zarr.core.buffer import Buffer, default_buffer_prototype
 
 from periplus.errors import ConflictError, DecodeError, FetchError, FormatError, LimitError, PeriplusError, redact
-from periplus.fetch.door import system_error, translate
+from periplus.fetch.errors import system_error, translate
 from periplus.model import Files, Refs, Source
 from periplus.parse.json import parse_json
 from periplus.policy import Policy, storable

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus.errors import ConflictError, FormatError, MissingError
-from periplus.fetch.door import mapped
+from periplus.fetch.errors import mapped
 from periplus.fetch.local.folders import replace_folder, restore_folder
 from periplus.model import Array, Inline, Refs
 from periplus.parse.zarr.documents import ZMETADATA
