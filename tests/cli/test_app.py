@@ -158,12 +158,14 @@ def test_the_environment_is_not_needed():
 
 
 def test_advice_is_in_the_words_of_the_command_line_and_paths_stay():
-    said = app.worded("1.tif has no time: pattern='x', or coordinate='order' (/data/dim=3/pattern=1/1.tif)")
-    assert said == "1.tif has no time: --pattern 'x', or --coordinate 'order' (/data/dim=3/pattern=1/1.tif)"
+    text = app.in_cli_words("1.tif has no time: pattern='x', or coordinate='order' (/data/dim=3/pattern=1/1.tif)")
+    assert text == "1.tif has no time: --pattern 'x', or --coordinate 'order' (/data/dim=3/pattern=1/1.tif)"
 
 
 def test_advice_on_indexing_names_options_of_the_command_line():
-    said = app.worded("assets=[...] or assets= chooses; append= needs to=, and codecs='all'; skip_misfits=True skips")
-    assert " ".join(said.split()) == (
+    text = app.in_cli_words(
+        "assets=[...] or assets= chooses; append= needs to=, and codecs='all'; skip_misfits=True skips"
+    )
+    assert " ".join(text.split()) == (
         "--assets NAME,... or --assets chooses; --append needs --output, and --codecs 'all'; --skip-misfits skips"
     )

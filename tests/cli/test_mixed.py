@@ -72,7 +72,7 @@ def test_what_failed_is_listed_in_full_where_one_is_told(mixed, periplus, tmp_pa
     assert "9 failed" in done.err
     assert "1 skipped (no format we read" in done.err
     advice = done.err.splitlines()[-1]
-    assert advice.startswith(f"to see them all: periplus query {target} --sql ")
+    assert advice.startswith(f"to list all: periplus query {target} --sql ")
     sql = advice.split('"')[1]
     rows = json.loads(periplus("query", target, "--sql", sql, "--format", "json").out)
     said = json.loads(periplus("index", mixed, "--json").out)

@@ -95,7 +95,7 @@ def test_png_with_a_stretch_of_ones_own(index, truth, periplus, tmp_path):
     done = periplus(
         "read", index, "--time", "2023-02-10", "--bands", "2", "--stretch", "0,4000", "-o", tmp_path / "o.png"
     )
-    assert "0 is black, 4000 is white (as asked)" in done.err
+    assert "0 is black, 4000 is white (--stretch)" in done.err
     image = np.asarray(Image.open(tmp_path / "o.png"))
     expected = truth.read(2)[50] / 4000 * 255
     assert np.abs(image[50, 40:, 0] - expected[40:]).max() <= 0.51
@@ -133,17 +133,25 @@ def test_a_dash_is_npy_on_stdout(index, truth):
     [
         (["-o", "out.jpg"], "usage", "must end in"),
         (["-o", "out.png"], "usage", "4 steps along time"),
-        (["--bands", "1,2", "--time", "2023-02", "-o", "out.png"], "usage", "choose with --bands"),
+        (["--bands", "1,2", "--time", "2023-02", "-o", "out.png"], "usage", "choose some with --bands"),
         (["--bands", "pink", "-o", "out.npy"], "missing", "pink"),
         (["--bands", "7", "-o", "out.npy"], "usage", "band 7"),
         (["--time", "1999", "-o", "out.npy"], "missing", "1999"),
         (["--bbox", "0,0,1,1", "-o", "out.npy"], "missing", "does not intersect"),
         (["--window", "0:5,0:5", "-o", "out.npy"], "usage", "--array"),
         (["--array", "0/data", "--window", "0:5,0:999", "-o", "out.npy"], "usage", "ends past"),
-        (["--array", "0/data", "--window", "0:5,0:5", "--bands", "1", "-o", "out.npy"], "usage", "stands alone"),
+        (
+            ["--array", "0/data", "--window", "0:5,0:5", "--bands", "1", "-o", "out.npy"],
+            "usage",
+            "cannot be combined with --bands",
+        ),
         (["--crs", "EPSG:0", "--bbox", "0,0,1,1", "-o", "out.npy"], "format", "EPSG:0"),
         (["--resolution", "-3", "-o", "out.npy"], "usage", "positive"),
-        (["-o", "no/such/folder/out.npy"], "missing", "no such folder to write to (no/such/folder/out.npy)\n"),
+        (
+            ["-o", "no/such/folder/out.npy"],
+            "missing",
+            "the folder to write to does not exist (no/such/folder/out.npy)\n",
+        ),
         (["--array", "1/dat", "-o", "out.npy"], "missing", "this index has data"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The command group: verbs loaded when used, errors said in one line, exit codes 0, 1, 2 and 130."""
+"""The command group: verbs imported on use, errors in one line, exit codes 0, 1, 2 and 130."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from periplus.cli.secrets import scrub
 from periplus.errors import advice
 
 VERBS = ("index", "info", "query", "read", "check", "convert", "validate")
-WORDS = {
+CLI_WORDS = {
     "allow=[prefix]": "--allow PREFIX",
     "trust=True": "--trust",
     "array=": "--array",
@@ -49,7 +49,7 @@ OK, FINDINGS, ERROR, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
 
 
 class Verbs(click.Group):
-    """A group whose commands live in modules of the same name."""
+    """A group whose commands are in modules of the same name."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(VERBS)
@@ -65,14 +65,16 @@ class Verbs(click.Group):
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="periplus")
 def periplus() -> None:
-    """Index imagery archives where they lie; query the index, read windows of it, hand it on.
+    """Index imagery and array files in place, query the index and read windows of the data.
+
+    An index records where every chunk of the files is stored (file, offset, length). Files are not copied or changed.
 
     \b
     periplus index 'archive/*.tif' -o archive.parquet
     periplus info archive.parquet
     periplus read archive.parquet --max-size 1024 -o picture.png
 
-    Exit codes: 0 all well, 1 something was found (files that failed, sources that changed), 2 an error.
+    Exit codes: 0 success; 1 finished with findings (files that failed, sources that changed); 2 error.
     """
 
 
@@ -83,53 +85,53 @@ def run(arguments: Sequence[str] | None = None) -> int:
         code = periplus.main(arguments, prog_name="periplus", standalone_mode=False)
         sys.stdout.flush()
     except (BrokenPipeError, SystemExit):
-        # The reader of our output left (`| head`); click says so by SystemExit. Python would complain once more while
-        # closing stdout.
+        # The reader of our output closed the pipe (`| head`), which click reports as SystemExit. Python would report it
+        # again while closing stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_CLOSED
     except (KeyboardInterrupt, click.exceptions.Abort):
-        # An interrupt may come between the making of a coroutine and its first step: Python would warn of it here.
+        # After an interrupt between the creation of a coroutine and its first step, Python would warn here.
         warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
-        return say("interrupted", code=INTERRUPTED)
+        return report("interrupted", code=INTERRUPTED)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         return ERROR
     except click.UsageError as error:
         verb = error.ctx.command_path if error.ctx else "periplus"
-        return say(f"usage: {error.format_message()} (see {verb} --help)", arguments=arguments)
+        return report(f"usage: {error.format_message()} (see {verb} --help)", arguments=arguments)
     except click.ClickException as error:
-        return say(f"error: {error.format_message()}", arguments=arguments)
-    except Exception as error:  # noqa: BLE001  the last door: whatever comes is said in one line
+        return report(f"error: {error.format_message()}", arguments=arguments)
+    except Exception as error:  # noqa: BLE001 - every error is reported in one line
         if os.environ.get("PERIPLUS_DEBUG"):
             import traceback
 
             click.echo(scrub("".join(traceback.format_exception(error)), arguments), err=True, nl=False)
-        return say(sentence(error), arguments=arguments)
+        return report(sentence(error), arguments=arguments)
     return code if isinstance(code, int) else OK
 
 
 def sentence(error: Exception) -> str:
     """`kind: message` of any exception."""
     if isinstance(error, PeriplusError):
-        return f"{error.kind}: {worded(str(error))}"
-    if isinstance(error, ModuleNotFoundError) and (said := advice(error)):
-        return f"error: {said}"
+        return f"{error.kind}: {in_cli_words(str(error))}"
+    if isinstance(error, ModuleNotFoundError) and (text := advice(error)):
+        return f"error: {text}"
     if isinstance(error, MemoryError):
-        return "limit: not enough memory for this; ask for less, or for a coarser resolution"
+        return "limit: not enough memory; read a smaller window or a coarser resolution"
     if isinstance(error, OSError) and error.strerror:
         return f"error: {error.strerror}" + (f": {error.filename}" if error.filename else "")
     return f"internal: {type(error).__name__}: {error} (PERIPLUS_DEBUG=1 shows where)"
 
 
-def worded(text: str) -> str:
-    """What the library advises in Python, in the words of the command line."""
-    for python, shell in WORDS.items():
-        # Not in a path: folders may be called `dim=3`.
+def in_cli_words(text: str) -> str:
+    """The advice of the library with command-line options instead of Python arguments."""
+    for python, shell in CLI_WORDS.items():
+        # Not inside a path: a folder may be called `dim=3`.
         text = re.sub(rf"(?<![\w/]){re.escape(python)}", shell, text)
     return text
 
 
-def say(message: str, *, code: int = ERROR, arguments: Sequence[str] = ()) -> int:
+def report(message: str, *, code: int = ERROR, arguments: Sequence[str] = ()) -> int:
     """One line on stderr, without secrets; returns the exit code."""
     line = " ".join(scrub(message, arguments).split())
     click.echo(f"periplus: {line}", err=True)

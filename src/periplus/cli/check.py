@@ -1,4 +1,4 @@
-"""periplus check: are the sources still what was indexed; with --index, is the index whole."""
+"""periplus check: find sources that changed since they were indexed; with --index, problems of the index."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from periplus.cli.output.text import count, printable
 from periplus.errors import FormatError, redact
 
 SHOWN = 20
-"""Findings listed before the rest is only counted."""
+"""Findings shown; the others are only counted."""
 
 
-@click.command("check", short_help="Compare every source with what was indexed, or check the index itself.")
+@click.command("check", short_help="Check whether the sources have changed, or whether the index is valid.")
 @click.argument("url", metavar="INDEX")
-@click.option("--index", "itself", is_flag=True, help="Check the index itself; no source is accessed.")
+@click.option("--index", "itself", is_flag=True, help="Check the index itself, without accessing the sources.")
 @access
-@click.option("--json", "as_json", is_flag=True, help="Counts and every finding, as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the counts and all findings as JSON.")
 @click.option("--quiet", "-q", is_flag=True, help="No progress bar.")
 def command(
     url: str,
@@ -32,21 +32,21 @@ def command(
     as_json: bool,
     quiet: bool,
 ) -> int:
-    """Ask every source for its size, entity tag and time, and compare them with the index.
+    """Check whether the sources have changed: compare their size, entity tag and time with the index.
 
-    No data are read. Sources are ok, stale (changed), missing, denied (not under an allowed prefix) or
-    unreachable; the exit code is 1 if any is not ok. Files that failed while indexing are not asked for.
+    No data are read. A source is ok, stale (changed), missing, denied (not under an allowed prefix) or unreachable;
+    the exit code is 1 if any is not ok. Files that failed while indexing are not checked.
 
-    With --index every row of the index is read and compared with what the index declares: chunks are inside their
-    grid, none comes twice, byte ranges end inside their file, parts of a dataset are there and listed, counts and
-    statistics are right. The exit code is 1 if a problem was found, 2 if there is no index to check.
+    With --index the index itself is checked, without accessing the sources: every chunk is inside its grid and occurs
+    once, byte ranges are inside their files, the parts of a dataset exist and are listed, counts and statistics are
+    correct. The exit code is 1 if a problem was found, 2 if there is no index.
 
     \b
     periplus check archive.parquet
     periplus check archive.parquet --allow s3://bucket/scenes/ --json
     periplus check archive.parquet --index
     """
-    from periplus.cli.app import worded
+    from periplus.cli.app import in_cli_words
 
     if itself:
         return _check_index(url, allow, trust, storage_options, as_json, quiet)
@@ -59,7 +59,7 @@ def command(
         click.echo(json.dumps({"index": redact(url), "counts": counts, "findings": shown}, indent=2))
         return int(not report.ok)
     for finding in findings[:SHOWN]:
-        click.echo(f"{finding.kind}: {printable(worded(finding.error))}")
+        click.echo(f"{finding.kind}: {printable(in_cli_words(finding.error))}")
     if len(findings) > SHOWN:
         click.echo(f"… {len(findings) - SHOWN:,} more (--json shows all)")
     kinds = ", ".join(f"{n:,} {kind}" for kind, n in counts.items() if n or kind == "ok")
@@ -81,11 +81,11 @@ def _check_index(
         with opened as index, bar("checking", "rows", quiet=quiet) as progress:
             report = index.check_index(progress=progress)
         problems, rows, more = [asdict(problem) for problem in report.problems], report.rows, report.more
-    except FormatError as error:  # it cannot even be opened
+    except FormatError as error:  # it cannot be opened
         problems = [{"kind": "document", "message": error.message, "url": error.url}]
     if as_json:
-        said = {"index": redact(url), "rows": rows, "ok": not problems, "problems": problems, "more": more}
-        click.echo(json.dumps(said, indent=2))
+        result = {"index": redact(url), "rows": rows, "ok": not problems, "problems": problems, "more": more}
+        click.echo(json.dumps(result, indent=2))
         return int(bool(problems))
     for problem in problems[:SHOWN]:
         place = f" ({problem['url']})" if problem["url"] else ""

@@ -1,4 +1,4 @@
-"""periplus convert: the same index in another form."""
+"""periplus convert: write an index in another form."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import click
 
-from periplus.cli.options import access, asked, open_index
+from periplus.cli.options import access, open_index, usage_errors
 from periplus.cli.output.text import count
 from periplus.errors import redact, some
 
@@ -18,22 +18,29 @@ from periplus.errors import redact, some
 @click.option(
     "--form",
     type=click.Choice(["flat", "dataset", "duckdb", "icechunk", "kerchunk"]),
-    help="Default: by TARGET's name: .parquet is flat, .duckdb a database, .icechunk a repository, .json kerchunk "
-    "references, anything else a dataset folder. Kerchunk with another name than .json is a Parquet directory.",
+    help="Form of the result. Default, by the name of TARGET: .parquet flat, .duckdb duckdb, .icechunk icechunk, .json "
+    "kerchunk, other names dataset. kerchunk with a name other than .json is a folder of Parquet files.",
 )
-@click.option("--zarr-format", type=click.IntRange(2, 3), help="Kerchunk: Zarr version; 3 for .json only. Default: 2.")
+@click.option(
+    "--zarr-format",
+    type=click.IntRange(2, 3),
+    help="Kerchunk: version of the Zarr metadata; 3 for .json only. Default: 2.",
+)
 @click.option(
     "--codecs",
     type=click.Choice(["standard", "imagery", "all"]),
-    help="Kerchunk: codecs that readers have. Default: imagery.",
+    help="Codecs that readers of the result support: those of Zarr and numcodecs (standard), also those of "
+    "osml-imagery-io (imagery), or also those of periplus (all). Default: imagery.",
 )
-@click.option("--portable", is_flag=True, help="Kerchunk: write URLs as {{base}}name, to be filled in by readers.")
+@click.option(
+    "--portable", is_flag=True, help="Kerchunk: write URLs as {{base}}name, so that readers can set the base."
+)
 @click.option(
     "--leave-out",
     is_flag=True,
-    help="Do without arrays that kerchunk cannot say, or that cannot be read where Icechunk copies.",
+    help="Skip arrays that the form cannot represent instead of stopping.",
 )
-@click.option("--append", is_flag=True, help="Icechunk: keep what is there and add what is new.")
+@click.option("--append", is_flag=True, help="Icechunk: add to the existing repository.")
 @access
 def command(
     url: str,
@@ -48,7 +55,7 @@ def command(
     trust: bool,
     storage_options: Sequence[tuple[str, str]],
 ) -> None:
-    """Write an index anew: one Parquet file, a dataset folder, a DuckDB database, an Icechunk repository or kerchunk.
+    """Write an index as a Parquet file, a dataset folder, a DuckDB file, an Icechunk repository or kerchunk references.
 
     \b
     periplus convert archive.parquet archive.duckdb
@@ -56,7 +63,7 @@ def command(
     periplus convert archive.parquet s3://bucket/archive.icechunk
     periplus convert archive.parquet archive.json --zarr-format 3
     """
-    os.environ.setdefault("ICECHUNK_LOG", "error")  # it would write its warnings to stdout
+    os.environ.setdefault("ICECHUNK_LOG", "error")  # it writes warnings to stdout
     with open_index(url, allow=allow, trust=trust, storage_options=storage_options) as index:
         options = {
             "zarr_format": zarr_format,
@@ -65,7 +72,7 @@ def command(
             "leave_out": leave_out,
             "append": append,
         }
-        with asked(tuple(options)):
+        with usage_errors(tuple(options)):
             written = index.write(target, form=form, **{name: value for name, value in options.items() if value})
         rows, files = written.table.rows, len(written.files)
         report = written.report

@@ -1,4 +1,4 @@
-"""periplus index: record where the bytes of an archive lie."""
+"""periplus index: record where every chunk of the files is stored."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from periplus.cli.options import asked, keep_query, kept_names, settings, storage_option
+from periplus.cli.options import keep_query, kept_names, settings, storage_option, usage_errors
 from periplus.cli.output.progress import bar
 from periplus.cli.output.text import clean
 from periplus.cli.secrets import scrub
@@ -29,75 +29,76 @@ FAILED = "select path, error from files where error is not null"
     "-o",
     "--output",
     metavar="TARGET",
-    help="Where the index goes: .parquet (one file), .duckdb, or a folder (a dataset that can grow).  "
-    "[default: nowhere; only the summary is shown]",
+    help="Where to write the index: name.parquet (one file), name.duckdb, or a folder (a dataset to which files can be "
+    "added).  [default: not written, only the summary is shown]",
 )
 @click.option(
     "--arrange",
     type=click.Choice(["auto", "collect", "stack", "mosaic"]),
     default="auto",
     show_default=True,
-    help="collect: every file its own group. stack: one array with a new leading dimension. "
-    "mosaic: images of one grid, or DTED cells, side by side as one array.",
+    help="collect: one group for each file. stack: one array with a new first dimension, such as time. "
+    "mosaic: one array of adjacent or overlapping images on one pixel grid, or of DTED cells.",
 )
-@click.option("--dim", metavar="NAME", help="Name of the dimension a stack adds (stack only).  [default: time]")
+@click.option("--dim", metavar="NAME", help="stack: name of the new dimension.  [default: time]")
 @click.option(
     "--pattern",
-    help="How to read file names: a template such as scene_{time:%Y%m%d} (* is any text), or a regular expression "
-    "with a named group. A time becomes the datetime of each file, and the coordinate of a stack.",
+    help="How to parse file names: a template such as scene_{time:%Y%m%d} (* matches any text), or a regular "
+    "expression with named groups. A time becomes the datetime of each file, and the coordinate of a stack.",
 )
 @click.option(
     "--coordinate",
     type=click.Choice(["auto", "pattern", "datetime", "order"]),
     default="auto",
     show_default=True,
-    help="Where the coordinate of a stack comes from (stack only): the pattern, the file's own time, its position in "
-    "the list.",
+    help="stack: the coordinate is taken from the --pattern, from the datetime in each file, or from the order of the "
+    "files.",
 )
 @click.option(
     "--duplicates",
     type=click.Choice(["error", "first", "last", "first-valid", "last-valid", "keep"]),
     default="error",
     show_default=True,
-    help="Files with the same coordinate, or that overlap: stop; take the last; keep each as a step (stack only); take "
-    "the first, or the first or last pixels that are not nodata (mosaic only). Files that are left out are reported.",
+    help="What to do with files that have the same coordinate (stack) or overlap (mosaic). error: stop. last: use the "
+    "last file. first: use the first file (mosaic). first-valid, last-valid: use the first or last pixel that is not "
+    "nodata (mosaic). keep: keep all as separate steps (stack). Files that are not used are reported.",
 )
 @click.option(
     "--order",
     type=click.Choice(["given", "name", "time"]),
     default="given",
     show_default=True,
-    help="What makes a file of a mosaic the first or the last (mosaic only).",
+    help="mosaic: the order of the files for --duplicates.",
 )
-@click.option("--assets", metavar="NAME,...", help="Which assets of STAC items to index.")
+@click.option("--assets", metavar="NAME,...", help="Assets of STAC items to index.")
 @click.option(
     "--skip-misfits",
     is_flag=True,
-    help="Leave out files that do not fit into the stack or mosaic, or do not match the pattern, in place of stopping.",
+    help="Skip files that do not fit into the stack or mosaic, or do not match the --pattern, instead of stopping.",
 )
 @click.option(
     "--append",
     is_flag=True,
-    help="Keep the files the index has already, besides those named, in its arrangement: options of it that are not "
-    "given (--arrange, --pattern, …) are those the index was made with.",
+    help="Add the files to those already in the index. Options that are not given (--arrange, --pattern, …) are those "
+    "of the existing index.",
 )
 @click.option(
     "--refresh",
     type=click.Choice(["check", "never", "always"]),
     default="check",
     show_default=True,
-    help="Files the index knows: ask whether they changed, trust it, or read them anew.",
+    help="Files already in the index: read those that changed (check), none (never) or all (always) again.",
 )
 @click.option(
     "--no-siblings",
     is_flag=True,
-    help="Do not look beside files for those that belong to them: R-sets of NITF, world files of pictures.",
+    help="Ignore sidecar files: R-sets of NITF, world files, .aux.xml.",
 )
-@click.option("--concurrency", type=click.IntRange(min=1), help="Headers in flight at once.")
+@click.option("--concurrency", type=click.IntRange(min=1), help="Number of files read at the same time.")
 @keep_query
 @storage_option
 @click.option("--quiet", "-q", is_flag=True, help="No progress bar, no summary.")
-@click.option("--json", "as_json", is_flag=True, help="The summary as JSON on standard output.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 def command(
     urls: Sequence[str],
     output: str | None,
@@ -108,14 +109,15 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> int:
-    """Index files where they lie: headers are read, no pixel is copied.
+    """Index files in place: only their metadata are read, and no data are copied.
 
-    URL is a file, a glob, a folder, a text file of URLs, or STAC items (JSON or GeoParquet), on disk,
-    over HTTP(S), or in S3, GCS or Azure; with - URLs are read from standard input, one a line. Files of
-    other kinds in a folder are skipped. A file that cannot be indexed becomes a row with its error, and
-    the exit code is 1. Run again after an interruption, or when files were added: what is known is not
-    read again. The index then holds what was named this time, arranged by the options given this time;
-    with --append also what it had, in the arrangement it has.
+    URL is a file, a glob, a folder, a text file with one URL per line, or STAC items (JSON or GeoParquet), on disk,
+    over HTTP(S), or in S3, GCS or Azure. With - the URLs are read from standard input, one per line. Files of other
+    formats in a folder are skipped. A file that cannot be indexed is recorded with its error, and the exit code is 1.
+
+    Run the command again after an interruption or when there are new files: files already indexed are not read again.
+    The new index contains exactly the files of this command, arranged by its options; with --append, they are added
+    to the existing index.
 
     \b
     periplus index 'archive/*.tif' -o archive.parquet
@@ -130,7 +132,7 @@ def command(
         given["siblings"] = False
     if assets is not None:
         given["assets"] = [name.strip() for name in assets.split(",")]
-    with bar("indexing", "files", quiet=quiet) as report, asked():
+    with bar("indexing", "files", quiet=quiet) as report, usage_errors():
 
         def progress(done: int, total: int | None, failed: int) -> None:
             if report is not None:
@@ -150,30 +152,30 @@ def command(
 
 
 def listed(file: Iterable[str]) -> list[str]:
-    """URLs, one a line; `#` begins a comment."""
+    """URLs, one per line; `#` starts a comment."""
     lines = (line.strip() for line in file)
     return [line for line in lines if line and not line.startswith("#")]
 
 
 def summarise(index: Index, output: str | None, *, quiet: bool, as_json: bool) -> int:
-    """Say what was indexed and what failed; returns the exit code."""
-    from periplus.cli.app import worded
+    """Print what was indexed and what failed; returns the exit code."""
+    from periplus.cli.app import in_cli_words
     from periplus.cli.output.describe import failures, replacements
 
     summary = index.summary
     assert summary is not None
     if as_json:
         facts = {**asdict(summary), "index": None if output is None else redact(output)}
-        # With those that have no row, since their URL must not be stored.
+        # Including files without a row, because their URL must not be stored.
         more = [{"path": redact(url), "error": scrub(error)} for url, error in summary.errors]
         known = failures(index)
         facts |= {"errors": known + [one for one in more if one not in known], "replacements": replacements(index)}
         click.echo(json.dumps(facts, indent=2))
     elif not quiet:
-        lines = worded(scrub(str(summary))).splitlines()
+        lines = in_cli_words(scrub(str(summary))).splitlines()
         if output is not None:
             lines[0] = f"{redact(output)}: {lines[0]}"
             if summary.failed > len(summary.errors) or summary.replaced > len(summary.replacements):
-                lines.append(f'to see them all: periplus query {redact(output)} --sql "{FAILED}"')
+                lines.append(f'to list all: periplus query {redact(output)} --sql "{FAILED}"')
         click.echo("\n".join(clean(line) for line in lines), err=True)
     return int(summary.failed > 0)

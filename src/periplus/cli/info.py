@@ -1,4 +1,4 @@
-"""periplus info: what an index, or a file that might be indexed, holds."""
+"""periplus info: show the content of an index or a file."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from periplus.cli.options import access, open_any
 from periplus.cli.output.text import count, extent, printable, size, table
 
 SHOWN = 20
-"""Arrays and failures listed before the rest is only counted."""
+"""Arrays and failures shown; the others are only counted."""
 PLACES = 4
-"""Of as many CRSs the boxes are listed."""
+"""Number of CRSs whose boxes are shown."""
 WIDTH = 100
 LONGEST = 1000
 """Characters of one attribute."""
@@ -23,16 +23,16 @@ LONGEST_PART = 160
 """Characters of one of several records of an attribute."""
 
 
-@click.command("info", short_help="Show what an index, or a file, holds.")
+@click.command("info", short_help="Show the content of an index or a file.")
 @click.argument("url", metavar="INDEX_OR_FILE")
 @access
-@click.option("--json", "as_json", is_flag=True, help="Everything, as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def command(
     url: str, allow: Sequence[str], trust: bool, storage_options: Sequence[tuple[str, str]], as_json: bool
 ) -> None:
-    """Show the arrays, places, times, encodings and failed files of an index.
+    """Show the arrays, bounding boxes, times, encodings and failed files of an index.
 
-    A file that is no index (a GeoTIFF, say) is scanned, and shown as the index of that file alone.
+    For a file that is not an index, such as a GeoTIFF, show the index of that file.
 
     \b
     periplus info archive.parquet
@@ -46,10 +46,10 @@ def command(
 
 
 def readable(found: dict[str, Any]) -> str:
-    """The answer for people."""
+    """The description as text."""
     files, arrays = found["files"], found["arrays"]
     rows = [("index", found["index"]), ("references", f"{found['rows']:,}")]
-    rows.append(("files", f"{files['count']:,}, {size(files['bytes'])}" + left_out(files)))
+    rows.append(("files", f"{files['count']:,}, {size(files['bytes'])}" + not_used(files)))
     rows.append(("formats", ", ".join(f"{name} {number:,}" for name, number in files["formats"].items()) or "none"))
     if kind := found["arrangement"].get("kind"):
         along = found["arrangement"].get("dim")
@@ -76,7 +76,7 @@ def readable(found: dict[str, Any]) -> str:
         if files["failed"] > SHOWN:
             lines.append(f"  … {files['failed'] - SHOWN:,} more (--json shows all)")
     if files["replacements"]:
-        lines += ["", "files left out, as others take their place"]
+        lines += ["", "files that are not used because others replace them"]
         lines += [f"  {printable(row['path'])}: {printable(row['error'])}" for row in files["replacements"][:SHOWN]]
         if files["replaced"] > SHOWN:
             lines.append(f"  … {files['replaced'] - SHOWN:,} more (--json shows all)")
@@ -84,28 +84,28 @@ def readable(found: dict[str, Any]) -> str:
 
 
 def attributes(found: dict[str, Any]) -> list[str]:
-    """What a file says of itself and of its first image."""
+    """The attributes of a file and of its first image."""
     first = found["arrays"][0]
     lines = []
-    for name, said in (("file", found["groups"].get("", {})), (first["name"], first["attributes"])):
-        if said:
+    for name, values in (("file", found["groups"].get("", {})), (first["name"], first["attributes"])):
+        if values:
             lines += ["", name]
-        for key, value in said.items():
-            words = printable(told(value))
+        for key, value in values.items():
+            words = printable(in_words(value))
             more = "…" if len(words) > LONGEST else ""
             label = f"  {printable(key):<11} "
             lines += textwrap.wrap(label + words[:LONGEST] + more, WIDTH, subsequent_indent=" " * 14)
     return lines
 
 
-def told(value: Any) -> str:
-    """An attribute in words; what is left empty in a file is left out."""
+def in_words(value: Any) -> str:
+    """An attribute as text, without empty values."""
     if isinstance(value, dict):
-        return ", ".join(f"{key} {told(each)}" for key, each in value.items() if not _blank(each))
+        return ", ".join(f"{key} {in_words(each)}" for key, each in value.items() if not _blank(each))
     if not isinstance(value, list):
         return str(value)
-    # Of many records each is shown in part, rather than the first alone.
-    parts = [told(each) for each in value]
+    # Each of many records is shown in part, rather than only the first.
+    parts = [in_words(each) for each in value]
     return "; ".join(part if len(part) <= LONGEST_PART else part[: LONGEST_PART - 1] + "…" for part in parts)
 
 
@@ -127,8 +127,8 @@ def row(array: dict[str, Any]) -> tuple[Any, ...]:
     )
 
 
-def left_out(files: dict[str, Any]) -> str:
-    """How many failed and how many others replaced, if any."""
+def not_used(files: dict[str, Any]) -> str:
+    """The number of files that failed or were replaced, if any."""
     return "".join(f", {files[what]:,} {what}" for what in ("failed", "replaced") if files[what])
 
 

@@ -1,4 +1,4 @@
-"""Options and values that several verbs share: where to look, what may be touched, boxes, times and windows."""
+"""Options that several verbs share: access to sources, boxes, times and windows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ else:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 LISTS = (".parquet", ".parq", ".pq", ".geoparquet", ".json", ".txt")
-"""Endings of lists of files, which verbs for one file do not index."""
+"""Extensions of lists of files, which verbs for one file do not index."""
 _FILE = re.compile(r"\.[a-z][a-z0-9]*$", re.IGNORECASE)
 
 
@@ -53,12 +53,14 @@ class Time(Param):
             return value
         ends = tuple(end.strip() or ".." for end in value.split("/"))
         if len(ends) > 2 or all(end == ".." for end in ends) or not all(end == ".." or _moment(end) for end in ends):
-            self.fail(f"{value!r} is not like 2021, 2021-06, 2021-06-01, 2021-06-01T10:00 or 2021-06/..", param, ctx)
+            self.fail(
+                f"{value!r} is not a time such as 2021, 2021-06, 2021-06-01, 2021-06-01T10:00 or 2021-06/..", param, ctx
+            )
         return ends[0] if len(ends) == 1 else ends
 
 
 def _moment(text: str) -> bool:
-    """Whether this is a year, a month, or what Python takes for ISO 8601."""
+    """Whether the text is a year, a month, or ISO 8601 as Python parses it."""
     try:
         datetime.fromisoformat(text + {4: "-01-01", 7: "-01"}.get(len(text), ""))
     except ValueError:
@@ -116,14 +118,16 @@ class Numbers(Param):
 
 
 def access(command: Command) -> Command:
-    """What every verb that opens an index takes."""
+    """Options of every verb that opens an index."""
     for option in (
-        click.option("--trust", is_flag=True, help="Open a DuckDB file: only one whose writer you trust."),
+        click.option(
+            "--trust", is_flag=True, help="Allow opening a .duckdb file. Use this only for files from people you trust."
+        ),
         click.option(
             "--allow",
             multiple=True,
             metavar="PREFIX",
-            help="Let the index reach sources under this prefix too, not only those in its own folder. Repeatable.",
+            help="Allow the index to access sources under this prefix, besides those in its own folder. Repeatable.",
         ),
         click.option(
             "--template",
@@ -131,7 +135,7 @@ def access(command: Command) -> Command:
             type=Pair(),
             expose_value=False,
             callback=_keep_templates,
-            help="What a template of kerchunk references stands for, for example base=s3://bucket/. Repeatable.",
+            help="Value of a template in kerchunk references, for example base=s3://bucket/. Repeatable.",
         ),
         keep_query,
         storage_option,
@@ -147,7 +151,7 @@ KEPT = "periplus.keep_query"
 
 
 def _keep_templates(ctx: click.Context, param: click.Parameter, value: Sequence[tuple[str, str]]) -> None:  # noqa: ARG001
-    """Only `open_index` needs them, so verbs need not pass them on."""
+    """Stored in the context, where `open_index` finds them."""
     ctx.meta[TEMPLATES] = dict(value)
 
 
@@ -161,12 +165,12 @@ keep_query = click.option(
     metavar="NAME",
     expose_value=False,
     callback=_keep_names,
-    help="A parameter of URLs that is no secret and may be stored in an index. Repeatable.",
+    help="A query parameter of URLs that is not secret and may be stored in the index. Repeatable.",
 )
 
 
 def kept_names() -> tuple[str, ...]:
-    """What was given as --keep-query."""
+    """The values of --keep-query."""
     names: tuple[str, ...] = click.get_current_context().meta.get(KEPT, ())
     return names
 
@@ -176,18 +180,19 @@ storage_option = click.option(
     "storage_options",
     multiple=True,
     type=Pair(),
-    help="A setting of the store, for example region=eu-central-1, anon=true or headers.NAME=... Repeatable.",
+    help="A setting of the object store or server, for example region=eu-central-1, anon=true or headers.NAME=VALUE. "
+    "Repeatable.",
 )
 
 
 def open_index(url: str, *, allow: Sequence[str], trust: bool, storage_options: Sequence[tuple[str, str]]) -> Index:
-    """The index at `url`, opened as the shared options say."""
+    """The index at `url`, opened with the shared options."""
     import periplus
 
     templates = click.get_current_context().meta.get(TEMPLATES)
     more: dict[str, Any] = {"template_overrides": templates} if templates else {}
     more["keep_query"] = kept_names()
-    with asked(("template_overrides",)):
+    with usage_errors(("template_overrides",)):
         return periplus.open(url, allow=tuple(allow), trust=trust, storage_options=settings(storage_options), **more)
 
 
@@ -202,7 +207,7 @@ def open_any(url: str, *, allow: Sequence[str], trust: bool, storage_options: Se
         try:
             return periplus.index(url, storage_options=settings(storage_options), keep_query=kept_names())
         except periplus.MissingError as error:
-            absent = error  # or an index of that name in a store, which has folders only in name
+            absent = error  # it may be an index in an object store, where folders are only prefixes
     try:
         return open_index(url, allow=allow, trust=trust, storage_options=storage_options)
     except periplus.MissingError as error:
@@ -210,7 +215,7 @@ def open_any(url: str, *, allow: Sequence[str], trust: bool, storage_options: Se
 
 
 def settings(pairs: Sequence[tuple[str, str]]) -> dict[str, Any] | None:
-    """Storage options as the library takes them: `headers.Authorization` is one of the `headers`."""
+    """Storage options as a dictionary; `headers.Authorization` becomes an entry of `headers`."""
     chosen: dict[str, Any] = {}
     for key, text in pairs:
         outer, dot, inner = key.partition(".")
@@ -222,9 +227,9 @@ def settings(pairs: Sequence[tuple[str, str]]) -> dict[str, Any] | None:
 
 
 @contextlib.contextmanager
-def asked(options: Sequence[str] = ()) -> Iterator[None]:
+def usage_errors(options: Sequence[str] = ()) -> Iterator[None]:
     """Report wrong arguments of the library as usage errors; `options` are names of those that the verb has."""
-    from periplus.cli.app import worded
+    from periplus.cli.app import in_cli_words
     from periplus.forms import UnknownOptionError
 
     try:
@@ -235,4 +240,4 @@ def asked(options: Sequence[str] = ()) -> Iterator[None]:
         error.valid = [name for name in error.valid if name in options]
         raise click.UsageError(error.message(lambda name: SPELLED.get(name, f"--{name.replace('_', '-')}"))) from error
     except ValueError as error:
-        raise click.UsageError(worded(str(error))) from error
+        raise click.UsageError(in_cli_words(str(error))) from error

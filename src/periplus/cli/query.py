@@ -1,4 +1,4 @@
-"""periplus query: the rows of an index, by SQL or by place, time and level."""
+"""periplus query: select rows of an index by SQL, or by bounding box, time and level."""
 
 from __future__ import annotations
 
@@ -8,37 +8,47 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from periplus.cli.options import BBox, Time, Window, access, asked, open_any
+from periplus.cli.options import BBox, Time, Window, access, open_any, usage_errors
 
 if TYPE_CHECKING:
     from periplus import Index
 
 FORMATS = ("table", "json", "csv", "parquet")
 SHOWN = 40
-"""Rows of the table that people read, unless they ask for more."""
+"""Rows of a table by default."""
 
 
-@click.command("query", short_help="Print references of a selection, or the answer to SQL.")
+@click.command("query", short_help="Select rows of an index by bounding box, time or SQL.")
 @click.argument("url", metavar="INDEX_OR_FILE")
 @click.option(
     "--sql",
-    help='A query over the views chunks, files, arrays, placements and grid; the columns "array" and "offset" need '
-    "their quotes.",
+    help="A query in DuckDB's SQL over the views chunks, files, arrays, placements and grid. The column names "
+    '"array" and "offset" need quotes.',
 )
 @click.option("--array", metavar="NAME", help="Only this array, for example 0/data.")
 @click.option("--level", type=click.IntRange(min=0), help="Only this pyramid level; 0 is full resolution.")
-@click.option("--bbox", type=BBox(), help="Only chunks that touch this box, in --crs.")
-@click.option("--crs", help="CRS of --bbox, for example EPSG:4326.  [default: that of the images, if they share one]")
-@click.option("--time", type=Time(), help="Only this moment, or this span; .. is an open end.")
-@click.option("--window", type=Window(), help="Only these chunk positions, along the last dimensions of --array.")
-@click.option("--footprints", is_flag=True, help="Add the box of every chunk.")
-@click.option("--files", is_flag=True, help="One row for each file, not for each chunk: its format, time and size.")
-@click.option("--limit", type=click.IntRange(min=1), help=f"At most so many rows (a table shows {SHOWN} by default).")
+@click.option("--bbox", type=BBox(), help="Only chunks that intersect this box, in --crs.")
+@click.option(
+    "--crs", help="CRS of --bbox, for example EPSG:4326.  [default: the CRS of the images, if all have the same]"
+)
+@click.option(
+    "--time", type=Time(), help="Only this time (2021-06), or this range of times (2021-06/2021-08); .. is an open end."
+)
+@click.option("--window", type=Window(), help="Only these chunks (not pixels) along the last dimensions of --array.")
+@click.option("--footprints", is_flag=True, help="Add the bounding box of every chunk.")
+@click.option(
+    "--files", is_flag=True, help="One row for each file instead of each chunk, with its format, time and size."
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    help=f"Maximum number of rows (by default a table shows {SHOWN}, other formats all).",
+)
 @click.option(
     "--format",
     "form",
     type=click.Choice(FORMATS),
-    help="Default: by the name of -o, else a table.",
+    help="Default: by the extension of -o, else a table.",
 )
 @click.option("-o", "--output", default="-", metavar="FILE", help="A file, or - for standard output.  [default: -]")
 @access
@@ -54,7 +64,7 @@ def command(
     storage_options: Sequence[tuple[str, str]],
     **selection: Any,
 ) -> None:
-    """Print the references of a selection, or the answer to a query in SQL (DuckDB's).
+    """Select rows of an index: one for each chunk, with its file, offset and length.
 
     \b
     periplus query archive.parquet --level 0 --bbox 500000,4190000,502000,4192000
@@ -67,7 +77,7 @@ def command(
     suffix = output.rpartition(".")[2].lower()
     form = form or (suffix if suffix in FORMATS else "table")
     if form == "parquet" and output == "-" and sys.stdout.isatty():
-        raise click.UsageError("Parquet is not for a terminal: name a file with -o.")
+        raise click.UsageError("Parquet cannot be shown in a terminal: choose a file with -o.")
     with open_any(url, allow=allow, trust=trust, storage_options=storage_options) as index:
         if sql is not None:
             filters = {**selection, "files": files}
@@ -75,7 +85,7 @@ def command(
                 raise click.UsageError(f"--sql stands alone: put {', '.join('--' + n for n in given)} into the query.")
             rows = index.sql(sql)
         else:
-            with asked():
+            with usage_errors():
                 rows = index.select(**{**selection, "window": full_window(index, selection)})
             rows = by_file(rows, index.files) if files else rows
     total = rows.num_rows
@@ -87,12 +97,12 @@ def command(
 
 
 def full_window(index: Index, selection: dict[str, Any]) -> list[tuple[int, int]] | None:
-    """The window with a range for every dimension of the array: those left out are taken whole."""
+    """The window with a range for every dimension of the array."""
     window, name = selection["window"], selection["array"]
     if window is None:
         return None
     if name is None:
-        raise click.UsageError("--window counts the chunks of one array: name it with --array.")
+        raise click.UsageError("--window selects chunks of one array: choose it with --array.")
     grid = index[name].array.grid
     if len(window) > len(grid):
         raise click.UsageError(f"--window has {len(window)} ranges, but {name} has {len(grid)} dimensions.")

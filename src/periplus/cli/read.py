@@ -1,4 +1,4 @@
-"""periplus read: a window of an image, to a file."""
+"""periplus read: read a window of an image and write it to a file."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from periplus.cli.options import BBox, Numbers, Param, Time, Window, access, asked, open_any
+from periplus.cli.options import BBox, Numbers, Param, Time, Window, access, open_any, usage_errors
 from periplus.cli.output.progress import bar
 from periplus.cli.output.text import extent
 
 if TYPE_CHECKING:
     from periplus import Index
     from periplus.cli.output.progress import Progress
-    from periplus.cli.output.window import Picture
+    from periplus.cli.output.window import OutputImage
     from periplus.model import Array, Transform
 
 
@@ -39,19 +39,32 @@ class Stretch(Param):
 @click.option(
     "--array",
     metavar="NAME",
-    help="An image (data, or a group) or a level of it (1/data).  [default: the only one, or of that place and time]",
+    help="An image (data, or its group) or one of its levels (1/data).  [default: the only image, or the only one in "
+    "--bbox and --time]",
 )
-@click.option("--bbox", type=BBox(), help="The box to read, in --crs.  [default: everything]")
-@click.option("--crs", help="CRS of --bbox, for example EPSG:4326.  [default: that of the image]")
-@click.option("--resolution", type=Numbers(), help="Pixel size wanted, in units of the image's CRS; picks the level.")
-@click.option("--max-size", type=click.IntRange(min=1), help="Longest side wanted, in pixels; picks the level.")
-@click.option("--time", type=Time(), help="A moment, a period (2021-06), or a span (2021-06-01/2021-06-15).")
+@click.option("--bbox", type=BBox(), help="The box to read, in --crs.  [default: the whole image]")
+@click.option("--crs", help="CRS of --bbox, for example EPSG:4326.  [default: the CRS of the image]")
+@click.option(
+    "--resolution",
+    type=Numbers(),
+    help="Read the coarsest level with pixels of at most this size, in units of the CRS of the image.",
+)
+@click.option(
+    "--max-size", type=click.IntRange(min=1), help="Read a level with at most this many pixels along the longer side."
+)
+@click.option(
+    "--time", type=Time(), help="A time (2021-06-01T10:00), a period (2021-06), or a range (2021-06-01/2021-06-15)."
+)
 @click.option("--bands", metavar="BAND,...", help="Bands by number from 1, or by name.")
 @click.option(
-    "--window", type=Window(), help="Pixels of --array, ranges of its last dimensions, in place of all these."
+    "--window", type=Window(), help="Pixel ranges along the last dimensions of --array, instead of the options above."
 )
-@click.option("--stretch", type=Stretch(), help="PNG: values shown black and white.  [default: 2nd, 98th percentile]")
-@click.option("-o", "--output", required=True, metavar="FILE", help=".npy, .tif or .png; - is .npy on standard output.")
+@click.option(
+    "--stretch", type=Stretch(), help="PNG: the values of black and white.  [default: 2nd and 98th percentile]"
+)
+@click.option(
+    "-o", "--output", required=True, metavar="FILE", help="A .npy, .tif or .png file; - writes .npy to standard output."
+)
 @click.option("--quiet", "-q", is_flag=True, help="No progress bar, no summary.")
 @access
 def command(
@@ -69,10 +82,10 @@ def command(
 ) -> None:
     """Read a window of an image into a NumPy file, a GeoTIFF or a PNG.
 
-    The image is of an index, or of a file that is scanned first.
+    The argument is an index, or an image file, which is indexed first.
 
-    Values are as stored, never resampled: with --resolution or --max-size a coarser level is read (and
-    every n-th pixel of it, where even the coarsest is larger than --max-size).
+    Values are read as stored and never resampled. With --resolution or --max-size a coarser level (overview) is read;
+    where even the coarsest level is larger than --max-size, every n-th pixel of it.
 
     \b
     periplus read archive.parquet --max-size 1024 --time 2023-07 --bands 1,2,3 -o overview.png
@@ -85,43 +98,43 @@ def command(
 
     suffix = ".npy" if output == "-" else os.path.splitext(output)[1].lower()
     if suffix not in WRITERS:
-        raise click.UsageError(f"-o {output}: the name must end in {', '.join(WRITERS)}, or be -.")
+        raise click.UsageError(f"-o {output}: the file name must end in {', '.join(WRITERS)}, or be -.")
     if window is not None and (
         given := [name for name, value in {**wanted, "bands": bands}.items() if value is not None]
     ):
         raise click.UsageError(
-            f"--window stands alone: leave out {', '.join('--' + n.replace('_', '-') for n in given)}."
+            f"--window cannot be combined with {', '.join('--' + n.replace('_', '-') for n in given)}."
         )
     with open_any(url, allow=allow, trust=trust, storage_options=storage_options) as index:
-        with bar("reading", "chunks", quiet=quiet) as report, asked():
+        with bar("reading", "chunks", quiet=quiet) as report, usage_errors():
             if window is not None:
-                picture = by_window(index, array, window, stretch, report)
+                image = by_window(index, array, window, stretch, report)
             else:
-                picture = by_place(index, array, numbers(bands), stretch, report, wanted)
+                image = by_bbox(index, array, numbers(bands), stretch, report, wanted)
         with opened(output) as file:
-            WRITERS[suffix](picture, file)
+            WRITERS[suffix](image, file)
     if not quiet:
-        shape, dims = extent(picture.values.shape), ", ".join(picture.dims)
-        click.echo(f"{output}: {shape} ({dims}) {picture.values.dtype}", err=True)
+        shape, dims = extent(image.values.shape), ", ".join(image.dims)
+        click.echo(f"{output}: {shape} ({dims}) {image.values.dtype}", err=True)
 
 
 def numbers(bands: str | None) -> list[int | str] | None:
-    """Bands as the library takes them: numbers where they are digits, else names."""
+    """Bands as numbers where they are digits, else as names."""
     if bands is None:
         return None
     return [int(band) if band.strip().isdigit() else band.strip() for band in bands.split(",")]
 
 
-def by_place(
+def by_bbox(
     index: Index,
     array: str | None,
     bands: list[int | str] | None,
     stretch: tuple[float, float] | None,
     report: Progress | None,
     wanted: dict[str, Any],
-) -> Picture:
-    """The window a bbox, a resolution and a time mean."""
-    from periplus.cli.output.window import Picture
+) -> OutputImage:
+    """The window for a bounding box, a resolution and a time."""
+    from periplus.cli.output.window import OutputImage
 
     raster = index.read(array=array, bands=bands, progress=report, **wanted)
     source = index[raster.array].array
@@ -130,7 +143,7 @@ def by_place(
         if isinstance(band, int) and str(band) in names and names.index(str(band)) != band - 1:
             raise ValueError(f"--bands {band} is the number of {names[band - 1]!r}, and the name of another band")
     chosen = None if bands is None else [names.index(b) if isinstance(b, str) else b - 1 for b in bands]
-    return Picture(
+    return OutputImage(
         values=raster.values,
         dims=raster.dims,
         transform=raster.transform,
@@ -148,12 +161,12 @@ def by_window(
     window: Sequence[tuple[int, int]],
     stretch: tuple[float, float] | None,
     report: Progress | None,
-) -> Picture:
-    """The window of one array that ranges of its last dimensions mean."""
-    from periplus.cli.output.window import Picture, each
+) -> OutputImage:
+    """A window of one array by ranges of its last dimensions."""
+    from periplus.cli.output.window import OutputImage, each
 
     if name is None:
-        raise click.UsageError("--window counts the pixels of one array: name it with --array.")
+        raise click.UsageError("--window selects pixels of one array: choose it with --array.")
     source = index[name].array
     if len(window) > source.ndim:
         raise click.UsageError(f"--window has {len(window)} ranges, but {name} has {source.ndim} dimensions.")
@@ -166,7 +179,7 @@ def by_window(
     chosen = list(range(*span["bands"])) if "bands" in span else None
     kept = of_bands(source, chosen)
     names = each(source.attributes.get("band_names") or [], 0)
-    return Picture(
+    return OutputImage(
         values=values,
         dims=source.dims,
         transform=shifted(index, source, span),
@@ -179,7 +192,7 @@ def by_window(
 
 
 def of_bands(source: Array, chosen: list[int] | None) -> dict[str, Any]:
-    """The attributes of an array, those with a value for each band cut to the bands chosen."""
+    """The attributes of an array; lists with a value for each band are reduced to the chosen bands."""
     count = source.shape[source.dims.index("bands")] if "bands" in source.dims else None
     return {
         name: [value[band] for band in chosen]
@@ -190,7 +203,7 @@ def of_bands(source: Array, chosen: list[int] | None) -> dict[str, Any]:
 
 
 def shifted(index: Index, source: Array, span: dict[str, tuple[int, int]]) -> Transform | None:
-    """The transform of the window's own pixels."""
+    """The transform of the pixels of the window."""
     from periplus.model import affine
 
     finest = index.table.catalog.levels(source.pyramid)[0]

@@ -1,4 +1,4 @@
-"""periplus validate: the conventions of a whole store or index, and what can be put right."""
+"""periplus validate: check a store or an index against the conventions, and repair what is safe to repair."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import click
 
-from periplus.cli.options import access, asked, settings
+from periplus.cli.options import access, settings, usage_errors
 from periplus.cli.output.text import count, printable
 from periplus.errors import redact
 
 SHOWN = 50
-"""Findings listed before the rest is only counted."""
+"""Findings shown; the others are only counted."""
 CODES = {"error": 2, "warning": 1}
-"""Exit codes by the gravest finding."""
+"""Exit codes by the worst finding."""
 MARKS = {"error": "error  ", "warning": "warning", "info": "info   "}
 
 
@@ -24,13 +24,13 @@ MARKS = {"error": "error  ", "warning": "warning", "info": "info   "}
     type=click.Choice(["spec", "gdal", "eopf", "embeddings"]),
     default="spec",
     show_default=True,
-    help="What to ask for: the conventions as published, what GDAL reads, EOPF's rules, or embeddings.",
+    help="Rules to check: the published conventions, those that GDAL reads, those of EOPF, or those of embeddings.",
 )
-@click.option("--deep", is_flag=True, help="Compare samples of the values between the levels of pyramids, too.")
-@click.option("--fix", is_flag=True, help="Repair what is safe to repair, and say what was done.")
-@click.option("--dry-run", is_flag=True, help="With --fix: only say what would be done.")
-@click.option("--json", "as_json", is_flag=True, help="The whole report, as JSON.")
-@click.option("--quiet", "-q", is_flag=True, help="Errors and warnings only.")
+@click.option("--deep", is_flag=True, help="Also compare sampled values between the levels of pyramids.")
+@click.option("--fix", is_flag=True, help="Repair what is safe to repair, and print the changes.")
+@click.option("--dry-run", is_flag=True, help="With --fix: only print the changes.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.option("--quiet", "-q", is_flag=True, help="Show errors and warnings only.")
 @access
 def command(
     url: str,
@@ -44,11 +44,11 @@ def command(
     trust: bool,
     storage_options: Sequence[tuple[str, str]],
 ) -> int:
-    """Walk a Zarr store or an index and check what its metadata say against the conventions.
+    """Check the metadata of a Zarr store or an index against the GeoZarr conventions.
 
-    STORE is a folder or URL of Zarr v2 or v3, an index of periplus, or an Icechunk repository. No chunk is read unless
-    --deep asks for it. Every finding has a code that stays the same, a severity, a path and a hint. The exit code is 0
-    where there is nothing worse than an info, 1 for warnings, 2 for errors.
+    STORE is a Zarr store (v2 or v3), an index of periplus or an Icechunk repository. No data are read without --deep.
+    Every finding has a stable code, a severity, a path and a hint. The exit code is 0 without warnings and errors, 1
+    for warnings, 2 for errors.
 
     \b
     periplus validate pyramid.zarr
@@ -57,7 +57,7 @@ def command(
     """
     import periplus
 
-    with asked():
+    with usage_errors():
         report = periplus.validate(
             url,
             profile=profile,
@@ -85,9 +85,9 @@ def command(
     for repair in report.repairs:
         click.echo(f"{did}: {printable(f'{repair.path} {repair.attribute}')}: {printable(repair.message)}")
     counts = ", ".join(f"{count(report.count(kind), kind)}" for kind in ("error", "warning") if report.count(kind))
-    said = ", ".join(f"{name} ({n:,})" for name, n in report.conventions.items()) or "none"
+    declared = ", ".join(f"{name} ({n:,})" for name, n in report.conventions.items()) or "none"
     click.echo(
-        f"{redact(url)}: {count(report.groups, 'group')}, {count(report.arrays, 'array')}; conventions: {said}; "
-        f"{counts or 'nothing wrong'} by profile {profile}"
+        f"{redact(url)}: {count(report.groups, 'group')}, {count(report.arrays, 'array')}; conventions: {declared}; "
+        f"{counts or 'no errors or warnings'} by profile {profile}"
     )
     return code

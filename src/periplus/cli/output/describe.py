@@ -1,4 +1,4 @@
-"""What an index holds, as plain JSON values: the substance of `periplus info`."""
+"""The content of an index as JSON values, for `periplus info`."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ COMPRESSIONS = {
     34925: "LZMA", 34926: "zstd", 34927: "WebP", 34933: "PNG", 34934: "JPEG XR", 50000: "zstd", 50001: "WebP",
     50002: "JPEG XL", 52546: "JPEG XL",
 }  # fmt: skip
-"""Names of TIFF's compression numbers, for people."""
+"""Names of TIFF compression numbers."""
 
 
 def describe(index: Index, url: str, *, most: int | None = None) -> dict[str, Any]:
-    """Arrays, places, times, files and failures of an index; with `most`, of more arrays only the first are described.
+    """Arrays, bounding boxes, times, files and failures of an index; with `most`, only the first arrays are described.
 
-    Of a collection of 100,000 files, describing all arrays takes half a minute.
+    Describing all arrays of a collection of 100,000 files takes half a minute.
     """
     files, catalog = index.files, index.table.catalog
     several = most is not None and len(index.arrays) > most
@@ -42,13 +42,15 @@ def describe(index: Index, url: str, *, most: int | None = None) -> dict[str, An
     return {
         "index": redact(url),
         "rows": index.table.rows,
-        # What older indexes remember of every file is for growing them, and long.
-        "arrangement": {name: said for name, said in catalog.arrangement.items() if name not in ("members", "groups")},
+        # Older indexes store facts about every file there, for appending.
+        "arrangement": {
+            name: value for name, value in catalog.arrangement.items() if name not in ("members", "groups")
+        },
         "array_count": len(index.arrays),
         "arrays": arrays,
         "bbox": boxes_of_grid(index) if several else boxes(arrays),
         "coordinates": {name: describe_coordinate(c) for name, c in catalog.coordinates.items()},
-        "groups": {} if several else {name: plain(said) for name, said in catalog.attributes.items()},
+        "groups": {} if several else {name: plain(value) for name, value in catalog.attributes.items()},
         "files": {
             "count": len(files),
             "bytes": int(files.size[files.size > 0].sum()),
@@ -68,7 +70,7 @@ def failures(index: Index) -> list[dict[str, Any]]:
 
 
 def replacements(index: Index) -> list[dict[str, Any]]:
-    """Every file that is in no array because others take its place, and why."""
+    """Every file that is in no array because another file is used instead, and why."""
     return [row for row in _left_out(index) if str(row["error"]).startswith(REPLACED)]
 
 
@@ -78,7 +80,7 @@ def _left_out(index: Index) -> list[dict[str, Any]]:
 
 
 def describe_array(array: IndexArray) -> dict[str, Any]:
-    """One array, with its place on the Earth and its encodings in words."""
+    """One array, with its georeference and its encodings in words."""
     place, box = array.georeference, array.bbox
     by_rpc = place is not None and place.transform is None and not place.gcps
     return {
@@ -100,26 +102,26 @@ def describe_array(array: IndexArray) -> dict[str, Any]:
 
 
 def describe_coordinate(coordinate: Coordinate) -> dict[str, Any]:
-    """How many values a coordinate has, the least and the greatest; those that are not known left out."""
+    """The number of values of a coordinate, and the smallest and largest known value."""
     return {**describe_values(coordinate.values), "count": int(coordinate.values.size)}
 
 
 def describe_values(values: NDArray[Any]) -> dict[str, Any]:
-    """How many values are known, the least and the greatest of them."""
+    """The number of known values, and the smallest and largest of them."""
     if values.dtype.kind in "mM":
         values = values[~np.isnat(values)]
     elif values.dtype.kind == "f":
         values = values[~np.isnan(values)]
     ends: list[Any] = []
     if values.size:
-        # NumPy finds no least text; Python does.
+        # NumPy has no minimum of text.
         ends = [f(values.tolist()) for f in (min, max)] if values.dtype.kind in "OSUT" else [values.min(), values.max()]
     first, last = (plain(end) for end in ends or (None, None))
     return {"count": int(values.size), "first": first, "last": last}
 
 
 def boxes_of_grid(index: Index) -> list[dict[str, Any]]:
-    """As `boxes`, of all arrays of the index at once."""
+    """Like `boxes`, for all arrays of the index by one query."""
     found = index.sql(
         "select crs, min(xmin) as a, min(ymin) as b, max(xmax) as c, max(ymax) as d from grid where level = 0 "
         "group by crs order by count(*) desc, crs"
@@ -128,7 +130,7 @@ def boxes_of_grid(index: Index) -> list[dict[str, Any]]:
 
 
 def boxes(arrays: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The box around all images that share a CRS, for each CRS; pixels of coarser levels may reach beyond an image."""
+    """The bounding box of all images of each CRS, at level 0: pixels of coarser levels may extend beyond the image."""
     around: dict[str | None, BBox] = {}
     for array in arrays:
         if (box := array["bbox"]) is not None and array["level"] == 0:
@@ -139,9 +141,9 @@ def boxes(arrays: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def words(pipeline: Pipeline) -> str:
-    """A codec pipeline as a person would say it."""
-    said = [word for codec in pipeline if (word := _word(codec)) is not None]
-    return " + ".join(said) or "none"
+    """A codec pipeline in words."""
+    found = [word for codec in pipeline if (word := _word(codec)) is not None]
+    return " + ".join(found) or "none"
 
 
 def _word(codec: Codec) -> str | None:
@@ -156,16 +158,16 @@ def _word(codec: Codec) -> str | None:
     if short != "tiff-tile":
         return short
     code = settings.get("compression")
-    said = [COMPRESSIONS.get(code, f"compression {code}")] if isinstance(code, int) else [short]
+    parts = [COMPRESSIONS.get(code, f"compression {code}")] if isinstance(code, int) else [short]
     if settings.get("predictor", 1) != 1:
-        said.append(f"predictor {settings['predictor']}")
+        parts.append(f"predictor {settings['predictor']}")
     if settings.get("bits_per_sample", 8) not in (8, 16, 32, 64):
-        said.append(f"{settings['bits_per_sample']} bits")
-    return ", ".join(said)
+        parts.append(f"{settings['bits_per_sample']} bits")
+    return ", ".join(parts)
 
 
 def plain(value: Any) -> Any:
-    """A value that JSON can hold: NumPy's scalars as Python's, moments as ISO text, no number that JSON lacks."""
+    """A value for JSON: NumPy scalars as Python values, times as ISO text, NaN and infinities as text."""
     if isinstance(value, Mapping):
         return {str(key): plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""GeoTIFF out: a tiled, deflated TIFF of one image, BigTIFF where it must be."""
+"""Write GeoTIFF: one tiled image with deflate compression, as BigTIFF where necessary."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from periplus.model import Transform
 
 TILE = 256
 BIG = 0xF0000000
-"""Raw bytes from which 32-bit offsets might not reach."""
+"""Uncompressed bytes from which 32-bit offsets may be too small."""
 USER_DEFINED = 32767
-"""What GeoKeys call a system without a code."""
+"""The GeoKey value of a CRS without a code."""
 HEIGHTS = 4096
-"""The key of the vertical system, the last of all."""
+"""The GeoKey of the vertical CRS, the last of all."""
 CODE = re.compile(r"EPSG:([0-9]{4,5})(?:\+([0-9]{4,5}))?", re.IGNORECASE)
 _SAMPLE_FORMAT = {"u": 1, "i": 2, "f": 3, "c": 6}
 _SHORT, _LONG, _DOUBLE, _LONG8, _ASCII = 3, 4, 12, 16, 2
@@ -43,7 +43,7 @@ def write(
 ) -> None:
     """Write (bands, y, x) to a seekable file.
 
-    `crs` is an authority code (EPSG:32633, with heights EPSG:32633+5773) or WKT, `geographic` says that its coordinates
+    `crs` is an authority code (EPSG:32633, with heights EPSG:32633+5773) or WKT, `geographic` whether its coordinates
     are angles; `items` are (band, role, text) for GDAL's metadata, the role being one of description, unittype, scale,
     offset. `colormap` has red, green and blue of every value of a single band.
     """
@@ -62,8 +62,8 @@ def write(
         *_colours(bands, colormap, white_is_zero),
         (324, long, offsets),
         (325, long, counts),
-        *_place(transform, crs, geographic),
-        *_words(items, nodata),
+        *_georeference(transform, crs, geographic),
+        *_metadata(items, nodata),
     ]
     directory = _write_directory(file, sorted(tags), big)
     file.seek(8 if big else 4)
@@ -101,23 +101,23 @@ def _layout(bands: NDArray[Any], predictor: int) -> list[Tag]:
 
 
 def _colours(bands: NDArray[Any], colormap: Sequence[Sequence[int]] | None, white_is_zero: bool) -> list[Tag]:
-    """How values are shown: as grey, by a palette, or, where they are three or four bands of bytes, as colours."""
+    """How values are shown: as grey, by a palette, or as colours, for three or four bands of uint8."""
     count = len(bands)
     if count == 1 and colormap and bands.dtype in (np.uint8, np.uint16):
         size = 256**bands.dtype.itemsize
         table = np.zeros((size, 3), np.uint16)
         given = np.array(colormap[:size], np.uint16).reshape(-1, 3)
-        table[: len(given)] = given * 257  # TIFF has 16 bits a colour
+        table[: len(given)] = given * 257  # TIFF has 16 bits per colour
         return [(262, _SHORT, [3]), (320, _SHORT, table.T.ravel().tolist())]
     colour = bands.dtype == np.uint8 and count in (3, 4)
     tags: list[Tag] = [(262, _SHORT, [2 if colour else 0 if white_is_zero and count == 1 else 1])]
     if extra := count - (3 if colour else 1):
-        # 2 is alpha, 0 says nothing of what the band means
+        # 2 is alpha, 0 unspecified
         tags.append((338, _SHORT, [2] if colour else [0] * extra))
     return tags
 
 
-def _place(transform: Transform | None, crs: str | None, geographic: bool) -> list[Tag]:
+def _georeference(transform: Transform | None, crs: str | None, geographic: bool) -> list[Tag]:
     tags: list[Tag] = []
     if transform is not None:
         a, b, c, d, e, f = transform
@@ -126,7 +126,7 @@ def _place(transform: Transform | None, crs: str | None, geographic: bool) -> li
         else:
             tags.append((34264, _DOUBLE, [a, b, 0.0, c, d, e, 0.0, f, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]))
     if not crs:
-        return tags  # GeoKeys without a system would be read as one of unknown units
+        return tags  # readers take GeoKeys without a CRS for a CRS of unknown units
     keys = [(1025, 0, 1, 1)]
     text = b""
     code = CODE.fullmatch(crs)
@@ -135,18 +135,18 @@ def _place(transform: Transform | None, crs: str | None, geographic: bool) -> li
         if code[2]:
             keys.append((HEIGHTS, 0, 1, int(code[2])))
     else:
-        # GDAL takes the whole definition from this citation where the model is user-defined.
+        # GDAL reads the definition from this citation where the model is user-defined.
         text = f"ESRI PE String = {crs.replace('|', ' ')}|".encode("ascii", "replace")
         keys += [(1024, 0, 1, USER_DEFINED), (3073, 34737, len(text), 0)]
     keys.sort()
-    revision = int(keys[-1][0] == HEIGHTS)  # readers heed heights from GeoTIFF 1.1 on
+    revision = int(keys[-1][0] == HEIGHTS)  # readers use vertical CRSs from GeoTIFF 1.1 on
     tags.append((34735, _SHORT, [1, 1, revision, len(keys), *(number for key in keys for number in key)]))
     if text:
         tags.append((34737, _ASCII, text + b"\0"))
     return tags
 
 
-def _words(items: Iterable[tuple[int, str, str]], nodata: int | float | None) -> list[Tag]:
+def _metadata(items: Iterable[tuple[int, str, str]], nodata: int | float | None) -> list[Tag]:
     tags: list[Tag] = []
     # Escaped twice, as GDAL does and expects.
     lines = [
@@ -162,7 +162,7 @@ def _words(items: Iterable[tuple[int, str, str]], nodata: int | float | None) ->
 
 
 def _write_directory(file: BinaryIO, tags: Sequence[Tag], big: bool) -> int:
-    """Write the values that do not fit into their entries, then the entries; returns where the directory begins."""
+    """Write the values that do not fit into their entries, then the entries; returns the offset of the directory."""
     inline = 8 if big else 4
     entries = []
     for number, kind, values in tags:

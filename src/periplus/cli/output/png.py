@@ -1,4 +1,4 @@
-"""PNG out: 8-bit grey or colour with an optional alpha channel, with nothing but zlib."""
+"""Write PNG: 8-bit grey or colour with an optional alpha channel."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def encode(image: NDArray[np.uint8]) -> bytes:
     """A PNG file of a (height, width, channels) image."""
     height, width, channels = image.shape
     rows = image.reshape(height, width * channels)
-    # Filter 2 (Up) stores each row as its difference from the row above: landscapes compress better so.
+    # Filter 2 (Up) stores each row as its difference from the row above: this compresses images better.
     filtered = np.empty((height, 1 + width * channels), np.uint8)
     filtered[:, 0] = 2
     filtered[:1, 1:] = rows[:1]
@@ -37,11 +37,11 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 def stretch(
     bands: NDArray[Any], *, nodata: Sequence[Any] = (), limits: tuple[float, float] | None = None
 ) -> tuple[NDArray[np.uint8], tuple[float, float] | None]:
-    """(bands, y, x) of any type to a (y, x, channels) image for the eye, and the values shown as black and white.
+    """Convert (bands, y, x) of any type to a (y, x, channels) image; returns also the values of black and white.
 
-    One range serves all bands, so that colours keep their balance: from the 2nd to the 98th percentile of the valid
-    values unless `limits` says otherwise. 8-bit values are shown as they are (then the range is None). `nodata` is a
-    value, or None, for each band; where all bands are nodata or not finite, the picture is transparent.
+    All bands have the same range, to keep the colour balance: from the 2nd to the 98th percentile of the valid values,
+    or `limits`. 8-bit values are not changed (then the range is None). `nodata` is a
+    value, or None, for each band; where all bands are nodata or not finite, the image is transparent.
     """
     valid = np.isfinite(bands)
     for band, value in enumerate(nodata):
@@ -64,7 +64,7 @@ def stretch(
 def paint(
     values: NDArray[Any], colours: Sequence[Sequence[int]], *, nodata: int | float | None = None
 ) -> NDArray[np.uint8]:
-    """(y, x) numbers of colours to a (y, x, 3) image; with an alpha channel where some are no colour, or nodata."""
+    """Convert (y, x) palette numbers to a (y, x, 3) image; with an alpha channel where some have no colour."""
     palette = np.array(colours, np.uint8).reshape(-1, 3)
     known = (values >= 0) & (values < len(palette))
     image = palette[np.where(known, values, 0)]
@@ -74,7 +74,7 @@ def paint(
 
 
 def percentiles(values: NDArray[Any]) -> tuple[float, float]:
-    """The 2nd and the 98th percentile; (0, 1) of nothing."""
+    """The 2nd and the 98th percentile; (0, 1) without values."""
     if not values.size:
         return 0.0, 1.0
     step = max(1, values.size // 4_000_000)

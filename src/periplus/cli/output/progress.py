@@ -1,4 +1,4 @@
-"""A progress bar on stderr, where a person is looking; nothing anywhere else."""
+"""A progress bar on stderr, if that is a terminal."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import time
 from collections.abc import Callable, Iterator
 
 Progress = Callable[..., None]
-"""report(done, total, **counts): `total` is None while it is not known; counts are shown after the bar."""
+"""report(done, total, **counts): `total` is None while unknown; counts are shown after the bar."""
 PAUSE = 0.1
-"""Seconds between two drawings: a million reports must not cost a million drawings."""
+"""Seconds between two updates of the screen."""
 
 
 @contextlib.contextmanager
 def bar(label: str, unit: str, *, quiet: bool = False) -> Iterator[Progress | None]:
-    """A callable to report progress with; None where nobody would see it."""
+    """A function to report progress; None where no bar is shown."""
     if quiet or not sys.stderr.isatty():
         yield None
         return
@@ -40,11 +40,11 @@ def bar(label: str, unit: str, *, quiet: bool = False) -> Iterator[Progress | No
             now = time.monotonic()
             if now - drawn < PAUSE and done != total:
                 return
-            # Counted from the first report on: before it, libraries are loaded and listings begun.
+            # Counted from the first report: before it, libraries are imported and listings started.
             began, before = first = first or (now, done)
             drawn = now
             rate = f"{(done - before) / (now - began):,.0f} {unit}/s" if done > before else ""
-            said = ", ".join(f"{value:,} {name}" for name, value in counts.items() if value)
-            progress.update(task, completed=done, total=total, rate=rate, counts=said)
+            shown = ", ".join(f"{value:,} {name}" for name, value in counts.items() if value)
+            progress.update(task, completed=done, total=total, rate=rate, counts=shown)
 
         yield report

@@ -1,4 +1,4 @@
-"""Rows of a query out: an aligned table, JSON, CSV or Parquet. The one place of the command line that knows Arrow."""
+"""Write the rows of a query as an aligned table, JSON, CSV or Parquet."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from periplus.model import Files
 
 _BLOCK = 65_536
-"""Rows turned into Python objects at a time."""
+"""Rows converted to Python objects at a time."""
 
 
 def write(rows: pa.Table, file: BinaryIO, form: str) -> None:
@@ -36,7 +36,7 @@ def write(rows: pa.Table, file: BinaryIO, form: str) -> None:
 
 
 def by_file(rows: pa.Table, files: Files) -> pa.Table:
-    """One row for each file that references are of: what it is, how many they are and how many bytes they name."""
+    """One row for each file of the references: its properties, and the number and total length of its references."""
     import pyarrow as pa
 
     lengths = rows.select(["path", "length"]).unify_dictionaries().group_by("path")
@@ -57,7 +57,7 @@ def by_file(rows: pa.Table, files: Files) -> pa.Table:
 
 
 def _write_json(rows: pa.Table, file: BinaryIO) -> None:
-    """One array of objects, an object a line, so that `head` and `grep` work too."""
+    """One array with one object per line, for `head` and `grep`."""
     text = io.TextIOWrapper(file, encoding="utf-8")
     before = "[\n"
     for start in range(0, rows.num_rows, _BLOCK):
@@ -69,7 +69,7 @@ def _write_json(rows: pa.Table, file: BinaryIO) -> None:
 
 
 def _dated(value: Any) -> Any:
-    """Python's own dates and bytes as text."""
+    """Dates and bytes as text."""
     if isinstance(value, dict):
         return {key: _dated(each) for key, each in value.items()}
     if isinstance(value, list):
@@ -80,7 +80,7 @@ def _dated(value: Any) -> Any:
 
 
 def _flat(rows: pa.Table) -> pa.Table:
-    """CSV has no dictionaries, structs, lists or binary: structs become columns, the others text."""
+    """Types for CSV: structs become columns; dictionaries, lists and binary become text."""
     import pyarrow as pa
 
     rows = rows.flatten()

@@ -1,4 +1,4 @@
-"""Where results go: a file that appears whole or not at all, or standard output for `-`."""
+"""The output of a command: a file that is written atomically, or standard output for `-`."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from periplus.fetch.local.atomic import replacing
 
 @contextlib.contextmanager
 def opened(target: str) -> Iterator[BinaryIO]:
-    """A seekable binary file for `target`; it takes its name only when the block ends well."""
+    """A seekable binary file for `target`, which gets its name when the block ends without error."""
     if target != "-":
         if not os.path.isdir(os.path.dirname(os.path.abspath(target))):
-            raise MissingError("there is no such folder to write to", url=target)  # it may be misspelled
+            raise MissingError("the folder to write to does not exist", url=target)  # not created: it may be misspelled
         with replacing(target) as file:
             yield file  # type: ignore[misc]
         return
     with contextlib.ExitStack() as stack:
-        with system_errors(tempfile.gettempdir()):  # a large result is spooled there
+        with system_errors(tempfile.gettempdir()):  # large results are spooled there
             spool = stack.enter_context(tempfile.SpooledTemporaryFile(max_size=1 << 26))
             yield spool  # type: ignore[misc]
             spool.seek(0)

@@ -1,15 +1,15 @@
-"""Numbers and rows as people read them."""
+"""Format numbers and tables as text."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-SEVERAL = "×"
+TIMES = "×"
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Aligned columns; numbers to the right, everything else to the left."""
+    """Aligned columns; numbers right-aligned, everything else left-aligned."""
     body = [list(row) for row in rows]
     cells = [[_cell(value) for value in row] for row in body]
     widths = [max([len(name), *(len(row[i]) for row in cells)]) for i, name in enumerate(header)]
@@ -48,11 +48,11 @@ def count(number: int, noun: str) -> str:
 
 def extent(shape: Sequence[int]) -> str:
     """`24 × 3 × 2048 × 2048`."""
-    return f" {SEVERAL} ".join(str(n) for n in shape)
+    return f" {TIMES} ".join(str(n) for n in shape)
 
 
 def clean(text: str) -> str:
-    """The text without control characters: a file's name may hold anything, and must not speak to the terminal."""
+    """The text without control characters, which file names may contain and a terminal would interpret."""
     return "".join(c if c.isprintable() else "�" for c in text)
 
 

@@ -1,4 +1,4 @@
-"""One read window on its way out: to .npy, .tif or .png."""
+"""Write a window that was read as .npy, .tif or .png."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from periplus.model import Transform
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Picture:
-    """Stored values of a window, and what a file about them may say."""
+class OutputImage:
+    """Stored values of a window, and the metadata for a file."""
 
     values: NDArray[Any]
     dims: tuple[str, ...]
@@ -27,17 +27,17 @@ class Picture:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     """Of these bands: scale_factor, add_offset, units, each one value or one for each band; colormap, photometric."""
     stretch: tuple[float, float] | None = None
-    """Values to show as black and white; None where the data shall decide."""
+    """Values of black and white; None to take them from the data."""
 
 
-def stacked(picture: Picture) -> NDArray[Any]:
-    """(bands, y, x) of a picture of one moment."""
+def stacked(picture: OutputImage) -> NDArray[Any]:
+    """(bands, y, x) of an image of one time."""
     values, dims = picture.values, list(picture.dims)
     for axis in reversed(range(len(dims) - 2)):
         if dims[axis] != "bands":
             if values.shape[axis] != 1:
                 raise click.UsageError(
-                    f"this window has {values.shape[axis]} steps along {dims[axis]} and an image has one: "
+                    f"this window has {values.shape[axis]} steps along {dims[axis]}, and an image has one: "
                     f"choose one with --time or --window, or write .npy"
                 )
             values = values.squeeze(axis)
@@ -45,13 +45,13 @@ def stacked(picture: Picture) -> NDArray[Any]:
     return values if dims[0] == "bands" else values[None]
 
 
-def write_npy(picture: Picture, file: BinaryIO) -> None:
-    """NumPy's own format; all dimensions, values as stored."""
+def write_npy(picture: OutputImage, file: BinaryIO) -> None:
+    """NumPy's format; all dimensions, values as stored."""
     np.lib.format.write_array(file, np.ascontiguousarray(picture.values), allow_pickle=False)
 
 
-def write_tif(picture: Picture, file: BinaryIO) -> None:
-    """A GeoTIFF; values as stored, with nodata, scale, offset and band names beside them."""
+def write_tif(picture: OutputImage, file: BinaryIO) -> None:
+    """A GeoTIFF; values as stored, with nodata, scale, offset and band names."""
     from periplus.cli.output.geotiff import CODE, write
     from periplus.conventions.proj.crs import describe_crs
 
@@ -60,13 +60,13 @@ def write_tif(picture: Picture, file: BinaryIO) -> None:
     if crs is not None:
         known = describe_crs(crs)
         geographic = known.is_geographic
-        # GeoKeys have codes for these two kinds only, and for heights beside them; other systems travel as text.
+        # GeoKeys have codes for these two kinds and for vertical CRSs only; others are written as WKT.
         coded = known.code is not None and known.code.startswith("EPSG:")
         simple = known.wkt2.startswith(("PROJCRS[", "GEOGCRS["))
         crs = crs if CODE.fullmatch(crs) and "+" in crs else known.code if coded and simple else known.wkt2
     nodata = set(each(picture.nodata, len(bands)))
     if len(nodata) > 1:
-        click.echo("periplus: bands differ in nodata and a GeoTIFF has one: none is written", err=True)
+        click.echo("periplus: nodata differs between bands and a GeoTIFF has one value: none is written", err=True)
     write(
         file,
         bands,
@@ -80,15 +80,15 @@ def write_tif(picture: Picture, file: BinaryIO) -> None:
     )
 
 
-def write_png(picture: Picture, file: BinaryIO) -> None:
-    """An 8-bit picture for the eye, with what was done to the values said on stderr."""
+def write_png(picture: OutputImage, file: BinaryIO) -> None:
+    """An 8-bit image; the range of values shown is printed on stderr."""
     from periplus.cli.output.png import encode, paint, stretch
 
     bands = stacked(picture)
     if bands.dtype.kind == "c":
-        raise click.UsageError("complex values have no picture: write .npy or .tif")
+        raise click.UsageError("complex values cannot be shown as PNG: write .npy or .tif")
     if len(bands) not in ((1, 3, 4) if bands.dtype == np.uint8 else (1, 3)):
-        raise click.UsageError(f"a PNG shows 1 or 3 bands and this window has {len(bands)}: choose with --bands")
+        raise click.UsageError(f"a PNG has 1 or 3 bands, and this window {len(bands)}: choose some with --bands")
     nodata = each(picture.nodata, len(bands))
     colours = picture.attributes.get("colormap")
     if colours and len(bands) == 1 and bands.dtype.kind in "iu" and picture.stretch is None:
@@ -99,17 +99,17 @@ def write_png(picture: Picture, file: BinaryIO) -> None:
         image[..., 0] = 255 - image[..., 0]
     file.write(encode(image))
     if shown is not None:
-        how = "as asked" if picture.stretch else "2nd to 98th percentile"
+        how = "--stretch" if picture.stretch else "2nd to 98th percentile"
         click.echo(f"stretched: {shown[0]:.6g} is black, {shown[1]:.6g} is white ({how})", err=True)
 
 
 def each(value: Any, count: int) -> list[Any]:
-    """One value for each band, of a value that may be for all."""
+    """A list with one value for each band."""
     return list(value) if isinstance(value, list | tuple) else [value] * count
 
 
-def items(picture: Picture, count: int) -> Iterable[tuple[int, str, str]]:
-    """Band names, units, scales and offsets, as GDAL's metadata has them."""
+def items(picture: OutputImage, count: int) -> Iterable[tuple[int, str, str]]:
+    """Band names, units, scales and offsets, as in GDAL's metadata."""
     roles = {"scale_factor": "scale", "add_offset": "offset", "units": "unittype"}
     for band, name in enumerate(picture.bands[:count]):
         yield band, "description", name
@@ -120,7 +120,7 @@ def items(picture: Picture, count: int) -> Iterable[tuple[int, str, str]]:
                 yield band, role, str(value)
 
 
-WRITERS: Mapping[str, Callable[[Picture, BinaryIO], None]] = {
+WRITERS: Mapping[str, Callable[[OutputImage, BinaryIO], None]] = {
     ".npy": write_npy,
     ".tif": write_tif,
     ".tiff": write_tif,
