@@ -41,10 +41,10 @@ def report(sections: list[Section]) -> str:
     lines = [
         "# Benchmarks",
         "",
-        "Written by `make bench`. CPU seconds count all threads of the process; every ratio "
-        "compares contenders that took "
-        "turns in one run on one machine, best of several rounds. Absolute figures, and above all those on the clock, "
-        "move with the machine and with what else runs on it; ratios of CPU seconds much less.",
+        "Written by `make bench`. CPU seconds include all threads of the process. Each ratio compares libraries "
+        "that took turns in one run on one machine; the best of several rounds counts. Absolute numbers, and wall "
+        "times above all, depend on the machine and on what else runs on it; ratios of CPU seconds depend on it "
+        "much less.",
         "",
         f"Measured {datetime.now(UTC):%Y-%m-%d} on: " + ", ".join(f"{k} {v}" for k, v in machine().items()) + ".",
         "",

@@ -22,10 +22,11 @@ def run(folder: Path, *, rounds: int = 5) -> Section:
     section = Section(
         "22,134,960 references as a Zarr store",
         "",
-        "Each line is the best of a few processes of their own. `open and read` is wall ms, in a process that has "
-        "imported zarr, periplus and what they need, from `periplus.open` to the values of one chunk of a local file "
-        "through zarr-python; `cold` counts all imports too. `map` and `series` are CPU ms to look up the 2,556 chunks "
-        "of one day and the 8,660 of one tile, which are not there to be fetched. Memory is the peak of the process.",
+        "Each row is the best of several processes. `open and read` is the wall time in ms from `periplus.open` "
+        "to the values of one chunk of a local file through zarr-python, in a process that has already imported "
+        "zarr and periplus; `cold` includes all imports. `map` and `series` are the CPU ms to look up the 2,556 "
+        "chunks of one day and the 8,660 chunks of one tile; the files of these chunks do not exist, so nothing "
+        "is fetched. Memory is the peak of the process.",
     )
     for form, name in (("dataset", "big-store"), ("flat", "big-store.parquet")):
         target = folder / name

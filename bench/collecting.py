@@ -20,11 +20,11 @@ CODECS = ({"name": "bytes", "configuration": {"endian": "little"}}, {"name": "zs
 
 def run(folder: Path, *, rounds: int = 3) -> Section:
     section = Section(
-        f"A collection of {COUNT:,} files, written and added to",
+        f"Write a collection of {COUNT:,} files, and add files",
         "",
-        "Files of two levels and five chunks, no two at the same place; nothing is read. `write` is "
-        f"CPU ms a file, from what was scanned to the index on disk; `add` is CPU s for {ADDED} files more, with "
-        "opening the index, each in a process of its own; memory is the peak of the writing process.",
+        "Every file has two levels, five chunks and its own position; no file is read. `write` is the CPU time in "
+        "ms per file, from the scanned headers to the index on disk. `add` is the CPU time in s to open the index "
+        f"and add {ADDED} files. Each is a separate process; memory is the peak of the process that writes.",
     )
     for form, name in (("flat", "collected.parquet"), ("dataset", "collected")):
         target = str(folder / name)

@@ -147,13 +147,13 @@ def peer(path: Path, count: int) -> dict[str, float]:
 
 def run(folder: Path) -> Section:
     section = Section(
-        f"A collection of {COUNT:,} images at different places",
+        f"A collection of {COUNT:,} images at different positions",
         "CPU ms",
-        f"Images of two levels and five chunks ({2 * COUNT:,} arrays, {5 * COUNT:,} references) in an index that is "
-        "written from columns; one image is there to be read. Each form in a process of its own, imports excluded; "
-        "`growth` is of resident memory by opening. `select` and `read` ask an open index for the box of one image; "
-        "`first` ones read the files table and connect to DuckDB. The peer is DuckDB, filtering the corners in "
-        "files.parquet.",
+        f"Every image has two levels and five chunks ({2 * COUNT:,} arrays, {5 * COUNT:,} references). The index "
+        "is written from columns, and only one image exists. Each form is measured in a separate process, without "
+        "imports. `growth` is the growth of resident memory when the index is opened. `select` and `read` use the "
+        "bounding box of one image in an open index; those marked `first` also read the files table and connect "
+        "to DuckDB. The last row is DuckDB alone, with a filter on the corners in files.parquet.",
     )
     root = Path(__file__).parent.parent
     for name, form in (("dataset", "many"), ("flat", "many.parquet")):

@@ -26,14 +26,15 @@ HUGE = (1_800_000, 3_600_000)
 
 def run(folder: Path, *, rounds: int = 5) -> Section:
     section = Section(
-        "Opening Zarr hierarchies, CPU ms",
+        "Open Zarr hierarchies, CPU ms",
         "ms",
-        f"Consolidated Zarr v3 stores on disk. Groups: {GROUPS} groups of {ARRAYS} arrays, each with an affine grid, a "
-        f"CRS and stored times. Pyramid: {LEVELS} levels of two variables, by multiscales. `chunks read` are those of "
-        f"stored labels; far away, each read takes {LATENCY * 1000:.0f} ms, and seconds are those on the clock. Unlike "
-        "`zarr`, `xgroup` gives every array its coordinates and CRS; to make them, and for xarray to copy them with "
-        "the tree, takes a little more than is saved where no labels are stored, as in the pyramid. The grid is of "
-        "1.8 M x 3.6 M pixels; what its coordinates take in memory, in MiB.",
+        f"Consolidated Zarr v3 stores on disk. `groups` has {GROUPS} groups of {ARRAYS} arrays, each with an "
+        f"affine transform, a CRS and stored times. `pyramid` has {LEVELS} levels of two variables, with "
+        "multiscales metadata. `chunks read` counts chunks of stored coordinates. `seconds, far away` is the wall "
+        f"time if each read takes {LATENCY * 1000:.0f} ms. Unlike `zarr`, `xgroup` adds coordinates and a CRS to "
+        "every array. This takes a little longer than it saves if no coordinates are stored, as in the pyramid, "
+        "because xarray also copies them with the tree. `huge grid` has 1.8 M x 3.6 M pixels; `MiB` is the memory "
+        "of its coordinates.",
     )
     for case, store in (("groups", _groups(folder)), ("pyramid", _pyramid(folder))):
         times = compete({name: _opener(store, name) for name in ("xgroup", "zarr")}, rounds=rounds)

@@ -17,12 +17,11 @@ FILES, FEW = 200, 40
 
 def run(folder: Path, *, rounds: int = 5) -> Section:
     section = Section(
-        "Header extraction, CPU ms a file",
+        "Read headers, CPU ms per file",
         "ms",
-        f"{FILES} local COGs, int16 2048 x 4096, 512-pixel tiles, zstd with predictor 2, 43 tiles "
-        f"with overviews; imports "
-        "excluded. `harvest` reads and scans every header, `index` the whole of "
-        "`periplus.index` into a table in memory.",
+        f"{FILES} local COGs, int16, 2048 x 4096, 512-pixel tiles, zstd with predictor 2, 43 tiles including "
+        "overviews; without imports. `harvest` reads and scans every header; `index` is all of `periplus.index`, "
+        "with a table in memory.",
     )
     for case, make in (("one grid, as a time series", series), ("each elsewhere, as mosaic tiles", tiling)):
         paths = [str(path) for path in make(folder, FILES * rounds)]

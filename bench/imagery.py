@@ -20,20 +20,20 @@ Reader = Callable[[tuple[slice, slice]], Any]
 
 def run(folder: Path, *, rounds: int = 3) -> Section:
     section = Section(
-        "Imagery, CPU seconds",
+        "NITF, JPEG, PNG and DTED, CPU seconds",
         "s",
-        f"Local files of {pictures.SIZE} x {pictures.SIZE} x 3 bytes, and an elevation cell of {pictures.POSTS} x "
-        f"{pictures.POSTS} posts. NITF NC has blocks of {pictures.BLOCK}, C3 the same in JPEG, C8 a JPEG 2000 "
-        f"codestream with tiles of {pictures.TILE} in six interleaved tile-parts, lossy; the JPEG file is one stream "
-        "with 4:2:0 chroma; the PNG has half the size and rows filtered by means of two neighbours (both inflate it "
-        "with libdeflate, but GDAL undoes such filters itself, and periplus by another round through libpng, most of "
-        "which is checksums and copies; filters by one neighbour or none are undone by NumPy). JPEG 2000 is the same "
-        "library in both, and nearly all of the time. `window` is "
-        "1024 x 1024 off the tile grid. Indexes and datasets are opened beforehand (GDAL opens anew, with its default "
-        "cache, so that no block is kept between rounds). Values are compared before anything is timed, lossy ones by "
-        "their mean difference (GDAL repeats chroma, libjpeg's own way is to smooth it). osml-imagery-io writes its "
-        "own index, which zarr reads with its own codecs; `-` where it cannot index the file. Wall seconds on all "
-        "cores: periplus decodes in as many threads as there are cores.",
+        f"Local files of {pictures.SIZE} x {pictures.SIZE} x 3 bytes, and a DTED cell of {pictures.POSTS} x "
+        f"{pictures.POSTS} posts. NITF NC has blocks of {pictures.BLOCK} pixels, and C3 the same blocks in JPEG. "
+        f"NITF C8 has a lossy JPEG 2000 codestream with tiles of {pictures.TILE} pixels in six interleaved "
+        "tile-parts. The JPEG file is one stream with 4:2:0 chroma. The PNG has half the width and height, and "
+        "rows with the average filter. `window` is 1024 x 1024 pixels that are not aligned to tiles. Indexes and "
+        "datasets are opened before the measurement (GDAL opens files again, with its default cache, so that no "
+        "block is cached between rounds). Values are compared first; for lossy images the mean difference is "
+        "compared, because GDAL repeats chroma and libjpeg interpolates it. For osml-imagery-io, zarr reads the "
+        "index of that library with its codecs; `-` means that it cannot index the file. Both JPEG 2000 decoders "
+        "are the same library, which takes nearly all of the time. Both PNG readers use libdeflate; GDAL undoes "
+        "the average filter itself, and periplus with a second pass through libpng. Wall seconds use all cores: "
+        "periplus decodes in as many threads as there are cores.",
     )
     for case, path, lossy in (
         ("NITF NC", pictures.nitf(folder), 0.0),

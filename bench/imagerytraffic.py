@@ -20,14 +20,14 @@ def run(folder: Path) -> Section:
     stream, boxed = pictures.codestream(folder), pictures.nitf_codestream(folder)
     lossless = pictures.codestream(folder, lossless=True)
     section = Section(
-        "Imagery over HTTP",
+        "JPEG 2000 over HTTP",
         "",
-        f"The codestream of the reading benchmark ({stream.stat().st_size / 1e6:.1f} MB, lossy, no table of its "
-        f"tile-parts), bare and in NITF, and a lossless one ({lossless.stat().st_size / 1e6:.1f} MB). `index` finds "
-        f"every tile-part; `level {LEVEL} window` then reads {ROWS.stop - ROWS.start} x {COLUMNS.stop - COLUMNS.start} "
-        "pixels of one tile at an eighth of the resolution, compared with all tile-parts of that tile. What is fetched "
-        "are the tile-parts of the first three resolutions and no other byte; their share is larger where the finest "
-        "detail was thrown away.",
+        f"The lossy codestream of the previous section ({stream.stat().st_size / 1e6:.1f} MB, without a table of "
+        f"tile-part lengths), as a file and in NITF, and a lossless one ({lossless.stat().st_size / 1e6:.1f} MB). "
+        f"`index` finds every tile-part. `level {LEVEL} window` then reads {ROWS.stop - ROWS.start} x "
+        f"{COLUMNS.stop - COLUMNS.start} pixels of one tile at an eighth of the resolution; the bytes are compared "
+        "with all tile-parts of that tile. Only the tile-parts of the lowest three resolutions are fetched. Their "
+        "share is larger in the lossy file, because it has less data for the finer resolutions.",
     )
     with RangeServer(folder) as server:
         for case, path in (("lossy codestream", stream), ("NITF C8", boxed), ("lossless codestream", lossless)):

@@ -18,19 +18,16 @@ WINDOW = (slice(700, 2748), slice(900, 2948))
 
 def run(folder: Path, *, rounds: int = 3) -> Section:
     section = Section(
-        "Reading, CPU seconds",
+        "Read TIFF, CPU seconds",
         "s",
-        f"Local COGs, {SIZE} x {SIZE}, 512-pixel tiles; `whole` is level 0, `window` is 2048 x 2048 "
-        f"off the tile grid; index, "
-        "manifest or dataset opened beforehand. Values are compared before anything is timed (JPEG "
-        "within the decoders' "
-        "own differences). Every contender delivers one contiguous (bands, y, x) array. `-` where a peer "
-        "cannot read the file. periplus decodes in as many threads as there are cores, which halves the "
-        "waiting and costs a few per cent of CPU; "
-        "rasterio has one thread. Deflate is the same library in both. Where samples are "
-        "interleaved by pixel (3 x uint8), NumPy takes them apart at one byte a cycle, about 15 ms of a whole image, "
-        "for which GDAL has SIMD code: there it stays ahead unless the decoder dominates. (Pixels of two and four "
-        "bytes are words, which NumPy takes apart faster; for three nothing that we depend on is faster.)",
+        f"Local COGs, {SIZE} x {SIZE}, 512-pixel tiles. `whole` is level 0; `window` is 2048 x 2048 pixels that "
+        "are not aligned to tiles. Indexes, manifests and datasets are opened before the measurement, and values "
+        "are compared first (for JPEG within the differences of decoders). Every library returns one contiguous "
+        "(bands, y, x) array. An empty cell means that a library cannot read the file. periplus decodes in as "
+        "many threads as there are cores, which halves the wall time and costs a few per cent of CPU time; "
+        "rasterio uses one thread. Both use the same library for deflate. For pixel-interleaved samples (3 x "
+        "uint8), GDAL has SIMD code to separate the bands; NumPy takes about 15 ms for a whole image, so GDAL is "
+        "faster unless decoding takes most of the time.",
     )
     for bands, dtype in ((1, "int16"), (3, "uint8")):
         for encoding, creation in ENCODINGS.items():

@@ -23,12 +23,11 @@ def run(folder: Path, *, rounds: int = 5) -> Section:
     section = Section(
         "22,134,960 references (8,660 files x 2,556 tiles)",
         "",
-        "Each form is written by a process of its own from a generator of 512 files at a time; "
-        "memory is that process's "
-        f"peak. kerchunk Parquet is written for {KERCHUNK_FILES} files and scaled up by rows. Queries are CPU ms of "
-        "`Table.refs`: `first` opens the index and reads its files table too, `next` asks an open index for "
-        "another place. "
-        "`open` is wall ms of `periplus.open` in a warm process.",
+        "Each form is written by a separate process, from a generator of 512 files at a time; memory is the peak "
+        f"of that process. kerchunk Parquet is written for {KERCHUNK_FILES} files, and the result is multiplied by "
+        "the number of rows. Queries are CPU ms of `Table.refs`: `first` also opens the index and reads its files "
+        "table; `next` queries an open index for other chunks. `open` is the wall time in ms of `periplus.open` "
+        "in a process that has imported periplus.",
     )
     for form, name in (("dataset", "big-dataset"), ("flat", "big-flat.parquet")):
         section.add(form, **in_process("write", str(folder / name)))

@@ -28,14 +28,15 @@ Reader = Callable[[tuple[slice, slice]], Any]
 
 def run(folder: Path, *, rounds: int = 3) -> Section:
     section = Section(
-        "The Zarr exits, CPU seconds",
+        "Zarr exports, CPU seconds",
         "s",
-        f"One local COG of 3 x {SIZE} x {SIZE} bytes, {TILE}-pixel tiles, through zarr-python over our store, over "
-        "kerchunk references that we wrote (fsspec's own ReferenceFileSystem), over an Icechunk repository that we "
-        "committed, over the index that osml-imagery-io writes (its filesystem, its codecs), and by our own reader. "
-        f"`tile` is the mean of {len(TILES)} tiles read one by one. All is opened beforehand and compared before "
-        "anything is timed; `-` where one cannot. The codecs of Zarr itself decode deflate, zstd and plain tiles; "
-        "LZW and JPEG are decoded in our store, and by our codecs in kerchunk and Icechunk.",
+        f"One local COG of 3 x {SIZE} x {SIZE} bytes with {TILE}-pixel tiles. `our reader` is `index[...]`. The "
+        "others are zarr-python with `index.store()`, with kerchunk references that periplus wrote "
+        "(ReferenceFileSystem of fsspec), with an Icechunk repository that periplus wrote, and with the index of "
+        f"osml-imagery-io (its filesystem and codecs). `tile` is the mean of {len(TILES)} tiles that are read one "
+        "by one. Everything is opened before the measurement, and values are compared first; an empty cell means "
+        "that a library cannot read the file. Deflate, zstd and uncompressed tiles are decoded by the codecs of "
+        "Zarr; LZW and JPEG by periplus, in `index.store()` or as codecs of kerchunk and Icechunk.",
     )
     for encoding, creation in ENCODINGS.items():
         path = scene(folder, f"store-{encoding.split()[0]}", height=SIZE, width=SIZE, bands=3, dtype="uint8", seed=2,

@@ -20,9 +20,9 @@ def run(folder: Path) -> Section:
     section = Section(
         "Over HTTP with 50 ms latency",
         "",
-        "A local range server that waits 50 ms before every answer. `window` reads 2048 x 2048 "
-        "pixels off the tile grid from "
-        "a 4096 x 4096 COG (deflate, int16), header included; `index` reads the headers of 200 COGs.",
+        "A local server that waits 50 ms before every response. `window` reads 2048 x 2048 pixels that are not "
+        "aligned to tiles from a 4096 x 4096 COG (deflate, int16), including the header; `index` reads the "
+        "headers of 200 COGs.",
     )
     cog = scene(folder, "deflate-1", height=4096, width=4096, bands=1, dtype="int16", seed=2, compress="deflate")
     names = [path.name for path in series(folder, 200)]
