@@ -260,6 +260,9 @@ def test_columns_of_users_stay_when_files_come_and_go(tmp_path: Path, kind: str)
     periplus.index(paths[:3], to=to, **options).close()
     values = {
         "cloud": pa.array([0.5, None, 2.5]),
+        "note": pa.array(["clear", None, "hazy"]),  # a collection of many files has columns of these names
+        "x": pa.array([1.5, 2.5, None]),
+        "half": pa.array([1, None, 2], pa.float16()),
         "orbit": pa.array([1, None, 2**63], pa.uint64()),
         "local": pa.array([1, 2, None], pa.timestamp("ms")),
         "who": pa.array(["a", None, "c"]),
@@ -293,3 +296,20 @@ def test_columns_of_users_stay_when_files_come_and_go(tmp_path: Path, kind: str)
     ):
         with pytest.raises(FormatError, match=r"'boxes'.*would be lost"):
             run()
+
+
+def test_columns_of_users_that_would_be_taken_for_others_are_refused(tmp_path: Path) -> None:
+    paths = [tmp_path / f"x_{n}.tif" for n in range(70)]
+    for n, path in enumerate(paths):
+        write(path, n, seed=0, place=(0, 100 * n), kind=0)
+    to = tmp_path / "index"
+    periplus.index(paths[:3], to=to, arrange="collect").close()
+    add_column(to, "x", pa.array([1.5, 2.5, None]))
+    with pytest.raises(FormatError, match=r"'x'.*that collections use"):
+        periplus.index(paths[3:], to=to, append=True)
+    periplus.index(paths[:3], to=tmp_path / "case", arrange="collect").close()
+    add_column(tmp_path / "case", "Size", pa.array([1, 2, 3]))
+    with periplus.open(tmp_path / "case") as index, pytest.raises(FormatError, match=r"'size' and 'Size'.*case alone"):
+        index.sql('select "Size" from files')
+    with pytest.raises(FormatError, match=r"'size' and 'Size'.*case alone"):
+        periplus.index(paths[3], to=tmp_path / "case", append=True)

@@ -15,6 +15,7 @@ from periplus.table.collection.groups import GroupedArrays, kinds
 from periplus.table.document.arrays import write_array
 from periplus.table.document.columns import Columns, columns_for
 from periplus.table.parquet.buffers import numbers, strings
+from periplus.table.parquet.files import check_names_differ
 from periplus.table.query.footprint import affine, around, spatial_axes
 
 if TYPE_CHECKING:
@@ -61,7 +62,9 @@ def chunk_columns(columns: Columns, written: Columns, only: Array | None) -> lis
 def add_views(connection: Any, table: Table, source: str, columns: Columns) -> None:
     """The four views; `source` is what `chunks` selects from."""
     arrays = table.catalog.arrays
-    connection.register("files", table.files_table)
+    files = table.files_table
+    check_names_differ(files.column_names)
+    connection.register("files", _queryable(files))
     describe_arrays(connection, arrays, "view")
     only = next(iter(arrays.values())) if len(arrays) == 1 else None
     shown = chunk_columns(columns, columns_for(kinds(arrays)), only)
@@ -77,9 +80,18 @@ def add_views(connection: Any, table: Table, source: str, columns: Columns) -> N
 
 def insert(connection: Any, name: str, rows: pa.Table) -> None:
     """A table of these rows."""
-    connection.register("incoming", rows)
+    connection.register("incoming", _queryable(rows))
     connection.execute(f"create table {name} as from incoming")
     connection.unregister("incoming")
+
+
+def _queryable(rows: pa.Table) -> pa.Table:
+    """The rows with columns of types that DuckDB lacks as the next type that holds their values."""
+    for place, column in enumerate(rows.schema):
+        if pa.types.is_float16(column.type) or pa.types.is_decimal256(column.type):
+            wider = pa.float32() if pa.types.is_float16(column.type) else pa.string()
+            rows = rows.set_column(place, column.name, rows.column(place).cast(wider))
+    return rows
 
 
 OF_GROUPS = {

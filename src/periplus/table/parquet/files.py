@@ -55,7 +55,7 @@ def files_to_arrow(files: Files, paths: Sequence[str] | None = None, groups: Gro
         schema=FILES,
     )
     for name in files.columns:
-        if name == "group" or name not in KNOWN:
+        if name not in FILES.names:
             table = table.append_column(name, _stored_column(files, name))
     check_flat(table.schema, files.columns.nested if isinstance(files.columns, TypedColumns) else ())
     return _with_groups(table, groups)
@@ -67,8 +67,36 @@ def _stored_column(files: Files, name: str) -> pa.Array | pa.ChunkedArray:
     return column_to_arrow(name, files.columns[name], len(files))
 
 
+def user_columns(schema: pa.Schema) -> list[str]:
+    """Columns of a files table that are those of users, and `group`.
+
+    `family`, `x`, `y` and `note` describe the groups of a collection where `family` has integers; elsewhere they are
+    columns of users.
+    """
+    names = set(schema.names)
+    grouped = "group" in names and "family" in names and pa.types.is_integer(schema.field("family").type)
+    reserved = {*FILES.names, *(GROUP_COLUMNS if grouped else ())} - {"group"}
+    return [name for name in schema.names if name not in reserved]
+
+
+def check_names_differ(names: Iterable[str]) -> None:
+    """FormatError where two columns differ in case alone, which SQL does not tell apart."""
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.setdefault(name.lower(), name)
+        if other != name:
+            raise FormatError(
+                f"the columns {other!r} and {name!r} of the files table differ in case alone, which SQL ignores: "
+                "rename one of them"
+            )
+
+
 def check_flat(schema: pa.Schema, nested: Iterable[str] = ()) -> None:
-    """FormatError where a column of lists or structures would be lost; `nested` are such that were not read."""
+    """FormatError where a column would be lost: of lists or structures, or of a name that SQL takes for another.
+
+    `nested` are such that were not read.
+    """
+    check_names_differ(schema.names)
     found = [*nested, *(field.name for field in schema if pa.types.is_nested(field.type))]
     if found:
         raise FormatError(
@@ -81,13 +109,16 @@ def _with_groups(table: pa.Table, groups: GroupedArrays | None) -> pa.Table:
     """The files table of a collection with its group columns, those of users last."""
     columns = {name: table[name] for name in table.column_names if name in FILES.names or name == "group"}
     if groups is not None:
+        taken = next((name for name in table.column_names if name in GROUP_COLUMNS and name != "group"), None)
+        if taken is not None:
+            raise FormatError(f"the column {taken!r} of the files table has a name that collections use: rename it")
         members = members_of(groups, table.num_rows)
         columns.setdefault("group", members.group)
         for name in ("family", "note"):
             columns[name] = numbers(getattr(members, name), valid=getattr(members, name) >= 0)
         for name in ("x", "y"):
             columns[name] = numbers(getattr(members, name), valid=~np.isnan(getattr(members, name)))
-    columns |= {name: table[name] for name in table.column_names if name not in KNOWN}
+    columns |= {name: table[name] for name in table.column_names if name not in columns}
     return pa.table(list(columns.values()), schema=_files_schema(columns))
 
 
@@ -102,11 +133,8 @@ def files_after(old: pa.Table, new: pa.Table, groups: GroupedArrays | None) -> p
 
     The group columns are those of `groups`; FormatError where a column has other types in the two.
     """
-    names = [*FILES.names, *(name for name in (*old.column_names, *new.column_names) if name not in FILES.names)]
     columns = {}
-    for name in dict.fromkeys(names):
-        if name in GROUP_COLUMNS and name != "group":
-            continue
+    for name in dict.fromkeys((*FILES.names, *user_columns(old.schema), *user_columns(new.schema))):
         first, then = (None if name not in table.column_names else _decoded(table[name]) for table in (old, new))
         kind = FILES.field(name).type if name in FILES.names else (then if first is None else first).type  # type: ignore[union-attr]
         try:
@@ -127,10 +155,6 @@ def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if not pa.types.is_dictionary(column.type):
         return column
     return pa.chunked_array([piece.dictionary_decode() for piece in column.chunks], column.type.value_type)
-
-
-KNOWN = frozenset({*FILES.names, *GROUP_COLUMNS})
-"""Columns of the files table that are not those of users."""
 
 
 def column_to_arrow(name: str, values: NDArray[Any], count: int) -> pa.Array:
@@ -327,7 +351,7 @@ def files_from_arrow(table: pa.Table, nested: Sequence[str] = ()) -> Files:
         format=[text or "" for text in _texts(table, "format", count)],
         status=[text or "ok" for text in _texts(table, "status", count)],
         error=_texts(table, "error", count),
-        columns=FileColumns(table.select([n for n in table.column_names if n == "group" or n not in KNOWN]), nested),
+        columns=FileColumns(table.select(user_columns(table.schema)), nested),
     )
 
 

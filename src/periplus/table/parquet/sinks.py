@@ -319,7 +319,8 @@ class PartSink:
 
 def files_parquet(table: pa.Table, file: IO[bytes], keys: dict[str, str]) -> None:
     """The files table as Parquet."""
-    integers = [name for name in ("file_id", "size", "family", "note") if name in table.column_names]
+    packed = ("file_id", "size", "family", "note")
+    integers = [field.name for field in table.schema if field.name in packed and pa.types.is_integer(field.type)]
     with pq.ParquetWriter(
         file,
         table.schema,
