@@ -120,7 +120,7 @@ def queries(draw):
 def answer(table, asked):
     try:
         return table.select(reproject=reproject_bbox, **asked).to_pydict()
-    except PeriplusError as error:
+    except (PeriplusError, ValueError) as error:
         return type(error)
 
 
