@@ -107,6 +107,8 @@ def _intersection(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[st
 def _equal(a: Any, b: Any) -> bool:
     if isinstance(a, float) and isinstance(b, float) and math.isnan(a):
         return math.isnan(b)
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(_equal, a, b))
     return bool(a == b)
 
 

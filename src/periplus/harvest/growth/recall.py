@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.arrange.encodings import remove_leading_dimension, split_unpack
-from periplus.arrange.packing import without_packing
 from periplus.errors import FormatError
+from periplus.harvest.growth.target import TargetArray
 from periplus.harvest.parts.part import Fact
-from periplus.model import Array, Encoding, Placements, Refs
+from periplus.model import Array, Placements, Refs
 from periplus.table import Table
 from periplus.table.collection.groups import moved
 from periplus.table.query.footprint import chunk_range
@@ -201,7 +200,7 @@ class _Rows:
     table: Table
     placements: Placements
     _batches: OrderedDict[Any, _Batch] = field(default_factory=OrderedDict)
-    _targets: dict[int, _Target] = field(default_factory=dict)
+    _targets: dict[int, TargetArray] = field(default_factory=dict)
 
     def prefix(self, row: int) -> str:
         """The group that the target has before the name of the array in its file."""
@@ -215,9 +214,12 @@ class _Rows:
         """The array as it is in the file."""
         p = self.placements
         array = p.descriptions[p.description[row]]
-        shared = without_packing(self._target(row).array.attributes) if p.array[row] >= 0 else {}
         x, y = p.corner[row].tolist()
-        return moved(replace(array, attributes={**shared, **array.attributes}), x, y)
+        if p.array[row] < 0:
+            return moved(array, x, y)
+        found = moved(self._target(row).source_array(array), x, y)
+        self._target(row).check_origin(found, p.origin[row])
+        return found
 
     def scanned(self, row: int) -> Refs:
         """The references of a placement as they are in the file."""
@@ -226,15 +228,15 @@ class _Rows:
             raise FormatError(f"the index has no rows of {p.descriptions[p.description[row]].name!r} of a file")
         target = self._target(row)
         rows = self._batch(row, target).of(int(p.file[row]))
-        return target.undo(rows, p.descriptions[p.description[row]], p.origin[row])
+        return target.source_refs(rows, p.descriptions[p.description[row]], p.origin[row])
 
-    def _target(self, row: int) -> _Target:
+    def _target(self, row: int) -> TargetArray:
         number = int(self.placements.array[row])
         if number not in self._targets:
-            self._targets[number] = _Target.of(self.table.array(self.placements.arrays[number]))
+            self._targets[number] = TargetArray.of(self.table.array(self.placements.arrays[number]))
         return self._targets[number]
 
-    def _batch(self, row: int, target: _Target) -> _Batch:
+    def _batch(self, row: int, target: TargetArray) -> _Batch:
         p, array = self.placements, target.array
         low, high = p.origin[row], p.origin[row] + p.extent[row]
         window = [chunk_range(array, d, int(low[d]), int(high[d])) for d in range(array.ndim)]
@@ -271,78 +273,3 @@ class _Rows:
         found = np.full(self.table.array(p.arrays[array]).shape[0], -1, np.int32)
         found[p.origin[rows, 0]] = p.file[rows]
         return found
-
-
-@dataclass(slots=True, eq=False)
-class _Target:
-    """An array of an index, and what its encodings were in files."""
-
-    array: Array
-    starts: list[NDArray[np.int64]]
-    at: NDArray[np.int64]
-    """(encodings, dimensions): where the part of a stored chunk begins in the chunk of the array."""
-    _codes: dict[tuple[int, int], NDArray[np.int64]] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, array: Array) -> _Target:
-        none = (0,) * array.ndim
-        at = [none if encoding.region is None else encoding.region.at for encoding in array.encodings]
-        return cls(array, [array.starts(d) for d in range(array.ndim)], np.array(at, np.int64).reshape(-1, array.ndim))
-
-    def undo(self, rows: Refs, source: Array, origin: NDArray[np.int64]) -> Refs:
-        """Rows of one placement in chunks of the file's own array, each stored chunk once."""
-        lead = self.array.ndim - source.ndim
-        code = np.zeros(len(rows), np.intp) if rows.encoding is None else rows.encoding.astype(np.intp)
-        chunk = np.empty((source.ndim, len(rows)), np.int32)
-        for dim in range(source.ndim):
-            d = dim + lead
-            first = self.starts[d][rows.chunk[d]] - origin[d]
-            if len(self.at):
-                first = first + self.at[code, d]
-            chunk[dim] = np.searchsorted(source.starts(dim), first, side="right") - 1
-            if len(rows) and not 0 <= int(chunk[dim].min()) <= int(chunk[dim].max()) < source.grid[dim]:
-                raise FormatError(f"rows of {self.array.name!r} do not lie where their placement says")
-        own = self._own(source)[code] if len(source.encodings) > 1 else np.zeros(len(rows), np.int64)
-        if len(own) and int(own.min()) < 0:
-            raise FormatError(f"a row of {self.array.name!r} has an encoding that its file does not have")
-        found = replace(
-            rows,
-            chunk=chunk,
-            file=None,
-            encoding=own.astype(np.uint16) if own.any() else None,
-        )
-        return _once(found, rows, source)
-
-    def _own(self, source: Array) -> NDArray[np.int64]:
-        """The number in the file of each encoding; -1 where it is none of the file's."""
-        lead = self.array.ndim - source.ndim
-        key = (id(source), lead)
-        if key not in self._codes:
-            numbers = {_whole(encoding): n for n, encoding in enumerate(source.encodings)}
-            plain = [_whole(split_unpack(encoding)[1]) for encoding in self.array.encodings]
-            plain = [remove_leading_dimension(encoding) for encoding in plain] if lead else plain
-            self._codes[key] = np.array([numbers.get(each, -1) for each in plain], np.int64)
-        return self._codes[key]
-
-
-def _whole(encoding: Encoding) -> Encoding:
-    """The encoding of whole stored chunks, whatever an array shows of them."""
-    return replace(encoding, extent=None, region=None)
-
-
-def _once(found: Refs, rows: Refs, source: Array) -> Refs:
-    """Each stored chunk once, its parts counted from 0, in order; several chunks of the target may show one of them."""
-    if not len(found):
-        return found
-    stored = np.ravel_multi_index(tuple(found.chunk), source.grid) if source.ndim else np.zeros(len(found), np.int64)
-    _, shown = np.unique(rows.chunk, axis=1, return_inverse=True)
-    part = np.zeros(len(rows), np.int64) if rows.part is None else rows.part.astype(np.int64)
-    order = np.lexsort((part, shown.ravel(), stored))
-    stored, shown = stored[order], shown.ravel()[order]
-    begins = np.flatnonzero(np.diff(stored, prepend=-1))
-    first = np.repeat(shown[begins], np.diff(np.append(begins, len(stored))))
-    keep = shown == first
-    order, stored = order[keep], stored[keep]
-    begins = np.flatnonzero(np.diff(stored, prepend=-1))
-    counted = np.arange(len(stored)) - np.repeat(begins, np.diff(np.append(begins, len(stored))))
-    return replace(found.take(order), part=counted.astype(np.uint16) if counted.any() else None)
