@@ -26,13 +26,14 @@ def run(folder: Path, *, rounds: int = 3) -> Section:
         f"{pictures.POSTS} posts. NITF NC has blocks of {pictures.BLOCK} pixels, and C3 the same blocks in JPEG. "
         f"NITF C8 has a lossy JPEG 2000 codestream with tiles of {pictures.TILE} pixels in six interleaved "
         "tile-parts. The JPEG file is one stream with 4:2:0 chroma. The PNG has half the width and height, and "
-        "rows with the average filter. `window` is 1024 x 1024 pixels that are not aligned to tiles. Indexes and "
+        "rows filtered with two neighbours (average, Paeth). `window` is 1024 x 1024 pixels that are not "
+        "aligned to tiles. Indexes and "
         "datasets are opened before the measurement (GDAL opens files again, with its default cache, so that no "
         "block is cached between rounds). Values are compared first; for lossy images the mean difference is "
         "compared, because GDAL repeats chroma and libjpeg interpolates it. For osml-imagery-io, zarr reads the "
         "index of that library with its codecs; `-` means that it cannot index the file. Both JPEG 2000 decoders "
         "are the same library, which takes nearly all of the time. Both PNG readers use libdeflate; GDAL undoes "
-        "the average filter itself, and periplus with a second pass through libpng. Wall seconds use all cores: "
+        "these filters itself, and periplus with a second pass through libpng. Wall seconds use all cores: "
         "periplus decodes in as many threads as there are cores.",
     )
     for case, path, lossy in (
