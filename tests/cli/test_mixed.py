@@ -100,7 +100,9 @@ def test_the_only_image_of_a_place_and_time_is_read_without_its_name(mixed, foun
     rows, columns = slice(48, 61), slice(60, 73)  # posts stand for what lies half a step around them
     np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), heights[:, rows, columns])
     several = periplus("read", found, *where[:2], "--bbox", "12.23,47.88,12.24,47.89", *where[4:]).err
-    assert several.startswith("periplus: missing: 2 of the 3 images are of that place and time; name one by --array: ")
+    assert several.startswith(
+        "periplus: missing: 2 of the 3 images are in that box and time; choose one with --array: "
+    )
     assert sorted(several.split("--array: ")[1].strip().split(", ")) == ["n47e012/data", "tilted/data"]
     assert periplus("read", found, *where, "--time", "1990").err.startswith("periplus: missing: none of the ")
     assert periplus("read", found, "--allow", mixed, "--time", "2008", "-o", tmp_path / "b.npy").code == 0

@@ -40,7 +40,7 @@ def test_an_image_goes_by_its_name_its_group_or_one_of_its_levels(asked, found):
 def test_the_image_of_the_file_is_meant_where_none_is_named():
     assert pick(catalog_of(image("0/data"), image("0/mask"), image("images/1/0/data")), None)[1].name == "0/data"
     assert pick(catalog_of(image("scene/0/data")), None)[1].name == "scene/0/data"
-    with pytest.raises(MissingError, match="2 images; name one by array=: a/data, b/data"):
+    with pytest.raises(MissingError, match="2 images; choose one with array=: a/data, b/data"):
         pick(catalog_of(image("a/0/data"), image("b/0/data")), None)
     with pytest.raises(MissingError, match="no image or array 'c'; this index has a/data"):
         pick(catalog_of(image("a/0/data")), "c")

@@ -1,4 +1,4 @@
-"""Chunks made of pieces read as the pieces painted one over the other by hand; what is no piece is refused."""
+"""Chunks of several regions are read as the regions overlaid by hand; invalid regions are refused."""
 
 import copy
 import random
@@ -22,13 +22,13 @@ def piece(shape, first, at, size, **more):
     return {"name": "periplus.piece", "configuration": {"shape": shape, "from": first, "at": at, "size": size, **more}}
 
 
-def laid(pipeline, array):
-    """The encoding of codecs of which the first may be a piece, as documents of version 1 have it."""
+def encoding(pipeline, array):
+    """The encoding of codecs whose first may be periplus.piece, as in documents of version 1."""
     return encoding_of(pipeline, frame_of(array.dims, array.chunks, array.dtype, array.edges), "a")
 
 
-def painted(rng, shape, chunks, edges, count, *, clear):
-    """Random stored chunks and pieces of them: the whole by hand, the array, its rows (chunk, slot), the bytes."""
+def overlaid(rng, shape, chunks, edges, count, *, clear):
+    """Random stored chunks and regions of them: the values by hand, the array, its rows, stored chunks and codecs."""
     array = Array(
         name="a", dims=("y", "x"), shape=shape, chunks=chunks, dtype=np.dtype("i2"), fill=FILL, edges=edges,
         encodings=(Encoding((BYTES,)),),
@@ -58,10 +58,10 @@ def painted(rng, shape, chunks, edges, count, *, clear):
             part = values[first[0] : first[0] + size[0], first[1] : first[1] + size[1]]
             view = whole[low[0] + at[0] :, low[1] + at[1] :][: size[0], : size[1]]
             view[...] = np.where(part == CLEAR, view, part) if more else part
-    return whole, replace(array, encodings=tuple(laid(each, array) for each in pipelines)), rows, stored, pipelines
+    return whole, replace(array, encodings=tuple(encoding(each, array) for each in pipelines)), rows, stored, pipelines
 
 
-def laid_out(array, rows, stored):
+def joined(array, rows, stored):
     body, at = b"junk", []
     for values in stored:
         at.append((len(body), values.nbytes))
@@ -84,10 +84,10 @@ def laid_out(array, rows, stored):
 @pytest.mark.parametrize("clear", [False, True])
 @pytest.mark.parametrize("edges", [None, ((3, 8, 2, 7), (8, 1, 8, 6))])
 @pytest.mark.parametrize("seed", range(4))
-def test_pieces_are_painted_in_order(tmp_path, kit, seed, edges, clear):
+def test_regions_are_overlaid_in_order(tmp_path, kit, seed, edges, clear):
     rng = np.random.default_rng(seed)
-    whole, array, rows, stored, _ = painted(rng, (20, 23), (8, 8), edges, 4, clear=clear)
-    body, refs = laid_out(array, rows, stored)
+    whole, array, rows, stored, _ = overlaid(rng, (20, 23), (8, 8), edges, 4, clear=clear)
+    body, refs = joined(array, rows, stored)
     path = tmp_path / "stored.bin"
     path.write_bytes(body)
     with Fetch() as fetch:
@@ -104,12 +104,12 @@ def test_pieces_are_painted_in_order(tmp_path, kit, seed, edges, clear):
         np.testing.assert_array_equal(shelf.read("a", limits=Limits(memory_bytes=3000)), whole)
 
 
-def test_only_pieces_that_are_wanted_are_fetched(kit):
+def test_only_selected_regions_are_fetched(kit):
     values = [np.full((4, 4), n, "<i2") for n in (1, 2)]
     array = kit.raw_array((4, 8), (4, 8), dtype="<i2", fill=FILL)
-    encodings = tuple(laid((piece([4, 4], [0, 0], [0, x], [4, 4]), BYTES), array) for x in (0, 4))
+    encodings = tuple(encoding((piece([4, 4], [0, 0], [0, x], [4, 4]), BYTES), array) for x in (0, 4))
     array = replace(array, encodings=encodings)
-    body, refs = laid_out(array, [(0, 0, 0, 0), (0, 0, 1, 1)], values)
+    body, refs = joined(array, [(0, 0, 0, 0), (0, 0, 1, 1)], values)
     with RangeServer({"a.bin": body + bytes(100)}) as server, Fetch() as fetch:
         source = fetch.run(fetch.head(f"{server.url}/a.bin"))
         shelf = kit.Shelf(Catalog(arrays={"a": array}), {"a": refs}, kit.files_of([source]), fetch)
@@ -118,13 +118,13 @@ def test_only_pieces_that_are_wanted_are_fetched(kit):
         assert request.range == (int(refs.offset[1]), int(refs.offset[1] + refs.length[1]))
 
 
-def test_a_piece_that_another_hides_is_not_fetched(kit):
+def test_a_hidden_region_is_not_fetched(kit):
     values = [np.full((4, 4), n, "<i2") for n in (1, 2)]
     for more, expected in (({}, 1), ({"clear": 7}, 2)):
         array = kit.raw_array((4, 8), (4, 8), dtype="<i2")
         pieces = [piece([4, 4], [0, 0], [0, 0], [4, 4], layer=n, **more) for n in range(2)]
-        array = replace(array, encodings=tuple(laid((each, BYTES), array) for each in pieces))
-        body, refs = laid_out(array, [(0, 0, 0, 0), (0, 0, 1, 1)], values)
+        array = replace(array, encodings=tuple(encoding((each, BYTES), array) for each in pieces))
+        body, refs = joined(array, [(0, 0, 0, 0), (0, 0, 1, 1)], values)
         with RangeServer({"a.bin": body + bytes(100)}) as server, Fetch() as fetch:
             source = fetch.run(fetch.head(f"{server.url}/a.bin"))
             shelf = kit.Shelf(Catalog(arrays={"a": array}), {"a": refs}, kit.files_of([source]), fetch)
@@ -149,7 +149,7 @@ def test_a_piece_that_another_hides_is_not_fetched(kit):
     ],
     ids=str,
 )
-def test_a_piece_that_lies_elsewhere_is_refused(tmp_path, kit, change):
+def test_a_region_outside_its_chunk_is_refused(tmp_path, kit, change):
     codec = piece([4, 4], [0, 0], [0, 0], [4, 4])
     codec["configuration"] |= change
     with pytest.raises(FormatError):
@@ -158,8 +158,8 @@ def test_a_piece_that_lies_elsewhere_is_refused(tmp_path, kit, change):
 
 def read_of(tmp_path, kit, encodings, codes, **options):
     array = kit.raw_array((4, 4), (4, 4), dtype="<i2")
-    array = replace(array, encodings=tuple(laid(each, array) for each in encodings))
-    body, refs = laid_out(array, [(0, 0, 0, code) for code in codes], [np.ones((4, 4), "<i2")])
+    array = replace(array, encodings=tuple(encoding(each, array) for each in encodings))
+    body, refs = joined(array, [(0, 0, 0, code) for code in codes], [np.ones((4, 4), "<i2")])
     path = tmp_path / "stored.bin"
     path.write_bytes(body)
     with Fetch() as fetch:
@@ -167,31 +167,32 @@ def read_of(tmp_path, kit, encodings, codes, **options):
         return kit.Shelf(Catalog(arrays={"a": array}), {"a": refs}, files, fetch).read("a", **options)
 
 
-@pytest.mark.parametrize("clear", [256, -1, 1 << 70, -(1 << 70), 1.5, float("inf"), float("nan"), 1, 0])
 @pytest.mark.parametrize("dtype", ["?", "u1", "<i2", "<u8", "<f4", "<c8"])
-def test_any_number_may_be_clear(tmp_path, kit, dtype, clear):
+def test_any_number_may_be_transparent(tmp_path, kit, dtype):
     values = np.array([[0, 1], [1, 0]], dtype)
     codec = {"name": "bytes"} if values.itemsize == 1 else BYTES
-    array = kit.raw_array((2, 2), (2, 2), dtype=dtype, fill=0)
-    codecs = (piece([2, 2], [0, 0], [0, 0], [2, 2], clear=clear), codec)
-    array = replace(array, encodings=(laid(codecs, array),))
-    body, refs = laid_out(array, [(0, 0, 0, 0)], [values])
+    plain = kit.raw_array((2, 2), (2, 2), dtype=dtype, fill=0)
+    body, refs = joined(plain, [(0, 0, 0, 0)], [values])
     path = tmp_path / "stored.bin"
     path.write_bytes(body)
     with Fetch() as fetch:
         files = kit.files_of([fetch.run(fetch.head(str(path)))])
-        found = kit.Shelf(Catalog(arrays={"a": array}), {"a": refs}, files, fetch).read("a")
-    np.testing.assert_array_equal(found, np.zeros((2, 2)) if clear == 1 else values)
+        for transparent in (256, -1, 1 << 70, -(1 << 70), 1.5, float("inf"), float("nan"), 1, 0):
+            codecs = (piece([2, 2], [0, 0], [0, 0], [2, 2], clear=transparent), codec)
+            array = replace(plain, encodings=(encoding(codecs, plain),))
+            found = kit.Shelf(Catalog(arrays={"a": array}), {"a": refs}, files, fetch).read("a")
+            expected = np.zeros((2, 2)) if transparent == 1 else values
+            np.testing.assert_array_equal(found, expected, err_msg=str(transparent))
 
 
-def test_parts_of_other_encodings_that_are_no_pieces_are_refused(tmp_path, kit):
+def test_parts_with_different_encodings_that_are_not_regions_are_refused(tmp_path, kit):
     whole = piece([4, 4], [0, 0], [0, 0], [4, 4])
     for encodings in ([(BYTES,), (BYTES, BYTES)], [(BYTES,), (whole, BYTES)], [(whole, BYTES), (BYTES,)]):
         with pytest.raises(FormatError, match="different encodings"):
             read_of(tmp_path, kit, encodings, [0, 1])
 
 
-def test_a_piece_is_nothing_by_itself(tmp_path, kit):
+def test_a_region_needs_exactly_one_codec_after_it(tmp_path, kit):
     whole = piece([4, 4], [0, 0], [0, 0], [4, 4])
     for encodings in ([(whole,)], [(whole, whole, BYTES)], [(BYTES, whole)]):
         with pytest.raises(FormatError):
@@ -207,11 +208,11 @@ def test_a_stored_chunk_that_is_short_or_giant_is_refused(tmp_path, kit):
         read_of(tmp_path, kit, [(giant, BYTES)], [0])
 
 
-def test_settings_that_are_anything_give_only_our_errors(tmp_path, kit):
+def test_random_settings_give_only_our_errors(tmp_path, kit):
     rng = random.Random(5)
     values = [None, True, -1, 0, 1, 7, 1 << 40, 1 << 70, 1.5, "x", [], [0, 0], [4, 4], {}, float("nan")]
-    _, array, rows, stored, pipelines = painted(np.random.default_rng(1), (20, 23), (8, 8), None, 3, clear=True)
-    body, refs = laid_out(array, rows, stored)
+    _, array, rows, stored, pipelines = overlaid(np.random.default_rng(1), (20, 23), (8, 8), None, 3, clear=True)
+    body, refs = joined(array, rows, stored)
     path = tmp_path / "stored.bin"
     path.write_bytes(body)
     refused = 0
@@ -228,7 +229,7 @@ def test_settings_that_are_anything_give_only_our_errors(tmp_path, kit):
             codes = refs.encoding.copy()
             codes[rng.randrange(len(codes))] = rng.randrange(len(encodings))
             try:
-                made = replace(array, encodings=tuple(laid(each, array) for each in encodings))
+                made = replace(array, encodings=tuple(encoding(each, array) for each in encodings))
                 catalog = Catalog(arrays={"a": made})
                 kit.Shelf(catalog, {"a": replace(refs, encoding=codes)}, files, fetch).read("a", workers=1)
             except PeriplusError:

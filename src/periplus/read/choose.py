@@ -1,4 +1,4 @@
-"""Choose: which image, times and bands of a catalog a question means. Pure."""
+"""Choose the image, times and bands of a catalog to read. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Bands = int | str | Sequence[int | str]
 
 
 class Images(Collection[str]):
-    """The names of all images of a catalog, those with rows and columns that are no masks; none is made beforehand."""
+    """The names of all images of a catalog: arrays with rows and columns, except masks; computed on iteration."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog, arrays = catalog, catalog.arrays
@@ -45,7 +45,7 @@ class Images(Collection[str]):
 
 
 def _finest(arrays: Iterable[tuple[str, Array]]) -> list[tuple[str, Array]]:
-    """The images among arrays, each by its name and its finest level."""
+    """The images among arrays: their names and finest levels."""
     found: dict[str, Array] = {}
     for name, array in arrays:
         pyramid = pyramid_of(name, array.level)
@@ -59,14 +59,14 @@ def _is_image(finest: Array) -> bool:
 
 
 def pick(catalog: Catalog, name: str | None) -> tuple[list[Array], Array]:
-    """The levels of an image by its name (`data`, `a/data`, its group `a`), and the level named or the finest."""
+    """The levels of an image by its name (`data`, `a/data`, or its group `a`), and the one to read."""
     arrays = catalog.arrays
     if name is None:
         found = Images(catalog)
         name = "data" if "data" in found else only(found, f"this index has {len(found) or 'no'} images")
-    for asked in (name, f"{name.strip('/')}/data"):  # a group stands for the image in it
-        image = arrays.get(asked)
-        levels = catalog.levels(asked if image is None else image.pyramid)
+    for path in (name, f"{name.strip('/')}/data"):  # the name of a group selects the image in it
+        image = arrays.get(path)
+        levels = catalog.levels(path if image is None else image.pyramid)
         if levels:
             return levels, levels[0] if image is None else image
     known = dict.fromkeys(array.pyramid for array in arrays.values())
@@ -74,21 +74,22 @@ def pick(catalog: Catalog, name: str | None) -> tuple[list[Array], Array]:
 
 
 def only(names: Collection[str], among: str) -> str:
-    """The one image of these; MissingError, with the names, where they are more or none."""
+    """The only name; MissingError, which lists the names, where there are several or none."""
     if len(names) != 1:
-        raise MissingError(among + (f"; name one by array=: {some(names)}" if names else ""))
+        raise MissingError(among + (f"; choose one with array=: {some(names)}" if names else ""))
     return next(iter(names))
 
 
 def time_key(catalog: Catalog, image: Array, time: Any, keys: list[Any]) -> dict[str, NDArray[Any]]:
-    """Sets the key of the time dimension; the coordinates along all dimensions that have one, as selected."""
+    """Set the key of the time dimension; return the selected coordinates of all dimensions that have one."""
     if time is not None:
         moments = time_coordinate(catalog, image)
         if moments is None:
             raise MissingError(f"{image.name} has no times; its dimensions are {', '.join(image.dims)}")
         found = _positions(moments.values, time)
-        whole = found[-1] - found[0] + 1 == len(found)
-        keys[image.dims.index(moments.dims[0])] = slice(int(found[0]), int(found[-1]) + 1) if whole else found.tolist()
+        contiguous = found[-1] - found[0] + 1 == len(found)
+        key = slice(int(found[0]), int(found[-1]) + 1) if contiguous else found.tolist()
+        keys[image.dims.index(moments.dims[0])] = key
     known = catalog.coordinates_of(image)
     return {
         dim: np.asarray(known[dim].values)[keys[d]]
@@ -98,12 +99,12 @@ def time_key(catalog: Catalog, image: Array, time: Any, keys: list[Any]) -> dict
 
 
 def _positions(moments: NDArray[Any], time: Any) -> NDArray[np.int64]:
-    """Positions, in the order of the coordinate, that `time` means; MissingError where there is none."""
+    """Positions of the coordinate that are within `time`; MissingError where there are none."""
     found = np.flatnonzero(within(moments, time))
     if not found.size:
         known = moments[~np.isnat(moments)]
-        reach = f"they reach from {known.min()} to {known.max()}" if known.size else "there are none"
-        raise MissingError(f"nothing at the time {_shown(time)}; of the times known {reach}")
+        extent = f"from {known.min()} to {known.max()}" if known.size else "unknown"
+        raise MissingError(f"no data at the time {_shown(time)}; the times are {extent}")
     return found
 
 
@@ -117,18 +118,18 @@ def band_key(image: Array, bands: Bands | None, keys: list[Any]) -> tuple[tuple[
 
     `bands` are names, or numbers that count from 1; keys are positions, which count from 0.
     """
-    told = image.attributes.get("band_names")
-    names = [str(name) for name in told] if isinstance(told, list | tuple) else []
+    stored = image.attributes.get("band_names")
+    names = [str(name) for name in stored] if isinstance(stored, list | tuple) else []
     if bands is None:
         return tuple(names), slice(None)
     if "bands" not in image.dims:
         raise MissingError(f"{image.name} has no bands; its dimensions are {', '.join(image.dims)}")
     d = image.dims.index("bands")
     single = isinstance(bands, str | Integral)
-    asked: Sequence[Any] = [bands] if single else list(bands)  # type: ignore[arg-type]
-    numbers = [_band(image, band, names, image.shape[d]) for band in asked]
-    runs = numbers and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
-    keys[d] = numbers[0] if single else slice(numbers[0], numbers[-1] + 1) if runs else numbers
+    requested: Sequence[Any] = [bands] if single else list(bands)  # type: ignore[arg-type]
+    numbers = [_band(image, band, names, image.shape[d]) for band in requested]
+    contiguous = numbers and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    keys[d] = numbers[0] if single else slice(numbers[0], numbers[-1] + 1) if contiguous else numbers
     return tuple(names[n] for n in numbers if n < len(names)), keys[d]
 
 
@@ -149,7 +150,7 @@ def _band(image: Array, band: int | str, names: list[str], count: int) -> int:
 
 
 def nodata_of(image: Array, bands: int | slice | list[int]) -> Any:
-    """The value that means no data; where the bands differ, a list of those of the bands read, or that of the one."""
+    """The nodata value; where bands differ, a list for the bands read, or the value of the single band."""
     value = image.attributes.get("_FillValue")
     if not isinstance(value, list | tuple):
         return _number(image, value)
@@ -161,8 +162,8 @@ def nodata_of(image: Array, bands: int | slice | list[int]) -> Any:
 
 
 def _number(image: Array, value: Any) -> Any:
-    """JSON has no NaN; Zarr spells it, and the infinities, as text."""
+    """The nodata value as a number: JSON has no NaN and infinities, and Zarr stores them as text."""
     try:
         return float(value) if isinstance(value, str) else value
     except ValueError:
-        raise FormatError(f"the nodata value {value!r:.40} of {image.name} is no number") from None
+        raise FormatError(f"the nodata value {value!r:.40} of {image.name} is not a number") from None

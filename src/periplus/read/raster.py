@@ -1,4 +1,4 @@
-"""Raster: a window of an image with its place on the Earth, read by bbox, resolution, time and bands."""
+"""Raster: a georeferenced window of an image, read by bounding box, resolution, time and bands."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Raster:
-    """Pixels as stored, with what is needed to put them on a map."""
+    """Pixels as stored, with their georeference and metadata."""
 
     values: NDArray[Any]
     dims: tuple[str, ...]
     transform: Transform | None
-    """From corners of these pixels to the CRS, not from those of the whole image."""
+    """From pixel corners of this window to the CRS."""
     crs: str | None
     array: str
-    """Name of the array they were read from."""
+    """Name of the array that was read."""
     level: int
     nodata: Any = None
-    """The stored value that means no data, or one for each band; None where there is none."""
+    """The nodata value as stored, or a list with one for each band; None where there is none."""
     coordinates: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    """By dimension; `x` and `y` are pixel centres, and absent where the image is rotated."""
+    """Coordinates by dimension; `x` and `y` are pixel centres, and absent where the image is rotated."""
     bands: tuple[str, ...] = ()
-    """Names of the bands read, where the file gives any."""
+    """Names of the bands read, where the file has names."""
     attrs: Mapping[str, Any] = field(default_factory=dict)
-    """Of the array: scale_factor, add_offset, units and others."""
+    """Attributes of the array: scale_factor, add_offset, units and others."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -53,7 +53,7 @@ class Raster:
 
     @property
     def bbox(self) -> BBox:
-        """Of the window read, at pixel edges; without a transform, in pixels."""
+        """Bounding box of the window at pixel edges; in pixels without a transform."""
         rows, columns = self.values.shape[self.dims.index(self._y)], self.values.shape[self.dims.index(self._x)]
         return box(self.transform or (1.0, 0.0, 0.0, 0.0, 1.0, 0.0), 0, 0, columns, rows)
 
@@ -66,7 +66,7 @@ class Raster:
         return "x" if "y" in self.dims and "x" in self.dims else self.dims[-1]
 
     def masked(self) -> np.ma.MaskedArray[Any, Any]:
-        """The values with those that equal `nodata` masked."""
+        """The values as a masked array, with `nodata` masked."""
         if self.nodata is None:
             return np.ma.MaskedArray(self.values)
         nodata = np.asarray(self.nodata)
@@ -83,8 +83,8 @@ class Raster:
     def __repr__(self) -> str:
         dims = ", ".join(f"{d}: {n}" for d, n in zip(self.dims, self.values.shape, strict=True))
         box = ", ".join(f"{v:.10g}" for v in self.bbox)
-        place = self.crs if self.crs is None or len(self.crs) <= 16 else "a CRS in WKT or PROJJSON"
-        return f"<periplus raster of {self.array!r} ({dims}) {self.values.dtype}, bbox ({box}) in {place}>"
+        crs = self.crs if self.crs is None or len(self.crs) <= 16 else "a CRS in WKT or PROJJSON"
+        return f"<periplus raster of {self.array!r} ({dims}) {self.values.dtype}, bbox ({box}) in {crs}>"
 
 
 def read_raster(
@@ -103,21 +103,21 @@ def read_raster(
     reproject_bbox: Reproject | None = None,
     workers: int | None = None,
 ) -> Raster:
-    """A window of an image: every pixel the bbox touches, at the level the resolution asks for.
+    """Read a window of an image: all pixels that intersect the bounding box, at the level for the resolution.
 
     `array` is an image (`data`, `scene/data`, or its group `scene`) or one of its levels (`0/data`); by default `data`,
-    or the only image, or the only one that lies in the box and is of the time.
-    The level is the coarsest whose pixels are no larger than `resolution` (in units of the image's CRS; one number or
-    (x, y)), then, with `max_size`, the finest whose window has no longer side than that; where even the coarsest level
-    is too large, every n-th pixel of it is taken. With neither, it is the level named, or the finest.
-    `bbox` is in `crs`, by default the image's own; pixels are never warped. `time` is one moment or period, a pair or a
-    slice. `bands` are numbers that count from 1, or names; a single band drops the dimension.
+    or the only image, or the only one in the box and time.
+    `resolution` (a number or (x, y), in units of the CRS of the image) selects the coarsest level with pixels of at
+    most that size. `max_size` then selects the finest level whose window has at most that many pixels along its longer
+    side; where even the coarsest level has more, every n-th pixel of it is read. Without both, the level of `array` is
+    read, or the finest. `bbox` is in `crs`, by default the CRS of the image; pixels are never resampled. `time` is a
+    time or period, a pair or a slice. `bands` are numbers that count from 1, or names; a single band drops its axis.
     """
     several = Images(table.catalog) if array is None and (bbox is not None or time is not None) else ()
     if len(several) > 1 and "data" not in several:
         array = _image_at(table, several, bbox, crs, time, reproject_bbox)
         if time_coordinate(table.catalog, pick(table.catalog, array)[1]) is None:
-            time = None  # that of its file, by which it was found
+            time = None  # the image was selected by the time of its file
     levels, image = pick(table.catalog, array)
     box = _own_bbox(levels, bbox, crs, reproject_bbox)
     if resolution is not None or max_size is not None:
@@ -126,7 +126,7 @@ def read_raster(
     step = 1 if max_size is None else max(1, -(-max(bottom - top, right - left) // max_size))
     keys: list[Any] = [slice(None)] * image.ndim
     y, x = axes(image)
-    # Of each block of pixels the one nearest its middle stands for the block.
+    # Of each block of pixels, the one nearest to its centre is read.
     keys[y], keys[x] = _every(top, bottom, step), _every(left, right, step)
     coordinates = time_key(table.catalog, image, time, keys)
     names, chosen = band_key(image, bands, keys)
@@ -148,7 +148,7 @@ def read_raster(
     dims = tuple(dim for dim, key in zip(image.dims, keys) if not isinstance(key, int))
     if transform is not None and transform[1] == transform[3] == 0:
         a, _, c, _, e, f = transform
-        with np.errstate(all="ignore"):  # a transform of huge numbers gives infinite coordinates
+        with np.errstate(all="ignore"):  # huge numbers in a transform give infinite coordinates
             coordinates[image.dims[y]] = f + e * (np.arange(values.shape[dims.index(image.dims[y])]) + 0.5)
             coordinates[image.dims[x]] = c + a * (np.arange(values.shape[dims.index(image.dims[x])]) + 0.5)
     return Raster(
@@ -173,12 +173,12 @@ def _image_at(
     time: Any,
     reproject: Reproject | None,
 ) -> str:
-    """The only one of these images that is there and then."""
+    """The only one of these images in the box and time."""
     box = None if bbox is None else checked(bbox)
     rows = table.select(level=0, bbox=box, crs=crs, time=time, reproject=reproject)
     met = dict.fromkeys(pyramid_of(name, 0) for name in rows.column("array").unique().to_pylist())
     found = [name for name in met if name in names]
-    return only(found, f"{len(found) or 'none'} of the {len(names):,} images are of that place and time")
+    return only(found, f"{len(found) or 'none'} of the {len(names):,} images are in that box and time")
 
 
 def _own_bbox(
@@ -190,7 +190,7 @@ def _own_bbox(
     if crs is None or crs == own:
         box = checked(bbox)
     elif own is None:
-        why = f"{levels[0].name} has no CRS, so a bbox in {crs} cannot be brought into it"
+        why = f"{levels[0].name} has no CRS, so a bbox in {crs} cannot be converted"
         raise FormatError(f"{why}; select pixels by index")
     elif reproject_bbox is None:
         raise TypeError("a bbox in another CRS needs reproject_bbox")
