@@ -15,7 +15,7 @@ from periplus.conventions.proj.crs import describe_crs
 from periplus.conventions.read import Reader
 from periplus.fetch import Fetch
 from periplus.testing.hierarchies import declared
-from periplus.validation.documents import read_hierarchy
+from periplus.validation.documents import read_documents
 
 UTM33, UTM34 = CRS.from_epsg(32633), CRS.from_epsg(32634)
 TRANSFORM = (10.0, 0.0, 500_000.0, 0.0, -10.0, 4_000_000.0)
@@ -161,7 +161,7 @@ def by_xgroup(documents, folder):
 
 def by_validation(documents, folder):
     with closing(Fetch()) as fetch:
-        nodes = read_hierarchy(stored(documents, folder / "store.zarr"), fetch).nodes()
+        nodes, _ = read_documents(stored(documents, folder / "store.zarr"), fetch).nodes()
     meaning = Reader(lookup=nodes.get).array(nodes["/a"])
     crs, grid = meaning.crs, meaning.grid
     return answer(None if crs is None else crs.text, None if grid is None else grid.corner)
