@@ -220,6 +220,10 @@ BAD = {
     "part absolute": ({"chunks": [{"path": "/etc/x", "rows": 1, "bytes": 100}]}, "cannot be a name"),
     "part rows": ({"chunks": [{"path": "x", "rows": -1, "bytes": 100}]}, "rows is -1"),
     "part bounds": ({"chunks": [{"path": "x", "rows": 1, "bytes": 100, "bounds": {"zz": []}}]}, "unknown array"),
+    "part bounds turned": (
+        {"chunks": [{"path": "x", "rows": 1, "bytes": 100, "bounds": {"0/data": [[2, 1], *[[0, 1]] * 3]}}]},
+        "end before they begin",
+    ),
 }  # fmt: skip
 
 

@@ -276,6 +276,14 @@ def test_arrays_of_one_group_agree_in_their_dimensions():
     assert found["0/bands"]["shape"] == [3]
 
 
+def test_a_dimension_that_is_renamed_is_clipped_as_before():
+    clipped = Encoding(array().encodings[0].codecs, clipped=("y",))
+    short = array("0/other", shape=(1, 80, 120), chunks=(1, 32, 120), encodings=(clipped,))
+    found = said(array(), short)["0/other"]
+    assert found["dimension_names"] == ["other_bands", "other_y", "x"]
+    assert found["codecs"] == said(short)["0/other"]["codecs"]
+
+
 def test_arrays_that_no_level_is_named_after_have_no_layout():
     sst = array("sst", dims=("lat", "lon"), shape=(9, 12), chunks=(4, 4))
     found = said(sst)

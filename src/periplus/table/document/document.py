@@ -245,6 +245,8 @@ def _read_piece(value: Any, catalog: Catalog) -> PartFile:
             raise FormatError(f"{path}: bounds of an unknown array {shown(name)}")
         rank = kind.ndim
         bounds[name] = listed(box, f"{path}: bounds", lambda pair, at: listed(pair, at, whole, size=2), size=rank)
+        if any(low > high for low, high in bounds[name]):
+            raise FormatError(f"{path}: bounds of {shown(name)} end before they begin")
     return PartFile(
         path=path,
         rows=whole(fields.get("rows"), f"{path}: rows"),

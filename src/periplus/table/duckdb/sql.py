@@ -108,7 +108,11 @@ class Database:
     def query(self, text: str, parameters: Sequence[Any] = ()) -> pa.Table:
         """The rows of one SELECT; values are passed as parameters, for `?` in the text."""
         with self._lock, sql_errors(self._url):
-            connection = self._connected.get()
+            try:
+                connection = self._connected.get()  # its views look at the files of the index
+            except duckdb.Error:
+                self._fresh(False)
+                raise
             try:
                 statements = connection.extract_statements(text)
             except duckdb.ParserException as error:

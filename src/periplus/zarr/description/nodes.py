@@ -94,7 +94,7 @@ def _fitted(arrays: Sequence[Array]) -> tuple[list[Array], dict[str, int]]:
 
 
 def _leaf(array: Array, original: Array, around: GroupLabels, codecs: Codecs) -> Leaf:
-    said = zarr_codecs(array)
+    said = zarr_codecs(original)  # clipped chunks name dimensions of the array itself
     raw = KINDS.index(said.kind) < CODECS.index(codecs)
     why = said.why or ("" if raw else f"its codecs are not those of {'stock Zarr' if codecs == 'standard' else codecs}")
     document = {
