@@ -237,7 +237,7 @@ def test_a_png_in_a_tiff_is_checked_before_libpng_sees_it(capfd):
         with pytest.raises(DecodeError):
             decode(pictures_of([*parts[:1], (b"IDAT", wrong), (b"IEND", b"")]), valid=sample.chunks)
     at = sample.data.index(b"IDAT") + 40
-    with pytest.raises(DecodeError, match="fails its check"):
+    with pytest.raises(DecodeError, match="fails its checksum"):
         decode(sample.data[:at] + b"\xff\0\xff" + sample.data[at + 3 :], valid=sample.chunks)
     assert capfd.readouterr() == ("", "")
 

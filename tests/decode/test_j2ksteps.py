@@ -56,7 +56,7 @@ def test_the_tiles_of_a_chunk_must_make_a_rectangle() -> None:
     # The last tile-part of the first chunk, 2 x 2 tiles, is said to be of a tile elsewhere.
     moved = [part.data[:4] + struct.pack(">H", 5) + part.data[6:] if part.tile == 3 else part.data for part in parts]
     item = j2ks.found(data)[0]
-    with pytest.raises(DecodeError, match="make no rectangle"):
+    with pytest.raises(DecodeError, match="do not form a rectangle"):
         j2ks.read(header + b"".join(moved) + b"\xff\xd9", item)
     missing = header + b"".join(part.data for part in parts if part.tile != 3) + b"\xff\xd9"
     with pytest.raises(FormatError, match="5 of its 6 tiles"):

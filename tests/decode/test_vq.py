@@ -115,7 +115,7 @@ def test_codes_without_a_mask_follow_the_code_books():
     data, values, _ = quantised(whole=True)
     found, _ = assembled(nitfs.nitf(picture(data, values, coding="C4")))
     np.testing.assert_array_equal(found, values)
-    with pytest.raises(FormatError, match="do not fill what follows the code books"):
+    with pytest.raises(FormatError, match="do not fill the data after the code books"):
         scan_bytes(nitfs.nitf(picture(data + b"\0", values, coding="C4")), scanner=nitf)
 
 

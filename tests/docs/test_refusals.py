@@ -127,7 +127,7 @@ def codestreams():
     boxes = b"\0\0\0\x0cjP  \r\n\x87\n" + b"\0\0\0\x14ftypjp2 \0\0\0\0jp2 " + b"\0\0\0\x08ftbl"
     half = changed(tiled, 45, 7, 2, 2, 7, 2, 2)
     yield "5 of its 6", header + b"".join(part.data for part in parts[:5]) + b"\xff\xd9", {}
-    yield "runs past", tiled[: len(tiled) // 2], {}
+    yield "ends past", tiled[: len(tiled) // 2], {}
     yield "does not have", header + bytes.fromhex("ff5e0005030000") + tiled[len(header) :], {}
     yield "out of order", header + b"".join(part.data for part in (*parts, parts[0])) + b"\xff\xd9", {}
     joint = changed(tiled, tiled.index(b"\xff\x52") + 8, 1)

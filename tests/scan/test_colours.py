@@ -46,7 +46,7 @@ def test_jpeg_of_nitf_that_becomes_rgb_is_named_so_in_every_exit(tmp_path: Path)
     path.write_bytes(nitf(values, [encoded(values)], "C3"))
     with periplus.index(path) as index:
         found = index["0/data"][...]
-        assert index.arrays["0/data"].attributes["band_names"] == RGB
+        assert index.arrays["0/data"].attrs["band_names"] == RGB
         index.write(str(tmp_path / "a.parquet"))
     with rasterio.open(path) as file:
         theirs = file.read()
@@ -106,5 +106,5 @@ def test_four_bands_without_loss_are_not_said_to_be_inks(tmp_path: Path) -> None
     path = tmp_path / "a.jpg"
     path.write_bytes(encoded(values, lossless=True))
     with periplus.index(path) as index:
-        assert "photometric" not in index.arrays["0/data"].attributes
+        assert "photometric" not in index.arrays["0/data"].attrs
         np.testing.assert_array_equal(index["0/data"][...], values)

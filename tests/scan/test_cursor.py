@@ -9,7 +9,7 @@ from periplus.limits import Limits
 from periplus.model import Need, Source
 from periplus.scan.buffer import FileBuffer
 from periplus.scan.cursor import Cursor
-from periplus.scan.drive import Memory
+from periplus.scan.drive import MemoryFolder
 
 
 def test_numbers_of_both_byte_orders() -> None:
@@ -41,7 +41,7 @@ def test_nothing_is_read_past_the_end(step) -> None:
 
 def answered(asking, data: bytes) -> list[Need]:
     steps = []
-    memory = Memory(data, url="memory:", limits=Limits())
+    memory = MemoryFolder(data, url="memory:", limits=Limits())
     try:
         step = next(asking)
         while True:

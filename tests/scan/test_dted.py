@@ -209,7 +209,7 @@ def test_a_place_that_cannot_be_read_is_left_out() -> None:
     for unclear in (data[:4] + b"0800000X" + data[12:], data[:20] + b"NA  NA  " + data[28:]):
         about, cell = scan_bytes(unclear)
         assert cell.array.georeference is None
-        assert "not readable" in about.attributes["refused"][0]
+        assert "cannot be read" in about.attributes["refused"][0]
 
 
 def test_a_file_is_known_by_content_and_read_through_the_index(tmp_path: Path) -> None:

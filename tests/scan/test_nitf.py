@@ -198,11 +198,11 @@ def test_a_file_that_is_cut_off_in_a_later_image_is_refused_whole():
 @pytest.mark.parametrize("coding", ["C7", "M7", "C9", "XX"])
 def test_a_compression_we_do_not_read_is_refused_by_name(coding):
     item = ImageSegment(values=VALUES, coding=coding, streams=[b"\0" * 100])
-    with pytest.raises(FormatError, match=f"image 0: compression {coding} is not one we read"):
+    with pytest.raises(FormatError, match=f"image 0: compression {coding} is not supported"):
         scan_bytes(nitfs.nitf(item), scanner=nitf)
     about, found = found_in(nitfs.nitf(item, ImageSegment(values=VALUES)))
     assert [each.array.name for each in found] == ["images/1/0/data"]
-    assert about.attributes["refused"] == [f"image 0: compression {coding} is not one we read"]
+    assert about.attributes["refused"] == [f"image 0: compression {coding} is not supported"]
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ def file_of(values=VALUES, kind="u16", **options):
 
 
 def scanned(data, siblings, url="memory:/a.ntf"):
-    about, *found = scan_bytes(data, url=url, siblings=siblings)
+    about, *found = scan_bytes(data, url=url, sidecars=siblings)
     assert isinstance(about, About)
     assert all(isinstance(each, Found) for each in found)
     return about, found
@@ -64,7 +64,7 @@ def test_gdal_has_the_same_levels(tmp_path):
     [
         (file_of(VALUES[:1, ::2, ::2]), "1 bands of uint16, and the image 2"),
         (file_of(VALUES[:, ::2, ::2].astype("u1"), "u8"), "2 bands of uint8"),
-        (file_of(VALUES[:, ::3, ::3]), "68 x 34 pixels are not the image's 203 x 101 halved again"),
+        (file_of(VALUES[:, ::3, ::3]), "68 x 34 pixels are not a reduction of the image's 203 x 101 by a power of two"),
         (file_of(VALUES[:, ::2, ::4]), "51 x 51 pixels are not"),
         (file_of(), "203 x 101 pixels are not"),
         (
@@ -98,7 +98,7 @@ def test_the_level_of_an_image_that_is_left_out_is_that_of_no_other():
     half = ImageSegment(values=VALUES[:, ::2, ::2], kind="u16")
     about, found = scanned(nitfs.nitf(broken, whole), {"a.ntf.r1": nitfs.nitf(half)})
     assert [each.array.name for each in found] == ["images/1/0/data"]
-    assert about.attributes["refused"][1] == "a.ntf.r1: it is of an image that is left out"
+    assert about.attributes["refused"][1] == "a.ntf.r1: it belongs to an image that was omitted"
     _, found = scanned(nitfs.nitf(whole, whole), {"a.ntf.r1": nitfs.nitf(half)})
     assert [each.array.name for each in found] == ["0/data", "images/1/0/data", "1/data"]
 

@@ -6,7 +6,7 @@ import rasterio
 
 from periplus.limits import Limits
 from periplus.model import About, Found, Source
-from periplus.scan.drive import Memory, scan_bytes
+from periplus.scan.drive import MemoryFolder, scan_bytes
 from periplus.scan.nitf import scan as nitf
 from periplus.testing.formats import nitf as nitfs
 from periplus.testing.scans import needs_of
@@ -110,7 +110,7 @@ def test_a_file_that_lacks_them_is_read_all_the_same(size):
     data = modern()
     cut = data[: data.index(b"DE" + b"XML_DATA") + 9]
     steps = nitf.scan(Source(url="a.ntf", size=len(cut) if size else None), Limits())
-    memory = Memory(cut, url="a.ntf", limits=Limits())
+    memory = MemoryFolder(cut, url="a.ntf", limits=Limits())
     found, step = [], next(steps)
     while True:
         answer = None if isinstance(step, About | Found) else memory.answer(step)
@@ -125,7 +125,7 @@ def test_a_file_that_lacks_them_is_read_all_the_same(size):
 def test_what_lies_far_apart_costs_few_requests():
     data = nitfs.nitf(PICTURE, others={"NUMT": [(TEXT, b"words")] * 40, "NUMDES": [(EXTENSION, DOCUMENT)] * 4})
     steps = nitf.scan(Source(url="a.ntf", size=len(data)), Limits())
-    memory = Memory(data, url="a.ntf", limits=Limits())
+    memory = MemoryFolder(data, url="a.ntf", limits=Limits())
     asked, step = [], next(steps)
     while not isinstance(step, About):
         asked += needs_of(step)

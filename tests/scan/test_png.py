@@ -159,7 +159,7 @@ def test_damaged_pixels_are_refused(interlaced: bool) -> None:
     data = made(8, 2, 3, interlaced=interlaced)
     start = data.index(b"IDAT")
     wrong = data[: start + 40] + bytes([data[start + 40] ^ 1]) + data[start + 41 :]
-    with pytest.raises(DecodeError, match="fails its check"):
+    with pytest.raises(DecodeError, match="fails its checksum"):
         decoded_values(wrong)
     with pytest.raises(DecodeError, match="cut off"):
         decoded_values(data[: start + 100])

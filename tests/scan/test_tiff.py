@@ -11,7 +11,7 @@ import tifffile
 from periplus.limits import Limits
 from periplus.model import About, Array, Found, Need, Refs, Source
 from periplus.scan import SCANNERS, sniff
-from periplus.scan.drive import Memory, scan_bytes
+from periplus.scan.drive import MemoryFolder, scan_bytes
 from periplus.scan.tiff import scan as tiff
 from periplus.testing.formats import tiff as tiffs
 from periplus.testing.formats.custom_tiff import DOUBLE, LONG, RATIONAL, SHORT, image_tags
@@ -92,7 +92,7 @@ def test_a_cog_is_one_request_within_its_head() -> None:
 def test_answers_may_be_memoryviews_and_the_size_unknown() -> None:
     data = tiffs.case("be-big-pages-sub").data
     steps = tiff.scan(Source(url="a.tif"), Limits())
-    memory = Memory(memoryview(data), url="a.tif", limits=Limits())
+    memory = MemoryFolder(memoryview(data), url="a.tif", limits=Limits())
     step, items = next(steps), []
     while step is not None:
         if isinstance(step, Found | About):
@@ -244,7 +244,7 @@ class TestImages:
     def test_an_image_we_refuse_is_noted_and_the_rest_is_kept(self) -> None:
         steps = scan_bytes(handmade(image_tags(4, 4), image_tags(4, 4, t259=65000), data=bytes(16)))
         about = next(step for step in steps if isinstance(step, About))
-        assert about.attributes == {"refused": ["image 1: compression 65000 is not one we know"]}
+        assert about.attributes == {"refused": ["image 1: compression 65000 is not supported"]}
         assert [step.array.name for step in steps if isinstance(step, Found)] == ["0/data"]
 
 

@@ -12,7 +12,7 @@ from periplus.limits import Limits
 from periplus.model import About, Found, Source
 from periplus.scan.drive import scan_bytes
 from periplus.scan.georeference import worldfile
-from periplus.scan.sidecars import beside, name_of
+from periplus.scan.sidecars import name_of, sidecar_names
 
 WORLD = "0.5\n0.125\n-0.25\n-2.0\n500000.25\n4649999.0\n"
 PRJ = (
@@ -37,7 +37,7 @@ def picture(tmp_path):
 
 
 def scanned(data, name, files):
-    steps = scan_bytes(data, url=f"memory:/{name}", siblings={other: text.encode() for other, text in files.items()})
+    steps = scan_bytes(data, url=f"memory:/{name}", sidecars={other: text.encode() for other, text in files.items()})
     (found,) = (step for step in steps if isinstance(step, Found))
     return found, next((step for step in steps if isinstance(step, About)), None)
 
@@ -82,7 +82,7 @@ def test_every_level_of_a_codestream_is_placed_by_its_world_file(name, world):
     values = np.arange(64 * 64, dtype=np.uint16).reshape(64, 64)
     form = "jp2" if name.endswith("jp2") else "j2k"
     data = imagecodecs.jpeg2k_encode(values, level=0, codecformat=form, resolutions=3)
-    steps = scan_bytes(data, url=f"memory:/{name}", siblings={world: WORLD.encode()})
+    steps = scan_bytes(data, url=f"memory:/{name}", sidecars={world: WORLD.encode()})
     found = [step for step in steps if isinstance(step, Found)]
     assert len(found) > 1
     a, b, c, d, e, f = worldfile.world(WORLD)
@@ -154,17 +154,17 @@ def test_metadata_that_are_none_are_told_and_not_believed(picture, text):
 def test_a_projection_that_is_none_is_told(picture):
     found, about = scanned(picture("a.jpg"), "a.jpg", {"a.jgw": WORLD, "a.prj": "PROJCS["})
     assert found.array.georeference.crs is None
-    assert about.attributes["refused"] == ["a.prj: it holds no coordinate system in WKT"]
+    assert about.attributes["refused"] == ["a.prj: it contains no coordinate system in WKT"]
 
 
 def test_names_beside_a_file():
-    assert beside("s3://b/x/a.jpg", after=(".aux.xml",), instead=(".wld",)) == ("a.jpg.aux.xml", "a.wld")
-    assert beside("/x/A.JPG", instead=(".jgw",)) == ("A.JGW",)
+    assert sidecar_names("s3://b/x/a.jpg", after=(".aux.xml",), instead=(".wld",)) == ("a.jpg.aux.xml", "a.wld")
+    assert sidecar_names("/x/A.JPG", instead=(".jgw",)) == ("A.JGW",)
     assert worldfile.world_names("/x/picture") == ("picture.wld",)
     assert name_of("https://h/a.jpg?token=1") is None
     assert name_of("memory:") is None
     assert name_of("/x/.jpg").suffix == ""
-    assert next(worldfile.placed(Source(url="/x/a.jpg"), Limits())).names == (
+    assert next(worldfile.read_sidecars(Source(url="/x/a.jpg"), Limits())).names == (
         "a.jpg.aux.xml",
         "a.jgw",
         "a.jpgw",

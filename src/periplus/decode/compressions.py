@@ -23,7 +23,7 @@ LZMA_BYTES = 256 * MIB
 
 
 def budget_of(full: int) -> int:
-    """Bytes a chunk of `full` bytes may decode to: chunks with more rows than they need exist, and are read by all."""
+    """Bytes a chunk of `full` bytes may decode to: every reader accepts more rows than needed."""
     return full + min(full, MIB) + 64 * 1024
 
 
@@ -46,7 +46,7 @@ def deflate(budget: int, slot: int) -> Decompress:
         try:
             return octets(decode(data, out=scratch(slot, budget)))
         except RuntimeError:
-            return _patiently(zlib.decompressobj(), data, need, budget)
+            return _inflate_cut(zlib.decompressobj(), data, need, budget)
 
     return run
 
@@ -66,15 +66,15 @@ def gzip(budget: int, slot: int) -> Decompress:
         rest: Buffer = data
         while len(rest) and len(whole) < need:
             member = zlib.decompressobj(wbits=31)
-            whole += _patiently(member, rest, 0, budget - len(whole)).data
+            whole += _inflate_cut(member, rest, 0, budget - len(whole)).data
             rest = member.unused_data
         return octets(whole)
 
     return run
 
 
-def _patiently(inflate: zlib._Decompress, data: Buffer, need: int, budget: int) -> Octets:
-    """What zlib makes of a stream that libdeflate refused: one cut off after the last byte needed is whole enough."""
+def _inflate_cut(inflate: zlib._Decompress, data: Buffer, need: int, budget: int) -> Octets:
+    """The output of zlib for a stream that libdeflate refused: it may be cut off after the last byte needed."""
     found = inflate.decompress(stream(data), budget)
     if not inflate.eof and len(found) >= budget:
         raise over(budget)
@@ -96,7 +96,7 @@ def zstd(budget: int, slot: int) -> Decompress:
 def lzw(budget: int, slot: int) -> Decompress:
     """TIFF's LZW, old style too, by libtiff.
 
-    The decoder that imagecodecs has of its own takes twice the time (measured: 2.2 ms against 1.1 ms for 512 x 512
+    The LZW decoder of imagecodecs itself takes twice the time (measured: 2.2 ms against 1.1 ms for 512 x 512
     int16) and reads uninitialised memory where a damaged stream uses a code that it has not defined.
     """
     decode = native("tiff_decode")

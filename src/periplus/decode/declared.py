@@ -1,4 +1,4 @@
-"""Extent: shape and type of a chunk as the configuration of its codec alone says them, for readers that say neither."""
+"""The shape and type of a chunk that the configuration of its codec declares, for readers that know neither."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LARGEST = 1 << 31
 
 
 def extent(name: str, configuration: Mapping[str, Any]) -> Extent:
-    """(bands, rows, columns) of a full chunk and the type of its values; FormatError where the codec does not say."""
+    """(bands, rows, columns) of a full chunk and the type of its values; FormatError if they are not declared."""
     if name not in EXTENTS:
         raise FormatError(f"codec {name} does not say how large its chunks are")
     return EXTENTS[name](configuration)

@@ -85,21 +85,21 @@ def _spans(want: tuple[slice, ...] | None, *inside: tuple[int, int]) -> list[tup
 
 def _turn(rows: Octets, first: int, post: int, into: NDArray[np.int16]) -> None:
     """Posts of some records to columns, a few at a time: a cell turned at once misses the cache at every post."""
-    _sound(rows, first)
+    _check_records(rows, first)
     values = scratch_array(1, (len(rows), len(into)), np.dtype(np.int16))
     _posts(rows[:, HEAD + 2 * post : HEAD + 2 * (post + len(into))], values)
     into[...] = values.T[::-1]
 
 
-def _sound(rows: Octets, first: int) -> None:
+def _check_records(rows: Octets, first: int) -> None:
     """DecodeError where a record does not begin with its sentinel or its checksum is another."""
     begun = rows[:, 0] == SENTINEL
     if not begun.all():
         raise DecodeError(f"record {first + int(np.argmin(begun))} of the cell does not begin with its sentinel")
-    said = np.ascontiguousarray(rows[:, -TAIL:]).view(">u4")[:, 0]
+    stored = np.ascontiguousarray(rows[:, -TAIL:]).view(">u4")[:, 0]
     sums = np.add.reduce(rows[:, :-TAIL], axis=1, dtype=np.uint32)
-    # Some producers write checksums that no sum can be, such as 0 or all ones: they say nothing of the record.
-    wrong = (said != sums) & (said >= SENTINEL) & (said <= 0xFF * (rows.shape[1] - TAIL))
+    # Some producers write impossible checksums, such as 0 or all ones: these are ignored.
+    wrong = (stored != sums) & (stored >= SENTINEL) & (stored <= 0xFF * (rows.shape[1] - TAIL))
     if wrong.any():
         raise DecodeError(f"record {first + int(np.argmax(wrong))} of the cell fails its checksum")
 
@@ -114,11 +114,11 @@ def _posts(stored: Octets, values: NDArray[np.int16]) -> None:
 
 
 def _place(rows: Octets, into: NDArray[np.int16]) -> None:
-    """A cell that lacks lines: each record says which line it is, the others are null."""
+    """A cell that lacks lines: each record has the number of its line, the other lines are null."""
     line = rows[:, 4].astype(np.int64) * 256 + rows[:, 5]
     if line.max() >= into.shape[1] or len(np.unique(line)) != len(line):
-        raise DecodeError("the records of a partial cell do not say which lines they are")
-    _sound(rows, 0)
+        raise DecodeError("the records of a partial cell have no valid line numbers")
+    _check_records(rows, 0)
     values = scratch_array(1, (len(rows), len(into)), np.dtype(np.int16))
     _posts(rows[:, HEAD:-TAIL], values)
     into[...] = NULL

@@ -1,4 +1,4 @@
-"""Compressed files whose size nobody says beforehand: unpacked into room that grows up to a limit."""
+"""Compressed files of undeclared size: unpacked into a buffer that grows up to a limit."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ LEAST = 1 << 16
 def unzstd(data: bytes | memoryview, *, most: int) -> bytes:
     """What a Zstandard frame holds; LimitError where that is more than `most` bytes."""
     decode = native("zstd_decode")
-    room = min(max(LEAST, 8 * len(data)), most)
+    size = min(max(LEAST, 8 * len(data)), most)
     while True:
         try:
-            return bytes(decode(data, out=room))
+            return bytes(decode(data, out=size))
         except RuntimeError as error:
             if "too small" not in str(error):
                 raise DecodeError(f"a Zstandard frame is damaged: {error}") from None
-        if room >= most:
+        if size >= most:
             raise LimitError(f"a compressed file holds more than {most} bytes")
-        room = min(8 * room, most)
+        size = min(8 * size, most)

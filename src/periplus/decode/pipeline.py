@@ -1,4 +1,4 @@
-"""Pipeline: a Zarr v3 codec list to the decoder of one chunk, checked once and then cheap to call."""
+"""The decoder of one chunk from a Zarr v3 codec list, checked once and then cheap to call."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ LIST_KEYS = frozenset({"codecs", "shape", "dtype", "last_rows"})
 def _as_one(
     configuration: Mapping[str, Any], *, chunks: Shape, dtype: np.dtype[Any], limits: Limits
 ) -> Callable[[Buffer, Shape], NDArray[Any]]:
-    """A whole pipeline as one codec, where the metadata of a format has room for no more."""
+    """A whole pipeline as one codec, for metadata formats that allow only one."""
     known(LIST, configuration, LIST_KEYS)
     inner = _listed(configuration.get("codecs"))
     if any(_stage(codec)[0] == LIST for codec in inner):
         raise FormatError(f"codec {LIST} is within itself")
-    said = configuration.get("shape", list(chunks)), configuration.get("dtype", dtype.str)
-    if said[0] != list(chunks) or said[1] not in (dtype.str, dtype.newbyteorder("S").str):
-        raise FormatError(f"codec {LIST} is of chunks of {said[0]} of {said[1]}, not of {chunks} of {dtype}")
+    declared = configuration.get("shape", list(chunks)), configuration.get("dtype", dtype.str)
+    if declared[0] != list(chunks) or declared[1] not in (dtype.str, dtype.newbyteorder("S").str):
+        raise FormatError(f"codec {LIST} is of chunks of {declared[0]} of {declared[1]}, not of {chunks} of {dtype}")
     return prepare(tuple(inner), chunks=chunks, dtype=dtype, limits=limits)._run
 
 
@@ -84,7 +84,7 @@ class Decoder:
     ) -> NDArray[Any]:
         """The chunk in the array's dimension order and native type, at least `valid` along each dimension, or `want`.
 
-        `valid` is the part of the chunk inside the array; what lies outside `want` may be anything. The result may lie
+        `valid` is the part of the chunk inside the array; values outside `want` are undefined. The result may be
         in memory that the next call from this thread overwrites: copy it out at once. Whatever the bytes are, only
         DecodeError is raised, or LimitError where memory is short.
         """
@@ -100,7 +100,7 @@ class Decoder:
             raise DecodeError(f"the chunk does not decode: {error or type(error).__name__}") from error
 
     def whole(self, data: bytes | memoryview, *, fill: Any = 0) -> NDArray[Any]:
-        """The whole chunk in memory of its own, for callers that do not know which part of it is inside the array.
+        """The whole chunk in new memory, for callers that do not know which part of it is inside the array.
 
         Where the last chunk of an image may be shorter than others, what it lacks is `fill`.
         """
@@ -124,7 +124,7 @@ class Decoder:
 def prepare(encoding: Encoding | Pipeline, *, chunks: Shape, dtype: np.dtype[Any], limits: Limits) -> Decoder:
     """The decoder of an encoding, or of codecs alone, for chunks of that shape.
 
-    FormatError for codecs or settings not known, LimitError for giant chunks.
+    FormatError for unknown codecs or settings, LimitError for chunks that are too large.
     """
     if not isinstance(encoding, Encoding):
         return _prepared(codecs_text(encoding), tuple(chunks), np.dtype(dtype), limits)
@@ -152,9 +152,9 @@ def _prepared(codecs: str, chunks: Shape, dtype: np.dtype[Any], limits: Limits, 
         return Decoder(codecs, chunks, one.dtype, limits, single)
     limits.check("the bytes of a chunk", math.prod(chunks) * dtype.itemsize, limits.chunk_bytes)
     native = dtype.newbyteorder("=")
-    odd = next((name for name, _ in stages if name not in standard.NAMES), None)
-    if odd is not None and dtype.kind not in "biufc":
-        raise FormatError(f"codec {odd} yields numbers, not {dtype}")
+    other = next((name for name, _ in stages if name not in standard.NAMES), None)
+    if other is not None and dtype.kind not in "biufc":
+        raise FormatError(f"codec {other} yields numbers, not {dtype}")
     if stages[0][0] == crop.NAME:
         inside = codecs_text(json.loads(codecs)[1:])
         return _prepared(inside, chunks, dtype, limits, crop.stored_shape(stages[0][1], chunks))
@@ -178,7 +178,7 @@ def _prepared(codecs: str, chunks: Shape, dtype: np.dtype[Any], limits: Limits, 
 
 
 def _short(stages: list[standard.Stage], chunks: Shape) -> Shape | None:
-    """What the last chunk holds at least: tiles of a codestream know their size, other codecs say `last_rows`."""
+    """The least shape of the last chunk: codestreams declare the size of tiles, other codecs `last_rows`."""
     if stages and stages[0][0] == jpeg2000.NAME:
         return (*chunks[:-2], 1, 1)
     if not stages or "last_rows" not in stages[0][1]:

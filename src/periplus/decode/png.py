@@ -94,8 +94,8 @@ def png(
     return run
 
 
-def bare(view: memoryview, width: int, height: int, bits: int, bands: int) -> Octets:
-    """The same picture as a file of nothing but its header and its rows, which libpng has nothing to say about."""
+def without_metadata(view: memoryview, width: int, height: int, bits: int, bands: int) -> Octets:
+    """The same picture as a file with only its header and rows, without anything that libpng warns about."""
     interlaced, packed = _image_data(view, (width, height, bits), bands)
     sizes = [_size(each, width, height) for each in PASSES] if interlaced else [(width, height)]
     need = sum(_bytes(*size, bands * bits) for size in sizes)
@@ -113,10 +113,10 @@ def _rows(inflate: Decompress, packed: Octets, need: int) -> Octets:
 
 
 def _undo(bands: int, bits: int) -> Callable[[Octets, tuple[int, int], int, int], NDArray[Any]]:
-    """What undoes the filters of the rows of a (high, wide) picture, from one row up to another; others are anything.
+    """The function that undoes the filters of a (high, wide) picture from one row up to another; others are undefined.
 
-    libpng does it, a few rows at a time, for which they become a file of their own; unless no row is filtered by more
-    than one neighbour, as in many a scanned map: then NumPy does in a third of the time (measured).
+    libpng does it, a few rows at a time, each as a file. If no row is filtered by more than one neighbour, as in many
+    scanned maps, NumPy takes a third of the time (measured).
     """
     decode, store, add = native("png_decode"), native("deflate_encode"), native("delta_decode")
     pixel = max(1, bands * bits // 8)
@@ -135,7 +135,7 @@ def _undo(bands: int, bits: int) -> Callable[[Octets, tuple[int, int], int, int]
         into = scratch_array(3, (high, wide, bands), dtype)
         if rows[begin:stop, 0].max(initial=0) <= UP:
             body = rows[begin:stop, 1:]
-            _simply(rows[begin:stop, 0], body.reshape(len(body), body.shape[1] // pixel, pixel), add)
+            _undo_simple(rows[begin:stop, 0], body.reshape(len(body), body.shape[1] // pixel, pixel), add)
             if bits == 8:
                 return rows[:, 1:].reshape(high, wide, bands)
             if bits < 8:
@@ -159,8 +159,8 @@ def _undo(bands: int, bits: int) -> Callable[[Octets, tuple[int, int], int, int]
     return run
 
 
-def _simply(kinds: Octets, rows: Octets, add: Callable[..., Any]) -> None:
-    """Undo filters by one neighbour where the pixels lie: (rows, columns, bytes)."""
+def _undo_simple(kinds: Octets, rows: Octets, add: Callable[..., Any]) -> None:
+    """Undo filters by one neighbour, in place: (rows, columns, bytes)."""
     left = np.flatnonzero(kinds == LEFT)
     for run in np.split(left, np.flatnonzero(np.diff(left) > 1) + 1) if len(left) else ():
         part = rows[run[0] : run[-1] + 1]
@@ -211,9 +211,9 @@ def _bytes(width: int, height: int, bits: int) -> int:
 
 
 def _file(head: bytes, raw: Octets, store: Callable[..., Any]) -> Octets:
-    """A PNG of nothing but header and rows: what else was in the file could only change or slow its decoding.
+    """A PNG with only header and rows, so that nothing else can change or slow its decoding.
 
-    Put together where it lies: fresh memory for every step would take as long as the decoding.
+    Assembled in place: allocating memory for every step would take as long as the decoding.
     """
     start = len(MAGIC) + len(head) + 8
     blocks = -(-len(raw) // STORED_BYTES) + 1

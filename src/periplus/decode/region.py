@@ -13,7 +13,7 @@ from periplus.model import Encoding, Region, Shape
 
 
 def region_of(encoding: Encoding, chunks: Shape) -> Region | None:
-    """The region of an encoding, checked to lie within the stored chunk and within chunks of that shape."""
+    """The region of an encoding, checked to be within the stored chunk and within chunks of that shape."""
     region = encoding.region
     if region is None:
         return None
@@ -27,14 +27,14 @@ def region_of(encoding: Encoding, chunks: Shape) -> Region | None:
         begin < 0 or at < 0 or size < 1 or begin + size > stored or at + size > chunk
         for begin, at, size, stored, chunk in zip(*sides, strict=True)
     ):
-        raise FormatError(f"{region} of stored chunks of {extent} does not lie within chunks of shape {chunks}")
+        raise FormatError(f"{region} of stored chunks of {extent} is not within chunks of shape {chunks}")
     return region
 
 
 def overlay(region: Region, stored: NDArray[Any], into: NDArray[Any]) -> None:
     """Put the region of a decoded chunk over what is there."""
     if stored.ndim != len(region.size) or any(n < m for n, m in zip(stored.shape, region.end, strict=True)):
-        raise DecodeError(f"the stored chunk has shape {stored.shape}, and a region of it reaches to {region.end}")
+        raise DecodeError(f"the stored chunk has shape {stored.shape}, and a region of it extends to {region.end}")
     values = stored[tuple(slice(a, a + n) for a, n in zip(region.begin, region.size, strict=True))]
     place = into[tuple(slice(a, a + n) for a, n in zip(region.at, region.size, strict=True))]
     if region.transparent is None:

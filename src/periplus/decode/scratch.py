@@ -15,13 +15,13 @@ Octets: TypeAlias = NDArray[np.uint8]
 Buffer: TypeAlias = bytes | bytearray | memoryview | Octets
 
 KEPT_BYTES = 64 * MIB
-"""Larger buffers are given back after use, so that one giant chunk does not pin its size in every thread."""
+"""Larger buffers are released after use, so that one huge chunk does not keep its size in every thread."""
 
 _threads = threading.local()
 
 
 def scratch(slot: int, size: int) -> Octets:
-    """`size` bytes of unspecified content; whoever asks this thread for the same slot again overwrites them."""
+    """`size` bytes of unspecified content; the next request of this thread for the same slot overwrites them."""
     kept: dict[int, Octets] | None = getattr(_threads, "kept", None)
     if kept is None:
         kept = _threads.kept = {}

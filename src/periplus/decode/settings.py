@@ -45,7 +45,7 @@ def kind(codec: str, configuration: Mapping[str, Any], kinds: str) -> np.dtype[A
 
 
 def choice(codec: str, configuration: Mapping[str, Any], key: str, names: tuple[str, ...]) -> str:
-    """One of some words; the first where the configuration says nothing."""
+    """One of some words; the first if the configuration has none."""
     value = configuration.get(key, names[0])
     if value not in names:
         raise FormatError(f"{codec} codec: {key} is {value!r}, none of {', '.join(names)}")

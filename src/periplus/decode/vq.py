@@ -16,7 +16,7 @@ from periplus.model import Shape, codecnames
 
 NAME = codecnames.VECTOR_QUANTISED
 KERNEL = 4
-"""Rows and columns of pixels that one code stands for; there is a code book for each row of them."""
+"""Rows and columns of pixels that one code represents, with a code book for each row."""
 CODE_BITS = 12
 CODES = 1 << CODE_BITS
 BOOK_BYTES = KERNEL * CODES * KERNEL

@@ -1,4 +1,4 @@
-"""The bounded cursor: every integer a scanner reads from a file comes through here, or from a slice it checked."""
+"""The bounded cursor: scanners read every integer of a file with it, or from a slice they checked."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Cursor:
     def at(self, position: int) -> Cursor:
         """This cursor, moved to a position counted from the start of its bytes."""
         if not 0 <= position <= len(self.data):
-            raise self.error(f"position {position} lies outside the {len(self.data)} bytes at hand")
+            raise self.error(f"position {position} is outside the {len(self.data)} available bytes")
         self.position = position
         return self
 
@@ -57,7 +57,7 @@ class Cursor:
         return int(self.unpack("Q")[0])
 
     def digits(self, length: int, name: str = "a field", blank: int | None = None) -> int:
-        """A number in ASCII decimal digits, blanks around it allowed; `blank` is what nothing but these stands for."""
+        """A number in ASCII decimal digits, blanks around it allowed; `blank` is the value of a blank field."""
         text = self.take(length).strip()
         if not text and blank is not None:
             return blank
@@ -66,7 +66,7 @@ class Cursor:
         return int(text)
 
     def text(self, length: int) -> str:
-        """Text without the NULs and blanks around it: UTF-8, or else Latin-1, which is what NITF has beyond ASCII."""
+        """Text without the NULs and blanks around it: UTF-8, else Latin-1, which NITF uses beyond ASCII."""
         stored = self.take(length)
         try:
             return stored.decode().strip("\0 ")

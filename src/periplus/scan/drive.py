@@ -1,4 +1,4 @@
-"""The in-memory driver: answers a scanner from bytes at hand, for tests, fuzzing and small files."""
+"""The in-memory driver: answers a scanner from bytes in memory, for tests, fuzzing and small files."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def scan_bytes(
     url: str = "memory:",
     limits: Limits | None = None,
     scanner: ModuleType | None = None,
-    siblings: Mapping[str, bytes] | None = None,
+    sidecars: Mapping[str, bytes] | None = None,
     listable: bool = True,
 ) -> list[Found | About]:
-    """Everything a file held in memory says; the format is recognised by content unless `scanner` names it.
+    """Arrays and metadata of a file in memory; the format is recognised by content unless `scanner` names it.
 
-    `siblings` are the files beside it, by their paths from its folder; `listable` says whether they can be listed.
+    `sidecars` are other files by their paths from its folder; `listable` declares whether they can be listed.
     """
     from periplus.scan import sniff
 
@@ -35,7 +35,7 @@ def scan_bytes(
     if scanner is None:
         raise FormatError("the format is not recognised", url=url, offset=0)
     answers: list[Found | About] = []
-    folder = Memory(data, url=url, limits=limits or Limits(), siblings=siblings, listable=listable)
+    folder = MemoryFolder(data, url=url, limits=limits or Limits(), sidecars=sidecars, listable=listable)
     try:
         steps = scanner.scan(Source(url=url, size=len(data)), limits or Limits())
         step = next(steps)
@@ -58,8 +58,8 @@ def scan_bytes(
         raise error.at(url=url) from None
 
 
-class Memory:
-    """A file and those beside it, as bytes: answers what a scanner asks for."""
+class MemoryFolder:
+    """A file and its sidecars in memory: answers what a scanner asks for."""
 
     def __init__(
         self,
@@ -67,12 +67,12 @@ class Memory:
         *,
         url: str,
         limits: Limits,
-        siblings: Mapping[str, bytes] | None = None,
+        sidecars: Mapping[str, bytes] | None = None,
         listable: bool = True,
     ) -> None:
         own = url.rpartition("/")[2]
         self._folder = url[: len(url) - len(own)]
-        self._files: dict[str, bytes | memoryview] = {**(siblings or {}), "": data}
+        self._files: dict[str, bytes | memoryview] = {**(sidecars or {}), "": data}
         if not own.endswith(":"):
             self._files[own] = data
         self._url, self._limits, self._listable = url, limits, listable

@@ -45,11 +45,11 @@ FIELDS: dict[str, tuple[int, int]] = {
     "relative_horizontal_accuracy": (ACC + 11, 4),
     "relative_vertical_accuracy": (ACC + 15, 4),
 }
-"""(first byte, length) of what the records say of the cell, as text."""
+"""(first byte, length) of the metadata in the records, as text."""
 
 
 def sniff(head: bytes) -> bool:
-    """Whether a file that starts so is a DTED cell, with or without the labels of a tape before it."""
+    """Whether these are the first bytes of a DTED cell, with or without tape labels before it."""
     first, second = bytes(head[:4]), bytes(head[LABEL : LABEL + 4])
     return first == b"UHL1" or (first in (b"VOL1", b"HDR1") and second in (b"HDR1", b"UHL1"))
 
@@ -83,12 +83,12 @@ def scan(source: Source, limits: Limits) -> Steps:
         length=np.array([records * record], np.int64),
     )
     if found.georeference is None:
-        yield About(attributes={"refused": ["the origin or the intervals of the user header label are not readable"]})
+        yield About(attributes={"refused": ["the origin or the intervals of the user header label cannot be read"]})
     yield Found(found, refs)
 
 
 def _records(file: FileBuffer, start: int, record: int, lines: int) -> int:
-    """Records stored; a partial cell may leave out lines, but never a part of one."""
+    """Records stored; a partial cell may lack lines, but never part of one."""
     if file.size is None or file.size >= start + lines * record:
         return lines
     records, rest = divmod(file.size - start, record)
@@ -101,9 +101,9 @@ def _records(file: FileBuffer, start: int, record: int, lines: int) -> int:
 
 
 def _cell(head: Cursor, lines: int, posts: int, records: int) -> Array:
-    told: dict[str, Any] = {name: head.at(where).text(length) for name, (where, length) in FIELDS.items()}
-    told = {name: text for name, text in told.items() if text}
-    attributes: dict[str, Any] = {"_FillValue": NULL, "units": "m", "standard_name": "height", "dted": told}
+    fields: dict[str, Any] = {name: head.at(where).text(length) for name, (where, length) in FIELDS.items()}
+    fields = {name: text for name, text in fields.items() if text}
+    attributes: dict[str, Any] = {"_FillValue": NULL, "units": "m", "standard_name": "height", "dted": fields}
     if records < lines:
         attributes["lines_stored"] = records
     return Array(
@@ -115,7 +115,7 @@ def _cell(head: Cursor, lines: int, posts: int, records: int) -> Array:
         fill=NULL,
         encodings=(_encoding(lines, posts, records),),
         attributes=attributes,
-        georeference=_georeference(head, posts, str(told.get("horizontal_datum", ""))),
+        georeference=_georeference(head, posts, str(fields.get("horizontal_datum", ""))),
     )
 
 
@@ -128,13 +128,13 @@ def _encoding(lines: int, posts: int, records: int) -> Encoding:
 
 
 def _georeference(head: Cursor, posts: int, datum: str) -> Georeference | None:
-    """Nodes lie at the centres of pixels, so corners are half a post outside; None where the header is unclear."""
+    """Posts are the centres of pixels, so corners are half a post outside; None if the header is invalid."""
     angles = [_angle(head.at(4).text(8)), _angle(head.at(12).text(8))]
     steps = [head.at(20).text(4), head.at(24).text(4)]
     if not all(step.isdecimal() and int(step) > 0 for step in steps):
         return None
     by_axis = {angle[1]: angle[0] for angle in angles if angle is not None}
-    # Some producers put latitude first; the hemisphere tells which is which.
+    # Some producers put latitude first; the hemisphere shows which is which.
     if "x" not in by_axis or "y" not in by_axis:
         return None
     dx, dy = int(steps[0]) / 36_000, int(steps[1]) / 36_000

@@ -1,4 +1,4 @@
-"""Exif: what a camera wrote beside an image, from the small TIFF structure inside JPEG and PNG files."""
+"""Exif: metadata of cameras in a small TIFF structure inside JPEG and PNG files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WORDS = {0x010E: "description", 0x010F: "make", 0x0110: "model", 0x0131: "softwa
 ORIENTATION, CHANGED, TAKEN, PICTURES = 0x0112, 0x0132, 0x9003, 0xB001
 CHANGED_OFFSET, TAKEN_OFFSET = 0x9010, 0x9011
 OFFSET = re.compile(r"[+-](0\d|1[0-4]):[0-5]\d", re.ASCII)
-"""Hours and minutes that a clock was ahead of UTC; cameras tell them since Exif 2.31."""
+"""Hours and minutes that a clock was ahead of UTC; written since Exif 2.31."""
 MOST_ENTRIES = 512
 MOST_VALUE = 4096
 """Bytes of a value worth keeping; notes of makers are larger."""
@@ -23,7 +23,7 @@ Fields = Mapping[int, Any]
 
 
 def facts(data: bytes) -> tuple[dict[str, Any], datetime | None]:
-    """Attributes, and when the picture was taken, UTC where no offset is told; nothing where it is broken."""
+    """Attributes, and when the picture was taken, in UTC if no offset is given; nothing if it is damaged."""
     order = {b"II*\0": "<", b"MM\0*": ">"}.get(data[:4])
     if order is None or len(data) < 8:
         return {}, None
@@ -47,7 +47,7 @@ def facts(data: bytes) -> tuple[dict[str, Any], datetime | None]:
 
 
 def pictures(data: bytes) -> int | None:
-    """How many pictures a file says that it holds one after another, in the index of multi-picture files."""
+    """The number of pictures that the index of a multi-picture file declares."""
     order = {b"II*\0": "<", b"MM\0*": ">"}.get(data[:4])
     if order is None or len(data) < 8:
         return None
@@ -56,7 +56,7 @@ def pictures(data: bytes) -> int | None:
 
 
 def _fields(data: bytes, start: int, order: str) -> dict[int, Any]:
-    """Values of one directory by tag: a number, text, or a tuple of numbers; what lies outside is left out."""
+    """Values of one directory by tag: a number, text, or a tuple of numbers; those outside the data are omitted."""
     fields: dict[int, Any] = {}
     if not 8 <= start <= len(data) - 2:
         return fields

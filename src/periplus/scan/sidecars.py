@@ -1,4 +1,4 @@
-"""Names of files that belong to one by lying beside it: the same name with another, or with one more, extension."""
+"""Names of sidecars: files in the same folder with another extension, or with one more."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ _FOREIGN = re.compile(r"[\x00-\x1f\x7f\\]|^[A-Za-z][A-Za-z0-9+.-]*://")
 """Control characters, backslashes, and URLs of other places."""
 
 
-class Name(NamedTuple):
+class FileName(NamedTuple):
     """The last part of a URL."""
 
     whole: str
     stem: str
     """Without the extension."""
     suffix: str
-    """The extension with its dot; empty where there is none."""
+    """The extension with its dot; empty if there is none."""
 
 
-def name_of(url: str) -> Name | None:
-    """The name of a file; None where it has none, or a query that its neighbours would not share."""
+def name_of(url: str) -> FileName | None:
+    """The name of a file; None if it has none, or a query, which would not apply to sidecars."""
     whole = url.rpartition("/")[2]
     if not whole or "?" in url or whole.endswith(":"):
         return None
     stem, dot, suffix = whole.rpartition(".")
-    return Name(whole, stem, dot + suffix) if dot and stem else Name(whole, whole, "")
+    return FileName(whole, stem, dot + suffix) if dot and stem else FileName(whole, whole, "")
 
 
-def beside(url: str, *, instead: Iterable[str] = (), after: Iterable[str] = ()) -> tuple[str, ...]:
+def sidecar_names(url: str, *, instead: Iterable[str] = (), after: Iterable[str] = ()) -> tuple[str, ...]:
     """Names with an extension `after` the file's own, and then with one `instead` of it.
 
-    Where the file's own is in capitals, so are these: stores tell them apart.
+    They are in capitals if the file's own is, because stores distinguish case.
     """
     name = name_of(url)
     if name is None:
         return ()
-    loud = len(name.suffix) > 1 and name.suffix == name.suffix.upper() != name.suffix.lower()
-    found = [name.whole + (each.upper() if loud else each) for each in after]
-    found += [name.stem + (each.upper() if loud else each) for each in instead]
+    capitals = len(name.suffix) > 1 and name.suffix == name.suffix.upper() != name.suffix.lower()
+    found = [name.whole + (each.upper() if capitals else each) for each in after]
+    found += [name.stem + (each.upper() if capitals else each) for each in instead]
     return tuple(each for each in dict.fromkeys(found) if each != name.whole)
 
 
@@ -60,5 +60,5 @@ def check_prefix(prefix: str) -> str:
 
 
 def _is_inside(name: str) -> bool:
-    """Whether a relative path stays below its folder; escapes that hide dots are refused by those who fetch."""
+    """Whether a relative path stays below its folder; escaped dots are refused when fetching."""
     return not _FOREIGN.search(name) and not any(part in ("", ".", "..") for part in name.split("/"))

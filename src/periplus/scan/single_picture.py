@@ -1,4 +1,4 @@
-"""What files of one picture share: one array, georeferenced by files beside it, mostly in one chunk."""
+"""Files with one picture (JPEG, PNG): one array, usually in one chunk, georeferenced by sidecars."""
 
 from __future__ import annotations
 
@@ -13,31 +13,30 @@ from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
 from periplus.model import Array, Encoding, Found, Refs, Shape, Source, Step, Steps, chunk_positions
 from periplus.scan.buffer import FileBuffer
-from periplus.scan.georeference.worldfile import placed
+from periplus.scan.georeference.worldfile import read_sidecars
 
-Told: TypeAlias = tuple[Array, Refs, datetime | None, tuple[str, ...]]
-"""The picture, where its bytes lie, when it was taken, and metadata that could not be read."""
-Reading: TypeAlias = Generator[Step, Any, Told]
+Reading: TypeAlias = Generator[Step, Any, tuple[Array, Refs, datetime | None, tuple[str, ...]]]
+"""The picture, its byte ranges, when it was taken, and which metadata could not be read."""
 
 
 def scan_picture(source: Source, limits: Limits, read: Callable[[FileBuffer, Limits], Reading]) -> Steps:
     """The array of a file that holds one picture."""
     try:
         array, refs, moment, unread = yield from read(FileBuffer(source, limits), limits)
-        place = yield from placed(source, limits)
-        place = replace(place, refused=(*unread, *place.refused))
+        sidecars = yield from read_sidecars(source, limits)
+        sidecars = replace(sidecars, refused=(*unread, *sidecars.refused))
     except PeriplusError as error:
         raise error.at(url=source.url) from None
-    about = place.about(moment)
+    about = sidecars.about(moment)
     if about is not None:
         yield about
-    yield Found(place.array(array), refs, told_by=place.told_by)
+    yield Found(sidecars.apply(array), refs, told_by=sidecars.names)
 
 
 def whole_file(file: FileBuffer) -> Refs:
     """The file as one chunk."""
     if file.size is None:
-        raise FormatError("the store does not say how large the file is")
+        raise FormatError("the store does not report the size of the file")
     return Refs(chunk=chunk_positions((1, 1, 1)), offset=np.array([0]), length=np.array([file.size], np.int64))
 
 

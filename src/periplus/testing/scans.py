@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from periplus.decode import prepare
 from periplus.limits import Limits
 from periplus.model import About, Found, Need, Source
-from periplus.scan.drive import Memory, scan_bytes
+from periplus.scan.drive import MemoryFolder, scan_bytes
 
 
 def watch_scan(
@@ -21,7 +21,7 @@ def watch_scan(
     found: list[Found] = []
     asked: list[int] = []
     steps = scanner.scan(Source(url="memory:", size=len(data) if sized else None), limits)
-    memory = Memory(data, url="memory:", limits=limits)
+    memory = MemoryFolder(data, url="memory:", limits=limits)
     answer: Any = None
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Bare tile-parts of one JPEG 2000 tile, checked and made a codestream of their own at one level."""
+"""The tile-parts of one JPEG 2000 tile, checked and completed to a codestream at one level."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from periplus.parse.jpeg2000.segments import SOD as SOD_MARKER
 
 SOD, EOC = b"\xff\x93", b"\xff\xd9"
 INDEXES = frozenset({PLT, COM})
-"""Of no use to a decoder, and untrue of a part."""
+"""Segments that a decoder does not need, and that are wrong for part of a codestream."""
 POISON = b"\xff\x7f" * 6
-"""Ones: whoever takes them for the header of a packet fails on a length that has too many digits. A decoder that has
-all the packets of its level never looks at them; one that lacks some would else fill in zeros and say nothing."""
+"""Ones: a decoder that reads them as the header of a packet fails on a length with too many digits. A decoder that has
+all packets of its level never reads them; without them it would silently fill missing packets with zeros."""
 SMALL_BLOCKS, BLOCKS_A_BYTE = 1 << 18, 64
 """Code-blocks that a tile may have, however few its bytes are, and more of them by the byte. Each costs a decoder some
 200 bytes and a microsecond before it is known to hold nothing."""
@@ -44,9 +44,10 @@ Packet: TypeAlias = tuple[tuple[int, int, int, int], memoryview, memoryview]
 
 
 def parts_of(data: memoryview, *, cut: bool, several: bool = False) -> dict[int, list[TilePart]]:
-    """By the tile they are of, where tile-parts lie; DecodeError unless those of each are in order, and whole.
+    """The tile-parts of each tile; DecodeError unless they are complete and in order.
 
-    Where the tile may be `cut`, its last tile-parts may be missing or end early. There is one, unless `several` may be.
+    If the tile may be `cut`, its last tile-parts may be missing or end early. With `several` there may be more tiles
+    than one.
     """
     position, end, tile, most = 0, len(data), -1, 0
     found: dict[int, list[TilePart]] = {}
@@ -82,9 +83,9 @@ def parts_of(data: memoryview, *, cut: bool, several: bool = False) -> dict[int,
 
 
 def ended(header: CodestreamHeader, tiles: dict[int, list[TilePart]], data: memoryview) -> dict[int, list[TilePart]]:
-    """Tile-parts without the mark of the codestream's end, where the last one's length counts it, or it says none.
+    """Tile-parts without the end marker of the codestream, which the last one may include if it has no length.
 
-    Bytes that are missing look the same, and native decoders may fill them in: DecodeError where packets lack some.
+    A tile-part that lacks bytes looks the same, and native decoders may fill them in: DecodeError if some are missing.
     """
     (tile, parts) = list(tiles.items())[-1]
     (start, stop, segments) = parts[-1]
@@ -116,7 +117,7 @@ def _segments(data: memoryview, position: int, end: int) -> list[tuple[int, int,
 
 
 def codestream(header: CodestreamHeader, tile: int, bounds: Bounds, data: memoryview, parts: list[TilePart]) -> bytes:
-    """A codestream of one tile: number 0, its tile-parts counted anew, a coding of its own cut to the level."""
+    """A codestream of one tile, numbered 0, with its tile-parts renumbered and its coding reduced to the level."""
     own = _own(data, parts)
     everything = [segment for segments in own for segment in segments]
     weigh(header, {tile: parts}, data)
@@ -129,11 +130,11 @@ def codestream(header: CodestreamHeader, tile: int, bounds: Bounds, data: memory
         return b"".join([*pieces, EOC])
     style = header.style(everything)
     packed = any(marker in (PPM, PPT) for marker, _ in (*header.segments, *everything))
-    # Precincts of components that are cut in several ways may change places where a tile begins at an odd pixel.
+    # Precincts of components with different divisions may be reordered if a tile begins at an odd pixel.
     if packed or not style.resolutions_first or (style.progression == RPCL and not style.even):
         whole = header.bounds(tile)
         assert whole is not None
-        return _assembled(header, bounds, _told(header, style, (whole, bounds), data, parts), everything)
+        return _assembled(header, bounds, _sorted_packets(header, style, (whole, bounds), data, parts), everything)
     pieces = [header.written(bounds)]
     for number, ((start, stop, segments), mine) in enumerate(zip(parts, own, strict=True)):
         body = segments[-1][2] if segments else start + 12
@@ -145,7 +146,7 @@ def codestream(header: CodestreamHeader, tile: int, bounds: Bounds, data: memory
 
 
 def check_weight(precincts: int, blocks: int, size: int) -> None:
-    """Refuse what would have a native decoder take memory and time out of all proportion to the bytes there are."""
+    """DecodeError if a native decoder would take memory and time out of proportion to the bytes."""
     if precincts > size:
         raise DecodeError(f"the tile has {precincts} packets or more, and {size} bytes to hold them")
     if blocks > max(SMALL_BLOCKS, BLOCKS_A_BYTE * size):
@@ -182,7 +183,7 @@ def of_components(
     own = [segment for segments in _own(data, parts) for segment in segments]
     whole = header.bounds(tile)
     assert whole is not None
-    packets = _told(header, header.style(own), (whole, bounds), data, parts)
+    packets = _sorted_packets(header, header.style(own), (whole, bounds), data, parts)
     for chosen in kinds:
         left, top, right, bottom = smaller = stepped(bounds, header.size.steps[chosen[0]])
         if left < right and top < bottom:
@@ -192,7 +193,7 @@ def of_components(
 
 
 def weigh(header: CodestreamHeader, tiles: Mapping[int, list[TilePart]], data: memoryview) -> None:
-    """Refuse tiles that are together out of all proportion to their bytes."""
+    """DecodeError if tiles together are out of proportion to their bytes."""
     weights = []
     for tile, parts in tiles.items():
         bounds = header.bounds(tile, header.level)
@@ -210,14 +211,14 @@ def stepped(bounds: Bounds, steps: tuple[int, int]) -> Bounds:
 
 
 def _own(data: memoryview, parts: list[TilePart]) -> list[list[Segment]]:
-    """What each tile-part says of the coding."""
+    """The coding segments of each tile-part."""
     return [
         [(marker, bytes(data[first + 4 : last])) for marker, first, last in segments if marker not in INDEXES]
         for *_, segments in parts
     ]
 
 
-def _told(
+def _sorted_packets(
     header: CodestreamHeader, style: CodingStyle, bounds: tuple[Bounds, Bounds], data: memoryview, parts: list[TilePart]
 ) -> list[Packet]:
     """The packets of the lower resolutions, layer by layer, whatever order they were in."""
@@ -228,12 +229,12 @@ def _told(
     )
     kept = [replace(c, precincts=c.precincts[: len(c.precincts) - header.level]) for c in style.codings]
     if len(packets) != style.layers * count_precincts(smaller, kept):
-        raise DecodeError("the changes of packet order leave packets out")
+        raise DecodeError("the changes of packet order omit packets")
     return packets
 
 
 def _bodies(header: CodestreamHeader, data: memoryview, parts: list[TilePart]) -> tuple[memoryview, memoryview | None]:
-    """What follows the headers of tile-parts, joined, and the headers of packets where they lie apart."""
+    """The joined bodies of tile-parts, and the packet headers if they are stored separately."""
     bodies = [data[segments[-1][2] if segments else start + 12 : stop][2:] for start, stop, segments in parts]
     heads = header.packed
     for _, _, segments in parts:

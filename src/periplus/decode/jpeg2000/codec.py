@@ -1,4 +1,4 @@
-"""The jpeg2000 codec: bare tile-parts of one tile, made a codestream of their own, to (components, rows, columns)."""
+"""The jpeg2000 codec: the tile-parts of one tile, completed to a codestream, to (components, rows, columns)."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from periplus.parse.jpeg2000.segments import COC, COD
 NAME = codecnames.JPEG2000
 KEYS = {"main_header", "resolution_level"}
 NATIVE_BYTES = 4
-"""What the native decoder keeps for every value of a tile, whatever its depth."""
+"""Bytes that the native decoder allocates for every value of a tile, whatever its depth."""
 SLOT = 0
 LARGEST_KINDS = 64
 """Depths and steps that components may have, each of which is decoded apart; images have two or three."""
 ROWS = 64
-"""Rows whose colours are reckoned at once."""
+"""Rows whose colours are converted at once."""
 Run: TypeAlias = Callable[[Buffer, Shape], NDArray[Any]]
 
 
@@ -72,7 +72,7 @@ def jpeg2000(
             return values[lead] if lead else values
         made = codestream(header, tile, bounds, view, parts)
         out = scratch_array(SLOT, shape if header.count > 1 else shape[1:], dtype)
-        # Plane by plane, as the decoder has them and the caller wants them; threads are those of the caller.
+        # Planar, as in the decoder and in the result; the caller provides the threads.
         values = np.asarray(decode(made, planar=True, numthreads=1, out=out)).reshape(shape)
         if mixed:
             _deepened(values, header)
@@ -82,7 +82,7 @@ def jpeg2000(
 
 
 def _bounds(header: CodestreamHeader, tiles: list[int]) -> Bounds:
-    """Of the rectangle that some tiles make; DecodeError where they make none."""
+    """The bounds of the rectangle that some tiles form; DecodeError if they do not."""
     found = []
     for tile in tiles:
         bounds = header.bounds(tile, header.level)
@@ -92,7 +92,7 @@ def _bounds(header: CodestreamHeader, tiles: list[int]) -> Bounds:
     left, top, right, bottom = zip(*found, strict=True)
     joined = min(left), min(top), max(right), max(bottom)
     if sum((x1 - x0) * (y1 - y0) for x0, y0, x1, y1 in found) != (joined[2] - joined[0]) * (joined[3] - joined[1]):
-        raise DecodeError(f"the {len(tiles)} tiles of a chunk make no rectangle")
+        raise DecodeError(f"the {len(tiles)} tiles of a chunk do not form a rectangle")
     return joined
 
 
@@ -104,7 +104,7 @@ def _shape(header: CodestreamHeader, bounds: Bounds) -> tuple[int, int, int]:
 def _groups(
     header: CodestreamHeader, tiles: Mapping[int, list[TilePart]], bounds: Bounds, data: memoryview
 ) -> NDArray[Any]:
-    """Components of each depth and step decoded apart, since the native decoder takes but one at a time."""
+    """Components of each depth and step decoded separately, because the native decoder supports only one at a time."""
     kinds = header.size.kinds
     joint = [style[4] for marker, style in header.segments if marker == COD]
     joint += [
@@ -157,7 +157,7 @@ def _planes(
 
 
 def coloured(values: NDArray[Any], bits: int) -> NDArray[Any]:
-    """Luma and chroma of all pixels as red, green and blue, in the way of OpenJPEG."""
+    """Luma and chroma of all pixels as red, green and blue, as OpenJPEG does."""
     y, cb, cr = values.astype(np.int64)
     cb, cr = cb - (1 << (bits - 1)), cr - (1 << (bits - 1))
     red = y + (1.402 * cr).astype(np.int64)

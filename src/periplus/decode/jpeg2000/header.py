@@ -1,4 +1,4 @@
-"""The main header of a JPEG 2000 codestream, checked, and written anew for one of its tiles at one of its levels."""
+"""The main header of a JPEG 2000 codestream, checked and rewritten for one of its tiles at one of its levels."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ from periplus.parse.jpeg2000.segments import (
 from periplus.parse.jpeg2000.size import CodestreamSize, parse_size, sample_bits, sample_type
 
 NOT_KEPT = frozenset({TLM, PLM, CRG, COM})
-"""They speak of the whole codestream, or to people."""
+"""Segments about the whole codestream, and comments."""
 ORDER = frozenset({POC, PPM, PPT, PLT, COM})
-"""Of no use, and untrue, where packets are put into another order."""
+"""Segments that do not apply if packets are reordered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +60,14 @@ class CodestreamHeader:
 
     @property
     def chroma(self) -> bool:
-        """Whether two of three components are colours at half the resolution, which native decoders spread."""
+        """Whether two of three components are colours at half the resolution, which native decoders upsample."""
         one, *others = self.size.steps
         alike = len(others) == 2 and others[0] == others[1] and len(set(self.size.depths)) == 1 and not self.signed
         return alike and one == (1, 1) and others[0] in ((2, 1), (2, 2))
 
     @property
     def step(self) -> tuple[int, int]:
-        """What every component has, where values are those of all of them; else those of the reference grid."""
+        """The common subsampling of all components; (1, 1) if they differ."""
         steps = self.size.steps
         return steps[0] if len(set(steps)) == 1 else (1, 1)
 
@@ -111,7 +111,7 @@ class CodestreamHeader:
         return found if tables else None
 
     def style(self, own: Iterable[Segment]) -> CodingStyle:
-        """Of a tile with these segments of its own."""
+        """The coding of a tile that overrides these segments."""
         return _style(self.size.components, self.segments, tuple(own))
 
     def weight(self, own: Iterable[Segment], bounds: Bounds) -> tuple[int, int]:
@@ -128,10 +128,10 @@ class CodestreamHeader:
     def written(self, bounds: Bounds, *, plain: bool = False) -> bytes:
         """The main header of a codestream of one tile with these bounds, at this level.
 
-        Where `plain`, packets come layer by layer and no markers stand around them.
+        With `plain`, packets are ordered by layer and have no markers around them.
         """
         left, top, right, bottom = bounds
-        # The tile grid begins at 0: precincts and code-blocks are counted from there, wherever the tile lies.
+        # The tile grid begins at 0: precincts and code-blocks are counted from there, wherever the tile is.
         # The native decoder supports only one depth for all components; values are corrected afterwards.
         deepest = max(self.size.components[::3])
         components = b"".join(bytes([deepest, *step]) for step in self.size.steps)
@@ -139,7 +139,7 @@ class CodestreamHeader:
         return b"\xff\x4f" + pack_segments([(SIZ, size.pack()), *self.cut(self.segments, plain=plain)])
 
     def only(self, chosen: Sequence[int], own: Iterable[Segment]) -> tuple[CodestreamHeader, list[Segment]]:
-        """The header of some of the components on their own grid, and a tile's own segments; numbered anew."""
+        """The header of some of the components on their own grid, and a tile's own segments; renumbered."""
         colours = list(chosen[:3]) == [0, 1, 2]
         wide, fewer = component_bytes(self.count), component_bytes(len(chosen))
 

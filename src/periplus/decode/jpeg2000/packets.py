@@ -1,4 +1,4 @@
-"""The packets of a JPEG 2000 tile, told apart by reading their headers: which bytes belong to which resolution."""
+"""The packets of a JPEG 2000 tile, separated by parsing their headers, so that a resolution can be taken alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from periplus.parse.jpeg2000.packets import (
 from periplus.parse.jpeg2000.segments import EPH, SOP, CodingStyle
 
 LARGEST_BLOCKS = 1 << 20
-"""Code-blocks of one tile; real ones have a few thousand, and hostile headers would have them cost no bytes at all."""
+"""Code-blocks of one tile; real ones have a few thousand, and forged headers may declare any number."""
 SMALL_PACKETS = 1 << 17
 """Packets that a tile may have, however few bytes are there: a lower resolution comes without those of the finest."""
 LARGEST_PLANES = 82
@@ -53,14 +53,14 @@ class _HeaderBits:
         return value
 
     def align(self) -> None:
-        """To the next whole byte; a byte of ones at the end is followed by one that says nothing."""
+        """To the next whole byte; a byte of ones at the end is followed by a stuffed one."""
         if self._last == 0xFF:
             self.position += 1
         self._last = self._left = 0
 
 
 class _TagTree:
-    """A tag tree: the smallest value of every four neighbours is told only once."""
+    """A tag tree: the smallest value of every four neighbours is coded only once."""
 
     __slots__ = ("_low", "_sizes", "_value", "_wide")
 
@@ -94,12 +94,12 @@ class _TagTree:
     def settle(self, bits: _HeaderBits, leaf: int) -> None:
         """Read all there is of a leaf's value."""
         if not self.below(bits, leaf, LARGEST_PLANES):
-            raise DecodeError("the header of a packet is broken")
+            raise DecodeError("the header of a packet is damaged")
 
 
 @dataclass(slots=True)
 class _PrecinctBand:
-    """Code-blocks of one precinct in one band, and what earlier layers told of them."""
+    """Code-blocks of one precinct in one band, and their state after earlier layers."""
 
     size: int
     included: _TagTree
@@ -116,8 +116,8 @@ def split_packets(
 ) -> Iterator[tuple[tuple[int, int, int, int], memoryview, memoryview]]:
     """(layer, resolution, component, precinct), header and body of every packet, without the finest `levels`.
 
-    `data` is what follows the headers of the tile's parts, joined; `heads` the packet headers where they lie apart.
-    Headers are without the markers that may stand around them. Where `exact`, nothing may follow the last one.
+    `data` are the joined bodies of the tile-parts; `heads` the packet headers if they are stored separately. Headers
+    are returned without the markers around them. With `exact`, nothing may follow the last packet.
     """
     total, size = count_precincts(bounds, style.codings) * style.layers, len(data if heads is None else heads)
     # Those of the finest levels need not be there.
@@ -129,23 +129,23 @@ def split_packets(
     if last >= size:
         raise DecodeError(f"the tile has {last + 1} packets, more than its bytes can hold")
     known: dict[tuple[int, int, int], list[_PrecinctBand]] = {}
-    bits, position, room = _HeaderBits(data if heads is None else heads), 0, LARGEST_BLOCKS
+    bits, position, blocks_left = _HeaderBits(data if heads is None else heads), 0, LARGEST_BLOCKS
     columns = (packets.layer, packets.resolution, packets.component, packets.precinct)
     try:
         for n, (layer, resolution, component, precinct) in enumerate(zip(*(c[: last + 1].tolist() for c in columns))):
             place = resolution, component, precinct
-            position = _stepped(data, position, b"\xff\x91", 6) if style.markers & SOP else position
+            position = _after_marker(data, position, b"\xff\x91", 6) if style.markers & SOP else position
             if heads is None:
                 bits.position = position
             start = bits.position
             if place not in known:
-                known[place] = _bands(bounds, style.codings[component], resolution, precinct, room)
-                room -= sum(band.size for band in known[place])
+                known[place] = _bands(bounds, style.codings[component], resolution, precinct, blocks_left)
+                blocks_left -= sum(band.size for band in known[place])
             length = _length(bits, known[place], layer, style.codings[component].blocks[2])
             bits.align()
             stop = bits.position
             if style.markers & EPH:
-                bits.position = _stepped(data if heads is None else heads, stop, b"\xff\x92", 2)
+                bits.position = _after_marker(data if heads is None else heads, stop, b"\xff\x92", 2)
             position = bits.position if heads is None else position
             if position + length > len(data):
                 raise DecodeError("a packet of the tile is cut off")
@@ -166,12 +166,14 @@ def _pairs(packets: PacketOrder) -> Iterator[tuple[int, int]]:
     return zip(packets.resolution.tolist(), packets.component.tolist())
 
 
-def _stepped(data: memoryview, position: int, marker: bytes, size: int) -> int:
-    """Behind a marker, where it is there: writers may leave it away."""
+def _after_marker(data: memoryview, position: int, marker: bytes, size: int) -> int:
+    """The position after a marker, which writers may omit."""
     return position + size if bytes(data[position : position + 2]) == marker else position
 
 
-def _bands(bounds: Bounds, coding: ComponentCoding, resolution: int, precinct: int, room: int) -> list[_PrecinctBand]:
+def _bands(
+    bounds: Bounds, coding: ComponentCoding, resolution: int, precinct: int, blocks_left: int
+) -> list[_PrecinctBand]:
     """The bands of one precinct: LL of the lowest resolution, else HL, LH and HH."""
     across, _ = precinct_grid(bounds, coding, resolution)
     shift = len(coding.precincts) - 1 - resolution
@@ -194,8 +196,8 @@ def _bands(bounds: Bounds, coding: ComponentCoding, resolution: int, precinct: i
             block = min(coding.blocks[axis], size - down)
             counts.append(-(-stop >> block) - (start >> block) if stop > start else 0)
         number = counts[0] * counts[1]
-        room -= number
-        if room < 0:
+        blocks_left -= number
+        if blocks_left < 0:
             raise DecodeError("the tile has too many code-blocks")
         if number:
             trees = _TagTree(counts[0], counts[1]), _TagTree(counts[0], counts[1])
@@ -222,7 +224,7 @@ def _length(bits: _HeaderBits, bands: list[_PrecinctBand], layer: int, how: int)
             while bits.bit():
                 band.digits[block] += 1
             if band.digits[block] > 32:
-                raise DecodeError("the header of a packet is broken")
+                raise DecodeError("the header of a packet is damaged")
             for run in _runs(band, block, passes, how):
                 total += bits.number(band.digits[block] + run.bit_length() - 1)
     return total
@@ -242,7 +244,7 @@ def _passes(bits: _HeaderBits) -> int:
 
 
 def _runs(band: _PrecinctBand, block: int, passes: int, how: int) -> Iterator[int]:
-    """The passes of each run that has a length of its own; a run may go on in the next packet."""
+    """The coding passes of each run with its own length; a run may continue in the next packet."""
     if how & FAST:
         yield 1
         if passes > 1:

@@ -19,7 +19,7 @@ from periplus.decode.tiff.jpeg import jpeg
 from periplus.decode.tiff.lerc import lerc
 from periplus.decode.tiff.runs import logluv, nextstep, thunderscan
 from periplus.decode.tiff.samples import values_of
-from periplus.decode.tiff.tile import KEYS, YCBCR, Tile, tile_of
+from periplus.decode.tiff.tile import KEYS, YCBCR, TileEncoding, tile_of
 from periplus.errors import DecodeError, FormatError
 from periplus.limits import Limits
 from periplus.model import Shape, codecnames
@@ -27,7 +27,7 @@ from periplus.model import Shape, codecnames
 NAME = codecnames.TIFF_TILE
 Run: TypeAlias = Callable[[Buffer, Shape], NDArray[Any]]
 
-PICTURES: dict[int, Callable[[Tile, int], StreamDecoder]] = {
+PICTURES: dict[int, Callable[[TileEncoding, int], StreamDecoder]] = {
     2: fax,
     3: fax,
     4: fax,
@@ -76,7 +76,7 @@ def tiff_tile(configuration: Mapping[str, Any], *, chunks: Shape, dtype: np.dtyp
     return run
 
 
-def _fits(tile: Tile, chunks: Shape, dtype: np.dtype[Any], limits: Limits) -> None:
+def _fits(tile: TileEncoding, chunks: Shape, dtype: np.dtype[Any], limits: Limits) -> None:
     if len(chunks) < 3 or any(n != 1 for n in chunks[:-3]):
         raise FormatError(f"a tiff-tile codec cannot fill chunks of shape {chunks}")
     bands, rows, columns = chunks[-3:]
@@ -90,7 +90,7 @@ def _fits(tile: Tile, chunks: Shape, dtype: np.dtype[Any], limits: Limits) -> No
     limits.check("the bytes of a tile", size, limits.chunk_bytes)
 
 
-def _picture(tile: Tile) -> StreamDecoder:
+def _picture(tile: TileEncoding) -> StreamDecoder:
     if tile.compression in PICTURES:
         return PICTURES[tile.compression](tile, 0)
     if tile.compression not in TIFF_COMPRESSIONS:
@@ -102,7 +102,7 @@ def _picture(tile: Tile) -> StreamDecoder:
 
 
 def _rows(
-    tile: Tile, values: Callable[..., NDArray[Any]], row_bytes: int, stored: Callable[[int], int]
+    tile: TileEncoding, values: Callable[..., NDArray[Any]], row_bytes: int, stored: Callable[[int], int]
 ) -> StreamDecoder:
     """Compressed rows: only those needed are looked at, but all of them must be there."""
     decompress = TIFF_COMPRESSIONS[tile.compression](budget_of(row_bytes * stored(tile.height)), 0)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from periplus.decode.native import native
 from periplus.decode.scratch import Buffer, scratch_array
 from periplus.decode.tiff.images import StreamDecoder
-from periplus.decode.tiff.tile import Tile
+from periplus.decode.tiff.tile import TileEncoding
 from periplus.errors import DecodeError, FormatError
 
 RUNS, GROUP3, GROUP4 = 2, 3, 4
@@ -28,12 +28,12 @@ END_OF_BLOCK = 2 * END_OF_LINE
 TAIL = 32
 TOGETHER = 256
 FILL_BITS = 4
-"""The T4 option that lets zeros stand before an end-of-line code. Files have them without saying so, and a decoder that
-was not told reads wrong rows; one that was told reads streams without them as well."""
+"""The T4 option for zeros before an end-of-line code. Some files have them without declaring it, and without the option
+a decoder returns wrong rows; with it, streams without such zeros are decoded as well."""
 
 
-def fax(tile: Tile, slot: int) -> StreamDecoder:
-    """Zeros and ones as the stream has them; white is 0, whatever the photometric tag says."""
+def fax(tile: TileEncoding, slot: int) -> StreamDecoder:
+    """Zeros and ones as the stream has them; white is 0, whatever the photometric tag is."""
     if (tile.bits, tile.samples) != (1, 1):
         raise FormatError("CCITT compression of anything but single bits does not exist")
     decode = native(NAMES[tile.compression])
@@ -59,7 +59,7 @@ def fax(tile: Tile, slot: int) -> StreamDecoder:
 
 
 def _same(some: NDArray[Any], others: NDArray[Any]) -> bool:
-    """Whether rows are equal, a few at a time: what tells them apart would take as much memory as they do."""
+    """Whether rows are equal, a few at a time: comparing all at once would take as much memory as the rows."""
     return all(
         np.array_equal(some[first : first + TOGETHER], others[first : first + TOGETHER])
         for first in range(0, len(some), TOGETHER)

@@ -1,4 +1,4 @@
-"""Images: strips and tiles that are whole image streams; their headers are compared with the tile before decoding."""
+"""Strips and tiles that are image streams, whose headers are compared with the tile before decoding."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus.decode.native import native
-from periplus.decode.png import bare
+from periplus.decode.png import without_metadata
 from periplus.decode.scratch import Buffer, scratch_array, stream
 from periplus.decode.tiff import headers
 from periplus.decode.tiff.headers import StreamSize
 from periplus.decode.tiff.jpegxl import jpegxl
-from periplus.decode.tiff.tile import Tile
+from periplus.decode.tiff.tile import TileEncoding
 from periplus.errors import DecodeError, FormatError
 
 StreamDecoder: TypeAlias = Callable[[Buffer, int, int], NDArray[Any]]
 """(stream, rows needed, columns needed) -> (rows, columns, samples), native."""
 
 
-def checked(header: StreamSize, tile: Tile, rows: int, columns: int, samples: int | None = None) -> tuple[int, ...]:
+def checked(
+    header: StreamSize, tile: TileEncoding, rows: int, columns: int, samples: int | None = None
+) -> tuple[int, ...]:
     """The shape to decode to; DecodeError where the stream is anything but this tile or its part inside the image."""
     samples = tile.samples if samples is None else samples
     if not (rows <= header.height <= tile.height and columns <= header.width <= tile.width):
@@ -37,7 +39,7 @@ def checked(header: StreamSize, tile: Tile, rows: int, columns: int, samples: in
 
 
 def _stream(
-    name: str, parse: Callable[[memoryview], StreamSize], *, slot: int, tile: Tile, **options: Any
+    name: str, parse: Callable[[memoryview], StreamSize], *, slot: int, tile: TileEncoding, **options: Any
 ) -> StreamDecoder:
     """A stream whose decoder takes an output array and refuses it unless shape and type are those of the image."""
     decode = native(name)
@@ -50,34 +52,34 @@ def _stream(
     return run
 
 
-def jpeg2000(tile: Tile, slot: int) -> StreamDecoder:
+def jpeg2000(tile: TileEncoding, slot: int) -> StreamDecoder:
     """JPEG 2000, its components as they are stored."""
     return _stream("jpeg2k_decode", headers.jpeg2000, slot=slot, tile=tile, numthreads=1)
 
 
-def jpeg_xl(tile: Tile, slot: int) -> StreamDecoder:
+def jpeg_xl(tile: TileEncoding, slot: int) -> StreamDecoder:
     """JPEG XL, extra channels behind the colours."""
     if tile.big and tile.bits > 8:
-        # libtiff turns the bytes of values round before it encodes them, Adobe does not; the stream does not tell.
+        # libtiff swaps the bytes of values before it encodes them, Adobe does not; the stream does not show which.
         raise FormatError(f"JPEG XL of {tile.bits} bits in a big-endian TIFF may have its bytes in either order")
     return _stream("jpegxl_decode", jpegxl, slot=slot, tile=tile, numthreads=1)
 
 
-def png(tile: Tile, slot: int) -> StreamDecoder:
-    """PNG, without whatever libpng would only complain about, in places where nobody listens."""
+def png(tile: TileEncoding, slot: int) -> StreamDecoder:
+    """PNG, without the metadata that libpng warns about."""
     decode = native("png_decode")
 
     def run(data: Buffer, rows: int, columns: int) -> NDArray[Any]:
         header = headers.png(stream(data))
         shape = checked(header, tile, rows, columns)
-        plain = bare(stream(data), header.width, header.height, header.bits, tile.samples)
+        plain = without_metadata(stream(data), header.width, header.height, header.bits, tile.samples)
         out = scratch_array(slot, shape, tile.dtype)
         return np.asarray(decode(plain, out=out)).reshape(*shape[:2], tile.samples)
 
     return run
 
 
-def webp(tile: Tile, slot: int) -> StreamDecoder:
+def webp(tile: TileEncoding, slot: int) -> StreamDecoder:
     """WebP, lossy or not."""
     if tile.samples not in (3, 4) or tile.dtype != np.uint8:
         raise FormatError(f"WebP of {tile.samples} samples of {tile.bits} bits does not exist")

@@ -13,7 +13,7 @@ from periplus.decode.native import native
 from periplus.decode.scratch import Buffer, scratch_array, stream
 from periplus.decode.tiff.headers import StreamSize
 from periplus.decode.tiff.images import StreamDecoder, checked
-from periplus.decode.tiff.tile import YCBCR, Tile
+from periplus.decode.tiff.tile import YCBCR, TileEncoding
 from periplus.errors import DecodeError
 from periplus.parse.jpeg import ARITHMETIC, FIRST_RESTART, MARKER, PROGRESSIVE, RESTART, JpegHeader
 
@@ -28,7 +28,7 @@ PADS = (b"\x55\xaa\x5a" * 40, b"\xff\x00" * 60)
 """Two different continuations, free of markers."""
 
 
-def jpeg(tile: Tile, slot: int, *, ignore_photometric: bool = False) -> StreamDecoder:
+def jpeg(tile: TileEncoding, slot: int, *, ignore_photometric: bool = False) -> StreamDecoder:
     """Baseline, progressive, 12-bit and lossless JPEG; YCbCr becomes RGB, all else stays as it is stored.
 
     The colour space follows from the photometric tag and the markers of the stream, or from the markers alone.
@@ -66,10 +66,10 @@ def jpeg(tile: Tile, slot: int, *, ignore_photometric: bool = False) -> StreamDe
 def _complete(
     header: JpegHeader, data: bytes, values: NDArray[Any], once: Any, again: NDArray[Any], *, doubtful: bool
 ) -> None:
-    """DecodeError where a stream lacks pixels; an end that it has is believed only where nothing is `doubtful`.
+    """DecodeError if a stream lacks pixels; its end marker proves that it does not, unless pixels are `doubtful`.
 
-    libjpeg invents what is missing and only warns, which does not reach us; but what is missing would be read from
-    bytes that follow, so all scans are whole if what follows them makes no difference.
+    libjpeg fills in missing data and only warns. With bytes appended it would decode these instead, so all scans are
+    complete if appended bytes make no difference.
     """
     scans, end = find_scans(data, header.frame_offset)
     if end is not None and not doubtful:
@@ -81,7 +81,7 @@ def _complete(
     if not _all_scanned(data, header, scans):
         raise DecodeError("the JPEG stream is cut off")
     lead = bytes(ZEROS + values.size // VALUES_A_ZERO) if arithmetic and end is not None else b""
-    # Several scans take longer to decode, and one continuation of each tells enough.
+    # Several scans take longer to decode, and one continuation of each is enough.
     for pad in PADS[: 1 if several else None]:
         longer = _continued(data[:end], scans, lead + pad)
         if not np.array_equal(once(longer, again)[: len(values)], values):
@@ -107,24 +107,24 @@ def _continued(data: bytes, scans: list[int], more: bytes) -> bytes:
 
 def _all_scanned(data: bytes, header: JpegHeader, scans: list[int]) -> bool:
     """Whether every component of a frame is in some scan."""
-    told = {
+    scanned = {
         part for scan in scans if scan + 4 < len(data) for part in data[scan + 5 : scan + 5 + 2 * data[scan + 4] : 2]
     }
-    return told >= set(header.components)
+    return scanned >= set(header.components)
 
 
-def _wanted(tile: Tile) -> str:
+def _wanted(tile: TileEncoding) -> str:
     """The colour space of decoded values, in libjpeg's names."""
     return {1: "GRAYSCALE", 3: "RGB"}.get(tile.samples, "UNKNOWN")
 
 
-def _stored(tile: Tile, header: JpegHeader) -> str:
+def _stored(tile: TileEncoding, header: JpegHeader) -> str:
     """The colour space of a stream in TIFF, in libjpeg's names; DecodeError where readers differ on what it is.
 
     The photometric tag decides, or the markers where it names no colours. Where they contradict each other libtiff
-    takes the tag and others the markers; all take the tag if it says RGB and only Adobe's marker says YCbCr, and none
-    takes it for a JFIF stream with chroma subsampling. Streams of old-style JPEG are YCbCr unless they declare
-    something else: where a tag says RGB it is mostly wrong, and libtiff does not trust it either.
+    uses the tag and others the markers; all use the tag if it is RGB and only Adobe's marker is YCbCr, and none uses it
+    for a JFIF stream with chroma subsampling. Streams of old-style JPEG are YCbCr unless they declare
+    something else: a tag of RGB is mostly wrong, and libtiff ignores it too.
     """
     declared, subsampled = header.declared_colors, len(set(header.factors)) > 1
     named = {RGB: "RGB", YCBCR: "YCbCr"}.get(tile.photometric)

@@ -16,7 +16,7 @@ from periplus.decode.native import native
 from periplus.decode.scratch import Buffer, scratch_array, stream
 from periplus.decode.tiff.headers import StreamSize
 from periplus.decode.tiff.images import StreamDecoder, checked
-from periplus.decode.tiff.tile import FLOAT, Tile
+from periplus.decode.tiff.tile import FLOAT, TileEncoding
 from periplus.errors import DecodeError
 
 UNASSOCIATED_ALPHA = 2
@@ -28,7 +28,7 @@ NARROWER = ((0,) * 4, (1,) * 4, (2, 1, 0), (3, 1), (4, 3, 2, 1), (5, 3, 1), (6, 
 """Types in which the least value of a block may be stored instead of its own, by two bits."""
 
 
-def lerc(tile: Tile, slot: int) -> StreamDecoder:
+def lerc(tile: TileEncoding, slot: int) -> StreamDecoder:
     """What libtiff makes of a blob: masked pixels are NaN in floats, transparent where the last band is an alpha."""
     decode = native("lerc_decode")
     full = tile.width * tile.height * (tile.samples * tile.dtype.itemsize + 1)
@@ -46,13 +46,13 @@ def lerc(tile: Tile, slot: int) -> StreamDecoder:
         shape = checked(header, tile, rows, columns, samples)
         blocks.check()
         values, mask = decode(blob, masks=True, out=scratch_array(slot, shape, tile.dtype))
-        return _unmasked(_turned(values, tile).reshape(*shape[:2], samples), mask, tile, masked)
+        return _unmasked(_byte_swapped(values, tile).reshape(*shape[:2], samples), mask, tile, masked)
 
     return run
 
 
-def _apart(blob: Buffer, first: _Blocks, tile: Tile, size: tuple[int, ...], slot: int) -> NDArray[Any]:
-    """Bands in blobs of their own, one behind the other: so they are stored where NaN lie in some bands only."""
+def _apart(blob: Buffer, first: _Blocks, tile: TileEncoding, size: tuple[int, ...], slot: int) -> NDArray[Any]:
+    """One blob per band, one after the other, as written if only some bands have NaN."""
     whole, blocks, mask = stream(blob), first, None
     position = bands = 0
     while True:
@@ -67,13 +67,13 @@ def _apart(blob: Buffer, first: _Blocks, tile: Tile, size: tuple[int, ...], slot
         raise DecodeError(f"the tile has {bands} LERC blobs for {tile.samples} bands")
     decode = native("lerc_decode")
     values, masks = decode(blob, masks=True, out=scratch_array(slot, (bands, *size), tile.dtype))
-    found = _turned(values, tile).reshape(bands, *size)
+    found = _byte_swapped(values, tile).reshape(bands, *size)
     if tile.sample_format == FLOAT and masks is not None:
         found[np.broadcast_to(np.asarray(masks).reshape(-1, *size) == 0, found.shape)] = np.nan
     return found.transpose(1, 2, 0)
 
 
-def _turned(values: Any, tile: Tile) -> NDArray[Any]:
+def _byte_swapped(values: Any, tile: TileEncoding) -> NDArray[Any]:
     """Values of a big-endian file: libtiff turns their bytes round before it encodes them, as if it stored them.
 
     Those that look like NaN then are lost. They are NaN here; libtiff gives NaN with its bytes turned round.
@@ -82,7 +82,7 @@ def _turned(values: Any, tile: Tile) -> NDArray[Any]:
     return found.byteswap(inplace=True) if tile.big else found
 
 
-def _unmasked(values: NDArray[Any], mask: NDArray[Any] | None, tile: Tile, alpha: bool) -> NDArray[Any]:
+def _unmasked(values: NDArray[Any], mask: NDArray[Any] | None, tile: TileEncoding, alpha: bool) -> NDArray[Any]:
     whole = np.ones(values.shape[:2], bool)
     valid = whole if mask is None else np.asarray(mask).reshape(-1, *values.shape[:2])[0] != 0
     if alpha:
@@ -93,7 +93,7 @@ def _unmasked(values: NDArray[Any], mask: NDArray[Any] | None, tile: Tile, alpha
 
 
 def _blocks(blob: memoryview) -> _Blocks:
-    """What the header of a whole blob says of the blocks that follow it."""
+    """The description of its blocks in the header of a blob."""
     if bytes(blob[:6]) != NAME:
         raise DecodeError("the LERC blob does not begin with its name")
     version, _, height, width = struct.unpack_from("<iIii", blob, 6)

@@ -10,18 +10,18 @@ from numpy.typing import NDArray
 
 from periplus.decode.scratch import Buffer, Octets
 from periplus.decode.tiff.images import StreamDecoder
-from periplus.decode.tiff.tile import INT, Tile
+from periplus.decode.tiff.tile import INT, TileEncoding
 from periplus.errors import DecodeError, FormatError
 
 LITERAL_ROW, LITERAL_SPAN = 0x00, 0x40
 TWO_BITS = (0, 1, None, -1)
 THREE_BITS = (0, 1, 2, 3, None, -3, -2, -1)
-"""Differences by code; None where the code stands for no pixel."""
+"""Differences by code; None if the code is not a pixel."""
 UV_SCALE = 410.0
 LOG_L = 32844
 
 
-def nextstep(tile: Tile, slot: int) -> StreamDecoder:  # noqa: ARG001 - allocates its own rows
+def nextstep(tile: TileEncoding, slot: int) -> StreamDecoder:  # noqa: ARG001 - allocates its own rows
     """NeXT: rows that are literal, a literal span on white, or runs of one of four greys."""
     if (tile.bits, tile.samples) != (2, 1):
         raise FormatError("NeXT compression of anything but two-bit grey does not exist")
@@ -64,7 +64,7 @@ def _spread(packed: bytes, out: Octets, column: int) -> None:
     wanted[:] = greys[: len(wanted)]
 
 
-def thunderscan(tile: Tile, slot: int) -> StreamDecoder:  # noqa: ARG001 - allocates its own rows
+def thunderscan(tile: TileEncoding, slot: int) -> StreamDecoder:  # noqa: ARG001 - allocates its own rows
     """ThunderScan: runs, differences and plain values of sixteen greys; every row begins at 0."""
     if (tile.bits, tile.samples) != (4, 1):
         raise FormatError("ThunderScan compression of anything but four-bit grey does not exist")
@@ -94,7 +94,7 @@ def thunderscan(tile: Tile, slot: int) -> StreamDecoder:  # noqa: ARG001 - alloc
     return _rows(tile, row, 1)
 
 
-def logluv(tile: Tile, slot: int) -> StreamDecoder:  # noqa: ARG001 - allocates its own rows
+def logluv(tile: TileEncoding, slot: int) -> StreamDecoder:  # noqa: ARG001 - allocates its own rows
     """SGI LogLuv of 32 bits as three signed 16-bit numbers, L, u and v; of 16 bits as L, as libtiff has it."""
     planes = 2 if tile.photometric == LOG_L else 4
     if (tile.bits, tile.sample_format, tile.samples) != (16, INT, 1 if planes == 2 else 3):
@@ -127,7 +127,7 @@ def logluv(tile: Tile, slot: int) -> StreamDecoder:  # noqa: ARG001 - allocates 
     return run
 
 
-def _rows(tile: Tile, row: Callable[[bytes, int, Octets], int], values: int) -> StreamDecoder:
+def _rows(tile: TileEncoding, row: Callable[[bytes, int, Octets], int], values: int) -> StreamDecoder:
     """All rows needed; running out of bytes is an error, wherever it happens."""
 
     def run(data: Buffer, rows: int, columns: int) -> NDArray[Any]:  # noqa: ARG001 - rows are coded whole

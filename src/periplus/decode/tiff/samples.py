@@ -1,4 +1,4 @@
-"""Samples: decompressed bytes of a strip or tile to values; byte order, predictors, odd widths, complex integers."""
+"""Samples: decompressed bytes of a strip or tile to values; byte order, predictors, any bit width, complex integers."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from numpy.typing import NDArray
 from periplus.decode import bits
 from periplus.decode.native import native
 from periplus.decode.scratch import Octets, scratch_array
-from periplus.decode.tiff.tile import COMPLEX, COMPLEX_INT, FLOAT, INT, UINT, Tile
+from periplus.decode.tiff.tile import COMPLEX, COMPLEX_INT, FLOAT, INT, UINT, TileEncoding
 from periplus.errors import FormatError
 
 Values: TypeAlias = Callable[[Octets, int], NDArray[Any]]
-"""(bytes of whole rows, rows) -> (rows, width, samples), native; may overwrite the bytes if they lie in scratch."""
+"""(bytes of whole rows, rows) -> (rows, width, samples), native; may overwrite bytes in scratch memory."""
 
 PREDICTED = frozenset({5, 8, 32946, 34925, 34926, 50000})
-"""Compressions that have a predictor; libtiff takes the tag for noise elsewhere."""
+"""Compressions that have a predictor; libtiff ignores the tag for others."""
 NO_PREDICTOR, HORIZONTAL, FLOATING = 1, 2, 3
 
 
-def values_of(tile: Tile, *, slot: int) -> Values:
+def values_of(tile: TileEncoding, *, slot: int) -> Values:
     """How the bytes of that tile become values; uses scratch slots `slot` and `slot + 1`."""
     predictor = tile.predictor if tile.compression in PREDICTED else NO_PREDICTOR
     if predictor == FLOATING:
@@ -42,7 +42,7 @@ def values_of(tile: Tile, *, slot: int) -> Values:
     return _whole(tile, slot)
 
 
-def _whole(tile: Tile, slot: int) -> Values:
+def _whole(tile: TileEncoding, slot: int) -> Values:
     """Samples that are a NumPy type, or pairs of them."""
     stored, parts = _stored(tile)
     width, samples, dtype = tile.width, tile.samples, tile.dtype
@@ -59,7 +59,7 @@ def _whole(tile: Tile, slot: int) -> Values:
     return convert
 
 
-def _stored(tile: Tile) -> tuple[np.dtype[Any], int]:
+def _stored(tile: TileEncoding) -> tuple[np.dtype[Any], int]:
     """(type of what is stored, how many make one value)."""
     if tile.sample_format == COMPLEX_INT:
         return np.dtype(f"i{tile.bits // 16}"), 2
@@ -69,7 +69,7 @@ def _stored(tile: Tile) -> tuple[np.dtype[Any], int]:
     return tile.dtype, 1
 
 
-def _horizontal(tile: Tile, slot: int) -> Values:
+def _horizontal(tile: TileEncoding, slot: int) -> Values:
     """Differences to the pixel at the left, of whole samples taken as integers whatever they are."""
     if tile.bits not in (8, 16, 32, 64):
         raise FormatError(f"horizontal differencing of {tile.bits}-bit samples does not exist")
@@ -88,7 +88,7 @@ def _horizontal(tile: Tile, slot: int) -> Values:
     return run
 
 
-def _sums(tile: Tile, slot: int) -> Callable[[NDArray[Any], int], NDArray[Any]]:
+def _sums(tile: TileEncoding, slot: int) -> Callable[[NDArray[Any], int], NDArray[Any]]:
     """Differences undone in place; values that are more than their bits (complex integers) are converted after that."""
     accumulate, after = _accumulator(), _whole(_little(tile), slot)
 
@@ -99,7 +99,7 @@ def _sums(tile: Tile, slot: int) -> Callable[[NDArray[Any], int], NDArray[Any]]:
     return run
 
 
-def _sums_apart(tile: Tile, integer: np.dtype[Any], slot: int) -> Callable[[NDArray[Any], int], NDArray[Any]]:
+def _sums_apart(tile: TileEncoding, integer: np.dtype[Any], slot: int) -> Callable[[NDArray[Any], int], NDArray[Any]]:
     """Differences undone while interleaved samples are taken apart into planes: one pass in place of two, measured."""
     undo = native("delta_decode")
     width, samples, dtype = tile.width, tile.samples, tile.dtype
@@ -123,11 +123,11 @@ def _accumulator() -> Callable[[NDArray[Any], int, int, int], None]:
     return run
 
 
-def _little(tile: Tile) -> Tile:
+def _little(tile: TileEncoding) -> TileEncoding:
     return replace(tile, big=False)
 
 
-def _floating(tile: Tile, slot: int) -> Values:
+def _floating(tile: TileEncoding, slot: int) -> Values:
     """Bytes of all floats of a row gathered by significance, then differenced as bytes."""
     if tile.sample_format != FLOAT:
         raise FormatError("floating point predictor on samples that are no floating point numbers")

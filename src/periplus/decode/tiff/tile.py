@@ -1,4 +1,4 @@
-"""Tile: one strip or tile as the configuration of its codec describes it, checked before anything is built on it."""
+"""The configuration of the tiff-tile codec: one strip or tile, checked."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ KEYS = frozenset({
     "ycbcr_coefficients", "reference_black_white", "t4_options", "t6_options", "lerc_parameters", "extra_samples",
     "last_rows",
 })  # fmt: skip
-"""Keys of the imagery seed, then ours, which are left out where they have their usual value."""
+"""Keys of osml-imagery-io, then ours, which are omitted if they have their default value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tile:
+class TileEncoding:
     """Geometry and encoding; sizes in pixels, `samples` those stored together in one chunk."""
 
     width: int
@@ -64,12 +64,12 @@ class Tile:
         return -(-self.run * self.bits // 8)
 
 
-def tile_of(configuration: Mapping[str, Any]) -> Tile:
+def tile_of(configuration: Mapping[str, Any]) -> TileEncoding:
     """The tile of a tiff-tile codec's configuration, or FormatError."""
-    read = _Reader(configuration)
+    read = _TileSettings(configuration)
     samples, bits = read.number("samples_per_pixel", 1, 1 << 16), read.number("bits_per_sample", 1, 129)
     sample_format = read.number("sample_format", 0, 7, UINT)
-    return Tile(
+    return TileEncoding(
         width=read.number("tile_width", 1, LARGEST),
         height=read.number("tile_height", 1, LARGEST),
         samples=samples,
@@ -93,7 +93,7 @@ def tile_of(configuration: Mapping[str, Any]) -> Tile:
 
 
 def _dtype(bits: int, sample_format: int) -> np.dtype[Any]:
-    """The next larger type for odd bit depths, complex floats for complex integers."""
+    """The next larger type for other bit depths, complex floats for complex integers."""
     name = None
     if sample_format in (UINT, INT) and bits <= 64:
         name = f"{'ui'[sample_format - 1]}{max(1, 2 ** math.ceil(math.log2(bits / 8)))}"
@@ -108,7 +108,7 @@ def _dtype(bits: int, sample_format: int) -> np.dtype[Any]:
     return np.dtype(name)
 
 
-class _Reader:
+class _TileSettings:
     """Values of a configuration, each checked as it is taken."""
 
     def __init__(self, configuration: Mapping[str, Any]) -> None:

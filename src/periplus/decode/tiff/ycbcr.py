@@ -10,25 +10,25 @@ from numpy.typing import NDArray
 
 from periplus.decode.scratch import Octets
 from periplus.decode.tiff.samples import HORIZONTAL, NO_PREDICTOR, PREDICTED
-from periplus.decode.tiff.tile import UINT, Tile
+from periplus.decode.tiff.tile import UINT, TileEncoding
 from periplus.errors import FormatError
 
 FIXED = 1 << 16
 HALF = 1 << 15
 
 
-def unit_rows(tile: Tile, rows: int) -> int:
+def unit_rows(tile: TileEncoding, rows: int) -> int:
     """Rows of chroma units that hold that many rows of pixels."""
     return -(-rows // tile.subsampling[1])
 
 
-def unit_bytes(tile: Tile) -> int:
+def unit_bytes(tile: TileEncoding) -> int:
     """Bytes of one row of chroma units: each holds its block of luma, then Cb, then Cr."""
     across, down = tile.subsampling
     return -(-tile.width // across) * (across * down + 2)
 
 
-def to_rgb(tile: Tile) -> Callable[[Octets, int], NDArray[Any]]:
+def to_rgb(tile: TileEncoding) -> Callable[[Octets, int], NDArray[Any]]:
     """(bytes of whole unit rows, rows of pixels) -> (rows, width, 3)."""
     if tile.bits != 8 or tile.sample_format != UINT or tile.samples != 3:
         raise FormatError(f"YCbCr of {tile.samples} samples of {tile.bits} bits is not supported")
@@ -58,7 +58,7 @@ def to_rgb(tile: Tile) -> Callable[[Octets, int], NDArray[Any]]:
     return run
 
 
-def _tables(tile: Tile) -> tuple[NDArray[np.int64], ...]:
+def _tables(tile: TileEncoding) -> tuple[NDArray[np.int64], ...]:
     """Contributions of every code, in the 16-bit fixed point that libtiff uses, so that values agree exactly."""
     kr, kg, kb = tile.coefficients
     if kg == 0:

@@ -1,4 +1,4 @@
-"""Checksums of a chunk's bytes, checked and taken off; and compressions that only other tools' indexes name."""
+"""Checksums of a chunk's bytes, checked and removed; and compressions that only indexes of other tools name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Sum = Callable[[Octets], int]
 
 
 def _appended(make: Callable[[], Sum | None], *, first: bool) -> Callable[..., Decompress]:
-    """Four bytes, little-endian, before or after the data, as their configuration says."""
+    """Four bytes, little-endian, before or after the data, by their configuration."""
 
     def maker(configuration: Mapping[str, Any], budget: int, slot: int, dtype: np.dtype[Any]) -> Decompress:  # noqa: ARG001
         place = configuration.get("location", "start" if first else "end")

@@ -1,4 +1,4 @@
-"""Standard: the codecs of Zarr itself that need nothing of ours: bytes, transpose and the common compressors."""
+"""The codecs of Zarr itself: bytes, transpose and the common compressors."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _stored(configuration: Mapping[str, Any], dtype: np.dtype[Any]) -> tuple[np.
 def _decompress(stages: Sequence[Stage], full: int, dtype: np.dtype[Any]) -> Decompress:
     """All compressors of the pipeline as one; the last applied when writing is undone first."""
     steps: list[Decompress] = []
-    # What lies between two compressors may be a little larger than the chunk itself.
+    # Between two compressors the bytes may be a little larger than the chunk itself.
     budget = budget_of(full)
     for slot, (name, configuration) in enumerate(reversed(stages)):
         maker = COMPRESSORS.get(name)

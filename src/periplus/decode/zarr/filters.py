@@ -1,4 +1,4 @@
-"""Values: filters that look at numbers, as numcodecs and tifffile name them; each undone on whole arrays."""
+"""Filters on values, as numcodecs and tifffile name them; each is undone on whole arrays."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def split(stages: Sequence[Stage], dtype: np.dtype[Any]) -> tuple[list[Stage], n
     rest = [stage for stage in stages if stage[0] not in NAMES]
     held = [stage for stage in stages if stage[0] in NAMES]
     if rest and rest[0][0] == "transpose" and any(name in ALONG for name, _ in held):
-        raise FormatError(f"codec {held[0][0]} is not read where values are transposed")
+        raise FormatError(f"codec {held[0][0]} is not supported for transposed values")
     undo: list[Undo] = []
     for name, configuration in held:
         if _type(configuration, "dtype", dtype) != dtype.newbyteorder("="):
@@ -40,15 +40,15 @@ def split(stages: Sequence[Stage], dtype: np.dtype[Any]) -> tuple[list[Stage], n
 
 
 def _type(configuration: Mapping[str, Any], key: str, default: np.dtype[Any]) -> np.dtype[Any]:
-    said = configuration.get(key)
-    if said is None:
+    name = configuration.get(key)
+    if name is None:
         return default
     try:
-        dtype: np.dtype[Any] = np.dtype(said if isinstance(said, str) else "V")
+        dtype: np.dtype[Any] = np.dtype(name if isinstance(name, str) else "V")
     except (TypeError, ValueError):
         dtype = np.dtype("V")
     if dtype.kind not in "biufc":
-        raise FormatError(f"a filter stores {said!r}, which is no type of numbers")
+        raise FormatError(f"a filter stores {name!r}, which is not a numeric type")
     return dtype.newbyteorder("=")
 
 
@@ -99,7 +99,7 @@ def _predicted(configuration: Mapping[str, Any], dtype: np.dtype[Any]) -> tuple[
     """Differences along one axis, as TIFF's predictor 2 has them: sums wrap around."""
     axis = _axis(configuration)
     if dtype.kind not in "iu":
-        raise FormatError(f"differences of {dtype} values are not read")
+        raise FormatError(f"differences of {dtype} values are not supported")
     return dtype, lambda values: np.cumsum(values, axis=axis, dtype=dtype)
 
 
@@ -108,7 +108,7 @@ def _floats(configuration: Mapping[str, Any], dtype: np.dtype[Any]) -> tuple[np.
     axis = _axis(configuration)
     decode = native("floatpred_decode")
     if dtype.kind != "f":
-        raise FormatError(f"a float predictor of {dtype} values is not read")
+        raise FormatError(f"a float predictor of {dtype} values is not supported")
     return dtype, lambda values: np.asarray(decode(np.ascontiguousarray(values), axis=axis)).astype(dtype, copy=False)
 
 

@@ -87,7 +87,7 @@ def _nodata(configuration: Mapping[str, Any], stored: np.dtype[Any], chunks: Sha
         return None
     if None not in fitting:
         return _along_bands(fitting, stored)
-    # NaN equals nothing, so it stands for the bands that have no nodata.
+    # NaN equals nothing, so it represents bands without nodata.
     return _along_bands([np.nan if v is None else v for v in fitting], np.dtype(np.float64))
 
 

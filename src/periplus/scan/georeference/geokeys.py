@@ -1,4 +1,4 @@
-"""GeoKeys to the text of a CRS: an EPSG code where the keys name one, else WKT; None where they do not say enough."""
+"""GeoKeys to the text of a CRS: an EPSG code where the keys name one, else WKT; None if they are incomplete."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ IN_PLANE, IN_DEGREES, GEOCENTRIC = 1, 2, 3
 ESRI_PROJECTED, ESRI_GEOGRAPHIC = range(53_000, 55_000), range(37_000, 38_000)
 """Numbers of ESRI's own systems, which are not EPSG's."""
 PSEUDO_MERCATOR = 3856
-"""The projection of Web maps, for which GeoTIFF has no method of its own."""
+"""The projection of Web maps, for which GeoTIFF has no method."""
 
 LENGTHS = {
     1025: ("millimetre", 0.001), 1033: ("centimetre", 0.01), 9001: ("metre", 1.0), 9002: ("foot", 0.3048),
@@ -100,7 +100,7 @@ def _horizontal(keys: Mapping[int, Value]) -> str | None:
     model = keys.get(MODEL)
     if model == IN_PLANE or (model not in (IN_DEGREES, GEOCENTRIC) and PROJECTED in keys):
         return _projected(keys, model)
-    return _geographic(keys, model) if model in (IN_DEGREES, GEOCENTRIC) else _unsaid(keys)
+    return _geographic(keys, model) if model in (IN_DEGREES, GEOCENTRIC) else _without_model(keys)
 
 
 def _projected(keys: Mapping[int, Value], model: Value | None) -> str | None:
@@ -108,7 +108,7 @@ def _projected(keys: Mapping[int, Value], model: Value | None) -> str | None:
         return f"EPSG:{number}" if _same_unit(keys, number) else None
     if (number := _integer(keys, PROJECTED)) in ESRI_PROJECTED:
         return f"ESRI:{number}"
-    if (text := _spelled(keys, (PROJECTED_CITATION, CITATION))) is not None:
+    if (text := _wkt_citation(keys, (PROJECTED_CITATION, CITATION))) is not None:
         return text
     if model == IN_PLANE and _integer(keys, PROJECTION) == PSEUDO_MERCATOR and _code(keys, GEOGRAPHIC) == 4326:
         return "EPSG:3857" if _metres(keys) == 1 else None
@@ -123,29 +123,29 @@ def _geographic(keys: Mapping[int, Value], model: Value | None) -> str | None:
         return f"EPSG:{number}"
     if (number := _integer(keys, GEOGRAPHIC)) in ESRI_GEOGRAPHIC:
         return f"ESRI:{number}"
-    if (text := _spelled(keys, (GEOGRAPHIC_CITATION, CITATION))) is not None:
+    if (text := _wkt_citation(keys, (GEOGRAPHIC_CITATION, CITATION))) is not None:
         return text
     return None if model == GEOCENTRIC else _built(keys, projected=False)
 
 
-def _unsaid(keys: Mapping[int, Value]) -> str | None:
-    """Where the keys do not say of which model they are, and name no projected system."""
+def _without_model(keys: Mapping[int, Value]) -> str | None:
+    """The CRS of keys that declare no model and name no projected system."""
     number = _code(keys, GEOGRAPHIC)
     if number is None:
-        return _spelled(keys, (CITATION, PROJECTED_CITATION, GEOGRAPHIC_CITATION))
+        return _wkt_citation(keys, (CITATION, PROJECTED_CITATION, GEOGRAPHIC_CITATION))
     if LINEAR_UNIT in keys or PROJECTED_CITATION in keys:
-        return _spelled(keys, (CITATION, PROJECTED_CITATION))  # What has a length is projected from that system.
+        return _wkt_citation(keys, (CITATION, PROJECTED_CITATION))  # What has a length is projected from that system.
     return f"EPSG:{number}" if _same_unit(keys, number) else None
 
 
 def _same_unit(keys: Mapping[int, Value], number: int) -> bool:
     """Whether coordinates are in the unit of the numbered system; some writers keep its number but use feet."""
     citation = keys.get(CITATION)
-    spoken = FEET.search(citation) if isinstance(citation, str) else None
+    feet = FEET.search(citation) if isinstance(citation, str) else None
     code = _integer(keys, LINEAR_UNIT)
     factor: Value | None = LENGTHS[code][1] if code in LENGTHS else keys.get(LINEAR_SIZE)
-    if spoken is not None:
-        factor = LENGTHS[9003 if "us" in spoken[1].lower() else 9002][1]
+    if feet is not None:
+        factor = LENGTHS[9003 if "us" in feet[1].lower() else 9002][1]
     if not isinstance(factor, int | float):
         return True
     return abs(factor / register().lengths.get(number, 1.0) - 1) < 1e-7
@@ -168,7 +168,7 @@ def _code(keys: Mapping[int, Value], key: int) -> int | None:
     return value if 1024 <= value < USER_DEFINED else None
 
 
-def _spelled(keys: Mapping[int, Value], citations: Sequence[int]) -> str | None:
+def _wkt_citation(keys: Mapping[int, Value], citations: Sequence[int]) -> str | None:
     """WKT written into a citation, as ESRI's `ESRI PE String = ...` and others do."""
     for key in citations:
         text = keys.get(key)

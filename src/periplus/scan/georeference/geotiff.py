@@ -20,7 +20,7 @@ RPC_COEFFICIENTS = ("line_num_coeff", "line_den_coeff", "samp_num_coeff", "samp_
 
 
 def georeference(fields: Fields) -> Georeference | None:
-    """How the pixels of a full-resolution image lie on the Earth; None where the file does not say."""
+    """The georeference of a full-resolution image; None if the file does not declare it."""
     keys, crs = geo_keys(fields)
     point = keys.get(geokeys.RASTER) == 2
     transform = _transform(fields, point)
@@ -32,7 +32,7 @@ def georeference(fields: Fields) -> Georeference | None:
 
 
 def georeference_unread(fields: Fields) -> list[str]:
-    """Georeferencing tags whose values make no sense, in sentences."""
+    """Georeferencing tags with invalid values, as sentences."""
     found = []
     if (tag.TRANSFORMATION in fields or tag.PIXEL_SCALE in fields) and _transform(fields, False) is None:
         found.append("its pixel scale, tie points or transformation matrix do not give a transform")
@@ -85,7 +85,7 @@ def _transform(fields: Fields, point: bool) -> Transform | None:
     """Pixel corners to coordinates; half a pixel up and left where the file's pixels are points."""
     scale, ties, matrix = (fields.numbers(t) for t in (tag.PIXEL_SCALE, tag.TIE_POINTS, tag.TRANSFORMATION))
     if len(scale) >= 2 and scale[0] != 0 and scale[1] != 0 and len(ties) >= 6:
-        # A negative vertical scale is a common mistake for north up, not a picture upside down.
+        # A negative vertical scale is a common mistake for north up, not an upside-down picture.
         a, b, d, e = float(scale[0]), 0.0, 0.0, -abs(float(scale[1]))
         c, f = ties[3] - ties[0] * a, ties[4] - ties[1] * e
     elif len(matrix) == 16:

@@ -12,11 +12,11 @@ ROOT_LABEL = "gml.root-instance"
 EPSG = re.compile(r"(?:urn:ogc:def:crs:EPSG:[0-9.]*:|http://www\.opengis\.net/def/crs/EPSG/0/|EPSG:)([0-9]{4,6})\Z")
 
 EASTING_FIRST = (range(32601, 32661), range(32701, 32761), range(25828, 25839), range(26901, 26924), (3857,))
-"""Systems that are sure to have x first: UTM on WGS 84, ETRS89 and NAD83, and the web's."""
+"""Systems that always have x first: UTM on WGS 84, ETRS89 and NAD83, and Web Mercator."""
 
 
 def georeference(labels: tuple[tuple[str, bytes], ...]) -> Georeference | None:
-    """Where the first rectified grid says the pixels lie; None where it does not say, or not plainly."""
+    """The georeference of the first rectified grid; None if there is none, or it is ambiguous."""
     for label, text in labels:
         if label == ROOT_LABEL:
             return _grid(text)
@@ -30,10 +30,10 @@ def _grid(text: bytes) -> Georeference | None:
     from defusedxml.common import DefusedXmlException
 
     try:
-        # Some writers leave zeros between words, too.
+        # Some writers put NULs between words.
         root = ElementTree.fromstring(text.replace(b"\0", b" ").strip())
     except (ParseError, DefusedXmlException, ValueError, LookupError):
-        # It only tells where the pixels lie; they are as good without it.
+        # The pixels can be read without georeferencing.
         return None
     grid = next((node for node in root.iter() if _name(node.tag) == "RectifiedGrid"), None)
     if grid is None:
@@ -47,10 +47,10 @@ def _grid(text: bytes) -> Georeference | None:
     place, right, down, named = places[0], steps[0], steps[1], names[0]
     if place is None or right is None or down is None or named is None:
         return None
-    return _placed(int(named[1]), place, right, down)
+    return _georeference(int(named[1]), place, right, down)
 
 
-def _placed(
+def _georeference(
     code: int, place: tuple[float, float], right: tuple[float, float], down: tuple[float, float]
 ) -> Georeference | None:
     """The grid with x before y, whichever comes first in the CRS; its place is the centre of the first pixel."""
@@ -68,9 +68,9 @@ def _placed(
 
 
 def _swapped(code: int, right: tuple[float, float], down: tuple[float, float]) -> bool | None:
-    """Whether y comes before x in the CRS, as far as the grid itself tells; None where it does not.
+    """Whether y comes before x in the CRS, as far as the grid shows it; None if it does not.
 
-    Columns go to the right and rows down: whoever takes one axis for the other sees the image in a mirror.
+    Columns run right and rows down: with the axes swapped the image would be mirrored.
     """
     straight, turned = right[1] == 0 == down[0], right[0] == 0 == down[1]
     if code in register().systems:
@@ -79,7 +79,7 @@ def _swapped(code: int, right: tuple[float, float], down: tuple[float, float]) -
     if any(code in codes for codes in EASTING_FIRST):
         return False
     mirrored = right[0] * down[1] - right[1] * down[0] > 0
-    # A grid along the axes may as well be one whose rows go up.
+    # A grid along the axes may also be one whose rows run up.
     return None if (straight and mirrored) or (turned and not mirrored) else mirrored
 
 

@@ -1,4 +1,4 @@
-"""CRSs that GeoKeys spell out: datum, units, projection method and parameters, as WKT2 text."""
+"""WKT2 of CRSs that GeoKeys define: datum, units, projection method and parameters."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ EQUAL_AREA = ("Lambert Cylindrical Equal Area", 9835, (PARALLEL_0, *MERIDIAN))
 def method(transform: int, keys: Keys) -> tuple[str, int | None, tuple[Parameter, ...]] | None:
     """The projection method of a ProjCoordTrans code; a few codes cover two methods and the parameters decide."""
     if transform == 7:
-        # A scale beside the parallel is a default that some writers add; GDAL passes over it, too.
+        # Some writers add a default scale to the parallel; GDAL ignores it, too.
         return MERCATOR_B if STANDARD_1 in keys else MERCATOR_A
     if transform == 15:
         latitude = next((keys[k] for k in LATS if k in keys), 90.0)

@@ -1,4 +1,4 @@
-"""Georeferencing of pictures by files beside them: world files, GDAL's `.aux.xml`, and a CRS in `.prj`."""
+"""Georeferencing by sidecars: world files, GDAL's `.aux.xml`, and a CRS in `.prj`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import About, Array, FirstSidecar, Georeference, Need, Source, Transform
-from periplus.scan.sidecars import beside, name_of
+from periplus.scan.sidecars import name_of, sidecar_names
 
 AUXILIARY, PROJECTION, WORLD = ".aux.xml", ".prj", ".wld"
 MOST_BYTES = 65_536
-"""Of a file that tells where a picture lies; larger ones are something else."""
+"""Most bytes of a georeferencing sidecar; larger files are something else."""
 NUMBER = re.compile(r"[+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eEdD][+-]?\d++)?", re.ASCII)
-"""Digits once taken are not given back: tried in every way, a long row of them would take minutes."""
+"""Possessive quantifiers: backtracking over a long row of digits would take minutes."""
 WKT = re.compile(r"(?:PROJCS|GEOGCS|COMPD_CS|PROJCRS|GEOGCRS|GEODCRS|COMPOUNDCRS|BOUNDCRS)\s*\[.*\]", re.DOTALL)
 SYSTEM = re.compile(r"<SRS[^>]*>\s*[^<\s]")
 """The start of GDAL's element of a coordinate system that is not empty."""
@@ -25,33 +25,33 @@ AUTHORITY = re.compile(r'(?:AUTHORITY\["EPSG"\s*,\s*"(\d{4,6})"\]|ID\["EPSG"\s*,
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """Where a picture lies, the names of the files that say so, and why others were not believed."""
+class SidecarGeoreference:
+    """The georeference of a picture, the names of the sidecars it is from, and why others were refused."""
 
     where: Georeference | None = None
-    told_by: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
 
-    def array(self, array: Array) -> Array:
-        """The picture, where it lies and who said so."""
+    def apply(self, array: Array) -> Array:
+        """The array with this georeference and the names of the sidecars."""
         if self.where is None:
             return array
-        attributes = {**array.attributes, "georeferenced_by": list(self.told_by)}
+        attributes = {**array.attributes, "georeferenced_by": list(self.names)}
         return replace(array, georeference=self.where, attributes=attributes)
 
     def about(self, moment: Any) -> About | None:
-        """What there is to say of the file; None where that is nothing."""
+        """Metadata of the file; None if there is none."""
         if moment is None and not self.refused:
             return None
         return About(datetime=moment, attributes={"refused": list(self.refused)} if self.refused else {})
 
 
-def placed(source: Source, limits: Limits) -> Generator[FirstSidecar | Need, Any, Placed]:
-    """Asks for the files that may say where a picture lies; one that does not hold what it should is not believed."""
-    told: list[str] = []
+def read_sidecars(source: Source, limits: Limits) -> Generator[FirstSidecar | Need, Any, SidecarGeoreference]:
+    """Ask for the sidecars that may georeference a picture; invalid ones are refused."""
+    used: list[str] = []
     refused: list[str] = []
     crs, transform = None, None
-    names = (*beside(source.url, after=(AUXILIARY,)), *world_names(source.url))
+    names = (*sidecar_names(source.url, after=(AUXILIARY,)), *world_names(source.url))
     while names and transform is None:
         text = yield from _read(names, limits)
         if text is None:
@@ -65,20 +65,20 @@ def placed(source: Source, limits: Limits) -> Generator[FirstSidecar | Need, Any
                     refused.append(f"{name}: its SRS is not a coordinate system in WKT")
             else:
                 transform = world(content)
-            told += [name] if crs or transform else []
+            used += [name] if crs or transform else []
         except FormatError as error:
             refused.append(f"{name}: {error.message}")
     if transform is not None and crs is None:
-        text = yield from _read(beside(source.url, instead=(PROJECTION,)), limits)
+        text = yield from _read(sidecar_names(source.url, instead=(PROJECTION,)), limits)
         if text is not None:
             crs = wkt(text[1])
             if crs is None:
-                refused.append(f"{text[0]}: it holds no coordinate system in WKT")
+                refused.append(f"{text[0]}: it contains no coordinate system in WKT")
             else:
-                told.append(text[0])
+                used.append(text[0])
     if transform is None:
-        return Placed(None, (), tuple(refused))
-    return Placed(Georeference(crs=crs, transform=transform), tuple(told), tuple(refused))
+        return SidecarGeoreference(None, (), tuple(refused))
+    return SidecarGeoreference(Georeference(crs=crs, transform=transform), tuple(used), tuple(refused))
 
 
 def world_names(url: str) -> tuple[str, ...]:
@@ -88,21 +88,21 @@ def world_names(url: str) -> tuple[str, ...]:
         return ()
     suffix = name.suffix.lower()
     short = (f".{suffix[1]}{suffix[-1]}w", f"{suffix}w") if len(suffix) > 2 else ()
-    return beside(url, instead=(*short, WORLD))
+    return sidecar_names(url, instead=(*short, WORLD))
 
 
 def world(text: str) -> Transform:
     """The transform of pixel corners; the six numbers of a world file are of the first pixel's centre."""
-    # Some programs write the decimal comma of their country; GDAL reads it too.
+    # Some programs write decimal commas; GDAL reads them too.
     words = [word.replace(",", ".") for word in text.split()[:6]]
     if len(words) < 6 or not all(NUMBER.fullmatch(word) for word in words):
-        raise FormatError("it does not hold the six numbers of a world file")
+        raise FormatError("it does not contain the six numbers of a world file")
     a, d, b, e, x, y = (float(re.sub("[dD]", "e", word)) for word in words)
-    return _sound((a, b, x - (a + b) / 2, d, e, y - (d + e) / 2))
+    return _invertible((a, b, x - (a + b) / 2, d, e, y - (d + e) / 2))
 
 
 def auxiliary(text: str) -> tuple[str | None, Transform | None]:
-    """CRS and transform of GDAL's persistent metadata, each where it is there."""
+    """CRS and transform of GDAL's persistent metadata, each if present."""
     from xml.etree.ElementTree import ParseError
 
     import defusedxml.ElementTree as ElementTree
@@ -111,20 +111,20 @@ def auxiliary(text: str) -> tuple[str | None, Transform | None]:
     try:
         root = ElementTree.fromstring(text)
     except (ParseError, DefusedXmlException, ValueError, LookupError):
-        raise FormatError("it is no XML that we read") from None
+        raise FormatError("it is not valid XML") from None
     if root.tag != "PAMDataset":
         raise FormatError("it is not GDAL's metadata")
     numbers = [word.strip() for word in (root.findtext("GeoTransform") or "").split(",")]
     if numbers == [""]:
         return wkt(root.findtext("SRS") or ""), None
     if len(numbers) != 6 or not all(NUMBER.fullmatch(word) for word in numbers):
-        raise FormatError("it does not hold the six numbers of a transform")
+        raise FormatError("it does not contain the six numbers of a transform")
     x, a, b, y, d, e = map(_number, numbers)
-    return wkt(root.findtext("SRS") or ""), _sound((a, b, x, d, e, y))
+    return wkt(root.findtext("SRS") or ""), _invertible((a, b, x, d, e, y))
 
 
 def wkt(text: str) -> str | None:
-    """A CRS in WKT, by its EPSG code where it ends with one; None where the text is none."""
+    """A CRS in WKT, by its EPSG code where it ends with one; None if the text is not WKT."""
     plain = text.strip().strip("\0").strip()
     if not WKT.fullmatch(plain):
         return None
@@ -137,7 +137,7 @@ def _number(text: str) -> float:
     return float(re.sub("[dD]", "e", text))
 
 
-def _sound(found: Transform) -> Transform:
+def _invertible(found: Transform) -> Transform:
     a, b, _, d, e, _ = found
     if not all(map(math.isfinite, found)) or a * e == b * d:
         raise FormatError("its numbers give pixels without a size")
@@ -145,7 +145,7 @@ def _sound(found: Transform) -> Transform:
 
 
 def _read(names: tuple[str, ...], limits: Limits) -> Generator[FirstSidecar | Need, Any, tuple[str, str] | None]:
-    """The name and text of the first of these files that is there and short enough."""
+    """The name and text of the first of these files that exists; empty text if it is too long."""
     if not names:
         return None
     found = yield FirstSidecar(names)

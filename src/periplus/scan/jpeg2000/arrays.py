@@ -1,4 +1,4 @@
-"""JPEG 2000 facts and tile-parts to arrays and references: one array a resolution that the codestream gives up."""
+"""Arrays and references of a JPEG 2000 codestream: one array for each resolution that can be read."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from periplus.model.codecnames import JPEG2000
 from periplus.parse.jpeg2000.segments import PPM, pack_segments
 from periplus.scan.georeference.geotiff import reduced
 from periplus.scan.jpeg2000.markers import Codestream
-from periplus.scan.jpeg2000.ranges import Levels, ranks
+from periplus.scan.jpeg2000.ranges import LevelRanges, ranks
 
 LARGEST_PACKED = 4_096
-"""Tiles whose packet headers lie in the main header: each has a codec of its own, which travels in the index."""
+"""Most tiles whose packet headers are in the main header: each needs an encoding of its own in the index."""
 HALVED = (((1, 1), (2, 1), (2, 1)), ((1, 1), (2, 2), (2, 2)))
 PPM_BYTES = 65_532
 LARGEST_PARTS = 65_535
 
 
-def turned(facts: Codestream) -> bool:
-    """Whether values are RGB that the codestream stores as luma and chroma of half the resolution."""
+def becomes_rgb(facts: Codestream) -> bool:
+    """Whether decoded values are RGB, stored as luma and chroma of half the resolution."""
     return facts.steps in HALVED and not facts.signed and len(set(facts.depths[::3])) == 1
 
 
-def encodings_of(facts: Codestream, found: Levels, level: int = 0) -> tuple[Encoding, ...]:
+def encodings_of(facts: Codestream, found: LevelRanges, level: int = 0) -> tuple[Encoding, ...]:
     """The encodings of tiles at one resolution: one for all, unless the main header holds their packet headers."""
     if level and found.starts is not None:
-        # Nothing is there but the packets of this level: it is the full resolution of a smaller image.
+        # The bytes hold only the packets of this level, so they are the full resolution of a smaller image.
         return (_encoding(facts.at(level), 0),)
     if not facts.packed:
         return (_encoding(facts.header, level),)
@@ -69,8 +69,8 @@ def layout(facts: Codestream, level: int = 0) -> tuple[Shape, Shape, tuple[tuple
     return shape, chunks, None if edges == (None, None) else (None, *edges)
 
 
-def references(facts: Codestream, found: Levels, level: int = 0) -> Refs:
-    """Byte ranges of every tile at one resolution; only those it needs, where their places are known."""
+def references(facts: Codestream, found: LevelRanges, level: int = 0) -> Refs:
+    """Byte ranges of every tile at one resolution; only those it needs, if these are known."""
     ranges, starts = found.ranges[level], found.starts if level else None
     tile, part, offset, length = ranges.tile, ranges.part, ranges.offset, ranges.length
     inline = None if starts is None else Inline.of(starts[level])
@@ -107,7 +107,7 @@ def references(facts: Codestream, found: Levels, level: int = 0) -> Refs:
 
 def arrays(
     facts: Codestream,
-    found: Levels,
+    found: LevelRanges,
     limits: Limits,
     *,
     prefix: str = "",
@@ -116,7 +116,7 @@ def arrays(
     georeference: Georeference | None = None,
 ) -> Iterator[tuple[Array, Refs]]:
     """Every resolution as an array `<prefix><level>/data`, full resolution first."""
-    # Where only lower resolutions of giant tiles can be read, they are worth an index; the others say so when read.
+    # If tiles are so large that only lower resolutions can be read, these are indexed; reading the others fails.
     _, chunks, _ = layout(facts, len(found) - 1)
     limits.check("the number of tiles", facts.tiles, limits.chunks)
     limits.check("the bytes of a tile", math.prod(chunks) * facts.dtype.itemsize, limits.chunk_bytes)

@@ -1,4 +1,4 @@
-"""The boxes of a JP2, JPX or JPH file: where its codestreams lie, and what else it says of its image."""
+"""The boxes of a JP2, JPX or JPH file: offsets of its codestreams, palette, channels, colours, georeferencing."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ class Jp2Boxes:
     palette: tuple[tuple[int, ...], ...] | None = None
     """Red, green, blue and perhaps alpha of every value of a single component, 0 to 255."""
     channels: tuple[tuple[int, int, int], ...] = ()
-    """Number, kind and colour of channels, where the file says (cdef)."""
+    """Number, kind and colour of channels, if declared (cdef)."""
     colours: int | None = None
     """The number of the colour space, where it has one."""
     fragments: bool = False
-    """A codestream lies in pieces, perhaps of other files."""
+    """Whether a codestream is stored in fragments, possibly in other files."""
     indexed: bool = False
-    """Whether values are indices of a palette, be it one that is read or not."""
+    """Whether values are indices into a palette, even one that is not supported."""
     unread: tuple[str, ...] = ()
     """Boxes that could not be read, in sentences."""
 
 
 def read_boxes(file: FileBuffer, limits: Limits) -> Generator[Step, Any, Jp2Boxes]:
-    """Every top-level box; codestreams are stepped over."""
+    """Read every top-level box; codestreams are skipped."""
     codestreams: list[tuple[int, int | None]] = []
     geotiff: bytes | None = None
     labels: list[tuple[str, bytes]] = []
@@ -124,7 +124,7 @@ def _inner(content: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def _palette(content: bytes) -> tuple[tuple[int, ...], ...] | None:
-    """Colours of eight bits, with alpha or without; palettes of other kinds are left to whoever reads the file."""
+    """Colours of eight bits, with alpha or without; other kinds of palettes are ignored."""
     entries, columns = int.from_bytes(content[:2], "big"), content[2] if len(content) > 2 else 0
     depths, values = content[3 : 3 + columns], content[3 + columns :]
     if columns not in (3, 4) or set(depths) != {7} or not 0 < entries <= 1024 or len(values) < columns * entries:
@@ -142,7 +142,7 @@ def _channels(content: bytes) -> tuple[tuple[int, int, int], ...]:
 
 
 def _association(content: bytes, depth: int = 0) -> list[tuple[str, bytes]]:
-    """Labelled XML, in associations of associations too."""
+    """Labelled XML, also of nested associations."""
     found: list[tuple[str, bytes]] = []
     label = ""
     for kind, inner in _inner(content):

@@ -1,4 +1,4 @@
-"""Which bytes of every JPEG 2000 tile each lower resolution needs: a prefix, some tile-parts, or packets apart."""
+"""The bytes of every JPEG 2000 tile that each lower resolution needs: a prefix, some tile-parts, or single packets."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from periplus.parse.jpeg2000.packets import LRCP, RLCP, Bounds, count_precincts
 from periplus.parse.jpeg2000.segments import PPT, CodingStyle, Segment, coding_style
 from periplus.scan.jpeg2000.markers import Codestream
 from periplus.scan.jpeg2000.packet_ranges import apart, at_multiples
-from periplus.scan.jpeg2000.packets import Head
-from periplus.scan.jpeg2000.ranges import Levels, Ranges
+from periplus.scan.jpeg2000.packets import TilePartHeader
+from periplus.scan.jpeg2000.ranges import LevelRanges, TileRanges
 
 LARGEST_WORK = 1 << 20
-"""Resolutions of components of tiles that are counted; each takes a microsecond."""
+"""Most (tile, component, resolution) whose precincts are counted; each takes a microsecond."""
 SMALLEST_SIDE = 32
 """A resolution whose longer side is shorter than this is not offered: the one before it is small enough."""
 
 
 def levels(
-    facts: Codestream, parts: Ranges, heads: Sequence[Head] | None, own: Mapping[int, tuple[Segment, ...]]
-) -> Levels:
-    """What is offered, given the tile-parts, their headers where all were read, and the `own` segments of tiles."""
+    facts: Codestream, parts: TileRanges, heads: Sequence[TilePartHeader] | None, own: Mapping[int, tuple[Segment, ...]]
+) -> LevelRanges:
+    """The offered levels, from the tile-parts, their headers if all were read, and the `own` segments of tiles."""
     if heads is not None:
-        told: dict[int, tuple[Segment, ...]] = {}
+        overrides: dict[int, tuple[Segment, ...]] = {}
         for tile, head in zip(parts.tile.tolist(), heads, strict=True):
             if head.own:
-                told[tile] = told.get(tile, ()) + head.own
-        own = told
-    plain = Levels((parts.merged(),), parts)
+                overrides[tile] = overrides.get(tile, ()) + head.own
+        own = overrides
+    plain = LevelRanges((parts.merged(),), parts)
     if facts.components * len(own) > LARGEST_WORK or not len(parts.tile):
         return plain
     if facts.packed or any(marker == PPT for segments in own.values() for marker, _ in segments):
@@ -46,25 +46,25 @@ def levels(
         facts.at(most)
     except FormatError:
         return plain
-    heads = None if _laborious(facts) else heads
+    heads = None if _too_many(facts) else heads
     if most and facts.style.resolutions_first:
-        # A prefix is one range where a tile is, which every kind of index can say.
+        # A prefix is one range of a tile, which every form of an index can express.
         return _prefixes(facts, parts, heads, styles, most)
     if most and heads is not None and not own:
         return apart(facts, parts, heads, most) or plain
     return plain
 
 
-def divided(facts: Codestream, parts: Ranges) -> bool:
-    """Whether the number of tile-parts alone says which of them hold which resolution."""
+def divided(facts: Codestream, parts: TileRanges) -> bool:
+    """Whether the number of tile-parts alone shows which of them hold which resolution."""
     if not facts.style.resolutions_first or not facts.style.levels:
         return False
     needed = _divided(facts, parts, {})
     return bool((needed[-1] < needed[0]).all())
 
 
-def _laborious(facts: Codestream) -> bool:
-    """Whether there is more to count than levels are worth."""
+def _too_many(facts: Codestream) -> bool:
+    """Whether counting precincts would take too long."""
     return facts.tiles * facts.components * (facts.style.levels + 1) > LARGEST_WORK
 
 
@@ -82,8 +82,12 @@ def offered(facts: Codestream) -> int:
 
 
 def _prefixes(
-    facts: Codestream, parts: Ranges, heads: Sequence[Head] | None, styles: Mapping[int, CodingStyle], most: int
-) -> Levels:
+    facts: Codestream,
+    parts: TileRanges,
+    heads: Sequence[TilePartHeader] | None,
+    styles: Mapping[int, CodingStyle],
+    most: int,
+) -> LevelRanges:
     """Where resolutions come first: the bytes up to the last packet needed, as far as that is known; else all."""
     counts = None if heads is None else _counted(facts, parts, heads, styles)
     if counts is not None and heads is not None:
@@ -95,11 +99,11 @@ def _prefixes(
     whole[[tile for tile, one in styles.items() if not one.resolutions_first]] = True
     lengths = [np.where(whole[parts.tile], parts.length, length) for length in lengths]
     lengths[0] = parts.length
-    return Levels(tuple(Ranges(parts.tile, parts.part, parts.offset, n).merged() for n in lengths), parts)
+    return LevelRanges(tuple(TileRanges(parts.tile, parts.part, parts.offset, n).merged() for n in lengths), parts)
 
 
 def _counted(
-    facts: Codestream, parts: Ranges, heads: Sequence[Head], styles: Mapping[int, CodingStyle]
+    facts: Codestream, parts: TileRanges, heads: Sequence[TilePartHeader], styles: Mapping[int, CodingStyle]
 ) -> NDArray[np.int64] | None:
     """(tile, resolution): packets up to and with each resolution; None where the lists are not as long."""
     sizes = [len(head.sizes if head.sizes is not None else ()) for head in heads]
@@ -119,7 +123,7 @@ def _counted(
 
 
 def _up_to(
-    heads: Sequence[Head], parts: Ranges, counts: NDArray[np.int64], finest: int, level: int
+    heads: Sequence[TilePartHeader], parts: TileRanges, counts: NDArray[np.int64], finest: int, level: int
 ) -> NDArray[np.int64]:
     """Bytes of every tile-part up to the last packet that a level needs."""
     lengths = np.zeros(len(heads), np.int64)
@@ -135,17 +139,17 @@ def _up_to(
     return lengths
 
 
-def _divided(facts: Codestream, parts: Ranges, styles: Mapping[int, CodingStyle]) -> NDArray[np.int64]:
-    """(level, tile): how many tile-parts hold a level, where their number says how the encoder divided tiles.
+def _divided(facts: Codestream, parts: TileRanges, styles: Mapping[int, CodingStyle]) -> NDArray[np.int64]:
+    """(level, tile): how many tile-parts hold a level, if their number shows how the encoder divided tiles.
 
-    Encoders begin a new one at every resolution, or at every layer, component or precinct within it. Where a foreign
-    division has as many tile-parts by chance, the decoder notices that packets are missing.
+    Encoders begin a new one at every resolution, or at every layer, component or precinct within it. If another
+    division has the same number of tile-parts by chance, the decoder detects that packets are missing.
     """
     number = np.bincount(parts.tile, minlength=facts.tiles)
-    # A mask may say that tiles are not there, and some hold nothing.
+    # A mask may declare tiles absent, and some hold nothing.
     there = number > 0
     everything = np.broadcast_to(number, (facts.style.levels + 1, facts.tiles))
-    if int(number[there].min()) <= facts.style.levels or _laborious(facts):
+    if int(number[there].min()) <= facts.style.levels or _too_many(facts):
         return everything
     shares = [
         _shares(facts.bounds(tile), styles.get(tile, facts.style), facts.style.levels) for tile in range(facts.tiles)

@@ -1,4 +1,4 @@
-"""The main header of a JPEG 2000 codestream as facts: its grid of tiles, components, coding and tile-part lengths."""
+"""The main header of a JPEG 2000 codestream: its grid of tiles, components, coding and tile-part lengths."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ from periplus.scan.buffer import FileBuffer
 from periplus.scan.cursor import Cursor
 
 NOT_KEPT = frozenset({TLM, PLM, PPM, CRG, COM})
-"""Segments that a decoder of one tile does not want: they speak of the whole codestream, or to people."""
+"""Segments that decoding one tile does not need: they describe the whole codestream, or are comments."""
 AHEAD_BYTES = 8_192
-"""Read after the start of a codestream, so that its usual main header comes along."""
+"""Read after the start of a codestream, enough for a usual main header."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class TileAxis:
     step: int = 1
     """Of the values of all components, where they have the same one, and tiles begin between two values."""
     whole: int = 1
-    """Chunks begin at multiples of this, where tiles do not: components have steps of their own."""
+    """Chunks begin at multiples of this if tiles do not, because components are subsampled differently."""
 
     @property
     def tiles(self) -> int:
@@ -75,7 +75,7 @@ class TileAxis:
 
     @property
     def firsts(self) -> list[int]:
-        """The first tile of every chunk; tiles without a value are in none."""
+        """The first tile of every chunk; tiles without values are in no chunk."""
         if self.step > 1:
             places = [[-(-place // self.step) for place in self.bounds(n)] for n in range(self.tiles)]
             return [n for n, (start, stop) in enumerate(places) if start < stop]
@@ -104,10 +104,10 @@ class Codestream:
     depths: bytes
     """Of every component its depth and steps, as its size segment has them."""
     style: CodingStyle
-    """Of every tile that has none of its own."""
+    """The coding of every tile that does not override it."""
     capabilities: int
     segments: tuple[Segment, ...]
-    """Of the main header behind its size, those that a decoder of one tile wants."""
+    """Of the main header behind its size, those that decoding one tile needs."""
     first: int
     """Where the first tile-part begins in the file."""
     lengths: tuple[NDArray[np.int64], NDArray[np.int64]] | None
@@ -128,12 +128,12 @@ class Codestream:
 
     @property
     def joined(self) -> bool:
-        """Whether chunks hold several tiles, or tiles are in none."""
+        """Whether a chunk holds several tiles, or a tile is in no chunk."""
         return any(len(axis.firsts) < axis.tiles for axis in (self.x, self.y))
 
     @property
     def header(self) -> bytes:
-        """The main header without what a decoder of one tile does not want."""
+        """The main header without the segments that decoding one tile does not need."""
         return self.at(0)
 
     def at(self, level: int) -> bytes:
@@ -166,7 +166,7 @@ class Codestream:
 
 
 def main_header(file: FileBuffer, offset: int, end: int | None, limits: Limits) -> Generator[Step, Any, Codestream]:
-    """Walk the segments from SOC to the first SOT."""
+    """Read the segments from SOC to the first SOT."""
     if (yield from file.read("the codestream", offset, 4, ahead=AHEAD_BYTES)) != b"\xff\x4f\xff\x51":
         raise FormatError("the codestream does not begin with its markers", offset=offset)
     segments: list[tuple[int, bytes]] = []
@@ -181,29 +181,29 @@ def main_header(file: FileBuffer, offset: int, end: int | None, limits: Limits) 
             position, bare = position + 2, bare + 1
             continue
         if marker < 0xFF4F or marker in (SOC, SOD, EOC) or length < 2:
-            raise FormatError(f"the main header of the codestream is broken by {marker:04X}", offset=position)
+            raise FormatError(f"the main header of the codestream is damaged at marker {marker:04X}", offset=position)
         if end is not None and position + 2 + length > end:
-            raise FormatError("the main header runs past the end of the codestream", offset=position)
+            raise FormatError("the main header ends past the end of the codestream", offset=position)
         limits.check("the number of markers in a main header", len(segments), 4 * limits.tags, offset=position)
         raw = yield from file.read("a marker of the codestream", position, 2 + length, ahead=AHEAD_BYTES)
         file.count_parsed("a marker of the codestream", position, 2 + length)
         segments.append((marker, raw[4:]))
         position += 2 + length
     try:
-        return _facts(segments, position)
+        return _parse(segments, position)
     except FormatError as error:
         raise error.at(offset=offset) from None
 
 
-def _facts(segments: list[tuple[int, bytes]], first: int) -> Codestream:
+def _parse(segments: list[tuple[int, bytes]], first: int) -> Codestream:
     size = parse_size(segments[0][1])
     right, bottom, left, top, width, height, tile_left, tile_top = size.grid
     count, steps = size.count, tuple(size.steps)
     x, y = TileAxis(left, right, width, tile_left), TileAxis(top, bottom, height, tile_top)
     depths = set(size.components[::3])
     signed, bits = sample_bits(depths)
-    x, y, steps = _halved(x, y, steps)
-    x, y = _whole(steps, x, y, coloured=len(depths) == 1 and not signed)
+    x, y, steps = _component_grid(x, y, steps)
+    x, y = _aligned_chunks(steps, x, y, coloured=len(depths) == 1 and not signed)
     if not x.firsts or not y.firsts:
         raise FormatError("the codestream holds no value of its components")
     found = dict(reversed(segments))
@@ -211,7 +211,7 @@ def _facts(segments: list[tuple[int, bytes]], first: int) -> Codestream:
         raise FormatError("the codestream has no coding style or no quantisation")
     wide = component_bytes(count)
     if any(int.from_bytes(data[:wide], "big") >= count for marker, data in segments if marker in (COC, QCC, RGN)):
-        raise FormatError("the codestream tells of a component that it does not have")
+        raise FormatError("the codestream describes a component that it does not have")
     coding = coding_style(steps, [(marker, data) for marker, data in segments if marker in (COD, COC, POC)])
     lossless = all(is_reversible(*segment, count) for segment in segments if segment[0] in (COD, COC))
     kinds = [(depth, *step) for depth, step in zip(size.components[::3], steps, strict=True)]
@@ -245,16 +245,16 @@ def _check_kinds(kinds: list[tuple[int, int, int]], *, lossless: bool, together:
     if together and not lossless and len({depth for depth, *_ in kinds[:3]}) > 1:
         raise FormatError("colours of different depth are coded together, with loss")
     if not lossless and len(depths) > 1 and min(depth & 0x7F for depth in depths) == 0:
-        # A mask that has lost bits is none: decoders give 1 or 255 where it was set, or something in between.
-        raise FormatError("a component of one bit beside deeper ones is read only where nothing of it is lost")
+        # Decoders disagree on the values of a lossy mask: 0 to 1, or 0 to 255.
+        raise FormatError("a component of one bit next to deeper ones is supported only without loss")
 
 
-def _halved(
+def _component_grid(
     x: TileAxis, y: TileAxis, steps: tuple[tuple[int, int], ...]
 ) -> tuple[TileAxis, TileAxis, tuple[tuple[int, int], ...]]:
     """The grid of the components, where all of them have the same steps.
 
-    Tiles that begin between two values keep their places and steps: the order of packets is told by them.
+    Tiles that begin between two values keep their positions and steps, because these decide the order of packets.
     """
     if len(set(steps)) > 1 or steps[0] == (1, 1):
         return x, y, steps
@@ -267,12 +267,12 @@ def _halved(
     return axes[0], axes[1], ((1, 1),) * len(steps)
 
 
-def _whole(
+def _aligned_chunks(
     steps: tuple[tuple[int, int], ...], x: TileAxis, y: TileAxis, *, coloured: bool
 ) -> tuple[TileAxis, TileAxis]:
-    """Components with steps of their own are spread chunk by chunk, which is right where those begin at whole steps.
+    """Axes whose chunks begin at whole steps, because components of different steps are upsampled chunk by chunk.
 
-    Two of three at half the resolution are chroma: decoders give red, green and blue, in a single tile from anywhere.
+    Two of three at half the resolution are chroma: decoders return RGB, for a single tile wherever it begins.
     """
     if len(set(steps)) == 1:
         return x, y
@@ -282,13 +282,13 @@ def _whole(
     for axis, along in zip((x, y), zip(*steps, strict=True), strict=True):
         unit = math.lcm(*along)
         if axis.start % unit and not (chroma and x.tiles * y.tiles == 1):
-            raise FormatError("subsampled components in an image that does not begin at whole steps are not read")
+            raise FormatError("subsampled components are not supported in an image that does not begin at whole steps")
         found.append(replace(axis, whole=unit))
     return found[0], found[1]
 
 
 def _packed(tables: list[bytes]) -> tuple[bytes, ...]:
-    """PPM segments joined in their order, then apart by tile-part."""
+    """PPM segments joined in their order, then split by tile-part."""
     cursor = Cursor(b"".join(table[1:] for table in sorted(tables, key=lambda table: table[:1])), order=">")
     found = []
     while cursor.position < len(cursor.data):
@@ -297,7 +297,7 @@ def _packed(tables: list[bytes]) -> tuple[bytes, ...]:
 
 
 def _listed(tables: list[bytes]) -> tuple[bytes, ...]:
-    """PLM segments joined in their order, then apart by tile-part; none where they do not come out even."""
+    """PLM segments joined in their order, then split by tile-part; empty if they do not match."""
     joined = b"".join(table[1:] for table in sorted(tables, key=lambda table: table[:1]))
     found, position = [], 0
     while position < len(joined):
@@ -307,7 +307,7 @@ def _listed(tables: list[bytes]) -> tuple[bytes, ...]:
 
 
 def _lengths(tables: list[bytes]) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
-    """TLM segments joined in their order; None where there are none or they make no sense."""
+    """TLM segments joined in their order; None if there are none or they are invalid."""
     if not tables or any(len(table) < 2 for table in tables):
         return None
     tiles: list[NDArray[np.int64]] = []

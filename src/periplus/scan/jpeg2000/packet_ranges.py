@@ -1,4 +1,4 @@
-"""Packets of JPEG 2000 tiles one by one: the ranges of those that a level needs, in whatever order they lie."""
+"""Byte ranges of the single packets that a level needs, whatever the order of packets in a JPEG 2000 tile."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from periplus.parse.jpeg2000.packets import PacketOrder, count_precincts, packet_order
 from periplus.parse.jpeg2000.segments import TilePartStart, pack_tile_part
 from periplus.scan.jpeg2000.markers import Codestream
-from periplus.scan.jpeg2000.packets import Head
-from periplus.scan.jpeg2000.ranges import Levels, Ranges
+from periplus.scan.jpeg2000.packets import TilePartHeader
+from periplus.scan.jpeg2000.ranges import LevelRanges, TileRanges
 
 LARGEST_PACKETS = 1 << 21
 LARGEST_ROWS = 1 << 20
@@ -22,8 +22,8 @@ LARGEST_PARTS = 65_535
 SOD = b"\xff\x93"
 
 
-def apart(facts: Codestream, parts: Ranges, heads: Sequence[Head], most: int) -> Levels | None:
-    """The packets of up to `most` levels, behind a start of a tile-part of their own; None where there are none."""
+def apart(facts: Codestream, parts: TileRanges, heads: Sequence[TilePartHeader], most: int) -> LevelRanges | None:
+    """The packets of up to `most` levels, each level after a tile-part header of its own; None if there are none."""
     while most and not aligned(facts, most):
         most -= 1
     one = facts.style
@@ -35,7 +35,7 @@ def apart(facts: Codestream, parts: Ranges, heads: Sequence[Head], most: int) ->
     listed = np.bincount(parts.tile, [len(size) for size in sizes])
     if not np.array_equal(listed[there], totals):
         return None
-    # Where each packet lies: behind those before it in its tile-part.
+    # Each packet follows the ones before it in its tile-part.
     offset = np.concatenate(
         [at + head.length + np.cumsum(n) - n for at, head, n in zip(parts.offset, heads, sizes, strict=True)]
     )
@@ -47,13 +47,13 @@ def apart(facts: Codestream, parts: Ranges, heads: Sequence[Head], most: int) ->
     ranges, starts = [parts.merged()], [tuple[bytes, ...]()]
     for level in range(1, steady + 1):
         kept = depth >= level
-        found = Ranges(tile[kept], tile[kept], offset[kept], length[kept]).merged()
+        found = TileRanges(tile[kept], tile[kept], offset[kept], length[kept]).merged()
         if len(found.tile) > LARGEST_ROWS or int(found.part.max()) >= LARGEST_PARTS:
             break
         held = np.bincount(found.tile, found.length, facts.tiles).astype(np.int64)
         ranges.append(found)
         starts.append(tuple(_start(number, size) for number, size in enumerate(held.tolist())))
-    return Levels(tuple(ranges), parts, tuple(starts))
+    return LevelRanges(tuple(ranges), parts, tuple(starts))
 
 
 def aligned(facts: Codestream, level: int) -> bool:
@@ -77,7 +77,7 @@ def even(facts: Codestream, level: int) -> bool:
 
 
 def _depths(facts: Codestream, most: int, tiles: Sequence[int]) -> tuple[NDArray[np.int64], int]:
-    """How many levels below the finest of its component each packet of tiles lies, one by one in their order.
+    """How many levels below the finest of its component each packet of the tiles is, in their order.
 
     And up to which level packets keep that order where nothing else is there.
     """
@@ -87,21 +87,21 @@ def _depths(facts: Codestream, most: int, tiles: Sequence[int]) -> tuple[NDArray
     unit, found = _unit(facts), []
     for tile in tiles:
         left, top, right, bottom = bounds = facts.bounds(tile)
-        # Tiles of one size that lie alike among the precincts have the same packets.
+        # Tiles of the same size and position relative to the precincts have the same packets.
         like = right - left, bottom - top, left % unit, top % unit, left == 0, top == 0
         if like not in known:
             packets = packet_order(bounds, one.codings, one.layers, one.progression, one.changes)
             known[like] = finest[packets.component] - 1 - packets.resolution
-            odd = (level for level in range(1, steady + 1) if not even(facts, level))
-            steady = next((level - 1 for level in odd if not _same(facts, tile, packets, level)), steady)
+            uneven = (level for level in range(1, steady + 1) if not even(facts, level))
+            steady = next((level - 1 for level in uneven if not _same(facts, tile, packets, level)), steady)
         found.append(known[like])
     return np.concatenate(found), steady
 
 
 def _unit(facts: Codestream) -> int:
-    """Tiles whose places differ by a multiple of this lie alike among the precincts.
+    """Tiles whose offsets differ by a multiple of this have the same position relative to the precincts.
 
-    A precinct that is larger than the image divides nothing; only whether a tile begins with it counts.
+    A precinct larger than the image divides nothing; only whether a tile begins with it matters.
     """
     unit = 1
     for coding in facts.style.codings:
@@ -116,8 +116,8 @@ def _unit(facts: Codestream) -> int:
 def _same(facts: Codestream, tile: int, packets: PacketOrder, level: int) -> bool:
     """Whether the packets of a level keep their order where nothing else is there.
 
-    Precincts are met where they begin, and those that an odd edge of a tile cuts at that edge: at a lower resolution
-    two places may become one, and two packets change places.
+    Precincts are ordered by their origin, or by the tile edge that cuts them: at a lower resolution two of these may
+    coincide, and two packets swap.
     """
     one = facts.style
     left, top, right, bottom = (-(-place >> level) for place in facts.bounds(tile))

@@ -1,4 +1,4 @@
-"""Headers of JPEG 2000 tile-parts: how a tile is coded in its own way, and how long its packets are (PLT, PLM)."""
+"""Headers of JPEG 2000 tile-parts: coding that differs from the main header, and lengths of packets (PLT, PLM)."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ PLAIN_BYTES = 14
 """A header with nothing in it but the SOT segment and SOD."""
 LARGEST_SEGMENTS = 512
 LARGEST_BYTES = 4 * MIB
-"""Headers of tile-parts worth reading for the sake of lower resolutions."""
+"""Most bytes of tile-part headers that are read to offer lower resolutions."""
 LARGEST_SHARE = 8
-"""Nor more than one of so many bytes of the file."""
+"""At most one of this many bytes of the tile-parts is read for that."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Head:
+class TilePartHeader:
     """The header of one tile-part."""
 
     length: int
     """SOT and SOD included."""
     own: tuple[Segment, ...]
-    """How the tile is coded, where it says so itself."""
+    """Segments by which the tile overrides the main header."""
     sizes: NDArray[np.int64] | None
-    """Bytes of its packets, where they are listed."""
+    """Bytes of its packets, if they are listed."""
 
 
 def heads(
     file: FileBuffer, facts: Codestream, offset: NDArray[np.int64], length: NDArray[np.int64], usual: int
-) -> Generator[Step, Any, list[Head] | None]:
-    """The headers of all tile-parts; None where one is broken or lacks what the others have, or all are too long.
+) -> Generator[Step, Any, list[TilePartHeader] | None]:
+    """The headers of all tile-parts; None if one is damaged or lacks packet lengths, or together they are too long.
 
     `usual` is the length of the header of the first tile-part.
     """
@@ -47,25 +47,25 @@ def heads(
     if listed is None and usual * len(offset) > min(LARGEST_BYTES, int(length.sum()) // LARGEST_SHARE):
         return None
     if listed is None:
-        # In one round, unless those who went from one to the next took them along.
+        # In one round, unless they were read on the way from one tile-part to the next.
         firsts = zip(offset.tolist(), np.minimum(usual, length).tolist(), strict=True)
         starts = [("the header of a tile-part", *place) for place in firsts]
         yield from file.require_all(starts, gap=0, sparse=True)
-    found: list[Head] = []
+    found: list[TilePartHeader] = []
     spent = 0
     for row, (start, size) in enumerate(zip(offset.tolist(), length.tolist(), strict=True)):
         sizes = None if listed is None else listed[row]
         if sizes is not None and size - int(sizes.sum()) == PLAIN_BYTES:
-            found.append(Head(PLAIN_BYTES, (), sizes))
+            found.append(TilePartHeader(PLAIN_BYTES, (), sizes))
             continue
         read = yield from head(file, start, start + size, usual)
         if read is None or (spent := spent + read.length) > LARGEST_BYTES:
             return None
         sizes = read.sizes if sizes is None else sizes
-        # A last tile-part of open length holds the end of the codestream too.
+        # A last tile-part without a length includes the end marker of the codestream.
         if sizes is None or size - read.length - int(sizes.sum()) not in (0, 2):
             return None
-        found.append(Head(read.length, read.own, sizes))
+        found.append(TilePartHeader(read.length, read.own, sizes))
     return found
 
 
@@ -81,8 +81,8 @@ def _listed(facts: Codestream, offset: NDArray[np.int64], length: NDArray[np.int
     return found
 
 
-def head(file: FileBuffer, start: int, end: int | None, usual: int = 0) -> Generator[Step, Any, Head | None]:
-    """The header of the tile-part at a place; None where it is broken."""
+def head(file: FileBuffer, start: int, end: int | None, usual: int = 0) -> Generator[Step, Any, TilePartHeader | None]:
+    """The header of the tile-part at an offset; None if it is damaged."""
     position, tables, own = start + SOT_BYTES, [], []
     if usual and (end is None or end - start > usual):
         yield from file.require("the header of a tile-part", start, usual, sparse=True)
@@ -104,11 +104,11 @@ def head(file: FileBuffer, start: int, end: int | None, usual: int = 0) -> Gener
         return None
     file.count_parsed("the header of a tile-part", start, position - start)
     raw = np.frombuffer(b"".join(table[1:] for table in sorted(tables, key=lambda table: table[:1])), np.uint8)
-    return Head(position + 2 - start, tuple(own), numbers(raw) if tables else None)
+    return TilePartHeader(position + 2 - start, tuple(own), numbers(raw) if tables else None)
 
 
 def numbers(raw: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Numbers of seven bits a byte, the highest first; the eighth bit says that more follow."""
+    """Numbers of seven bits a byte, the highest first; the eighth bit is set if more follow."""
     last = np.flatnonzero(raw < 128)
     if not len(last):
         return np.zeros(0, np.int64)

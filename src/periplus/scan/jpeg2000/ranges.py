@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ranges:
+class TileRanges:
     """Byte ranges as columns, by tile and then in their order."""
 
     tile: NDArray[np.int64]
@@ -17,25 +17,25 @@ class Ranges:
     offset: NDArray[np.int64]
     length: NDArray[np.int64]
 
-    def merged(self) -> Ranges:
-        """Neighbours in the file that are neighbours in their tile as one range, numbered anew; empty ones left out."""
+    def merged(self) -> TileRanges:
+        """Neighbours in the file that are neighbours in their tile as one range, renumbered; empty ranges omitted."""
         keep = np.flatnonzero(self.length)
         tile, offset, length = self.tile[keep], self.offset[keep], self.length[keep]
         if not len(tile):
             return self
         joined = (tile[1:] == tile[:-1]) & (offset[1:] == offset[:-1] + length[:-1])
         starts = np.flatnonzero(np.concatenate([[True], ~joined]))
-        return Ranges(tile[starts], ranks(tile[starts]), offset[starts], np.add.reduceat(length, starts))
+        return TileRanges(tile[starts], ranks(tile[starts]), offset[starts], np.add.reduceat(length, starts))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Levels:
+class LevelRanges:
     """The byte ranges of every level that is offered."""
 
-    ranges: tuple[Ranges, ...]
+    ranges: tuple[TileRanges, ...]
     """By level, the full resolution first."""
-    parts: Ranges
-    """Tile-parts as they are."""
+    parts: TileRanges
+    """Tile-parts as stored."""
     starts: tuple[tuple[bytes, ...], ...] | None = None
     """By level and tile: the start of a tile-part that holds nothing but the packets of this level, which follow."""
 

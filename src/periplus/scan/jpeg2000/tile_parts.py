@@ -1,4 +1,4 @@
-"""Where the tile-parts of a JPEG 2000 codestream lie: from its table of lengths, else hopping from one to the next."""
+"""Offsets of the tile-parts of a JPEG 2000 codestream: from its table of lengths, else from one to the next."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from periplus.scan.buffer import FileBuffer
 from periplus.scan.jpeg2000.levels import divided, levels, offered
 from periplus.scan.jpeg2000.markers import Codestream, main_header
 from periplus.scan.jpeg2000.packets import head, heads
-from periplus.scan.jpeg2000.ranges import Levels, Ranges, ranks
+from periplus.scan.jpeg2000.ranges import LevelRanges, TileRanges, ranks
 
 START_BYTES = 14
 """The start of a tile-part: its SOT segment and the marker after it."""
@@ -29,17 +29,17 @@ RECENT, TOGETHER = 4, 32
 AHEAD_BYTES = 32_768
 """At most so much, and no more than a 512th of the codestream, is read at once for the starts of tile-parts."""
 LARGEST_LISTED = 4_096
-"""Tile-parts whose lists of packets are asked for where a table says already how long they are."""
+"""Most tile-parts whose packet lists are read if a table already gives their lengths."""
 LARGEST_HEADERS = 4_096
-"""Headers of tile-parts that are looked into, where they hold more than they must."""
+"""Most headers of tile-parts that are read because they contain more than the required segments."""
 
 
 def scan_codestream(
     file: FileBuffer, offset: int, length: int | None, limits: Limits, *, absent: Sequence[int] = ()
-) -> Generator[Step, Any, tuple[Codestream, Levels]]:
-    """Facts and byte ranges of the codestream at a place in a file; a length of None means to the file's end.
+) -> Generator[Step, Any, tuple[Codestream, LevelRanges]]:
+    """The header and byte ranges of the codestream at an offset; without a length it extends to the end of the file.
 
-    `absent` are tiles that it may lack.
+    `absent` are tiles that may be missing.
     """
     end = file.size if length is None else offset + length
     if end is not None:
@@ -47,14 +47,14 @@ def scan_codestream(
     facts = yield from main_header(file, offset, end, limits)
     if end is None:
         end = file.size
-    # Where the first tile-part lists its packets all of them do, and the lists are taken along.
+    # If the first tile-part lists its packets, all do, and the lists are read on the way.
     ahead = 0
     wanted = offered(facts) and not facts.packed
     if wanted:
         first = yield from head(file, facts.first, end)
         ahead = first.length if first is not None and (first.sizes is not None or facts.packets) else 0
     listed = None if end is None else (yield from _listed(file, facts, end))
-    tile, start, size, longer = listed or (yield from _hop(file, facts, end, limits, ahead))
+    tile, start, size, longer = listed or (yield from _walk_tile_parts(file, facts, end, limits, ahead))
     counted = listed is None and end is not None and (yield from _counted(file, start, size, end))
     order = np.argsort(tile, kind="stable")
     tile = tile[order]
@@ -62,11 +62,11 @@ def scan_codestream(
     known = np.union1d(present, np.array(absent, np.int64))
     if len(present) != facts.tiles and facts.holds(np.setdiff1d(np.arange(facts.tiles), known)).any():
         raise FormatError(f"the codestream holds {len(present)} of its {facts.tiles} tiles", offset=offset)
-    parts = Ranges(tile, ranks(tile), start[order], size[order])
+    parts = TileRanges(tile, ranks(tile), start[order], size[order])
     if counted:
-        return facts, Levels((parts.merged(),), parts)
+        return facts, LevelRanges((parts.merged(),), parts)
     if ahead and listed is not None and (len(tile) > LARGEST_LISTED or divided(facts, parts)):
-        # A table spared the way from one to the next: going it for the sake of packets must be worth it.
+        # With a table of lengths no tile-part is read; reading all of them for their packets must be worth it.
         ahead = 0
     found = (yield from heads(file, facts, parts.offset, parts.length, ahead)) if ahead else None
     own = {} if found is not None or not wanted else (yield from _own(file, longer, end))
@@ -80,7 +80,7 @@ Columns = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], dict[in
 def _own(
     file: FileBuffer, longer: dict[int, int], end: int | None
 ) -> Generator[Step, Any, dict[int, tuple[Segment, ...]]]:
-    """How tiles are coded in a way of their own, as far as is known which ones are."""
+    """Segments by which tiles override the main header, as far as the start of a tile-part shows that it has some."""
     found: dict[int, tuple[Segment, ...]] = {}
     for start, tile in list(longer.items())[:LARGEST_HEADERS]:
         read = yield from head(file, start, end)
@@ -90,7 +90,7 @@ def _own(
 
 
 def _listed(file: FileBuffer, facts: Codestream, end: int) -> Generator[Step, Any, Columns | None]:
-    """Tile-parts as the main header lists them; None where the list does not fit the codestream."""
+    """Tile-parts as the main header lists them; None if the list does not fit the codestream."""
     if facts.lengths is None:
         return None
     tile, size = facts.lengths
@@ -104,7 +104,7 @@ def _listed(file: FileBuffer, facts: Codestream, end: int) -> Generator[Step, An
         return None
     start = facts.first + np.concatenate([[0], np.cumsum(size)[:-1]])
     longer: dict[int, int] = {}
-    # The first and the last one are looked at: a list that is off by anything does not survive both.
+    # A table with any error does not fit both the first and the last tile-part.
     for row in {0, len(tile) - 1}:
         at = int(start[row])
         begun, following = yield from _read_start(file, at)
@@ -115,12 +115,12 @@ def _listed(file: FileBuffer, facts: Codestream, end: int) -> Generator[Step, An
     return tile, start, size, longer
 
 
-def _hop(
+def _walk_tile_parts(
     file: FileBuffer, facts: Codestream, end: int | None, limits: Limits, head: int
 ) -> Generator[Step, Any, Columns]:
-    """Tile-parts one after the other; little more than their first bytes is asked for.
+    """Tile-parts one after the other, reading little more than their first bytes.
 
-    `head` bytes of packet lengths are taken along at the start of each.
+    `head` bytes of packet lengths are read at the start of each.
     """
     tile: list[int] = []
     start: list[int] = []
@@ -141,10 +141,12 @@ def _hop(
             raise FormatError(f"the tile-parts of tile {number} are out of order", offset=position)
         if length == 0:
             if end is None:
-                raise FormatError("a last tile-part without a length, in a file of unknown size", offset=position)
+                raise FormatError(
+                    "the last tile-part has no length, and the size of the file is unknown", offset=position
+                )
             length = end - position
         if length < START_BYTES or (end is not None and position + length > end):
-            raise FormatError("a tile-part runs past the end of the codestream", offset=position)
+            raise FormatError("a tile-part ends past the end of the codestream", offset=position)
         limits.check("the number of tile-parts", len(tile) + 1, min(limits.chunks, 255 * 65_535), offset=position)
         tile.append(number)
         start.append(position)
@@ -164,9 +166,9 @@ def _hop(
 def _counted(
     file: FileBuffer, start: NDArray[np.int64], size: NDArray[np.int64], end: int
 ) -> Generator[Step, Any, bool]:
-    """Whether the last tile-part counts the mark of the codestream's end, or lacks two bytes: coded data hold none.
+    """Whether the length of the last tile-part includes the end marker, or the tile-part lacks two bytes.
 
-    Only its packets tell which it is, when all of it is read; so no part of it is referred to alone.
+    Only decoding all its packets shows which it is, so no part of it may be read alone.
     """
     if not len(start) or int(start[-1] + size[-1]) != end:
         return False

@@ -1,4 +1,4 @@
-"""Where the blocks of a NITF image lie: any interleave and blocking, with gaps where masked, large ones cut to rows."""
+"""Byte ranges of uncompressed NITF blocks: any interleave and mask, large blocks cut to row bands."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Codec, Encoding, Refs, chunk_positions
 from periplus.model.codecnames import JBP_BLOCK
-from periplus.scan.nitf.fields import Subheader
+from periplus.scan.nitf.fields import ImageSubheader
 from periplus.scan.nitf.mask import ABSENT
 from periplus.scan.row_bands import BAND_BYTES, band_rows, cut_to_bands
 
@@ -41,7 +41,7 @@ class BlockLayout:
 
     @property
     def separate(self) -> bool:
-        """Whether every band has blocks of its own."""
+        """Whether every band has its own blocks."""
         return self.mode == "S" and self.bands > 1
 
     @property
@@ -55,7 +55,7 @@ class BlockLayout:
 
     @property
     def whole(self) -> bool:
-        """Whether samples are a NumPy type as they are stored."""
+        """Whether samples are stored as a NumPy type."""
         return self.bits == self.dtype.itemsize * 8
 
     @property
@@ -65,7 +65,7 @@ class BlockLayout:
 
     @property
     def ragged(self) -> bool:
-        """Whether there are bits to spare between the bands of a block."""
+        """Whether there are unused bits between the bands of a block."""
         return self.mode == "B" and self.bands > 1 and self.height * self.width * self.bits % 8 != 0
 
     @property
@@ -80,18 +80,18 @@ class BlockLayout:
         return self.planes * self.down * self.across
 
 
-def layout(head: Subheader, limits: Limits) -> BlockLayout:
+def layout(head: ImageSubheader, limits: Limits) -> BlockLayout:
     """The layout a subheader declares, checked."""
     fields = head.fields
     rows, columns = fields["NROWS"], fields["NCOLS"]
     down, across, mode = fields["NBPC"], fields["NBPR"], fields["IMODE"]
-    # Blocks too large for four digits are said to be 0, and are as large as the image.
+    # Blocks too large for four digits are declared as 0, and are as large as the image.
     height = fields["NPPBV"] or (rows if down == 1 else 0)
     width = fields["NPPBH"] or (columns if across == 1 else 0)
     if not all((rows, columns, down, across, height, width, head.bands)):
         raise FormatError("the image, or a block of it, is empty")
     if mode not in ("B", "P", "R", "S"):
-        raise FormatError(f"image mode {mode!r} is not one we know")
+        raise FormatError(f"image mode {mode!r} is not supported")
     if down * height < rows or across * width < columns:
         raise FormatError(f"{across} x {down} blocks of {width} x {height} pixels do not cover {columns} x {rows}")
     bits, kind = fields["NBPP"], fields["PVTYPE"]
@@ -107,7 +107,7 @@ def dtype_of(kind: str, bits: int) -> np.dtype[Any]:
     letter = {"INT": "u", "SI": "i", "B": "u", "R": "f", "C": "c"}.get(kind)
     exact = {"R": (32, 64), "C": (64,), "B": (1, 8)}.get(kind)
     if letter is None or not 0 < bits <= 64 or (exact and bits not in exact):
-        raise FormatError(f"pixels of type {kind!r} with {bits} bits are not known")
+        raise FormatError(f"pixels of type {kind!r} with {bits} bits are not supported")
     size = next(n for n in (8, 16, 32, 64) if bits <= n) // 8
     return np.dtype(f"{letter}{size}")
 
@@ -169,11 +169,11 @@ def locate(
 Edges = tuple[tuple[int, ...] | None, ...]
 
 
-def squeezed(image: BlockLayout, *, start: int, end: int, mask: Offsets | None) -> tuple[Refs, Edges] | None:
-    """Blocks that are cut where the image ends, though the standard fills them, and the sizes of chunks.
+def unpadded_blocks(image: BlockLayout, *, start: int, end: int, mask: Offsets | None) -> tuple[Refs, Edges] | None:
+    """Blocks that end with the image, though the standard pads them, and the sizes of chunks.
 
-    osml-imagery-io (0.2.2) writes them so. None where blocks of the mask, as such, do not fill the data exactly: no
-    file of whole blocks does, if one of them goes beyond the image.
+    osml-imagery-io (0.2.2) writes them so. None unless such blocks fill the data exactly, which full blocks that extend
+    beyond the image never do.
     """
     heights = np.minimum(image.height, image.rows - np.arange(image.down, dtype=np.int64) * image.height)
     widths = np.minimum(image.width, image.columns - np.arange(image.across, dtype=np.int64) * image.width)
@@ -195,9 +195,9 @@ def squeezed(image: BlockLayout, *, start: int, end: int, mask: Offsets | None) 
 
 
 def encoding_of(image: BlockLayout, rows: int, apart: bool) -> Encoding:
-    """Standard codecs where samples are whole bytes, always saying the byte order; else the jbp-block codec."""
+    """Standard codecs where samples are whole bytes, always with a byte order; else the jbp-block codec."""
     bands = 1 if apart or image.separate else image.bands
-    # A lone block that is cut to rows ends with the image, and the codecs of Zarr itself know whole chunks only.
+    # The last band of a lone block ends with the image, and the codecs of Zarr itself support full chunks only.
     clipped = image.down == 1 and rows < image.height and image.rows % rows != 0
     if clipped or not image.whole:
         configuration = {

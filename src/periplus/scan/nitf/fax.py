@@ -1,4 +1,4 @@
-"""Bi-level NITF images: the fax codec of a block, and where the blocks start where no mask tells."""
+"""Bi-level NITF images: the fax codec of a block, and the starts of blocks without a mask."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from periplus.scan.nitf.blocks import BlockLayout
 from periplus.scan.nitf.streams import MOST_STREAMED, StartFinder
 
 GROUP3, TWO_DIMENSIONS, FILLED = 3, 1, 4
-"""TIFF's number of the compression, and its options; there may be zeros before the end of any line."""
+"""The number of the compression in TIFF, and its options; zeros may precede the end of any line."""
 WINDOW = 1 << 20
-"""Bytes looked at a time, which become eight times as many."""
+"""Bytes searched at a time; as single bits they take eight times as many."""
 OVERLAP = 16
-"""More than six ends of lines, and the one that another block starts with."""
+"""More than six end-of-line codes and the one that starts the next block."""
 ZEROS = 11
-"""Bits before the one at the end of a line."""
+"""Zero bits of an end-of-line code."""
 LINES = 6
-"""Ends of lines that end a picture."""
+"""End-of-line codes that end a picture."""
 BEGUN = re.compile(rb"\0[\0-\x1f]")
 """An end of line, or zeros before one, which every picture starts with."""
 
@@ -35,7 +35,7 @@ def fax_pipeline(image: BlockLayout, rate: str) -> Pipeline:
     """The codec of a bi-level block: Group 3 fax, of one dimension or two, as TIFF has it too."""
     dimensions = _dimensions(rate)
     if image.bits != 1 or image.bands != 1 or dimensions is None:
-        raise FormatError(f"fax of {image.bands} bands of {image.bits} bits, at rate {rate!r}, is not read")
+        raise FormatError(f"fax of {image.bands} bands of {image.bits} bits, at rate {rate!r}, is not supported")
     configuration = {
         "compression": GROUP3,
         "bits_per_sample": 1,
@@ -65,10 +65,10 @@ def _dimensions(rate: str) -> int | None:
 def _starts(
     start: int, end: int, wanted: int, limits: Limits, *, tagged: bool
 ) -> Generator[Step, Any, NDArray[np.int64]]:
-    """Where the pictures of blocks start, counted from the first: each ends with six ends of lines, at a whole byte.
+    """Offsets of the pictures of blocks from the start of the data, found by searching all of it.
 
-    So do all bi-level files of the JITC. Lines of two dimensions are `tagged` with a bit that says how the next one is
-    coded; at the end it should be one, but libtiff lets it be either. All of the data pass by.
+    Each ends with six end-of-line codes, at a whole byte, in all bi-level files of the JITC. Lines of two dimensions
+    are `tagged` with a bit for the coding of the next one; at the end it should be one, but libtiff accepts both.
     """
     limits.check("the bytes of fax blocks without a mask", end - start, MOST_STREAMED, offset=start)
     lasts = [(b"\0" * ZEROS + b"\1" + tag) * LINES for tag in ((b"\1", b"\0") if tagged else (b"",))]
@@ -91,5 +91,5 @@ def _starts(
             break
         tail = data[-OVERLAP:]
     if len(ends) != wanted or max(ends) != end - start:
-        raise FormatError(f"the image has {wanted} blocks, but {len(ends)} ends of fax pictures are found in it")
+        raise FormatError(f"the image has {wanted} blocks, but {len(ends)} fax pictures were found in it")
     return np.array([0, *sorted(ends)[:-1]], np.int64)

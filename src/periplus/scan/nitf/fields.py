@@ -50,15 +50,15 @@ KINDS = {
 """What segments without images are, by the name of their count."""
 MOST_BANDS = 99_999
 PREFIX_BYTES = 400
-"""Holds the length of the header, with and without the event of a downgrade."""
+"""Enough to hold the length of the header, with or without the event of a downgrade."""
 OVERFLOWS = {"2.1": ("TRE_OVERFLOW",), "2.0": ("Registered Extensions", "Controlled Extensions")}
-"""What data extension segments that hold tagged records are called."""
+"""Names of data extension segments that hold tagged records."""
 NUMBERS = frozenset({"NROWS", "NCOLS", "NBPR", "NBPC", "NPPBH", "NPPBV", "NBPP"})
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
-    """Where a segment lies: its subheader and its data."""
+class NitfSegment:
+    """The position of a segment: its subheader and its data."""
 
     start: int
     head: int
@@ -67,34 +67,34 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class NitfHeader:
     """The header of a file."""
 
     version: str
     fields: Fields
-    images: tuple[Segment, ...]
-    others: tuple[tuple[str, Segment], ...]
+    images: tuple[NitfSegment, ...]
+    others: tuple[tuple[str, NitfSegment], ...]
     """Segments that hold no image, and what they are."""
     tres: tuple[Tre, ...]
     overflows: tuple[int, ...] = ()
     """Numbers, from 1, of the data extension segments that have more of them."""
 
     @property
-    def extensions(self) -> tuple[Segment, ...]:
+    def extensions(self) -> tuple[NitfSegment, ...]:
         """Data extension segments."""
         return tuple(segment for kind, segment in self.others if kind == KINDS["NUMDES"])
 
 
 @dataclass(frozen=True, slots=True)
-class Band:
-    """What a subheader says of one band; `luts` are as stored, each `entries` long."""
+class NitfBand:
+    """The fields of one band, and its look-up tables as stored."""
 
     fields: Fields
     luts: tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Subheader:
+class ImageSubheader:
     """The subheader of an image."""
 
     version: str
@@ -102,7 +102,7 @@ class Subheader:
     comments: tuple[str, ...]
     corners: str | None
     """IGEOLO, where there is one."""
-    bands: tuple[Band, ...]
+    bands: tuple[NitfBand, ...]
     tres: tuple[Tre, ...]
     overflows: tuple[int, ...] = ()
     file_tres: tuple[Tre, ...] = ()
@@ -121,8 +121,8 @@ def header_length(cursor: Cursor) -> tuple[str, int]:
     return version, length
 
 
-def header(cursor: Cursor, version: str) -> Header:
-    """Every field of the header, and where the image segments lie."""
+def header(cursor: Cursor, version: str) -> NitfHeader:
+    """Every field of the header, and the positions of the segments."""
     magic = cursor.at(0).take(9).decode("ascii")
     fields: Fields = {"FHDR": magic[:4], "FVER": magic[4:], **texts(cursor, _FILE_START)}
     fields |= security(cursor, version, "FS")
@@ -132,31 +132,31 @@ def header(cursor: Cursor, version: str) -> Header:
     fields |= texts(cursor, _ORIGINATOR[version])
     fields["FL"] = cursor.text(12)
     fields["HL"] = start = cursor.digits(6, "HL")
-    images: list[Segment] = []
-    others: list[tuple[str, Segment]] = []
+    images: list[NitfSegment] = []
+    others: list[tuple[str, NitfSegment]] = []
     for name, head_width, data_width in SEGMENTS[version]:
         count = cursor.digits(3, name)
         fields[name] = count
         for _ in range(count if head_width else 0):
             lengths = (cursor.digits(width, f"a length after {name}") for width in (head_width, data_width))
-            segment = Segment(start, *lengths)
+            segment = NitfSegment(start, *lengths)
             start += segment.head + segment.data
             if name == "NUMI":
                 images.append(segment)
             else:
                 others.append((KINDS[name], segment))
     tres, overflows = _extensions(cursor, "UDHD", "XHD")
-    return Header(version, fields, tuple(images), tuple(others), tres, overflows)
+    return NitfHeader(version, fields, tuple(images), tuple(others), tres, overflows)
 
 
-def subheader(cursor: Cursor, version: str, limits: Limits) -> Subheader:
+def subheader(cursor: Cursor, version: str, limits: Limits) -> ImageSubheader:
     """Every field of an image's subheader."""
     if cursor.at(0).take(2) != b"IM":
         raise FormatError("an image subheader does not begin with IM", offset=cursor.base)
     fields = texts(cursor, _IMAGE_START[version]) | security(cursor, version, "IS")
     fields |= texts(cursor, _IMAGE_SHAPE)
     if fields["ABPP"].isdecimal():
-        # It is told, and not needed; some files leave it blank.
+        # It is reported, but not needed; some files leave it blank.
         fields["ABPP"] = int(fields["ABPP"])
     located = fields["ICORDS"] not in (("", "N") if version == "2.0" else ("",))
     corners = cursor.take(60).decode("ascii", "replace") if located else None
@@ -175,11 +175,11 @@ def subheader(cursor: Cursor, version: str, limits: Limits) -> Subheader:
     fields |= {name: [band.fields[name] for band in bands] for name, _ in _BAND}
     fields |= texts(cursor, _IMAGE_END)
     tres, overflows = _extensions(cursor, "UDID", "IXSHD")
-    return Subheader(version, fields, comments, corners, bands, tres, overflows)
+    return ImageSubheader(version, fields, comments, corners, bands, tres, overflows)
 
 
 def overflow(cursor: Cursor, version: str) -> bool:
-    """Whether the subheader of a data extension segment says that it holds what did not fit elsewhere."""
+    """Whether a data extension segment holds records that did not fit into a header, by its subheader."""
     if cursor.at(0).take(2) != b"DE":
         raise FormatError("a data extension subheader does not begin with DE", offset=cursor.base)
     return cursor.text(25) in OVERFLOWS[version]
@@ -191,11 +191,11 @@ def _extensions(cursor: Cursor, *names: str) -> tuple[tuple[Tre, ...], tuple[int
     return tuple(tre for tres, _ in areas for tre in tres), tuple(number for _, number in areas if number)
 
 
-def _band(cursor: Cursor) -> Band:
+def _band(cursor: Cursor) -> NitfBand:
     fields = texts(cursor, _BAND)
     number = cursor.digits(1, "NLUTS", blank=0)
     length = cursor.digits(5, "NELUT") if number else 0
-    return Band(fields, tuple(cursor.take(length) for _ in range(number)))
+    return NitfBand(fields, tuple(cursor.take(length) for _ in range(number)))
 
 
 def security(cursor: Cursor, version: str, prefix: str) -> Fields:

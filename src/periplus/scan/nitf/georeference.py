@@ -1,4 +1,4 @@
-"""Where a NITF image lies: the corners of IGEOLO as an affine where one fits them, else as control points, and RPCs."""
+"""The georeference of a NITF image: an affine fitted to the corners of IGEOLO, else control points, and RPCs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from periplus.model import Georeference, GroundControlPoint, Transform
-from periplus.scan.nitf.fields import Subheader
+from periplus.scan.nitf.fields import ImageSubheader
 from periplus.scan.nitf.grid import corners, grid, grid_unread, polar, predicted
 from periplus.scan.nitf.tres import ORDERS, first, rpc
 
@@ -32,7 +32,7 @@ WORLD = "EPSG:4326"
 FLATTENING = 1 / 298.257223563
 """Of the World Geodetic System of 1984."""
 POLAR_LATITUDE = 75.0
-"""Degrees beyond which an image may be drawn in the plane of a polar zone, as the zones begin at 80."""
+"""Degrees beyond which an image may be in the plane of a polar zone; the zones begin at 80."""
 TOLERANCE = 0.25
 """Pixels by which an affine may miss a corner."""
 STRAIGHT = 1e-6
@@ -40,8 +40,8 @@ STRAIGHT = 1e-6
 Corner = tuple[float, float]
 
 
-def georeference(head: Subheader) -> Georeference | None:
-    """Georeferencing of an image, by the most exact source there is; None where it has none we can read."""
+def georeference(head: ImageSubheader) -> Georeference | None:
+    """Georeferencing of an image, from its most exact source; None if it has none that is supported."""
     coefficients = chipped(rpc(head.tres), first(head.tres, "ICHIPB"))
     if (exact := grid(head.tres, head.file_tres)) is not None:
         return replace(exact, rpc=coefficients)
@@ -57,23 +57,23 @@ def georeference(head: Subheader) -> Georeference | None:
     if crs == WORLD:
         found = joined(found)
     places = ((0.5, 0.5), (columns - 0.5, 0.5), (columns - 0.5, rows - 0.5), (0.5, rows - 0.5))
-    return placed(crs, places, found, coefficients)
+    return fit_corners(crs, places, found, coefficients)
 
 
-def unread(head: Subheader) -> str:
-    """Why georeferencing that an image is said to have is not reported; empty where all of it is."""
+def unread(head: ImageSubheader) -> str:
+    """Why declared georeferencing is not reported; empty if all of it is."""
     found = [grid_unread(head.tres, head.file_tres)]
     if head.corners is not None and head.corners.strip() and _corners(head)[1] is None:
-        found.append("the corners of IGEOLO are not readable, or in two zones")
+        found.append("the corners of IGEOLO cannot be read, or are in two zones")
     if any(tre.tag in ORDERS and tre.data[:1] == b"1" for tre in head.tres) and rpc(head.tres) is None:
-        found.append("the coefficients of RPC00A or RPC00B are not readable")
+        found.append("the coefficients of RPC00A or RPC00B cannot be read")
     return "; ".join(why for why in found if why)
 
 
 def joined(corners: list[Corner]) -> list[Corner]:
     """Corners in degrees, those beyond the 180th meridian counted on eastwards where an image crosses it.
 
-    As they are written they are then more than half the world apart, and the image is seen from below.
+    As written they are then more than half the world apart, and run counterclockwise.
     """
     onward = [(x + 360 if x < 0 else x, y) for x, y in corners]
     return onward if _wide(corners) and _turn(corners) > 0 > _turn(onward) else corners
@@ -91,7 +91,7 @@ def _turn(corners: list[Corner]) -> float:
 
 
 def chipped(coefficients: dict[str, Any] | None, chip: dict[str, str] | None) -> dict[str, Any] | None:
-    """Coefficients of an image that was cut from the one they were made for, where ICHIPB says plainly how."""
+    """Coefficients of an image that was cut from another, if ICHIPB describes a plain crop and scale."""
     if coefficients is None or chip is None or chip["XFRM_FLAG"] != "00":
         return coefficients
     try:
@@ -111,7 +111,7 @@ def chipped(coefficients: dict[str, Any] | None, chip: dict[str, str] | None) ->
     return found
 
 
-def placed(
+def fit_corners(
     crs: str | None,
     places: tuple[Corner, ...],
     corners: list[Corner],
@@ -119,10 +119,10 @@ def placed(
     *,
     frame: bool = False,
 ) -> Georeference:
-    """Georeferencing by where four pixel positions lie: an affine where one fits, else control points.
+    """The georeference of four pixel positions and their coordinates: an affine if one fits, else control points.
 
-    Of a `frame` of a raster product where none fits degrees, one may fit the plane that its polar zones are drawn in;
-    of other images only near a pole.
+    If none fits in degrees, one may fit in the plane of the polar zones: for any `frame` of a raster product, for other
+    images only near a pole.
     """
     transform = _fit(places, corners)
     near = frame or (crs == WORLD and all(abs(y) >= POLAR_LATITUDE for _, y in corners))
@@ -137,7 +137,7 @@ def placed(
     return Georeference(crs=crs, transform=transform, gcps=() if transform else gcps, rpc=coefficients)
 
 
-def _corners(head: Subheader) -> tuple[str | None, list[Corner] | None]:
+def _corners(head: ImageSubheader) -> tuple[str | None, list[Corner] | None]:
     """The CRS, and x and y of the centres of the corner pixels, clockwise from the first."""
     if head.corners is None:
         return None, None
@@ -163,22 +163,22 @@ def _corners(head: Subheader) -> tuple[str | None, list[Corner] | None]:
     corners = [corner for corner in found if corner is not None]
     if len(corners) < 4:
         return None, None
-    # On which side of an image a corner beyond the 180th meridian lies is not told by its longitude as it is written.
+    # Longitudes as written do not show on which side of the image a corner beyond the 180th meridian is.
     return crs, corners if crs == WORLD and _wide(corners) else untied(corners)
 
 
 def untied(corners: list[Corner]) -> list[Corner]:
-    """Corners clockwise, as they should be: in some files they are in another order, so that the sides cross.
+    """Corners in clockwise order: in some files they are in another order, so that the sides cross.
 
-    They are put right, as GDAL does it, where every quarter of the image has one of them.
+    They are reordered, as GDAL does it, if every quarter of the image has one of them.
     """
     first, second, third, fourth = corners
 
-    def beside(start: Corner, end: Corner, place: Corner) -> float:
+    def side(start: Corner, end: Corner, place: Corner) -> float:
         return (end[0] - start[0]) * (place[1] - start[1]) - (end[1] - start[1]) * (place[0] - start[0])
 
-    apart = beside(first, fourth, second) * beside(first, fourth, third) < 0
-    if not apart or beside(second, third, first) * beside(second, third, fourth) >= 0:
+    apart = side(first, fourth, second) * side(first, fourth, third) < 0
+    if not apart or side(second, third, first) * side(second, third, fourth) >= 0:
         return corners
     x, y = ((min(values) + max(values)) / 2 for values in zip(*corners, strict=True))
     quarters = {(place[0] > x, place[1] > y): place for place in corners}
@@ -230,7 +230,7 @@ def _grid(text: str) -> tuple[str, Corner] | None:
 
 
 def _fit(places: tuple[Corner, ...], corners: list[Corner]) -> Transform | None:
-    """The affine through all four corners, to a quarter of a pixel; None where there is none."""
+    """The affine through all four corners, to a quarter of a pixel; None if there is none."""
     columns, rows = places[2][0] - places[0][0], places[2][1] - places[0][1]
     (left, top), (right, level), opposite, (plumb, bottom) = corners
     if columns < 1 or rows < 1 or len(set(corners)) == 1:
@@ -239,19 +239,21 @@ def _fit(places: tuple[Corner, ...], corners: list[Corner]) -> Transform | None:
         across, down = (right - left) / columns, (bottom - top) / rows
         first = places[0]
         return across, 0.0, left - first[0] * across, 0.0, down, top - first[1] * down
-    spots = np.array(places)
+    pixels = np.array(places)
     # Pixels and coordinates are scaled to near one, so that the fit is as good as the digits.
     origin, size = np.array(corners[0]), np.abs(np.ptp(np.array(corners), axis=0)).max()
-    terms = np.column_stack([(spots - spots[0]) / [columns, rows], np.ones(4)])
+    terms = np.column_stack([(pixels - pixels[0]) / [columns, rows], np.ones(4)])
     wanted = (np.array(corners) - origin) / size
     solution, *_ = np.linalg.lstsq(terms, wanted, rcond=None)
     (a, d), (b, e) = (solution[0] * size / columns), (solution[1] * size / rows)
     pixel = 0.5 * (abs(a) + abs(b) + abs(d) + abs(e))
     if np.abs(terms @ solution - wanted).max() * size > TOLERANCE * pixel or a * e == b * d:
         return None
-    # What comes of rounding alone is no rotation.
+    # Rounding errors are not a rotation.
     b, d = (0.0 if abs(turn) * length < STRAIGHT * pixel else turn for turn, length in ((b, rows), (d, columns)))
     x, y = (
-        solution[2] * size + origin - np.array([a * spots[0, 0] + b * spots[0, 1], d * spots[0, 0] + e * spots[0, 1]])
+        solution[2] * size
+        + origin
+        - np.array([a * pixels[0, 0] + b * pixels[0, 1], d * pixels[0, 0] + e * pixels[0, 1]])
     )
     return float(a), float(b), float(x), float(d), float(e), float(y)

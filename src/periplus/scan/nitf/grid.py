@@ -1,4 +1,4 @@
-"""Map grids of NITF images: those that support extensions define exactly, and the polar zones of raster products."""
+"""Map grids of NITF images: those that extensions define exactly, and the polar zones of raster products."""
 
 from __future__ import annotations
 
@@ -50,20 +50,20 @@ METHODS: dict[str, tuple[str, tuple[str, ...]]] = {
     "TC": ("Transverse_Mercator", ("central_meridian", "scale_factor", "latitude_of_origin")),
     "VA": ("VanDerGrinten", ("central_meridian", _SPHERE)),
 }
-"""Projections by their code, and what their parameters mean in turn; others are not believed.
+"""Projections by their code, and the meaning of their parameters in order; others are ignored.
 
-The meanings are those of the list in part 3 of DIGEST, which the extension refers to. GDAL (3.10) takes one parameter
-for another in Mercator (MC) and Miller (MH), and has those of an equidistant conic (KA) in another order; of that there
-is no third witness, as there is none for the oblique Mercator (HX) and New Zealand's grid (NT).
+The meanings are those of the list in part 3 of DIGEST, which the extension refers to. GDAL (3.10) confuses parameters
+of Mercator (MC) and Miller (MH), and has those of an equidistant conic (KA) in another order; no third source decides
+that, nor the order for the oblique Mercator (HX) and New Zealand's grid (NT).
 """
-UNTOLD = (_SPHERE, "latitude_of_origin", "latitude_of_center")
-"""Last parameters that may be missing, which means 0; not so the latitude at which a polar projection is true."""
-LACKING = frozenset({"CP", "MH"})
-"""Projections of a sphere whose radius must be told; where it is not, the others are drawn as in GDAL."""
+OPTIONAL = (_SPHERE, "latitude_of_origin", "latitude_of_center")
+"""Last parameters that may be missing, which means 0; except the latitude of true scale of a polar projection."""
+NEED_RADIUS = frozenset({"CP", "MH"})
+"""Projections of a sphere that need a radius; without one, others use the ellipsoid, as in GDAL."""
 
 
 def grid(image: Sequence[Tre], file: Sequence[Tre]) -> Georeference | None:
-    """The grid that GEOLOB, or MAPLOB with a projection, gives an image; None where they do not, or not plainly."""
+    """The grid that GEOLOB, or MAPLOB with a projection, gives an image; None if they do not, or are invalid."""
     datum = first(file, "GEOPSB") or first(image, "GEOPSB")
     if datum is not None and datum["DCD"] != WORLD:
         return None
@@ -79,7 +79,7 @@ def grid(image: Sequence[Tre], file: Sequence[Tre]) -> Georeference | None:
         across, down = _positive(found["LOD"]), _positive(found["LAD"])
         return Georeference(crs=crs, transform=(across, 0.0, _number(found["LSO"]), 0.0, -down, _number(found["PSO"])))
     except (FormatError, ValueError):
-        # A record that is not what its tag says is listed all the same, but tells nothing.
+        # A damaged record is still listed, but ignored.
         return None
 
 
@@ -108,7 +108,7 @@ def predicted(tres: Iterable[Tre]) -> list[Corner] | None:
 
 
 def polar(places: Sequence[Corner]) -> tuple[str, list[Corner]] | None:
-    """The CRS of the polar zone that places in degrees lie in, and where in it they do; None across the equator."""
+    """The CRS of the polar zone of points in degrees, and their coordinates in it; None across the equator."""
     south = places[0][1] < 0
     if any((y < 0) != south for _, y in places):
         return None
@@ -126,33 +126,33 @@ def polar(places: Sequence[Corner]) -> tuple[str, list[Corner]] | None:
 
 
 def grid_unread(image: Sequence[Tre], file: Sequence[Tre]) -> str | None:
-    """Why the grid that an image is said to have is not told; None where there is none, or it is."""
+    """Why a declared grid is not reported; None if there is none, or it is reported."""
     if not any(tre.tag in ("GEOLOB", "MAPLOB") for tre in image) or grid(image, file) is not None:
         return None
     datum = first(file, "GEOPSB") or first(image, "GEOPSB")
     if datum is not None and datum["DCD"] != WORLD:
         return f"the grid is of datum {datum['DCD']!r}"
-    told = first([*file, *image], "PRJPSB")
-    if told is not None and told["PCO"] not in METHODS:
-        return f"the grid is in projection {told['PCO']!r}, whose parameters are not certain"
-    return "the grid is not told in full"
+    projection = first([*file, *image], "PRJPSB")
+    if projection is not None and projection["PCO"] not in METHODS:
+        return f"the grid is in projection {projection['PCO']!r}, whose parameters are not certain"
+    return "the grid is incomplete"
 
 
 def _projection(tres: Iterable[Tre]) -> str | None:
     """The projected CRS of PRJPSB."""
-    told = first(tres, "PRJPSB")
-    if told is None or told["PCO"] not in METHODS:
+    fields = first(tres, "PRJPSB")
+    if fields is None or fields["PCO"] not in METHODS:
         return None
-    code = told["PCO"]
+    code = fields["PCO"]
     method, names = METHODS[code]
-    values = [_number(told[name]) for name in told if name.startswith("PRJ")]
-    origin = _number(told["XOR"]), _number(told["YOR"])
-    if len(values) + 1 == len(names) and names[-1] in UNTOLD and code != "PG":
+    values = [_number(fields[name]) for name in fields if name.startswith("PRJ")]
+    origin = _number(fields["XOR"]), _number(fields["YOR"])
+    if len(values) + 1 == len(names) and names[-1] in OPTIONAL and code != "PG":
         values.append(0.0)
     parameters = dict(zip(names, values, strict=True))
     radius = parameters.pop(_SPHERE, 0.0)
-    if radius < 0 or (not radius and code in LACKING) or (code == "MC" and parameters.pop("latitude_of_origin")):
-        # A Mercator whose northings are counted from another parallel has no name in well-known text.
+    if radius < 0 or (not radius and code in NEED_RADIUS) or (code == "MC" and parameters.pop("latitude_of_origin")):
+        # A Mercator with northings counted from another parallel cannot be expressed in WKT.
         return None
     return _wkt(_sphere(radius) if radius else GEODETIC, method, parameters, origin)
 
@@ -165,9 +165,9 @@ def _sphere(radius: float) -> str:
 
 
 def _wkt(base: str, method: str, parameters: dict[str, float], origin: Corner) -> str:
-    told = {**parameters, "false_easting": origin[0], "false_northing": origin[1]}
-    terms = ",".join(f'PARAMETER["{name}",{value!r}]' for name, value in told.items())
-    return f'PROJCS["unnamed",{base},PROJECTION["{method}"],{terms},UNIT["metre",1]]'
+    terms = {**parameters, "false_easting": origin[0], "false_northing": origin[1]}
+    text = ",".join(f'PARAMETER["{name}",{value!r}]' for name, value in terms.items())
+    return f'PROJCS["unnamed",{base},PROJECTION["{method}"],{text},UNIT["metre",1]]'
 
 
 def _location(text: str) -> Corner | None:

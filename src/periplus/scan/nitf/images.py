@@ -1,4 +1,4 @@
-"""Images of NITF by the way they are compressed: the array of each, and where its bytes lie."""
+"""The arrays of NITF image segments and their byte ranges, by compression."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from periplus.model import Array, Encoding, Found, Refs, Scalar, Shape, Step
 from periplus.model.codecnames import VECTOR_QUANTISED
 from periplus.scan.buffer import FileBuffer
 from periplus.scan.georeference.geotiff import reduced
-from periplus.scan.jpeg2000.arrays import arrays, turned
+from periplus.scan.jpeg2000.arrays import arrays, becomes_rgb
 from periplus.scan.jpeg2000.tile_parts import scan_codestream
-from periplus.scan.nitf.blocks import BlockLayout, encoding_of, layout, locate, plan, squeezed
+from periplus.scan.nitf.blocks import BlockLayout, encoding_of, layout, locate, plan, unpadded_blocks
 from periplus.scan.nitf.fax import fax_pipeline, fax_starts
-from periplus.scan.nitf.fields import Subheader
+from periplus.scan.nitf.fields import ImageSubheader
 from periplus.scan.nitf.georeference import georeference, unread
 from periplus.scan.nitf.mask import ABSENT, BlockMask, pad_value, read_mask, read_tables
 from periplus.scan.nitf.streams import (
@@ -35,23 +35,23 @@ from periplus.scan.nitf.streams import (
 from periplus.scan.nitf.tres import described
 from periplus.scan.nitf.vq import MASKED, TRANSPARENT, covered, locations, outside, vq_refs
 
-Place = tuple[int, int]
+DataRange = tuple[int, int]
 """Start and end of an image's data in the file."""
 
 
-def _mask(file: FileBuffer, place: Place, facts: Subheader, number: int) -> Generator[Step, Any, BlockMask]:
+def _mask(file: FileBuffer, place: DataRange, facts: ImageSubheader, number: int) -> Generator[Step, Any, BlockMask]:
     if not facts.fields["IC"].startswith("M") and facts.fields["IC"] != "NM":
         return BlockMask()
     return (yield from read_mask(file, place[0], place[1] - place[0], number))
 
 
 def _plain(
-    file: FileBuffer, prefix: str, place: Place, facts: Subheader, limits: Limits
+    file: FileBuffer, prefix: str, place: DataRange, facts: ImageSubheader, limits: Limits
 ) -> Generator[Step, Any, list[Found]]:
-    """NC and NM: pixels as they are."""
+    """NC and NM: uncompressed pixels."""
     image = layout(facts, limits)
     mask = yield from _mask(file, place, facts, image.blocks)
-    if (found := squeezed(image, start=place[0] + mask.length, end=place[1], mask=mask.offsets)) is not None:
+    if (found := unpadded_blocks(image, start=place[0] + mask.length, end=place[1], mask=mask.offsets)) is not None:
         refs, edges = found
         chunks, encoding = (image.samples, image.height, image.width), encoding_of(image, image.height, False)
         return [Found(replace(_array(prefix, image, facts, chunks, encoding, mask, limits), edges=edges), refs)]
@@ -63,7 +63,7 @@ def _plain(
 
 
 def _streams(
-    file: FileBuffer, prefix: str, place: Place, facts: Subheader, limits: Limits
+    file: FileBuffer, prefix: str, place: DataRange, facts: ImageSubheader, limits: Limits
 ) -> Generator[Step, Any, list[Found]]:
     """C3, M3, C5 and M5: a JPEG stream a block; C1 and M1: fax."""
     image = layout(facts, limits)
@@ -86,9 +86,9 @@ def _streams(
 
 
 def _downsampled(
-    file: FileBuffer, prefix: str, place: Place, facts: Subheader, limits: Limits
+    file: FileBuffer, prefix: str, place: DataRange, facts: ImageSubheader, limits: Limits
 ) -> Generator[Step, Any, list[Found]]:
-    """I1: one JPEG stream, of fewer pixels than the image; those that are stored are what is given."""
+    """I1: one JPEG stream of fewer pixels than the image; the array has the stored pixels."""
     whole = layout(facts, limits)
     if whole.blocks != 1:
         raise FormatError("a downsampled JPEG image of several blocks does not exist")
@@ -106,7 +106,7 @@ def _downsampled(
 
 
 def _jpeg2000(
-    file: FileBuffer, prefix: str, place: Place, facts: Subheader, limits: Limits
+    file: FileBuffer, prefix: str, place: DataRange, facts: ImageSubheader, limits: Limits
 ) -> Generator[Step, Any, list[Found]]:
     """C8, M8, CD and MD: one codestream, a tile a block; its resolutions are levels."""
     image = layout(facts, limits)
@@ -119,7 +119,7 @@ def _jpeg2000(
     absent = [] if mask.offsets is None else np.flatnonzero(mask.offsets == ABSENT).tolist()
     stream, ranges = yield from scan_codestream(file, offset, length, limits, absent=absent)
     if absent and (stream.y.tiles, stream.x.tiles) != (image.down, image.across):
-        raise FormatError("the mask is of other blocks than the tiles of the codestream")
+        raise FormatError("the blocks of the mask are not the tiles of the codestream")
     pad = pad_value(stream.dtype, min(image.bits, stream.dtype.itemsize * 8), mask.pad)
     made = arrays(
         stream,
@@ -127,7 +127,7 @@ def _jpeg2000(
         limits,
         prefix=prefix,
         fill=0 if pad is None else pad,
-        attributes=_attributes(facts, pad, rgb=turned(stream)),
+        attributes=_attributes(facts, pad, rgb=becomes_rgb(stream)),
         georeference=georeference(facts),
     )
     found = [Found(array, _stored(refs, image, array, absent)) for array, refs in made]
@@ -141,7 +141,7 @@ def _jpeg2000(
 
 
 def _stored(refs: Refs, image: BlockLayout, array: Array, absent: Sequence[int]) -> Refs:
-    """References without those of tiles that a mask says are not there, which may be in the codestream, and empty."""
+    """References without the tiles that a mask declares absent; the codestream may hold them, empty."""
     if not absent or array.grid[-2:] != (image.down, image.across):
         return refs
     number = refs.chunk[-2].astype(np.int64) * image.across + refs.chunk[-1]
@@ -149,7 +149,7 @@ def _stored(refs: Refs, image: BlockLayout, array: Array, absent: Sequence[int])
 
 
 def _quantised(
-    file: FileBuffer, prefix: str, place: Place, facts: Subheader, limits: Limits
+    file: FileBuffer, prefix: str, place: DataRange, facts: ImageSubheader, limits: Limits
 ) -> Generator[Step, Any, list[Found]]:
     """C4 and M4: codes of 4 x 4 pixels, and the code books they share."""
     image = layout(facts, limits)
@@ -174,7 +174,7 @@ def _quantised(
 def _array(
     prefix: str,
     image: BlockLayout,
-    facts: Subheader,
+    facts: ImageSubheader,
     chunks: Shape,
     encoding: Encoding,
     mask: BlockMask,
@@ -203,11 +203,11 @@ CODINGS: dict[str, Callable[..., Generator[Step, Any, list[Found]]]] = {
     **dict.fromkeys(("C4", "M4"), _quantised),
     **dict.fromkeys(("C8", "M8", "CD", "MD"), _jpeg2000),
 }
-"""How each compression that we read is found; others are refused by name."""
+"""The function for each supported compression; others are refused by name."""
 
 
-def _look_up(facts: Subheader) -> dict[str, Any]:
-    """What values stand for: colours of a single band, grey levels of two bytes, or a table for each of several."""
+def _look_up(facts: ImageSubheader) -> dict[str, Any]:
+    """Look-up tables: colours of a single band, grey levels of two bytes, or a table for each of several bands."""
     luts = facts.bands[0].luts
     if len(facts.bands) > 1:
         tables = [[list(lut) for lut in band.luts] for band in facts.bands]
@@ -220,10 +220,10 @@ def _look_up(facts: Subheader) -> dict[str, Any]:
     return {}
 
 
-def _attributes(facts: Subheader, pad: Scalar | None, *, rgb: bool) -> dict[str, Any]:
+def _attributes(facts: ImageSubheader, pad: Scalar | None, *, rgb: bool) -> dict[str, Any]:
     """The subheader's fields, extensions, names of bands and look-up tables.
 
-    Decoders turn YCbCr of three bands into `rgb`, whose names the bands then have.
+    With `rgb`, decoders convert YCbCr to RGB, and bands are named so.
     """
     found: dict[str, Any] = {"nitf": facts.fields}
     if facts.comments:

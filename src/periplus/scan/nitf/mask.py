@@ -1,4 +1,4 @@
-"""The mask in front of a NITF image: which of its blocks are stored and where, and the value of pad pixels."""
+"""The mask before the data of a NITF image: offsets of its blocks, which of them are stored, and the pad value."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from periplus.model import Scalar, Step
 from periplus.scan.buffer import FileBuffer
 from periplus.scan.cursor import Cursor
 
-HEAD_BYTES, WHERE_BYTES = 10, 4
-"""Bytes of a mask before its tables, and of these the ones that say where the blocks start."""
+HEAD_BYTES, OFFSET_BYTES = 10, 4
+"""Bytes of a mask before its tables, and those of them that hold the offset of the blocks."""
 ABSENT = 0xFFFFFFFF
-"""What a mask has for a block that is not stored."""
+"""The offset in a mask of a block that is not stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,29 +34,31 @@ class BlockMask:
 def read_mask(
     file: FileBuffer, start: int, length: int, number: int, *, more: bool = False
 ) -> Generator[Step, Any, BlockMask]:
-    """The mask of an image of `number` blocks whose data are `length` bytes from `start`; `more` may lie behind it."""
+    """The mask of an image of `number` blocks in `length` bytes from `start`; with `more`, other tables follow it."""
     head = yield from file.read("the mask", start, HEAD_BYTES)
-    size = int.from_bytes(head[:WHERE_BYTES], "big")
-    mask = yield from read_tables(file, start + WHERE_BYTES, number, sparing=more)
-    used = WHERE_BYTES + mask.used
+    size = int.from_bytes(head[:OFFSET_BYTES], "big")
+    mask = yield from read_tables(file, start + OFFSET_BYTES, number, sparing=more)
+    used = OFFSET_BYTES + mask.used
     if used > length or not (more or used <= size <= length):
-        raise FormatError(f"the mask of {size} bytes does not hold its {used} bytes in {length}", offset=start)
+        raise FormatError(
+            f"the mask of {size} bytes cannot hold its {used} bytes of tables in {length} bytes of data", offset=start
+        )
     return replace(mask, length=size, used=used)
 
 
 def read_tables(file: FileBuffer, start: int, number: int, *, sparing: bool = False) -> Generator[Step, Any, BlockMask]:
     """What follows the length of a mask: the pad pixel, and the offsets of `number` blocks.
 
-    Where `sparing`, as raster products are, tables of pad pixels are there only where there is a value for them.
+    With `sparing`, as in raster products, the table of pad pixels exists only if there is a pad value.
     """
-    head = yield from file.read("the mask", start, HEAD_BYTES - WHERE_BYTES)
+    head = yield from file.read("the mask", start, HEAD_BYTES - OFFSET_BYTES)
     cursor = Cursor(head, order=">", base=start, url=file.url)
     block_record, pad_record, pad_bits = cursor.unpack("HHH")
     if block_record not in (0, 4) or pad_record not in (0, 4):
         raise FormatError(f"the mask has records of {block_record} and {pad_record} bytes", offset=start)
     pad_bytes = -(-pad_bits // 8)
     table = number * block_record
-    after = start + HEAD_BYTES - WHERE_BYTES
+    after = start + HEAD_BYTES - OFFSET_BYTES
     rest = yield from file.read("the mask", after, pad_bytes + table)
     offsets = np.frombuffer(rest, ">u4", number, pad_bytes).astype(np.int64) if table else None
     used = after - start + pad_bytes + table + (number * pad_record if pad_bits or not sparing else 0)

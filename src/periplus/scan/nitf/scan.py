@@ -1,4 +1,4 @@
-"""NITF 2.1, 2.0 and NSIF 1.0: every image segment, its blocks where they lie, masks, extensions, corners and R-sets."""
+"""NITF 2.1, 2.0 and NSIF 1.0: the arrays of every image segment and its R-sets, and metadata of the file."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from periplus.scan.cursor import Cursor
 from periplus.scan.nitf.fields import (
     MAGIC,
     PREFIX_BYTES,
-    Header,
-    Segment,
+    NitfHeader,
+    NitfSegment,
     header,
     header_length,
     overflow,
     subheader,
 )
-from periplus.scan.nitf.images import CODINGS, Place
+from periplus.scan.nitf.images import CODINGS, DataRange
 from periplus.scan.nitf.rsets import levels
 from periplus.scan.nitf.segments import final_header, segments
 from periplus.scan.nitf.tres import Tre, described, listed
@@ -38,24 +38,24 @@ UNKNOWN = 9_999_999_999
 """The length of an image that was written before its end was known."""
 MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 _CLOCK = r"(?P<hour>\d\d|--)(?P<minute>\d\d|--)(?P<second>\d\d|--)"
-"""Hyphens stand for what is not known."""
+"""Hyphens replace unknown digits."""
 TIME = re.compile(r"(?P<year>\d{4})(?P<month>\d\d)(?P<day>\d\d)" + _CLOCK, re.ASCII)
 OLD_TIME = re.compile(rf"(?P<day>\d\d){_CLOCK}Z(?P<month>{'|'.join(MONTHS)})(?P<year>\d\d)", re.ASCII)
 
 
 def sniff(head: bytes) -> bool:
-    """Whether a file that starts so is NITF or NSIF."""
+    """Whether these are the first bytes of a NITF or NSIF file."""
     return bytes(head[:9]) in MAGIC
 
 
 def scan(source: Source, limits: Limits) -> Steps:
-    """Arrays of every image segment, levels of theirs in files beside this one, and what the file says of itself."""
+    """Arrays of every image segment, their levels in R-sets, and metadata of the file."""
     try:
         file = FileBuffer(source, limits)
         head, found, refusals = yield from _contents(file, limits)
         others = (yield from segments(file, head)) if found else []
         if found:
-            more, refused = yield from levels(source, found, limits, _pictures)
+            more, refused = yield from levels(source, found, limits, _images_of)
             found += more
             refusals += refused
     except PeriplusError as error:
@@ -66,7 +66,7 @@ def scan(source: Source, limits: Limits) -> Steps:
     yield from found
 
 
-def _pictures(source: Source, limits: Limits) -> Generator[Step, Any, list[Found]]:
+def _images_of(source: Source, limits: Limits) -> Generator[Step, Any, list[Found]]:
     """The arrays of another file."""
     _, found, refusals = yield from _contents(FileBuffer(source, limits), limits)
     if refusals or not found:
@@ -74,8 +74,8 @@ def _pictures(source: Source, limits: Limits) -> Generator[Step, Any, list[Found
     return found
 
 
-def _contents(file: FileBuffer, limits: Limits) -> Generator[Step, Any, tuple[Header, list[Found], list[str]]]:
-    """The header, arrays of the segments we read, and why we do not read the others."""
+def _contents(file: FileBuffer, limits: Limits) -> Generator[Step, Any, tuple[NitfHeader, list[Found], list[str]]]:
+    """The header, arrays of the supported segments, and why the others are not supported."""
     yield from file.require("the header", 0, PREFIX_BYTES - 20, ahead=HEAD_BYTES - PREFIX_BYTES)
     version, length = header_length(_cursor(file, 0, min(PREFIX_BYTES, file.size or PREFIX_BYTES)))
     first = yield from file.read("the header", 0, length)
@@ -89,9 +89,9 @@ def _contents(file: FileBuffer, limits: Limits) -> Generator[Step, Any, tuple[He
 
 
 def _overflowed(
-    file: FileBuffer, head: Header, version: str, numbers: Sequence[int]
+    file: FileBuffer, head: NitfHeader, version: str, numbers: Sequence[int]
 ) -> Generator[Step, Any, tuple[Tre, ...]]:
-    """Extensions that did not fit into the header they belong to; a segment that is something else has none."""
+    """Extensions that did not fit into the header they belong to; other segments have none."""
     found: list[Tre] = []
     for number in numbers:
         if number > len(head.extensions):
@@ -105,9 +105,9 @@ def _overflowed(
 
 
 def _images(
-    file: FileBuffer, head: Header, version: str, limits: Limits
+    file: FileBuffer, head: NitfHeader, version: str, limits: Limits
 ) -> Generator[Step, Any, tuple[list[Found], list[str]]]:
-    """Arrays of the segments we read, and why we do not read the others."""
+    """Arrays of the supported segments, and why the others are not supported."""
     yield from file.require_all([("a subheader", s.start, s.head) for s in head.images], gap=GAP_BYTES)
     found: list[Found] = []
     refused: list[PeriplusError] = []
@@ -118,7 +118,7 @@ def _images(
             facts = replace(facts, tres=(*facts.tres, *more), file_tres=head.tres)
             coding = facts.fields["IC"]
             if coding not in CODINGS:
-                why = f"image {number}: compression {coding} is not one we read"
+                why = f"image {number}: compression {coding} is not supported"
                 refused.append(FormatError(why, offset=segment.start))
                 continue
             prefix = f"images/{number}/" if number else ""
@@ -127,7 +127,7 @@ def _images(
             try:
                 found += yield from CODINGS[coding](file, prefix, place, facts, limits)
             except (FormatError, LimitError) as error:
-                # Every image stands for itself: one that we do not read takes nothing from the others.
+                # Other images can be read without this one.
                 error.message = f"image {number}: {error.message}"
                 refused.append(error.at(offset=segment.start))
         except PeriplusError as error:
@@ -138,10 +138,12 @@ def _images(
     return found, [error.message for error in refused]
 
 
-def _place(file: FileBuffer, segment: Segment, *, lone: bool, listed_blocks: bool) -> Generator[Step, Any, Place]:
-    """Start and end of a segment's data, which must lie in the file.
+def _place(
+    file: FileBuffer, segment: NitfSegment, *, lone: bool, listed_blocks: bool
+) -> Generator[Step, Any, DataRange]:
+    """Start and end of a segment's data, which must be inside the file.
 
-    Where a mask lists the blocks that are stored, the end of the file will do: each of them is looked at by itself.
+    If a mask lists the stored blocks the data may be cut off, because every block is checked.
     """
     start = segment.start + segment.head
     if listed_blocks and file.size is not None and start < file.size < start + segment.data:
@@ -156,7 +158,7 @@ def _place(file: FileBuffer, segment: Segment, *, lone: bool, listed_blocks: boo
     return start, start + segment.data
 
 
-def _about(head: Header, found: Sequence[Found], others: list[dict[str, Any]], refusals: list[str]) -> About:
+def _about(head: NitfHeader, found: Sequence[Found], others: list[dict[str, Any]], refusals: list[str]) -> About:
     attributes: dict[str, Any] = {"nitf": head.fields}
     if others:
         attributes["segments"] = others
@@ -165,8 +167,8 @@ def _about(head: Header, found: Sequence[Found], others: list[dict[str, Any]], r
     if refusals:
         attributes["refused"] = refusals
     # When the first dated image was taken; the date of the file is only when it was written.
-    said = (one.array.attributes["nitf"] for one in found if "nitf" in one.array.attributes)
-    dates = [*(fields["IDATIM"] for fields in said), head.fields["FDT"]]
+    fields = (one.array.attributes["nitf"] for one in found if "nitf" in one.array.attributes)
+    dates = [*(each["IDATIM"] for each in fields), head.fields["FDT"]]
     moments = (_moment(text, head.fields["FVER"]) for text in dates)
     return About(datetime=next(filter(None, moments), None), attributes=attributes)
 

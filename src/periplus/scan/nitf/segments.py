@@ -1,4 +1,4 @@
-"""Segments of NITF without an image: graphics, labels, texts and extensions, listed; one may hold the header anew."""
+"""NITF segments without an image: a list of graphics, labels, texts and extensions; and a final header."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from periplus.errors import FormatError
 from periplus.model import Step
 from periplus.scan.buffer import FileBuffer
 from periplus.scan.cursor import Cursor
-from periplus.scan.nitf.fields import OVERFLOWS, Header, Segment, Table, security, texts
+from periplus.scan.nitf.fields import OVERFLOWS, NitfHeader, NitfSegment, Table, security, texts
 
 HEAD_BYTES = 360
-"""Enough of a subheader for what is told of it."""
+"""Enough of a subheader for the fields that are reported."""
 GAP_BYTES = 262_144
 """Between two subheaders that are asked for at once: less than another request would cost."""
-MOST_ASKED = 2
-"""Requests for subheaders; segments beyond are listed by their size alone."""
+MOST_REQUESTS = 2
+"""Most requests for subheaders; further segments are listed by their size alone."""
 UNKNOWN = b"9" * 12
 """The length of a file that is not known when its header is written."""
 MARKS = (bytes.fromhex("0a6e1d97"), bytes.fromhex("0eca14bf"))
-"""What stands before and after a header at the end of a file, each with the length of the header."""
+"""The marks before and after a header at the end of a file, each with the length of the header."""
 MARK_BYTES = 11
 Shape = tuple[bytes, Table, tuple[str, str], Table]
 _OVERFLOW: Table = (("DESOFLW", 6), ("DESITEM", 3))
@@ -63,36 +63,36 @@ ALIKE = {
 
 
 def final_header(file: FileBuffer, first: bytes) -> Generator[Step, Any, bytes]:
-    """The header of a file that was written before its length was known: the last extension has it anew, if any."""
+    """The final header of a file that was written before its length was known, if its last extension holds one."""
     length = len(first)
     last = (file.size or 0) - MARK_BYTES
     start = last - length
-    told = f"{length:07}".encode()
-    # The length of the file stands before that of the header.
-    if first.find(UNKNOWN + told[1:]) < 0 or start - MARK_BYTES < length:
+    digits = f"{length:07}".encode()
+    # The length of the file precedes that of the header.
+    if first.find(UNKNOWN + digits[1:]) < 0 or start - MARK_BYTES < length:
         return first
-    if (yield from file.read("the header at the end", last, MARK_BYTES, sparse=True)) != MARKS[1] + told:
+    if (yield from file.read("the header at the end", last, MARK_BYTES, sparse=True)) != MARKS[1] + digits:
         return first
     found = yield from file.read("the header at the end", start - MARK_BYTES, length + MARK_BYTES, sparse=True)
-    whole = found.startswith(told + MARKS[0] + first[:9])
+    whole = found.startswith(digits + MARKS[0] + first[:9])
     return found[MARK_BYTES:] if whole else first
 
 
-def segments(file: FileBuffer, head: Header) -> Generator[Step, Any, list[dict[str, Any]]]:
-    """What every segment without an image is, where its data lie, and how many bytes they have."""
-    inside, asked, reach = [], 0, -GAP_BYTES - 1
+def segments(file: FileBuffer, head: NitfHeader) -> Generator[Step, Any, list[dict[str, Any]]]:
+    """The kind of every segment without an image, and the offset and length of its data."""
+    inside, requests, end = [], 0, -GAP_BYTES - 1
     for _, segment in head.others:
         stop = segment.start + min(segment.head, HEAD_BYTES)
-        asked += segment.start > reach + GAP_BYTES
-        if asked > MOST_ASKED or file.size is None or stop > file.size:
+        requests += segment.start > end + GAP_BYTES
+        if requests > MOST_REQUESTS or file.size is None or stop > file.size:
             break
         inside.append(("a subheader", segment.start, stop - segment.start))
-        reach = stop
+        end = stop
     yield from file.require_all(inside, gap=GAP_BYTES)
     return [_described(file, kind, segment, head.version) for kind, segment in head.others]
 
 
-def _described(file: FileBuffer, kind: str, segment: Segment, version: str) -> dict[str, Any]:
+def _described(file: FileBuffer, kind: str, segment: NitfSegment, version: str) -> dict[str, Any]:
     found: dict[str, Any] = {"kind": kind, "offset": segment.start + segment.head, "length": segment.data}
     length = min(segment.head, HEAD_BYTES)
     shape = SHAPES.get((version, kind))
@@ -117,6 +117,6 @@ def _fields(cursor: Cursor, shape: Shape, version: str) -> dict[str, Any]:
         for name, width in _OVERFLOW if overflow else after:
             fields[name] = cursor.text(width)
     except FormatError:
-        # A subheader that is cut off is nobody's business but its own; the images are not less for it.
+        # The images can be read without this subheader.
         return fields
     return fields

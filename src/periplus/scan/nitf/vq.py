@@ -1,4 +1,4 @@
-"""Vector quantised NITF images, as CADRG and CIB frames are: where their code books, blocks and corners lie."""
+"""Vector quantised NITF images (CADRG, CIB): offsets of their code books and blocks, and their corners."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from periplus.model import Georeference, Refs, Step, chunk_positions
 from periplus.scan.buffer import FileBuffer
 from periplus.scan.cursor import Cursor
 from periplus.scan.nitf.blocks import BlockLayout
-from periplus.scan.nitf.georeference import placed
+from periplus.scan.nitf.georeference import fit_corners
 from periplus.scan.nitf.mask import ABSENT, BlockMask
 from periplus.scan.nitf.tres import Tre
 
@@ -31,7 +31,7 @@ Locations = dict[int, tuple[int, int]]
 
 
 def locations(tres: Iterable[Tre]) -> Locations:
-    """Offset in the file and length of every part of a frame, from its RPFIMG extension; empty where it has none."""
+    """Offset in the file and length of every part of a frame, from its RPFIMG extension; empty if it has none."""
     for tre in tres:
         if tre.tag == "RPFIMG":
             cursor = Cursor(tre.data, order=">")
@@ -48,7 +48,7 @@ def vq_refs(
 ) -> Generator[Step, Any, Refs]:
     """Two ranges a block: the code books, which all share, and its own codes; `after` is where the mask ends."""
     if image.bands != 1 or image.bits != 8 or image.width % KERNEL or image.height % KERNEL or image.kind != "INT":
-        raise FormatError("vector quantisation of anything but one band of 8 bits in blocks of fours is not known")
+        raise FormatError("vector quantisation of anything but one band of 8 bits in blocks of fours is not supported")
     size = -(-(image.height // KERNEL) * (image.width // KERNEL) * 12 // 8)
     grid = (1, -(-image.rows // image.height), -(-image.columns // image.width))
     positions = chunk_positions(grid)
@@ -56,14 +56,14 @@ def vq_refs(
     offsets = number * size if mask.offsets is None else mask.offsets[number]
     stored = offsets != ABSENT
     books = (yield from _books(file, known, after)) if stored.any() else 0
-    # Where nothing says where blocks start, they are all there, and fill what follows the code books.
+    # Without a table of offsets all blocks are stored, and fill the data after the code books.
     follow = place[0] + mask.length if mask.length else books + BOOK_BYTES
     if SPATIAL not in known and not mask.length and follow + image.blocks * size != place[1]:
-        raise FormatError(f"{image.blocks} blocks of {size} bytes do not fill what follows the code books")
+        raise FormatError(f"{image.blocks} blocks of {size} bytes do not fill the data after the code books")
     start, _ = known.get(SPATIAL, (follow, 0))
     offsets, positions = start + offsets[stored], positions[:, stored]
     if len(offsets) and (offsets.max() + size > place[1] or start < place[0]):
-        raise FormatError("a block lies outside the data of the image")
+        raise FormatError("a block is outside the data of the image")
     return Refs(
         chunk=np.repeat(positions, 2, axis=1),
         offset=np.stack([np.full_like(offsets, books), offsets], axis=1).ravel(),
@@ -73,7 +73,7 @@ def vq_refs(
 
 
 def _books(file: FileBuffer, known: Locations, after: int) -> Generator[Step, Any, int]:
-    """Where the four code books lie, one after the other."""
+    """The offset of the four code books, which follow each other."""
     # Without a table of locations: rows, columns and bits of the codes, then the kind and numbers of code books.
     start, _ = known.get(LOOKUP, (after + 15, 0))
     table = yield from file.read("the table of code books", start, LOOKUP_BYTES)
@@ -84,19 +84,19 @@ def _books(file: FileBuffer, known: Locations, after: int) -> Generator[Step, An
     first = records[0][4]
     wanted = [(n + 1, CODES, KERNEL, 8, first + n * CODES * KERNEL) for n in range(BOOKS)]
     if records != wanted:
-        raise FormatError("code books of another kind than 4096 codes for 4 x 4 pixels are not read", offset=start)
+        raise FormatError("code books of another kind than 4096 codes for 4 x 4 pixels are not supported", offset=start)
     file.check("the code books", start + first, BOOK_BYTES)
     return int(start + first)
 
 
 def outside(file: FileBuffer, known: Locations) -> bool:
-    """Whether the corners of a frame are said to be where the file has ended."""
+    """Whether the declared offset of the corners is past the end of the file."""
     start, length = known.get(COVERAGE, (0, 0))
     return length >= CORNERS.size and file.size is not None and start + CORNERS.size > file.size
 
 
 def covered(file: FileBuffer, known: Locations, image: BlockLayout) -> Generator[Step, Any, Georeference | None]:
-    """Georeferencing by the outer corners of a frame; None where the file has no such section, or not plainly."""
+    """Georeferencing by the outer corners of a frame; None if the file has no such section, or it is invalid."""
     start, length = known.get(COVERAGE, (0, 0))
     if length < CORNERS.size or outside(file, known):
         return None
@@ -104,8 +104,8 @@ def covered(file: FileBuffer, known: Locations, image: BlockLayout) -> Generator
     (top, left), (low, west), (high, right), (bottom, east) = zip(values[::2], values[1::2], strict=True)
     if not all(abs(y) <= 90 and abs(x) <= 360 for y, x in zip(values[::2], values[1::2], strict=True)):
         return None
-    # A frame across the 180th meridian goes on to the east.
+    # Longitudes of a frame across the 180th meridian continue to the east.
     right, east = (x + 360 if x < left - 180 else x for x in (right, east))
     size = float(image.columns), float(image.rows)
-    spots = ((0.0, 0.0), (size[0], 0.0), size, (0.0, size[1]))
-    return placed("EPSG:4326", spots, [(left, top), (right, high), (east, bottom), (west, low)], None, frame=True)
+    pixels = ((0.0, 0.0), (size[0], 0.0), size, (0.0, size[1]))
+    return fit_corners("EPSG:4326", pixels, [(left, top), (right, high), (east, bottom), (west, low)], None, frame=True)

@@ -1,4 +1,4 @@
-"""TIFF directories to arrays and references: the pure middle of the scanner, its parts cached by value."""
+"""Arrays and references of TIFF directories: pure functions, cached by value."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
 from periplus.model import About, Array, Encoding, Georeference, Refs
 from periplus.scan.georeference.geotiff import georeference, reduced
-from periplus.scan.tiff.attributes import attributes, file_time, story, unread
+from periplus.scan.tiff.attributes import attributes, file_time, full_attributes, unread
 from periplus.scan.tiff.codecs import KNOWN, encoding
 from periplus.scan.tiff.entries import Values
-from periplus.scan.tiff.image import OLD_JPEG, Image, image
+from periplus.scan.tiff.image import OLD_JPEG, TiffImage, image
 from periplus.scan.tiff.references import jpeg_stream, locate
-from periplus.scan.tiff.tree import Place, nest
+from periplus.scan.tiff.tree import ImagePlace, nest
 
 if TYPE_CHECKING:
     from periplus.scan.tiff.scan import Directory
@@ -26,16 +26,16 @@ CACHED_BYTES = 16_384
 """Directories with more bytes of values than this are not kept for the next file."""
 CACHED_IMAGES = 64
 
-Layer = tuple[Image | None, int, int]
+Layer = tuple[TiffImage | None, int, int]
 """Facts of a directory, rows per chunk, and the directory it is a SubIFD of."""
 Refusals = tuple[tuple[int, str], ...]
-"""Numbers of directories, and why we do not read them."""
+"""Numbers of directories that are not supported, and why."""
 
 
 def describe(
     directories: Sequence[Directory], limits: Limits, size: int | None
 ) -> tuple[About | None, list[tuple[Array, Refs]]]:
-    """What the file says of itself, and every array with its references."""
+    """Metadata of the file, and every array with its references."""
     layers: list[Layer] = []
     located: list[Refs | None] = []
     refusals: list[tuple[int, str]] = []
@@ -56,33 +56,33 @@ def describe(
         layers.append((facts, rows, directory.parent))
         located.append(refs)
     build = _arrays if light else _arrays.__wrapped__
-    about, arrays = build(tuple(layers), tuple([directory.told for directory in directories]), tuple(refusals))
+    about, arrays = build(tuple(layers), tuple([directory.metadata for directory in directories]), tuple(refusals))
     if not arrays:
         number, why = refusals[0] if refusals else (0, "the file holds no image")
         raise FormatError(f"image {number}: {why}", offset=directories[number].offset)
     return about, [(array, refs) for number, array in arrays if (refs := located[number]) is not None]
 
 
-def _refusal(facts: Image, directory: Directory) -> str | None:
+def _refusal(facts: TiffImage, directory: Directory) -> str | None:
     if facts.refusal is not None:
         return facts.refusal
     if facts.compression not in KNOWN:
-        return f"compression {facts.compression} is not one we know"
+        return f"compression {facts.compression} is not supported"
     if facts.compression == OLD_JPEG and jpeg_stream(facts, directory.offsets, directory.counts) is None:
-        return "old-style JPEG (compression 6) is read only where one whole JPEG stream holds the image"
+        return "old-style JPEG (compression 6) is supported only if one JPEG stream holds the image"
     return None
 
 
 @lru_cache(maxsize=256)
 def _arrays(
-    layers: tuple[Layer, ...], told: tuple[Values, ...], refusals: Refusals
+    layers: tuple[Layer, ...], metadata: tuple[Values, ...], refusals: Refusals
 ) -> tuple[About | None, tuple[tuple[int, Array], ...]]:
     """Arrays by the number of their directory, full resolution first; none where the first image is refused."""
     parts = (_parts if len(layers) <= CACHED_IMAGES else _parts.__wrapped__)(layers, refusals)
-    pictures: dict[int, _Picture] = {}
+    pictures: dict[int, _ImageMetadata] = {}
     for part in parts:
         if part.place.base not in pictures:
-            values = told[part.place.base]
+            values = metadata[part.place.base]
             small = sum([len(value) for value in values if value]) <= CACHED_BYTES
             pictures[part.place.base] = (_picture if small else _picture.__wrapped__)(part.base, values)
     arrays = tuple([(part.number, _array(part, pictures[part.place.base])) for part in parts])
@@ -94,20 +94,20 @@ def _arrays(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Part:
-    """One array, but for what its file tells about it."""
+class _ArrayPlan:
+    """One array without the metadata of its file."""
 
     number: int
-    own: Image
-    base: Image
-    place: Place
+    own: TiffImage
+    base: TiffImage
+    place: ImagePlace
     name: str
     chunks: tuple[int, int, int]
     encodings: tuple[Encoding, ...]
 
 
 @lru_cache(maxsize=256)
-def _parts(layers: tuple[Layer, ...], refusals: Refusals) -> tuple[_Part, ...]:
+def _parts(layers: tuple[Layer, ...], refusals: Refusals) -> tuple[_ArrayPlan, ...]:
     facts = [layer[0] for layer in layers]
     refused = {number for number, _ in refusals}
     places = nest(facts, [layer[2] for layer in layers])
@@ -117,14 +117,14 @@ def _parts(layers: tuple[Layer, ...], refusals: Refusals) -> tuple[_Part, ...]:
         if own is not None and base is not None and refused.isdisjoint((number, place.base)):
             rows = layers[number][1]
             chunks = (own.stored, rows, own.chunk_width)
-            parts.append(_Part(number, own, base, place, place.name, chunks, (encoding(own, rows),)))
+            parts.append(_ArrayPlan(number, own, base, place, place.name, chunks, (encoding(own, rows),)))
     parts.sort(key=lambda part: (part.place.image, part.place.level, part.place.mask))
     return tuple(parts) if parts and parts[0].place.image == 0 else ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Picture:
-    """What a file tells about one image; all its levels share it."""
+class _ImageMetadata:
+    """Metadata of one image, which all its levels share."""
 
     where: Georeference | None
     fill: int | float
@@ -138,15 +138,15 @@ class _Picture:
 
 
 @lru_cache(maxsize=256)
-def _picture(base: Image, told: Values) -> _Picture:
-    fields = base.form.fields(told=told)
+def _picture(base: TiffImage, metadata: Values) -> _ImageMetadata:
+    fields = base.form.fields(metadata=metadata)
     kept = attributes(base, fields)
-    full = {**kept, **story(fields, base.samples)}
-    lost = unread(fields, base.form.missing(told))
-    return _Picture(georeference(fields), kept.get("_FillValue", 0), full, kept, file_time(fields), lost)
+    full = {**kept, **full_attributes(fields, base.samples)}
+    lost = unread(fields, base.form.missing(metadata))
+    return _ImageMetadata(georeference(fields), kept.get("_FillValue", 0), full, kept, file_time(fields), lost)
 
 
-def _array(part: _Part, picture: _Picture) -> Array:
+def _array(part: _ArrayPlan, picture: _ImageMetadata) -> Array:
     own, base, mask = part.own, part.base, part.place.mask
     return Array(
         name=part.name,

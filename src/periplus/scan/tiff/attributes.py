@@ -1,4 +1,4 @@
-"""What a TIFF tells about an image, as attributes: nodata, scale, band names, colour map, and who made it when."""
+"""Attributes of a TIFF image: nodata, scale, band names, colour map, author and date."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from periplus.scan.georeference import geokeys
 from periplus.scan.georeference.geotiff import geo_keys, georeference_unread
 from periplus.scan.tiff import gdal as gdalmetadata
 from periplus.scan.tiff import tags as tag
-from periplus.scan.tiff.image import Image
+from periplus.scan.tiff.image import TiffImage
 from periplus.scan.tiff.tags import Fields
 
 PHOTOMETRIC = {
@@ -26,7 +26,7 @@ MEANING = {
     tag.GDAL_METADATA: "GDAL's metadata (band names, scales, units)",
     tag.GDAL_NODATA: "the nodata value",
 }
-"""Tags that decide what values mean; without other descriptive tags an image is as good."""
+"""Tags that decide the meaning of values; missing ones are reported."""
 RESOLUTION_UNITS: dict[int | float, str] = {2: "inch", 3: "centimetre"}
 STATISTICS = {
     "STATISTICS_MINIMUM": "minimum", "STATISTICS_MAXIMUM": "maximum", "STATISTICS_MEAN": "mean",
@@ -35,8 +35,8 @@ STATISTICS = {
 DATE = re.compile(r"(\d{4})[:/.-](\d\d?)[:/.-](\d\d?)(?:[ T]+(\d\d?):(\d\d?)(?::(\d\d?))?)?")
 
 
-def attributes(image: Image, fields: Fields) -> dict[str, Any]:
-    """What holds for an image at every level, under CF's names where it has one."""
+def attributes(image: TiffImage, fields: Fields) -> dict[str, Any]:
+    """Attributes of every level of an image, under CF names if there are any."""
     found: dict[str, Any] = {}
     if text := fields.text(tag.GDAL_NODATA):
         value = gdalmetadata.nodata(text, image.dtype)
@@ -45,7 +45,7 @@ def attributes(image: Image, fields: Fields) -> dict[str, Any]:
         found.update(_packing(_items(fields.text(tag.GDAL_METADATA)), image.samples))
     if "units" not in found and (unit := geokeys.height_unit(geo_keys(fields)[0])):
         found["units"] = unit
-    if image.turned:
+    if image.becomes_rgb:
         found |= {"photometric": "rgb", "source_color_space": "YCbCr"}
     elif image.photometric is not None:
         found["photometric"] = PHOTOMETRIC.get(image.photometric, str(image.photometric))
@@ -65,11 +65,11 @@ def unread(fields: Fields, missing: Sequence[int]) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=64)
-def _items(text: str) -> gdalmetadata.Items:
+def _items(text: str) -> gdalmetadata.GdalItems:
     return gdalmetadata.items(text)
 
 
-def _packing(items: gdalmetadata.Items, bands: int) -> dict[str, Any]:
+def _packing(items: gdalmetadata.GdalItems, bands: int) -> dict[str, Any]:
     """Scale, offset, unit and names of the bands."""
     roles = items.roles
     found: dict[str, Any] = {}
@@ -87,8 +87,8 @@ def _packing(items: gdalmetadata.Items, bands: int) -> dict[str, Any]:
     return found
 
 
-def story(fields: Fields, bands: int) -> dict[str, Any]:
-    """What holds for the image as a whole, or was computed at full resolution."""
+def full_attributes(fields: Fields, bands: int) -> dict[str, Any]:
+    """Attributes of the full resolution: about the file, or computed from all pixels."""
     found: dict[str, Any] = {name: text for name, number in WORDS.items() if (text := fields.text(number))}
     if tag.X_RESOLUTION in fields and tag.Y_RESOLUTION in fields:
         x, y = fields.numbers(tag.X_RESOLUTION)[0], fields.numbers(tag.Y_RESOLUTION)[0]
@@ -105,7 +105,7 @@ def story(fields: Fields, bands: int) -> dict[str, Any]:
     return found
 
 
-def _metadata(items: gdalmetadata.Items, bands: int) -> dict[str, Any]:
+def _metadata(items: gdalmetadata.GdalItems, bands: int) -> dict[str, Any]:
     """Statistics as numbers, other items as text."""
     found: dict[str, Any] = {}
     own = [items.bands.get(band, {}) for band in range(bands)] if items.bands else []
@@ -123,7 +123,7 @@ def _metadata(items: gdalmetadata.Items, bands: int) -> dict[str, Any]:
     return found
 
 
-def _colormap(fields: Fields, image: Image) -> list[list[int]] | None:
+def _colormap(fields: Fields, image: TiffImage) -> list[list[int]] | None:
     """Red, green and blue from 0 to 255 of every palette entry; files store 16 bits, some mistakenly 8."""
     values = [int(v) for v in fields.numbers(tag.COLORMAP)]
     size = len(values) // 3

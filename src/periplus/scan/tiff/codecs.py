@@ -1,4 +1,4 @@
-"""The encoding of a TIFF image: standard Zarr codecs where they say it exactly, else the tiff-tile codec."""
+"""The encoding of a TIFF image: standard Zarr codecs if they express it exactly, else the tiff-tile codec."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 from periplus.model import Codec, Encoding, Pipeline
 from periplus.model.codecnames import TIFF_TILE
 from periplus.scan.tiff import tags as tag
-from periplus.scan.tiff.image import JPEG, NONE, OLD_JPEG, YCBCR, Image
+from periplus.scan.tiff.image import JPEG, NONE, OLD_JPEG, YCBCR, TiffImage
 
 KNOWN = frozenset({
     1, 2, 3, 4, 5, 6, 7, 8, 32766, 32771, 32773, 32809, 32946, 33003, 33004, 33005, 33007, 34676, 34677, 34712, 34887,
     34892, 34925, 34926, 34927, 34933, 34934, 50000, 50001, 50002, 52546,
 })  # fmt: skip
-"""TIFF compression numbers with a name; whether a decoder is at hand is the decoder's to say."""
+"""TIFF compression numbers with a name; the decoder decides whether it supports them."""
 DEFLATE, ZSTD = (8, 32946), (34926, 50000)
 ZLIB_CODEC: Codec = {"name": "numcodecs.zlib", "configuration": {"level": 6}}
 ZSTD_CODEC: Codec = {"name": "zstd", "configuration": {"level": 0, "checksum": False}}
@@ -23,16 +23,16 @@ WHOLE = {1: (8, 16, 32, 64), 2: (8, 16, 32, 64), 3: (16, 32, 64), 6: (64, 128)}
 """Bits of each sample format that NumPy's types store exactly."""
 
 
-def encoding(image: Image, rows: int) -> Encoding:
+def encoding(image: TiffImage, rows: int) -> Encoding:
     """The encoding of chunks of `rows` rows."""
-    # The last strip holds only the rows that exist, and the codecs of Zarr itself know whole chunks only.
+    # The last strip holds only the rows that exist, and the codecs of Zarr itself support full chunks only.
     if not image.tiled and image.height % rows:
         return Encoding((_tiff_tile(image, rows),), clipped=("y",))
     return Encoding(_standard(image) or (_tiff_tile(image, rows),))
 
 
-def _standard(image: Image) -> Pipeline | None:
-    """(transpose), bytes, (compressor), or None where that would not give the values."""
+def _standard(image: TiffImage) -> Pipeline | None:
+    """(transpose), bytes, (compressor), or None if that would not give the values."""
     if (
         image.bits not in WHOLE.get(image.sample_format, ())
         or image.predictor != 1
@@ -51,9 +51,9 @@ def _standard(image: Image) -> Pipeline | None:
     return tuple(codecs)
 
 
-def _tiff_tile(image: Image, rows: int) -> Codec:
-    """Everything a decoder of one tile or strip must know."""
-    # A whole stream of old-style JPEG is a JPEG stream, but where the tag is not YCbCr it is not to be trusted.
+def _tiff_tile(image: TiffImage, rows: int) -> Codec:
+    """The codec of one tile or strip, with all settings it needs."""
+    # An old-style JPEG image in one stream is a JPEG stream, but another photometric tag than YCbCr is unreliable.
     whole = image.compression == OLD_JPEG and image.photometric == YCBCR
     compression = JPEG if whole else image.compression
     tables = image.fields.raw(tag.JPEG_TABLES)
@@ -73,7 +73,7 @@ def _tiff_tile(image: Image, rows: int) -> Codec:
     return {"name": TIFF_TILE, "configuration": configuration | _unusual(image, compression)}
 
 
-def _unusual(image: Image, compression: int) -> dict[str, Any]:
+def _unusual(image: TiffImage, compression: int) -> dict[str, Any]:
     """Our own keys, only where they differ from the usual."""
     fields = image.fields
     found: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""The entries of one TIFF directory: which values lie inline and which elsewhere; the same bytes are parsed once."""
+"""The entries of one TIFF directory, with values inline or elsewhere; equal bytes are parsed once."""
 
 from __future__ import annotations
 
@@ -26,58 +26,58 @@ from periplus.scan.tiff.tags import (
 
 Integers = NDArray[np.int64]
 Remote = tuple[int, int, int, int, int]
-"""(tag, type, count, offset, length) of a value that lies outside its directory."""
+"""(tag, type, count, offset, length) of a value outside its directory."""
 
 Kind = tuple[int, int, int]
 """(tag, type, count)."""
 Values = tuple[bytes | None, ...]
-"""Bytes of values that lie elsewhere; None where they lie outside the file."""
+"""Bytes of values elsewhere; None for those outside the file."""
 
 ENDIAN: dict[str, Literal["little", "big"]] = {"<": "little", ">": "big"}
 LISTS = STRILES | {SUB_IFDS}
-"""Tags whose values are places in the file: they differ between files that are alike otherwise."""
+"""Tags whose values are offsets or lengths: they differ between otherwise equal files."""
 ENTRY = {(order, big): struct.Struct(order + ("HHQ8s" if big else "HHI4s")) for order in "<>" for big in (False, True)}
 CACHED_BYTES = 2048
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Form:
+class DirectoryForm:
     """What directories of like images share. Compared by identity: equal ones are one object, from the cache."""
 
     order: str
     inline: tuple[Field, ...]
     structure: tuple[Kind, ...]
-    told: tuple[Kind, ...]
-    """Values that lie elsewhere: those that say how pixels are stored, and those that only tell about them."""
+    metadata: tuple[Kind, ...]
+    """Values elsewhere: those that decide how pixels are stored, and those that only describe them."""
     skipped: tuple[int, ...] = ()
     """Tags whose values are too large to be read."""
 
-    def fields(self, structure: Values = (), told: Values = ()) -> Fields:
-        """Everything as fields: what lies inline, and the given values."""
-        kinds = (*self.structure[: len(structure)], *self.told[: len(told)])
-        found = [(*kind, v) for kind, v in zip(kinds, (*structure, *told), strict=True) if v is not None]
+    def fields(self, structure: Values = (), metadata: Values = ()) -> Fields:
+        """All fields: the inline ones, and the given values."""
+        kinds = (*self.structure[: len(structure)], *self.metadata[: len(metadata)])
+        found = [(*kind, v) for kind, v in zip(kinds, (*structure, *metadata), strict=True) if v is not None]
         return Fields((*self.inline, *found), self.order)
 
-    def missing(self, told: Values) -> list[int]:
+    def missing(self, metadata: Values) -> list[int]:
         """Tags without a value: too large, or stored outside the file."""
-        return [*self.skipped, *(kind[0] for kind, value in zip(self.told, told, strict=True) if value is None)]
+        return [*self.skipped, *(kind[0] for kind, value in zip(self.metadata, metadata, strict=True) if value is None)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entries:
     """The tags we read of one directory."""
 
-    form: Form
+    form: DirectoryForm
     structure: tuple[Remote, ...]
-    told: tuple[Remote, ...]
+    metadata: tuple[Remote, ...]
     """Values elsewhere, in the order of the form."""
     far: tuple[Remote, ...]
-    """Lists of places that lie elsewhere."""
+    """Lists of offsets stored elsewhere."""
     near: tuple[Field, ...]
-    """Lists of places that fit into their entry."""
+    """Lists of offsets that fit into their entry."""
     start: int
     stop: int
-    """Of all that lies elsewhere, in the file."""
+    """The range in the file of all values elsewhere."""
     weight: int
     """Bytes of the values elsewhere."""
 
@@ -93,7 +93,7 @@ def _parse(raw: bytes, order: str, big: bool) -> Entries:
     near: list[Field] = []
     far: list[Remote] = []
     structure: list[Remote] = []
-    told: list[Remote] = []
+    metadata: list[Remote] = []
     skipped: list[int] = []
     pointer = 8 if big else 4
     for tag, kind, count, value in ENTRY[order, big].iter_unpack(raw):
@@ -108,28 +108,28 @@ def _parse(raw: bytes, order: str, big: bool) -> Entries:
                 inline[tag] = None
         elif length <= cap or tag in STRILES:
             place = (tag, kind, count, int.from_bytes(value, ENDIAN[order]), length)
-            (far if tag in LISTS else structure if tag in STRUCTURE else told).append(place)
+            (far if tag in LISTS else structure if tag in STRUCTURE else metadata).append(place)
             inline[tag] = None
         elif tag not in DESCRIPTIVE:
-            raise FormatError(f"tag {tag} takes {length} bytes; at most {cap} make sense")
+            raise FormatError(f"tag {tag} takes {length} bytes; at most {cap} are valid")
         else:
             skipped.append(tag)
-    elsewhere = [*structure, *told, *far]
+    elsewhere = [*structure, *metadata, *far]
     return Entries(
         form=_form(
             order,
             tuple(field for field in inline.values() if field),
             tuple(place[:3] for place in structure),
-            tuple(place[:3] for place in told),
+            tuple(place[:3] for place in metadata),
             tuple(skipped),
         ),
         structure=tuple(structure),
-        told=tuple(told),
+        metadata=tuple(metadata),
         far=tuple(far),
         near=tuple(near),
         start=min((place[3] for place in elsewhere), default=0),
         stop=max((place[3] + place[4] for place in elsewhere), default=0),
-        weight=sum(place[4] for place in (*structure, *told)),
+        weight=sum(place[4] for place in (*structure, *metadata)),
     )
 
 
@@ -138,19 +138,19 @@ def _form(
     order: str,
     inline: tuple[Field, ...],
     structure: tuple[Kind, ...],
-    told: tuple[Kind, ...],
+    metadata: tuple[Kind, ...],
     skipped: tuple[int, ...],
-) -> Form:
-    return Form(order, inline, structure, told, skipped)
+) -> DirectoryForm:
+    return DirectoryForm(order, inline, structure, metadata, skipped)
 
 
 def integers(tag: int, block: bytes, start: int, kind: int, count: int, order: str) -> Integers:
-    """A list of places as int64; FormatError where one is negative or over 2^63."""
+    """A list of offsets or lengths as int64; FormatError where one is negative or over 2^63."""
     if kind not in INTEGERS:
         raise FormatError(f"tag {tag} has type {kind}, not an integer type")
     values = np.frombuffer(block, order + CODES[kind], count, start).astype(np.int64)
     if kind not in (3, 4):
         smallest = int(values.min())
         if smallest < 0:
-            raise FormatError(f"tag {tag} holds {smallest}, which is no offset or length")
+            raise FormatError(f"tag {tag} holds {smallest}, which is not an offset or length")
     return values

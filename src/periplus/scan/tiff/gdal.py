@@ -22,8 +22,8 @@ SAMPLE = re.compile(r"[0-9]{1,9}\Z")
 
 
 @dataclass(slots=True)
-class Items:
-    """What a GDAL_METADATA tag says, apart by where it belongs."""
+class GdalItems:
+    """The items of a GDAL_METADATA tag, by what they belong to."""
 
     image: dict[str, str] = field(default_factory=dict)
     bands: dict[int, dict[str, str]] = field(default_factory=dict)
@@ -33,20 +33,20 @@ class Items:
     """False where the text is no XML."""
 
 
-def items(text: str) -> Items:
-    """The items of a GDAL_METADATA tag; text that is not XML says nothing, XML with entities is refused."""
+def items(text: str) -> GdalItems:
+    """The items of a GDAL_METADATA tag; text that is not XML is ignored, XML with entities is refused."""
     from xml.etree.ElementTree import ParseError
 
     import defusedxml.ElementTree as ElementTree
     from defusedxml.common import DefusedXmlException
 
-    found = Items()
+    found = GdalItems()
     try:
         root = ElementTree.fromstring(text)
     except ParseError:
-        return Items(whole=False)
+        return GdalItems(whole=False)
     except (DefusedXmlException, ValueError) as error:
-        raise FormatError(f"the GDAL metadata are hostile XML: {error}") from None
+        raise FormatError(f"the GDAL metadata contain forbidden XML: {error}") from None
     total = 0
     for item in root.iter("Item"):
         name, value, sample = item.get("name", ""), _unescaped((item.text or "").strip()), item.get("sample", "")
@@ -68,7 +68,7 @@ def _unescaped(text: str) -> str:
 
 
 NUMBER = re.compile(r"[+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?\Z")
-"""Digits once taken are not given back: tried in every way, a long row of them would take hours."""
+"""Possessive quantifiers: backtracking over a long row of digits would take hours."""
 
 
 def number(text: str) -> float | int | None:

@@ -1,4 +1,4 @@
-"""One TIFF directory as facts: the image's size, type and layout, checked, before anything is built from them."""
+"""The size, type and layout of the image that one TIFF directory declares, checked."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ import numpy as np
 
 from periplus.errors import FormatError
 from periplus.scan.tiff import tags as tag
-from periplus.scan.tiff.entries import Form, Values
+from periplus.scan.tiff.entries import DirectoryForm, Values
 from periplus.scan.tiff.tags import Fields
 
 NONE, OLD_JPEG, JPEG = 1, 6, 7
 PREDICTED = frozenset({5, 8, 32946, 34925, 34926, 50000})
-"""Compressions that libtiff runs a predictor for; elsewhere the tag is noise."""
+"""Compressions that libtiff runs a predictor for; elsewhere the tag is ignored."""
 OWN_COLOURS = frozenset({
     2, 3, 4, 32766, 32809, 33003, 33004, 33005, 34676, 34712, 34887, 34927, 34933, 50001, 50002, 52546
 })  # fmt: skip
-"""Compressions of whole images, but for JPEG, whose decoders do not know the photometric tag."""
+"""Compressions of whole images, other than JPEG, whose decoders ignore the photometric tag."""
 YCBCR, MASK_PHOTOMETRIC = 6, 4
 REDUCED_BIT, MASK_BIT = 1, 4
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Image:
+class TiffImage:
     """What a directory declares. Compared by identity: equal fields give the same object, from the cache."""
 
     width: int
@@ -49,12 +49,12 @@ class Image:
     reduced: bool
     mask: bool
     stream: tuple[int, int]
-    """Offset and length of the JPEG stream of an old-style JPEG image; 0 where the file does not say."""
+    """Offset and length of the JPEG stream of an old-style JPEG image; 0 if not declared."""
     refusal: str | None
     """Why values of this kind are refused; the rest of the file may be fine."""
-    form: Form
+    form: DirectoryForm
     fields: Fields
-    """What says how pixels are stored."""
+    """The fields that decide how pixels are stored."""
 
     stored: int
     """Samples in one chunk."""
@@ -63,10 +63,10 @@ class Image:
     row_bytes: int
     """Bytes of one row of a chunk, uncompressed; rows start at whole bytes."""
     plain: bool
-    """Values lie uncompressed, row after row."""
+    """Whether values are stored uncompressed, row after row."""
 
     @property
-    def turned(self) -> bool:
+    def becomes_rgb(self) -> bool:
         """Whether values are RGB that the file stores as YCbCr."""
         if self.compression == OLD_JPEG:
             return self.samples == 3
@@ -78,7 +78,7 @@ class Image:
 
 
 @lru_cache(maxsize=2048)
-def image(form: Form, structure: Values) -> Image | None:
+def image(form: DirectoryForm, structure: Values) -> TiffImage | None:
     """The facts of a directory, or None where it describes no image (Exif data, for example)."""
     values = form.fields(structure)
     width, height = values.number(tag.WIDTH, 0), values.number(tag.HEIGHT, 0)
@@ -88,7 +88,7 @@ def image(form: Form, structure: Values) -> Image | None:
         raise FormatError(f"the image is {width} x {height}")
     compression = values.number(tag.COMPRESSION, 1)
     photometric = values.number(tag.PHOTOMETRIC, YCBCR if compression == OLD_JPEG else -1)
-    # Old-style JPEG writers leave out what the stream says itself; libtiff fills it in the same way.
+    # Old-style JPEG writers omit what the stream declares; libtiff uses the same defaults.
     samples = values.number(tag.SAMPLES, 3 if compression == OLD_JPEG and photometric in (2, YCBCR) else 1)
     if not 0 < samples < 1 << 16:
         raise FormatError(f"the image has {samples} samples per pixel")
@@ -101,7 +101,7 @@ def image(form: Form, structure: Values) -> Image | None:
     if photometric == YCBCR and planar and tag.YCBCR_SUBSAMPLING in values and _subsampling(values) != (1, 1):
         refusal = "the colour planes of a planar YCbCr image are smaller than the image"
     stored = 1 if planar else samples
-    return Image(
+    return TiffImage(
         width=width,
         height=height,
         samples=samples,
@@ -177,7 +177,7 @@ def _type(values: Fields, samples: int, compression: int) -> tuple[int, int, np.
 
 
 def _dtype(bits: int, form: int) -> str | None:
-    """NumPy's type for a TIFF sample: the next larger one for odd bit depths, complex floats for complex integers."""
+    """NumPy's type for a TIFF sample: the next larger one for other bit depths, complex floats for complex integers."""
     if form in (1, 2):
         size = max(1, 2 ** math.ceil(math.log2(bits / 8)))
         return f"{'ui'[form - 1]}{size}" if bits <= 64 else None

@@ -1,4 +1,4 @@
-"""Where the chunks of a TIFF image lie: offsets and byte counts checked, plain strips cut or joined to row bands."""
+"""Byte ranges of the chunks of a TIFF image, checked; uncompressed strips are cut or joined to row bands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Refs, chunk_positions
 from periplus.scan.row_bands import BAND_BYTES, Integers, band_rows, cut_to_bands
-from periplus.scan.tiff.image import OLD_JPEG, Image
+from periplus.scan.tiff.image import OLD_JPEG, TiffImage
 
 MOST_BYTES = 1 << 62
 SHARED_GRID = 1 << 14
@@ -23,7 +23,7 @@ lowest, highest = np.minimum.reduce, np.maximum.reduce
 
 
 def locate(
-    image: Image, offsets: Integers | None, counts: Integers | None, *, limits: Limits, size: int | None
+    image: TiffImage, offsets: Integers | None, counts: Integers | None, *, limits: Limits, size: int | None
 ) -> tuple[int, Refs]:
     """Rows per chunk and the byte range of every stored chunk."""
     rows, grid = image.chunk_height, image.grid
@@ -33,7 +33,7 @@ def locate(
     number = grid[0] * grid[1] * grid[2]
     limits.check("the number of chunks", number, limits.chunks)
     if offsets is None:
-        raise FormatError("the image does not say where its strips or tiles lie")
+        raise FormatError("the image has no offsets of its strips or tiles")
     if len(offsets) != number:
         if len(offsets) < number:
             raise FormatError(f"the image has {number} strips or tiles but {len(offsets)} offsets")
@@ -58,7 +58,7 @@ def locate(
 
 
 def _inside(offsets: Integers, lengths: Integers, size: int | None) -> bool:
-    """All chunks are stored and lie in a file whose size is known."""
+    """Whether all chunks are stored, in a file of known size."""
     return (
         size is not None
         and int(offsets.min()) > 0
@@ -67,7 +67,7 @@ def _inside(offsets: Integers, lengths: Integers, size: int | None) -> bool:
     )
 
 
-def jpeg_stream(image: Image, offsets: Integers | None, counts: Integers | None) -> tuple[int, int] | None:
+def jpeg_stream(image: TiffImage, offsets: Integers | None, counts: Integers | None) -> tuple[int, int] | None:
     """The one JPEG stream that holds an old-style JPEG image, where it is more than the tables its strips need."""
     start, length = image.stream
     if image.compression != OLD_JPEG or start <= 0:
@@ -87,9 +87,9 @@ def _whole(stream: tuple[int, int], size: int | None) -> Refs:
     return Refs(chunk=_positions((1, 1, 1)), offset=np.array([offset]), length=np.array([length]))
 
 
-def _refs(image: Image, grid: tuple[int, int, int], offsets: Integers, counts: Integers, size: int | None) -> Refs:
+def _refs(image: TiffImage, grid: tuple[int, int, int], offsets: Integers, counts: Integers, size: int | None) -> Refs:
     positions = _positions(grid)
-    # A chunk of no bytes was never written; GDAL leaves its offset at 0, or at the place it might have had.
+    # A chunk of no bytes was never written; GDAL sets its offset to 0, or to a reserved position.
     if lowest(counts) == 0 or lowest(offsets) == 0:
         stored = counts > 0
         if bool((offsets[stored] == 0).any()):
@@ -108,11 +108,11 @@ def _refs(image: Image, grid: tuple[int, int, int], offsets: Integers, counts: I
     return Refs(chunk=positions, offset=offsets, length=counts)
 
 
-def _kind(image: Image) -> str:
+def _kind(image: TiffImage) -> str:
     return "tile" if image.tiled else "strip"
 
 
-def _counts(image: Image, offsets: Integers, counts: Integers | None, size: int | None) -> Integers:
+def _counts(image: TiffImage, offsets: Integers, counts: Integers | None, size: int | None) -> Integers:
     """Byte counts; absent ones, and that of a lone plain strip, are computed where that is safe, as libtiff does."""
     number = len(offsets)
     if counts is not None and len(counts) > number:
@@ -127,7 +127,7 @@ def _counts(image: Image, offsets: Integers, counts: Integers | None, size: int 
     raise FormatError(f"the image has {number} strips or tiles but {0 if counts is None else len(counts)} byte counts")
 
 
-def _expected(image: Image, number: int) -> Integers:
+def _expected(image: TiffImage, number: int) -> Integers:
     """Bytes of every plain chunk; the last strip of a plane holds only the rows that exist."""
     expected = np.full(number, image.row_bytes * image.chunk_height, np.int64)
     short = image.height % image.chunk_height
@@ -136,7 +136,7 @@ def _expected(image: Image, number: int) -> Integers:
     return expected
 
 
-def _bands(image: Image, offsets: Integers, expected: Integers) -> tuple[int, Integers, Integers]:
+def _bands(image: TiffImage, offsets: Integers, expected: Integers) -> tuple[int, Integers, Integers]:
     """Rows, offsets and lengths of row bands: free where strips adjoin, else a divisor of the strip's rows."""
     planes, strips, _ = image.grid
     starts, row_bits = offsets.reshape(planes, strips, 1), 8 * image.row_bytes

@@ -1,4 +1,4 @@
-"""TIFF, BigTIFF and COG: walks the directories of a file, strictly, and says which arrays they hold and where."""
+"""TIFF, BigTIFF and COG: reads the directories of a file, strictly, for their arrays and byte ranges."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from periplus.limits import Limits
 from periplus.model import Found, Source, Step, Steps
 from periplus.scan.buffer import FileBuffer
 from periplus.scan.cursor import Cursor
-from periplus.scan.tiff.entries import ENDIAN, ENTRY, Entries, Form, Integers, Remote, Values, integers, parse
+from periplus.scan.tiff.entries import ENDIAN, ENTRY, DirectoryForm, Entries, Integers, Remote, Values, integers, parse
 from periplus.scan.tiff.tags import (
     DESCRIPTIVE,
     NDPI_FORMAT,
@@ -39,9 +39,9 @@ class Directory:
     """One directory as the walk saw it."""
 
     offset: int
-    form: Form
+    form: DirectoryForm
     structure: Values
-    told: Values
+    metadata: Values
     """Values that lie outside the directory, in the order of the form."""
     weight: int
     """Bytes of these values."""
@@ -52,12 +52,12 @@ class Directory:
 
 
 def sniff(head: bytes) -> bool:
-    """Whether a file that starts so is a TIFF."""
+    """Whether these are the first bytes of a TIFF file."""
     return bytes(head[:4]) in MAGIC
 
 
 def scan(source: Source, limits: Limits) -> Steps:
-    """Arrays of every image, overview and mask of a TIFF, and what the file says of itself."""
+    """Arrays of every image, overview and mask of a TIFF, and metadata of the file."""
     from periplus.scan.tiff.arrays import describe
 
     file = FileBuffer(source, limits)
@@ -146,10 +146,10 @@ def _directory(
             limits.check("the number of tiles or strips", count, limits.chunks)
         first = offset - start
         if entries.stop and (entries.start < first or entries.stop > first + len(block)):
-            structure, told, lists = yield from _elsewhere(file, entries)
+            structure, metadata, lists = yield from _elsewhere(file, entries)
         else:
             structure = tuple([block[at - first : at - first + length] for _, _, _, at, length in entries.structure])
-            told = tuple([block[at - first : at - first + length] for _, _, _, at, length in entries.told])
+            metadata = tuple([block[at - first : at - first + length] for _, _, _, at, length in entries.metadata])
             lists = {
                 tag: integers(tag, block, where - first, kind, count, order)
                 for tag, kind, count, where, _ in entries.far
@@ -165,7 +165,7 @@ def _directory(
         offset,
         entries.form,
         structure,
-        told,
+        metadata,
         entries.weight,
         lists.get(TILE_OFFSETS, lists.get(STRIP_OFFSETS)),
         lists.get(TILE_COUNTS, lists.get(STRIP_COUNTS)),
@@ -179,17 +179,17 @@ def _elsewhere(file: FileBuffer, entries: Entries) -> Generator[Step, Any, tuple
     """Values and lists that lie in other blocks, asked for where needed; descriptive ones may lie outside the file."""
     outside = {
         place
-        for place in entries.told
+        for place in entries.metadata
         if place[0] in DESCRIPTIVE and file.size is not None and place[3] + place[4] > file.size
     }
-    inside = [place for place in (*entries.structure, *entries.told, *entries.far) if place not in outside]
+    inside = [place for place in (*entries.structure, *entries.metadata, *entries.far) if place not in outside]
     yield from file.require_all([(f"the value of tag {place[0]}", *place[3:]) for place in inside], gap=GAP_BYTES)
     lists = {
         tag: integers(tag, *_at(file, where, length), kind, count, entries.form.order)
         for tag, kind, count, where, length in entries.far
     }
-    told = tuple([None if place in outside else _value(file, place) for place in entries.told])
-    return tuple([_value(file, place) for place in entries.structure]), told, lists
+    metadata = tuple([None if place in outside else _value(file, place) for place in entries.metadata])
+    return tuple([_value(file, place) for place in entries.structure]), metadata, lists
 
 
 def _value(file: FileBuffer, place: Remote) -> bytes:

@@ -58,8 +58,8 @@ DESCRIPTIVE: dict[int, int] = {
     SOFTWARE: TEXT_BYTES, DATETIME: 64, ARTIST: TEXT_BYTES, COLORMAP: 3 * 256 * 2, GDAL_METADATA: 1 << 20,
     GDAL_NODATA: 256,
 }  # fmt: skip
-"""Tags that only tell about an image, with the most bytes worth reading; larger ones, and ones that lie outside the
-file, are passed over, where any other tag would be an error."""
+"""Tags that only describe an image, with the most bytes worth reading; larger ones, and ones outside the file, are
+skipped, whereas any other tag would be an error."""
 WANTED = {**STRUCTURE, **GEOREFERENCING, **DESCRIPTIVE, **dict.fromkeys(STRILES, 0)}
 """Lists of strips and tiles are as long as the limits allow."""
 

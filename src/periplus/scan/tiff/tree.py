@@ -1,16 +1,16 @@
-"""Which directory is what: images, their overviews as levels, their masks; and the names these get in an index."""
+"""The role of every directory: image, overview (level) or mask; and the names of their arrays in an index."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from periplus.scan.tiff.image import Image
+from periplus.scan.tiff.image import TiffImage
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where one directory stands: which image it belongs to, at which level, data or mask."""
+class ImagePlace:
+    """The image that one directory belongs to, its level, and whether it is data or mask."""
 
     image: int
     level: int
@@ -31,7 +31,7 @@ class _Family:
     masks: list[int] = field(default_factory=list)
 
 
-def nest(images: Sequence[Image | None], parents: Sequence[int]) -> dict[int, Place]:
+def nest(images: Sequence[TiffImage | None], parents: Sequence[int]) -> dict[int, ImagePlace]:
     """The place of every image. An overview or mask belongs to the image before it, in the chain or as its SubIFD."""
     families: list[_Family] = []
     owners: list[_Family | None] = []
@@ -55,34 +55,34 @@ def nest(images: Sequence[Image | None], parents: Sequence[int]) -> dict[int, Pl
     return _places(images, families)
 
 
-def _places(images: Sequence[Image | None], families: list[_Family]) -> dict[int, Place]:
-    places: dict[int, Place] = {}
+def _places(images: Sequence[TiffImage | None], families: list[_Family]) -> dict[int, ImagePlace]:
+    places: dict[int, ImagePlace] = {}
     alone: list[int] = []
     for k, family in enumerate(families):
         sizes: dict[tuple[int, int], int] = {}
         for level, number in enumerate(sorted(family.levels, key=lambda n: -_pixels(images[n]))):
-            places[number] = Place(k, level, family.base)
+            places[number] = ImagePlace(k, level, family.base)
             sizes.setdefault(_size(images[number]), level)
         for number in family.masks:
             matching = sizes.pop(_size(images[number]), None)
             if matching is None:
                 alone.append(number)
             else:
-                places[number] = Place(k, matching, family.base, mask=True)
+                places[number] = ImagePlace(k, matching, family.base, mask=True)
     for k, number in enumerate(alone, len(families)):
-        places[number] = Place(k, 0, number)
+        places[number] = ImagePlace(k, 0, number)
     return places
 
 
-def _size(image: Image | None) -> tuple[int, int]:
+def _size(image: TiffImage | None) -> tuple[int, int]:
     return (0, 0) if image is None else (image.width, image.height)
 
 
-def _pixels(image: Image | None) -> int:
+def _pixels(image: TiffImage | None) -> int:
     return 0 if image is None else image.width * image.height
 
 
-def _overview(base: Image, image: Image) -> bool:
+def _overview(base: TiffImage, image: TiffImage) -> bool:
     """Same kind of values, smaller, and of the same proportions up to the rounding of sizes."""
     if (image.samples, image.dtype) != (base.samples, base.dtype) or image.mask != base.mask:
         return False
@@ -94,7 +94,7 @@ def _overview(base: Image, image: Image) -> bool:
     return near or _halved(base, image)
 
 
-def _halved(base: Image, image: Image) -> bool:
+def _halved(base: TiffImage, image: TiffImage) -> bool:
     """Whether one scale, its results rounded up or down, gives both sides; of narrow images they are far apart."""
     sides = ((base.width, image.width), (base.height, image.height))
     least = max(whole / (part + 1) for whole, part in sides)
