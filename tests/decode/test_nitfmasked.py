@@ -95,5 +95,5 @@ def test_a_mask_of_other_blocks_than_the_tiles_is_refused(tmp_path):
     path.write_bytes(
         nitfs.nitf(nitfs.ImageSegment(values=VALUES, block=(32, 48), streams=[mask + stream], coding="M8"))
     )
-    with pytest.raises(FormatError, match="mask is of other blocks"):
+    with pytest.raises(FormatError, match="blocks of the mask are not the tiles"):
         periplus.index(path)

@@ -343,7 +343,7 @@ def test_fax_without_its_ends_is_refused(missing):
     item = nitfs.ImageSegment(
         values=values, kind="b1", block=(24, 48), streams=strips, coding="C1", changes={"COMRAT": "1D  "}
     )
-    with pytest.raises(FormatError, match="6 blocks, but 5 ends of fax pictures"):
+    with pytest.raises(FormatError, match="6 blocks, but 5 fax pictures"):
         scan_bytes(nitfs.nitf(item), scanner=nitf)
 
 

@@ -87,7 +87,7 @@ def test_a_blosc_header_that_lies_about_its_length_is_refused(decoder):
         ("periplus.delta", {"dist": 2}, "u2", "at distance 2"),
         ("numcodecs.fixedscaleoffset", {"offset": 0, "scale": 0}, "f4", "scale 0"),
         ("numcodecs.fixedscaleoffset", {"offset": "a", "scale": 1}, "f4", "offset 'a'"),
-        ("numcodecs.delta", {"astype": "U3"}, "u2", "no type of numbers"),
+        ("numcodecs.delta", {"astype": "U3"}, "u2", "not a numeric type"),
     ],
 )
 def test_filters_on_values_that_cannot_be_undone_are_refused(name, settings, dtype, what, decoder):
