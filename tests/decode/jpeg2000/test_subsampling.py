@@ -12,7 +12,7 @@ from periplus.errors import DecodeError, FormatError
 from periplus.testing.formats import codestreams
 from periplus.testing.formats import jpeg2000 as j2ks
 
-FILES = Path(__file__).parent / "files"
+FILES = Path(__file__).parents[1] / "files"
 REFERENCE = {
     "steps-alike-pcrl": (0x80F7A250, 0xE44BE642, 0xD4D6F582),
     "steps-alike-rpcl": (0x626B2927, 0x62B86469),

@@ -18,7 +18,7 @@ HEADER = b"\0\0\0\x0cjP  \r\n\x87\n" + b"\0\0\0\x14ftypjp2 \0\0\0\0jp2 "
 SIZE = {"blockxsize": 64, "blockysize": 64}
 
 
-FILES = Path(__file__).parent.parent / "decode" / "files"
+FILES = Path(__file__).parents[2] / "decode" / "files"
 
 
 def box(kind: bytes, content: bytes, form: str = "short") -> bytes:

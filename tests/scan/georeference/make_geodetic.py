@@ -6,7 +6,7 @@ from pyproj import CRS
 from pyproj.database import query_crs_info
 from pyproj.enums import PJType
 
-TARGET = Path(__file__).parents[2] / "src" / "periplus" / "scan" / "geodetic.psv"
+TARGET = Path(__file__).parents[3] / "src" / "periplus" / "scan" / "geodetic.psv"
 
 
 def rows() -> list[str]:

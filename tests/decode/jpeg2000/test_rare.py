@@ -16,7 +16,7 @@ from periplus.testing.formats import jpeg2000 as j2ks
 HIGH_THROUGHPUT = pytest.mark.skipif(
     not getattr(getattr(imagecodecs, "HTJ2K", None), "available", False), reason="this imagecodecs has no OpenJPH"
 )
-FILES = Path(__file__).parent / "files"
+FILES = Path(__file__).parents[1] / "files"
 REFERENCE = {
     "modes-layers": (0x7FBC3CE7, 0x14B24024, 0x065F39C1),
     "offsets-tiled-cprl": (0xDE66D1E0, 0x06A4BE89, 0xC9DB578E),
