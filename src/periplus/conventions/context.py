@@ -1,4 +1,4 @@
-"""One reading of one node: what it declares, who is asked about other nodes, what was found odd."""
+"""The context in which one node is read: what it declares, how to look up other nodes, and the findings so far."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ MOST_NOTES = 1000
 
 @dataclass(slots=True, kw_only=True)
 class Reading:
-    """Carries a node through the conventions and collects findings; lives for one call."""
+    """The node being read, and the findings; used for one call."""
 
     node: Node
     lookup: NodeLookup
     stores: StoreLookup | None = None
     strict: bool = True
-    """Whether attributes of a convention that is not declared are left alone."""
+    """Whether attributes of a convention that is not declared are ignored."""
     memo: dict[Any, Any] = field(default_factory=dict)
     """What is the same for all nodes of a store: declarations and pyramids by path. Shared between readings."""
     notes: list[Diagnostic] = field(default_factory=list)
@@ -35,7 +35,7 @@ class Reading:
         self.add(Diagnostic(code, severity, self.node.path if path is None else path, attribute, message, hint))
 
     def add(self, *found: Diagnostic) -> None:
-        """Add findings, each once; a hostile node does not get to make a million of them."""
+        """Add findings, each once; their number is limited."""
         for one in found:
             if len(self.notes) < MOST_NOTES and one not in self.seen:
                 self.seen.add(one)
@@ -47,7 +47,7 @@ class Reading:
 
     @property
     def group(self) -> Node | None:
-        """The group the node lies in."""
+        """The group that contains the node."""
         up = parent(self.node.path)
         return None if up is None else self.lookup(up)
 
@@ -56,7 +56,7 @@ class Reading:
         key = ("declared", node.path)
         if key not in self.memo:
             raw = node.attributes.get(KEY)
-            # Most nodes of a store declare the same; only what is without findings is the same for all.
+            # Most nodes of a store declare the same; declarations without findings are shared.
             if raw is None or not same(raw, self.memo.get("declared", ((), ()))[0]):
                 entries, notes = declared(node.attributes, node.path)
                 self.memo[key] = (names(entries), notes)
@@ -70,15 +70,15 @@ class Reading:
         return found[0]
 
     def declares(self, node: Node, convention: str) -> bool:
-        """Whether a node declares a convention; or, in a lenient reading, uses its attributes without declaring it."""
+        """Whether a node declares a convention; or, if not strict, uses its attributes without declaring it."""
         if convention in self.declared_by(node):
             return True
         used = [key for key in node.attributes if belongs(key, convention)]
         if not used:
             return False
-        doing = "they are left alone" if self.strict else "they are used all the same"
+        doing = "they are ignored" if self.strict else "they are used anyway"
         shown = ", ".join(str(key)[:80] for key in used[:4])
-        # `ref` or `uom` may just be somebody's attribute of that name.
+        # `ref` or `uom` may be an unrelated attribute of that name.
         plain = used[0] in ("cs", "crs", "ref", "uom", "geolocation") and mapping(node.attributes[used[0]]) is None
         self.note(
             f"{convention}.undeclared",

@@ -1,4 +1,4 @@
-"""Flat names: one for every coordinate of an array, that no other variable of its group has."""
+"""Names of the coordinates of an array, different from those of all other variables of its group."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from periplus.conventions.ref import ReferenceTarget
 
 @dataclass(slots=True)
 class CoordinateNames:
-    """Hands out names; the same node keeps the name it was given."""
+    """Assigns names; a node keeps the name it was given."""
 
     array: Node
     members: frozenset[str]
-    """Of the array's group: names that belong to other arrays unless they are meant."""
+    """Names in the group of the array, which are reserved for those nodes."""
     taken: dict[str, tuple[str | None, str] | None] = field(default_factory=dict)
-    """Name to (uri, path) of the node that has it; None for values that are no node."""
+    """Name to (uri, path) of the node that has it; None for values that are not in a node."""
 
     @classmethod
     def of(cls, reading: Reading) -> CoordinateNames:
@@ -37,7 +37,7 @@ class CoordinateNames:
         reference: Reference | None = None,
         dims: tuple[str, ...] | None = None,
     ) -> str:
-        """The name itself if nobody has it; else with the folders of its node before it; else with a number.
+        """The name itself if it is free; else prefixed with the groups of its node; else with a number.
 
         The name of a dimension is only for a variable along just that dimension (`dims`).
         """

@@ -1,4 +1,4 @@
-"""Findings: what is wrong, odd or merely tolerated in the attributes of a node, with a code that stays."""
+"""Findings: what is wrong or unusual in the attributes of a node, with a stable code."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error")
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
     """One finding. `error`: something is lost or wrong; `warning`: meaning was guessed or left out; `info`: an older or
-    odd way of saying something clear."""
+    unusual form of something clear."""
 
     code: str
     """Stable, `<convention>.<what>`, for example `ref.missing`; docs/conventions.md lists all."""
     severity: Severity
     path: str
-    """Of the node that says it, absolute: `/`, `/0/data`."""
+    """Absolute path of the node: `/`, `/0/data`."""
     attribute: str
-    """Which attribute, with a path into it: `cs.crs[0].axes.time`; empty where none is meant."""
+    """Which attribute, with a path into it: `cs.crs[0].axes.time`; empty where there is none."""
     message: str
     hint: str = ""
     """What a producer should write instead."""

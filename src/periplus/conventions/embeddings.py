@@ -1,4 +1,4 @@
-"""tessera and geoemb: what groups of embeddings say of themselves, and how their stored integers become numbers."""
+"""tessera and geoemb: properties of groups of embeddings, and how stored integers are converted to numbers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def read_embedding(reading: Reading, group: Node) -> Mapping[str, Any] | None:
 
 
 def quantization_of(reading: Reading) -> Quantization | None:
-    """How the stored values of the array being read become numbers; None where they are no quantised embeddings."""
+    """How stored values of the array are converted to numbers; None where they are not quantized embeddings."""
     group, node = reading.group, reading.node
     if group is None:
         return None

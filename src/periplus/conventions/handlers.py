@@ -1,4 +1,4 @@
-"""The door for conventions of third parties: handlers found by entry point, asked array by array, never trusted."""
+"""Handlers of conventions: those of other packages, found by entry point, and our own with the same interface."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ ENTRY_POINTS = "zarr_xgroup.conventions"
 class Handler(Protocol):
     """A convention that applies to arrays.
 
-    `root`, `group` and `array` are the store's root group, the group the array lies in, and the array, as the caller
-    walks them: Zarr objects in the xarray engine. Variables are keyed by the names they should appear under.
+    `root`, `group` and `array` are the store's root group, the group that contains the array, and the array, as the
+    caller has them: Zarr objects in the xarray engine. Variables are keyed by the names they should appear under.
     """
 
     tier: Literal["principal", "service"]
@@ -59,7 +59,7 @@ def register(handler: Any) -> Handler:
 
 
 def unregister(handler: Any) -> None:
-    """Take back what `register` returned, or was given."""
+    """Remove a handler that was registered, or the class it was registered by."""
     _registered[:] = [one for one in _registered if one is not handler and type(one) is not handler]
 
 
@@ -71,7 +71,7 @@ def third_parties() -> tuple[tuple[Handler, ...], tuple[Diagnostic, ...]]:
 
 
 def ask(handlers: Iterable[Handler], *, path: str, root: Any, group: Any, array: Any) -> HandlerResult:
-    """Let handlers speak of one array; one that fails is a finding, and the others are still heard."""
+    """What handlers add to one array; one that fails is a finding, and the others are still asked."""
     variables: dict[str, Any] = {}
     principal: list[str] = []
     notes: list[Diagnostic] = []
@@ -81,7 +81,7 @@ def ask(handlers: Iterable[Handler], *, path: str, root: Any, group: Any, array:
             if not handler.detect(root, group, array):
                 continue
             given = dict(handler.get_variables(array, group, root))
-        except Exception as error:  # noqa: BLE001 - whatever a stranger's code raises must not keep a store from opening
+        except Exception as error:  # noqa: BLE001 - an error in other code must not prevent opening a store
             message = f"the handler of {name!r} failed: {type(error).__name__}: {str(error)[:300]}"
             notes.append(Diagnostic("handler.failed", "warning", path, "", message))
             continue
@@ -103,7 +103,7 @@ def _installed() -> tuple[tuple[Handler, ...], tuple[Diagnostic, ...]]:
     for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
         try:
             handlers.append(_loaded(point))
-        except Exception as error:  # noqa: BLE001 - importing a stranger's package may raise anything
+        except Exception as error:  # noqa: BLE001 - importing another package may raise anything
             message = f"{point.name} ({point.value}) cannot be loaded: {type(error).__name__}: {str(error)[:300]}"
             notes.append(Diagnostic("handler.unloadable", "warning", "/", "", message))
     return tuple(handlers), tuple(notes)
@@ -123,7 +123,7 @@ def _made(thing: Any) -> Handler:
 
 
 PRINCIPAL = ("cs", "dimensions", "spatial")
-"""In the order in which they are heard: the first to speak of an axis gives its coordinates."""
+"""In order of precedence: the first that describes an axis gives its coordinates."""
 SERVICE = ("proj", "ref", "uom", "geolocation", "multiscales", "CF", "tessera", "geoemb")
 
 

@@ -181,7 +181,7 @@ class ConventionDeclaration:
     by: str | None
     """`uuid`, `schema_url` or `spec_url`."""
     tag: str | None
-    """Version tag or commit of the URL, where one is said."""
+    """Version tag or commit in the URL, if there is one."""
 
 
 def repository(url: str) -> tuple[Convention | None, str | None]:
@@ -206,7 +206,7 @@ def metadata(name: str) -> dict[str, str]:
 def declared(
     attributes: Mapping[str, Any], path: str = "/"
 ) -> tuple[tuple[ConventionDeclaration, ...], tuple[Diagnostic, ...]]:
-    """What a node declares, and what is odd about how it does so."""
+    """What a node declares, and findings about the declarations."""
     notes: list[Diagnostic] = []
     raw = attributes.get(KEY)
     if raw is None:
@@ -256,9 +256,9 @@ def _identified(entry: Any, path: str, where: str, notes: list[Diagnostic]) -> C
     texts = {field: entry[field] for field in _FIELDS if isinstance(entry.get(field), str) and entry[field]}
     for field in entry:
         if field not in _FIELDS:
-            note("extra-field", "info", f"the field {str(field)[:80]!r} is none of the framework's")
+            note("extra-field", "info", f"the field {str(field)[:80]!r} is not defined by the framework")
         elif field not in texts:
-            note("malformed", "warning", f"{field} is no text and is ignored")
+            note("malformed", "warning", f"{field} is not a string and is ignored")
     by_url: dict[str, tuple[Convention | None, str | None]] = {
         field: repository(texts[field]) for field in ("schema_url", "spec_url") if field in texts
     }
@@ -273,13 +273,13 @@ def _identified(entry: Any, path: str, where: str, notes: list[Diagnostic]) -> C
 
 
 def _chosen(uuid: str | None, by_url: Mapping[str, Convention | None], note: Any) -> tuple[Convention | None, str]:
-    """The convention that an entry means, and the field that says so: the uuid if there is one, else a URL we know."""
+    """The convention of an entry, and the field that identifies it: the uuid if there is one, else a known URL."""
     if uuid is not None:
         if not _UUID.fullmatch(uuid):
-            note("uuid-form", "warning", f"{uuid[:80]!r} is no uuid in lower-case hexadecimal")
+            note("uuid-form", "warning", f"{uuid[:80]!r} is not a uuid in lower-case hexadecimal")
         return _BY_UUID.get(uuid.strip().lower()), "uuid"
     for field, convention in by_url.items():
-        # The first that is there decides; a URL nobody knows leaves room for the next.
+        # The first field decides; an unknown URL is skipped.
         if convention is not None:
             note("no-uuid", "info", f"{convention.name} is declared without its uuid", f"add {convention.uuid}")
             return convention, field
@@ -320,7 +320,7 @@ def _about_urls(chosen: Convention, texts: Mapping[str, str], by_url: Mapping[st
         if convention is None:
             if field == "spec_url" and chosen.name == "CF":
                 continue  # CF's own pages
-            note("unknown-url", "warning", f"{field} {texts[field][:200]!r} is none that {chosen.name} ever had", "")
+            note("unknown-url", "warning", f"{field} {texts[field][:200]!r} was never a URL of {chosen.name}", "")
         elif convention is not chosen:
             note("conflict", "warning", f"{field} is that of {convention.name}, the identity that of {chosen.name}")
         elif published:

@@ -1,4 +1,4 @@
-"""What attributes mean, as plain data: coordinates described and not computed, grids, CRS, levels."""
+"""The meaning of attributes as plain data: coordinates (described, not computed), grids, CRS and levels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from periplus.model.affine import box, shifted
 
 @dataclass(frozen=True, slots=True)
 class Regular:
-    """Value of item i is start + step * (i + offset): pixel centres have offset 0.5, so that no rounding creeps in."""
+    """Value of item i is start + step * (i + offset): pixel centres have offset 0.5, which avoids rounding."""
 
     start: float
     step: float
@@ -34,7 +34,7 @@ class Regular:
 
 @dataclass(frozen=True, slots=True)
 class Explicit:
-    """Values written out; nested tuples where there are several dimensions. Numbers, or strings."""
+    """A list of values, nested where there are several dimensions. Numbers or strings."""
 
     items: tuple[Any, ...]
 
@@ -51,17 +51,17 @@ class Shifted:
     upper: float
 
     def values(self, base: NDArray[Any] | None = None) -> NDArray[Any]:
-        """All of them; `base` are the values of the coordinate where they lie in another array."""
+        """All of them; `base` are the values of the coordinate where they are stored in another array."""
         if base is None:
             if isinstance(self.base, External):
-                raise TypeError("the values of another array must be given")
+                raise TypeError("pass the values of the other array")
             base = self.base.values()
         return np.asarray(base[:, None] + np.asarray([self.lower, self.upper]))
 
 
 @dataclass(frozen=True, slots=True)
 class Affine:
-    """One coordinate of a turned grid, over (rows, columns): x = a*column + b*row + c or y = d*column + e*row + f."""
+    """One coordinate of a rotated grid, over (rows, columns): x = a*column + b*row + c or y = d*column + e*row + f."""
 
     transform: Transform
     axis: Literal["x", "y"]
@@ -106,18 +106,18 @@ Role: TypeAlias = Literal["axis", "auxiliary", "scalar", "bounds", "term", "geol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coord:
-    """A variable that belongs to an array as a coordinate (or beside it, if `ancillary`)."""
+    """A variable that belongs to an array as a coordinate (or as related data, if `ancillary`)."""
 
     name: str
-    """The flat name it wants; unique among the coordinates of one array."""
+    """Its name; unique among the coordinates of one array."""
     dims: tuple[str, ...]
     """Of the variable: () for a scalar; boundaries end with the dimension of their vertices, `bnds`."""
     values: Values
     role: Role = "axis"
     convention: str = ""
-    """Which convention said so."""
+    """The convention that describes it."""
     attributes: Mapping[str, Any] = field(default_factory=dict)
-    """In CF's words: units, calendar, axis, standard_name, positive, bounds, formula_terms. To be laid over the
+    """CF attributes: units, calendar, axis, standard_name, positive, bounds, formula_terms. They override the
     attributes of the node itself where the values are external."""
 
 
@@ -126,7 +126,7 @@ class Coord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """An affine grid over two dimensions of an array, as the spatial convention says it."""
+    """An affine grid over two dimensions of an array, as the spatial convention declares it."""
 
     dims: tuple[str, str]
     """(y, x), whatever their order in the array."""
@@ -165,15 +165,15 @@ def edges(transform: Transform, shape: tuple[int, int]) -> BBox:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrsText:
-    """A coordinate reference system as a store says it; conventions.proj says what the text means."""
+    """A coordinate reference system as a store declares it; conventions.proj parses the text."""
 
     text: str
-    """What to hand to PROJ: the WKT2, else the code, else the PROJJSON as text."""
+    """Text for PROJ: the WKT2, else the code, else the PROJJSON."""
     form: Literal["wkt2", "code", "projjson", "cf"]
     code: str | None = None
-    """The authority code where one is said and does not contradict."""
+    """The authority code, if one is declared and agrees."""
     origin: str = "/"
-    """Path of the node that says it."""
+    """Path of the node that declares it."""
 
 
 # --- levels ---------------------------------------------------------------------------------------------------------
@@ -184,19 +184,19 @@ class Level:
     """One resolution of a pyramid."""
 
     asset: str
-    """As the layout says it, relative to the pyramid's group: `0`, `1/data`, `.`."""
+    """As in the layout, relative to the pyramid's group: `0`, `1/data`, `.`."""
     path: str
     """Absolute."""
     kind: Literal["group", "array", "missing"]
     order: int
-    """0 is the finest; by resolution, since the order of a layout says nothing."""
+    """0 is the finest; by resolution, since layouts have no fixed order."""
     derived_from: str | None = None
     """Path of the level it was made from."""
     factors: tuple[float, float] | None = None
-    """How much larger its pixels are than those of the finest level, (y, x); None where nobody can tell."""
+    """How much larger its pixels are than those of the finest level, (y, x); None where it is unknown."""
     grid: Grid | None = None
     absolute: bool = False
-    """Whether the layout itself says the transform, and so decides over arrays and level groups."""
+    """Whether the layout itself declares the transform, which overrides arrays and level groups."""
     shape: tuple[int, int] | None = None
     """(height, width) where known, from the arrays or from the layout."""
     arrays: Mapping[str, str] = field(default_factory=dict)
@@ -206,7 +206,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pyramid:
-    """What a multiscales group says, its levels from fine to coarse."""
+    """The levels of a multiscales group, from fine to coarse."""
 
     path: str
     levels: tuple[Level, ...]
@@ -223,7 +223,7 @@ class Pyramid:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantization:
-    """How stored embeddings become numbers: stored * scale + offset. A scale that is not finite means no data."""
+    """How stored embeddings are converted: stored * scale + offset. A scale that is not finite means nodata."""
 
     scale: float | External
     offset: float = 0.0
@@ -233,20 +233,20 @@ class Quantization:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """A word of an attribute that names another node: CF's `coordinates = "/grid/lon"`."""
+    """A word of an attribute that refers to another node: CF's `coordinates = "/grid/lon"`."""
 
     attribute: str
     word: str
     """As written."""
     path: str
-    """Absolute path of the node meant."""
+    """Absolute path of the node."""
     name: str
-    """The flat name by which to write it: that of the Coord."""
+    """The name that replaces it: that of the Coord."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meaning:
-    """Everything the conventions say of one array."""
+    """The meaning of one array by all conventions."""
 
     path: str
     conventions: tuple[str, ...] = ()
@@ -260,7 +260,7 @@ class Meaning:
     """Path of the multiscales group it belongs to."""
     level: Level | None = None
     attributes: Mapping[str, Any] = field(default_factory=dict)
-    """To be laid over its own: `units` from uom, attributes whose paths became flat names."""
+    """Override its own: `units` from uom, attributes in which names replace paths."""
     links: tuple[Link, ...] = ()
     quantization: Quantization | None = None
     diagnostics: tuple[Diagnostic, ...] = ()
@@ -268,14 +268,14 @@ class Meaning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMeaning:
-    """Everything the conventions say of one group."""
+    """The meaning of one group by all conventions."""
 
     path: str
     conventions: tuple[str, ...] = ()
     pyramid: Pyramid | None = None
     crs: CrsText | None = None
     bbox: BBox | None = None
-    """The footprint the group claims, as written."""
+    """The footprint that the group declares, as written."""
     embedding: Mapping[str, Any] | None = None
     """The properties of tessera or geoemb, without prefix, under `convention` which of them."""
     diagnostics: tuple[Diagnostic, ...] = ()

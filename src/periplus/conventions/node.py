@@ -1,4 +1,4 @@
-"""Nodes of a hierarchy as plain data, the callable that finds other nodes, and the paths between them."""
+"""Nodes of a hierarchy as plain data, the callable that looks up other nodes, and functions for paths."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DIMENSIONS = "_ARRAY_DIMENSIONS"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Node:
-    """A group or an array as its metadata say; never its values."""
+    """The metadata of a group or an array, without values."""
 
     path: str
     """Absolute: `/` is the root, `/0/data` an array."""
@@ -28,7 +28,7 @@ class Node:
     dtype: str = ""
     """As NumPy names it: `float32`, `<U3`."""
     members: tuple[str, ...] | None = None
-    """Names of a group's direct children; None where the store cannot tell."""
+    """Names of a group's direct children; None where the store cannot list them."""
     zarr_format: int = 3
 
     @property
@@ -36,7 +36,7 @@ class Node:
         return self.path.rpartition("/")[2]
 
     def document(self) -> dict[str, Any]:
-        """What a JSON pointer points into: the node's metadata document, so far as it carries meaning."""
+        """What a JSON pointer points into: the node's metadata document, as far as conventions use it."""
         common = {"zarr_format": self.zarr_format, "node_type": self.kind, "attributes": self.attributes}
         if self.kind == "group":
             return common
@@ -67,26 +67,26 @@ def node_of(path: str, metadata: ArrayMetadata | GroupMetadata, members: tuple[s
 
 
 class NodeLookup(Protocol):
-    """The node at an absolute path, or None where there is none. Reads metadata only; called often, so it remembers."""
+    """The node at an absolute path, or None where there is none. Reads metadata only. Called often: it should cache."""
 
     def __call__(self, path: str, /) -> Node | None: ...
 
 
 class StoreLookup(Protocol):
-    """The lookup of another store by its URI; PeriplusError where policy or the network forbids it."""
+    """The lookup of another store by its URI; PeriplusError where it cannot be accessed."""
 
     def __call__(self, uri: str, /) -> NodeLookup: ...
 
 
 def parent(path: str) -> str | None:
-    """The path of the group a node lies in; None for the root."""
+    """The path of the group that contains a node; None for the root."""
     if path == ROOT:
         return None
     return path.rpartition("/")[0] or ROOT
 
 
 def ancestors(path: str) -> Iterator[str]:
-    """Groups around a node, the nearest first, the root last."""
+    """Paths of the groups that contain a node, the nearest first, the root last."""
     up = parent(path)
     while up is not None:
         yield up
@@ -94,14 +94,14 @@ def ancestors(path: str) -> Iterator[str]:
 
 
 def join(base: str, path: str) -> str:
-    """`path` as seen from the node or group `base`; FormatError where it is malformed or climbs above the root."""
+    """`path` as seen from the node or group `base`; FormatError where it is malformed or goes above the root."""
     if "\\" in path or "\0" in path or "://" in path:
-        raise FormatError(f"{path[:200]!r} is no path of a node")
+        raise FormatError(f"{path[:200]!r} is not a valid path of a node")
     parts: list[str] = [] if path.startswith("/") else [part for part in base.split("/") if part]
     for part in path.split("/"):
         if part == "..":
             if not parts:
-                raise FormatError(f"{path[:200]!r} climbs above the root")
+                raise FormatError(f"{path[:200]!r} goes above the root")
             parts.pop()
         elif part not in ("", "."):
             parts.append(part)
@@ -114,7 +114,7 @@ def relative(path: str, base: str) -> str:
         return "."
     prefix = base.rstrip("/") + "/"
     if not path.startswith(prefix):
-        raise FormatError(f"{path} does not lie below {base}")
+        raise FormatError(f"{path} is not below {base}")
     return path[len(prefix) :]
 
 

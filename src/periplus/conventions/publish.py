@@ -1,4 +1,4 @@
-"""Whole groups of arrays to what their nodes should say: pyramids, places and CRS of arrays, levels and groups."""
+"""Attributes for all nodes of a hierarchy: pyramids, grids and CRS of arrays, levels and groups."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def write_conventions(
 
 
 def _mapping_of(array: GriddedArray, mappings: dict[str, dict[str, Any]], taken: set[str]) -> str | None:
-    """Path of the grid mapping of an array, made where there is none like it in its group yet."""
+    """Path of the grid mapping of an array, which is added where its group has no equal one."""
     place = array.georeference
     if place is None or len(array.shape) < 2 or (place.crs is None and place.transform is None):
         return None
@@ -129,7 +129,7 @@ def _pyramid(group: str, levels: Mapping[str, list[GriddedArray]], resampling: s
     place = first.georeference
     if place is not None and place.transform is not None and size(first) is not None:
         own = array_attributes(first, cf=None)
-        # No transform here: arrays directly below would take it for theirs, and the layout says those of levels.
+        # No transform here: arrays directly below would inherit it, and the layout declares those of levels.
         attributes |= {key: own[key] for key in ("spatial:dimensions", "spatial:bbox", "spatial:registration")}
         conventions.append("spatial")
     crs = {one.crs for one in one_place.values() if one is not None}
@@ -153,7 +153,7 @@ def _representatives(levels: Mapping[str, list[GriddedArray]]) -> dict[str, Grid
 
 
 def _shared(arrays: Sequence[GriddedArray]) -> Georeference | None:
-    """The place that all arrays of a level have; None where they differ, for then each speaks for itself."""
+    """The georeference that all arrays of a level share; None where they differ and each declares its own."""
     places = {(a.georeference, size(a)) if _hashable(a.georeference) else id(a) for a in arrays}
     return arrays[0].georeference if len(places) == 1 else None
 
@@ -163,7 +163,7 @@ def _hashable(place: Georeference | None) -> bool:
 
 
 def _footprint(arrays: Sequence[GriddedArray]) -> dict[str, Any]:
-    """What the root may say of all arrays together: their box and CRS, where they are all of one CRS."""
+    """Attributes of the root for all arrays together: their box and CRS, if they share one."""
     boxes: list[BBox] = []
     texts: set[str | None] = set()
     for array in arrays:

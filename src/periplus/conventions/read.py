@@ -1,4 +1,4 @@
-"""Everything the conventions say of an array or a group, composed: principal ones first, services over them."""
+"""The meaning of an array or a group by all conventions: principal ones first, then services."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _IGNORED = frozenset({"units", "long_name", "standard_name", "_FillValue", DIMEN
 
 @dataclass(slots=True, kw_only=True)
 class Reader:
-    """Reads many nodes of one store, looks each up once, and works out once what they share."""
+    """Reads many nodes of one store; looks up each once, and computes once what they share."""
 
     lookup: NodeLookup
     stores: StoreLookup | None = None
@@ -51,7 +51,7 @@ class Reader:
     memo: dict[Any, Any] = field(default_factory=dict)
 
     def array(self, node: Node) -> Meaning:
-        """What the conventions say of an array."""
+        """The meaning of an array."""
         if node.kind != "array":
             raise FormatError(f"{node.path} is a group")
         reading = self._reading(_sane(node))
@@ -70,7 +70,7 @@ class Reader:
         return meaning
 
     def group(self, node: Node) -> GroupMeaning:
-        """What the conventions say of a group itself."""
+        """The meaning of a group."""
         if node.kind != "group":
             raise FormatError(f"{node.path} is an array")
         return _group(self._reading(node))
@@ -87,19 +87,19 @@ class Reader:
 
 
 def _sane(node: Node) -> Node:
-    """The node without names of dimensions, where they are not one for each."""
+    """The node without names of dimensions where their number is wrong."""
     return node if len(node.dims) in (0, len(node.shape)) else replace(node, dims=())
 
 
 def understand(node: Node, lookup: NodeLookup, *, stores: StoreLookup | None = None, strict: bool = True) -> Meaning:
-    """What the conventions say of one array; for many of one store use a Reader."""
+    """The meaning of one array; for many arrays of a store use a Reader."""
     return Reader(lookup=lookup, stores=stores, strict=strict).array(node)
 
 
 def understand_group(
     node: Node, lookup: NodeLookup, *, stores: StoreLookup | None = None, strict: bool = True
 ) -> GroupMeaning:
-    """What the conventions say of one group itself: its pyramid, CRS and footprint."""
+    """The meaning of one group: its pyramid, CRS and footprint."""
     return Reader(lookup=lookup, stores=stores, strict=strict).group(node)
 
 
@@ -126,9 +126,9 @@ def _array(reading: Reading) -> Meaning:
     reference = _own_reference(reading)
     located = said if coordinate_set is None else coordinate_set.located or said
     if located is not None and _are_labelled(reading, coords):
-        located = None  # it is the CRS of the geolocation arrays, and not that of the grid
+        located = None  # it is the CRS of the geolocation arrays, not that of the grid
     if not (principal or place.concerned or coordinate_set is not None or _needs_none(reading)):
-        message = "no principal convention is declared; there are no coordinates of its axes"
+        message = "no principal convention is declared; its axes have no coordinates"
         reading.note("principal.none", "warning", "zarr_conventions", message, "declare cs or spatial")
     return Meaning(
         path=node.path,
@@ -171,7 +171,7 @@ def _counts(coord: Coord) -> bool:
 def _by_grid(
     reading: Reading, grid: Grid, crs: CrsText | None, covered: frozenset[str], names: CoordinateNames
 ) -> list[Coord]:
-    """Coordinates of the grid for the axes that no other principal convention speaks of."""
+    """Coordinates of the grid for the axes that no other principal convention describes."""
     both = covered & set(grid.dims)
     if both:
         message = f"the axes {sorted(both)} have coordinates by another convention too; those are taken"
@@ -200,13 +200,13 @@ def _own_reference(reading: Reading) -> list[Link]:
 
 
 def _word(value: Any) -> str:
-    """What a reference says of the node, as written."""
+    """The node of a reference, as written."""
     found = unwrapped(value)[0] or {}
     return str(found.get("node", ""))
 
 
 def _needs_none(reading: Reading) -> bool:
-    """Whether an array is itself a coordinate, or a mere scalar: nobody expects axes of it."""
+    """Whether an array is itself a coordinate, or a scalar, which needs no coordinates of axes."""
     node = reading.node
     return not node.shape or (len(node.shape) == 1 and node.dims == (node.name,))
 

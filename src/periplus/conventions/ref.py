@@ -23,7 +23,7 @@ class ReferenceTarget:
     value: Any = None
     """What its JSON pointer points at; None where it has none."""
     lookup: NodeLookup
-    """Of the store the node lies in."""
+    """Of the store that contains the node."""
 
 
 def unwrapped(value: Any) -> tuple[dict[str, Any] | None, str]:
@@ -50,7 +50,7 @@ def resolve(
 ) -> ReferenceTarget | None:
     """The node a reference means, tried from the node that uses it, from its group, then from where it is defined.
 
-    Where several exist, those count first that its pointer points into, and that are arrays if an `array` is meant.
+    Where several nodes match, those that the pointer matches come first, and arrays if an `array` is expected.
     """
     found, wrapping = unwrapped(value)
     if found is None:
@@ -60,7 +60,7 @@ def resolve(
         reading.note("ref.text", "info", where, "a reference is given as a mere text", 'write {"node": …}')
     for key in found:
         if key not in ("uri", "node", "attribute"):
-            reading.note("ref.extra-field", "info", where, f"the field {str(key)[:80]!r} is none of ref's")
+            reading.note("ref.extra-field", "info", where, f"the field {str(key)[:80]!r} is not a field of ref")
     uri, node, pointer = found.get("uri"), found.get("node", ""), found.get("attribute")
     if not isinstance(node, str) or not isinstance(uri, str | None) or not isinstance(pointer, str | None):
         reading.note("ref.malformed", "error", where, "`uri`, `node` and `attribute` of a reference are texts")
@@ -147,7 +147,7 @@ def _bases(reading: Reading, defined_in: Node | None) -> list[tuple[str, str]]:
 
 
 def _fitness(pointer: str | None, array: bool) -> Callable[[Node], bool]:
-    """Whether a node can be what is meant."""
+    """Whether a node can be the target."""
 
     def fits(node: Node) -> bool:
         if array and node.kind != "array":
@@ -177,7 +177,7 @@ def _here(
     if not found:
         _missing(reading, path, where, wrong, tried)
         return None
-    # What cannot be meant is no rival.
+    # Nodes that cannot be the target do not make it ambiguous.
     found = [one for one in found if fits(one[1])] or found[:1]
     kind, node = found[0]
     if len(found) > 1 and set(path.split("/")) - {"", ".", ".."}:
@@ -185,7 +185,7 @@ def _here(
         message = f"{path[:200]!r} may mean {node.path} or {others}; the first is taken"
         reading.note("ref.ambiguous", "warning", where, message)
     elif kind != "node":
-        hint = "paths count from the node that uses them: a sibling is ../name"
+        hint = "paths start at the node that uses them: a node of the same group is ../name"
         reading.note("ref.base", "info", where, f"{path[:200]!r} is found from the {kind}, not from the node", hint)
     return ReferenceTarget(reference=Reference(path=node.path), node=node, lookup=reading.lookup)
 

@@ -1,4 +1,4 @@
-"""The checks of a whole store: what the conventions say of every node, how it is consolidated, what a profile asks."""
+"""Checks of a whole store: the meaning of every node, and consolidated metadata."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CONSOLIDATED = "consolidated_metadata"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StoreMeaning:
-    """A store and what its nodes mean."""
+    """A store and the meaning of its nodes."""
 
     hierarchy: StoreDocuments
     nodes: Mapping[str, Node]
@@ -61,7 +61,7 @@ def understand_all(hierarchy: StoreDocuments) -> StoreMeaning:
 
 
 def footprints(store: StoreMeaning) -> list[Diagnostic]:
-    """Boxes of groups against the grids they stand for."""
+    """Boxes of groups, compared with their grids."""
     found: list[Diagnostic] = []
     for path, meaning in store.groups.items():
         grid = grid_of(store, path)
@@ -86,11 +86,11 @@ def grid_of(store: StoreMeaning, path: str) -> Grid | None:
 
 
 def consolidation(hierarchy: StoreDocuments) -> list[Diagnostic]:
-    """Whether what is consolidated is what is stored."""
+    """Differences between consolidated and stored metadata."""
     if hierarchy.consolidated is None:
         if len(hierarchy.documents) < 2:
             return []
-        message = "the metadata are not consolidated: every reader must list the store and ask for each node"
+        message = "the metadata are not consolidated: readers must list the store and request each node"
         hint = "periplus validate --fix consolidates them"
         return [Diagnostic("store.unconsolidated", "warning", ROOT, "", message, hint)]
     if not hierarchy.listed:
@@ -103,13 +103,13 @@ def consolidation(hierarchy: StoreDocuments) -> list[Diagnostic]:
     for key in sorted({*held, *wanted}):
         path = "/" + key.rpartition("/")[0]
         if key not in held:
-            message = f"{key} is not among the consolidated metadata: readers do not see this node"
+            message = f"{key} is missing in the consolidated metadata: readers do not find this node"
             found.append(Diagnostic("store.consolidated-missing", "error", path, "", message))
         elif key not in wanted:
-            message = f"{key} is among the consolidated metadata, but there is no such node"
+            message = f"{key} is in the consolidated metadata, but the node does not exist"
             found.append(Diagnostic("store.consolidated-ghost", "error", path, "", message))
         elif plain(held[key]) != plain(wanted[key]):
-            message = f"the consolidated metadata of {key} are not those of the node: readers see something old"
+            message = f"the consolidated metadata of {key} differ from those of the node: readers see outdated metadata"
             found.append(Diagnostic("store.consolidated-differs", "error", path, "", message))
     return found
 
@@ -125,7 +125,7 @@ def stored_keys(documents: Mapping[str, NodeDocuments]) -> dict[str, Mapping[str
 
 
 def plain(document: Any) -> str:
-    """A text that is equal for documents that say the same; what is consolidated below does not count."""
+    """A text that is equal for equivalent documents; consolidated metadata are ignored."""
     if isinstance(document, Mapping):
         document = {key: value for key, value in document.items() if key != CONSOLIDATED}
         if document.get("attributes") == {}:

@@ -1,4 +1,4 @@
-"""The deep look: samples of every pyramid, whether coarse levels hold what the finer ones say, and all of it."""
+"""Deep checks: samples of every pyramid are compared, to find coarse levels that disagree with finer ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WINDOWS = 12
 SIDE = 16
 """Pixels along a side of a window."""
 SLACK = 0.05
-"""How far a pixel may lie beyond the values it was made of, as a share of their range: cubic filters overshoot."""
+"""How far a pixel may exceed the values it was computed from, as a fraction of their range: cubic filters overshoot."""
 SOME, MANY = 0.01, 0.1
 """Shares of pixels that disagree: from the first on it is a warning, from the second an error."""
 
@@ -76,12 +76,14 @@ def _level(store: StoreMeaning, coarse: Node, fine: Node, root: Any) -> Iterator
         message = f"{holes:.0%} of the pixels looked at have no data where {fine.path} has: chunks are missing"
         yield Diagnostic("deep.hole", "error", coarse.path, "", message)
     if beyond > SOME:
-        message = f"{beyond:.0%} of the pixels looked at lie beyond the values of {fine.path} that they cover"
+        message = (
+            f"{beyond:.0%} of the sampled pixels are outside the range of the values of {fine.path} that they cover"
+        )
         yield Diagnostic("deep.disagree", "error" if beyond > MANY else "warning", coarse.path, "", message)
 
 
 def _axes(store: StoreMeaning, node: Node) -> tuple[int, int] | None:
-    """Which dimensions are y and x: as the grid says, else the last two."""
+    """The dimensions y and x: those of the grid, else the last two."""
     grid = store.arrays[node.path].grid
     if grid is not None and all(dim in node.dims for dim in grid.dims):
         return node.dims.index(grid.dims[0]), node.dims.index(grid.dims[1])

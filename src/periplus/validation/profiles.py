@@ -1,4 +1,4 @@
-"""Profiles: what the specification, GDAL, EOPF and the embeddings conventions ask beyond what the conventions say."""
+"""Profiles: additional requirements of the specification, GDAL, EOPF and the embeddings conventions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SCHEMA: dict[str, Severity] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """A set of demands: severities by code, and checks of its own."""
+    """A set of requirements: severities by code, and additional checks."""
 
     name: str
     about: str
@@ -53,7 +53,7 @@ def _pyramids(store: StoreMeaning) -> Iterator[tuple[Node, Pyramid]]:
 
 
 def gdal_identity(store: StoreMeaning) -> Iterator[Diagnostic]:
-    """GDAL knows spatial, proj and multiscales by their uuid alone."""
+    """GDAL recognises spatial, proj and multiscales only by their uuid."""
     for node in store.nodes.values():
         entries, _ = declared(node.attributes, node.path)
         for entry in entries:
@@ -64,7 +64,7 @@ def gdal_identity(store: StoreMeaning) -> Iterator[Diagnostic]:
 
 
 def gdal_overviews(store: StoreMeaning) -> Iterator[Diagnostic]:
-    """Which levels GDAL takes for overviews: arrays of one name, rank and type, of the shape the layout says."""
+    """Levels that GDAL uses as overviews: arrays of one name, rank and type, with the shape in the layout."""
     for group, pyramid in _pyramids(store):
         finest = next((level for level in pyramid.levels if level.order == 0), None)
         if finest is None:
@@ -92,7 +92,7 @@ def _gdal_transform(
     arrays = [store.nodes[path] for path in level.arrays.values() if path in store.nodes]
     explicit = any("spatial:registration" in node.attributes for node in (group, *arrays))
     if isinstance(scale, list) and explicit and any(len(scale) != len(array.shape) for array in arrays):
-        message = f"scale has {len(scale)} numbers; with an explicit registration GDAL wants one for each dimension"
+        message = f"scale has {len(scale)} numbers; with an explicit registration GDAL requires one for each dimension"
         yield Diagnostic("gdal.scale-rank", "error", group.path, f"{where}.transform.scale", message)
     if isinstance(translation, list) and any(value for value in translation):
         message = "GDAL ignores a translation that is not zero"
@@ -100,7 +100,7 @@ def _gdal_transform(
 
 
 def gdal_codecs(store: StoreMeaning) -> Iterator[Diagnostic]:
-    """Codecs that are no part of Zarr v3 itself: GDAL has none of them."""
+    """Codecs that are not part of Zarr v3, which GDAL does not support."""
     for path, document in store.hierarchy.documents.items():
         if document.zarr_format != 3 or document.kind != "array":
             continue
@@ -135,9 +135,9 @@ def eopf_root(store: StoreMeaning) -> Iterator[Diagnostic]:
     if root is None:
         return
     if root.bbox is None:
-        yield Diagnostic("eopf.root-bbox", "error", ROOT, "spatial:bbox", "the root of the store says no footprint")
+        yield Diagnostic("eopf.root-bbox", "error", ROOT, "spatial:bbox", "the root of the store declares no footprint")
     if root.crs is None:
-        yield Diagnostic("eopf.root-crs", "error", ROOT, "proj:wkt2", "the root of the store says no CRS")
+        yield Diagnostic("eopf.root-crs", "error", ROOT, "proj:wkt2", "the root of the store declares no CRS")
 
 
 def eopf_layout(store: StoreMeaning) -> Iterator[Diagnostic]:
@@ -159,14 +159,14 @@ def eopf_layout(store: StoreMeaning) -> Iterator[Diagnostic]:
 
 
 def eopf_coordinates(store: StoreMeaning) -> Iterator[Diagnostic]:
-    """An array of labels for every dimension, beside the arrays that have it."""
+    """An array of labels for every dimension, in the group of the arrays that have it."""
     for path, node in store.nodes.items():
         if node.kind != "array" or node.dims == (node.name,):
             continue
         group = path.rpartition("/")[0]
         for dim in node.dims:
             if dim is not None and store.nodes.get(f"{group}/{dim}") is None:
-                message = f"there is no array {dim!r} of labels beside {node.name!r}"
+                message = f"the group of {node.name!r} has no array {dim!r} of labels"
                 yield Diagnostic("eopf.coordinates", "warning", path, "dimension_names", message)
 
 
@@ -201,7 +201,7 @@ def _tessera_zone(store: StoreMeaning, path: str, said: Mapping[str, Any]) -> It
     if vectors.dtype != "int8" or len(vectors.shape) != 3:
         yield wrong(vectors.path, "embeddings are int8 with the dimensions northing, easting and band")
     elif said.get("n_bands") != vectors.shape[2]:
-        yield wrong(vectors.path, f"there are {vectors.shape[2]} bands where the group says {said.get('n_bands')}")
+        yield wrong(vectors.path, f"there are {vectors.shape[2]} bands, but the group declares {said.get('n_bands')}")
     if scales.dtype != "float32" or scales.shape != vectors.shape[:2]:
         yield wrong(scales.path, "scales are float32, one for each pixel of the embeddings")
 

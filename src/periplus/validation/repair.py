@@ -1,4 +1,4 @@
-"""Repairs that cannot do harm: declarations brought up to date, boxes moved to the edges, metadata consolidated."""
+"""Safe repairs: update declarations, move boxes to pixel edges, consolidate metadata."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DECLARATIONS = ("identity.old-url", "identity.name", "identity.no-uuid", "identi
 
 
 def repaired(store: StoreMeaning) -> tuple[StoreDocuments, tuple[Repair, ...]]:
-    """The metadata as they should be, and every change on the way; nothing is written."""
+    """The repaired metadata, and every change; nothing is written."""
     repairs: list[Repair] = []
     documents: dict[str, NodeDocuments] = {}
     for path, document in store.hierarchy.documents.items():
@@ -38,7 +38,7 @@ def repaired(store: StoreMeaning) -> tuple[StoreDocuments, tuple[Repair, ...]]:
 
 
 def _declared(path: str, attributes: Mapping[str, Any], repairs: list[Repair]) -> dict[str, Any]:
-    """Every declaration we can identify, as its schema wants it; what else stands there stays."""
+    """Every declaration that can be identified, in the form of its schema; others stay as they are."""
     entries, notes = declared(attributes, path)
     codes = {note.code for note in notes} & set(DECLARATIONS)
     if not codes:
@@ -58,7 +58,7 @@ def _with_uuid(name: str | None, entry: Mapping[str, Any]) -> dict[str, Any]:
 
 def _with_box(store: StoreMeaning, path: str, attributes: dict[str, Any], repairs: list[Repair]) -> dict[str, Any]:
     """The box of an array or of a group, at the edges, where it was written from pixel centres."""
-    # Found twice where the node and the arrays below it are looked at; put right once.
+    # A group and its arrays may give the same finding twice; it is repaired once.
     wrong = (one.code for one in store.findings if (one.path, one.attribute) == (path, BBOX) and one.code in BOXES)
     code = next(wrong, None)
     grid = None if code is None else grid_of(store, path)

@@ -1,4 +1,4 @@
-"""What a validation found: findings with codes and severities, for people and as JSON."""
+"""The result of a validation: findings with codes and severities, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from periplus.conventions.diagnostic import SEVERITIES, Diagnostic, Severity, wo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
-    """One change that makes a store right, and why it is safe."""
+    """One safe change that repairs a finding."""
 
     code: str
     """Of the finding it answers."""
@@ -24,7 +24,7 @@ class Repair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidationReport:
-    """Findings of one store, the gravest first."""
+    """Findings of one store, the most severe first."""
 
     url: str | None
     profile: str
@@ -34,12 +34,12 @@ class ValidationReport:
     """How many nodes declare each convention."""
     findings: tuple[Diagnostic, ...] = ()
     repairs: tuple[Repair, ...] = ()
-    """What can be put right, or, after fixing, what was."""
+    """What can be repaired, or, after fixing, what was."""
     fixed: bool = False
 
     @property
     def worst(self) -> Severity | None:
-        """The gravest severity; None where there is no finding."""
+        """The highest severity; None without findings."""
         return worst(self.findings)
 
     @property
@@ -70,7 +70,7 @@ class ValidationReport:
 
 
 def ordered(findings: list[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """Findings once each, the gravest first, then by path."""
+    """Findings once each, the most severe first, then by path."""
     rank = {severity: n for n, severity in enumerate(reversed(SEVERITIES))}
     return tuple(sorted(dict.fromkeys(findings), key=lambda one: (rank[one.severity], one.path, one.code)))
 

@@ -1,4 +1,4 @@
-"""validate: one call for a store, an index or their URL; what is found, what can be put right, and putting it right."""
+"""Validate a store or an index: report findings, and repair what is safe to repair."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def validate(
 
 
 def _opened(store: Any, url: str | None, fetch: Fetch) -> tuple[StoreDocuments, Any]:
-    """The metadata, and what zarr-python opens where that is not the URL itself."""
+    """The metadata, and what zarr-python opens if that is not the URL."""
     from periplus.facade import Index
 
     if isinstance(store, Index):

@@ -1,4 +1,4 @@
-"""CF: times as numbers since an epoch, transforms and ground control points as text a grid mapping carries."""
+"""CF: times as numbers since an epoch, transforms and ground control points as text for a grid mapping."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MISSING = np.iinfo(np.int64).min
 
 
 def encode_time(values: NDArray[np.datetime64]) -> tuple[NDArray[np.int64], dict[str, Any]]:
-    """Whole numbers of the coarsest unit that loses nothing, and the CF attributes that say which.
+    """Integers in the coarsest unit that loses nothing, and the CF attributes that declare it.
 
     Missing times (NaT) become `_FillValue`, the smallest int64, as NumPy itself stores them.
     """

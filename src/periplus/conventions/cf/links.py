@@ -139,7 +139,7 @@ def _add(work: _CfReading, node: Node, name: str, dims: tuple[str, ...], role: R
 
 
 def _dimensions(work: _CfReading) -> None:
-    """Coordinate variables of the array's dimensions that lie in groups around its own."""
+    """Coordinate variables of the dimensions of the array, in groups that contain its own."""
     node, group = work.reading.node, work.reading.group
     own = set(() if group is None else group.members or ())
     for dim, size in zip(node.dims, node.shape, strict=False):
@@ -152,7 +152,7 @@ def _dimensions(work: _CfReading) -> None:
 
 
 def _external(reading: Reading) -> frozenset[str]:
-    """Names that the root says lie in other files."""
+    """Names that the root declares as external variables, stored in other files."""
     root = reading.lookup(ROOT)
     text = "" if root is None else root.attributes.get("external_variables", "")
     return frozenset(text.split()) if isinstance(text, str) else frozenset()

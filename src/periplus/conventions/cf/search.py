@@ -13,7 +13,7 @@ MOST_NODES = 5_000
 
 
 def is_cf(reading: Reading, node: Node) -> bool:
-    """Whether a node, or a group around it, says that it follows CF."""
+    """Whether a node, or a group that contains it, declares that it follows CF."""
     for path in (node.path, *ancestors(node.path)):
         here = node if path == node.path else reading.lookup(path)
         if here is None:
@@ -25,7 +25,7 @@ def is_cf(reading: Reading, node: Node) -> bool:
 
 
 def find(reading: Reading, user: Node, word: str, attribute: str, *, coordinate: bool) -> Node | None:
-    """The array a word of an attribute of `user` means; a finding and None where there is none.
+    """The array that a word in an attribute of `user` refers to; None, with a finding, where there is none.
 
     A path counts from the group of the user. A bare name is looked for there, then in the groups around it, the nearest
     first; one of a coordinate, at last, among the coordinate variables of the groups below those.

@@ -1,4 +1,4 @@
-"""coords and its successor dimensions: what lies along each dimension, inline, by interval or in other arrays."""
+"""coords and its successor dimensions: coordinates of each dimension, inline, by interval or in other arrays."""
 
 from __future__ import annotations
 
@@ -66,17 +66,17 @@ def _entries(reading: Reading, source: Node) -> Iterator[_DimensionEntry]:
 
 
 def _axis(reading: Reading, key: str, name: str, raw: Any, own: bool) -> _DimensionEntry | None:
-    """What an axis says of its labels; `own` says whether the array itself speaks of it."""
+    """The labels of an axis; `own` is whether the array itself declares it."""
     dims, inner, where = reading.node.dims, mapping(raw) or {}, f"{key}.{name}"
     if name in dims and "coords" in inner:
         return _DimensionEntry(name=name, descriptor=inner["coords"], dims=(name,), where=where, words=_words(inner))
     if own and name not in dims:
-        reading.note("dimensions.unknown", "warning", where, f"{name!r} is no dimension of the array")
+        reading.note("dimensions.unknown", "warning", where, f"{name!r} is not a dimension of the array")
     return None
 
 
 def _coordinate(reading: Reading, key: str, name: str, raw: Any, own: bool) -> _DimensionEntry | None:
-    """A coordinate, along the dimensions it is indexed by; `own` says whether the array itself speaks of it."""
+    """A coordinate along the dimensions that index it; `own` is whether the array itself declares it."""
     dims, inner, where = reading.node.dims, mapping(raw) or {}, f"{key}.{name}"
     descriptor = inner.get("coords", raw) if key == "dimensions:coordinates" else raw
     indexed = inner.get("indexed_by", (mapping(descriptor) or {}).get("indexed_by"))
@@ -86,7 +86,7 @@ def _coordinate(reading: Reading, key: str, name: str, raw: Any, own: bool) -> _
     if own and along is None:
         return _DimensionEntry(name=name, descriptor=descriptor, dims=None, where=where, words=_words(inner))
     if own:
-        reading.note("dimensions.unknown", "warning", where, f"{list(along or ())} are no dimensions of the array")
+        reading.note("dimensions.unknown", "warning", where, f"{list(along or ())} are not dimensions of the array")
     return None
 
 
@@ -108,13 +108,13 @@ def _coord(reading: Reading, entry: _DimensionEntry, names: CoordinateNames, sou
         return None
     kind = descriptor.get("type") or _guessed(descriptor)
     if kind == "reference":
-        return None  # another convention speaks of it
+        return None  # another convention describes it
     if kind == "array":
         return _array(reading, entry, descriptor, names, source)
     node = reading.node
     sizes = dict(zip(node.dims, node.shape, strict=False))
     if entry.dims is None or len(entry.dims) > 1:
-        reading.note("dimensions.malformed", "error", entry.where, f"{kind} values lie along one dimension")
+        reading.note("dimensions.malformed", "error", entry.where, f"{kind} values must have one dimension")
         return None
     count = sizes[entry.dims[0]] if entry.dims else 1
     words = dict(entry.words)
@@ -196,7 +196,7 @@ def _interval(
         by = ((last or 0) - first) / (count - 1)
         reading.note("dimensions.interval", "info", entry.where, f"the step {by} is computed from the end")
     elif last is not None:
-        # Whether the end is the last value or beyond it is not said; either will do.
+        # The convention does not define whether the end is included; both are accepted.
         reach = (last - first) / by
         if min(abs(reach - (count - 1)), abs(reach - count)) > 1e-3 * max(count, 1):
             message = f"{first} to {last} by {by} is not {count} values; the end is ignored"

@@ -30,7 +30,7 @@ class CoordinateSet:
     located: CrsText | None = None
     """The CRS of geolocation arrays inside it."""
     axes: set[str] = field(default_factory=set)
-    """Dimensions it speaks of."""
+    """Dimensions that it describes."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class _Scope:
 class _SetAxis:
     name: str
     dim: str | None
-    """None for an axis that is no dimension: a scalar."""
+    """None for an axis that is not a dimension: a scalar."""
     count: int
     direction: Any
     words: Mapping[str, Any]
@@ -83,7 +83,7 @@ def read_cs(reading: Reading, names: CoordinateNames) -> CoordinateSet | None:
 
 
 def check_shared(reading: Reading) -> None:
-    """Findings about the `crs` that a group shares with arrays; what its axes say is read with the arrays."""
+    """Findings about the `crs` that a group shares with arrays; its axes are read with the arrays."""
     value = reading.node.attributes.get("crs")
     if value is None or "cs" not in reading.declared_by(reading.node):
         return
@@ -114,7 +114,7 @@ def _read_crs(scope: _Scope, raw: Any, where: str) -> None:
             reading.note("cs.abbreviation", "warning", f"{at}.abbreviation", message)
     if (identity := mapping(found.get("id"))) is not None:
         crs = read_crs(reading, identity, reading.node.path, f"{where}.id")
-        # A vertical or temporal CRS is not where the grid lies.
+        # A vertical or temporal CRS is not the CRS of the grid.
         if made.crs is None and found.get("type") not in ("vertical", "temporal"):
             made.crs = crs
     if "geolocation" in found:
@@ -136,7 +136,7 @@ def _followed(reading: Reading, raw: Any, where: str) -> tuple[Any, ReferenceTar
             message = f"the reference has no pointer; the only crs of {target.node.path} is taken"
             reading.note("cs.ref-pointer", "warning", where, message, "write `attribute`")
             return next(iter(shared.values())), target
-        reading.note("ref.missing", "error", where, f"the reference to {target.node.path} says not which crs")
+        reading.note("ref.missing", "error", where, f"the reference to {target.node.path} does not select one crs")
     return value, target
 
 
@@ -160,7 +160,7 @@ def _axes(reading: Reading, value: Any, where: str) -> Iterator[tuple[str, Mappi
 def _read_axis(scope: _Scope, name: str, raw: Mapping[str, Any], where: str) -> None:
     reading, made, node = scope.reading, scope.made, scope.reading.node
     if name in made.axes:
-        reading.note("cs.axis-repeated", "warning", where, f"the axis {name!r} is said twice; the first counts")
+        reading.note("cs.axis-repeated", "warning", where, f"the axis {name!r} is declared twice; the first is used")
         return
     made.axes.add(name)
     dim = name if name in node.dims else None
@@ -174,7 +174,7 @@ def _read_axis(scope: _Scope, name: str, raw: Mapping[str, Any], where: str) -> 
     listed = raw.get("coordinates")
     if listed is None or listed == []:
         if dim is None:
-            reading.note("cs.axis-unknown", "error", where, f"{name!r} is no dimension, and has no value either")
+            reading.note("cs.axis-unknown", "error", where, f"{name!r} is not a dimension, and has no value")
             return
         ordinal = Regular(0, 1, count)
         made.coords.append(

@@ -36,7 +36,7 @@ CALENDARS = {
     "366_day": "all_leap",
     "360_day": "360_day",
 }
-"""As cftime knows them."""
+"""Names as in cftime."""
 _DURATION = re.compile(
     r"P(?:(\d+)Y)?(?:(\d+)M)?(?:(\d+)W)?(?:(\d+(?:\.\d+)?)D)?"
     r"(?:T(?:(\d+(?:\.\d+)?)H)?(?:(\d+(?:\.\d+)?)M)?(?:(\d+(?:\.\d+)?)S)?)?"
@@ -55,7 +55,7 @@ def time_attributes(reading: Reading, value: Any, where: str) -> dict[str, Any]:
     if not (isinstance(unit, str) and isinstance(epoch, str)):
         whole = next((found[key] for key in ("reference", "units", "unit") if isinstance(found.get(key), str)), None)
         if whole is None or " since " not in whole:
-            reading.note("cs.time", "error", where, "`time` says no unit and epoch")
+            reading.note("cs.time", "error", where, "`time` has no unit and epoch")
             return {}
         reading.note("cs.time-reference", "info", where, f"{whole[:80]!r} is one text", "write unit and epoch")
         unit, _, epoch = whole.partition(" since ")
@@ -75,7 +75,7 @@ def time_attributes(reading: Reading, value: Any, where: str) -> dict[str, Any]:
 
 
 def duration(text: str) -> tuple[int, float] | None:
-    """Months and seconds of an ISO 8601 duration such as P1D or PT6H; None where it is none."""
+    """Months and seconds of an ISO 8601 duration such as P1D or PT6H; None where it is not valid."""
     found = _DURATION.fullmatch(text.strip())
     if found is None or not any(found.groups()):
         return None
@@ -84,7 +84,7 @@ def duration(text: str) -> tuple[int, float] | None:
 
 
 def instant(text: str) -> np.datetime64 | None:
-    """An ISO 8601 date or time, in UTC; None where it is none."""
+    """An ISO 8601 date or time, in UTC; None where it is not valid."""
     plain = text.strip()
     if plain.endswith(("Z", "z")):
         plain = plain[:-1]

@@ -8,7 +8,7 @@ from periplus.conventions.context import Reading, mapping, shown
 
 
 def unit_text(reading: Reading, value: Any, where: str) -> str | None:
-    """The unit that a text or a uom object says; "1" where the object leaves it open."""
+    """The unit of a string or a uom object; "1" where the object has none."""
     if isinstance(value, str):
         return value
     found = mapping(value)
@@ -45,7 +45,7 @@ def array_units(reading: Reading) -> dict[str, str]:
     own = node.attributes.get("units")
     if own is not None:
         if own != unit:
-            reading.note("uom.units", "info", "units", f"units {shown(own)} stay beside uom's {unit[:80]!r}")
+            reading.note("uom.units", "info", "units", f"units {shown(own)} are kept; uom declares {unit[:80]!r}")
         return {}
     added = {"units": unit}
     about = (mapping(node.attributes["uom"]) or {}).get("description")

@@ -17,7 +17,7 @@ KINDS = ("regular", "explicit", "external")
 def values_of(
     reading: Reading, value: Any, where: str, *, dim: str | None, count: int, defined_in: Node | None = None
 ) -> tuple[Regular | Explicit | External, ReferenceTarget | None] | None:
-    """The values along a dimension of `count` items (`dim` None: a single value), and the node they lie in, if one."""
+    """Values along a dimension of `count` items (`dim` None: a single value), and the node that stores them."""
     found = _kinds(reading, value, where)
     if found is None:
         return None
@@ -38,7 +38,7 @@ def values_of(
 
 
 def _kinds(reading: Reading, value: Any, where: str) -> tuple[str, Any] | None:
-    """Which kind of values it is, and what it says."""
+    """Which kind of values it is, and its content."""
     if isinstance(value, list | tuple):
         reading.note("cs.values-bare", "warning", where, "values are a mere list", 'write {"explicit": […]}')
         return "explicit", value
@@ -133,10 +133,16 @@ def bounds_of(
         return None
     transposed = node.shape == (2, count) and not (count == 2 and _named_first(node.dims, dim, base))
     if count == 2:
-        which = "(2, n), as the text says" if transposed else "(n, 2), by the names of its dimensions"
+        which = "(2, n), as the specification requires" if transposed else "(n, 2), by the names of its dimensions"
         reading.note("cs.bounds-square", "info", f"{where}.external", f"{node.path} is taken for {which}")
     elif not transposed:
-        reading.note("cs.bounds-order", "info", f"{where}.external", f"{node.path} is (n, 2)", "the text says (2, n)")
+        reading.note(
+            "cs.bounds-order",
+            "info",
+            f"{where}.external",
+            f"{node.path} is (n, 2)",
+            "the specification requires (2, n)",
+        )
     dims = ("bnds", dim) if transposed else (dim, "bnds")
     return External(reference=target.reference, dims=dims, shape=node.shape, transpose=transposed)
 

@@ -1,4 +1,4 @@
-"""multiscales, the written side: layout items of every draft seen in the wild, as one plain form."""
+"""multiscales: layout items of all published drafts, in one form."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_LEVELS = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutItem:
-    """One level as the layout says it."""
+    """One level as the layout declares it."""
 
     asset: str
     path: str
@@ -167,7 +167,9 @@ def _relative(reading: Reading, item: Mapping[str, Any], where: str) -> tuple[Nu
     def read(key: str, value: Any) -> Numbers | None:
         found = None if value is None else numbers(value)
         if value is not None and (found is None or (key == "scale" and min(found or (0,)) <= 0)):
-            reading.note("multiscales.malformed", "error", f"{where}.transform.{key}", f"{key} is no list of numbers")
+            reading.note(
+                "multiscales.malformed", "error", f"{where}.transform.{key}", f"{key} is not a list of numbers"
+            )
             return None
         return found
 

@@ -25,7 +25,7 @@ class LevelDraft:
     arrays: dict[str, str]
     dims: tuple[str, str]
     names: tuple[str | None, ...] = ()
-    """Dimensions of the array that stands for the level."""
+    """Dimensions of the array that represents the level."""
     shape: tuple[int, int] | None = None
     transform: Transform | None = None
     registration: Literal["pixel", "node"] = "pixel"
@@ -79,7 +79,7 @@ def draft_of(reading: Reading, group: Node, item: LayoutItem, given: Mapping[str
 
 
 def _standing(reading: Reading, item: LayoutItem, arrays: Sequence[Node], dims: tuple[str, str]) -> Node | None:
-    """The array that stands for a level: the first of the size that the layout says, else the first."""
+    """The array that represents a level: the first of the size in the layout, else the first."""
     if not arrays:
         return None
     right = next((array for array in arrays if _size(array, dims) == item.shape), None)
@@ -91,7 +91,7 @@ def _standing(reading: Reading, item: LayoutItem, arrays: Sequence[Node], dims: 
 
 
 def _take_transform(reading: Reading, draft: LevelDraft, said: Mapping[str, Any], node: Node) -> None:
-    """The transform that a node says of a level, unless the layout or another node said one before."""
+    """The transform that a node declares for a level, unless the layout or another node has declared one."""
     transform, item = said_transform(reading, said, node), draft.item
     if transform is None:
         return
@@ -116,7 +116,7 @@ def said_transform(reading: Reading, said: Mapping[str, Any], node: Node) -> Tra
 
 
 def transform_by_box(reading: Reading, said: Mapping[str, Any], draft: LevelDraft) -> Transform | None:
-    """The transform of a level by its box, where a node or an item says the box alone."""
+    """The transform of a level by its box, where a node or an item declares only the box."""
     affine = said.get("spatial:transform_type", "affine") == "affine"
     if draft.shape is None or "spatial:bbox" not in said or "spatial:transform" in said or not affine:
         return None

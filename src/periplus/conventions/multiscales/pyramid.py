@@ -1,4 +1,4 @@
-"""multiscales: the levels of a group from fine to coarse, where each lies, and which arrays it has."""
+"""multiscales: the levels of a group from fine to coarse, with their grids and arrays."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def pyramid_of(reading: Reading, group: Node) -> Pyramid | None:
     """The pyramid of a group, or None where it has none; worked out once for all arrays that ask."""
     key = ("pyramid", group.path)
     if key not in reading.memo:
-        reading.memo[key] = (None, [])  # while it is worked out nobody need ask again
+        reading.memo[key] = (None, [])  # avoids recursion while it is computed
         near = reading.of(group)
         reading.memo[key] = (_pyramid(near, group), near.notes)
     pyramid, notes = reading.memo[key]
@@ -92,7 +92,7 @@ def _sources(reading: Reading, drafts: Mapping[str, LevelDraft]) -> dict[str, st
     for path, draft in drafts.items():
         source = draft.item.derived_from
         if source is not None and source not in drafts:
-            message = f"asset {draft.item.asset!r} derives from {source}, which is no level of the layout"
+            message = f"asset {draft.item.asset!r} derives from {source}, which is not a level of the layout"
             reading.note("multiscales.derived-from", "error", f"{draft.item.where}.derived_from", message)
             source = None
         sources[path] = source
@@ -145,7 +145,7 @@ def _ordered(sources: Mapping[str, str | None]) -> list[str]:
 def _base_transform(
     reading: Reading, drafts: Mapping[str, LevelDraft], sources: Mapping[str, str | None], given: Mapping[str, Any]
 ) -> None:
-    """The group's own transform or box is that of the base, where nobody closer says one."""
+    """The group's own transform or box is that of the base, where no closer node declares one."""
     roots = [drafts[path] for path, source in sources.items() if source is None]
     base = roots[0]
     if len(roots) > 1 or base.transform is not None:

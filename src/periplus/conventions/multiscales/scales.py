@@ -1,4 +1,4 @@
-"""How much larger the pixels of a level are: relative or cumulative scales told apart by shapes, as only those can."""
+"""How much larger the pixels of a level are: relative or cumulative scales, distinguished by shapes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def growth(
     sofar: Pair,
     nodes: bool = False,
 ) -> Pair | None:
-    """How much larger pixels are than those of the level it derives from (`finer`); None where nothing tells.
+    """How much larger pixels are than those of the level it derives from (`finer`); None where it is unknown.
 
     `base` is the shape of the level without a source, `sofar` how much larger than its pixels those of `finer` are.
     `nodes`: the samples are nodes, of which n span n - 1 cells.
@@ -57,7 +57,7 @@ def growth(
     by_size = None if finer is None or shape is None else size_factors(finer, shape, nodes=nodes)
     if finer is None or shape is None or by_size is None:
         if scale is not None and min(sofar) > 1 and scale[0] > sofar[0] and scale[1] > sofar[1]:
-            message = f"scale {list(scale)} may count from the base; no shapes tell, so it counts from the level before"
+            message = f"scale {list(scale)} may be relative to the base; it is read as relative to the level before"
             reading.note("multiscales.scale-ambiguous", "warning", where, message, "write spatial:shape")
         return scale
     if scale is None:
@@ -66,11 +66,11 @@ def growth(
     relative = _misfit(finer, shape, scale, nodes)
     cumulative = math.inf if base is None else _misfit(base, shape, scale, nodes)
     if relative < 1 and relative <= cumulative:
-        # Whole factors are meant as they are written; 1.98 for 101 and 51 pixels repeats the sizes.
+        # Integer factors are exact; 1.98 for 101 and 51 pixels only repeats the sizes.
         repeated = _near(scale, ratio) and (not nodes or scale != _rounded(scale))
         return _by_size(reading, where, by_size, nodes) if repeated else scale
     if cumulative < 1 and scale != sofar:
-        message = f"scale {list(scale)} counts from the base, not from {item.derived_from}; so the shapes say"
+        message = f"scale {list(scale)} is relative to the base, not to {item.derived_from}, according to the shapes"
         hint = f"write {[s / f for s, f in zip(scale, sofar, strict=True)]}"
         reading.note("multiscales.scale-cumulative", "info", where, message, hint)
         return scale[0] / sofar[0], scale[1] / sofar[1]
@@ -82,7 +82,7 @@ def growth(
 
 def _by_size(reading: Reading, where: str, factors: Pair, nodes: bool) -> Pair:
     if is_open(factors, nodes=nodes):
-        message = f"the sizes leave the scale open; the ratio of cells, {list(factors)}, is taken"
+        message = f"the sizes do not determine the scale; the ratio of cells, {list(factors)}, is used"
         reading.note("multiscales.scale-open", "warning", where, message, "write the scale or spatial:transform")
     return factors
 
@@ -108,7 +108,7 @@ def size_factors(finer: tuple[int, int], shape: tuple[int, int], *, nodes: bool 
 
 
 def is_open(factors: Pair, *, nodes: bool) -> bool:
-    """Whether sizes of nodes leave these factors open: no single whole step leads from the finer nodes to these."""
+    """Whether sizes of nodes do not determine these factors: no single integer step gives them."""
     return nodes and factors != _rounded(factors)
 
 
@@ -123,7 +123,7 @@ def _pixel_fits(many: int, few: int, factor: float) -> bool:
 
 
 def _node_factor(many: int, few: int) -> float | None:
-    """The whole step that leaves so few of many nodes; the ratio of cells where there is none, or no single one.
+    """The integer step that gives these sizes of nodes; the ratio of cells where there is none, or several.
 
     Several fit 9 and 3 nodes: every third one, or every fourth one. A power of two is preferred, so that halving in
     one step and in several give the same, then the step that hits the last node.
@@ -150,7 +150,7 @@ def _rounded(scale: Pair) -> Pair:
 def check(
     reading: Reading, item: LayoutItem, scale: Pair | None, pixels: Pair, ratio: Pair | None, sofar: Pair
 ) -> None:
-    """A finding where a scale is neither what absolute transforms say (`pixels`), nor the ratio of sizes."""
+    """A finding where a scale is neither that of absolute transforms (`pixels`), nor the ratio of sizes."""
     if scale is None or _near(scale, pixels) or (ratio is not None and _near(scale, ratio)):
         return
     where = f"{item.where}.transform.scale"

@@ -1,4 +1,4 @@
-"""proj: the CRS a node says, WKT2 before code before PROJJSON, with contradictions told."""
+"""proj: the CRS that a node declares, by WKT2, else by code, else by PROJJSON; contradictions are findings."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _WKT1 = re.compile(r"\s*(GEOGCS|PROJCS|COMPD_CS|GEOCCS|VERT_CS|LOCAL_CS)\s*[\[(]
 
 
 def has_crs(attributes: Mapping[str, Any]) -> bool:
-    """Whether any attribute says a CRS; null says none."""
+    """Whether any attribute declares a CRS; null does not."""
     return any(attributes.get(form) is not None for form in (*FORMS, "proj:epsg"))
 
 
 def crs_of(reading: Reading, node: Node, *, by_group: bool = False) -> CrsText | None:
-    """The CRS of a node that declares proj and says one itself; worked out once for all that inherit it.
+    """The CRS that a node itself declares; computed once for all nodes that inherit it.
 
-    `by_group`: a group around it declares the convention, which covers what the node says.
+    `by_group`: a group that contains it declares the convention, which is enough.
     """
     if not has_crs(node.attributes) or not (by_group or reading.declares(node, "proj")):
         return None
@@ -43,7 +43,7 @@ def crs_of(reading: Reading, node: Node, *, by_group: bool = False) -> CrsText |
 
 
 def _shared(reading: Reading, node: Node) -> CrsText | None:
-    """The CRS of a node; many say the same, and comparing what they say is cheaper than asking PROJ again."""
+    """The CRS of a node; many declare the same, and comparing attributes is cheaper than parsing again."""
     said = {key: value for key, value in node.attributes.items() if key.startswith("proj:")}
     last: tuple[Any, CrsText | None] = reading.memo.get("crs", ({}, None))
     if last[1] is not None and same(said, last[0]):
@@ -55,7 +55,7 @@ def _shared(reading: Reading, node: Node) -> CrsText | None:
 
 
 def read_crs(reading: Reading, attributes: Mapping[str, Any], path: str, where: str = "") -> CrsText | None:
-    """The CRS that `proj:` attributes say, wherever they are nested (`where`)."""
+    """The CRS that `proj:` attributes declare; `where` is the path of the attribute that contains them."""
     prefix = f"{where}." if where else ""
     said: dict[str, str] = {}
     for form in FORMS:
@@ -64,7 +64,7 @@ def read_crs(reading: Reading, attributes: Mapping[str, Any], path: str, where: 
             if text is not None:
                 said[form] = text
         elif form in attributes:
-            reading.note("proj.null", "info", prefix + form, f"{form} is null", "leave it out", path=path)
+            reading.note("proj.null", "info", prefix + form, f"{form} is null", "omit it", path=path)
     epsg = attributes.get("proj:epsg")
     if isinstance(epsg, int) and not isinstance(epsg, bool) and not said:
         reading.note("proj.epsg", "warning", prefix + "proj:epsg", "proj:epsg is STAC's", "write proj:code", path=path)
@@ -107,7 +107,7 @@ def _text(reading: Reading, form: str, value: Any, path: str, where: str) -> str
         reading.note("proj.malformed", "error", where, f"{form} is a text", path=path)
         return None
     if form == "proj:code" and not _CODE.fullmatch(value.strip()):
-        message = f"{value[:80]!r} is no code of the form AUTHORITY:CODE"
+        message = f"{value[:80]!r} is not a code of the form AUTHORITY:CODE"
         reading.note("proj.code-form", "warning", where, message, path=path)
     if form == "proj:wkt2" and _WKT1.match(value):
         reading.note("proj.wkt1", "info", where, "proj:wkt2 holds the older WKT1", "write WKT2:2019", path=path)

@@ -35,11 +35,11 @@ class SupportsWkt(Protocol):
 
 
 CrsLike = str | int | SupportsWkt
-"""A CRS as people have it: as text, by its EPSG number, or as an object of another library."""
+"""A CRS as a string, an EPSG number, or an object of another library."""
 
 
 def crs_text(crs: CrsLike | None) -> str | None:
-    """A CRS, however it was given, as text; FormatError where it is none."""
+    """A CRS as text; FormatError where it is not valid."""
     if crs is None:
         return None
     text = crs if isinstance(crs, str) else f"EPSG:{crs}" if isinstance(crs, int | np.integer) else crs.to_wkt()
@@ -59,7 +59,7 @@ class Crs:
     is_geographic: bool
     """Whether coordinates are longitude and latitude."""
     units: str
-    """Unit of the horizontal axes, for example `metre` or `degree`; empty where none is said."""
+    """Unit of the horizontal axes, for example `metre` or `degree`; empty where it is unknown."""
 
 
 @lru_cache(maxsize=128)
@@ -88,7 +88,7 @@ def same_crs(one: str, other: str) -> bool:
 
 
 def crs_from_cf(attributes: Mapping[str, Any]) -> str | None:
-    """The CRS that the attributes of a CF grid mapping say, as text; None where they say none."""
+    """The CRS of a CF grid mapping as text; None where it has none."""
     for key in ("crs_wkt", "spatial_ref"):
         if isinstance(text := attributes.get(key), str) and text.strip():
             _crs(text)
@@ -144,7 +144,7 @@ def _part(bbox: BBox, from_crs: str, to_crs: str) -> BBox:
     if not seen.any():
         raise MissingError(f"nothing of the box {bbox} in {_short(from_crs)} has a place in {_short(to_crs)}")
     left, bottom, right, top = (float(v) for v in (x[seen].min(), y[seen].min(), x[seen].max(), y[seen].max()))
-    # The edge lies between two of the points.
+    # The edge is between two of the points.
     across, along = (right - left) / (_LATTICE - 1), (top - bottom) / (_LATTICE - 1)
     return left - across, bottom - along, right + across, top + along
 
@@ -176,7 +176,7 @@ def _cf(text: str) -> Mapping[str, Any]:
     crs = _crs(text)
     wkt = crs.to_wkt()
     operation = crs.coordinate_operation
-    # CF cannot say how a grid is turned against an oblique cylinder; the WKT alone is right there, CF's words are not.
+    # CF attributes cannot express the rotation of an oblique Mercator grid; only the WKT is correct.
     oblique = operation is not None and "oblique mercator" in operation.method_name.lower()
     named = {} if oblique else crs.to_cf()
     return {**named, "crs_wkt": wkt, "spatial_ref": wkt}
@@ -192,11 +192,11 @@ def _crs(text: str) -> CRS:
         # PROJ would look for a file of that name; an index must not make us open files.
         raise FormatError("a CRS given as `init=` names a file; give an authority code such as EPSG:4326")
     if not _FORMS.match(text):
-        raise FormatError(f"{_short(text)!r} is no authority code, WKT, PROJJSON or PROJ text")
+        raise FormatError(f"{_short(text)!r} is not an authority code, WKT, PROJJSON or PROJ text")
     try:
         return _pyproj().CRS.from_user_input(text)  # type: ignore[no-any-return]
     except (CRSError, UnicodeError, RecursionError) as error:
-        raise FormatError(f"{_short(text)!r} is no coordinate reference system") from error
+        raise FormatError(f"{_short(text)!r} is not a coordinate reference system") from error
 
 
 @lru_cache(maxsize=64)
@@ -224,7 +224,7 @@ def _checked(bbox: BBox, *, wraps: bool) -> BBox:
         raise FormatError(f"a box is four finite numbers (xmin, ymin, xmax, ymax), not {bbox}")
     xmin, ymin, xmax, ymax = (float(v) for v in bbox)
     if ymin > ymax or (xmin > xmax and not wraps):
-        raise FormatError(f"the box {bbox} is turned around; it is (xmin, ymin, xmax, ymax), x before y")
+        raise FormatError(f"the box {bbox} is invalid; it must be (xmin, ymin, xmax, ymax), x before y")
     return xmin, ymin, xmax, ymax
 
 

@@ -1,4 +1,4 @@
-"""geolocation: arrays of longitude and latitude, or of x and y, that say where each sample lies."""
+"""geolocation: arrays of longitude and latitude, or of x and y, with the location of each sample."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def located(
         coords += made
         if made:
             said = _crs(reading, arrays, at)
-            # What the arrays say of Earth counts first: geodetic, where there are both.
+            # Geodetic coordinates come first, where there are both.
             crs = crs or said
     return coords, crs
 
@@ -97,7 +97,7 @@ def _coord(
 
 
 def _fitting(node: Node, array: Node) -> tuple[str, ...] | None:
-    """Dimensions of the array that a geolocation array lies over: by name, else the last ones, else by size alone."""
+    """Dimensions of the array that a geolocation array covers: by name, else the last ones, else by size."""
     sizes = dict(zip(array.dims, array.shape, strict=False))
     if node.shape and len(node.dims) == len(node.shape):
         named = list(zip(node.dims, node.shape, strict=True))

@@ -40,7 +40,7 @@ def properties(reading: Reading, node: Node, *, by_group: bool = False) -> dict[
 def upgraded(
     reading: Reading, node: Node, attributes: Mapping[str, Any], found: Mapping[str, Any], where: str
 ) -> dict[str, Any]:
-    """Those properties and, where the proj convention of 2025 said them with its own prefix, those too."""
+    """The properties, including those with the prefix of the proj convention of 2025."""
     added = dict(found)
     old = [key for key in _OLD if attributes.get(key) is not None and _OLD[key] not in added]
     if old and (where or "proj" in reading.declared_by(node)):
@@ -51,19 +51,19 @@ def upgraded(
 
 
 def grid_of(reading: Reading, given: Mapping[str, Any], own: bool, inherited: Mapping[str, Any]) -> Grid | None:
-    """The grid of the array being read, from merged properties; `own` says whether the array itself speaks of it.
+    """The grid of the array being read, from merged properties; `own` is whether the array itself declares some.
 
     None without a finding where an inherited grid simply does not concern the array.
     """
     node = reading.node
     if "spatial:bbox" in inherited and not given.keys() & {"spatial:transform", "spatial:dimensions"}:
-        return None  # a mere footprint of a group is not yet the grid of all that lies in it
+        return None  # the footprint of a group is not the grid of its arrays
     dims = _dims(reading, given, own)
     if dims is None:
         return None
     kind = given.get("spatial:transform_type", "affine")
     if kind != "affine":
-        message = f"the transform type {shown(kind)} is not known; there are no coordinates"
+        message = f"the transform type {shown(kind)} is unknown; there are no coordinates"
         reading.note("spatial.transform-type", "warning", "spatial:transform_type", message)
         return None
     y, x = (node.dims.index(dim) for dim in dims)
@@ -91,13 +91,13 @@ def _registration(reading: Reading, given: Mapping[str, Any]) -> Literal["pixel"
     said = given.get("spatial:registration", "pixel")
     if said in ("pixel", "node"):
         return "node" if said == "node" else "pixel"
-    message = f"the registration {shown(said)} is neither pixel nor node; pixel is taken"
+    message = f"the registration {shown(said)} is neither pixel nor node; pixel is used"
     reading.note("spatial.registration", "warning", "spatial:registration", message)
     return "pixel"
 
 
 def coords_of(grid: Grid, axes: Mapping[str, Mapping[str, str]], taken: frozenset[str] = frozenset()) -> list[Coord]:
-    """Coordinates of a grid: one a dimension where it is upright, else `xc` and `yc` over both. `axes`: CF's words."""
+    """Coordinates of a grid: one for each dimension, or `xc` and `yc` over both where it is rotated."""
     (y, x), (height, width) = grid.dims, grid.shape
     a, _, c, _, e, f = grid.transform
     offset = 0.5 if grid.registration == "pixel" else 0.0
@@ -165,10 +165,13 @@ def _dims(reading: Reading, given: Mapping[str, Any], own: bool) -> tuple[str, s
         if guess is None:
             if own:
                 reading.note(
-                    "spatial.dimensions-missing", "error", where, "no dimensions are said, nor plain from names"
+                    "spatial.dimensions-missing",
+                    "error",
+                    where,
+                    "spatial:dimensions is missing, and names do not show y and x",
                 )
             return None
-        reading.note("spatial.dimensions-missing", "warning", where, f"none are said; {list(guess)} are taken")
+        reading.note("spatial.dimensions-missing", "warning", where, f"it is missing; {list(guess)} are used")
         return guess
     dims = texts(raw)
     if dims is None or len(dims) < 2:
@@ -183,7 +186,7 @@ def _dims(reading: Reading, given: Mapping[str, Any], own: bool) -> tuple[str, s
             reading.note("spatial.dimensions-unknown", "error", where, message)
         return None
     if turned_around(y, x):
-        reading.note("spatial.dimensions-order", "warning", where, f"{[y, x]} looks turned around; y comes first")
+        reading.note("spatial.dimensions-order", "warning", where, f"{[y, x]} looks swapped; y comes first")
     return y, x
 
 
@@ -199,7 +202,7 @@ def _shape_fits(
     if said[-2:] == shape:
         return True
     if "spatial:shape" in inherited and "spatial:transform" in inherited:
-        message = f"the inherited grid of {list(said[-2:])} is not for this array of {list(shape)}; it is left alone"
+        message = f"the inherited grid of {list(said[-2:])} does not fit this array of {list(shape)}; it is ignored"
         reading.note("spatial.shape-inherited", "warning", "spatial:shape", message)
         return False
     message = f"spatial:shape {list(said[-2:])} is not the array's {list(shape)}"
@@ -214,17 +217,17 @@ def _transform(reading: Reading, given: Mapping[str, Any]) -> Transform | None:
 def read_transform(
     reading: Reading, value: Any, where: str = "spatial:transform", *, path: str | None = None
 ) -> Transform | None:
-    """Six finite numbers that tell pixels apart; a 3x3 matrix of older drafts is cut to them."""
+    """Six finite numbers with an inverse; a 3x3 matrix of older drafts is reduced to them."""
     found = numbers(value, 6, 9)
     if found is None or (len(found) == 9 and found[6:] != (0, 0, 1)):
         reading.note("spatial.transform", "error", where, "a transform is six finite numbers", path=path)
         return None
     if len(found) == 9:
-        reading.note("spatial.transform-matrix", "info", where, "a 3x3 matrix is cut to six numbers", path=path)
+        reading.note("spatial.transform-matrix", "info", where, "a 3x3 matrix is reduced to six numbers", path=path)
     a, b, c, d, e, f = found[:6]
     area = a * e - b * d
     if area == 0 or not math.isfinite(area):
-        reading.note("spatial.transform-flat", "error", where, "the transform puts all pixels on one line", path=path)
+        reading.note("spatial.transform-flat", "error", where, "the transform has no inverse", path=path)
         return None
     if c == 0 and e == 0 and a != 0:
         message = "rows do not move y: these look like six numbers in GDAL's order"
@@ -271,5 +274,5 @@ def usual_dims(names: Iterable[object]) -> tuple[str, str] | None:
 
 
 def turned_around(y: str, x: str) -> bool:
-    """Whether names that are said to be y and x look like x and y."""
+    """Whether the names of y and x look swapped."""
     return (x.lower(), y.lower()) in PAIRS

@@ -1,4 +1,4 @@
-"""Where an array lies: grid and CRS from itself, its group, or the pyramid it is a level of."""
+"""Grid and CRS of an array: its own, or inherited from its group or its pyramid."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FROM_PYRAMID = ("spatial:dimensions", "spatial:registration", "spatial:transfor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayPlace:
-    """What spatial, proj and multiscales say of an array together."""
+    """Grid, CRS and level of an array by spatial, proj and multiscales together."""
 
     grid: Grid | None
     crs: CrsText | None
@@ -60,7 +60,7 @@ def place_of(reading: Reading) -> ArrayPlace:
 
 
 def _inherited(reading: Reading, chain: list[Node], pyramid: Pyramid | None) -> tuple[dict[str, Any], bool]:
-    """What the groups around the array say, the nearest last, and whether any of them declares spatial."""
+    """Properties of the groups that contain the array, and whether any of them declares spatial."""
     found: dict[str, Any] = {}
     declared = False
     for group in reversed(chain):
@@ -73,7 +73,7 @@ def _inherited(reading: Reading, chain: list[Node], pyramid: Pyramid | None) -> 
 
 
 def axis_words(crs: CrsText | None) -> dict[str, dict[str, str]]:
-    """CF's words for x and y: those of the CRS, or just which is which."""
+    """CF attributes of x and y: those of the CRS, or only `axis`."""
     plain = {"x": {"axis": "X"}, "y": {"axis": "Y"}}
     if crs is None:
         return plain
@@ -103,7 +103,7 @@ def _far(reading: Reading, chain: list[Node]) -> Iterator[Node]:
 
 
 def _by_level(reading: Reading, level: Level, merged: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """Properties with what the level says laid over them, where the array has the level's size."""
+    """Properties overridden by those of the level, where the array has its size."""
     grid, node = level.grid, reading.node
     if grid is None or not set(grid.dims) <= set(node.dims):
         return merged
@@ -119,7 +119,7 @@ def _by_level(reading: Reading, level: Level, merged: dict[str, Any], own: dict[
         except (TypeError, ValueError, OverflowError):
             agrees = False
         if not agrees:
-            message = "the array's transform is not that of its level in the layout, which is taken"
+            message = "the array's transform is not that of its level in the layout, which is used"
             reading.note("multiscales.transform-conflict", "warning", "spatial:transform", message)
     laid = {**merged, "spatial:transform": list(grid.transform)}
     if "spatial:bbox" not in own:

@@ -1,4 +1,4 @@
-"""Labels of a grid to its transform: the samples must be where the transform places them, or there is none."""
+"""The transform of a grid from its labels; FormatError where no transform gives them."""
 
 from __future__ import annotations
 

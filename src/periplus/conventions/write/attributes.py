@@ -1,4 +1,4 @@
-"""Conventions to write: the attributes that say where grids lie, node by node, for others to merge into their nodes."""
+"""Attributes of the conventions for grids, node by node, to be merged into those of the nodes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class WrittenConventions:
     attributes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Of groups and arrays that exist anyway."""
     grid_mappings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """CF's twin: scalar integer arrays to be made at these paths, and their attributes."""
+    """CF grid mappings: scalar integer arrays to create at these paths, with their attributes."""
 
 
 def declare(*conventions: str, existing: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def spatial_attributes(
 
 
 def as_grid(place: Georeference, shape: tuple[int, int], dims: tuple[str, str] = ("y", "x")) -> Grid | None:
-    """The grid of a georeference, as the convention says it: at nodes where the samples are points."""
+    """The grid of a georeference in terms of the convention: `node` where samples are points."""
     if place.transform is None:
         return None
     corner = Grid(dims=dims, shape=shape, transform=place.transform)
@@ -140,7 +140,7 @@ def proj_attributes(crs: str) -> dict[str, Any]:
 
 
 def grid_mapping_attributes(crs: str | None, transform: Transform | None = None) -> dict[str, Any]:
-    """CF's twin: attributes of the scalar array that `grid_mapping` names, with what rioxarray and GDAL look for."""
+    """Attributes of the scalar array that `grid_mapping` names, with those that rioxarray and GDAL read."""
     return grid_mapping(crs, transform)
 
 
@@ -181,7 +181,7 @@ def multiscales_attributes(
 def _growth(finer: GriddedArray, array: GriddedArray) -> tuple[float, float] | None:
     """How much larger the pixels of an array are, down and right, by the transforms of both; None where one has none.
 
-    Sizes alone do not tell: 101 pixels halved are 51, which are not larger by 101 / 51.
+    Sizes alone are not enough: 101 pixels halved are 51, which are not larger by 101 / 51.
     """
     ours, theirs = (one.georeference.transform if one.georeference else None for one in (array, finer))
     if ours is None or theirs is None:
@@ -218,7 +218,7 @@ def size(array: GriddedArray) -> tuple[int, int] | None:
 
 
 def spatial_dims(array: GriddedArray) -> tuple[str, str]:
-    """(y, x) of an array of two dimensions at least: those it says, else the last two."""
+    """(y, x) of an array of at least two dimensions: those it declares, else the last two."""
     said: tuple[str, str] | None = getattr(array, "spatial_dims", None)
     if said is not None and not set(said) <= set(array.dims):
         raise FormatError(f"an array of dimensions {tuple(array.dims)} has no grid over {said}")

@@ -1,4 +1,4 @@
-"""Arrays to be placed, from what people have: labels of x and y, a Dataset, or what a store declares already."""
+"""Arrays to georeference, from labels of x and y, a Dataset, or what a store already declares."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def given_grid(layer: Layer, transform: Transform, registration: str | None) -> 
 
 
 def with_grid(layer: Layer, grid: Grid | None, registration: str) -> Layer:
-    """A layer that lies on a grid; `registration` as in periplus.model.Georeference."""
+    """A layer on a grid; `registration` as in periplus.model.Georeference."""
     place = replace(_place(layer), transform=None if grid is None else grid.corner, registration=registration)
     return replace(
         layer, georeference=place, nodes=grid.centre if grid is not None and registration == "point" else None
@@ -233,7 +233,7 @@ def layer_of(node: Node, meaning: Meaning) -> Layer:
     place = None
     if grid is not None or crs is not None:
         place = Georeference(
-            # A code that agrees with the text says more: PROJ knows the members of its datum, a text drops them.
+            # A code that agrees with the text is better: PROJ knows the members of its datum ensemble.
             crs=None if crs is None else crs.code or crs.text,
             transform=None if grid is None else grid.corner,
             registration="point" if grid is not None and grid.registration == "node" else "area",

@@ -1,4 +1,4 @@
-"""Conventions on a Dataset or a DataTree: a copy with the attributes that say where its arrays lie."""
+"""Write conventions to a copy of a Dataset or a DataTree."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from periplus.model import Transform
 
 
 def on_dataset(dataset: xr.Dataset, wanted: ConventionSettings, labels: bool | None) -> xr.Dataset:
-    """The Dataset with what belongs on it; `labels` keeps or drops all labels that the transform gives."""
+    """The Dataset with attributes; `labels` keeps or drops all labels that the transform gives."""
     layers = _layers(dataset, wanted)
     return _laid(_without(dataset, layers, labels), written(layers, {}, wanted), "")
 
@@ -53,7 +53,7 @@ def _layers(
         spatial_dims=wanted.dims,
         registration=wanted.registration,
         transform=wanted.transform if level == 0 else None,
-        # What attributes declare of a coarser level belongs to the transform that another one replaces.
+        # Declarations of coarser levels belong to the transform that is replaced.
         by_attributes=wanted.transform is None,
         rotated=_rotated(dataset),
         nodes=nodes,
@@ -71,7 +71,7 @@ def _rotated(dataset: xr.Dataset) -> dict[tuple[str, str], Transform]:
 
 
 def _without(dataset: xr.Dataset, layers: Sequence[Layer], labels: bool | None) -> xr.Dataset:
-    """The Dataset without labels that a transform gives: those that are lazy, unless all or none are to go."""
+    """The Dataset without labels that a transform gives: those that are lazy, unless `labels` keeps or drops all."""
     placed = [layer for layer in layers if place_of(layer).transform is not None]
     over = {dim for layer in placed for dim in layer.spatial_dims or ()}
     lazy = [name for name, index in dataset.xindexes.items() if isinstance(index, LazyIndex)]
@@ -85,7 +85,7 @@ def _without(dataset: xr.Dataset, layers: Sequence[Layer], labels: bool | None) 
 
 
 def _laid(dataset: xr.Dataset, written: WrittenConventions, group: str) -> xr.Dataset:
-    """A copy of the Dataset with what belongs on it and on its variables."""
+    """A copy of the Dataset with attributes on it and its variables."""
     made = dataset.copy()
     made.attrs = merged(made.attrs, written.attributes.get(group, {}))
     prefix = f"{group}/" if group else ""
@@ -93,7 +93,7 @@ def _laid(dataset: xr.Dataset, written: WrittenConventions, group: str) -> xr.Da
     for name in made.data_vars:
         said = written.attributes.get(f"{prefix}{name}")
         if said:
-            # xarray moves it there when it reads, and refuses to write it twice.
+            # xarray moves it to the encoding when it reads, and does not write it from both.
             old = made[name].encoding.pop("grid_mapping", made[name].attrs.get("grid_mapping"))
             before |= {old} if isinstance(old, str) and "grid_mapping" in said else set()
             made[name].attrs = merged(made[name].attrs, said)

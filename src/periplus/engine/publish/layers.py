@@ -1,4 +1,4 @@
-"""What is asked of writing conventions, and places for levels of a pyramid that nobody placed."""
+"""Settings for writing conventions, and georeferences of pyramid levels that have none."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from periplus.model.affine import scaled
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConventionSettings:
-    """What a user says of the arrays; None where the store or the labels are to say it."""
+    """What a user declares for the arrays; None where the store or the labels decide."""
 
     crs: str | None
     transform: Transform | None
@@ -55,17 +55,17 @@ def _check(transform: Transform) -> None:
 def written(
     layers: Iterable[Layer], pyramids: Mapping[str, Sequence[str]], wanted: ConventionSettings
 ) -> WrittenConventions:
-    """What the nodes of placed layers should say."""
+    """Attributes of all nodes for georeferenced layers."""
     return publish.write_conventions(layers, pyramids=pyramids, resampling=wanted.resampling, cf=wanted.cf)
 
 
 def place_of(layer: Layer) -> Georeference:
-    """Where a layer lies; nowhere in particular where it does not say."""
+    """The georeference of a layer; an empty one where it has none."""
     return layer.georeference or Georeference()
 
 
 def filled(layers: Iterable[Layer], pyramids: Mapping[str, Sequence[str]]) -> list[Layer]:
-    """Levels without a transform, placed by how much smaller they are than the next finer level of their pyramid."""
+    """Levels with a transform, computed from the size of the next finer level where they have none."""
     made = {layer.name: layer for layer in layers}
     for group, names in pyramids.items():
         prefix = f"{group}/" if group else ""
@@ -83,7 +83,7 @@ def filled(layers: Iterable[Layer], pyramids: Mapping[str, Sequence[str]]) -> li
 
 
 def _coarser(finer: Layer, layer: Layer) -> Layer:
-    """A level placed by the next finer one: pixels keep their first corner, nodes their first sample."""
+    """A level with the scaled transform of the finer one: pixels keep their first corner, nodes their first sample."""
     grid, small = layer_grid(finer), size(layer)
     if grid is None or small is None:
         return layer

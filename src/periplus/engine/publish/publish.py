@@ -1,4 +1,4 @@
-"""Conventions written where people have their arrays: into a Zarr hierarchy, onto a Dataset or a DataTree."""
+"""Write conventions to a Zarr hierarchy, a Dataset or a DataTree."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ def write_conventions(
     consolidate: bool | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Declare multiscales, spatial and proj where they belong, with edges, WKT2, code, PROJJSON and CF's twin.
+    """Declare multiscales, spatial and proj, with boxes, WKT2, code, PROJJSON and a CF grid mapping.
 
-    A Dataset or DataTree comes back with the attributes on it. Anything else is opened as a Zarr group and changed: its
-    metadata only, and consolidated again if they were (`consolidate`); what was written is returned.
+    A copy of a Dataset or DataTree with the attributes is returned. Anything else is opened as a Zarr group, whose
+    metadata are changed, and consolidated again if they were (`consolidate`); what was written is returned.
 
-    The finest level is placed by `transform` if that is given: of pixel corners, or of samples with
-    `registration="node"`. Else the labels of x and y place it, which must be evenly spaced, else the transform that the
-    attributes declare, in whatever draft. `registration` is "pixel" or "node" (or GDAL's "area" or "point", for which
+    The finest level has the given `transform`, of pixel corners, or of samples with
+    `registration="node"`; by default that of the labels of x and y, which must be evenly spaced, else the one that the
+    attributes declare, in any draft. `registration` is "pixel" or "node" (or GDAL's "area" or "point", for which
     `transform` is always of pixel corners); the default is what the attributes declare, else "pixel".
 
     Groups 0, 1, 2 …, or the children of a DataTree, are levels of a pyramid. Lazy labels of x and y of a Dataset are
-    dropped, for the transform gives them; `labels` keeps or drops all.
+    dropped, since the transform gives them; `labels` keeps or drops all.
     """
     wanted = ConventionSettings(
         crs=crs, transform=transform, registration=registration, dims=spatial_dims, resampling=resampling, cf=cf
@@ -50,5 +50,5 @@ def write_conventions(
         return on_tree(target, wanted, labels)
     group = target if isinstance(target, zarr.Group) else open_to_write(target, storage_options)
     if group.read_only:
-        raise DeniedError("the Zarr group was opened to be read only")
+        raise DeniedError("the Zarr group was opened read-only")
     return into_zarr(group, wanted, consolidate)

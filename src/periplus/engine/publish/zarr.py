@@ -1,4 +1,4 @@
-"""Conventions into a Zarr hierarchy: its metadata alone are changed, and consolidated again if they were."""
+"""Write conventions to a Zarr hierarchy: only its metadata change, and are consolidated again if they were."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def open_to_write(target: Any, storage_options: Mapping[str, Any] | None) -> zar
     except FileNotFoundError as error:
         raise MissingError("there is no Zarr group", url=where) from error
     except PermissionError as error:
-        raise DeniedError("the Zarr group may not be written to", url=where) from error
+        raise DeniedError("the Zarr group is not writable", url=where) from error
     except ValueError as error:
-        raise FormatError(f"no Zarr group that can be written to: {error}", url=where) from error
+        raise FormatError(f"not a writable Zarr group: {error}", url=where) from error
 
 
 def into_zarr(group: zarr.Group, wanted: ConventionSettings, consolidate: bool | None) -> WrittenConventions:
-    """Declare what belongs on every node of a group; answers what was written."""
+    """Write the attributes of every node of a group; returns what was written."""
     nodes = _nodes(group)
     reader = unsized(nodes)
     pyramids = _pyramids(nodes, reader)
@@ -60,7 +60,7 @@ def into_zarr(group: zarr.Group, wanted: ConventionSettings, consolidate: bool |
         _scalar(group, path, attributes)
     if consolidate or (consolidate is None and group.metadata.consolidated_metadata is not None):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that consolidated metadata are no part of Zarr 3 is known
+            warnings.simplefilter("ignore")  # zarr-python warns that consolidated metadata are not part of Zarr 3
             zarr.consolidate_metadata(group.store, path=group.path or None)
     return said
 
@@ -72,7 +72,7 @@ def _placed(
     pyramids: Mapping[str, list[str]],
     wanted: ConventionSettings,
 ) -> list[Layer]:
-    """The arrays over y and x, placed by the user, or else by their labels or the store."""
+    """The arrays over y and x, georeferenced by the user, else by their labels or the store."""
     finest = {join(join(ROOT, path), names[0]) for path, names in pyramids.items()}
     layers = []
     values = cache(partial(_values, group))
@@ -102,14 +102,14 @@ def _grid(
         if given is not None:
             check_labels(layer, given, labels)
         return given
-    # What a coarser level declares belongs to the transform that another one replaces.
+    # Declarations of coarser levels belong to the transform that is replaced.
     known = declared(nodes, reader, layer) if wanted.transform is None else None
     try:
         return placed(layer, known, labels=labels)
     except FormatError:
         if known is not None:
             raise
-        return None  # uneven labels are the coordinates; there is no transform to be written
+        return None  # uneven labels have no transform
 
 
 def _nodes(group: zarr.Group) -> dict[str, Node]:
@@ -130,7 +130,7 @@ def _nodes(group: zarr.Group) -> dict[str, Node]:
 
 
 def _pyramids(nodes: Mapping[str, Node], reader: Reader) -> dict[str, list[str]]:
-    """Groups with levels, finest first: those that say so, and those whose children are 0, 1, 2 …"""
+    """Groups with levels, finest first: those that declare it, and those whose children are 0, 1, 2 …"""
     found: dict[str, list[str]] = {}
     for path, node in nodes.items():
         if node.kind != "group":
@@ -151,7 +151,7 @@ def _has_images(nodes: Mapping[str, Node], path: str) -> bool:
 
 
 def _layer(node: Node, reader: Reader, dims: tuple[str, str] | None) -> Layer | None:
-    """An array over y and x, placed as the store declares; None for others."""
+    """An array over y and x, georeferenced as the store declares; None for others."""
     if node.kind != "array" or len(node.shape) < 2 or None in node.dims or len(node.dims) != len(node.shape):
         return None
     layer = layer_of(node, reader.array(reader.lookup(node.path) or node))
