@@ -130,7 +130,7 @@ def test_files_left_out_by_duplicates_are_reported(bands, periplus):
     done = periplus(*command, "--duplicates", "last")
     assert done.code == 0
     assert "4 of 8 files indexed" in done.err
-    assert "4 left out, as other files take their place:" in done.err
+    assert "4 replaced by other files:" in done.err
     assert done.err.count("_B02.tif: replaced: ") == 4
     said = json.loads(periplus(*command, "--duplicates", "last", "--json").out)
     assert (said["replaced"], said["failed"], said["errors"], len(said["replacements"])) == (4, 0, [], 4)

@@ -70,7 +70,7 @@ def test_what_failed_is_listed_in_full_where_one_is_told(mixed, periplus, tmp_pa
     target = tmp_path / "again.parquet"
     done = periplus("index", mixed, "-o", target)
     assert "9 failed" in done.err
-    assert "1 skipped (no format we read" in done.err
+    assert "1 skipped (unsupported format" in done.err
     advice = done.err.splitlines()[-1]
     assert advice.startswith(f"to list all: periplus query {target} --sql ")
     sql = advice.split('"')[1]

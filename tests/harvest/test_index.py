@@ -96,10 +96,10 @@ def test_bad_files_are_rows_and_the_rest_goes_on(archive: Path, fetch: Fetch) ->
     rows = dict(zip([Path(p).name for p in table.files.path], table.files.error, strict=True))
     assert rows["x_20210101.tif"] is None
     assert (rows["bad.tif"] or "").startswith(("format: ", "limit: "))
-    assert rows["text.tif"] == "format: this is no format we read"
+    assert rows["text.tif"] == "format: unsupported format"
     assert (rows["gone.tif"] or "").startswith("missing: ")
     assert "3 failed" in str(summary)
-    assert "text.tif: format: this is no format we read" in str(summary)
+    assert "text.tif: format: unsupported format" in str(summary)
     assert calls[-1] == (6, 6, 3)
 
 
@@ -112,13 +112,13 @@ def test_a_folder_passes_over_what_it_does_not_know(archive: Path, fetch: Fetch)
 
 def test_what_was_asked_for_alone_raises_its_own_error(tmp_path: Path, fetch: Fetch) -> None:
     (tmp_path / "a.tif").write_text("hello")
-    with pytest.raises(FormatError, match="no format we read"):
+    with pytest.raises(FormatError, match="unsupported format"):
         index_into(tmp_path / "a.tif", fetch=fetch)
     with pytest.raises(MissingError):
         index_into(tmp_path / "b.tif", fetch=fetch)
     with pytest.raises(MissingError, match="nothing to index"):
         index_into(str(tmp_path / "*.jp2"), fetch=fetch, to=tmp_path / "x.parquet")
-    with pytest.raises(MissingError, match="1 files of unknown formats"):
+    with pytest.raises(MissingError, match="1 files of unsupported formats"):
         index_into(f"{tmp_path}/", fetch=fetch)
     with pytest.raises(MissingError):
         index_into([], fetch=fetch)

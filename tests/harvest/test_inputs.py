@@ -18,7 +18,7 @@ import periplus
 from periplus.errors import DeniedError, FormatError, MissingError, PeriplusError
 from periplus.fetch import Fetch
 from periplus.harvest import stac
-from periplus.harvest.inputs import Input, Notes, expand, is_glob, is_literal, joined
+from periplus.harvest.inputs import Input, InputNotes, expand, is_glob, is_literal, joined
 from periplus.testing.scenes import tile
 
 COG = "image/tiff; application=geotiff; profile=cloud-optimized"
@@ -101,7 +101,7 @@ def test_an_absent_file_is_still_an_input_and_an_absent_folder_an_error(fetch: F
     assert [i.url for i in expanded(fetch, tree / "no.tif")] == [f"{tree}/no.tif"]
     with pytest.raises(MissingError):
         expanded(fetch, f"{tree}/no/")
-    notes = Notes()
+    notes = InputNotes()
     assert expanded(fetch, tree / "*.jp2", notes=notes) == []
     assert "nothing matches" in notes.warnings[0]
 
@@ -181,7 +181,7 @@ def test_assets_are_chosen_by_name_pattern_or_question(fetch: Fetch, tmp_path: P
     bands = {name: asset(f"{name}.tif", "data") for name in ("B02", "B03", "B11")}
     path = tmp_path / "item.json"
     path.write_text(json.dumps(item("one", **bands)))
-    with pytest.raises(FormatError, match=r"'one' has 3 GeoTIFF assets \(B02, B03, B11\); say which"):
+    with pytest.raises(FormatError, match=r"'one' has 3 GeoTIFF assets \(B02, B03, B11\); choose"):
         expanded(fetch, path)
     (single,) = expanded(fetch, path, assets="B03")
     assert (single.group, single.series) == ("one", None)
@@ -190,7 +190,7 @@ def test_assets_are_chosen_by_name_pattern_or_question(fetch: Fetch, tmp_path: P
     assert [i.series for i in expanded(fetch, path, assets="B0*")] == ["B02", "B03"]
     asked = expanded(fetch, path, assets=lambda name, about: name == "B11" and "data" in about["roles"])
     assert [i.series for i in asked] == ["B11"]
-    with pytest.raises(FormatError, match="there are B02, B03, B11"):
+    with pytest.raises(FormatError, match="the assets are B02, B03, B11"):
         expanded(fetch, path, assets="red")
 
 
@@ -198,7 +198,7 @@ def test_items_without_the_asset_are_counted(fetch: Fetch, tmp_path: Path) -> No
     path = tmp_path / "items.json"
     features = [item("one", red=asset("r.tif")), item("two", blue=asset("b.tif"))]
     path.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
-    notes = Notes()
+    notes = InputNotes()
     assert len(expanded(fetch, path, assets="red", notes=notes)) == 1
     assert notes.skipped == 1
 
@@ -251,7 +251,7 @@ def test_the_run_goes_on_after_an_item_that_cannot_be_used(tmp_path: Path) -> No
         ("[1]", "neither a STAC Item"),
         ("[" * 100_000, "nested too deeply"),
         ('{"type": "Catalog"}', "give its items"),
-        ('{"type": "FeatureCollection", "features": [{"type": "Feature"}]}', "no STAC items"),
+        ('{"type": "FeatureCollection", "features": [{"type": "Feature"}]}', "not STAC items"),
         ('{"type": "Feature", "id": "x", "assets": {"d": {"type": "image/tiff"}}}', "no href"),
         ('{"type":"Feature","id":"x","properties":{"datetime":"soon"},"assets":{"d":{"href":"a.tif"}}}', "datetime"),
     ],

@@ -1,4 +1,4 @@
-"""harvest: many URLs through their scanners into a table; resumable, bounded in memory, every failure a row."""
+"""harvest: scan many URLs into a table; resumable, with bounded memory, and a row for each failure."""
 
 from periplus.harvest.index import harvest, index_into
 from periplus.harvest.inputs import Input, expand

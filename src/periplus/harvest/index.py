@@ -1,4 +1,4 @@
-"""The verbs of this room: `index_into`, from URLs to a table, and `harvest`, from URLs to what is in each file."""
+"""`index_into`: from URLs to a table; `harvest`: from URLs to the arrays of each file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any
 from periplus.fetch import Fetch
 from periplus.harvest.inputs import expand
 from periplus.harvest.options import check_options
-from periplus.harvest.run import Progress, Run
+from periplus.harvest.reader import InputReader, Progress
+from periplus.harvest.run import IndexRun
 from periplus.harvest.scanning.drive import Harvested
 from periplus.harvest.scanning.stream import harvest_inputs
 from periplus.harvest.stac import Assets
@@ -48,20 +49,20 @@ def index_into(
 ) -> tuple[Table, Summary]:
     """Index files into memory, or with `to` into an index that is written there and opened.
 
-    `arrange` is `collect`, `stack`, `mosaic` or `auto`. `pattern` reads the time of every file from its name, and the
+    `arrange` is `collect`, `stack`, `mosaic` or `auto`. `pattern` reads the time of each file from its name, and the
     labels of a stack; `dim` and `coordinate` apply to `stack`, `duplicates` to `stack` and `mosaic`, `order` to
     `mosaic`, and `skip_misfits` to files that do not fit or do not match the pattern. An option that has no effect is a
     ValueError. `assets` chooses among the assets of STAC items; `progress` is called with (done, total or None,
     failed).
 
-    Some formats have files beside them that belong to them: reduced resolutions of NITF (`image.ntf.r1`, …), world
-    files of JPEG, PNG and JPEG 2000. They are looked for beside such files, at the cost of a request or a few for each;
-    with `siblings=False` they are not. TIFF and DTED never ask.
+    Some formats have sidecars: reduced resolutions of NITF (`image.ntf.r1`, …), world files of JPEG, PNG and JPEG 2000.
+    Looking for them costs one or a few requests for each such file; `siblings=False` does not look for them. TIFF and
+    DTED have none.
 
-    With `to`, files that the index there knows (or the journal of a run that was interrupted) are not read again: with
-    `refresh="check"` when a listing or a cheap request says that they are unchanged, with `"never"` without asking;
-    `"always"` reads all anew. The index then holds exactly the files named; with `append`, those it had as well, and
-    options of the arrangement that are not given (`auto`, None, `error`, `given`) are those the index was made with.
+    With `to`, files that are in the index there, or in the journal of an interrupted run, are not read again: with
+    `refresh="check"` if a listing or a HEAD request shows that they are unchanged, with `"never"` without a check;
+    `"always"` reads all files again. The index then contains exactly the files given; with `append`, also those it had,
+    and options of the arrangement that are not given (`auto`, None, `error`, `given`) are those of the index.
     """
     began = time.monotonic()
     given = [fspath(urls)] if isinstance(urls, str | PathLike) else [fspath(url) for url in urls]
@@ -80,17 +81,11 @@ def index_into(
         target_form(fspath(to))  # before anything is read
     if order != "given":
         options["order"] = order
-    run = Run(
-        given=given,
-        fetch=fetch,
-        limits=limits or Limits(),
-        kind=arrange,
-        options=options,
-        assets=assets,
-        concurrency=concurrency,
-        siblings=siblings,
-        progress=progress,
+    limits = limits or Limits()
+    reader = InputReader(
+        given, fetch, limits, assets=assets, concurrency=concurrency, siblings=siblings, progress=progress
     )
+    run = IndexRun(reader, fetch, limits, kind=arrange, options=options)
     table = run.in_memory() if to is None else run.into(fspath(to), form=form, refresh=refresh, append=append)
     return table, replace(run.summary(table), seconds=time.monotonic() - began)
 
@@ -105,7 +100,7 @@ def harvest(
     siblings: bool = True,
     progress: Progress | None = None,
 ) -> Iterator[Harvested]:
-    """Files as they finish, each with what was found in it or its error; `known` files come back marked, unread."""
+    """Files in the order they finish, each with its arrays or its error; `known` files are marked and not read."""
     inputs = expand(urls, fetch, assets=assets)
     limits = limits or Limits()
     for batch in harvest_inputs(inputs, fetch, limits=limits, known=known, siblings=siblings, progress=progress):
@@ -113,7 +108,7 @@ def harvest(
 
 
 def _check_target(to: Any, *, form: str | None, refresh: str, append: bool, concurrency: int) -> None:
-    """Refuse options of an index that is written, where none is."""
+    """Raise for options that only have an effect on an index that is written."""
     if form not in (None, *FORMS):
         raise ValueError(f"form is one of {', '.join(FORMS)}, not {form!r}")
     for name, given in (("append", append), ("refresh", refresh != "check"), ("form", form is not None)):

@@ -1,4 +1,4 @@
-"""What was asked for, one file at a time: globs, folders, text lists and STAC documents become inputs."""
+"""Expand URLs to inputs, one for each file: globs, folders, text lists and STAC documents."""
 
 from __future__ import annotations
 
@@ -20,48 +20,48 @@ LIST_BYTES = 512 << 20
 """Largest text list or STAC document that is read."""
 _GLOB = re.compile(r"[*?\[]")
 _SIDECAR = re.compile(r"\.(aux\.xml|prj|wld|tfw|tiff?w|jgw|jpe?gw|pgw|pngw|j2w|jp2w)$", re.IGNORECASE)
-"""Files that lie beside images and tell of them; a shell that spells out a glob names them too."""
+"""Sidecars of images, which a glob that the shell expands includes as well."""
 _FILE = re.compile(r"\.[a-z][a-z0-9]*$", re.IGNORECASE)
 _LISTS = (".txt", ".json", ".geojson", ".parquet", ".geoparquet")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Input:
-    """One file to index, and what is known of it before it is opened."""
+    """One file to index, with what is known before it is opened."""
 
     url: str
     datetime: datetime | None = None
-    """When the data were taken, as a catalogue says."""
+    """Time of the data, from a catalogue."""
     group: str | None = None
     series: str | None = None
     source: Source | None = None
-    """Facts from a listing."""
+    """Size, etag and modification time from a listing."""
     optional: bool = False
-    """From a whole folder, by a glob with an open end, or a sidecar: passed over when it is no format we know."""
+    """From a folder or an open-ended glob, or a sidecar: skipped if its format is not supported."""
     error: PeriplusError | None = None
-    """Why there is no file to read: an item of a catalogue without what was asked for."""
+    """Why there is no file to read: a catalogue item without the requested asset."""
 
 
 @dataclass(slots=True)
-class Notes:
-    """What expanding noticed, for the summary."""
+class InputNotes:
+    """Warnings and counts of expanding inputs, for the summary."""
 
     warnings: list[str] = field(default_factory=list)
     skipped: int = 0
     catalogs: int = 0
-    """STAC documents that were read."""
+    """Number of STAC documents that were read."""
 
 
 async def expand(
-    urls: Sequence[str], fetch: Fetch, *, assets: stac.Assets = None, notes: Notes | None = None
+    urls: Sequence[str], fetch: Fetch, *, assets: stac.Assets = None, notes: InputNotes | None = None
 ) -> AsyncIterator[Input]:
-    """Every file that `urls` name, in order.
+    """All files of `urls`, in order.
 
-    A URL is a file; a glob; a folder or bucket (all below it; files of unknown formats are passed over); a text file of
-    URLs (`.txt`, one a line, `#` begins a comment); a STAC Item, ItemCollection or API response (`.json`, `.geojson`);
-    or stac-geoparquet (`.parquet`). `assets` chooses among the assets of STAC items.
+    A URL is a file; a glob; a folder or bucket (all below it; files of unsupported formats are skipped); a text file of
+    URLs (`.txt`, one on each line, with comments after `#`); a STAC Item, ItemCollection or API response (`.json`,
+    `.geojson`); or stac-geoparquet (`.parquet`). `assets` chooses among the assets of STAC items.
     """
-    notes = Notes() if notes is None else notes
+    notes = InputNotes() if notes is None else notes
     for url in urls:
         found = 0
         async for item in _expand_one(url, fetch, assets, notes, lists=True):
@@ -70,14 +70,14 @@ async def expand(
         if not found:
             notes.warnings.append(f"nothing matches {redact(url)}")
     if assets is not None and not notes.catalogs:
-        raise ValueError("assets= chooses among the assets of STAC items, and none of the inputs holds any")
+        raise ValueError("assets= chooses among the assets of STAC items, and none of the inputs is one")
 
 
 async def _expand_one(
-    url: str, fetch: Fetch, assets: stac.Assets, notes: Notes, *, lists: bool
+    url: str, fetch: Fetch, assets: stac.Assets, notes: InputNotes, *, lists: bool
 ) -> AsyncIterator[Input]:
     if not url or "\x00" in url:
-        raise FormatError("an empty or unreadable path was given")
+        raise FormatError("a path is empty or contains a null character")
     local, glob = is_local(url), is_glob(url)
     if lists and not glob and _suffix(url) in _LISTS:
         async for item in _listed(url, fetch, assets, notes):
@@ -94,11 +94,11 @@ async def _expand_one(
     except MissingError:
         if not local or glob or url.endswith("/"):
             raise
-        yield Input(url=url)  # a plain name that is absent: it becomes a row that says so
+        yield Input(url=url)  # a file that does not exist becomes a row with an error
 
 
 async def _is_folder(url: str, fetch: Fetch) -> bool:
-    """Whether a URL without a slash at its end, nor the suffix of a file, names a bucket or a folder of one."""
+    """Whether a URL without a trailing slash and without a file extension is a bucket or a folder in one."""
     if scheme_of(url) in WEB or _FILE.search(url):
         return False
     if not url.partition("://")[2].partition("/")[2]:
@@ -109,12 +109,14 @@ async def _is_folder(url: str, fetch: Fetch) -> bool:
         async for _ in fetch.find(url + "/"):
             return True
     except PeriplusError:
-        pass  # said where the file itself is asked for
+        pass  # reading the file reports it
     return False
 
 
-async def _found(url: str, fetch: Fetch, assets: stac.Assets, notes: Notes, *, lists: bool) -> AsyncIterator[Input]:
-    """A listing, or a local file with its facts."""
+async def _found(
+    url: str, fetch: Fetch, assets: stac.Assets, notes: InputNotes, *, lists: bool
+) -> AsyncIterator[Input]:
+    """The files of a listing, or a local file."""
     glob = is_glob(url)
     itself = canonical(url) if is_local(url) else ""
     last = url.rstrip("/").rpartition("/")[2]
@@ -131,11 +133,11 @@ async def _found(url: str, fetch: Fetch, assets: stac.Assets, notes: Notes, *, l
             yield Input(url=source.url, source=source, optional=any_kind)
 
 
-async def _listed(url: str, fetch: Fetch, assets: stac.Assets, notes: Notes) -> AsyncIterator[Input]:
-    """The files a document names."""
+async def _listed(url: str, fetch: Fetch, assets: stac.Assets, notes: InputNotes) -> AsyncIterator[Input]:
+    """The files that a document lists."""
     suffix = _suffix(url)
     if suffix == ".txt":
-        for line in _lines(await _whole(url, fetch), url):
+        for line in _lines(await _read_document(url, fetch), url):
             async for item in _expand_one(joined(url, line), fetch, assets, notes, lists=False):
                 yield item
         return
@@ -145,7 +147,7 @@ async def _listed(url: str, fetch: Fetch, assets: stac.Assets, notes: Notes) -> 
 
         items = await asyncio.to_thread(read_records, url, fetch=fetch, columns=stac.COLUMNS, needed=("assets",))
     else:
-        items = stac.items_of(await _whole(url, fetch), url)
+        items = stac.items_of(await _read_document(url, fetch), url)
     notes.catalogs += 1
     count = 0
     bad: list[Input] = []
@@ -153,7 +155,7 @@ async def _listed(url: str, fetch: Fetch, assets: stac.Assets, notes: Notes) -> 
         try:
             chosen = _assets(each, assets, url, alone=len(items) == 1)
         except FormatError as error:
-            # One item of many is one failure; where all of them are, the request is at fault.
+            # A bad item among others is one failure; if all are bad, it is an error.
             bad.append(Input(url=url, error=error))
             continue
         if not chosen:
@@ -166,7 +168,7 @@ async def _listed(url: str, fetch: Fetch, assets: stac.Assets, notes: Notes) -> 
     for item in bad:
         yield item
     if items and not count:
-        raise FormatError(f"no item has an asset {assets!r}; there are {stac.asset_names(items)}", url=url)
+        raise FormatError(f"no item has an asset {assets!r}; the assets are {stac.asset_names(items)}", url=url)
 
 
 def _assets(item: stac.Item, assets: stac.Assets, url: str, *, alone: bool) -> list[Input]:
@@ -178,7 +180,7 @@ def _assets(item: stac.Item, assets: stac.Assets, url: str, *, alone: bool) -> l
     ]
 
 
-async def _whole(url: str, fetch: Fetch) -> bytes:
+async def _read_document(url: str, fetch: Fetch) -> bytes:
     data, source = await fetch.read(url, 0, LIST_BYTES)
     if source.size is not None and source.size > LIST_BYTES:
         raise LimitError(f"the list is {source.size} bytes, over the limit of {LIST_BYTES}", url=url)
@@ -195,7 +197,7 @@ def _lines(data: bytes, url: str) -> list[str]:
 
 
 def joined(base: str, href: str) -> str:
-    """A reference in a document against the document's own place; a remote document never names local files."""
+    """A reference in a document, resolved against its URL; a remote document cannot refer to local files."""
     if is_local(base):
         if not is_local(href) or href.startswith("/") or href[:5].lower() == "file:":
             return href
@@ -204,24 +206,24 @@ def joined(base: str, href: str) -> str:
     if not is_local(href):
         return href
     if href[:5].lower() == "file:":
-        raise DeniedError("a remote document names a local file", url=base)
+        raise DeniedError("a remote document refers to a local file", url=base)
     parts = urlsplit(base)
     path, mark, query = href.partition("?")
     folder = "" if path.startswith("/") else parts.path.rpartition("/")[0]
-    # Normalising keeps `..` below the root, so no reference leads out of its host or bucket.
+    # Normalising keeps `..` below the root, so no reference leaves its host or bucket.
     plain = posixpath.normpath("/" + f"{folder}/{path}".lstrip("/"))
     return f"{parts.scheme}://{parts.netloc}{plain}" + ("/" if path.endswith("/") else "") + mark + query
 
 
 def is_glob(url: str) -> bool:
-    """Whether the URL is a pattern; the question mark of a web address is none."""
+    """Whether the URL is a glob; the question mark of an HTTP URL begins a query."""
     if scheme_of(url) in WEB:
         return "*" in url.partition("?")[0]
     return _GLOB.search(url) is not None
 
 
 def is_literal(url: str) -> bool:
-    """Whether the URL names exactly one file."""
+    """Whether the URL is exactly one file."""
     return not is_glob(url) and not url.endswith("/") and _suffix(url) not in _LISTS
 
 

@@ -1,4 +1,4 @@
-"""What an index records of an arrangement: where every array of every file went, and what it was like in its file."""
+"""The placements that an index stores: the target of each array of each file, and its description in the file."""
 
 from __future__ import annotations
 
@@ -12,39 +12,46 @@ from periplus.arrange import Arrangement, FileEntry
 from periplus.arrange.arrangement import Placement
 from periplus.arrange.mosaic.origin import MEANING
 from periplus.arrange.packing import NAMES
-from periplus.harvest.sidecars import ids_of
+from periplus.harvest.sidecars import sidecar_ids
 from periplus.model import Array, Placements
 from periplus.table.collection.build import likeness
 
-KEPT = (*NAMES, *MEANING, "band_names")
-"""Attributes that decide whether files fit together; others are those that all files of the array have."""
+FILE_ATTRIBUTES = (*NAMES, *MEANING, "band_names")
+"""Attributes that decide whether files fit; only these are stored for each file."""
 
 
-def placements_of(laid: Arrangement, entries: Sequence[FileEntry]) -> Placements | None:
-    """The placements of an arrangement; None for a collection, whose groups say it."""
-    if not laid.placements:
+def placements_of(arrangement: Arrangement, entries: Sequence[FileEntry]) -> Placements | None:
+    """The placements of an arrangement as columns; None for a collection, which has groups instead."""
+    if not arrangement.placements:
         return None
-    files = {entry: file for file, entry in enumerate(range(len(entries)) if laid.order is None else laid.order)}
-    beside = ids_of(entries)
-    placements = sorted([*laid.placements, *_left_out(laid, entries)], key=lambda p: (files[p.entry], p.array))
+    files = {
+        entry: file
+        for file, entry in enumerate(range(len(entries)) if arrangement.order is None else arrangement.order)
+    }
+    sidecars = sidecar_ids(entries)
+    placements = sorted(
+        [*arrangement.placements, *_omitted(arrangement, entries)], key=lambda p: (files[p.entry], p.array)
+    )
     targets: dict[str, int] = {}
     descriptions: dict[Any, int] = {}
     described: list[Array] = []
     known: dict[int, int] = {}
     columns: dict[str, list[int]] = {name: [] for name in ("file", "description", "array", "order")}
     corners: list[tuple[float, float]] = []
-    widest = max(array.ndim for array in laid.catalog.arrays.values())
+    widest = max(array.ndim for array in arrangement.catalog.arrays.values())
     boxes = np.zeros((2, len(placements), widest), np.int64)
     for row, (number, which, target, origin, extent, order) in enumerate(placements):
         entry = entries[number]
         array = entry.arrays[which]
         if id(array) not in known:
-            plain = _plain(array)
-            known[id(array)] = descriptions.setdefault((array.name, likeness(plain) or id(array)), len(descriptions))
+            description = _description(array)
+            known[id(array)] = descriptions.setdefault(
+                (array.name, likeness(description) or id(array)), len(descriptions)
+            )
             if known[id(array)] == len(described):
-                described.append(plain)
-        home = entry.stored_in[which] if entry.stored_in else 0
-        columns["file"].append(beside[entry.sidecars[home - 1].url] if home else files[number])
+                described.append(description)
+        sidecar = entry.stored_in[which] if entry.stored_in else 0
+        columns["file"].append(sidecars[entry.sidecars[sidecar - 1].url] if sidecar else files[number])
         columns["description"].append(known[id(array)])
         columns["array"].append(targets.setdefault(target, len(targets)) if target else -1)
         columns["order"].append(order)
@@ -64,30 +71,30 @@ def placements_of(laid: Arrangement, entries: Sequence[FileEntry]) -> Placements
     )
 
 
-def _left_out(laid: Arrangement, entries: Sequence[FileEntry]) -> list[Placement]:
-    """Arrays of files that the arrangement had no room for."""
-    if "left_out" not in laid.catalog.arrangement:
+def _omitted(arrangement: Arrangement, entries: Sequence[FileEntry]) -> list[Placement]:
+    """Arrays of files that the arrangement omits."""
+    if "left_out" not in arrangement.catalog.arrangement:
         return []
-    there = {(p.entry, p.array) for p in laid.placements}
+    placed = {(p.entry, p.array) for p in arrangement.placements}
     return [
         Placement(entry, which, "", (), (), 0)
-        for entry in {p.entry for p in laid.placements}
+        for entry in {p.entry for p in arrangement.placements}
         for which in range(len(entries[entry].arrays))
-        if (entry, which) not in there
+        if (entry, which) not in placed
     ]
 
 
 def corner_of(array: Array) -> tuple[float, float]:
-    """Where the transform begins; NaN where there is none."""
+    """Origin of the transform; NaN if there is none."""
     place = array.georeference
     return (np.nan, np.nan) if place is None or place.transform is None else (place.transform[2], place.transform[5])
 
 
-def _plain(array: Array) -> Array:
-    """The array without its corner and without attributes that all files of the target have, or that decide nothing."""
+def _description(array: Array) -> Array:
+    """The array without its corner, and only with the attributes that are stored for each file."""
     place = array.georeference
     if place is not None and place.transform is not None:
         a, b, _, d, e, _ = place.transform
         place = replace(place, transform=(a, b, 0.0, d, e, 0.0))
-    kept = {name: array.attributes[name] for name in KEPT if name in array.attributes}
+    kept = {name: array.attributes[name] for name in FILE_ATTRIBUTES if name in array.attributes}
     return replace(array, attributes=kept, georeference=place)

@@ -1,4 +1,4 @@
-"""STAC: items out of JSON or GeoParquet, and the assets of an item that are to be indexed. Pure."""
+"""STAC items from JSON or GeoParquet, and the assets of an item to index; no I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from periplus.parse.json import parse_json
 
 Item: TypeAlias = Mapping[str, Any]
 Assets: TypeAlias = str | Sequence[str] | Callable[[str, Mapping[str, Any]], bool] | None
-"""Names of assets (`*` allowed), or a question asked of each asset's name and description."""
+"""Names of assets (`*` is a wildcard), or a function of the name and description of an asset."""
 
 COLUMNS = ("id", "assets", "links", "datetime", "start_datetime")
 _GEOTIFF = ("image/tiff", "image/vnd.stac.geotiff")
@@ -40,16 +40,16 @@ def items_of(data: bytes, url: str) -> list[Item]:
     elif kind == "FeatureCollection":
         items = document.get("features")
     elif kind in ("Catalog", "Collection"):
-        raise FormatError(f"this is a STAC {kind}, which lists no assets to index; give its items", url=url)
+        raise FormatError(f"this is a STAC {kind}, which has no assets to index; give its items", url=url)
     else:
         raise FormatError("this JSON is neither a STAC Item nor an ItemCollection", url=url)
     if not isinstance(items, list) or not all(isinstance(i, dict) and isinstance(i.get("assets"), dict) for i in items):
-        raise FormatError("not every feature has assets, so these are no STAC items", url=url)
+        raise FormatError("not every feature has assets, so these are not STAC items", url=url)
     return items
 
 
 def choose(item: Item, assets: Assets, url: str) -> list[Asset]:
-    """The assets to index. Without a choice there must be exactly one GeoTIFF that is data."""
+    """The assets to index; without a choice, the only GeoTIFF with data."""
     described = {name: asset for name, asset in _mapping(item, "assets").items() if isinstance(asset, Mapping)}
     several = True
     if assets is None:
@@ -74,7 +74,7 @@ def choose(item: Item, assets: Assets, url: str) -> list[Asset]:
 
 
 def base_of(item: Item, url: str, *, alone: bool) -> str:
-    """What relative hrefs are relative to: the document, or the item's own address where many came in one document."""
+    """The base of relative hrefs: the document, or the self link of an item in a document of several."""
     if alone:
         return url
     for link in _listed(item, "links"):
@@ -84,7 +84,7 @@ def base_of(item: Item, url: str, *, alone: bool) -> str:
 
 
 def asset_names(items: Sequence[Item], most: int = 12) -> str:
-    """Names of assets for a message."""
+    """Names of assets, for messages."""
     names = list(dict.fromkeys(name for item in items[:100] for name in _mapping(item, "assets")))
     return ", ".join(names[:most]) + (", …" if len(names) > most else "") if names else "none"
 
@@ -99,7 +99,7 @@ def _only(item: Item, described: Mapping[str, Mapping[str, Any]], url: str) -> s
     what = f"item {str(item.get('id'))!r}"
     if chosen:
         raise FormatError(
-            f"{what} has {len(chosen)} GeoTIFF assets ({', '.join(chosen)}); say which with assets=[...]", url=url
+            f"{what} has {len(chosen)} GeoTIFF assets ({', '.join(chosen)}); choose with assets=[...]", url=url
         )
     raise FormatError(f"{what} has no GeoTIFF asset; its assets are {asset_names([item])}", url=url)
 
@@ -116,7 +116,7 @@ def _roles(asset: Mapping[str, Any]) -> set[str]:
 
 
 def _listed(fields: Mapping[str, Any], name: str) -> Sequence[Any]:
-    """A list in a document that may hold anything."""
+    """A list in a document, or an empty one."""
     value = fields.get(name)
     return value if isinstance(value, list | tuple) else ()
 
@@ -141,5 +141,5 @@ def _moment(item: Item, url: str) -> datetime | None:
         if isinstance(value, datetime):
             return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
     except OverflowError:
-        pass  # the first or the last day of the calendar, elsewhere in the world
+        pass  # a time at the limits of the calendar cannot be converted to UTC
     raise FormatError(f"item {str(item.get('id'))!r} has no readable datetime", url=url)

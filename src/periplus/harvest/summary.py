@@ -1,4 +1,4 @@
-"""What indexing did, in numbers and in words."""
+"""The summary of a run of `index`, and the errors if there is nothing to index."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class Summary:
     """Rows of the files table."""
     ok: int = 0
     failed: int = 0
-    """Files that could not be read, or did not fit."""
+    """Files that could not be read or do not fit."""
     replaced: int = 0
-    """Files in no array, as others take their place by the rule of `duplicates`; their rows have the reason."""
+    """Files that `duplicates` replaced by others; their rows have the reason."""
     skipped: int = 0
-    """Files of unknown formats in folders, and items without the asset asked for."""
+    """Files of unsupported formats in folders, and items without the requested asset."""
     reused: int = 0
-    """Files known from an earlier run and unchanged, which were not read again."""
+    """Unchanged files of an earlier run, which were not read again."""
     gone: int = 0
-    """Files that the index had, and has no more: they are not there, or were not named."""
+    """Files that the index had and no longer has: they do not exist, or were not given."""
     rows: int = 0
     """References."""
     bytes: int = 0
@@ -50,22 +50,22 @@ class Summary:
         parts = [f"{self.ok:,} of {self.files:,} files indexed ({amount(self.bytes)}), {self.rows:,} references"]
         others = (
             (self.reused, "reused"),
-            (self.gone, "gone from the index (not there, or not named any more)"),
-            (self.skipped, "skipped (no format we read, or not asked for)"),
+            (self.gone, "removed from the index (missing, or no longer given)"),
+            (self.skipped, "skipped (unsupported format, or not requested)"),
         )
         parts += [f"{count:,} {what}" for count, what in others if count]
         if self.arrays_read:
             parts.append(f"{self.arrays_read:,} coordinate arrays read ({amount(self.bytes_read)})")
         lines = [", ".join(parts) + f", in {self.seconds:.1f} s"]
-        lines += _listed(self.failed, "failed", self.errors)
-        lines += _listed(self.replaced, "left out, as other files take their place", self.replacements)
+        lines += _examples(self.failed, "failed", self.errors)
+        lines += _examples(self.replaced, "replaced by other files", self.replacements)
         lines += [f"note: {warning}" for warning in self.warnings]
-        # A path may hold what no terminal takes.
+        # A path may contain characters that cannot be encoded.
         return "\n".join(lines).encode("utf-8", "backslashreplace").decode()
 
 
 def count_files(files: Files, *, shown: int) -> Summary:
-    """How many files of an index are in arrays, and the first few of those that others replaced."""
+    """Counts of the files of an index, and the first few that were replaced."""
     good = np.array([status == "ok" for status in files.status], bool)
     replaced = [i for i, error in enumerate(files.error) if error is not None and error.startswith(REPLACED)]
     return Summary(
@@ -79,23 +79,23 @@ def count_files(files: Files, *, shown: int) -> Summary:
 
 
 def nothing_to_index(given: Sequence[str], skipped: int) -> MissingError:
-    """What to raise where there is no file."""
+    """The error if there is no file."""
     what = ", ".join(redact(url) for url in given[:3]) + (", …" if len(given) > 3 else "")
-    more = f"; {skipped} files of unknown formats were skipped" if skipped else ""
+    more = f"; {skipped} files of unsupported formats were skipped" if skipped else ""
     return MissingError(f"there is nothing to index at {what or 'an empty list'}{more}")
 
 
 def nothing_readable(failures: Sequence[Harvested], count: int) -> FormatError:
-    """What to raise where no file could be read."""
+    """The error if no file could be read."""
     shown = "; ".join(f"{redact(f.source.url)}: {f.error}" for f in failures[:3])
     return FormatError(f"none of {count:,} files could be read: {shown}" + ("; …" if count > 3 else ""))
 
 
-def _listed(count: int, what: str, some: Sequence[tuple[str, str]]) -> list[str]:
+def _examples(count: int, what: str, some: Sequence[tuple[str, str]]) -> list[str]:
     """Lines that count files and name the first few."""
     if not count:
         return []
-    lines = [f"{count:,} {what}" + (":" if some else ", as the table of files says")]
+    lines = [f"{count:,} {what}" + (":" if some else "; see the table of files")]
     lines += [f"  {redact(url)}: {why}" for url, why in some]
     if count > len(some) > 0:
         lines.append(f"  … and {count - len(some):,} more, in the table of files")
@@ -103,7 +103,7 @@ def _listed(count: int, what: str, some: Sequence[tuple[str, str]]) -> list[str]
 
 
 def amount(size: int) -> str:
-    """Bytes as people say them."""
+    """A number of bytes with a unit."""
     value, unit = float(size), "B"
     for larger in ("kB", "MB", "GB", "TB", "PB"):
         if value < 1000:

@@ -1,1 +1,1 @@
-"""Adding files to an index that exists: what stays, what follows, what is read again."""
+"""Append to an existing index: what stays, what can be added at its end, and what must be read again."""

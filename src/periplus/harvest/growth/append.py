@@ -1,4 +1,4 @@
-"""Must an index be arranged again, or does it stay as it is, or do the new files only follow those it has."""
+"""Append to an index: whether it stays as it is, whether new files can follow those it has, or neither."""
 
 from __future__ import annotations
 
@@ -28,87 +28,87 @@ GROWING = ("dataset", "flat")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Request:
-    """What a run wants of the index at its target."""
+class AppendRequest:
+    """What a run requests of the index at its target."""
 
     kept: Mapping[int, Harvested]
-    """Files of the index that were asked for again and have not changed, by id."""
+    """Files of the index that are inputs of the run and have not changed, by id."""
     others: Sequence[int]
-    """Files of the index that were not asked for and stay."""
+    """Files of the index that are not inputs of the run and stay."""
     asked: Mapping[str, Any]
     """Options, as an index records them."""
     form: str | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Appended:
-    """New files after those of an index: the whole catalog, and the rest of the new files alone."""
+class AppendedFiles:
+    """Files appended to an index: the catalog of all files, and everything else of the new files only."""
 
-    laid: Arrangement
+    arrangement: Arrangement
     placements: Placements | None = None
 
 
-def is_unchanged(index: StoredIndex, request: Request, entries: Sequence[FileEntry]) -> bool:
-    """Whether the index is already what was asked for: the same files, none changed, arranged in the same way."""
+def is_unchanged(index: StoredIndex, request: AppendRequest, entries: Sequence[FileEntry]) -> bool:
+    """Whether the index already is what was requested: the same unchanged files in the same arrangement."""
     if not _same_request(index, request) or any(entry.error is None for entry in entries):
         return False
-    return {entry.source.url: entry.error for entry in entries} == index.bad
+    return {entry.source.url: entry.error for entry in entries} == index.errors
 
 
-def appended(
+def append_files(
     index: StoredIndex,
-    request: Request,
+    request: AppendRequest,
     gathered: Gathered,
     timed: Callable[[Sequence[FileEntry]], Sequence[FileEntry]],
     options: Mapping[str, Any],
-) -> Appended | None:
-    """The index with new files at its end; None where it must be arranged again.
+) -> AppendedFiles | None:
+    """The index with new files at its end; None if all files must be arranged again.
 
-    The files of the result are the new ones alone, and its blocks count them from 0. `timed` gives entries the times in
+    The files of the result are the new ones only, counted from 0 in its blocks. `timed` gives entries the times in
     their names.
     """
-    bad = index.bad
-    new = [i for i, entry in enumerate(gathered.entries) if entry.error is None or entry.source.url not in bad]
+    errors = index.errors
+    new = [i for i, entry in enumerate(gathered.entries) if entry.error is None or entry.source.url not in errors]
     entries = [gathered.entries[i] for i in new]
     if index.sidecars or any(entry.sidecars for entry in entries) or not index.recalls:
         return None
     if index.table.form not in GROWING or not _same_request(index, request):
         return None
-    if not bad.items() <= {e.source.url: e.error for e in gathered.entries}.items():
-        return None  # a file that failed before is gone, is well now, or fails in another way: its row must change
+    if not errors.items() <= {e.source.url: e.error for e in gathered.entries}.items():
+        return None  # a file with an error is gone, has no error now, or another one: its row must change
 
     def refs(entry: int, which: int) -> Refs:
         return gathered.refs(new[entry], which)
 
     last = max((file.number for file in request.kept.values()), default=-1)
     if index.arrangement.get("coordinate") == "order" and any(gathered.numbers[i] < last for i in new):
-        return None  # where only the order counts, what is named in between belongs in between
+        return None  # the order of the inputs is the coordinate, and a new file is not the last
     if index.kind == "collect":
-        return _longer_collection(index, request, entries, refs)
+        return _append_to_collection(index, request, entries, refs)
     if index.kind == "stack":
-        return _longer_stack(index, request, entries, refs, timed, options)
+        return _append_to_stack(index, request, entries, refs, timed, options)
     return None
 
 
-def _same_request(index: StoredIndex, request: Request) -> bool:
-    """Whether all files of the index stay, and mean the same as before."""
+def _same_request(index: StoredIndex, request: AppendRequest) -> bool:
+    """Whether all files of the index stay, with the same times, groups and series."""
     arrangement, kept = index.arrangement, request.kept
     if arrangement.get("asked") != dict(request.asked) or len(kept) + len(request.others) != index.count:
         return False
     if request.form is not None and request.form != index.table.form:
         return False
-    # Where files overlap, the order they are given in may say which of them is seen.
+    # The order of overlapping files may decide which of them is shown.
     ordered = arrangement.get("coordinate") == "order" or index.kind == "mosaic"
     if ordered and not _ascending([kept[number].number for number in sorted(kept)]):
         return False
     series = _series(index, kept) if index.kind == "stack" else None
     groups = index.groups if any(file.input.group is not None for file in kept.values()) else None
-    named = index.pattern is not None and index.pattern.time is not None
+    has_name_times = index.pattern is not None and index.pattern.time is not None
     for number, file in kept.items():
         item = file.input
-        if named and index.pattern is not None and not _is_named(index, number, index.pattern):
-            return False  # written before a pattern gave times to every arrangement
-        if not named and item.datetime is not None and instant(item.datetime) != index.files.datetime[number]:
+        if has_name_times and index.pattern is not None and not _has_name_time(index, number, index.pattern):
+            return False  # written by a version that used the pattern for the times of stacks only
+        if not has_name_times and item.datetime is not None and instant(item.datetime) != index.files.datetime[number]:
             return False
         if series is not None and series.get(number) != ("" if item.series is None else safe_path(item.series)):
             return False
@@ -117,8 +117,8 @@ def _same_request(index: StoredIndex, request: Request) -> bool:
     return True
 
 
-def _is_named(index: StoredIndex, number: int, pattern: NamePattern) -> bool:
-    """Whether a file has the time that is in its name."""
+def _has_name_time(index: StoredIndex, number: int, pattern: NamePattern) -> bool:
+    """Whether the time of a file is the one in its name."""
     url = index.files.path[number]
     found = pattern.match(url)
     value = None if found is None else pattern.value(found, pattern.time or "", url)
@@ -130,7 +130,7 @@ def _ascending(numbers: Sequence[int]) -> bool:
 
 
 def _series(index: StoredIndex, wanted: Mapping[int, Any]) -> dict[int, str]:
-    """The series of files of a stack: what the target has before the name of the array in its file."""
+    """The series of files of a stack: the group of the target array."""
     placements = index.table.placements
     if placements is None:
         return {}
@@ -147,10 +147,10 @@ def _series(index: StoredIndex, wanted: Mapping[int, Any]) -> dict[int, str]:
 # --- a collection -----------------------------------------------------------------------------------------------------
 
 
-def _longer_collection(
-    index: StoredIndex, request: Request, entries: Sequence[FileEntry], refs: Any
-) -> Appended | None:
-    """A collection with more groups, if those it has surely keep their names; the files it has are not looked at."""
+def _append_to_collection(
+    index: StoredIndex, request: AppendRequest, entries: Sequence[FileEntry], refs: Any
+) -> AppendedFiles | None:
+    """A collection with more groups; None if its groups might change. The files it has are not compared."""
     depth, first = index.arrangement.get("depth"), next(iter(index.by_url), None)
     if type(depth) is not int or first is None or any(file.input.group is not None for file in request.kept.values()):
         return None
@@ -163,19 +163,19 @@ def _longer_collection(
     fixed = list(entries)
     for i, name in zip(good, names, strict=True):
         fixed[i] = replace(entries[i], group=name)
-    laid = collect(fixed, refs)
-    new, attributes = laid.catalog.arrays, laid.catalog.attributes
+    added = collect(fixed, refs)
+    new, attributes = added.catalog.arrays, added.catalog.attributes
     arrays: Mapping[str, Array] = {**catalog.arrays, **new} if not isinstance(catalog.arrays, GroupedArrays) else new
-    said: Mapping[str, Mapping[str, Any]] = {**catalog.attributes, **attributes}
+    all_attributes: Mapping[str, Mapping[str, Any]] = {**catalog.attributes, **attributes}
     if isinstance(catalog.arrays, GroupedArrays):
         rows = {name: len(index.files) + i for i, name in zip(good, names, strict=True)}
         more = extended(catalog.arrays, new, rows, attributes)
         before = catalog.attributes
         arrays = more
-        said = GroupAttributes(before.plain if isinstance(before, GroupAttributes) else before, more)
-    arrangement = {**laid.catalog.arrangement, "depth": depth, "asked": index.arrangement.get("asked")}
-    whole = replace(laid.catalog, arrays=arrays, attributes=said, arrangement=arrangement)
-    return Appended(replace(laid, catalog=whole))
+        all_attributes = GroupAttributes(before.plain if isinstance(before, GroupAttributes) else before, more)
+    record = {**added.catalog.arrangement, "depth": depth, "asked": index.arrangement.get("asked")}
+    whole = replace(added.catalog, arrays=arrays, attributes=all_attributes, arrangement=record)
+    return AppendedFiles(replace(added, catalog=whole))
 
 
 def _inner_names(arrays: Mapping[str, Array]) -> Iterable[str]:
@@ -188,17 +188,17 @@ def _inner_names(arrays: Mapping[str, Array]) -> Iterable[str]:
 # --- a stack ----------------------------------------------------------------------------------------------------------
 
 
-def _longer_stack(
+def _append_to_stack(
     index: StoredIndex,
-    request: Request,
+    request: AppendRequest,
     entries: Sequence[FileEntry],
     refs: Any,
     timed: Callable[[Sequence[FileEntry]], Sequence[FileEntry]],
     options: Mapping[str, Any],
-) -> Appended | None:
-    """A stack with more steps, if all files it has stay where they are."""
+) -> AppendedFiles | None:
+    """A stack with more steps; None if files that it has would move."""
     numbers = np.flatnonzero(index.good).tolist()
-    recalled = index.recall(numbers, whole=False)
+    recalled = index.recall(numbers, complete=False)
     if len(recalled.slots) != len(numbers):
         return None
     old = []
@@ -226,36 +226,36 @@ def _longer_stack(
 
     whole = [*timed(old), *entries]
     try:
-        laid = arrange(whole, lookup, kind="stack", start=count, **options)
+        stacked = arrange(whole, lookup, kind="stack", start=count, **options)
     except ConflictError:
-        return None  # arranged again, it is reported
-    order = list(laid.order or ())
-    if laid.misfits or order[:count] != list(range(count)) or not _stays(index, laid, numbers):
+        return None  # arranging all files again reports it
+    order = list(stacked.order or ())
+    if stacked.misfits or order[:count] != list(range(count)) or not _keeps_rows(index, stacked, numbers):
         return None
-    placements = placements_of(laid, whole)
+    placements = placements_of(stacked, whole)
     assert placements is not None
     fresh = placements.file >= count
-    files = laid.files.take(np.arange(count, len(order)))
-    blocks = ((name, replace(rows, file=_counted(rows, -count))) for name, rows in laid.blocks)
-    return Appended(replace(laid, files=files, blocks=blocks), _taken(placements, fresh, -count))
+    files = stacked.files.take(np.arange(count, len(order)))
+    blocks = ((name, replace(rows, file=_shifted(rows, -count))) for name, rows in stacked.blocks)
+    return AppendedFiles(replace(stacked, files=files, blocks=blocks), _taken(placements, fresh, -count))
 
 
-def _counted(rows: Refs, shift: int) -> NDArray[np.int32]:
-    """The file of each row, counted from elsewhere; -1 where its bytes are inline."""
+def _shifted(rows: Refs, shift: int) -> NDArray[np.int32]:
+    """The file of each row, shifted; -1 where its bytes are inline."""
     assert rows.file is not None
     return np.where(rows.file < 0, rows.file, rows.file + np.int32(shift)).astype(np.int32)
 
 
-def _stays(index: StoredIndex, laid: Arrangement, numbers: Sequence[int]) -> bool:
-    """Whether all rows of the index mean the same in the new arrangement, at the places they have."""
+def _keeps_rows(index: StoredIndex, stacked: Arrangement, numbers: Sequence[int]) -> bool:
+    """Whether all rows of the index keep their positions and encodings in the new arrangement."""
     stored = index.table.placements
     assert stored is not None
-    if not all(_grows(array, laid.catalog.arrays.get(name)) for name, array in index.table.catalog.arrays.items()):
+    if not all(_grows(array, stacked.catalog.arrays.get(name)) for name, array in index.table.catalog.arrays.items()):
         return False
     held = zip(stored.file.tolist(), stored.array.tolist(), stored.origin.tolist(), strict=True)
     before = {(file, stored.arrays[array]): tuple(origin) for file, array, origin in held}
     count = len(numbers)
-    after = {(numbers[p.entry], p.target): p.origin for p in laid.placements if p.entry < count}
+    after = {(numbers[p.entry], p.target): p.origin for p in stacked.placements if p.entry < count}
     return before.keys() == after.keys() and all(before[key][: len(origin)] == origin for key, origin in after.items())
 
 
@@ -269,7 +269,7 @@ def _grows(old: Array, new: Array | None) -> bool:
 
 
 def _taken(placements: Placements, rows: Any, shift: int) -> Placements:
-    """Some rows, their files counted from elsewhere."""
+    """Some rows, with shifted file numbers."""
     return replace(
         placements,
         file=placements.file[rows] + np.int32(shift),

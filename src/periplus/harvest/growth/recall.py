@@ -1,4 +1,4 @@
-"""Files of an index as if they had just been scanned: their arrays from placements, their references from its rows."""
+"""Files of an index as if they had just been scanned: arrays from placements or groups, references from its rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from periplus.errors import FormatError
 from periplus.harvest.growth.target import TargetArray
-from periplus.harvest.parts.part import Fact
+from periplus.harvest.parts.part import FileFacts
 from periplus.model import Array, Placements, Refs
 from periplus.table import Table
 from periplus.table.collection.groups import moved
@@ -21,42 +21,42 @@ from periplus.table.query.footprint import chunk_range
 from periplus.table.table import clipped
 
 STEPS = 512
-"""Steps of a stack whose rows are read together: row groups hold that many."""
+"""Steps of a stack whose rows are read together, as many as a row group has."""
 HELD_ROWS = 1 << 22
-"""Rows that are kept for the next file."""
+"""Rows that are cached for the next files."""
 
 
 @dataclass(slots=True, eq=False)
-class Recalled:
-    """Arrays and references of files, by slot; what arranging needs of a file."""
+class RecalledPart:
+    """Arrays and references of files, by slot."""
 
     arrays: Sequence[tuple[Array, ...]]
     rows: Callable[[int, int], Refs]
     several: Callable[[Sequence[int], int], Sequence[Refs]] | None = None
-    """As `rows`, of many files at once, where that is quicker."""
+    """Like `rows`, for many files at once, if that is faster."""
 
     def refs(self, slot: int, which: int) -> Refs:
         """References of an array of a file."""
         return self.rows(slot, which)
 
     def batch(self, slots: NDArray[np.intp], which: int) -> tuple[NDArray[np.intp], Refs]:
-        """References of an array of many files at once, and the place of each row's file in `slots`."""
+        """References of an array of many files, and the position of the file of each row in `slots`."""
         assert self.several is not None
         found = self.several(slots.tolist(), which)
         owner = np.repeat(np.arange(len(slots)), [len(refs) for refs in found])
         return owner, Refs.joined(found, self.arrays[int(slots[0])][which].ndim)
 
     def release(self) -> None:
-        """Nothing is mapped here."""
+        """Nothing is mapped."""
 
 
-class Kept(NamedTuple):
-    """Files of an index, recalled."""
+class RecalledFiles(NamedTuple):
+    """Recalled files of an index."""
 
-    part: Recalled
-    facts: list[Fact]
+    part: RecalledPart
+    facts: list[FileFacts]
     slots: dict[int, int]
-    """Slot of each file; one that cannot be recalled has none, and must be read again."""
+    """Slot of each file; a file without one must be read again."""
 
 
 # --- collections ------------------------------------------------------------------------------------------------------
@@ -67,12 +67,12 @@ def recall_groups(
     groups: Sequence[str | None],
     wanted: Sequence[int],
     sidecars: Mapping[int, Sequence[int]],
-    fact: Callable[..., Fact],
-) -> Kept:
-    """Files of a collection: every array below a file's group is the file's own."""
+    fact: Callable[..., FileFacts],
+) -> RecalledFiles:
+    """Files of a collection: each has the arrays in its group."""
     catalog = table.catalog
-    inside = below({group for group in groups if group is not None}, catalog.arrays) or {}
-    facts: list[Fact] = []
+    inside = arrays_by_group({group for group in groups if group is not None}, catalog.arrays) or {}
+    facts: list[FileFacts] = []
     slots: dict[int, int] = {}
     arrays: list[tuple[Array, ...]] = []
     names: list[list[str]] = []
@@ -96,11 +96,11 @@ def recall_groups(
         found = table.listed_all([(array, clipped(array, None)) for array in targets])
         return [replace(refs, file=None) for refs in found]
 
-    return Kept(Recalled(arrays, rows, several), facts, slots)
+    return RecalledFiles(RecalledPart(arrays, rows, several), facts, slots)
 
 
-def below(groups: set[str], arrays: Mapping[str, Array]) -> dict[str, list[str]] | None:
-    """Names of arrays by the innermost of the groups that they are in; None where one is in none of them."""
+def arrays_by_group(groups: set[str], arrays: Mapping[str, Array]) -> dict[str, list[str]] | None:
+    """Names of arrays by the innermost group that contains them; None if one is in no group."""
     found: dict[str, list[str]] = {}
     for name in arrays:
         at = len(name)
@@ -114,7 +114,7 @@ def below(groups: set[str], arrays: Mapping[str, Array]) -> dict[str, list[str]]
 
 
 def _stored_in(table: Table, names: Sequence[str], owner: int, sidecars: Sequence[int]) -> tuple[int, ...] | None:
-    """For every array the sidecar that holds its bytes, counted from 1; None where several files do."""
+    """For each array the sidecar with its bytes, counted from 1; None if several files have them."""
     if not sidecars:
         return ()
     number = {owner: 0} | {each: n for n, each in enumerate(sidecars, 1)}
@@ -136,16 +136,16 @@ def recall_placed(
     placements: Placements,
     wanted: Sequence[int],
     sidecars: Mapping[int, Sequence[int]],
-    fact: Callable[..., Fact],
+    fact: Callable[..., FileFacts],
     series: str = "",
-) -> Kept:
-    """Files of a stack or mosaic, whose placements are known."""
+) -> RecalledFiles:
+    """Files of a stack or mosaic, from their placements."""
     owners = np.arange(len(table.stored_files), dtype=np.int64)
     shared = set()
     for owner, each in sidecars.items():
         for number in each:
             if owners[number] != number:
-                shared |= {owner, int(owners[number])}  # two files have levels in one sidecar
+                shared |= {owner, int(owners[number])}  # two files share a sidecar
             owners[number] = owner
     keep = np.zeros(len(owners), bool)
     keep[[number for number in wanted if number not in shared]] = True
@@ -153,9 +153,9 @@ def recall_placed(
     chosen = chosen[np.argsort(owners[placements.file[chosen]], kind="stable")]
     mine = owners[placements.file[chosen]]
     starts = np.flatnonzero(np.diff(mine, prepend=-1)).tolist()
-    rows = _Rows(table, placements)
+    rows = _PlacedRows(table, placements)
     catalog = table.catalog
-    facts: list[Fact] = []
+    facts: list[FileFacts] = []
     slots: dict[int, int] = {}
     arrays: list[tuple[Array, ...]] = []
     lists: list[list[int]] = []
@@ -163,8 +163,8 @@ def recall_placed(
     for start, stop in pairwise([*starts, len(chosen)]):
         numbers = chosen[start:stop].tolist()
         owner = int(mine[start])
-        beside = {owner: 0} | {each: n for n, each in enumerate(sidecars.get(owner, ()), 1)}
-        stored_in = tuple(beside[int(placements.file[p])] for p in numbers)
+        sidecar_numbers = {owner: 0} | {each: n for n, each in enumerate(sidecars.get(owner, ()), 1)}
+        stored_in = tuple(sidecar_numbers[int(placements.file[p])] for p in numbers)
         alike = (*placements.description[numbers].tolist(), *placements.corner[numbers].ravel().tolist())
         key = (*alike, *placements.array[numbers].tolist())
         if key not in known:
@@ -175,12 +175,12 @@ def recall_placed(
         facts.append(fact(owner, prefix=prefix, attributes=attributes, stored_in=stored_in if any(stored_in) else ()))
         arrays.append(known[key])
         lists.append(numbers)
-    return Kept(Recalled(arrays, lambda slot, which: rows.scanned(lists[slot][which])), facts, slots)
+    return RecalledFiles(RecalledPart(arrays, lambda slot, which: rows.scanned(lists[slot][which])), facts, slots)
 
 
 @dataclass(slots=True, eq=False)
-class _Batch:
-    """Rows of some part of an array, by file."""
+class _RowBatch:
+    """Rows of a part of an array, sorted by file."""
 
     refs: Refs
     files: NDArray[np.int32]
@@ -194,16 +194,16 @@ class _Batch:
 
 
 @dataclass(slots=True, eq=False)
-class _Rows:
-    """Turns rows of target arrays back into those of the files' own."""
+class _PlacedRows:
+    """Converts rows of target arrays to references of the arrays of files."""
 
     table: Table
     placements: Placements
-    _batches: OrderedDict[Any, _Batch] = field(default_factory=OrderedDict)
+    _batches: OrderedDict[Any, _RowBatch] = field(default_factory=OrderedDict)
     _targets: dict[int, TargetArray] = field(default_factory=dict)
 
     def prefix(self, row: int) -> str:
-        """The group that the target has before the name of the array in its file."""
+        """The group of the target array."""
         p = self.placements
         if p.array[row] < 0:
             return ""
@@ -222,10 +222,10 @@ class _Rows:
         return found
 
     def scanned(self, row: int) -> Refs:
-        """The references of a placement as they are in the file."""
+        """The references of a placement, in chunks of the file."""
         p = self.placements
         if p.array[row] < 0:
-            raise FormatError(f"the index has no rows of {p.descriptions[p.description[row]].name!r} of a file")
+            raise FormatError(f"the index has no rows for {p.descriptions[p.description[row]].name!r} of a file")
         target = self._target(row)
         rows = self._batch(row, target).of(int(p.file[row]))
         return target.source_refs(rows, p.descriptions[p.description[row]], p.origin[row])
@@ -236,7 +236,7 @@ class _Rows:
             self._targets[number] = TargetArray.of(self.table.array(self.placements.arrays[number]))
         return self._targets[number]
 
-    def _batch(self, row: int, target: TargetArray) -> _Batch:
+    def _batch(self, row: int, target: TargetArray) -> _RowBatch:
         p, array = self.placements, target.array
         low, high = p.origin[row], p.origin[row] + p.extent[row]
         window = [chunk_range(array, d, int(low[d]), int(high[d])) for d in range(array.ndim)]
@@ -254,7 +254,7 @@ class _Rows:
                 held -= len(self._batches.popitem(last=False)[1].refs)
         return found
 
-    def _read(self, name: str, window: list[tuple[int, int]], stacked: int | None) -> _Batch:
+    def _read(self, name: str, window: list[tuple[int, int]], stacked: int | None) -> _RowBatch:
         refs = self.table.refs(name, window)
         file = np.zeros(len(refs), np.int32) if refs.file is None else refs.file
         if (file < 0).any():
@@ -264,7 +264,7 @@ class _Rows:
         order = np.argsort(file, kind="stable")
         ordered = file[order]
         starts = np.flatnonzero(np.diff(ordered, prepend=-2))
-        return _Batch(refs.take(order), ordered[starts], np.append(starts, len(ordered)))
+        return _RowBatch(refs.take(order), ordered[starts], np.append(starts, len(ordered)))
 
     def _files_of_steps(self, array: int) -> NDArray[np.int32]:
         """The file at each step of a stacked array."""

@@ -1,4 +1,4 @@
-"""The index at the target of a run: its files, how they were arranged, and the files again as if just scanned."""
+"""The index at the target of a run: its files, their arrangement, and the files as if they had just been scanned."""
 
 from __future__ import annotations
 
@@ -17,24 +17,23 @@ from periplus.arrange.compatibility import MISFIT
 from periplus.arrange.pattern import NamePattern, parse
 from periplus.errors import ConflictError, DeniedError, FormatError, MissingError, PeriplusError
 from periplus.fetch import Fetch
-from periplus.harvest.growth.recall import Kept, Recalled, below, recall_groups, recall_placed
+from periplus.harvest.growth.recall import RecalledFiles, RecalledPart, arrays_by_group, recall_groups, recall_placed
 from periplus.harvest.inputs import Input
+from periplus.harvest.options import OWN_TIMES
 from periplus.harvest.parts.gather import Gathered
-from periplus.harvest.parts.part import Fact
+from periplus.harvest.parts.part import FileFacts
 from periplus.harvest.scanning.drive import Harvested
-from periplus.harvest.sidecars import listed
+from periplus.harvest.sidecars import stored_sidecars
 from periplus.limits import Limits
 from periplus.model import Files, Source
 from periplus.policy import Policy, folder_of
 from periplus.table import Table, home_of
 from periplus.table.collection.groups import GroupedArrays
 
-OWN_TIMES = "own_times"
-"""In an arrangement whose files have the times in their names: whether some have other times of their own."""
-EXACT = 256
-"""Files that are allowed one by one when they are added; of more than these, their folders."""
+LISTED_FILES = 256
+"""Files that are allowed one by one when they are appended; for more files, their folders are allowed."""
 ASSET = "asset"
-"""In the arrangement of a mosaic: the asset of STAC items that its files are."""
+"""In the arrangement of a mosaic: the STAC asset of its files."""
 
 
 @dataclass(eq=False)
@@ -44,9 +43,9 @@ class StoredIndex:
     table: Table
     files: Files
     sidecars: dict[int, list[int]]
-    """File ids of the sidecars of a file."""
+    """File ids of the sidecars of each file."""
     good: NDArray[np.bool_]
-    """Files that were indexed well; sidecars of others are not among them."""
+    """Files without an error that are not sidecars of others."""
     asked: Mapping[str, Any] = field(default_factory=dict)
     """Options of the run that wrote it."""
     pattern: NamePattern | None = None
@@ -58,13 +57,13 @@ class StoredIndex:
 
     @property
     def kind(self) -> str:
-        """`collect`, `stack` or `mosaic`; empty where the arrangement is none of ours."""
+        """`collect`, `stack` or `mosaic`; empty for an arrangement that `index` does not make."""
         kind = self.arrangement.get("kind")
-        return str(kind) if kind in KINDS[1:] and (kind != "collect" or self._collected) else ""
+        return str(kind) if kind in KINDS[1:] and (kind != "collect" or self._is_collection) else ""
 
     @cached_property
-    def _collected(self) -> bool:
-        """Whether every array is in the group of one file, and every file that was indexed well has one."""
+    def _is_collection(self) -> bool:
+        """Whether each array is in the group of one file, and each file without an error has a group."""
         arrays = self.table.catalog.arrays
         if (
             isinstance(arrays, GroupedArrays)
@@ -79,17 +78,17 @@ class StoredIndex:
         groups = {group for group in held if isinstance(group, str)}
         return (
             len(groups) == len(held)
-            and below(groups, arrays.plain if isinstance(arrays, GroupedArrays) else arrays) is not None
+            and arrays_by_group(groups, arrays.plain if isinstance(arrays, GroupedArrays) else arrays) is not None
         )
 
     @property
     def count(self) -> int:
-        """How many files were indexed well."""
+        """Number of files without an error that are not sidecars."""
         return int(self.good.sum())
 
     @cached_property
     def by_url(self) -> dict[str, int]:
-        """Ids of the files that were indexed well."""
+        """Ids of the files without an error that are not sidecars."""
         numbers = np.flatnonzero(self.good).tolist()
         paths = self.files.path
         if len(numbers) < len(paths):
@@ -98,7 +97,7 @@ class StoredIndex:
 
     @cached_property
     def _bad(self) -> list[int]:
-        """Ids of files that are in no array."""
+        """Ids of files with an error."""
         return [number for number, status in enumerate(self.files.status) if status != "ok"]
 
     @cached_property
@@ -106,20 +105,20 @@ class StoredIndex:
         return {self.files.path[number]: number for number in self._bad}
 
     @property
-    def bad(self) -> dict[str, str]:
-        """Files that are in no array, by URL, and why."""
+    def errors(self) -> dict[str, str]:
+        """Errors of files, by URL."""
         return {url: self.files.error[number] or "error" for url, number in self._bad_by_url.items()}
 
-    def place(self, url: str) -> int | None:
-        """Place of a file in the order of an append, where new files count from 0; None for a new file."""
+    def position(self, url: str) -> int | None:
+        """Position of a file in the order of an append, in which new files count from 0; None for a new file."""
         number = self.by_url.get(url)
         if number is None:
             number = self._bad_by_url.get(url)
-        return None if number is None else self._place(number)
+        return None if number is None else self._position(number)
 
-    def _place(self, number: int) -> int:
+    def _position(self, number: int) -> int:
         count = len(self.files)
-        # A stack lists replaced files last, although they came before those that replaced them.
+        # A stack lists replaced files last, although they precede those that replaced them.
         before = 2 * count if self.kind == "stack" and self._is_replaced(number) else count
         return number - before
 
@@ -127,35 +126,35 @@ class StoredIndex:
         return (self.files.error[number] or "").startswith(REPLACED)
 
     def source(self, url: str) -> Source | None:
-        """Facts of a file when it was indexed; None where the index does not say what it contributed."""
+        """A file when it was indexed; None if the index does not contain what is needed to arrange it again."""
         number = self.by_url.get(url) if self.recalls else None
         return None if number is None else self.files.source(number)
 
-    def beside(self, url: str) -> list[Source]:
-        """Facts of a file's sidecars when it was indexed."""
+    def sidecars_of(self, url: str) -> list[Source]:
+        """The sidecars of a file when it was indexed."""
         if not self.sidecars:
             return []
         return [self.files.source(number) for number in self.sidecars.get(self.by_url.get(url, -1), ())]
 
     @property
     def lost_times(self) -> bool:
-        """Whether files have times of their own that the index does not hold, as it has those in their names."""
-        return self._named and self.arrangement.get(OWN_TIMES) is not False
+        """Whether files contain times that the index does not have, because it has those in their names."""
+        return self._has_name_times and self.arrangement.get(OWN_TIMES) is not False
 
     @property
-    def _named(self) -> bool:
+    def _has_name_times(self) -> bool:
         return self.pattern is not None and self.pattern.time is not None
 
     @cached_property
     def recalls(self) -> bool:
-        """Whether the index says what each of its files contributed; one of an older version may not."""
+        """Whether the index has the groups or placements of its files; one of an older version may not."""
         if self.kind == "collect":
             return True
         return bool(self.kind) and self.table.placements is not None
 
     @property
     def groups(self) -> list[str | None] | None:
-        """The group of each file of a collection; None where the index does not say."""
+        """The group of each file of a collection; None if the index does not have them."""
         column = self.files.columns.get("group") if self.kind == "collect" else None
         return None if column is None else column.tolist()
 
@@ -167,13 +166,13 @@ class StoredIndex:
             return arrays.group_list
         return [group for group in self.groups or () if group is not None]
 
-    def recall(self, wanted: Sequence[int], *, whole: bool) -> Kept:
-        """Files as if they had just been scanned; those of which the index lacks something have no slot.
+    def recall(self, wanted: Sequence[int], *, complete: bool) -> RecalledFiles:
+        """Files as if they had just been scanned; those that must be read again have no slot.
 
-        `whole` says that all arrays of files are needed, also those that the arrangement had no room for.
+        With `complete`, all arrays of files are needed, also those that the arrangement omits.
         """
-        if not self.recalls or (whole and self.arrangement.get("left_out")):
-            return Kept(Recalled((), _nothing), [], {})
+        if not self.recalls or (complete and self.arrangement.get("left_out")):
+            return RecalledFiles(RecalledPart((), _nothing), [], {})
         if self.kind == "collect":
             return recall_groups(self.table, self.groups or (), wanted, self.sidecars, self._fact)
         placements = self.table.placements
@@ -183,10 +182,10 @@ class StoredIndex:
         return recall_placed(self.table, placements, wanted, self.sidecars, self._fact, series)
 
     def recall_into(
-        self, gathered: Gathered, files: Mapping[int, Harvested], *, asked: Container[int], whole: bool
+        self, gathered: Gathered, files: Mapping[int, Harvested], *, inputs: Container[int], complete: bool
     ) -> list[Harvested]:
-        """Take files of the index as entries; those that must be read again. `asked` are those that were asked for."""
-        recalled = self.recall(sorted(files), whole=whole)
+        """Add files of the index to `gathered`; returns those to read again. `inputs` are files given to the run."""
+        recalled = self.recall(sorted(files), complete=complete)
         part = gathered.adopt(recalled.part)
         again = []
         for number, file in files.items():
@@ -195,65 +194,67 @@ class StoredIndex:
                 continue
             slot = recalled.slots[number]
             fact, item = recalled.facts[slot], file.input
-            if number not in asked and (self.kind != "collect" or "depth" not in self.arrangement):
-                # Not asked for, so the index alone knows where it belongs. Names that come from paths are made anew.
+            if number not in inputs and (self.kind != "collect" or "depth" not in self.arrangement):
+                # It is not an input, so only the index has its group or series. Groups from paths may change.
                 place = fact.prefix or None
                 item = replace(item, group=place) if self.kind == "collect" else replace(item, series=place)
             gathered.reuse(replace(file, input=item), fact, part, slot)
         return again
 
-    def unasked(self, number: int) -> Harvested:
-        """A file that was not asked for and stays; it comes before new ones."""
+    def unchanged_file(self, number: int) -> Harvested:
+        """A file that is not an input of the run and stays; it is ordered before new files."""
         source, asset = self.files.source(number), self.arrangement.get(ASSET)
         item = Input(
             url=source.url,
-            datetime=None if self._named else moment(self.files.datetime[number]),
+            datetime=None if self._has_name_times else moment(self.files.datetime[number]),
             series=asset if isinstance(asset, str) else None,
         )
-        return Harvested(input=item, source=source, reused=True, number=self._place(number))
+        return Harvested(input=item, source=source, reused=True, number=self._position(number))
 
-    def unplaced(self, others: Container[str]) -> Iterator[Harvested]:
-        """Files that are in no array, apart from `others`, as the index has them."""
+    def failed(self, others: Container[str]) -> Iterator[Harvested]:
+        """Files with an error, as they are, except `others`."""
         for number in self._bad:
             if self.files.path[number] not in others:
                 yield replace(
-                    self.unasked(number),
+                    self.unchanged_file(number),
                     format=self.files.format[number],
                     datetime=moment(self.files.datetime[number]),
                     reused=False,
                     error=self.files.error[number] or "error",
                 )
 
-    def may_return(self, file: Harvested, *, renewed: bool, asked: Mapping[str, Any]) -> bool:
-        """Whether a file that is in no array may be in one after a run that adds files, and must be read again.
+    def may_return(self, file: Harvested, *, changed: bool, request: Mapping[str, Any]) -> bool:
+        """Whether a file with an error may be in an array after an append, and must be read again.
 
-        `renewed` says that files of the index changed; as long as none does, others still take its place. `asked` are
-        the options of the run.
+        `changed` if files of the index changed: otherwise a replaced file stays replaced. `request` are the options of
+        the run, as an index records them.
         """
-        names = (self.asked.keys() | asked.keys()) - {"skip_misfits"}
-        if not renewed and all(self.asked.get(name) == asked.get(name) for name in names):
+        names = (self.asked.keys() | request.keys()) - {"skip_misfits"}
+        if not changed and all(self.asked.get(name) == request.get(name) for name in names):
             return False
         error = file.error or ""
-        found = error.startswith(REPLACED) or (bool(asked.get("skip_misfits")) and error.startswith(MISFIT))
+        found = error.startswith(REPLACED) or (bool(request.get("skip_misfits")) and error.startswith(MISFIT))
         if found and self.arrangement.get("series"):
             raise ConflictError(
-                "files of this index changed, so this one, which others had replaced, may be needed again; the index "
-                "does not hold its series: name all files",
+                "files of this index changed, so this one, which others had replaced, may be needed again, and the "
+                "index does not store its series: give all files",
                 url=file.source.url,
             )
         return found
 
     def sidecar_urls(self, files: Iterable[int]) -> list[str]:
-        """URLs of the sidecars of files."""
+        """URLs of the sidecars of these files."""
         if not self.sidecars:
             return []
         return [self.files.path[each] for number in files for each in self.sidecars.get(number, ())]
 
-    def _fact(self, number: int, *, prefix: str, attributes: Mapping[str, Any], stored_in: tuple[int, ...]) -> Fact:
-        return Fact(
+    def _fact(
+        self, number: int, *, prefix: str, attributes: Mapping[str, Any], stored_in: tuple[int, ...]
+    ) -> FileFacts:
+        return FileFacts(
             source=self.files.source(number),
             format=self.files.format[number],
-            datetime=None if self._named else moment(self.files.datetime[number]),
+            datetime=None if self._has_name_times else moment(self.files.datetime[number]),
             attributes=attributes,
             sidecars=tuple(self.files.source(each) for each in self.sidecars.get(number, ())),
             stored_in=stored_in,
@@ -262,53 +263,52 @@ class StoredIndex:
 
 
 def open_stored(target: str, fetch: Fetch, *, limits: Limits) -> StoredIndex | None:
-    """The index at a target, if there is one. What is there and is no index is an error: it is not ours to replace."""
-    from periplus.table import open_table  # Arrow is heavy, and an index in memory needs none
+    """The index at a target, or None; anything else at the target is an error and is not replaced."""
+    from periplus.table import open_table  # imports Arrow, which is slow and not needed for an index in memory
 
     try:
         table = open_table(target, fetch=fetch, limits=limits, trust=True, policy=Policy.everything())
         files = table.files
     except MissingError:
         return None
-    sidecars = listed(table.catalog.arrangement, len(files))
+    sidecars = stored_sidecars(table.catalog.arrangement, len(files))
     good = np.array([status == "ok" for status in files.status], bool)
     good[[number for each in sidecars.values() for number in each]] = False
     asked = table.catalog.arrangement.get("asked")
     asked = asked if isinstance(asked, Mapping) else {}
     pattern = _pattern(asked.get("pattern"))
     index = StoredIndex(table=table, files=files, sidecars=sidecars, good=good, asked=asked, pattern=pattern)
-    _ = index.recalls  # what it needs is read here, where waiting is possible
+    _ = index.recalls  # reads the placements
     return index
 
 
 def access_rule(target: str, index: StoredIndex, entries: Iterable[FileEntry], kept: Mapping[int, Harvested]) -> Policy:
-    """What an index may access after files were added to it: its own folder, and the files that the run named.
+    """What an index may access after an append: its own folder, and the files given to the run.
 
-    Whoever wrote the index chose its other files, which may be outside of its folder.
+    Its other files were chosen by whoever wrote the index, and may be outside its folder.
     """
-    named = {source.url for entry in entries for source in (entry.source, *entry.sidecars)}
-    named.update(file.source.url for file in kept.values())
-    named.update(index.sidecar_urls(kept))
-    few = named if len(named) <= EXACT else {folder_of(url) for url in named}
-    return Policy.beside(home_of(target), allow=few)
+    given = {source.url for entry in entries for source in (entry.source, *entry.sidecars)}
+    given.update(file.source.url for file in kept.values())
+    given.update(index.sidecar_urls(kept))
+    allowed = given if len(given) <= LISTED_FILES else {folder_of(url) for url in given}
+    return Policy.beside(home_of(target), allow=allowed)
 
 
-def check_access(rule: Policy | None, files: Iterable[Harvested]) -> None:
-    """DeniedError where a file that nobody named may not be read again."""
-    if rule is not None:
-        for file in files:
-            try:
-                rule.check(file.source.url)
-            except DeniedError:
-                raise DeniedError(
-                    "this file of the index must be read again to add to it: name it as well, or allow its folder with "
-                    "PERIPLUS_ALLOW",
-                    url=file.source.url,
-                ) from None
+def check_access(rule: Policy, files: Iterable[Harvested]) -> None:
+    """DeniedError if a file of the index must be read again and may not be."""
+    for file in files:
+        try:
+            rule.check(file.source.url)
+        except DeniedError:
+            raise DeniedError(
+                "to append to the index, this file of it must be read again: give it as well, or allow its folder with "
+                "PERIPLUS_ALLOW",
+                url=file.source.url,
+            ) from None
 
 
-def earlier_table(target: str, fetch: Fetch, *, limits: Limits) -> Table | None:
-    """The index at a target whose files are all read anew, for the columns that users gave them; it may be damaged."""
+def open_earlier(target: str, fetch: Fetch, *, limits: Limits) -> Table | None:
+    """The index at a target, to keep the columns that users added to its files; None if it is damaged or missing."""
     from periplus.table import open_table
 
     try:
@@ -320,7 +320,7 @@ def earlier_table(target: str, fetch: Fetch, *, limits: Limits) -> Table | None:
 
 
 def _pattern(text: Any) -> NamePattern | None:
-    """A pattern that an index holds, if it is one."""
+    """The pattern that an index stores, if it is valid."""
     try:
         return parse(text) if isinstance(text, str) else None
     except FormatError:
@@ -328,11 +328,11 @@ def _pattern(text: Any) -> NamePattern | None:
 
 
 def _nothing(slot: int, which: int) -> Any:
-    raise AssertionError(f"nothing was recalled, and array {which} of slot {slot} is asked for")
+    raise AssertionError(f"array {which} of slot {slot} was not recalled")
 
 
 def moment(value: np.datetime64) -> datetime | None:
-    """An instant of the files table, aware."""
+    """A time of the files table, with a time zone."""
     if np.isnat(value):
         return None
     found: datetime = value.astype("datetime64[us]").item()

@@ -1,4 +1,4 @@
-"""An array of an index, and what its files contributed: their arrays and references, checked against it."""
+"""An array of an index, and the arrays and references of its files, checked against it."""
 
 from __future__ import annotations
 
@@ -26,36 +26,36 @@ are within a tenth of it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Parts:
+class _EncodingParts:
     """For each encoding of the array, which part of which stored chunk it shows; dimensions are those of the file."""
 
     own: NDArray[np.int64]
-    """Number of the encoding in the file; -1 where the file has none like it."""
+    """Number of the encoding in the file; -1 if the file does not have it."""
     at: NDArray[np.int64]
     """(encodings, dimensions): first element in the chunk of the array."""
     begin: NDArray[np.int64]
     """First element in the stored chunk."""
     extent: NDArray[np.int64]
-    """Shape of the stored chunk; -1 where it is that of the chunk of the array."""
+    """Shape of the stored chunk; -1 if it is that of the chunk of the array."""
     trim: NDArray[np.int64]
-    """Elements of the stored chunk that the codec leaves out."""
+    """Elements of the stored chunk that the codec omits."""
 
 
 @dataclass(slots=True, eq=False)
 class TargetArray:
     """An array of an index, of which arrays of files are parts.
 
-    Placements describe the arrays of files. What the array itself tells is taken from it, and a description that
-    contradicts it is a FormatError.
+    Placements describe the arrays of files. Metadata that the array of the index has as well is taken from it, and a
+    description that contradicts it is a FormatError.
     """
 
     array: Array
     starts: list[NDArray[np.int64]]
     physical: bool
     """Whether values are converted to physical ones."""
-    _parts: dict[int, _Parts] = field(default_factory=dict)
+    _parts: dict[int, _EncodingParts] = field(default_factory=dict)
     _sources: dict[int, tuple[Array, Array]] = field(default_factory=dict)
-    """Descriptions and what became of them, by identity."""
+    """Descriptions and the arrays made of them, by identity."""
 
     @classmethod
     def of(cls, array: Array) -> TargetArray:
@@ -82,7 +82,7 @@ class TargetArray:
         return replace(described, attributes={**without_packing(ours.attributes), **attributes}, fill=ours.fill)
 
     def _check(self, described: Array) -> None:
-        """FormatError where a description and the array cannot both be right."""
+        """FormatError if a description contradicts the array."""
         ours, lead = self.array, self.array.ndim - described.ndim
         stored = physical_dtype(described.dtype) if self.physical else described.dtype
         theirs, place = described.georeference or Georeference(), ours.georeference or Georeference()
@@ -108,7 +108,7 @@ class TargetArray:
         return _edges(self.array)[lead:]
 
     def check_origin(self, source: Array, origin: NDArray[np.int64]) -> None:
-        """FormatError where a file is not at its origin."""
+        """FormatError if the corner of a file is not at its origin."""
         place, ours = self.array.georeference, source.georeference
         if place is None or ours is None or place.transform is None or ours.transform is None:
             return
@@ -123,7 +123,7 @@ class TargetArray:
     # --- references ---------------------------------------------------------------------------------------------------
 
     def source_refs(self, rows: Refs, source: Array, origin: NDArray[np.int64]) -> Refs:
-        """Rows of one placement in chunks of the file's own array, each stored chunk once."""
+        """Rows of one placement in chunks of the file, each stored chunk once."""
         parts, lead = self._parts_of(source), self.array.ndim - source.ndim
         code = np.zeros(len(rows), np.intp) if rows.encoding is None else rows.encoding.astype(np.intp)
         if len(rows) and int(parts.own[code].min()) < 0:
@@ -141,11 +141,11 @@ class TargetArray:
             right &= self._stored_size(rows, d, parts, code) == _size(source, dim, number, own)
             chunk[dim] = number
         if not right.all():
-            raise FormatError(f"rows of {self.array.name!r} do not lie where their placement says")
+            raise FormatError(f"rows of {self.array.name!r} are not where their placement is")
         found = replace(rows, chunk=chunk, file=None, encoding=own.astype(np.uint16) if own.any() else None)
         return _once(found, rows, source)
 
-    def _stored_size(self, rows: Refs, d: int, parts: _Parts, code: NDArray[np.intp]) -> NDArray[np.int64]:
+    def _stored_size(self, rows: Refs, d: int, parts: _EncodingParts, code: NDArray[np.intp]) -> NDArray[np.int64]:
         """Elements of the stored chunk of each row along a dimension of the array."""
         dim = d - (self.array.ndim - parts.extent.shape[1])
         uneven = _edges(self.array)[d] is not None
@@ -153,12 +153,12 @@ class TargetArray:
         extent = parts.extent[code, dim]
         return np.where(extent < 0, shown, extent) + parts.trim[code, dim]  # type: ignore[no-any-return]
 
-    def _parts_of(self, source: Array) -> _Parts:
+    def _parts_of(self, source: Array) -> _EncodingParts:
         if id(source) not in self._parts:
             self._parts[id(source)] = self._matched(source)
         return self._parts[id(source)]
 
-    def _matched(self, source: Array) -> _Parts:
+    def _matched(self, source: Array) -> _EncodingParts:
         lead, none = self.array.ndim - source.ndim, (0,) * source.ndim
         packing = (source.dtype.str, packing_of(source).key) if self.physical else None
         numbers = {(_whole(encoding), packing): n for n, encoding in enumerate(source.encodings)}
@@ -180,7 +180,7 @@ class TargetArray:
             )
         shape = len(self.array.encodings), 4, source.ndim
         at, begin, extent, trims = np.array(columns, np.int64).reshape(shape).transpose(1, 0, 2)
-        return _Parts(np.array(own, np.int64), at, begin, extent, trims)
+        return _EncodingParts(np.array(own, np.int64), at, begin, extent, trims)
 
 
 def _edges(array: Array) -> list[tuple[int, ...] | None]:
@@ -211,7 +211,7 @@ def _packing(unpack: Codec) -> tuple[Any, str]:
 
 
 def _trims(codecs: Sequence[Codec], ndim: int) -> tuple[int, ...]:
-    """Rows and columns that the codec of an elevation cell leaves out."""
+    """Rows and columns that the codec of an elevation cell omits."""
     trims = (0,) * ndim
     if ndim >= 2 and _is_elevation(codecs):
         settings = codecs[0].get("configuration") or {}
@@ -224,7 +224,7 @@ def _is_elevation(codecs: Sequence[Codec]) -> bool:
 
 
 def _whole(encoding: Encoding) -> Encoding:
-    """The encoding of whole stored chunks, whatever an array shows of them."""
+    """The encoding of a stored chunk, without the part that an array shows."""
     codecs = encoding.codecs
     if _is_elevation(codecs):
         settings = codecs[0].get("configuration") or {}
@@ -233,7 +233,7 @@ def _whole(encoding: Encoding) -> Encoding:
 
 
 def _once(found: Refs, rows: Refs, source: Array) -> Refs:
-    """Each stored chunk once, its parts counted from 0, in order; several chunks of the target may show one of them."""
+    """Each stored chunk once, its parts numbered from 0; several chunks of the target may show parts of it."""
     if not len(found):
         return found
     stored = np.ravel_multi_index(tuple(found.chunk), source.grid) if source.ndim else np.zeros(len(found), np.int64)

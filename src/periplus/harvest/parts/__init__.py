@@ -1,1 +1,1 @@
-"""What a run has read: parts in memory or in the journal of an unfinished run."""
+"""References that a run has read: parts in memory, or in the journal of an unfinished run."""

@@ -1,4 +1,4 @@
-"""A part at rest: its columns as they are, a JSON document about its files, a checksum over both."""
+"""The file format of a part: its columns, a JSON document about its files, and a checksum."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from periplus import __version__
 from periplus.errors import FormatError
-from periplus.harvest.parts.part import COLUMNS, Fact, Part
+from periplus.harvest.parts.part import COLUMNS, FileFacts, HarvestPart
 from periplus.limits import Limits
 from periplus.model import Array, Catalog, Source
 from periplus.parse.json import parse_json
@@ -23,10 +23,10 @@ MAGIC = b"PERIPART"
 VERSION = 3
 
 
-def write_part(part: Part, facts: Sequence[Fact], *, kind: str = "") -> bytes:
+def write_part(part: HarvestPart, facts: Sequence[FileFacts], *, kind: str = "") -> bytes:
     """The part as bytes: magic, columns, a JSON document, its length, a checksum, magic.
 
-    `kind` says how its files were harvested; parts of another kind are not read.
+    `kind` tells apart parts that were scanned with different options; parts of another kind are not read.
     """
     body, where, at = [MAGIC], {}, len(MAGIC)
     for name, column in part.columns.items():
@@ -42,12 +42,12 @@ def write_part(part: Part, facts: Sequence[Fact], *, kind: str = "") -> bytes:
     return whole + zlib.crc32(whole).to_bytes(4, "little") + MAGIC
 
 
-def read_part(data: memoryview, *, limits: Limits, kind: str = "") -> tuple[Part, list[Fact]]:
-    """A part over its bytes, not copied; FormatError where they are not whole, or of another version."""
+def read_part(data: memoryview, *, limits: Limits, kind: str = "") -> tuple[HarvestPart, list[FileFacts]]:
+    """A part on its bytes, without copying; FormatError if they are damaged or of another version."""
     view = data.cast("B")
     tail = len(MAGIC) + 4
-    sound = len(view) > 2 * len(MAGIC) + 12 and view[: len(MAGIC)] == MAGIC and view[-len(MAGIC) :] == MAGIC
-    if not sound or zlib.crc32(view[:-tail]) != int.from_bytes(view[-tail : -len(MAGIC)], "little"):
+    valid = len(view) > 2 * len(MAGIC) + 12 and view[: len(MAGIC)] == MAGIC and view[-len(MAGIC) :] == MAGIC
+    if not valid or zlib.crc32(view[:-tail]) != int.from_bytes(view[-tail : -len(MAGIC)], "little"):
         raise FormatError("a part of the journal is damaged")
     size = int.from_bytes(view[-tail - 8 : -tail], "little")
     try:
@@ -55,7 +55,7 @@ def read_part(data: memoryview, *, limits: Limits, kind: str = "") -> tuple[Part
         if document["version"] != VERSION or document["software"] != __version__:
             raise FormatError("a part of the journal is of another version")
         if document["kind"] != kind:
-            raise FormatError("a part of the journal was harvested in another way")
+            raise FormatError("a part of the journal was scanned with other options")
         columns = {
             name: np.frombuffer(view, COLUMNS[name], count, at) for name, (at, count) in document["columns"].items()
         }
@@ -63,23 +63,23 @@ def read_part(data: memoryview, *, limits: Limits, kind: str = "") -> tuple[Part
         _check(arrays, columns)
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise FormatError(f"a part of the journal is damaged: {error}") from None
-    return Part(arrays=arrays, columns=columns), facts
+    return HarvestPart(arrays=arrays, columns=columns), facts
 
 
 def _check(arrays: Sequence[tuple[Array, ...]], columns: Mapping[str, NDArray[Any]]) -> None:
-    """FormatError where the columns do not tell of every array of every file."""
+    """FormatError if the columns do not match the arrays of the files."""
     slots, groups, pieces = columns["slots"], columns["groups"], columns["pieces"].reshape(-1, 6)
     expected = np.cumsum([0, *map(len, arrays)])
-    sound = np.array_equal(slots, expected) and len(groups) == int(expected[-1]) + 1
-    if not sound or groups[0] != 0 or groups[-1] != len(pieces) or (np.diff(groups) < 0).any():
-        raise FormatError("a part of the journal does not hold what it lists")
+    valid = np.array_equal(slots, expected) and len(groups) == int(expected[-1]) + 1
+    if not valid or groups[0] != 0 or groups[-1] != len(pieces) or (np.diff(groups) < 0).any():
+        raise FormatError("a part of the journal is inconsistent")
     if len(pieces) and not 0 <= int(pieces[:, :2].min()) <= int(pieces[:, :2].max()) <= len(columns["offset"]):
-        raise FormatError("a part of the journal does not hold what it lists")
+        raise FormatError("a part of the journal is inconsistent")
     if "at" in columns and ((columns["at"] > len(columns["inline"]) - columns["length"]) & (columns["at"] >= 0)).any():
-        raise FormatError("a part of the journal does not hold what it lists")
+        raise FormatError("a part of the journal is inconsistent")
 
 
-def _written(arrays: Sequence[tuple[Array, ...]], facts: Sequence[Fact]) -> dict[str, Any]:
+def _written(arrays: Sequence[tuple[Array, ...]], facts: Sequence[FileFacts]) -> dict[str, Any]:
     numbers: dict[int, int] = {}
     described: dict[str, Array] = {}
     groups: dict[int, str] = {}
@@ -94,14 +94,14 @@ def _written(arrays: Sequence[tuple[Array, ...]], facts: Sequence[Fact]) -> dict
         if group is None and fact.attributes:
             group = groups[id(fact.attributes)] = str(len(groups))
             attributes[group] = fact.attributes
-        said = [*_facts(fact.source), fact.format, _text(fact.datetime)]
-        beside = [[_facts(source) for source in fact.sidecars], fact.stored_in]
-        files.append([*said, group, [numbers[id(array)] for array in found], *beside])
-    # The document of an index says all there is to say of arrays, and reads it back strictly.
+        described_file = [*_facts(fact.source), fact.format, _text(fact.datetime)]
+        sidecars = [[_facts(source) for source in fact.sidecars], fact.stored_in]
+        files.append([*described_file, group, [numbers[id(array)] for array in found], *sidecars])
+    # The document of an index describes arrays completely, and is validated when it is read.
     return {"files": files, "index": json.loads(dump(document_for(Catalog(arrays=described, attributes=attributes))))}
 
 
-def _read(document: Mapping[str, Any], limits: Limits) -> tuple[list[tuple[Array, ...]], list[Fact]]:
+def _read(document: Mapping[str, Any], limits: Limits) -> tuple[list[tuple[Array, ...]], list[FileFacts]]:
     catalog = load(document["index"], limits=limits).catalog
     described = {}
     for name, array in catalog.arrays.items():
@@ -109,12 +109,12 @@ def _read(document: Mapping[str, Any], limits: Limits) -> tuple[list[tuple[Array
         described[int(number)] = array.renamed(plain)
     shared: dict[tuple[int, ...], tuple[Array, ...]] = {}
     arrays, facts = [], []
-    for url, size, etag, modified, form, taken, group, numbers, beside, stored_in in document["files"]:
+    for url, size, etag, modified, form, taken, group, numbers, sidecars, stored_in in document["files"]:
         arrays.append(shared.setdefault(tuple(numbers), tuple(described[number] for number in numbers)))
         facts.append(
-            Fact(
+            FileFacts(
                 source=_source(url, size, etag, modified),
-                sidecars=tuple(_source(*each) for each in beside),
+                sidecars=tuple(_source(*each) for each in sidecars),
                 stored_in=tuple(stored_in),
                 format=form,
                 datetime=_moment(taken),

@@ -1,4 +1,4 @@
-"""Everything harvested so far: entries light enough to stay in memory, references in parts that need not."""
+"""All files that were scanned so far: entries in memory, references in parts that need not be."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus.arrange import FileEntry
-from periplus.harvest.growth.recall import Recalled
-from periplus.harvest.parts.part import Builder, Fact, Part, grid_of
+from periplus.harvest.growth.recall import RecalledPart
+from periplus.harvest.parts.part import FileFacts, HarvestPart, PartBuilder, grid_of
 from periplus.harvest.scanning.drive import Harvested
-from periplus.harvest.sidecars import ids_of
+from periplus.harvest.sidecars import sidecar_ids
 from periplus.model import Array, Georeference, Refs, Source
 from periplus.table.collection.build import likeness
 from periplus.table.collection.groups import moved
@@ -24,19 +24,19 @@ PART_FILES = 4096
 PART_ROWS = 1 << 20
 PART_SECONDS = 5.0
 PART_SHARE = 0.05
-"""A part is full after so many files or rows; or, so that a slow run that dies loses little, after so many seconds, or
-after this share of the time it has run, whichever is longer."""
+"""A part is complete after so many files or rows; or, so that an interrupted run loses little, after so many seconds or
+this share of the time since the start, whichever is longer."""
 READ_ROWS = 1 << 22
-"""Rows read from mapped parts before their pages are let go."""
+"""Rows read from mapped parts before their pages are released."""
 
 
 @dataclass(slots=True, eq=False)
-class Pool:
-    """Descriptions that are equal become the same object: a million files of one kind hold one of each."""
+class ArrayPool:
+    """Makes equal descriptions the same object, so that a million similar files need little memory."""
 
     _arrays: dict[Any, Array] = field(default_factory=dict)
     _kinds: dict[tuple[str, bytes], Array] = field(default_factory=dict)
-    """Arrays as they are but for their corner."""
+    """Arrays that differ in their corner only."""
     _tuples: dict[tuple[int, ...], tuple[Array, ...]] = field(default_factory=dict)
     _attributes: dict[bytes, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -51,7 +51,7 @@ class Pool:
 
     def _array(self, array: Array) -> Array:
         like = likeness(array)
-        if like is None:  # placed by points or polynomials, or with attributes that are not plain
+        if like is None:  # georeferenced by points or polynomials, or with attributes that are not plain values
             return self._arrays.setdefault(id(array), array)
         kind = self._kinds.setdefault((array.name, like), array)
         place = array.georeference
@@ -60,13 +60,13 @@ class Pool:
         key = id(kind), place.transform[2], place.transform[5]
         found = self._arrays.get(key)
         if found is None:
-            # Arrays of one kind share what they have in common, however many places they are at.
+            # Arrays of one kind share everything except their corner.
             found = self._arrays[key] = array if kind is array else _at(kind, place)
         return found
 
 
 def _at(kind: Array, place: Georeference) -> Array:
-    """An array of a kind with a georeference that has another corner."""
+    """An array of a kind with another corner."""
     assert kind.georeference is not None
     assert place.transform is not None
     if place.crs is kind.georeference.crs:
@@ -75,34 +75,34 @@ def _at(kind: Array, place: Georeference) -> Array:
 
 
 def _key(value: Any) -> bytes | None:
-    """Bytes that are equal for equal plain values, NaN included; None for what is not plain."""
+    """Bytes that are equal for equal plain values, including NaN; None for other values."""
     try:
-        return marshal.dumps(value, 2)  # version 2 writes no back references, so equal values give equal bytes
+        return marshal.dumps(value, 2)  # version 2 has no back references, so equal values have equal bytes
     except ValueError:
         return None
 
 
 @dataclass(slots=True, eq=False)
 class Gathered:
-    """Entries in the order they came, and where their references are."""
+    """Entries in the order they were added, and the positions of their references."""
 
-    keep: Callable[[Part, list[Fact]], Part] = lambda part, _: part
-    """What is done with a full part: a journal writes it down and gives it back mapped from its file."""
+    keep: Callable[[HarvestPart, list[FileFacts]], HarvestPart] = lambda part, _: part
+    """Called with each complete part; a journal writes it and returns it mapped from its file."""
     entries: list[FileEntry] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
-    """Place of each entry in the order asked for."""
+    """Position of each entry in the order of the inputs."""
     _where: list[tuple[int, int]] = field(default_factory=list)
-    _parts: list[Part | Recalled] = field(default_factory=list)
-    _builder: Builder = field(default_factory=Builder)
-    _pool: Pool = field(default_factory=Pool)
+    _parts: list[HarvestPart | RecalledPart] = field(default_factory=list)
+    _builder: PartBuilder = field(default_factory=PartBuilder)
+    _pool: ArrayPool = field(default_factory=ArrayPool)
     _began: float = field(default_factory=time.monotonic)
     _since: float = field(default_factory=time.monotonic)
     _read: int = 0
-    _beside: dict[str, int] = field(default_factory=dict)
+    _sidecar_ids: dict[str, int] = field(default_factory=dict)
     """File ids of sidecars by URL."""
 
     def add(self, file: Harvested) -> None:
-        """Take a file that was scanned, or could not be."""
+        """Add a file that was scanned, or could not be."""
         arrays = self._pool.arrays(tuple(found.array for found in file.founds))
         attributes = self._pool.attributes(file.attributes)
         if file.error is None:
@@ -110,11 +110,11 @@ class Gathered:
         else:
             self._where.append((-1, -1))
         self._entry(file, file.source, file.format, file.datetime, arrays, attributes, (file.sidecars, file.stored_in))
-        if self._full():
+        if self._is_complete():
             self.flush()
 
-    def reuse(self, file: Harvested, fact: Fact, part: int, slot: int) -> None:
-        """Take a file whose references are in a part that was adopted."""
+    def reuse(self, file: Harvested, fact: FileFacts, part: int, slot: int) -> None:
+        """Add a file whose references are in a part that was adopted."""
         self._where.append((part, slot))
         source = Source(
             url=file.source.url,
@@ -127,48 +127,47 @@ class Gathered:
         attributes = self._pool.attributes(fact.attributes)
         self._entry(file, source, fact.format, moment, arrays, attributes, (fact.sidecars, fact.stored_in))
 
-    def adopt(self, part: Part | Recalled) -> int:
-        """A part from elsewhere; its number."""
+    def adopt(self, part: HarvestPart | RecalledPart) -> int:
+        """Add a part of an earlier run; returns its number."""
         self.flush()
         self._parts.append(part)
         return len(self._parts) - 1
 
     def flush(self) -> None:
-        """Hand over what is in memory as a part."""
-        builder, self._builder = self._builder, Builder()
+        """Complete the part in memory."""
+        builder, self._builder = self._builder, PartBuilder()
         self._since = time.monotonic()
         if builder.facts:
             self._parts.append(self.keep(builder.build(), builder.facts))
 
-    def finish(self, beside: Iterable[str] = ()) -> None:
-        """Put entries into the order asked for; what is still in memory may stay there.
+    def finish(self, sidecars: Iterable[str] = ()) -> None:
+        """Put entries into the order of the inputs; the part in memory stays there.
 
-        A file that was named and turned out to be the sidecar of another is no entry of its own; `beside` are further
-        sidecars.
+        An input that turned out to be the sidecar of another is removed; `sidecars` are further sidecars.
         """
-        builder, self._builder = self._builder, Builder()
+        builder, self._builder = self._builder, PartBuilder()
         if builder.facts:
             self._parts.append(builder.build())
-        sidecars = {source.url for entry in self.entries for source in entry.sidecars}
-        others = sidecars.union(beside)
+        used = {source.url for entry in self.entries for source in entry.sidecars}
+        others = used.union(sidecars)
         chosen = [i for i, entry in enumerate(self.entries) if entry.source.url not in others]
         order = sorted(chosen, key=self.numbers.__getitem__)
         self.entries = [self.entries[i] for i in order]
         self._where = [self._where[i] for i in order]
         self.numbers = [self.numbers[i] for i in order]
-        self._beside = ids_of(self.entries) if sidecars else {}
+        self._sidecar_ids = sidecar_ids(self.entries) if used else {}
 
     @property
-    def refs(self) -> References:
+    def refs(self) -> GatheredLookup:
         """References of the arrays of entries."""
-        return References(self)
+        return GatheredLookup(self)
 
     def _refs(self, entry: int, which: int) -> Refs:
         number, slot = self._where[entry]
         found = self._parts[number].refs(slot, which)
         one = self.entries[entry]
         if one.stored_in and one.stored_in[which]:
-            home = self._beside[one.sidecars[one.stored_in[which] - 1].url]
+            home = self._sidecar_ids[one.sidecars[one.stored_in[which] - 1].url]
             found = replace(found, file=np.full(len(found), home, np.int32))
         self._count(len(found))
         return found
@@ -179,7 +178,7 @@ class Gathered:
         left = np.ones(len(entries), bool)
         for number in sorted(set(where[own, 0].tolist())):
             part = self._parts[number]
-            if isinstance(part, Part) or part.several is not None:
+            if isinstance(part, HarvestPart) or part.several is not None:
                 members = np.flatnonzero((where[:, 0] == number) & own)
                 owner, found = part.batch(where[members, 1], which)
                 self._count(len(found))
@@ -224,7 +223,7 @@ class Gathered:
 
     def _store(self, file: Harvested, arrays: tuple[Array, ...], attributes: Mapping[str, Any]) -> int:
         grids = [grid_of(array) for array in arrays]
-        fact = Fact(
+        fact = FileFacts(
             source=file.source,
             format=file.format,
             datetime=file.datetime,
@@ -234,7 +233,7 @@ class Gathered:
         )
         return self._builder.add(fact, arrays, grids, [found.refs for found in file.founds])
 
-    def _full(self) -> bool:
+    def _is_complete(self) -> bool:
         builder, now = self._builder, time.monotonic()
         patience = max(PART_SECONDS, PART_SHARE * (now - self._began))
         return (
@@ -245,8 +244,8 @@ class Gathered:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class References:
-    """Where arranging looks references up: of one array of an entry, or of that of many entries at once."""
+class GatheredLookup:
+    """The lookup of references for arranging: of an array of one entry, or of many entries at once."""
 
     _gathered: Gathered
 
@@ -255,5 +254,5 @@ class References:
         return self._gathered._refs(entry, which)
 
     def batch(self, entries: Sequence[int], which: int) -> Iterator[tuple[NDArray[np.intp], Refs]]:
-        """References of an array of entries, with the place of each row's entry in `entries`."""
+        """References of an array of entries, with the position of the entry of each row in `entries`."""
         return self._gathered._batch(entries, which)

@@ -1,4 +1,4 @@
-"""The journal beside a target: parts of an unfinished harvest, each whole or absent, for the next run to go on from."""
+"""The journal of an unfinished run, from which the next run continues: a folder of parts next to the target."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from periplus.fetch import Fetch
 from periplus.fetch.errors import system_errors
 from periplus.fetch.local.atomic import scratch
 from periplus.harvest.parts.file import read_part, write_part
-from periplus.harvest.parts.part import Fact, Part
+from periplus.harvest.parts.part import FileFacts, HarvestPart
 from periplus.limits import Limits
 from periplus.policy import canonical, is_local
 
@@ -23,7 +23,7 @@ SUFFIX = ".partial/"
 
 
 class Journal:
-    """The folder `<target>.partial/`. On a disk its parts are mapped, not held; of a remote one, local copies are."""
+    """The folder `<target>.partial/`. Its parts are memory-mapped; those of a remote folder from local copies."""
 
     def __init__(self, target: str, fetch: Fetch, *, limits: Limits, kind: str = "") -> None:
         self.folder = canonical(target).rstrip("/") + SUFFIX
@@ -35,8 +35,8 @@ class Journal:
         """Parts that could not be used."""
         self._written: list[str] = []
 
-    def load(self) -> list[tuple[Part, list[Fact]]]:
-        """What an earlier run left; damaged parts, and those of another version, are passed over."""
+    def load(self) -> list[tuple[HarvestPart, list[FileFacts]]]:
+        """The parts of an earlier run; damaged ones, and those of another version, are skipped."""
         parts = []
         for url in self._listed():
             try:
@@ -47,31 +47,31 @@ class Journal:
                 self.damaged += 1
         return parts
 
-    def add(self, part: Part, facts: Sequence[Fact]) -> Part:
-        """Write a part down; the same part, from its file."""
+    def add(self, part: HarvestPart, facts: Sequence[FileFacts]) -> HarvestPart:
+        """Write a part; returns it mapped from its file."""
         url = f"{self.folder}part-{secrets.token_hex(8)}"
         data = write_part(part, facts, kind=self._kind)
         if not self._local:
             self._fetch.run(self._fetch.write(self._copy(url), data))
         self._fetch.run(self._fetch.write(url, data))
         self._written.append(url)
-        # Its arrays are those that other parts share; as read from the file they would be new ones.
+        # Arrays read from the file would be copies of those that parts share.
         return replace(self._mapped(self._copy(url))[0], arrays=part.arrays)
 
     def clear(self) -> None:
-        """Remove the journal; the index is written."""
+        """Remove the journal after the index is written."""
         for url in {*self._listed(), *self._written}:
             try:
                 self._fetch.run(self._fetch.delete(url))
             except MissingError:
-                continue  # another run that had the same target removed it
+                continue  # another run with the same target removed it
         if self._local:
             with suppress(OSError):  # an empty folder does no harm, and the index is written
                 _remove_folder(Path(self.folder))
         self.close()
 
     def close(self) -> None:
-        """Let go of local copies."""
+        """Remove local copies."""
         self._open.close()
         self._copies = None
 
@@ -86,14 +86,14 @@ class Journal:
         return [url for url in urls if url.rpartition("/")[2].startswith("part-")]
 
     def _copy(self, url: str) -> str:
-        """The file on this machine that holds a part."""
+        """The local file of a part."""
         if self._local:
             return url
         if self._copies is None:
             self._copies = self._open.enter_context(scratch())
         return str(self._copies / url.rpartition("/")[2])
 
-    def _mapped(self, path: str) -> tuple[Part, list[Fact]]:
+    def _mapped(self, path: str) -> tuple[HarvestPart, list[FileFacts]]:
         with system_errors(path), Path(path).open("rb") as file:
             try:
                 data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -106,7 +106,7 @@ class Journal:
 
 
 def _remove_folder(folder: Path) -> None:
-    """Remove the folder with what a writer that was killed left in it, unless another writer is at work there."""
+    """Remove the folder and temporary files of a killed writer, unless another writer is active in it."""
     if not folder.is_dir():
         return
     for path in folder.glob(".part-*"):
@@ -114,7 +114,7 @@ def _remove_folder(folder: Path) -> None:
             try:
                 flock(file.fileno(), LOCK_EX | LOCK_NB)
             except OSError:
-                return  # its writer lives
+                return  # its writer is active
             path.unlink(missing_ok=True)
     if not any(folder.iterdir()):
         folder.rmdir()

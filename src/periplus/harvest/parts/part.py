@@ -1,4 +1,4 @@
-"""A part of a harvest: the references of many files as flat columns, in memory or mapped from a journal's file."""
+"""A part: the references of many files as flat columns, in memory or mapped from a file of the journal."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ COLUMNS = {
     "groups": "<i8",
     "pieces": "<i8",
 }
-"""Columns of references, and of where each file's are: slot -> groups, one an array -> pieces -> rows."""
+"""Columns of references, and of the position of each file: slot -> groups, one for each array -> spans -> rows."""
 _SMALL = 1 << 16
-"""Chunks of a grid whose positions are kept."""
+"""Largest grid whose chunk positions are cached."""
 
 
-class Piece(NamedTuple):
-    """Where rows of one array of one file lie in the columns."""
+class RowSpan(NamedTuple):
+    """Rows of one array of one file in the columns."""
 
     start: int
     stop: int
     chunk: int
-    """Where its chunk positions begin, row by row; -1 where they are those of the whole grid in order."""
+    """Start of its chunk positions; -1 if they are those of the whole grid in order."""
     parted: int = 0
     coded: int = 0
     inline: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Fact:
-    """What is known of one file of a part, apart from its arrays."""
+class FileFacts:
+    """One file of a part, without its arrays."""
 
     source: Source
     format: str
@@ -55,21 +55,21 @@ class Fact:
     sidecars: tuple[Source, ...] = ()
     stored_in: tuple[int, ...] = ()
     prefix: str = ""
-    """The group or series it had in the index it comes from."""
+    """Its group or series in the index it comes from."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Part:
-    """References of files, by slot and array; nothing here is one Python object per chunk, or many per file."""
+class HarvestPart:
+    """References of files, by slot and array, without a Python object for each chunk."""
 
     arrays: Sequence[tuple[Array, ...]]
-    """Of each slot."""
+    """Arrays of each slot."""
     columns: Mapping[str, NDArray[Any]]
     maps: Sequence[mmap] = ()
     """Files that the columns are mapped from."""
 
     def release(self) -> None:
-        """Let the pages go that were read so far: they are the disk's, but would count as our memory."""
+        """Release the mapped pages that were read so far, which count as memory of the process."""
         for each in self.maps:
             each.madvise(MADV_DONTNEED)
 
@@ -79,14 +79,14 @@ class Part:
         group = int(columns["slots"][slot]) + which
         first, last = columns["groups"][group : group + 2].tolist()
         found = [
-            self._piece(Piece(*row), array) for row in columns["pieces"][6 * first : 6 * last].reshape(-1, 6).tolist()
+            self._piece(RowSpan(*row), array) for row in columns["pieces"][6 * first : 6 * last].reshape(-1, 6).tolist()
         ]
         return Refs.joined(found, array.ndim)
 
     def batch(self, slots: NDArray[np.intp], which: int) -> tuple[NDArray[np.intp], Refs]:
-        """References of an array of many files at once, which has as many dimensions in all of them.
+        """References of an array of many files, with the same number of dimensions in all of them.
 
-        The first column is the place of each row's file in `slots`.
+        The first result is the position of the file of each row in `slots`.
         """
         columns = self.columns
         group = columns["slots"][slots] + which
@@ -121,7 +121,7 @@ class Part:
     def _positions(
         self, grid: NDArray[np.int64], stored: NDArray[np.int64], local: NDArray[np.int64]
     ) -> NDArray[np.int32]:
-        """Chunk positions of rows: `grid` is that of their array, `stored` where their piece's begin, or -1."""
+        """Chunk positions of rows: `grid` is that of their array, `stored` the start of those of their span, or -1."""
         ndim = grid.shape[1]
         chunk = np.empty((ndim, len(local)), np.int32)
         rest = local
@@ -134,7 +134,7 @@ class Part:
                 chunk[dim, listed] = self.columns["chunk"][begin + dim]
         return chunk
 
-    def _piece(self, piece: Piece, array: Array) -> Refs:
+    def _piece(self, piece: RowSpan, array: Array) -> Refs:
         rows, columns = slice(piece.start, piece.stop), self.columns
         count = piece.stop - piece.start
         if piece.chunk < 0:
@@ -152,13 +152,13 @@ class Part:
 
 
 @dataclass(slots=True, eq=False)
-class Builder:
+class PartBuilder:
     """Collects files until a part is full."""
 
-    facts: list[Fact] = field(default_factory=list)
+    facts: list[FileFacts] = field(default_factory=list)
     rows: int = 0
     _arrays: list[tuple[Array, ...]] = field(default_factory=list)
-    _pieces: list[Piece] = field(default_factory=list)
+    _pieces: list[RowSpan] = field(default_factory=list)
     _chunks: int = 0
     _bytes: int = 0
     _offset: list[NDArray[np.int64]] = field(default_factory=list)
@@ -169,15 +169,15 @@ class Builder:
     _at: dict[int, NDArray[np.int64]] = field(default_factory=dict)
     _inline: list[NDArray[np.uint8]] = field(default_factory=list)
 
-    def add(self, fact: Fact, arrays: tuple[Array, ...], grids: Sequence[Shape], refs: Sequence[Refs]) -> int:
-        """Take a file; its slot."""
+    def add(self, fact: FileFacts, arrays: tuple[Array, ...], grids: Sequence[Shape], refs: Sequence[Refs]) -> int:
+        """Add a file; returns its slot."""
         self._pieces += [self._piece(each, grid) for grid, each in zip(grids, refs, strict=True)]
         self._arrays.append(arrays)
-        # Last, as it is what counts: of a file at which the run was interrupted, nothing is built.
+        # Last: a file during which the run is interrupted is not part of the result.
         self.facts.append(fact)
         return len(self.facts) - 1
 
-    def _piece(self, refs: Refs, grid: Shape) -> Piece:
+    def _piece(self, refs: Refs, grid: Shape) -> RowSpan:
         count, chunk = len(refs), -1
         start = self.rows
         if not is_whole(refs.chunk, grid):
@@ -191,15 +191,15 @@ class Builder:
             self._encoding[start] = refs.encoding
         if refs.inline is not None:
             inline = refs.inline.packed(refs.length)
-            self._inline.append(inline.buffer)  # first: an interrupt leaves no row without its bytes
+            self._inline.append(inline.buffer)  # first, so that an interrupt leaves no row without its bytes
             self._at[start] = np.where(inline.held, inline.at + self._bytes, -1)
             self._bytes += inline.buffer.size
         self.rows += count
         flags = (refs.part is not None, refs.encoding is not None, refs.inline is not None)
-        return Piece(start, self.rows, chunk, *flags)
+        return RowSpan(start, self.rows, chunk, *flags)
 
-    def build(self) -> Part:
-        """The part: all files that were taken whole."""
+    def build(self) -> HarvestPart:
+        """The part with all files that were added completely."""
         arrays = self._arrays[: len(self.facts)]
         kept = self._pieces[: sum(map(len, arrays))]
         rows = kept[-1].stop if kept else 0
@@ -207,7 +207,7 @@ class Builder:
             "offset": _concatenated(self._offset, np.int64)[:rows],
             "length": _concatenated(self._length, np.int64)[:rows],
             "chunk": _concatenated(self._chunk, np.int32),
-            **places(arrays, [[piece] for piece in kept]),
+            **position_columns(arrays, [[piece] for piece in kept]),
         }
         for name, pieces in (("part", self._part), ("encoding", self._encoding), ("at", self._at)):
             if pieces:
@@ -218,11 +218,13 @@ class Builder:
                 columns[name] = column
         if self._inline:
             columns["inline"] = np.concatenate(self._inline)
-        return Part(arrays=arrays, columns=columns)
+        return HarvestPart(arrays=arrays, columns=columns)
 
 
-def places(arrays: Sequence[tuple[Array, ...]], groups: Sequence[Sequence[Piece]]) -> dict[str, NDArray[np.int64]]:
-    """The columns that say where the references of every slot and array are; one group an array, in order."""
+def position_columns(
+    arrays: Sequence[tuple[Array, ...]], groups: Sequence[Sequence[RowSpan]]
+) -> dict[str, NDArray[np.int64]]:
+    """The columns with the position of the references of each slot and array; one group for each array, in order."""
     slots = np.cumsum([0, *(len(each) for each in arrays)], dtype=np.int64)
     starts = np.cumsum([0, *(len(group) for group in groups)], dtype=np.int64)
     pieces = np.array([piece for group in groups for piece in group], dtype=np.int64).reshape(-1)
@@ -230,7 +232,7 @@ def places(arrays: Sequence[tuple[Array, ...]], groups: Sequence[Sequence[Piece]
 
 
 def grid_of(array: Array) -> Shape:
-    """The grid of an array; that of arrays of one kind is counted once."""
+    """The chunk grid of an array, cached."""
     return _counted(array.shape, array.chunks, array.edges)
 
 
@@ -241,14 +243,14 @@ def _counted(shape: Shape, chunks: Shape, edges: tuple[tuple[int, ...] | None, .
 
 
 def _ranges(first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The numbers of all half-open ranges, one range after the other."""
+    """The numbers in half-open ranges, one range after the other."""
     counts = last - first
     ends = np.cumsum(counts)
     return np.repeat(first - (ends - counts), counts) + np.arange(ends[-1] if len(ends) else 0)
 
 
 def whole_grid(grid: Shape) -> NDArray[np.int32]:
-    """Positions of every chunk of a grid in order; shared, so not to be written to."""
+    """Positions of all chunks of a grid in order; shared and read-only."""
     return _remembered(grid) if math.prod(grid) <= _SMALL else chunk_positions(grid)
 
 

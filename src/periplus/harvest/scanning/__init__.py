@@ -1,1 +1,1 @@
-"""Files through their scanners: many at a time, with few requests."""
+"""Scan files: many at a time, with few requests."""

@@ -1,4 +1,4 @@
-"""One file through its scanner: sniff, answer what it needs from memory, ask the world only for what is missing."""
+"""Scan one file: recognise its format, answer the needs of its scanner from memory, and fetch what is missing."""
 
 from __future__ import annotations
 
@@ -12,45 +12,45 @@ from periplus import scan
 from periplus.errors import FormatError, PeriplusError, redact
 from periplus.fetch import Fetch, LocalFile
 from periplus.harvest.inputs import Input
-from periplus.harvest.scanning.head import Budget, Header, HeadSize
-from periplus.harvest.scanning.requests import Asked, Wanted, answer_local, answer_remote
+from periplus.harvest.scanning.head import FetchedHeader, HeaderBudget, HeadSize
+from periplus.harvest.scanning.requests import ScanRequests, Wanted, answer_local, answer_remote
 from periplus.limits import Limits, out_of_memory
 from periplus.model import About, FirstSidecar, FolderListing, Found, Need, Source
 
 Ranges: TypeAlias = Generator[Wanted, Any, "Harvested"]
 HEADERS = "the headers of this file"
-"""What a scan may lack memory for."""
+"""What a MemoryError in a scan is reported for."""
 
-_NAKED = re.compile("[?;]|%3B", re.IGNORECASE)
-"""Where the parameters of a URL begin."""
+_URL_PARAMETERS = re.compile("[?;]|%3B", re.IGNORECASE)
+"""Start of the parameters of a URL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Harvested:
-    """One file as harvested: its facts, and either what was found in it or why it could not be read."""
+    """One file: its source, and either the arrays that were found or why it could not be read."""
 
     input: Input
     source: Source
     format: str = ""
     datetime: datetime | None = None
-    """When the data were taken: as its catalogue says, else as the file says."""
+    """Time of the data: from the catalogue if it has one, otherwise from the file."""
     founds: tuple[Found, ...] = ()
     sidecars: tuple[Source, ...] = ()
-    """Files beside it that hold or tell of some of its arrays."""
+    """Files that hold some of its arrays, or metadata of them."""
     stored_in: tuple[int, ...] = ()
-    """For every array the sidecar that holds its bytes, counted from 1, or 0 for the file itself; empty if all 0."""
+    """For each array the sidecar with its bytes, counted from 1, or 0 for the file itself; empty if all are 0."""
     attributes: Mapping[str, Any] = field(default_factory=dict)
     error: str | None = None
     """`kind: message`."""
     raised: PeriplusError | None = None
     reused: bool = False
-    """Known from an earlier run and unchanged: nothing was read, `founds` is empty."""
+    """Unchanged since an earlier run: it was not read, and `founds` is empty."""
     skipped: bool = False
-    """Came with a whole folder and is no format we know."""
+    """Optional, and not of a supported format."""
     nameless: bool = False
-    """The URL is one that no index may store."""
+    """Its URL cannot be stored in an index."""
     number: int = -1
-    """Place in the order asked for."""
+    """Position in the order of the inputs."""
 
     @property
     def group(self) -> str | None:
@@ -60,30 +60,30 @@ class Harvested:
 def scanned(
     item: Input, source: Source, head: bytes, size: HeadSize, limits: Limits, *, number: int = -1, siblings: bool = True
 ) -> Ranges:
-    """Yields what must be fetched, takes the answers, and returns the file as harvested."""
+    """Scan a file; a generator that yields what must be fetched, receives it, and returns the scanned file."""
     scanner = scan.sniff(head)
     if scanner is None:
         if item.optional:
             return Harvested(input=item, source=source, skipped=True, number=number)
-        what = "the file is empty" if not head else "this is no format we read"
+        what = "the file is empty" if not head else "unsupported format"
         raise FormatError(what, url=source.url)
     founds: list[Found] = []
     about = About()
-    budget = Budget(limits.header_bytes)
-    header = Header(source, head, budget)
-    asked = Asked(header, budget, limits, sought=siblings)
+    budget = HeaderBudget(limits.header_bytes)
+    header = FetchedHeader(source, head, budget)
+    requests = ScanRequests(header, budget, limits, look_for_sidecars=siblings)
     steps = scanner.scan(source, limits)
     try:
         step = next(steps)
         while True:
             if type(step) is Need:
-                step = steps.send((yield from asked.need(step)))
+                step = steps.send((yield from requests.need(step)))
             elif isinstance(step, tuple | list):
-                step = steps.send((yield from asked.round(step)))
+                step = steps.send((yield from requests.round(step)))
             elif type(step) is FirstSidecar:
-                step = steps.send((yield from asked.look(step)))
+                step = steps.send((yield from requests.look(step)))
             elif type(step) is FolderListing:
-                listed = yield from asked.below(step)
+                listed = yield from requests.below(step)
                 step = steps.throw(listed) if isinstance(listed, PeriplusError) else steps.send(listed)
             else:
                 if type(step) is Found:
@@ -96,7 +96,7 @@ def scanned(
     if not founds:
         raise FormatError("there is no image or array in this file", url=source.url)
     size.observe(header.end)
-    sidecars, stored_in = asked.used(founds)
+    sidecars, stored_in = requests.used(founds)
     return Harvested(
         input=item,
         source=source,
@@ -105,7 +105,7 @@ def scanned(
         founds=tuple(founds),
         sidecars=sidecars,
         stored_in=stored_in,
-        attributes={**about.attributes, "siblings_refused": asked.refused} if asked.refused else about.attributes,
+        attributes={**about.attributes, "siblings_refused": requests.refused} if requests.refused else about.attributes,
         number=number,
     )
 
@@ -119,8 +119,8 @@ def failed(
     number: int = -1,
     nameless: bool = False,
 ) -> Harvested:
-    """A file that could not be read, as a row that says why."""
-    source = source or item.source or Source(url=url or _NAKED.split(redact(item.url))[0])
+    """A file that could not be read, with the reason."""
+    source = source or item.source or Source(url=url or _URL_PARAMETERS.split(redact(item.url))[0])
     return Harvested(
         input=item,
         source=source,
@@ -142,7 +142,7 @@ def harvest_local(
     siblings: bool = True,
     check: Callable[[str], object] = str,
 ) -> Harvested:
-    """A local file: opened once, read by `pread`, no event loop in between; `check` says if others may be opened."""
+    """Scan a local file without an event loop; `check` raises for sidecars that may not be opened."""
     source = None
     try:
         file = LocalFile(path)
@@ -172,12 +172,12 @@ async def harvest_remote(
     number: int = -1,
     siblings: bool = True,
 ) -> Harvested:
-    """A remote object: the first response gives header and facts; later ones must be of the same object."""
+    """Scan a remote object: the first response has the header and etag; later ones must be of the same object."""
     source = None
     try:
         head, source = await fetch.read(item.url, 0, min(size.size, limits.header_bytes))
-        beside = siblings and "?" not in item.url
-        ranges = scanned(item, source, head, size, limits, number=number, siblings=beside)
+        has_folder = "?" not in item.url
+        ranges = scanned(item, source, head, size, limits, number=number, siblings=siblings and has_folder)
         try:
             wanted = next(ranges)
             while True:

@@ -1,4 +1,4 @@
-"""What to read of a file while it is scanned: first as much as the headers seen so far had, then what rounds lack."""
+"""Which bytes of a file to read for its scanner: first as many as earlier headers had, then what is missing."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from periplus.scan.buffer import RangeCache
 START = 32 << 10
 LEAST = 16 << 10
 MOST = 4 << 20
-"""Largest first read: a header beyond it is better fetched by what the first part says."""
+"""Largest first read: beyond it, the scanner requests what it needs."""
 _ROUND = 4 << 10
 _MEMORY = 1024
-"""Headers remembered, the latest ones."""
+"""Number of the latest headers that are remembered."""
 _NEAR = 32 << 10
-"""A piece this near to the header's end so far belongs to the header; one farther off lies elsewhere in the file."""
+"""Bytes this close to the end of the header so far belong to it; those farther away are elsewhere in the file."""
 _GAP = 64 << 10
-"""Unwanted bytes between two needs of a round that are read rather than sending another request."""
+"""Largest gap between two needs of a round that is read to save a request."""
 
 
 class HeadSize:
-    """Bytes of the first read: what sufficed for 99 of 100 files so far."""
+    """Size of the first read: what was enough for 99 of 100 files so far."""
 
     __slots__ = ("_count", "_ends", "_lock", "_next", "size")
 
@@ -39,22 +39,22 @@ class HeadSize:
         self._lock = threading.Lock()
 
     def observe(self, end: int) -> None:
-        """Learn where a file's header ended."""
+        """Record where the header of a file ended."""
         if end > MOST:
             return
         with self._lock:
             self._ends.append(end)
             self._count += 1
             if self._count >= self._next:
-                # After 1, 2, 4, ... files, then every 64th: sorting a thousand numbers for each file would show.
+                # After 1, 2, 4, ... files, then every 64th: sorting a thousand numbers for each file would be slow.
                 self._next = self._count + min(self._count, 64)
                 ends = sorted(self._ends)
                 enough = ends[min(len(ends) - 1, (len(ends) * 99) // 100)]
                 self.size = max(LEAST, -(-enough // _ROUND) * _ROUND)
 
 
-class Budget:
-    """Bytes that the scan of a file may still fetch, of the file itself and of its sidecars."""
+class HeaderBudget:
+    """Bytes that a scan may still fetch, of the file and its sidecars."""
 
     __slots__ = ("left",)
 
@@ -62,12 +62,12 @@ class Budget:
         self.left = most
 
 
-class Header:
-    """The parts of one file that were fetched; says what to fetch when a scanner asks for more."""
+class FetchedHeader:
+    """The bytes of one file that were fetched, and which ranges to fetch for further needs."""
 
     __slots__ = ("_ahead", "_budget", "_cache", "end", "source")
 
-    def __init__(self, source: Source, head: bytes, budget: Budget) -> None:
+    def __init__(self, source: Source, head: bytes, budget: HeaderBudget) -> None:
         self.source = source
         self._cache = RangeCache()
         self._cache.add(0, head)
@@ -75,10 +75,10 @@ class Header:
         self._budget = budget
         budget.left -= len(head)
         self.end = 0
-        """Where the header ends, as far as the scanner went."""
+        """End of the header, as far as the scanner has read it."""
 
     def find(self, offset: int, length: int) -> memoryview | None:
-        """These bytes, fewer where the file ends; None where they must be fetched."""
+        """These bytes, or fewer at the end of the file; None if they must be fetched."""
         stop = offset + length
         if offset <= self.end + _NEAR and stop > self.end:
             self.end = stop
@@ -91,16 +91,16 @@ class Header:
         return None if found is None else memoryview(found[0])[found[1] : found[1] + stop - offset]
 
     def plan(self, needs: Sequence[Need]) -> list[tuple[int, int]]:
-        """Ranges to fetch, as (offset, length), for what a round lacks; LimitError where that is too much.
+        """Ranges to fetch, as (offset, length), for the missing needs of a round; LimitError if they are too large.
 
-        Needs that are near to each other share a range. Each round reads twice as far ahead as the last, all of its
-        ranges together. A scanner that hops through a file declares so (`sparse`): nothing is read ahead for it.
+        Needs that are close to each other share a range. Each round reads ahead twice as many bytes as the last, shared
+        by its ranges. Nothing is read ahead for `sparse` needs.
         """
         runs = self._runs(needs)
         wanted = sum(run.stop - run.start for run in runs)
         if wanted > self._budget.left:
             raise LimitError(
-                f"the header wants {wanted} bytes more, over the limit for one file",
+                f"the header needs {wanted} more bytes, which exceeds the limit for one file",
                 url=self.source.url,
                 offset=runs[0].start,
             )
@@ -119,14 +119,14 @@ class Header:
         return [(run.start, run.stop - run.start) for run in runs]
 
     def put(self, offset: int, data: bytes) -> None:
-        """Keep what was fetched."""
+        """Keep bytes that were fetched."""
         self._budget.left -= len(data)
         self._cache.add(offset, data)
 
-    def _runs(self, needs: Sequence[Need]) -> list[_Run]:
-        """What is needed, in order, without overlaps."""
+    def _runs(self, needs: Sequence[Need]) -> list[_ByteRun]:
+        """The needed bytes in order, without overlaps."""
         size = self.source.size
-        runs: list[_Run] = []
+        runs: list[_ByteRun] = []
         for need in sorted(needs, key=lambda need: need.offset):
             stop = need.offset + need.length
             stop = stop if size is None else min(stop, size)
@@ -134,11 +134,11 @@ class Header:
                 if stop > runs[-1].stop:
                     runs[-1].stop, runs[-1].sparse = stop, need.sparse
             else:
-                runs.append(_Run(need.offset, stop, need.sparse))
+                runs.append(_ByteRun(need.offset, stop, need.sparse))
         return runs
 
-    def _bridge(self, runs: list[_Run], spare: int) -> int:
-        """Join runs across gaps that cost less than a request, the smallest ones first; how many bytes these have."""
+    def _bridge(self, runs: list[_ByteRun], spare: int) -> int:
+        """Join runs across gaps that cost less than a request, smallest first; returns the size of these gaps."""
         usual, small = min(_GAP, gap(self.source.url)), min(_GAP, small_gap(self.source.url))
         gaps = [after.start - run.stop for run, after in pairwise(runs)]
         most = [small if run.sparse or after.sparse else usual for run, after in pairwise(runs)]
@@ -151,15 +151,15 @@ class Header:
 
 
 @dataclass(slots=True)
-class _Run:
+class _ByteRun:
     start: int
     stop: int
     sparse: bool
 
 
-def _join(runs: list[_Run], joined: Sequence[bool]) -> None:
-    """Make one run of each that is joined with the one after it."""
+def _join(runs: list[_ByteRun], joined: Sequence[bool]) -> None:
+    """Join each marked run with the next."""
     for k in reversed(range(len(joined))):
         if joined[k]:
-            runs[k] = _Run(runs[k].start, runs[k + 1].stop, runs[k + 1].sparse)
+            runs[k] = _ByteRun(runs[k].start, runs[k + 1].stop, runs[k + 1].sparse)
             del runs[k + 1]

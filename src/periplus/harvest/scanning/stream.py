@@ -1,4 +1,4 @@
-"""Many files through their scanners: remote ones hundreds at a time, local ones in a straight loop; as they finish."""
+"""Scan many files, in the order they finish: hundreds of remote files at a time, local files in a plain loop."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from periplus.model import Source
 from periplus.policy import WEB, is_local, scheme_of, storable
 
 Known: TypeAlias = Callable[[str], Source | None]
-"""Facts of a URL from an earlier run; None where it is not known."""
+"""The source of a URL in an earlier run; None if it was not in it."""
 BATCH = 256
-"""Local files handed over at a time: many, because each hand-over costs a change of thread."""
+"""Local files handed over at a time; each hand-over costs a thread switch."""
 LOCAL_THREADS = 16
 _UNWRITABLE = re.compile(r"[\x00-\x1f\x7f\\]|[\ud800-\udfff]")
-"""What no reference at rest may have; the last stand in a path for bytes that are no UTF-8."""
+"""Characters that stored paths may not have; surrogates stand for bytes that are not UTF-8."""
 _SLOW_SECONDS = 0.002
-"""A local file that takes this long, most of it waiting, lies on a network: then several are read at once."""
+"""If local files take this long, mostly waiting, they are on a network disk, and several are read at once."""
 
 
-class Here(NamedTuple):
-    """A local file, to be read by the caller."""
+class LocalInput(NamedTuple):
+    """A local file, which the caller reads."""
 
     number: int
     item: Input
     path: str
 
 
-class Pump:
-    """Runs on the fetch loop: draws inputs, works on remote ones, hands back local ones to be read by the caller."""
+class InputPump:
+    """Runs on the event loop of fetch: takes inputs, scans remote ones, and passes local ones to the caller."""
 
     def __init__(
         self,
@@ -48,28 +48,28 @@ class Pump:
         *,
         limits: Limits,
         known: Known,
-        beside: KnownSidecars,
+        sidecars: KnownSidecars,
         check: bool,
         concurrency: int,
         siblings: bool,
     ) -> None:
         self._inputs, self._fetch, self._limits = inputs, fetch, limits
-        self._known, self._beside, self._check, self._siblings = known, beside, check, siblings
+        self._known, self._sidecars, self._check, self._siblings = known, sidecars, check, siblings
         self._size = HeadSize()
-        self._ready: list[Here | Harvested] = []
+        self._ready: list[LocalInput | Harvested] = []
         self._seen: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._feeder: asyncio.Task[None] | None = None
         self._broken: BaseException | None = None
         self._news, self._taken = asyncio.Event(), asyncio.Event()
         self._flights = asyncio.Semaphore(concurrency)
-        self._room = 2 * concurrency + 2 * BATCH
-        """Files in flight or ready, at most: a slow caller holds up the drawing of inputs, not the memory."""
+        self._most_pending = 2 * concurrency + 2 * BATCH
+        """Most files in flight or ready: a slow caller delays the inputs instead of filling the memory."""
         self.total: int | None = None
-        """How many inputs there are, once all are drawn."""
+        """Number of inputs, once all are known."""
 
-    async def some(self) -> list[Here | Harvested] | None:
-        """What is ready, at least one; None at the end. An error in drawing inputs is raised here."""
+    async def some(self) -> list[LocalInput | Harvested] | None:
+        """Files that are ready, at least one; None at the end. An error of the inputs is raised here."""
         if self._feeder is None:
             self._feeder = asyncio.create_task(self._feed())
         while not self._ready:
@@ -85,7 +85,7 @@ class Pump:
         return batch
 
     async def close(self) -> None:
-        """Cancel what runs."""
+        """Cancel all tasks."""
         tasks = [*self._tasks, *([] if self._feeder is None else [self._feeder])]
         for task in tasks:
             task.cancel()
@@ -95,7 +95,7 @@ class Pump:
         number = 0
         try:
             async for item in self._inputs:
-                while len(self._ready) + len(self._tasks) >= self._room:
+                while len(self._ready) + len(self._tasks) >= self._most_pending:
                     self._taken.clear()
                     await self._taken.wait()
                 number += self._take(item, number)
@@ -104,27 +104,27 @@ class Pump:
             self._news.set()
 
     def _take(self, item: Input, number: int) -> bool:
-        """Begin with an input; whether it is one we had not seen."""
+        """Start an input; returns whether it is new."""
         try:
             if item.error is not None:
                 raise item.error
             plain = item.url if item.source is None else item.source.url
-            if item.source is None or scheme_of(plain) in WEB:  # what other listings gave is spelled as it should be
+            if item.source is None or scheme_of(plain) in WEB:  # URLs of other listings are canonical
                 plain = storable(plain, self._fetch.keep_query)
             if unwritable := _UNWRITABLE.search(plain):
                 what = "is not UTF-8" if unwritable[0] > "\x7f" else "has a backslash or control character"
-                raise FormatError(f"the file's name {what}, so no index can hold it")
+                raise FormatError(f"the name of the file {what}, so it cannot be stored in an index")
         except PeriplusError as error:
             self._give(failed(item, error, number=number, nameless=True))
             return True
-        if plain in self._seen:  # named twice, by a list and a glob perhaps; a file has one row
+        if plain in self._seen:  # given twice, for example by a list and a glob
             return False
         self._seen.add(plain)
         if item.optional and item.source is not None and item.source.size == 0:
-            # Also what stands for a folder in a bucket: an object `folder/`, which listings tell without its slash.
+            # Also an object `folder/` in a bucket, which listings report without its slash.
             self._give(Harvested(input=item, source=item.source, skipped=True, number=number))
         elif is_local(plain):
-            self._give(Here(number, item, plain))
+            self._give(LocalInput(number, item, plain))
         else:
             task = asyncio.create_task(self._remote(number, item, plain))
             self._tasks.add(task)
@@ -139,7 +139,7 @@ class Pump:
             self._broken = task.exception()
             self._feeder.cancel()
 
-    def _give(self, what: Here | Harvested) -> None:
+    def _give(self, what: LocalInput | Harvested) -> None:
         self._ready.append(what)
         self._news.set()
 
@@ -147,30 +147,30 @@ class Pump:
         async with self._flights:
             before = self._known(plain)
             if before is not None:
-                found = await self._facts(item) if self._check else before
-                if found is not None and unchanged(before, found) and await self._unchanged_beside(plain):
+                found = await self._current_source(item) if self._check else before
+                if found is not None and unchanged(before, found) and await self._unchanged_sidecars(plain):
                     self._give(reused(item, before, number))
                     return
             size, limits, siblings = self._size, self._limits, self._siblings
             self._give(await harvest_remote(item, plain, self._fetch, size, limits, number=number, siblings=siblings))
 
-    async def _unchanged_beside(self, url: str) -> bool:
-        """Whether the sidecars of a file are what they were; new ones are not looked for."""
+    async def _unchanged_sidecars(self, url: str) -> bool:
+        """Whether the sidecars of a file are unchanged; new ones are not looked for."""
         try:
             return not self._check or all(
-                [unchanged(before, await self._fetch.head(before.url)) for before in self._beside(url)]
+                [unchanged(before, await self._fetch.head(before.url)) for before in self._sidecars(url)]
             )
         except PeriplusError:
             return False
 
-    async def _facts(self, item: Input) -> Source | None:
-        """Facts of an object now: from the listing, else by a cheap request; None where that fails."""
+    async def _current_source(self, item: Input) -> Source | None:
+        """The current source of an object: from the listing, otherwise by a HEAD request; None if that fails."""
         if item.source is not None:
             return item.source
         try:
             return await self._fetch.head(item.url)
         except PeriplusError:
-            return None  # reading it will say what is wrong
+            return None  # reading it reports the error
 
 
 def harvest_inputs(
@@ -179,29 +179,29 @@ def harvest_inputs(
     *,
     limits: Limits,
     known: Known = lambda _: None,
-    beside: KnownSidecars = lambda _: (),
+    sidecars: KnownSidecars = lambda _: (),
     check: bool = True,
     concurrency: int = 256,
     siblings: bool = True,
     progress: Callable[[int, int | None, int], None] | None = None,
 ) -> Iterator[list[Harvested]]:
-    """Files as they finish, in batches. Memory does not grow with their number."""
-    pump = Pump(
+    """Scanned files in batches, in the order they finish; memory does not grow with their number."""
+    pump = InputPump(
         inputs,
         fetch,
         limits=limits,
         known=known,
-        beside=beside,
+        sidecars=sidecars,
         check=check,
         concurrency=concurrency,
         siblings=siblings,
     )
-    local = _Local(fetch, limits=limits, known=known, beside=beside, check=check, siblings=siblings)
+    local = _LocalReader(fetch, limits=limits, known=known, sidecars=sidecars, check=check, siblings=siblings)
     done = bad = 0
     try:
         while (ready := fetch.run(pump.some())) is not None:
             batch = [each for each in ready if isinstance(each, Harvested)]
-            here = [each for each in ready if isinstance(each, Here)]
+            here = [each for each in ready if isinstance(each, LocalInput)]
             for part in (batch, *local.harvest(here)):
                 if not part:
                     continue
@@ -215,20 +215,20 @@ def harvest_inputs(
         fetch.run(pump.close())
 
 
-class _Local:
-    """Local files one after another; several at once where the disk turns out to be a network."""
+class _LocalReader:
+    """Scans local files one after another; several at once if the disk turns out to be a network."""
 
     def __init__(
-        self, fetch: Fetch, *, limits: Limits, known: Known, beside: KnownSidecars, check: bool, siblings: bool
+        self, fetch: Fetch, *, limits: Limits, known: Known, sidecars: KnownSidecars, check: bool, siblings: bool
     ) -> None:
-        self._free, self._siblings, self._beside = fetch.policy.prefixes is None, siblings, beside
+        self._free, self._siblings, self._sidecars = fetch.policy.prefixes is None, siblings, sidecars
         self._policy, self._limits, self._known, self._check = fetch.policy, limits, known, check
         self._size = HeadSize()
         self._pool: ThreadPoolExecutor | None = None
         self._timed = False
-        """Whether the first few files have shown how fast the disk is."""
+        """Whether the speed of the disk has been measured."""
 
-    def harvest(self, files: Sequence[Here]) -> Iterator[list[Harvested]]:
+    def harvest(self, files: Sequence[LocalInput]) -> Iterator[list[Harvested]]:
         start = 0
         while start < len(files):
             batch = files[start : start + (BATCH if self._timed else LOCAL_THREADS)]
@@ -248,7 +248,7 @@ class _Local:
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def _one(self, each: Here) -> Harvested:
+    def _one(self, each: LocalInput) -> Harvested:
         number, item, path = each
         try:
             if not self._free:
@@ -267,19 +267,19 @@ class _Local:
             return (
                 now is not None
                 and unchanged(before, now)
-                and all(unchanged(each, LocalFile(each.url).source) for each in self._beside(before.url))
+                and all(unchanged(each, LocalFile(each.url).source) for each in self._sidecars(before.url))
             )
         except PeriplusError:
             return False
 
 
 def reused(item: Input, before: Source, number: int) -> Harvested:
-    """A file that an earlier run has harvested."""
+    """A file that was scanned in an earlier run."""
     return Harvested(input=item, source=before, datetime=item.datetime, reused=True, number=number)
 
 
 def unchanged(before: Source, now: Source) -> bool:
-    """Whether an object is surely the one that was harvested: the same tag, or the same size and modification time."""
+    """Whether an object is unchanged: the same size, and the same etag or modification time."""
     if before.size is None or before.size != now.size:
         return False
     if before.etag is not None and now.etag is not None:
@@ -288,11 +288,11 @@ def unchanged(before: Source, now: Source) -> bool:
         return False
     if is_local(before.url):
         return before.last_modified == now.last_modified
-    # The dates of HTTP have whole seconds.
+    # HTTP dates have whole seconds.
     return before.last_modified.replace(microsecond=0) == now.last_modified.replace(microsecond=0)
 
 
 async def each_of(inputs: Sequence[Input]) -> AsyncIterator[Input]:
-    """Inputs that are known already."""
+    """Inputs of a list."""
     for item in inputs:
         yield item

@@ -113,7 +113,7 @@ def test_files_that_left_the_index_are_counted(tmp_path: Path, tiff: SimpleNames
     assert summary.gone == 0
     _, summary = index_into(f"{tmp_path}/*5.tif", **options)
     assert (summary.files, summary.gone) == (1, 3)
-    assert "3 gone from the index" in str(summary)
+    assert "3 removed from the index" in str(summary)
 
 
 def test_later_files_are_added_as_a_part(tmp_path: Path, tiff: SimpleNamespace, fetch: Fetch, read: list[str]) -> None:
@@ -184,7 +184,7 @@ def test_an_index_whose_groups_make_no_sense_is_laid_anew_but_not_added_to(
     to = tmp_path / "out"
     index_into(str(tmp_path / "x_2021010[12].tif"), fetch=fetch, to=to, arrange="collect")
     tamper(to, files=change_column("group", lambda _: groups))
-    with pytest.raises(ConflictError, match="does not grow"):
+    with pytest.raises(ConflictError, match="cannot append to an index of this arrangement"):
         index_into(tmp_path / "x_20210103.tif", fetch=fetch, to=to, arrange="collect", append=True)
     table, summary = index_into(str(tmp_path / "x_2021010[12].tif"), fetch=fetch, to=to, arrange="collect")
     assert summary.ok == 2
@@ -196,18 +196,18 @@ def test_of_two_that_add_to_an_index_at_once_none_undoes_the_other(
     name: str, tmp_path: Path, tiff: SimpleNamespace, fetch: Fetch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     days(tmp_path, tiff, 1, 2, 3)
-    to, real = str(tmp_path / name), run_module.Run._written
+    to, real = str(tmp_path / name), run_module.IndexRun._write
 
     def add(day: int) -> Table:
         return index_into(tmp_path / f"x_2021010{day}.tif", fetch=fetch, to=to, arrange="collect", append=True)[0]
 
     def between(*args: Any) -> Any:
-        monkeypatch.setattr(run_module.Run, "_written", real)
+        monkeypatch.setattr(run_module.IndexRun, "_write", real)
         add(2)  # after the other has opened the index
         return real(*args)
 
     add(1)
-    monkeypatch.setattr(run_module.Run, "_written", between)
+    monkeypatch.setattr(run_module.IndexRun, "_write", between)
     with pytest.raises(ConflictError, match="another writer"):
         add(3)
     assert len(add(3).files) == 3
@@ -218,17 +218,17 @@ def test_of_two_that_begin_an_index_by_adding_to_it_none_undoes_the_other(
     name: str, tmp_path: Path, tiff: SimpleNamespace, fetch: Fetch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     days(tmp_path, tiff, 1, 2)
-    to, real = str(tmp_path / name), run_module.Run._written
+    to, real = str(tmp_path / name), run_module.IndexRun._write
 
     def add(day: int) -> Table:
         return index_into(tmp_path / f"x_2021010{day}.tif", fetch=fetch, to=to, arrange="collect", append=True)[0]
 
     def between(*args: Any) -> Any:
-        monkeypatch.setattr(run_module.Run, "_written", real)
+        monkeypatch.setattr(run_module.IndexRun, "_write", real)
         add(1)  # after the other saw that there is none
         return real(*args)
 
-    monkeypatch.setattr(run_module.Run, "_written", between)
+    monkeypatch.setattr(run_module.IndexRun, "_write", between)
     with pytest.raises(ConflictError, match="exists"):
         add(2)
     assert len(add(2).files) == 2

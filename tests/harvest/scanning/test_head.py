@@ -17,7 +17,7 @@ from periplus import scan
 from periplus.errors import LimitError
 from periplus.harvest.inputs import Input
 from periplus.harvest.scanning.drive import harvest_local, scanned
-from periplus.harvest.scanning.head import LEAST, MOST, START, Budget, Header, HeadSize
+from periplus.harvest.scanning.head import LEAST, MOST, START, FetchedHeader, HeaderBudget, HeadSize
 from periplus.limits import Limits
 from periplus.model import About, Array, Found, Need, Refs, Source
 
@@ -48,7 +48,7 @@ def test_a_huge_header_teaches_nothing() -> None:
 
 def test_bytes_come_from_what_was_fetched() -> None:
     data = bytes(range(256)) * 400
-    header = Header(Source(url="m", size=len(data)), data[:20_000], Budget(1 << 20))
+    header = FetchedHeader(Source(url="m", size=len(data)), data[:20_000], HeaderBudget(1 << 20))
     assert bytes(header.find(10, 5) or b"") == data[10:15]
     assert header.find(19_999, 2) is None
     ((start, length),) = header.plan([Need(19_999, 2)])
@@ -66,21 +66,21 @@ def test_bytes_come_from_what_was_fetched() -> None:
 
 
 def test_the_header_ends_where_its_pieces_stop_being_near() -> None:
-    header = Header(Source(url="m", size=10_000_000), b"\0" * 60_000, Budget(1 << 20))
+    header = FetchedHeader(Source(url="m", size=10_000_000), b"\0" * 60_000, HeaderBudget(1 << 20))
     for offset, length in ((0, 8), (30_000, 100), (9_000_000, 5_000), (40_000, 50)):
         header.find(offset, length)
     assert header.end == 40_050
 
 
 def test_the_budget_of_a_file_is_kept() -> None:
-    budget = Budget(50_000)
-    header = Header(Source(url="m", size=10_000_000), b"\0" * 1000, budget)
+    budget = HeaderBudget(50_000)
+    header = FetchedHeader(Source(url="m", size=10_000_000), b"\0" * 1000, budget)
     assert header.plan([Need(2_000, 40_000)]) == [(2_000, 40_000)]
     header.put(2_000, b"\0" * 40_000)
     assert header.plan([Need(60_000, 4_000), Need(69_000, 1_000)]) == [(60_000, 8_000), (69_000, 1_000)], "not the gap"
     assert header.plan([Need(60_000, 9_000)]) == [(60_000, 9_000)]
     header.put(60_000, b"\0" * 8_999)
-    other = Header(Source(url="n", size=10_000_000), b"", budget)
+    other = FetchedHeader(Source(url="n", size=10_000_000), b"", budget)
     assert other.plan([Need(0, 1)]) == [(0, 1)], "a sidecar has what the file left"
     with pytest.raises(LimitError):
         header.plan([Need(80_000, 1), Need(90_000, 1)])
@@ -89,10 +89,10 @@ def test_the_budget_of_a_file_is_kept() -> None:
 def test_a_round_reads_ahead_no_more_than_one_need() -> None:
     size = 100 << 20
     needs = [Need(offset, 500) for offset in range(1 << 20, size, 2 << 20)]
-    header = Header(Source(url="s3://b/m", size=size), bytes(32 * KIB), Budget(64 << 20))
+    header = FetchedHeader(Source(url="s3://b/m", size=size), bytes(32 * KIB), HeaderBudget(64 << 20))
     (alone,) = header.plan([needs[0]])
     assert alone == (1 << 20, 64 * KIB)
-    header = Header(Source(url="s3://b/m", size=size), bytes(32 * KIB), Budget(64 << 20))
+    header = FetchedHeader(Source(url="s3://b/m", size=size), bytes(32 * KIB), HeaderBudget(64 << 20))
     ranges = header.plan(needs)
     assert [offset for offset, _ in ranges] == [need.offset for need in needs]
     assert {length for _, length in ranges} == {64 * KIB // len(needs)}
@@ -100,7 +100,7 @@ def test_a_round_reads_ahead_no_more_than_one_need() -> None:
 
 
 def test_needs_that_are_near_share_a_range_and_overlaps_are_fetched_once() -> None:
-    header = Header(Source(url="s3://b/m", size=100 << 20), bytes(32 * KIB), Budget(64 << 20))
+    header = FetchedHeader(Source(url="s3://b/m", size=100 << 20), bytes(32 * KIB), HeaderBudget(64 << 20))
     needs = [Need(9 << 20, 700 * KIB), Need((9 << 20) + 5, 10), Need(8 << 20, 9 * KIB), Need((8 << 20) + 60_000, 1)]
     assert header.plan(needs) == [(8 << 20, 60_001), (9 << 20, 700 * KIB)]
     hops = [Need(offset, 12, sparse=True) for offset in range(1 << 20, 2 << 20, 40_000)]
@@ -108,7 +108,7 @@ def test_needs_that_are_near_share_a_range_and_overlaps_are_fetched_once() -> No
 
 
 def test_gaps_are_read_over_up_to_a_total() -> None:
-    header = Header(Source(url="s3://b/m", size=100 << 20), bytes(LEAST), Budget(64 << 20))
+    header = FetchedHeader(Source(url="s3://b/m", size=100 << 20), bytes(LEAST), HeaderBudget(64 << 20))
     ranges = header.plan([Need(offset, 10) for offset in range(1 << 20, 50 << 20, 60_000)])
     assert len(ranges) > 700
     assert sum(length for _, length in ranges) < MOST + 820 * 10
@@ -120,7 +120,7 @@ def test_gaps_are_read_over_up_to_a_total() -> None:
 )
 def test_what_a_round_plans_covers_it(places: list[tuple[int, int, bool]], first: int) -> None:
     data = np.random.default_rng(0).bytes(4000)
-    header = Header(Source(url="m", size=len(data)), data[:first], Budget(1 << 20))
+    header = FetchedHeader(Source(url="m", size=len(data)), data[:first], HeaderBudget(1 << 20))
     needs = [Need(*place) for place in places]
     lacking = [need for need in needs if header.find(need.offset, need.length) is None]
     ranges = header.plan(lacking) if lacking else []
@@ -213,7 +213,7 @@ def test_what_cannot_be_read_is_a_row_that_says_why(tmp_path: Path) -> None:
         path = str(tmp_path / name)
         return harvest_local(Input(url=path, **more), path, HeadSize(), Limits())
 
-    assert harvested("text").error == "format: this is no format we read"
+    assert harvested("text").error == "format: unsupported format"
     assert harvested("empty").error == "format: the file is empty"
     assert harvested("absent").error.startswith("missing: ")
     assert harvested("absent").source.url == str(tmp_path / "absent")

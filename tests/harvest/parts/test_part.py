@@ -15,9 +15,9 @@ from periplus.errors import FormatError
 from periplus.fetch import Fetch
 from periplus.harvest.inputs import Input
 from periplus.harvest.parts.file import VERSION, read_part, write_part
-from periplus.harvest.parts.gather import Gathered, Pool
+from periplus.harvest.parts.gather import ArrayPool, Gathered
 from periplus.harvest.parts.journal import Journal
-from periplus.harvest.parts.part import Fact, Part
+from periplus.harvest.parts.part import FileFacts, HarvestPart
 from periplus.harvest.scanning.drive import Harvested
 from periplus.limits import Limits
 from periplus.model import Array, Encoding, Found, Georeference, Inline, Refs, Source, chunk_positions
@@ -79,7 +79,7 @@ def same(a: Refs, b: Refs) -> bool:
     return all(equal(getattr(a, n), getattr(b, n)) for n in names) and inline_list(a) == inline_list(b)
 
 
-def check(part: Part, facts: list[Fact] | None = None) -> None:
+def check(part: HarvestPart, facts: list[FileFacts] | None = None) -> None:
     a, b, d = part.arrays
     assert a[1].name == "1/data"
     assert np.isnan(a[0].attributes["_FillValue"])
@@ -103,9 +103,9 @@ def gathered(keep: Any = None) -> Gathered:
 
 
 def test_a_part_keeps_what_it_was_given() -> None:
-    parts: list[tuple[Part, list[Fact]]] = []
+    parts: list[tuple[HarvestPart, list[FileFacts]]] = []
 
-    def keep(part: Part, facts: list[Fact]) -> Part:
+    def keep(part: HarvestPart, facts: list[FileFacts]) -> HarvestPart:
         parts.append((part, facts))
         return part
 
@@ -125,7 +125,7 @@ def test_entries_come_back_in_the_order_asked_for() -> None:
 
 
 def test_equal_descriptions_are_one_object() -> None:
-    pool = Pool()
+    pool = ArrayPool()
     one, two, other = (pool.arrays((array(fill=fill),)) for fill in (float("nan"), float("nan"), 1.0))
     assert one is two
     assert one is not other
@@ -185,7 +185,7 @@ def test_parts_are_handed_over_when_full(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("periplus.harvest.parts.gather.PART_FILES", 2)
     sizes: list[int] = []
 
-    def keep(part: Part, facts: list[Fact]) -> Part:
+    def keep(part: HarvestPart, facts: list[FileFacts]) -> HarvestPart:
         sizes.append(len(facts))
         return part
 
@@ -221,9 +221,9 @@ def test_an_interrupt_at_any_line_leaves_whole_files_only() -> None:
     assert moments > 50
 
 
-def interrupted(files: list[Harvested], lines: int) -> list[tuple[Part, list[Fact]]] | None:
+def interrupted(files: list[Harvested], lines: int) -> list[tuple[HarvestPart, list[FileFacts]]] | None:
     """What is kept of files when an interrupt comes after so many lines of gathering; None if it comes too late."""
-    kept: list[tuple[Part, list[Fact]]] = []
+    kept: list[tuple[HarvestPart, list[FileFacts]]] = []
     gathered = Gathered(keep=lambda part, facts: kept.append((part, list(facts))) or part)
     steps = 0
 
@@ -256,7 +256,7 @@ def test_a_part_that_lists_more_than_it_holds_is_damaged() -> None:
     gathered.finish()
     part = gathered._parts[0]
     for name, column in (("groups", [0]), ("pieces", []), ("slots", [0, 2]), ("pieces", [0, 9, -1, 0, 0, -1])):
-        lying = Part(arrays=part.arrays, columns={**part.columns, name: np.array(column, np.int64)})
-        facts = [Fact(source=Source(url="s3://b/0"), format="tiff", datetime=None, attributes={})]
+        lying = HarvestPart(arrays=part.arrays, columns={**part.columns, name: np.array(column, np.int64)})
+        facts = [FileFacts(source=Source(url="s3://b/0"), format="tiff", datetime=None, attributes={})]
         with pytest.raises(FormatError, match=r"lists|damaged"):
             read_part(memoryview(write_part(lying, facts)), limits=Limits())

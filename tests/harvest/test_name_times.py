@@ -114,7 +114,7 @@ def test_files_that_others_replace_are_counted_and_named(scenes: Path, tmp_path:
         assert summary is not None
         assert (summary.ok, summary.replaced, summary.failed, summary.skipped) == (2, 2, 0, 0)
         assert [Path(path).name for path, _ in summary.replacements] == ["x_20210101_B02.tif", "x_20210102_B02.tif"]
-        assert "2 left out, as other files take their place:\n" in str(summary)
+        assert "2 replaced by other files:\n" in str(summary)
         assert "x_20210101_B02.tif: replaced: x_20210101_B03.tif has the same time" in str(summary)
         assert [error for error in index.files.error if error] == [why for _, why in summary.replacements]
         assert days(index)["x_20210101_B02.tif"] == "2021-01-01"
@@ -246,7 +246,7 @@ def test_times_stay_when_files_are_added_with_or_without_the_pattern(
     read.clear()
     with periplus.index(two(tmp_path, 4), append=True, **options) as index:
         assert index.summary is not None
-        assert f"names are read as before, by pattern={TIME!r}" in index.summary.warnings
+        assert f"names are read with the pattern of the index, pattern={TIME!r}" in index.summary.warnings
         assert days(index) == {f"x_2021010{k}.tif": f"2021-01-0{k}" for k in (1, 2, 3, 4)}
     assert read == ["x_20210104.tif"]
     odd = tile(tmp_path / "odd.tif", 0, 640)
@@ -273,13 +273,13 @@ def test_a_pattern_that_does_not_suit_what_is_added_is_not_taken_over(tmp_path: 
     to = tmp_path / "out"
     options: dict[str, Any] = {"to": to, "arrange": "stack", "coordinate": "pattern"}
     periplus.index(paths[0], pattern="{tile}_{time:%Y%m%d}", dim="tile", **options).close()
-    with pytest.raises(ValueError, match=r"the index has pattern='.*', so give a pattern= too: the field 'tile'"):
+    with pytest.raises(ValueError, match=r"the index has pattern='.*'; give a pattern= as well: the field 'tile'"):
         periplus.index(paths[1], to=to, arrange="mosaic", append=True)
     periplus.index(paths[0], pattern="^(?P<tile>.)", **options).close()
     with periplus.index(paths[2], to=to, arrange="mosaic", append=True) as index:
         assert index.summary is not None
         assert index.summary.ok == 2
-        note = "all files are arranged again by arrange='mosaic'; they were by arrange='stack'"
+        note = "all files are arranged again with arrange='mosaic' instead of arrange='stack'"
         assert index.summary.warnings == (note,)
 
 
@@ -310,7 +310,7 @@ def test_an_index_of_an_earlier_version_gets_the_times(
     paths = [str(path) for path in two(tmp_path, 1, 2)]
     options: dict[str, Any] = {"to": tmp_path / "out", "arrange": "collect", "pattern": TIME, "fetch": fetch}
     with monkeypatch.context() as before:
-        before.setattr("periplus.harvest.names.with_name_times", lambda entries, *_, **__: (list(entries), {}, False))
+        before.setattr("periplus.harvest.options.with_name_times", lambda entries, *_, **__: (list(entries), {}, False))
         table, _ = index_into(paths, **options)
     assert np.isnat(table.files.datetime).all()
     table, _ = index_into(paths, **options)
