@@ -156,7 +156,7 @@ def test_a_pattern_without_a_stack_gives_times_to_query_by(bands, periplus):
         (["--append"], "--append has no effect without --output"),
         (["--refresh", "never"], "--refresh has no effect without --output"),
         (["--assets", "red"], "--assets chooses among the assets of STAC items"),
-        (["--dim", ""], "--dim is the name of a dimension"),
+        (["--dim", ""], "--dim is empty; it is the name of a dimension"),
     ],
 )
 def test_an_option_without_effect_is_a_mistake_in_usage(options, said, archive, periplus):

@@ -197,7 +197,7 @@ def test_files_beside_that_are_left_out(tmp_path):
     for name in ("a.ntf", "b.jpg"):
         summary = periplus.index(tmp_path / name).summary
         (note,) = summary.warnings
-        for why in note.partition("left out: ")[2].split("; "):
+        for why in note.partition("omitted: ")[2].split("; "):
             assert f" {why.partition(': ')[2]} |" in PAGE, why
 
 
