@@ -190,7 +190,7 @@ def test_the_slower_of_two_who_make_a_repository_leaves_what_the_other_committed
 
     others = []
     monkeypatch.setattr(icewrite._Writer, "write", slow)
-    with pytest.raises(periplus.ConflictError, match="another writer was first"):
+    with pytest.raises(periplus.ConflictError, match="another writer committed first"):
         written(target, index)
     assert [session(target).snapshot_id] == others
     assert periplus.open(target, allow=str(tmp_path))["0/data"].shape == (2, 2, 50, 60)

@@ -166,7 +166,7 @@ def test_files_that_are_no_index_are_refused(tmp_path, text):
 def test_half_characters_are_refused(folder, refs):
     path = index(folder, refs)
     for opened in (periplus.open, lambda place: MultiReferenceFileSystem(str(place))):
-        with pytest.raises(periplus.FormatError, match="half a character"):
+        with pytest.raises(periplus.FormatError, match=r"lone surrogate|half a character"):
             opened(path)
 
 
@@ -334,7 +334,7 @@ def test_rows_past_the_grid_are_refused(folder):
     longer = {name: pa.concat_arrays([column, column]) for name, column in SOUND.items()}
     with pytest.raises(periplus.FormatError, match=r"a/refs\.0\.parq: "):
         periplus.open(parquet(folder, longer))["a"][:]
-    with pytest.raises(periplus.FormatError, match=r"a/refs\.0\.parq: row 7 lies past the grid"):
+    with pytest.raises(periplus.FormatError, match=r"a/refs\.0\.parq: row 7 is outside the grid"):
         periplus.open(parquet(folder, longer, record_size=8))["a"][:]
 
 

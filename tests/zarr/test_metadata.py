@@ -310,7 +310,7 @@ def test_what_the_index_says_of_groups_is_kept():
 
 
 def test_an_array_within_an_array_is_refused():
-    with pytest.raises(FormatError, match="'a/data' is an array"):
+    with pytest.raises(FormatError, match="'a/data' is both an array and a group"):
         said(array("a/data"), array("a/data/b"))
 
 

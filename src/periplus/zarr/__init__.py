@@ -1,11 +1,11 @@
-"""The Zarr face: the same rows as a Zarr store, as kerchunk references, as codecs. Names load when first used."""
+"""An index as a Zarr store, kerchunk references, an Icechunk repository or VirtualiZarr manifests; and Zarr codecs."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import Any
 
-_HOMES = {
+_MODULES = {
     "IndexStore": "store.store",
     "MultiReferenceFileSystem": "fsspec.filesystem",
     "documents": "description.metadata",
@@ -16,6 +16,6 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

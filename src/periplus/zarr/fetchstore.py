@@ -12,7 +12,7 @@ from periplus.errors import FetchError, MissingError, redact
 from periplus.fetch import Fetch
 
 LARGEST = 1 << 31
-"""Bytes of one object that are read at once; no chunk that fits into memory beside its array is larger."""
+"""Bytes of one object that are read at once; larger chunks would not fit into memory together with their array."""
 READ_ONLY = "stores that references lead to are only read"
 
 
@@ -66,7 +66,7 @@ class FetchStore(Store):
         if isinstance(asked, SuffixByteRequest):
             size = (await self.fetch.head(url)).size
             if size is None:
-                raise FetchError("the server does not say how large it is", url=url)
+                raise FetchError("the server does not report its size", url=url)
             return max(0, size - asked.suffix), asked.suffix
         return 0, LARGEST
 

@@ -37,9 +37,9 @@ class TileStore(IndexStore):
 class Parser:
     """Indexes one image, its overviews and R-sets; what it returns is a Zarr store, read with `zarr.open_group`.
 
-    Both ways of the peer work: `Parser()(url)`, and `Parser(local_paths=...)()`, which reads files here while the index
-    will speak of `url`, or, without one, of whatever folder a reader names (a portable index). Several paths are the
-    files of one R-set, full resolution first.
+    Both forms of osml-imagery-io work: `Parser()(url)`, and `Parser(local_paths=...)()`, which reads local files, and
+    whose index refers to `url`, or, without one, to a folder that the reader names (a portable index). Several paths
+    are the files of one R-set, full resolution first.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Parser:
         first = paths[0]
         table, _ = index_into([first], fetch=fetch, arrange="collect", limits=self.limits)
         if len(paths) == 1 or set(map(canonical, paths)) <= set(table.files.path):
-            return table  # R-sets that lie beside their image are found by name
+            return table  # R-sets next to their image are found by name
         levels = [table] + [
             index_into([path], fetch=fetch, arrange="collect", limits=self.limits)[0] for path in paths[1:]
         ]
@@ -102,7 +102,7 @@ def write_tile_index(
     leave_out: bool | Collection[str] = (),
     **options: Any,
 ) -> Mapping[str, str]:
-    """Write what a `Parser` returned, or an index, as kerchunk references; tells what was left out, and why.
+    """Write what a `Parser` returned, or an index, as kerchunk references; returns what was left out, and why.
 
     `output` that ends in `.json` is JSON, any other name a Parquet directory. `segments` are groups to keep, for
     example `["0", "2"]`. `template_base="{{base}}"` makes the index portable; `url_overrides` are other URLs for
@@ -122,7 +122,7 @@ def write_tile_index(
         table = _changed(table, catalog, moved)
     portable = template_base is not None or getattr(store, "portable", False)
     anywhere = store.fetch.under(Policy.everything())
-    said = write_kerchunk(
+    written = write_kerchunk(
         table,
         os.fspath(output),
         fetch=anywhere,
@@ -131,7 +131,7 @@ def write_tile_index(
         leave_out=leave_out,
         **options,
     )
-    return said.left_out
+    return written.left_out
 
 
 def _listed(paths: Locations) -> list[str]:
@@ -139,14 +139,14 @@ def _listed(paths: Locations) -> list[str]:
 
 
 def _kept(catalog: Catalog, segments: Collection[str]) -> Catalog:
-    """The arrays of these groups, and what is said of the groups they lie in."""
+    """The arrays of these groups, and the attributes of the groups."""
 
     def inside(name: str) -> bool:
         return any(name == group or name.startswith(f"{group}/") for group in segments)
 
     arrays = {name: array for name, array in catalog.arrays.items() if inside(name)}
     if not arrays:
-        raise MissingError(f"no array lies in {', '.join(segments)}")
+        raise MissingError(f"there is no array in {', '.join(segments)}")
     return replace(
         catalog, arrays=arrays, attributes={k: v for k, v in catalog.attributes.items() if not k or inside(k)}
     )

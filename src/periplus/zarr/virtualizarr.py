@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 __all__ = ["Parser", "manifest_store"]
 
 HERE = "periplus://"
-"""The path of chunks that are no byte range of one file. The store itself reads them; writers that know only byte
-ranges, and readers of what they write, refuse them, where they would otherwise take a part for the whole."""
+"""The path of chunks that are not one byte range of one file. The store itself reads them; writers that support byte
+ranges only, and readers of their output, refuse them instead of taking a part for the chunk."""
 FINEST = "0"
 """The group of full resolution."""
 
@@ -76,7 +76,7 @@ class Parser:
 def manifest_store(
     index: Index, *, group: str | None = None, codecs: Codecs = "all", registry: ObjectStoreRegistry[Any] | None = None
 ) -> ManifestStore:
-    """An index as a ManifestStore; `registry` is only for those who take its stores, our own reading needs none."""
+    """An index as a ManifestStore; `registry` is only for callers that use its stores; reading does not need it."""
     store = IndexStore(index.table, index.fetch, limits=index.limits, codecs=codecs)
     return _rooted(store, (group or "").strip("/"), registry)
 
@@ -139,7 +139,7 @@ class IndexManifestStore(ManifestStore):
         return super().to_virtual_datatree(group, loadable_variables=loaded, decode_times=decode_times)
 
     def _loaded(self, asked: Iterable[str] | None) -> list[str]:
-        """What is asked for, and the labels, which are computed: there is no file they could be a range of."""
+        """The requested variables, and the labels, which are computed and so are not ranges of a file."""
         labels = {path.rpartition("/")[2] for path, leaf in self._index.layout.leaves.items() if leaf.array is None}
         return sorted(labels | set(asked or ()))
 

@@ -30,7 +30,7 @@ def decodable(codecs: Pipeline, dtype: np.dtype[Any]) -> Pipeline:
         _check_known(codec["name"])
     images = [place for place, codec in enumerate(codecs) if is_image(codec["name"])]
     if images:
-        # Whatever is written before it, an image codec yields the values themselves.
+        # An image codec yields the values themselves, so that `bytes` before it has no effect.
         before = [codec for codec in codecs[: images[0]] if codec["name"] != "bytes"]
         if len(codecs) > images[0] + 1:
             raise FormatError(f"codec {codecs[images[0] + 1]['name']!r} follows one of whole images")

@@ -1,8 +1,8 @@
-"""Which Zarr codecs say how chunks are stored, and who can read them: stock Zarr, imagery tools, or we alone.
+"""The Zarr codecs of stored chunks, and which readers have them: stock Zarr, imagery tools, or periplus only.
 
 `standard` codecs come with zarr-python; `imagery` are the five URIs shared with osml-imagery-io; `ours` have names that
-begin with `periplus.` and need it installed. What no list of codecs can say is `decoded`: its chunks are handed out as
-plain bytes, by whoever can decode them.
+begin with `periplus.` and need it installed. Chunks that no list of codecs can represent are `decoded`: our stores
+return them as plain values.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from periplus.zarr.codecs.translate import NotRepresentableError, block, interle
 
 Kind: TypeAlias = Literal["standard", "imagery", "ours", "decoded"]
 KINDS: tuple[Kind, ...] = ("standard", "imagery", "ours", "decoded")
-"""From what everybody reads to what nobody can say."""
+"""From those that every reader has to those that no list of codecs can represent."""
 ANY = Limits(chunk_bytes=1 << 62, memory_bytes=1 << 62)
-"""Arrays with giant chunks may be opened, for the sake of those beside them; their chunks are refused when read."""
+"""Arrays with giant chunks may be opened, so that others in the group can be read; their chunks are refused."""
 LEVELS = {
     "zstd": (0, 22),
     "gzip": (0, 9),
@@ -39,29 +39,29 @@ LEVELS = {
     "numcodecs.gzip": (0, 9),
     "numcodecs.zstd": (0, 22),
 }
-"""Compressors whose only setting is how hard they tried, and what may be said of that."""
+"""Compressors whose only setting is their level, and its range."""
 MISREAD = frozenset({
     "byte_order", "fill_order", "ycbcr_subsampling", "ycbcr_coefficients", "reference_black_white",
     "t4_options", "t6_options", "header", "margin", "num_records",
 })  # fmt: skip
 """Settings of ours that osml-imagery-io ignores without an error (measured for byte_order)."""
-_TELLS = ("level", "acceleration", "checksum")
-"""Settings that matter to whoever compresses, and to nobody who decompresses."""
+_COMPRESSION_ONLY = ("level", "acceleration", "checksum")
+"""Settings that only matter to compression."""
 
 
 @dataclass(frozen=True, slots=True)
 class ZarrCodecs:
-    """How an array's chunks are said in Zarr."""
+    """The codecs of an array's chunks in Zarr."""
 
     kind: Kind
     codecs: tuple[Mapping[str, Any], ...]
     """A Zarr v3 codec list; of plain bytes where the kind is `decoded`."""
     why: str = ""
-    """Why the chunks cannot be handed out as they are stored; empty where they can."""
+    """Why the chunks cannot be returned as they are stored; empty where they can."""
 
 
 def zarr_codecs(array: Array) -> ZarrCodecs:
-    """The codecs of an array; pure, from what the catalog says alone."""
+    """The codecs of an array; pure, from the catalog alone."""
     if array.edges is not None and not _is_regular(array):
         return ZarrCodecs("decoded", plain(array.dtype), "its chunks vary in size")
     if not array.encodings:
@@ -78,13 +78,13 @@ def with_facts(encoding: Encoding, array: Array) -> Pipeline:
     """The codecs, with the other facts of the encoding as codecs and settings; NotRepresentableError where none fit."""
     unknown = next((name for codec in encoding.codecs if (name := str(codec.get("name", ""))) not in CODECS), None)
     if unknown is not None:
-        raise NotRepresentableError(f"codec {unknown!r} is not known")
+        raise NotRepresentableError(f"codec {unknown!r} is unknown")
     if encoding.region is not None:
         raise NotRepresentableError("its chunks are composed of regions of stored ones")
     extent = encoding.extent or array.chunks
     codecs, rows = encoding.codecs, last_rows(encoding, array)
     if rows is not None:
-        prepare(encoding, chunks=array.chunks, dtype=array.dtype, limits=ANY)  # settings that make no sense end here
+        prepare(encoding, chunks=array.chunks, dtype=array.dtype, limits=ANY)  # invalid settings raise here
         codecs = _short(codecs, extent, array.dtype, rows)
     if extent == array.chunks:
         return codecs
@@ -103,12 +103,12 @@ def last_rows(encoding: Encoding, array: Array) -> int | None:
     # Where the array shows the first rows of stored chunks, all of these may be clipped to what it shows.
     two = rest and array.grid[-2] > 1 and extent[-2] > rows
     if others or array.ndim < 2 or clipped[0] != array.dims[-2] or two:
-        raise NotRepresentableError(f"its chunks are clipped along {', '.join(clipped)}, which no codec says")
+        raise NotRepresentableError(f"its chunks are clipped along {', '.join(clipped)}, which no codec supports")
     return rest or rows
 
 
 def _short(codecs: Pipeline, chunks: Shape, dtype: np.dtype[Any], rows: int) -> Pipeline:
-    """The codecs with the setting for clipped chunks: image codecs have one, ours stands for all others."""
+    """The codecs with the setting for clipped chunks: image codecs have one, periplus.pipeline for all others."""
     if codecs[0]["name"] == unpack.NAME:
         stored = unpack.stored_dtype(codecs[0].get("configuration") or {})
         return (codecs[0], *_short(codecs[1:], chunks, stored, rows))
@@ -130,7 +130,7 @@ def listing(pipeline: Pipeline, array: Array) -> ZarrCodecs:
     if any(name.startswith(OURS) for name in names):
         kind = "ours"
     try:
-        # One array that is said wrongly would keep Zarr from opening all others; it must fail when it is read.
+        # One invalid array would keep Zarr from opening all others; it must fail when it is read.
         limits = Limits() if kind == "standard" else ANY  # codecs of ours and of imagery keep the limits themselves
         prepare(pipeline, chunks=array.chunks or (1,), dtype=array.dtype, limits=limits)
         return ZarrCodecs(kind, _listed(pipeline, array.dtype))
@@ -185,7 +185,7 @@ def single_ranges(refs: Refs) -> NDArray[np.bool_]:
 
 
 def plain(dtype: np.dtype[Any]) -> tuple[Mapping[str, Any], ...]:
-    """The codecs of chunks that are handed out decoded."""
+    """The codecs of chunks that are returned decoded."""
     ordered = dtype.itemsize > 1 and dtype.kind != "S"
     return ({"name": "bytes", "configuration": {"endian": "little"}} if ordered else {"name": "bytes"},)
 
@@ -220,7 +220,7 @@ def _is_regular(array: Array) -> bool:
 def _meaning(encoding: Encoding) -> str:
     """A text that is equal for encodings that decode alike."""
     kept = [
-        [codec.get("name"), {k: v for k, v in (codec.get("configuration") or {}).items() if k not in _TELLS}]
+        [codec.get("name"), {k: v for k, v in (codec.get("configuration") or {}).items() if k not in _COMPRESSION_ONLY}]
         for codec in encoding.codecs
     ]
     return json.dumps(
@@ -243,7 +243,7 @@ def _listed(pipeline: Pipeline, dtype: np.dtype[Any]) -> tuple[Mapping[str, Any]
 
 
 def _strict(name: str, settings: dict[str, Any]) -> Mapping[str, Any]:
-    """A codec as zarr-python takes it, which checks even what only matters to whoever compresses."""
+    """A codec with settings that zarr-python accepts, which also checks those of compression."""
     name = {"zlib": "numcodecs.zlib"}.get(name, name)
     if name in LEVELS:
         low, high = LEVELS[name]
@@ -259,7 +259,7 @@ def _strict(name: str, settings: dict[str, Any]) -> Mapping[str, Any]:
 
 
 def jsonable(value: Any) -> Any:
-    """The value as JSON has it: numbers that JSON lacks as Zarr spells them, anything odd as text."""
+    """The value as JSON has it: numbers that JSON lacks as Zarr spells them, anything else as text."""
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
     if value is None or isinstance(value, str | bool | int):

@@ -1,7 +1,7 @@
 """GeoZarr attributes of an index's arrays and groups: multiscales, spatial and proj, as deployed readers accept them.
 
-Arrays and the groups of levels say where they lie, with WKT2 and code; the group of a pyramid has the layout of its
-levels, the footprint, and the CRS as PROJJSON too. A CRS that nobody knows is left out; the grid mapping keeps it.
+Arrays and the groups of levels have their grid, and the CRS as WKT2 and code; the group of a pyramid has the layout of
+its levels, the footprint, and the CRS as PROJJSON too. A CRS unknown to PROJ is only in the grid mapping.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from periplus.model import Array, Georeference
 from periplus.table.query.footprint import affine, bounds, spatial_axes
 
 FOOTPRINT = ("spatial:dimensions", "spatial:bbox", "spatial:registration")
-"""What a pyramid's group says of its place: no transform, which arrays right below it would take for theirs."""
+"""Spatial attributes of the group of a pyramid: no transform, which arrays directly in it would inherit."""
 KEYS = {"multiscales": "multiscales", "spatial": "spatial:", "proj": "proj:"}
 
 
 def place(array: Array) -> dict[str, Any]:
-    """Attributes of an array, or of the group of one level: where it lies."""
+    """The georeference as attributes of an array, or of the group of one level."""
     return _declared({**_spatial(array), **_proj(array)})
 
 
@@ -79,8 +79,8 @@ def _proj(array: Array, *, full: bool = False) -> dict[str, Any]:
         describe_crs(text)
     except FormatError:
         return {}
-    said = proj_attributes(text)
-    return said if full else {key: value for key, value in said.items() if key != "proj:projjson"}
+    attributes = proj_attributes(text)
+    return attributes if full else {key: value for key, value in attributes.items() if key != "proj:projjson"}
 
 
 def _multiscales(levels: Sequence[Array], names: Sequence[str]) -> dict[str, Any]:
@@ -89,15 +89,15 @@ def _multiscales(levels: Sequence[Array], names: Sequence[str]) -> dict[str, Any
         return {}
     places = [_spatial(array) for array in levels]
     bare = [_layer(array, where) for array, where in zip(levels, places, strict=True)]
-    said = multiscales_attributes(list(zip(names, bare, strict=True)))
-    for item, where in zip(said["multiscales"]["layout"], places, strict=True):
+    attributes = multiscales_attributes(list(zip(names, bare, strict=True)))
+    for item, where in zip(attributes["multiscales"]["layout"], places, strict=True):
         if not where:
             item.pop("spatial:shape", None)
-    return said
+    return attributes
 
 
 def _layer(array: Array, where: Mapping[str, Any]) -> Layer:
-    """An array for the layout, which lies where its own attributes say."""
+    """An array for the layout, with the georeference of its attributes."""
     return Layer(
         name=array.name,
         dims=array.dims,

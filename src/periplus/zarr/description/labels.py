@@ -1,4 +1,4 @@
-"""Arrays that no file holds: labels of x and y, times, names of bands, the CF grid mapping; computed chunk by chunk."""
+"""Computed arrays that no file has: labels of x and y, times, names of bands, the CF grid mapping."""
 
 from __future__ import annotations
 
@@ -84,14 +84,14 @@ class ComputedLabels:
 
 
 def _strings(values: Sequence[str]) -> bytes:
-    """As `vlen-utf8` stores them: their number, then each behind its length."""
+    """As `vlen-utf8` stores them: their number, then each after its length."""
     items = [value.encode("utf-8", "replace") for value in values]
     return b"".join([struct.pack("<I", len(items)), *(struct.pack("<I", len(item)) + item for item in items)])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupLabels:
-    """What one group has beside its arrays."""
+    """The labels and grid mappings of one group."""
 
     labels: dict[str, ComputedLabels]
     """By name."""
@@ -122,9 +122,9 @@ def group_labels(catalog: Catalog, arrays: Sequence[Array], sizes: Mapping[str, 
             places.append(place)
         number = places.index(place)
         name = mappings[array.name] = f"{GRID_MAPPING}_{number}" if number else GRID_MAPPING
-        mapping, words = _mapping(place)
+        mapping, axis_texts = _mapping(place)
         found.setdefault(name, _scalar(mapping))
-        for dim, label in _axes(array, words, sizes).items():
+        for dim, label in _axes(array, axis_texts, sizes).items():
             old = axes.setdefault(dim, label)
             if old is None or not np.array_equal(old.compute(0, 2), label.compute(0, 2)):
                 axes[dim] = None  # two grids share the dimension, so that neither's labels are right
@@ -146,20 +146,20 @@ def _scalar(attributes: Mapping[str, Any]) -> ComputedLabels:
 
 
 def _given(dims: tuple[str, ...], values: NDArray[Any], attributes: Mapping[str, Any]) -> ComputedLabels:
-    said = dict(attributes)
+    encoded = dict(attributes)
     if values.dtype.kind == "M":
         values, encoding = encode_time(values)
-        said |= encoding
+        encoded |= encoding
     elif values.dtype.kind == "m":
         unit = np.datetime_data(values.dtype)[0]
         names = {"ns": "nanoseconds", "us": "microseconds", "ms": "milliseconds", "s": "seconds", "D": "days"}
         values = values.astype(np.int64) if unit in names else values.astype("timedelta64[s]").astype(np.int64)
-        said["units"] = names.get(unit, "seconds")
+        encoded["units"] = names.get(unit, "seconds")
     if values.dtype.kind not in "biufc":
         texts = np.array([str(value) for value in values.ravel().tolist()], object).reshape(values.shape)
-        return ComputedLabels(dims=dims, shape=values.shape, dtype=None, compute=_runs(texts), attributes=said)
+        return ComputedLabels(dims=dims, shape=values.shape, dtype=None, compute=_runs(texts), attributes=encoded)
     stored = np.ascontiguousarray(values).astype(values.dtype.newbyteorder("<")).reshape(values.shape)
-    return ComputedLabels(dims=dims, shape=values.shape, dtype=stored.dtype, compute=_runs(stored), attributes=said)
+    return ComputedLabels(dims=dims, shape=values.shape, dtype=stored.dtype, compute=_runs(stored), attributes=encoded)
 
 
 def _runs(values: NDArray[Any]) -> Compute:
@@ -167,7 +167,7 @@ def _runs(values: NDArray[Any]) -> Compute:
 
 
 def _bands(arrays: Sequence[Array], count: int) -> dict[str, ComputedLabels]:
-    """Names of bands where they all have one of their own, else numbers from 1."""
+    """Names of bands where all are different, else numbers from 1."""
     for array in arrays:
         names = array.attributes.get("band_names")
         if isinstance(names, list | tuple) and len(set(map(str, names))) == len(names) == count and all(names):
@@ -182,13 +182,13 @@ def _bands(arrays: Sequence[Array], count: int) -> dict[str, ComputedLabels]:
 
 def _axes(array: Array, axes: Mapping[str, Mapping[str, str]], sizes: Mapping[str, int]) -> dict[str, ComputedLabels]:
     """Pixel centres along x and y, where the grid is upright and they all differ."""
-    transform, spots = affine(array), spatial_axes(array)
-    if transform is None or spots is None or transform[1] or transform[3]:
+    transform, axes_yx = affine(array), spatial_axes(array)
+    if transform is None or axes_yx is None or transform[1] or transform[3]:
         return {}
     a, _, c, _, e, f = transform
     found = {}
-    for name, spot, corner, step in (("y", spots[0], f, e), ("x", spots[1], c, a)):
-        dim, count = array.dims[spot], array.shape[spot]
+    for name, axis, corner, step in (("y", axes_yx[0], f, e), ("x", axes_yx[1], c, a)):
+        dim, count = array.dims[axis], array.shape[axis]
         origin = step * 0.5 + corner  # grouped as affine libraries do, so that labels are bit for bit theirs
         reach = max(abs(origin), abs(origin + count * step))
         if (
@@ -219,7 +219,7 @@ def _mapping(place: Georeference) -> tuple[dict[str, Any], Mapping[str, Mapping[
     try:
         attributes = grid_mapping(place.crs, transform)
         axes = {} if place.crs is None else axis_attributes(place.crs)
-    except FormatError:  # pixels can be read without a CRS; what the file said is kept
+    except FormatError:  # pixels can be read without a CRS; the text of the file is kept
         attributes = {**grid_mapping(None, transform), "unknown_crs": place.crs}
     if place.gcps:
         attributes["gcps"] = control_points(place.gcps)

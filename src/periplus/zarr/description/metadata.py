@@ -29,7 +29,7 @@ MOST_KEPT = 1_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ZarrLayout:
-    """A whole index in Zarr's words. Paths have no leading slash; the root is the empty string."""
+    """An index as a Zarr hierarchy. Paths have no leading slash; the root is the empty string."""
 
     groups: Mapping[str, Mapping[str, Any]]
     """Metadata of groups, parents before children."""
@@ -75,7 +75,7 @@ def documents(catalog: Catalog, *, codecs: Codecs = "all") -> dict[str, Mapping[
 
 
 def layout(catalog: Catalog, *, codecs: Codecs = "all") -> ZarrLayout:
-    """The index in Zarr's words; arrays that need other codecs than those asked for are presented as plain values."""
+    """The index as a Zarr hierarchy; arrays that need other codecs than `codecs` allows are plain values."""
     if codecs not in CODECS:
         raise ValueError(f"codecs must be one of {', '.join(CODECS)}, not {codecs!r}")
     nodes = _CatalogNodes(catalog, codecs)
@@ -83,7 +83,7 @@ def layout(catalog: Catalog, *, codecs: Codecs = "all") -> ZarrLayout:
 
 
 class _CatalogNodes:
-    """Describes groups and arrays of a catalog when they are asked for."""
+    """Describes groups and arrays of a catalog on demand."""
 
     def __init__(self, catalog: Catalog, codecs: Codecs) -> None:
         self.catalog, self.codecs = catalog, codecs
@@ -96,7 +96,7 @@ class _CatalogNodes:
             self._add(group)
         both = next((name for name in catalog.arrays if name in self.below), None)
         if both is not None:
-            raise FormatError(f"{both!r} is an array, and arrays lie within it: Zarr has no such thing")
+            raise FormatError(f"{both!r} is both an array and a group, which Zarr does not allow")
         self.pyramids = _pyramids(catalog)
         self._kept: dict[str, dict[str, Leaf]] = {}
 
@@ -131,14 +131,14 @@ class _CatalogNodes:
         return found
 
     def group(self, path: str) -> dict[str, Any]:
-        """Metadata of a group: what the index says of it, where it lies, and the levels in it."""
-        said = _level(self.arrays.get(path, ()))
+        """Metadata of a group: its attributes in the index, its georeference, and its levels."""
+        attributes = _level(self.arrays.get(path, ()))
         if path in self.pyramids:
-            said |= pyramid(*self.pyramids[path])
-        if not said and not path:
-            said = footprint(levels[0] for levels, _ in self.pyramids.values())
+            attributes |= pyramid(*self.pyramids[path])
+        if not attributes and not path:
+            attributes = footprint(levels[0] for levels, _ in self.pyramids.values())
         own = {name: value for name, value in self.catalog.attributes.get(path, {}).items() if value is not None}
-        return {"zarr_format": 3, "node_type": "group", "attributes": merged(jsonable(own), said)}
+        return {"zarr_format": 3, "node_type": "group", "attributes": merged(jsonable(own), attributes)}
 
 
 class _GroupDocuments(Mapping[str, Mapping[str, Any]]):
@@ -176,12 +176,12 @@ class _LeafArrays(Mapping[str, Leaf]):
 
 
 def parent(name: str) -> str:
-    """The group an array or group lies in."""
+    """The group of an array or group."""
     return name.rpartition("/")[0]
 
 
 def _level(arrays: Sequence[Array]) -> dict[str, Any]:
-    """Attributes of a group whose arrays lie on one grid: where that is."""
+    """The georeference as attributes of a group whose arrays share one grid."""
     places = [place(array) for array in arrays if array.georeference is not None]
     return places[0] if places and all(one == places[0] for one in places) else {}
 

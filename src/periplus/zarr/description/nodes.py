@@ -21,10 +21,10 @@ from periplus.zarr.description.labels import GroupLabels, group_labels
 
 Codecs = Literal["none", "standard", "imagery", "all"]
 CODECS: tuple[Codecs, ...] = ("none", "standard", "imagery", "all")
-"""Which codecs chunks may be handed out with: none (all are decoded), those of stock Zarr, also the five of imagery
+"""Which codecs chunks may be returned with: none (all are decoded), those of stock Zarr, also the five of imagery
 tools, also our own."""
 PACKING = {"_FillValue": "band_nodata", "scale_factor": "band_scales", "add_offset": "band_offsets"}
-"""What CF says of a whole array, and our names where bands differ in it."""
+"""CF attributes of a whole array, and our names for them where bands differ."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -41,13 +41,13 @@ class Leaf:
     raw: bool = False
     """Whether its chunks are the stored bytes; else they are plain little-endian values in C order."""
     why: str = ""
-    """Why its chunks are not handed out as they are stored."""
+    """Why its chunks are not returned as they are stored."""
     compute: Callable[[tuple[int, ...]], bytes | None] | None = None
     """Labels only: the bytes of the chunk at a position."""
 
     @cached_property
     def exact(self) -> int | None:
-        """Bytes that a stored chunk must have; None where it is compressed, or not handed out as it is stored."""
+        """Bytes that a stored chunk must have; None where it is compressed, or not returned as it is stored."""
         if (
             self.array is None
             or not self.raw
@@ -60,13 +60,13 @@ class Leaf:
 
     @cached_property
     def grid(self) -> tuple[int, ...]:
-        """Chunks along each dimension, as the metadata say."""
+        """Chunks along each dimension, by the metadata."""
         chunks = self.document["chunk_grid"]["configuration"]["chunk_shape"]
         return tuple(-(-n // c) for n, c in zip(self.document["shape"], chunks, strict=True))
 
 
 def leaves_of(catalog: Catalog, group: str, arrays: Sequence[Array], codecs: Codecs) -> dict[str, Leaf]:
-    """The arrays of one group by path, and the labels beside them."""
+    """The arrays of one group by path, and the labels of the group."""
     fitted, sizes = _fitted(arrays)
     around = group_labels(catalog, fitted, sizes)
     found = {array.name: _leaf(array, own, around, codecs) for array, own in zip(fitted, arrays, strict=True)}
@@ -80,7 +80,7 @@ def leaves_of(catalog: Catalog, group: str, arrays: Sequence[Array], codecs: Cod
 def _fitted(arrays: Sequence[Array]) -> tuple[list[Array], dict[str, int]]:
     """The arrays of one group with dimensions that agree: `bands` of a mask is `mask_bands` where there are others."""
     sizes: dict[str, int] = {}
-    # The mask comes last, so that it is the one whose dimensions give way.
+    # The mask comes last, so that its dimensions are the ones renamed.
     order = sorted(range(len(arrays)), key=lambda i: (arrays[i].is_mask, i))
     made: dict[int, Array] = {}
     for i in order:
@@ -94,9 +94,11 @@ def _fitted(arrays: Sequence[Array]) -> tuple[list[Array], dict[str, int]]:
 
 
 def _leaf(array: Array, original: Array, around: GroupLabels, codecs: Codecs) -> Leaf:
-    said = zarr_codecs(original)  # clipped chunks name dimensions of the array itself
-    raw = KINDS.index(said.kind) < CODECS.index(codecs)
-    why = said.why or ("" if raw else f"its codecs are not those of {'stock Zarr' if codecs == 'standard' else codecs}")
+    found = zarr_codecs(original)  # clipped chunks name dimensions of the array itself
+    raw = KINDS.index(found.kind) < CODECS.index(codecs)
+    why = found.why or (
+        "" if raw else f"its codecs are not those of {'stock Zarr' if codecs == 'standard' else codecs}"
+    )
     document = {
         "zarr_format": 3,
         "node_type": "array",
@@ -105,34 +107,34 @@ def _leaf(array: Array, original: Array, around: GroupLabels, codecs: Codecs) ->
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(array.chunks)}},
         "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
         "fill_value": fill_value(fill_of(array)),
-        "codecs": [dict(codec) for codec in (said.codecs if raw else plain(array.dtype))],
+        "codecs": [dict(codec) for codec in (found.codecs if raw else plain(array.dtype))],
         "attributes": {**_attributes(array, around), **place(array)},
         "dimension_names": list(array.dims),
     }
-    return Leaf(path=array.name, document=document, array=original, kind=said.kind, raw=raw, why=why)
+    return Leaf(path=array.name, document=document, array=original, kind=found.kind, raw=raw, why=why)
 
 
 def _attributes(array: Array, around: GroupLabels) -> dict[str, Any]:
     """Attributes as xarray and CF expect them, with the grid mapping's name."""
-    said: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     for name, value in array.attributes.items():
         if isinstance(value, list | tuple) and name in PACKING:
-            said[PACKING[name]] = value
+            attributes[PACKING[name]] = value
         elif name == "_FillValue":
             encoded = _nodata(value, array.dtype)
             if encoded is not None:
-                said[name] = encoded
+                attributes[name] = encoded
         elif name in PACKING and value is not None:
-            said[name] = _number(value, f"{name} of {array.name}")
+            attributes[name] = _number(value, f"{name} of {array.name}")
         elif value is not None:
-            said[name] = value
+            attributes[name] = value
     if array.name in around.mappings:
-        said["grid_mapping"] = around.mappings[array.name]
-    named = said.pop("coordinates", "")
-    words = dict.fromkeys([*(named.split() if isinstance(named, str) else ()), *around.auxiliary(array)])
-    if words:
-        said["coordinates"] = " ".join(words)
-    answer: dict[str, Any] = jsonable(said)
+        attributes["grid_mapping"] = around.mappings[array.name]
+    named = attributes.pop("coordinates", "")
+    names = dict.fromkeys([*(named.split() if isinstance(named, str) else ()), *around.auxiliary(array)])
+    if names:
+        attributes["coordinates"] = " ".join(names)
+    answer: dict[str, Any] = jsonable(attributes)
     return answer
 
 
@@ -140,7 +142,7 @@ def _number(value: Any, what: str) -> float:
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError):
-        raise FormatError(f"{what} is {value!r:.40}, which is no number") from None
+        raise FormatError(f"{what} is {value!r:.40}, which is not a number") from None
 
 
 def _nodata(value: Any, dtype: np.dtype[Any]) -> Any:

@@ -32,9 +32,9 @@ from periplus.zarr.kerchunk.references import Reference, expand, filler, parse, 
 class MultiReferenceFileSystem(ReferenceListing, ReferenceFileSystem):  # type: ignore[misc]
     """Reads the four forms of reference from JSON or Parquet, of Zarr v2 or v3, through any fsspec file systems.
 
-    The constructor is that of fsspec's ReferenceFileSystem. Beside it, `allow` names prefixes outside of the index's
-    own folder that it may reach; those given by `template_overrides` or `target` are allowed too. References given as a
-    dict are the caller's own, and may reach everything unless `allow` is given. Templates are literal.
+    The constructor is that of fsspec's ReferenceFileSystem. In addition, `allow` names prefixes outside the index's
+    folder that it may access; those given by `template_overrides` or `target` are allowed too. References given as a
+    dict are the caller's own, and may access everything unless `allow` is given. Templates are literal.
     """
 
     protocol = "multireference"
@@ -72,13 +72,13 @@ class MultiReferenceFileSystem(ReferenceListing, ReferenceFileSystem):  # type: 
             **kwargs,
         )
         given = (allow,) if isinstance(allow, str) else tuple(allow or ())
-        self._home: str | None = None
+        self._base_url: str | None = None
         self._policy = Policy.everything()
         if isinstance(fo, str | os.PathLike):
             where = os.fspath(fo)
             options = {**(ref_storage_args or target_options or {}), "protocol": target_protocol}
             named = [value for value in (*(template_overrides or {}).values(), target) if value]
-            self._home, self._policy = _reach(where, (*given, *named))
+            self._base_url, self._policy = _allowed(where, (*given, *named))
             self.references = _load(where, options, self.template_overrides, cache_size)
         else:
             if given:
@@ -87,7 +87,7 @@ class MultiReferenceFileSystem(ReferenceListing, ReferenceFileSystem):  # type: 
         default = self.fss[None].protocol if fs is not None or remote_protocol else "file"
         self._default = default if isinstance(default, str) else default[0]
         self.fss = _Systems(self.fss, dict(remote_options or {}), self.asynchronous)
-        self._reached: dict[str, str] = {}
+        self._resolved: dict[str, str] = {}
         if find_spec("zarr") is not None:
             from periplus.zarr.codecs.v3 import register
 
@@ -108,20 +108,20 @@ class MultiReferenceFileSystem(ReferenceListing, ReferenceFileSystem):  # type: 
         return found  # type: ignore[no-any-return]
 
     def _url(self, url: str | None) -> str:
-        """The URL of a target, within policy; relative ones count from the folder of the index."""
+        """The URL of a target, within policy; relative ones start at the folder of the index."""
         url = self.target if url is None else url
         if url is None:
             raise FormatError("a reference has no URL, and no target was given")
-        if url not in self._reached:
+        if url not in self._resolved:
             whole = url
             if "://" not in url and self._default not in ("file", "local"):
                 whole = f"{self._default}://{url.lstrip('/')}"
-            elif "://" not in url and self._home is not None:
-                whole = resolve(self._home, url)
+            elif "://" not in url and self._base_url is not None:
+                whole = resolve(self._base_url, url)
             if self._policy.prefixes is not None:
                 self._policy.check(whole)
-            self._reached[url] = whole
-        return self._reached[url]
+            self._resolved[url] = whole
+        return self._resolved[url]
 
     def _pieces(self, path: str, start: int | None = None, end: int | None = None) -> bytes | list[Piece]:
         """The inline bytes, or what must be read, of a key or of a range of it."""
@@ -149,7 +149,7 @@ class MultiReferenceFileSystem(ReferenceListing, ReferenceFileSystem):  # type: 
         return pieces if pieces else b""
 
     def _cat_common(self, path: str, start: int | None = None, end: int | None = None) -> tuple[Any, Any, Any]:
-        """What fsspec's own methods ask: a URL and its range, or bytes."""
+        """What fsspec's own methods use: a URL and its range, or bytes."""
         pieces = self._pieces(self._strip_protocol(path), start, end)
         if isinstance(pieces, bytes):
             return pieces, None, None
@@ -158,7 +158,7 @@ class MultiReferenceFileSystem(ReferenceListing, ReferenceFileSystem):  # type: 
         return self.cat_file(path, start, end), None, None
 
     async def _found(self, path: str) -> Reference:
-        """The reference of a key; a record file that must be read for it is read in a thread, and no loop waits."""
+        """The reference of a key; a record file is read in a thread, so that the event loop is not blocked."""
         if isinstance(self.references, RecordMapping) and not self.references.at_hand(path):
             return await asyncio.to_thread(self._reference, path)
         return self._reference(path)
@@ -204,7 +204,7 @@ class MultiReferenceFileSystem(ReferenceListing, ReferenceFileSystem):  # type: 
     def cat(self, path: Any, recursive: bool = False, on_error: str = "raise", **kwargs: Any) -> Any:  # noqa: ARG002
         """The bytes of one key, or of several by key; all are fetched at once."""
         if recursive or (isinstance(path, list) and any("*" in one for one in path)):
-            raise NotImplementedError("keys are given one by one")
+            raise NotImplementedError("recursive reads and patterns are unsupported")
         if isinstance(path, str):
             return self.cat_file(path)
         keys = [self._strip_protocol(one) for one in path]
@@ -239,7 +239,7 @@ class MultiReferenceFileSystem(ReferenceListing, ReferenceFileSystem):  # type: 
             url, start, end = span
             try:
                 return await self.fss[_scheme(url)]._cat_file(url, start=start, end=end)
-            except Exception as error:  # noqa: BLE001 - told for each key that it was read for
+            except Exception as error:  # noqa: BLE001 - reported for each key
                 return error
 
         parts: list[Any] = [None] * len(pieces)
@@ -250,7 +250,7 @@ class MultiReferenceFileSystem(ReferenceListing, ReferenceFileSystem):  # type: 
 
 
 def _answer(key: str, pieces: list[Piece], parts: list[Any], strict: bool) -> Any:
-    """The bytes of a key from those of its pieces; where one met an error, that is raised if strict, or given."""
+    """The bytes of a key from those of its pieces; where one failed, its error is raised if strict, else returned."""
     broken = next((part for part in parts if isinstance(part, Exception)), None)
     try:
         if broken is not None:
@@ -285,17 +285,17 @@ class _Systems(dict[str | None, Any]):
         return system
 
 
-def _reach(where: str, allow: tuple[str, ...]) -> tuple[str | None, Policy]:
-    """The index's own place, and what it may reach from there; what the caller names by hand is allowed."""
+def _allowed(where: str, allow: tuple[str, ...]) -> tuple[str | None, Policy]:
+    """The URL of the index, and the policy of what it may access, which includes what the caller names."""
     try:
         home = canonical(where).removesuffix("/")
-    except DeniedError:  # a kind of URL that only fsspec knows: it has no folder in our sense
+    except DeniedError:  # a URL scheme that only fsspec supports: it has no folder for our policy
         return None, Policy.beside("memory://none/", allow)
     return home, Policy.beside(home, allow)
 
 
 def _identity(system: Any, path: str) -> list[Any]:
-    """What file systems of fsspec tell of a file that changes when it is written again."""
+    """Facts of a file, from any fsspec file system, that change when it is written again."""
     try:
         found = system.info(path)
     except FileNotFoundError:

@@ -10,7 +10,7 @@ from periplus.errors import StaleError
 Piece: TypeAlias = tuple[str, int | None, int | None]
 """(url, start, stop); a whole file has neither."""
 Member: TypeAlias = tuple[int, int | None, int | None]
-"""Number of a piece, and where it lies in what was read; all of it where it says nothing."""
+"""Number of a piece, and its range in what was read; None for all of it."""
 
 
 def together(pieces: Sequence[Piece], *, gap: int, largest: int) -> list[tuple[Piece, list[Member]]]:

@@ -18,7 +18,7 @@ class ReferenceListing:
 
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:
-        """Keys have no leading slash; zarr-python asks for some with one."""
+        """Keys have no leading slash; zarr-python requests some with one."""
         stripped = super()._strip_protocol(path)  # type: ignore[misc]
         if isinstance(stripped, list):
             return [one.lstrip("/") for one in stripped]
@@ -61,7 +61,7 @@ class ReferenceListing:
 
     def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
         """Children of a folder, or the key itself; with a leading slash where the caller writes one."""
-        # zarr-python cuts what it asked for off the names, and asks for `/0`.
+        # zarr-python strips the requested path from names, and then requests `/0`.
         lead = "/" if path.startswith("/") else ""
         path = self._strip_protocol(path).rstrip("/")
         if path not in self._tree():
@@ -83,14 +83,14 @@ class ReferenceListing:
         return {"name": key, "type": "file", "size": self._size(key)}
 
     def _size(self, key: str) -> int | None:
-        """Bytes of a key; None where it is a whole file, whose size only its store knows."""
+        """Bytes of a key; None where it is a whole file, whose size only its store has."""
         found = self.references[key]
         if isinstance(found, list):
             return None if len(found) == 1 else sum(length for _, length in ranges(found))
         return len(found)
 
     def info(self, path: str, **_: Any) -> dict[str, Any]:
-        """Name, type and size; a whole file is asked for its own."""
+        """Name, type and size; that of a whole file is requested from its store."""
         path = self._strip_protocol(path).rstrip("/")
         if path in self._tree():
             return {"name": path, "type": "directory", "size": 0}

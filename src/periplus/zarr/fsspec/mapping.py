@@ -1,4 +1,4 @@
-"""A kerchunk Parquet directory as a mapping from keys to references; its records are read when they are asked for."""
+"""A kerchunk Parquet directory as a mapping from keys to references; its records are read on demand."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NONE = Record(paths=[], path=np.empty(0, np.int32), offset=np.empty(0, np.int64
 
 
 class RecordMapping(MutableMapping[str, Reference]):
-    """Keys and references; what is set by hand is kept in memory."""
+    """Keys and references; items that are set are kept in memory."""
 
     _lock: threading.Lock
 
@@ -40,7 +40,7 @@ class RecordMapping(MutableMapping[str, Reference]):
         cache_size: int = 128,
         identity: Callable[[], object] = lambda: None,
     ) -> None:
-        """`identity` is asked for what tells one version of `.zmetadata` from another, such as its time."""
+        """`identity` returns what distinguishes one version of `.zmetadata` from another, such as its time."""
         self._identity, self._first = identity, identity()
         root = parse(load(".zmetadata"))
         documents, record_size = root.get("metadata"), root.get("record_size")
@@ -180,7 +180,7 @@ class RecordMapping(MutableMapping[str, Reference]):
         return list(self._grids)
 
     def metadata_keys(self) -> list[str]:
-        """Keys that need no record file."""
+        """Keys that are not in record files."""
         return [key for key, held in self._held.items() if held is not None]
 
 

@@ -103,17 +103,17 @@ def spelled(identity: bytes) -> str:
 def payload(data: bytes, kind: int, limits: Limits) -> bytes:
     """The flatbuffer inside a file, after its header was checked."""
     if data[: len(MAGIC)] != MAGIC or len(data) < HEADER:
-        raise FormatError("this is no file of an Icechunk repository", offset=0)
+        raise FormatError("this is not a file of an Icechunk repository", offset=0)
     version, found, compression = data[HEADER - 3 : HEADER]
     if version != 1:
-        raise FormatError(f"Icechunk format {version} is not read, only 1")
+        raise FormatError(f"Icechunk format {version} is unsupported; only 1 is supported")
     if found != kind:
         raise FormatError(f"the file is of kind {found} where {kind} is due")
     if compression == 0:
         return data[HEADER:]
     if compression == 1:
         return unzstd(data[HEADER:], most=limits.memory_bytes // 4)
-    raise FormatError(f"compression {compression} of Icechunk files is not known")
+    raise FormatError(f"compression {compression} of Icechunk files is unsupported")
 
 
 def read_snapshot(data: bytes, identity: str, limits: Limits) -> Snapshot:
@@ -137,10 +137,10 @@ def read_snapshot(data: bytes, identity: str, limits: Limits) -> Snapshot:
         path = _text(raw)
         if not path.startswith("/"):
             raise FormatError(f"the snapshot has a node with the path {path[:80]!r}")
-        said = _document(document, path)
-        if said.get("node_type") != ("array" if kind == ARRAY_NODE else "group"):
+        metadata = _document(document, path)
+        if metadata.get("node_type") != ("array" if kind == ARRAY_NODE else "group"):
             raise FormatError(f"{path}: the snapshot and the metadata of the node disagree about what it is")
-        node = SnapshotNode(identity_of, path.strip("/"), said)
+        node = SnapshotNode(identity_of, path.strip("/"), metadata)
         nodes.append(_checked(replace(node, **next(arrays))) if kind == ARRAY_NODE else node)
     for what in ("id", "path"):
         if len({getattr(node, what) for node in nodes}) != len(nodes):
@@ -182,14 +182,14 @@ def _split(rows: NDArray[Any], counts: NDArray[np.int64]) -> list[NDArray[Any]]:
 
 def _checked(node: SnapshotNode) -> SnapshotNode:
     """The array node, where its metadata declare the same shape and the same regular grid."""
-    said = node.document
-    if said.get("shape") != list(node.shape):
+    metadata = node.document
+    if metadata.get("shape") != list(node.shape):
         raise FormatError(f"/{node.path}: the snapshot and the metadata of the array differ in shape")
-    grid = said.get("chunk_grid")
+    grid = metadata.get("chunk_grid")
     chunks = grid.get("configuration") if isinstance(grid, dict) and grid.get("name") == "regular" else None
     if isinstance(chunks, dict) and isinstance(sides := chunks.get("chunk_shape"), list):
-        sound = len(sides) == len(node.shape) and all(type(side) is int and side > 0 for side in sides)
-        if not sound or node.grid != tuple(-(-n // side) for n, side in zip(node.shape, sides, strict=True)):
+        valid = len(sides) == len(node.shape) and all(type(side) is int and side > 0 for side in sides)
+        if not valid or node.grid != tuple(-(-n // side) for n, side in zip(node.shape, sides, strict=True)):
             raise FormatError(f"/{node.path}: the snapshot and the metadata of the array differ in chunks")
     return node
 
@@ -197,7 +197,7 @@ def _checked(node: SnapshotNode) -> SnapshotNode:
 def read_manifest(
     data: bytes, identity: bytes, declared: ManifestFile, wanted: Mapping[bytes, SnapshotNode], limits: Limits
 ) -> list[ChunkRefs]:
-    """References by array, of the arrays that are wanted; `declared` is what the snapshot states of the file."""
+    """References by array, of the arrays in `wanted`; `declared` is the entry of the file in the snapshot."""
     if len(data) != declared.bytes:
         raise FormatError(f"a manifest has {len(data)} bytes where the snapshot declares {declared.bytes}")
     table = root(payload(data, MANIFEST, limits))

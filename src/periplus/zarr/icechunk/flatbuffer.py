@@ -135,13 +135,13 @@ class Tables:
 
     def records(self, slot: int, dtype: np.dtype[Any], align: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """The structs that a required vector of each table lists, all in one, and how many are of each."""
-        spots, count = self._spots(slot, dtype.itemsize, align)
-        return _block(self.octets, spots, dtype.itemsize).view(dtype).reshape(len(spots)), count
+        positions, count = self._item_positions(slot, dtype.itemsize, align)
+        return _block(self.octets, positions, dtype.itemsize).view(dtype).reshape(len(positions)), count
 
     def children(self, slot: int) -> tuple[Tables, NDArray[np.int64]]:
         """The tables that a required vector of each table lists, all in one, and how many are of each."""
-        spots, count = self._spots(slot, OFFSET, OFFSET)
-        return Tables.at_offsets(self.octets, spots), count
+        positions, count = self._item_positions(slot, OFFSET, OFFSET)
+        return Tables.at_offsets(self.octets, positions), count
 
     def child(self, slot: int) -> Tables:
         """The one table that a required field of each table points to."""
@@ -153,10 +153,10 @@ class Tables:
         start, count = self.vectors(slot, size, size, required=True)
         if (count != width).any():
             raise FormatError(f"a flatbuffer lists {int(count[count != width][0])} numbers where {width} are expected")
-        spots = (start[:, None] + size * np.arange(width)).reshape(-1)
-        return _numbers(self.octets, spots, dtype).reshape(len(self), width)
+        positions = (start[:, None] + size * np.arange(width)).reshape(-1)
+        return _numbers(self.octets, positions, dtype).reshape(len(self), width)
 
-    def _spots(self, slot: int, size: int, align: int) -> tuple[Positions, NDArray[np.int64]]:
+    def _item_positions(self, slot: int, size: int, align: int) -> tuple[Positions, NDArray[np.int64]]:
         """The position of every item of a required vector of each table."""
         start, count = self.vectors(slot, size, align, required=True)
         # Vectors that share their bytes would let a small buffer list any number of items.

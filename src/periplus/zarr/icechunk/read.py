@@ -1,4 +1,4 @@
-"""An Icechunk repository as an index: its snapshot and manifests read where they lie, with the checksums they hold."""
+"""Opens a snapshot of an Icechunk repository as an index, with the entity tags and times of its sources."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Sources:
-    """Objects that chunks lie in, each once, with what the repository says of its age."""
+    """Objects that contain chunks, each once, with the entity tag or time that the repository has for it."""
 
     rows: dict[tuple[str, str | None, int], int] = field(default_factory=dict)
 
@@ -58,18 +58,18 @@ def read_icechunk(
 ) -> Table:
     """The index that a snapshot of a repository is: the newest of a branch, or the one a tag or an id names.
 
-    Objects whose entity tag the repository knows are compared when they are read; those of which it knows only a time
-    are asked now, and must not be younger. `leave_out` names arrays to do without, or is True for all we cannot read.
+    Objects with an entity tag in the repository are compared when they are read. Those with a time only are requested
+    now, and must not be newer. `leave_out` names arrays to skip, or is True for all that cannot be read.
     """
-    home = canonical(url).rstrip("/")
+    repository = canonical(url).rstrip("/")
     try:
-        return fetch.run(_opened(home, fetch, limits, branch, tag, snapshot, leave_out))
+        return fetch.run(_opened(repository, fetch, limits, branch, tag, snapshot, leave_out))
     except PeriplusError as error:
-        raise error.at(url=home) from error.__cause__
+        raise error.at(url=repository) from error.__cause__
 
 
 async def _opened(
-    home: str,
+    repository: str,
     fetch: Fetch,
     limits: Limits,
     branch: str,
@@ -77,24 +77,24 @@ async def _opened(
     snapshot: str | None,
     leave_out: bool | Collection[str],
 ) -> Table:
-    identity = snapshot or await _pointed(home, f"tag.{tag}" if tag else f"branch.{branch}", fetch)
-    held = read_snapshot(await _whole(f"{home}/snapshots/{identity}", fetch, limits), identity, limits)
-    tree = held.nodes
+    identity = snapshot or await _pointed(repository, f"tag.{tag}" if tag else f"branch.{branch}", fetch)
+    version = read_snapshot(await _whole(f"{repository}/snapshots/{identity}", fetch, limits), identity, limits)
+    tree = version.nodes
     if not tree:
         raise MissingError(
-            f"the repository holds no index: its snapshot {identity} has no groups and no arrays "
-            "(a first write that was interrupted, or a repository that nobody has written to)",
-            url=home,
+            f"the repository has no index: its snapshot {identity} has no groups and no arrays "
+            "(its first write was interrupted, or nothing was written to it)",
+            url=repository,
         )
     documents = nodes_of({key_of(node.path, ZARR_JSON): node.document for node in tree})
     nodes = parse_nodes(documents, limits=limits, leave_out=leave_out)
     arrays = nodes.arrays
     wanted = {node.id: node for node in tree if node.path in arrays or nodes.is_text(node.path)}
     sources = _Sources()
-    columns = await _columns(home, held.manifests, wanted, sources, fetch, limits)
-    files = await _files(sources, fetch, exact=held.exact)
+    columns = await _columns(repository, version.manifests, wanted, sources, fetch, limits)
+    files = await _files(sources, fetch, exact=version.exact)
     columns = {
-        path: await _at_hand(refs, files, home, fetch) if _may_label(path, nodes) else refs
+        path: await _fetched_labels(refs, files, repository, fetch) if _may_label(path, nodes) else refs
         for path, refs in columns.items()
     }
 
@@ -110,30 +110,30 @@ async def _opened(
     return memory_table(catalog, {name: refs for name, refs in kept.items() if name in catalog.arrays}, files)
 
 
-async def _pointed(home: str, name: str, fetch: Fetch) -> str:
-    """The snapshot that a branch or a tag points at."""
+async def _pointed(repository: str, name: str, fetch: Fetch) -> str:
+    """The snapshot that a branch or a tag points to."""
     try:
-        text, _ = await fetch.read(f"{home}/refs/{name}/ref.json", 0, 1 << 16)
+        text, _ = await fetch.read(f"{repository}/refs/{name}/ref.json", 0, 1 << 16)
     except MissingError:
         if name == "branch.main":
-            await _not_format_2(home, fetch)
+            await _not_format_2(repository, fetch)
         kind, _, plain = name.partition(".")
-        raise MissingError(f"there is no Icechunk repository, or it has no {kind} {plain!r}", url=home) from None
+        raise MissingError(f"there is no Icechunk repository, or it has no {kind} {plain!r}", url=repository) from None
     try:
         identity = parse_json(text, what=f"{name} of the repository")["snapshot"]
     except (KeyError, TypeError):
-        raise FormatError(f"{name} of the repository points at no snapshot") from None
+        raise FormatError(f"{name} of the repository does not point to a snapshot") from None
     if not isinstance(identity, str) or not identity.isalnum():
-        raise FormatError(f"{name} of the repository points at no snapshot")
+        raise FormatError(f"{name} of the repository does not point to a snapshot")
     return identity
 
 
-async def _not_format_2(home: str, fetch: Fetch) -> None:
+async def _not_format_2(repository: str, fetch: Fetch) -> None:
     try:
-        await fetch.head(f"{home}/repo")
+        await fetch.head(f"{repository}/repo")
     except MissingError:
         return
-    raise FormatError("the repository is of Icechunk's format 2; only format 1 is read")
+    raise FormatError("the repository has Icechunk's format 2; only format 1 is supported")
 
 
 async def _whole(url: str, fetch: Fetch, limits: Limits) -> bytes:
@@ -144,7 +144,7 @@ async def _whole(url: str, fetch: Fetch, limits: Limits) -> bytes:
 
 
 async def _columns(
-    home: str,
+    repository: str,
     declared: Mapping[bytes, ManifestFile],
     wanted: Mapping[bytes, SnapshotNode],
     sources: _Sources,
@@ -152,7 +152,7 @@ async def _columns(
     limits: Limits,
 ) -> dict[str, Refs]:
     names = sorted({name for node in wanted.values() for name in node.manifests})
-    files = await asyncio.gather(*(_whole(f"{home}/manifests/{spelled(name)}", fetch, limits) for name in names))
+    files = await asyncio.gather(*(_whole(f"{repository}/manifests/{spelled(name)}", fetch, limits) for name in names))
     users: dict[bytes, dict[bytes, SnapshotNode]] = {name: {} for name in names}
     for identity, node in wanted.items():
         for name in node.manifests:
@@ -160,11 +160,11 @@ async def _columns(
     parts: dict[str, list[Refs]] = {}
     for name, data in zip(names, files, strict=True):
         for refs in read_manifest(data, name, declared[name], users[name], limits):
-            parts.setdefault(wanted[refs.node].path, []).append(_refs(refs, home, sources))
-    return {path: Refs.joined(held, len(held[0].chunk)) for path, held in parts.items()}
+            parts.setdefault(wanted[refs.node].path, []).append(_refs(refs, repository, sources))
+    return {path: Refs.joined(version, len(version[0].chunk)) for path, version in parts.items()}
 
 
-def _refs(found: ChunkRefs, home: str, sources: _Sources) -> Refs:
+def _refs(found: ChunkRefs, repository: str, sources: _Sources) -> Refs:
     count = len(found.offset)
     file = np.full(count, -1, np.int32)
     for row in range(count):
@@ -172,13 +172,13 @@ def _refs(found: ChunkRefs, home: str, sources: _Sources) -> Refs:
         if location is not None:
             file[row] = sources.row(url_of(location), found.etag[row], int(found.modified[row]))
         elif native is not None:
-            file[row] = sources.row(f"{home}/chunks/{spelled(native)}")
+            file[row] = sources.row(f"{repository}/chunks/{spelled(native)}")
     chunk = found.chunk.T.astype(np.int32)
     return Refs(chunk=chunk, offset=found.offset, length=found.length, file=file, inline=found.inline)
 
 
 async def _files(sources: _Sources, fetch: Fetch, *, exact: bool) -> Files:
-    """The files table; what the repository knows only by time is asked for its entity tag, and must not be younger.
+    """The files table; objects with a time only are requested for their entity tag, and must not be newer.
 
     Nor older, where the times are `exact`: rounded up to seconds.
     """
@@ -217,18 +217,18 @@ def _may_label(path: str, nodes: ParsedNodes) -> bool:
     return array.dims == (path.rpartition("/")[2],) and array.nbytes <= MOST_BYTES
 
 
-async def _at_hand(refs: Refs, files: Files, home: str, fetch: Fetch) -> Refs:
-    """Labels that lie in chunk files of the repository, fetched: they are few, and everybody wants them."""
+async def _fetched_labels(refs: Refs, files: Files, repository: str, fetch: Fetch) -> Refs:
+    """Labels in chunk files of the repository, fetched: they are small, and every reader needs them."""
     if refs.file is None or len(refs) > 1024 or int(refs.length.sum()) > MOST_BYTES:
         return refs
-    own = f"{home}/chunks/"
+    own = f"{repository}/chunks/"
     if not all(number < 0 or files.path[number].startswith(own) for number in refs.file.tolist()):
         return refs
 
     async def bytes_of(row: int) -> bytes:
-        held = refs.inline_bytes(row)
-        if held is not None:
-            return bytes(held)
+        version = refs.inline_bytes(row)
+        if version is not None:
+            return bytes(version)
         assert refs.file is not None
         data, _ = await fetch.read(files.path[refs.file[row]], int(refs.offset[row]), int(refs.length[row]))
         return data

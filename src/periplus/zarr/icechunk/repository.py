@@ -45,25 +45,25 @@ async def _completed(target: str, fetch: Fetch) -> bool:
     Icechunk creates the initial snapshot first and then the branch, and creates nothing where there is a file already.
     Nothing is deleted: another writer may be about to create the branch, and only one of the two can.
     """
-    home = target.rstrip("/") + "/"
-    names = [name async for name in _names(home, fetch)]
+    folder = target.rstrip("/") + "/"
+    names = [name async for name in _names(folder, fetch)]
     if f"snapshots/{INITIAL}" not in names or not all(name.startswith((*FOLDERS, "config.yaml")) for name in names):
         return False
-    await fetch.write(home + BRANCH, f'{{"snapshot":"{INITIAL}"}}'.encode(), create=True)
+    await fetch.write(folder + BRANCH, f'{{"snapshot":"{INITIAL}"}}'.encode(), create=True)
     return True
 
 
-async def _names(home: str, fetch: Fetch) -> AsyncIterator[str]:
+async def _names(folder: str, fetch: Fetch) -> AsyncIterator[str]:
     """Files of a repository, relative to it; those that were being written locally are skipped."""
-    start = len(canonical(home).rstrip("/")) + 1
-    async for source in fetch.find(home):
+    start = len(canonical(folder).rstrip("/")) + 1
+    async for source in fetch.find(folder):
         name = canonical(source.url)[start:]
         if "#" not in name:
             yield name
 
 
 def remove_repository(repository: Any, target: str, fetch: Fetch) -> None:
-    """Remove a repository whose first write failed, unless somebody else has committed to it.
+    """Remove a repository whose first write failed, unless another writer has committed to it.
 
     The branch goes first and the initial snapshot last: an interrupted removal can be written to again.
     """

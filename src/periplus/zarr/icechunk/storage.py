@@ -1,4 +1,4 @@
-"""Where an Icechunk repository and its virtual chunks lie: our URLs and storage options in the words of Icechunk."""
+"""Storage of an Icechunk repository and its virtual chunks, from our URLs and storage options."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def storage_of(url: str, fetch: Fetch) -> Any:
     if scheme in ("az", "abfs"):
         keys = _azure_keys(settings)
         return icechunk.azure_storage(account=_account(settings, url), container=bucket, prefix=prefix, **keys)
-    raise FormatError("an Icechunk repository lies in a folder or in a bucket of S3, GCS or Azure", url=url)
+    raise FormatError("an Icechunk repository must be in a folder or in a bucket of S3, GCS or Azure", url=url)
 
 
 def container_of(prefix: str, fetch: Fetch) -> tuple[Any, Any]:
@@ -72,15 +72,15 @@ def _nobody(settings: Mapping[str, Any]) -> bool:
 
 def _s3(settings: Mapping[str, Any]) -> dict[str, Any]:
     endpoint = settings.get("endpoint")
-    said = {
+    options = {
         "region": settings.get("region"),
         "endpoint_url": endpoint,
         "allow_http": bool(settings.get("allow_http")),
         "requester_pays": bool(settings.get("request_payer")),
-        # Servers that imitate S3 know buckets by path; AWS itself by host.
+        # S3-compatible servers have buckets in the path, AWS in the host name.
         "force_path_style": endpoint is not None and not settings.get("virtual_hosted_style_request"),
     }
-    return {name: value for name, value in said.items() if value not in (None, False)}
+    return {name: value for name, value in options.items() if value not in (None, False)}
 
 
 def _s3_keys(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -37,20 +37,20 @@ if TYPE_CHECKING:
 Old: TypeAlias = Mapping[str, Mapping[str, Any]]
 AT_ONCE = 16
 ROWS = 1 << 20
-"""References handed over at a time."""
+"""References that are passed to Icechunk at once."""
 MANIFEST_CHUNKS = 1 << 20
 """References in one manifest at most: it is downloaded whole, and its format ends at 2 GB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IcechunkCommit:
-    """What was written, for people."""
+    """A summary of what was written."""
 
     url: str
     branch: str
     snapshot: str
     virtual: int
-    """Chunks that are references to where their bytes lie."""
+    """Chunks that are references to bytes in other files."""
     native: int
     """Chunks whose bytes were copied into the repository; labels not counted."""
     native_bytes: int
@@ -94,8 +94,8 @@ def write_icechunk(
     source = IndexStore(table, fetch, limits=limits, codecs=codecs)
     plan = source.layout
     prefixes = prefixes_of(_used(table.files))
-    # The repository may go anywhere, whatever the index may reach.
-    with fetch.under(Policy.everything()) as fetch, _said(target):
+    # The policy of the index is for its sources; the repository may be anywhere.
+    with fetch.under(Policy.everything()) as fetch, _icechunk_errors(target):
         repository, created = open_repository(target, prefixes, _splitting(plan), fetch)
         try:
             session = repository.writable_session(branch)
@@ -268,7 +268,7 @@ class _Writer:
         await asyncio.gather(*(worker() for _ in range(AT_ONCE)))
 
     def _same_labels(self, old: Old) -> None:
-        """Refuses to append where the labels of what is there are not those the index begins with."""
+        """ConflictError where the labels in the repository differ from those at the beginning of the index."""
         for path in old:
             leaf = self.plan.leaves.get(path)
             if leaf is None or leaf.compute is None or not old[path]["shape"]:
@@ -276,15 +276,17 @@ class _Writer:
             before = self.fetch.run(self._text(f"{path}/c/" + "/".join("0" * len(leaf.grid))))
             now = leaf.compute((0,) * len(leaf.grid))
             count = min(old[path]["shape"][0], leaf.document["shape"][0])
-            if before is not None and now is not None and not _alike(before, now, count, leaf):
-                raise ConflictError(f"{path} of the repository is not how the index begins: nothing was appended")
+            if before is not None and now is not None and not _agree(before, now, count, leaf):
+                raise ConflictError(
+                    f"{path} of the repository differs from the beginning of the index: nothing was appended"
+                )
 
     async def _text(self, key: str) -> bytes | None:
         found: Buffer | None = await self.store.get(key, default_buffer_prototype())
         return None if found is None else found.to_bytes()
 
 
-def _alike(before: bytes, now: bytes, count: int, leaf: Leaf) -> bool:
+def _agree(before: bytes, now: bytes, count: int, leaf: Leaf) -> bool:
     """Whether two chunks of labels agree as far as both go; of labels of varying length nothing is known."""
     kind = leaf.document["data_type"]
     if not isinstance(kind, str) or kind == "string":
@@ -294,7 +296,7 @@ def _alike(before: bytes, now: bytes, count: int, leaf: Leaf) -> bool:
 
 
 def _beginnings(plan: ZarrLayout, old: Old, target: str) -> dict[str, tuple[int, ...]]:
-    """Where new chunks begin, for every array; ConflictError where the index is no continuation."""
+    """Where new chunks begin, for every array; ConflictError where the index does not continue the repository."""
     missing = sorted(set(old) ^ set(plan.leaves))
     if missing:
         raise ConflictError(f"{missing[0]!r} is not in both the repository and the index", url=target)
@@ -333,12 +335,12 @@ def _windows(grid: tuple[int, ...], first: tuple[int, ...]) -> Iterator[list[tup
 
 
 @contextmanager
-def _said(target: str) -> Iterator[None]:
+def _icechunk_errors(target: str) -> Iterator[None]:
     """Icechunk's errors as ours."""
     try:
         yield
     except icechunk.ConflictError as error:
-        raise ConflictError(f"another writer was first: {redact(str(error))}", url=target) from error
+        raise ConflictError(f"another writer committed first: {redact(str(error))}", url=target) from error
     except icechunk.IcechunkError as error:
         known = system_error(str(error))
         if known is not None:

@@ -130,7 +130,7 @@ class _Meanings:
     def of(self, path: str) -> Meaning:
         node = self._lookup(f"/{path}")
         if node is None or not node.shape or node.dims == (_leaf(path),):
-            return Meaning(path=path)  # a scalar, or labels, which have no place of their own
+            return Meaning(path=path)  # a scalar, or labels, which have no georeference
         meaning = self._reader.array(node)
         self._conflicts |= {str(one): None for one in meaning.diagnostics if one.code.endswith("conflict")}
         return meaning
@@ -188,31 +188,31 @@ def _group_attributes(metadata: Metadata) -> dict[str, Mapping[str, Any]]:
 
 
 def _coordinates(labels: Mapping[str, Coordinate], data: Mapping[str, Array]) -> tuple[dict[str, Coordinate], set[str]]:
-    """Labels that are coordinates, by path, and the paths where they lie: labels that are alike everywhere are one."""
+    """Labels that are coordinates, by path, and the paths of their arrays; those equal in all groups are one."""
     sizes = _by_dimension(data)
     by_name: dict[str, dict[str, Coordinate]] = {}
-    for path, said in labels.items():
-        by_name.setdefault(said.name, {})[path] = said
+    for path, one in labels.items():
+        by_name.setdefault(one.name, {})[path] = one
     coordinates: dict[str, Coordinate] = {}
     used: set[str] = set()
     for name, held in by_name.items():
         first = next(iter(held.values()))
-        if sizes.get(first.dims[0]) == {first.values.size} and all(_agree(first, said) for said in held.values()):
+        if sizes.get(first.dims[0]) == {first.values.size} and all(_agree(first, one) for one in held.values()):
             coordinates[name] = first
             used |= held.keys()
             continue
         fitting, before = dict(held), 0
         while len(fitting) != before:
-            # Labels that do not fit an array stay an array; those above may then be the nearest.
+            # Labels that do not fit stay an array; the arrays they were nearest to may then use labels further up.
             before, served = len(fitting), _served(fitting, data)
-            fitting = {path: said for path, said in fitting.items() if served.get(path) == {said.values.size}}
+            fitting = {path: one for path, one in fitting.items() if served.get(path) == {one.values.size}}
         coordinates |= fitting
         used |= fitting.keys()
     return coordinates, used
 
 
 def _served(labels: Mapping[str, Coordinate], data: Mapping[str, Array]) -> dict[str, set[int]]:
-    """The extents of the arrays that labels of one name are the nearest of, by the path of the labels."""
+    """The sizes of the dimension in the arrays that use labels of one name, by the path of the labels."""
     name = next(iter(labels)).rpartition("/")[2] if labels else ""
     found: dict[str, set[int]] = {}
     for group in data if labels else ():
@@ -247,10 +247,10 @@ def _by_dimension(data: Mapping[str, Array]) -> dict[str, set[int]]:
     return found
 
 
-def _is_computed(labels: Coordinate, beside: Sequence[Array]) -> bool:
-    """Whether the arrays beside these labels say the same: their transform, or the names and numbers of their bands."""
+def _is_computed(labels: Coordinate, arrays: Sequence[Array]) -> bool:
+    """Whether labels repeat facts of the arrays in their group: the transform, or the names or numbers of bands."""
     dim = labels.name
-    holders = [array for array in beside if dim in array.dims]
+    holders = [array for array in arrays if dim in array.dims]
     if not holders:
         return False
     if dim in ("x", "y"):

@@ -27,7 +27,7 @@ class Urls:
         return self.rows.setdefault(url, len(self.rows))
 
     def files(self, sizes: Mapping[str, int] | None = None) -> Files:
-        """The files table; of files that the index tells nothing of, with the sizes that are known."""
+        """The files table: the given one, then the other files with the sizes that are known."""
         known, first = sizes or {}, 0 if self._known is None else len(self._known)
         others = list(self.rows)[first:]
         count = len(others)
@@ -45,7 +45,7 @@ class Urls:
 
 
 def by_array(keys: Iterable[str], arrays: Mapping[str, ReferencedArray]) -> dict[str, list[tuple[str, str]]]:
-    """(key, what stands for its position) of every chunk key, by the path of its array; other keys are passed over."""
+    """(key, its part after the path) of every chunk key, by the path of its array; other keys are skipped."""
     dotted = {path for path, one in arrays.items() if one.keys.separator == "."}
     slashed = {path for path, one in arrays.items() if one.keys.separator == "/"}
     found: dict[str, list[tuple[str, str]]] = {}
@@ -70,21 +70,21 @@ def _owner(key: str, slashed: set[str]) -> str | None:
 
 
 def positions(one: ReferencedArray, keys: Sequence[tuple[str, str]]) -> NDArray[np.int32]:
-    """(ndim, n) chunk positions; FormatError names a key that is no chunk of the array."""
+    """(ndim, n) chunk positions; FormatError names a key that is not a chunk of the array."""
     array, prefix = one.array, one.keys.prefix
     rank = array.ndim
     numbers: list[int] = []
     if not rank:
         return _only(one, keys)
-    for key, spelt in keys:
-        said = spelt
+    for key, spelled in keys:
+        numbers_text = spelled
         if prefix:
-            said = spelt.removeprefix(prefix + one.keys.separator)
-            if said == spelt:
-                raise FormatError(f"{key}: this is no chunk of {array.name!r}")
-        if not NUMBERS.fullmatch(said):
-            raise FormatError(f"{key}: this is no chunk of {array.name!r}")
-        place = said.split(one.keys.separator)
+            numbers_text = spelled.removeprefix(prefix + one.keys.separator)
+            if numbers_text == spelled:
+                raise FormatError(f"{key}: not a chunk of {array.name!r}")
+        if not NUMBERS.fullmatch(numbers_text):
+            raise FormatError(f"{key}: not a chunk of {array.name!r}")
+        place = numbers_text.split(one.keys.separator)
         if len(place) != rank:
             raise FormatError(f"{key}: a chunk of {array.name!r} has {rank} numbers")
         numbers += map(int, place)
@@ -96,12 +96,12 @@ def positions(one: ReferencedArray, keys: Sequence[tuple[str, str]]) -> NDArray[
 
 
 def _only(one: ReferencedArray, keys: Sequence[tuple[str, str]]) -> NDArray[np.int32]:
-    """(0, n) for the one chunk of an array without dimensions: `c`, `0`, or nothing, as VirtualiZarr has it."""
+    """(0, n) for the one chunk of an array without dimensions: `c`, `0`, or empty as in VirtualiZarr."""
     prefix, separator = one.keys.prefix, one.keys.separator
     spellings = (prefix, f"{prefix}{separator}0", "0", "")
-    wrong = next((key for key, spelt in keys if spelt not in spellings), None)
+    wrong = next((key for key, spelled in keys if spelled not in spellings), None)
     if wrong is not None or len(keys) > 1:
-        raise FormatError(f"{wrong or keys[1][0]}: {one.array.name!r} has one chunk, and this is not it")
+        raise FormatError(f"{wrong or keys[1][0]}: {one.array.name!r} has only one chunk, which is not this one")
     return np.empty((0, len(keys)), np.int32)
 
 
@@ -112,11 +112,11 @@ def columns(
     urls: Urls,
     size_of: Callable[[str], int],
 ) -> Refs:
-    """The references of one array; `size_of` tells how long a file is that is referenced whole."""
+    """The references of one array; `size_of` gives the size of a file that is referenced as a whole."""
     chunk = positions(one, keys)
     held = [references[key] for key, _ in keys]
     if held and all(type(reference) is list and len(reference) == 3 for reference in held):
-        targets, offsets, lengths = zip(*held)  # nothing but single ranges
+        targets, offsets, lengths = zip(*held)  # only single ranges
         return Refs(
             chunk=chunk,
             offset=np.array(offsets, np.int64),

@@ -1,4 +1,4 @@
-"""What a kerchunk index says of arrays: metadata documents of Zarr v2 or v3 by key, or why an array cannot be said."""
+"""Metadata documents of kerchunk references, for Zarr v2 or v3; NotRepresentableError for arrays they cannot have."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ from periplus.zarr.description.codecs import (
 )
 from periplus.zarr.description.metadata import CODECS, Codecs, Leaf, ZarrLayout
 
-NAMES = {"standard": "stock Zarr", "imagery": "stock Zarr and of imagery tools"}
+NAMES = {"standard": "stock Zarr", "imagery": "stock Zarr and imagery tools"}
 
 
 def representable_pipeline(array: Array, codecs: Codecs) -> Pipeline:
     """The one list of allowed codecs for the chunks of an array; NotRepresentableError where there is none."""
-    said = zarr_codecs(array)
-    if said.kind == "decoded":
-        raise NotRepresentableError(said.why)
+    found = zarr_codecs(array)
+    if found.kind == "decoded":
+        raise NotRepresentableError(found.why)
     stored = with_facts(array.encodings[0], array)
     pipeline = exclusive(stored, array)
-    if KINDS.index(said.kind) >= CODECS.index(codecs):
+    if KINDS.index(found.kind) >= CODECS.index(codecs):
         if pipeline is not stored and codecs == "imagery":
-            raise NotRepresentableError("imagery tools would misread its values; codecs='all' has it")
+            raise NotRepresentableError("imagery tools would misread its values; use codecs='all'")
         short = last_rows(array.encodings[0], array) is not None
-        strips = "its last strips are shorter than others, and that " if short else "it "
-        raise NotRepresentableError(f"{strips}takes codecs that are not those of {NAMES.get(codecs, codecs)}")
+        strips = "its last strips are shorter than others, which" if short else "it"
+        raise NotRepresentableError(f"{strips} needs codecs other than those of {NAMES.get(codecs, codecs)}")
     return pipeline
 
 
@@ -55,12 +55,12 @@ def v2_array(leaf: Leaf, array: Array, pipeline: Pipeline, codecs: Codecs) -> di
     try:
         coded = v2_of(pipeline, chunks=array.chunks, dtype=array.dtype)
         if codecs == "standard" and any(str(one["id"]).startswith(IMAGERY) for one in coded["filters"] or ()):
-            raise NotRepresentableError("its bands are stored pixel by pixel, for which stock Zarr v2 has no codec")
+            raise NotRepresentableError("stock Zarr v2 has no codec for bands stored pixel by pixel")
     except NotRepresentableError as error:
         if not is_number(array.dtype):
             raise
         if codecs != "all":
-            raise NotRepresentableError(f"{error.message}; zarr_format=3 has it") from None
+            raise NotRepresentableError(f"{error.message}; use zarr_format=3") from None
         whole = pipeline[0] if pipeline[0]["name"] == LIST else as_one(pipeline, array.chunks, array.dtype)
         filters = [{"id": LIST, **whole["configuration"]}]
         coded = {"dtype": array.dtype.newbyteorder("<").str, "order": "C", "filters": filters, "compressor": None}
@@ -69,14 +69,14 @@ def v2_array(leaf: Leaf, array: Array, pipeline: Pipeline, codecs: Codecs) -> di
     stored_fill = jsonable(array.fill) if array.fill is None or is_number(array.dtype) else fill_value(fill_of(array))
     same = isinstance(nodata, int | float | np.generic) and (fill == nodata or (fill != fill and nodata != nodata))
     if "_FillValue" in leaf.document["attributes"] and not (same and fill):
-        # Zero is what Zarr v2 has by default, and so says nothing of nodata by itself.
+        # Zero is the default of Zarr v2, and so does not declare nodata by itself.
         attributes["_FillValue"] = jsonable(nodata)
     return {
         ".zarray": {
             "zarr_format": 2,
             "shape": list(array.shape),
             "chunks": list(array.chunks),
-            # A fill value of Zarr v2 is nodata to xarray: where zero is just what is missing, nothing is said.
+            # xarray takes the fill value of Zarr v2 for nodata: omit it where zero only stands for missing chunks.
             "fill_value": stored_fill if same or fill else None,
             "dimension_separator": ".",
             **jsonable(coded),

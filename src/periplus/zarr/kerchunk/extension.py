@@ -1,4 +1,4 @@
-"""What periplus adds to kerchunk references for its own readers, where other readers do not look.
+"""What periplus adds to kerchunk references for its own reader, under names that other readers ignore.
 
 A Parquet directory has an id of its write, in `.zmetadata` and in the footer of every file, and a list of its record
 files; both forms have the files table: size, entity tag and time of every source when it was indexed.
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from periplus.model import Files
 
 KEY = "periplus"
-"""In `.zmetadata`, and in the JSON document beside `refs`. There it is a list of strings: GDAL's streaming parser takes
-every member of an object for a reference, and refuses strings over 10 MB."""
+"""In `.zmetadata`, and next to `refs` in the JSON document, where it is a list of strings: GDAL's streaming parser
+takes every member of an object for a reference, and refuses strings over 10 MB."""
 FILES = "files.periplus.parquet"
 """The files table of a directory."""
 WRITE, BASE_ID = "periplus.write", "periplus.base"
@@ -41,7 +41,7 @@ REPLACED = "the index was replaced after it was opened (open it again), or its f
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredFiles:
-    """What `.zmetadata` declares of its directory; nothing where another program, or an earlier version, wrote it."""
+    """What `.zmetadata` declares of its directory; empty where another program, or an earlier version, wrote it."""
 
     write: str | None = None
     """The id that every file of the directory carries."""
@@ -55,7 +55,7 @@ class DeclaredFiles:
         return [number for first, stop in self.records[path] for number in range(first, min(stop, most))]
 
     def has(self, path: str, number: int) -> bool:
-        """Whether an array should have the record file; of an array that a sound index would list, it should."""
+        """Whether an array should have the record file; a directory that declares its files lists all of them."""
         if path not in self.records:
             return self.write is not None
         return any(first <= number < stop for first, stop in self.records[path])
@@ -100,11 +100,11 @@ def read_declaration(document: Mapping[str, Any]) -> DeclaredFiles:
     total = 0
     for path, runs in records.items():
         if not isinstance(runs, list):
-            raise FormatError(f".zmetadata: the record files of {path!r} are no list")
+            raise FormatError(f".zmetadata: the record files of {path!r} are not a list")
         end = -1
         for run in runs:
             if not isinstance(run, list) or len(run) != 2 or any(type(n) is not int for n in run):
-                raise FormatError(f".zmetadata: the record files of {path!r} are no ranges")
+                raise FormatError(f".zmetadata: the record files of {path!r} are not ranges")
             if not end < run[0] < run[1]:
                 raise FormatError(f".zmetadata: the record files of {path!r} are not in order")
             end = run[1]
@@ -136,9 +136,9 @@ def pack_files(files: Files, urls: Sequence[str], *, folder: str | None, write: 
 def unpack_files(
     raw: bytes, fill: Callable[[str, str], str], *, url: str, limits: Limits, written: DeclaredFiles | None = None
 ) -> Files:
-    """The files table with templates filled in; of files in another folder than the one indexed, only the size holds.
+    """The files table with templates filled in; of files in another folder than the one indexed, only the size is kept.
 
-    There an entity tag is that of another store, and a time that of the copy.
+    In another folder the entity tags and times are those of copies.
     """
     from periplus.table.parquet.part import read_embedded
 
@@ -168,7 +168,7 @@ def _here(fill: Callable[[str, str], str], url: str) -> str | None:
 
 
 def _id(folder: str) -> str:
-    """Says whether a folder is the same one, without saying which."""
+    """Identifies a folder without revealing its name."""
     return hashlib.sha256(folder.removesuffix("/").encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
@@ -184,7 +184,7 @@ def from_text(document: Mapping[str, Any]) -> bytes | None:
     if pieces is None:
         return None
     if not isinstance(pieces, list) or not all(isinstance(piece, str) for piece in pieces):
-        raise FormatError(f"{KEY} is no list of strings")
+        raise FormatError(f"{KEY} is not a list of strings")
     try:
         return base64.b64decode("".join(pieces), validate=True)
     except (binascii.Error, ValueError):

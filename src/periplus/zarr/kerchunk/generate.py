@@ -1,4 +1,4 @@
-"""The `gen` of kerchunk references: keys and numbers by counting, in plain arithmetic and never more than a bound."""
+"""The `gen` of kerchunk references: keys and byte ranges by plain arithmetic over ranges, up to a limit."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LONGEST = 200
 def generated(gens: Any, fill: Callable[[str, str], str], text: Allowance) -> Iterator[tuple[str, list[Any]]]:
     """(key, reference) of every combination, counted before the first is made, as is their text."""
     if not isinstance(gens, Sequence) or not all(isinstance(one, Mapping) for one in gens):
-        raise FormatError("gen: a list of objects is wanted")
+        raise FormatError("gen must be a list of objects")
     axes = [_axes(one) for one in gens]
     counts = [math.prod(len(values) for values in one.values()) for one in axes]
     if sum(counts) > MOST:
@@ -68,18 +68,18 @@ def _axes(one: Mapping[str, Any]) -> dict[str, Sequence[int]]:
         if isinstance(values, Mapping):
             numbers = [values.get("start", 0), values.get("stop"), values.get("step", 1)]
             if not all(type(n) is int and abs(n) < 1 << 62 for n in numbers) or numbers[2] == 0:
-                raise FormatError(f"gen: dimension {name!r} is no range of integers")
+                raise FormatError(f"gen: dimension {name!r} is not a range of integers")
             axes[name] = range(*numbers)
         elif isinstance(values, list) and all(type(n) is int for n in values):
             axes[name] = values
         else:
-            raise FormatError(f"gen: dimension {name!r} is no range and no list of integers")
+            raise FormatError(f"gen: dimension {name!r} is neither a range nor a list of integers")
     return axes
 
 
 def _one(one: Mapping[str, Any], place: Mapping[str, int], fill: Callable[[str, str], str]) -> tuple[str, list[Any]]:
     key = _text(one.get("key"), place, "gen: key")
-    # What counting does not fill in is a template of the index.
+    # Other names are templates of the index.
     url = fill(_text(one.get("url"), place, key), key)
     if "offset" not in one and "length" not in one:
         return key, [url]
@@ -88,7 +88,7 @@ def _one(one: Mapping[str, Any], place: Mapping[str, int], fill: Callable[[str, 
 
 def _text(value: Any, place: Mapping[str, int], what: str) -> str:
     if not isinstance(value, str):
-        raise FormatError(f"{what}: text is wanted")
+        raise FormatError(f"{what}: text is required")
 
     def counted(match: re.Match[str]) -> str:
         expression = match[1].strip()
@@ -106,11 +106,11 @@ def _whole(value: Any, place: Mapping[str, int], what: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise FormatError(f"{what} is {text[:60]!r}, no integer") from None
+        raise FormatError(f"{what} is {text[:60]!r}, not an integer") from None
 
 
 def calculate(expression: str, place: Mapping[str, int], what: str) -> int:
-    """The value of sums, products, whole quotients and remainders of integers and names."""
+    """The value of sums, products, floor quotients and remainders of integers and names."""
     if len(expression) > LONGEST:
         raise FormatError(f"{what}: the expression is too long")
 
@@ -124,12 +124,12 @@ def calculate(expression: str, place: Mapping[str, int], what: str) -> int:
             found = OPERATORS[type(node.op)](left, right)
             if abs(found) < LARGEST:
                 return found
-        raise FormatError(f"{what}: the template {expression[:60]!r} is not literal, nor plain arithmetic")
+        raise FormatError(f"{what}: the template {expression[:60]!r} is neither literal nor plain arithmetic")
 
     try:
         return value(_parsed(expression))
     except (SyntaxError, ZeroDivisionError, RecursionError, MemoryError):
-        raise FormatError(f"{what}: the template {expression[:60]!r} is not literal, nor plain arithmetic") from None
+        raise FormatError(f"{what}: the template {expression[:60]!r} is neither literal nor plain arithmetic") from None
 
 
 @lru_cache(maxsize=64)

@@ -1,4 +1,4 @@
-"""Labels of a dimension whose chunks are inline in a kerchunk index: decoded when it is opened, at no request."""
+"""Labels of a dimension whose chunks are inline in references: decoded when the index is opened, without a request."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from periplus.parse.json import INT64
 from periplus.parse.zarr import ArrayMetadata
 
 MOST_BYTES = 64 * MIB
-"""Labels of one index that are kept in memory; what is more stays arrays."""
+"""Bytes of labels of one index that are kept in memory; further ones stay arrays."""
 MOST_TEXTS = 1 << 20
 """Labels of one dimension that are text; longer ones stay arrays."""
 SINCE = re.compile(r"(\w+) since (\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d:\d\d(?:\.0*)?)?)?(?: ?UTC|Z|\+00:00)?")
@@ -76,7 +76,7 @@ def labels_of(array: Array, refs: Refs, limits: Limits, budget: LabelBudget) -> 
 
 
 def labels_named(name: str, dims: tuple[str, ...], values: NDArray[Any], attributes: Mapping[str, Any]) -> Coordinate:
-    """Labels under the name of their dimension; whole numbers since an epoch are times."""
+    """Labels under the name of their dimension; integers since an epoch are times."""
     kept = {key: value for key, value in attributes.items() if key != "zarr_conventions"}
     found = SINCE.fullmatch(str(kept.get("units", "")).strip())
     if (

@@ -1,4 +1,4 @@
-"""A kerchunk Parquet directory, written: dense records in C order, whole columns at a time, the metadata last."""
+"""Writes kerchunk references as a Parquet directory: dense records in C order, the metadata last."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ UNFINISHED = re.compile(r"\..+\.periplus-[0-9a-f]{16}")
 def write_parquet(
     url: str,
     table: Table,
-    said: KerchunkDescription,
+    description: KerchunkDescription,
     urls: Sequence[str],
     *,
     folder: str | None,
@@ -49,8 +49,8 @@ def write_parquet(
 ) -> None:
     """Write the directory; `folder` is what `{{base}}` stands for.
 
-    On a disk an index that was there stays until the new one is whole, and then is replaced at once. A store cannot
-    replace a folder at once: there an index is not written over.
+    On a disk an existing index is replaced atomically once the new one is complete. An object store cannot replace a
+    folder atomically: there an existing index is an error.
     """
     if not 0 < record_size <= MOST_ROWS:
         raise FormatError(f"record_size is {record_size}, outside 1..{MOST_ROWS}")
@@ -62,12 +62,12 @@ def write_parquet(
             put(f"{path}/refs.{number}.parq", write_record(record, write))
             records[path].append(number)
 
-        for path, chunks in said.labels.items():
+        for path, chunks in description.labels.items():
             records[path] = []
             grid = [max(place[d] for place in chunks) + 1 for d in range(len(next(iter(chunks))))] if chunks else []
             for number, record in _inline(chunks, grid, record_size).items():
                 put_record(path, number, record)
-        for path, array in said.arrays.items():
+        for path, array in description.arrays.items():
             records[path] = []
             writer = _Records(array, urls, record_size)
             for slab in slabs(table, array):
@@ -76,7 +76,7 @@ def write_parquet(
             for number, record in writer.end():
                 put_record(path, number, record)
         put(FILES, pack_files(table.files, urls, folder=folder, write=write))
-        documents = {key: document for key, document in said.documents.items() if key != ZMETADATA}
+        documents = {key: document for key, document in description.documents.items() if key != ZMETADATA}
         root: dict[str, Any] = {"zarr_consolidated_format": 1, "metadata": documents, "record_size": record_size}
         root[KEY] = declare(write, records)
         put(ZMETADATA, json.dumps(root, allow_nan=False).encode())
@@ -89,10 +89,10 @@ def _local(url: str, fetch: Fetch) -> Iterator[Put]:
     with mapped(url):
         target = os.path.realpath(url)
         restore_folder(target)
-        odd = _foreign(target)
-    if odd is not None:
+        foreign = _foreign(target)
+    if foreign is not None:
         raise FormatError(
-            f"the target holds {odd!r}, which is no part of a kerchunk index; nothing was written", url=url
+            f"the target contains {foreign!r}, which does not belong to a kerchunk index; nothing was written", url=url
         )
     with spool_folder(target) as spool:
         new = spool / "new"
@@ -112,7 +112,7 @@ def _local(url: str, fetch: Fetch) -> Iterator[Put]:
 
 
 def _foreign(target: str) -> str | None:
-    """The name of something at the target that is no part of a kerchunk index: with the folder, it would be removed."""
+    """The name of a file at the target that is not part of a kerchunk index, and would be removed with the folder."""
     if os.path.lexists(target) and not os.path.isdir(target):
         return os.path.basename(target)
     for place, _, names in os.walk(target):
@@ -124,7 +124,7 @@ def _foreign(target: str) -> str | None:
 
 @contextmanager
 def _remote(url: str, fetch: Fetch) -> Iterator[Put]:
-    """Files of a folder that is no index until its `.zmetadata` is there, which comes last."""
+    """Files of a folder that becomes an index when its `.zmetadata` is written, which is last."""
     folder = url if url.endswith("/") else url + "/"
     left = _left(folder, fetch)
 
@@ -154,7 +154,7 @@ def _left(folder: str, fetch: Fetch) -> set[str]:
             url=folder,
         )
     if not all(RECORD.fullmatch(name := url.rpartition("/")[2]) or name == FILES for url in found):
-        raise FormatError("the folder holds something else than a kerchunk index; nothing was written", url=folder)
+        raise FormatError("the folder contains something other than a kerchunk index; nothing was written", url=folder)
     return found
 
 
@@ -187,7 +187,7 @@ class _Records:
         self._waiting: list[Slab] = []
 
     def add(self, slab: Slab) -> list[tuple[int, Record]]:
-        """Records that no later slab adds to."""
+        """Records that are complete."""
         if not len(slab):
             return []
         self._waiting.append(slab)
@@ -252,8 +252,8 @@ class _Records:
         if empty.any():
             place = tuple(int(n) for n in slab.refs.chunk[:, first[int(np.flatnonzero(empty)[0])]])
             raise FormatError(
-                f"array {self._array.name!r}: chunk {place} holds nothing, and kerchunk's Parquet would take that "
-                "for a whole file"
+                f"array {self._array.name!r}: chunk {place} has no bytes, which in kerchunk's Parquet means a "
+                "whole file"
             )
 
 

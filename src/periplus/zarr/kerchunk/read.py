@@ -1,4 +1,4 @@
-"""Kerchunk indexes, JSON or a Parquet directory, opened as a table like any other index."""
+"""Opens kerchunk references, JSON or a Parquet directory, as a table like any other index."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def open_kerchunk(
 ) -> Table:
     """An index that kerchunk, VirtualiZarr, osml-imagery-io or we wrote, as JSON or as a Parquet directory.
 
-    It may reach sources in its own folder and under the prefixes of `allow`; relative references count from its folder.
+    It may access sources in its own folder and under the prefixes of `allow`; relative references start at its folder.
     `template_overrides` fill the literal templates of its URLs. Arrays that are not read (objects, unknown codecs) are
     refused by name; `leave_out` names those to do without, or True for all of them.
     `form` is `json` or `parquet`, by default as the ending of the URL says.
@@ -85,7 +85,7 @@ def _open_json(asked: _OpenRequest) -> Table:
     references = expand(document, overrides=asked.overrides, limits=limits)
     documents = nodes_of(_documents(references, fetch, limits, url))
     if not documents:
-        raise FormatError("this JSON file holds no kerchunk references: no .zgroup, .zarray or zarr.json")
+        raise FormatError("this JSON file has no kerchunk references: no .zgroup, .zarray or zarr.json")
     nodes = parse_nodes(documents, limits=limits, leave_out=asked.leave_out)
     arrays = nodes.arrays
     keys = by_array((key for key in references if key.rpartition("/")[2] not in NAMES), arrays)
@@ -119,7 +119,7 @@ def _most_parts(refs: Mapping[str, Refs]) -> dict[str, int]:
 def _whole(url: str, fetch: Fetch, limits: Limits) -> bytes:
     async def read() -> bytes:
         source = await fetch.head(url)
-        # What is longer would not pass the budget of parsing it either.
+        # Longer text would exceed the budget of the JSON parser.
         size = limits.check("the size of the index", source.size or 0, limits.memory_bytes // (2 * JSON_TEXT))
         return (await fetch.read(url, 0, size, expect=source))[0]
 
@@ -127,7 +127,7 @@ def _whole(url: str, fetch: Fetch, limits: Limits) -> bytes:
 
 
 def _documents(references: Mapping[str, Reference], fetch: Fetch, limits: Limits, url: str) -> dict[str, Any]:
-    """The metadata documents by key; those that lie in files are fetched."""
+    """The metadata documents by key; those stored in files are fetched."""
     documents = {}
     memory = json_allowance(limits, what="the metadata of all arrays and groups")
     for key, reference in references.items():
@@ -148,7 +148,7 @@ def _fetched(key: str, reference: list[Any], fetch: Fetch, limits: Limits, url: 
     if len(reference) == 1:
         return _whole(target, fetch, limits)
     if len(reference) != 3:
-        raise FormatError(f"{key}: metadata in several byte ranges is not read")
+        raise FormatError(f"{key}: metadata in several byte ranges is unsupported")
     limits.check(f"{key}: its length", reference[2], limits.header_bytes)
     return fetch.run(fetch.read(target, reference[1], reference[2]))[0]
 
@@ -156,7 +156,7 @@ def _fetched(key: str, reference: list[Any], fetch: Fetch, limits: Limits, url: 
 def _whole_files(
     references: Mapping[str, Reference], keys: Mapping[str, list[tuple[str, str]]], fetch: Fetch, url: str
 ) -> dict[str, int]:
-    """Sizes of files that are chunks as they are."""
+    """Sizes of files that are referenced as a whole."""
     wanted = list(
         dict.fromkeys(
             str(one[0])
@@ -193,10 +193,10 @@ def _open_parquet(asked: _OpenRequest) -> Table:
     url, fetch, limits = asked.url, asked.fetch, asked.limits
     folder = url if url.endswith("/") else url + "/"
     try:
-        said, source, own = read_metadata(folder, fetch, limits)
+        root, source, own = read_metadata(folder, fetch, limits)
     except MissingError:
         raise MissingError("there is no kerchunk index: the folder has no .zmetadata", url=url) from None
-    documents, record_size = said.get("metadata"), said.get("record_size")
+    documents, record_size = root.get("metadata"), root.get("record_size")
     if not isinstance(documents, Mapping) or type(record_size) is not int:
         raise FormatError(".zmetadata: metadata and record_size are required; this may be a Zarr store")
     if asked.write not in (None, own.write):
@@ -219,7 +219,7 @@ def _open_parquet(asked: _OpenRequest) -> Table:
     budget = LabelBudget()
 
     def inline(path: str) -> Coordinate | None:
-        """Labels that lie in one record file of the index itself."""
+        """Labels that are inline in one record file."""
         if path not in arrays:
             return _text_labels(path, nodes, rows.first_bytes)
         refs = rows.find_inline(arrays[path].array)

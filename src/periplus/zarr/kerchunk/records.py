@@ -22,13 +22,13 @@ from periplus.zarr.kerchunk.extension import WRITE, DeclaredFiles
 MOST_ROWS = 1 << 26
 """Rows of one record file; kerchunk writes 10,000 to 100,000."""
 SEVERAL = "multirange://chunk-of-several-byte-ranges-needs-periplus-or-osml-imagery-io"
-"""The `path` of rows of several byte ranges, which is no URL of a file. fsspec ignores the columns of the ranges, fails
-to open this, and shows it in its error. A null is a missing chunk to fsspec, which reads as the fill value."""
+"""The `path` of rows of several byte ranges, which is not the URL of a file. fsspec ignores the columns of the ranges,
+fails to open this, and shows it in its error. A null would be a missing chunk, which reads as the fill value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Record:
-    """Rows of chunks in C order; a row that is nothing is a missing chunk."""
+    """Rows of chunks in C order; an empty row is a missing chunk."""
 
     paths: Sequence[str]
     """URLs as stored, each once."""
@@ -44,7 +44,7 @@ class Record:
     sizes: NDArray[np.int64] | None = None
     """Byte ranges of these rows, one after the other."""
     starts: NDArray[np.int64] | None = None
-    """Where among them those of a row begin; known of records that were read."""
+    """Index of the first of them for each row; set for records that were read."""
 
     def __len__(self) -> int:
         return len(self.path)
@@ -95,7 +95,7 @@ def _targets(table: pa.Table, key: str) -> tuple[list[str], NDArray[np.int32], N
     range_paths, range_path = _strings(table, "range_path", key)
     several = counts > 0
     if (range_path[several] < 0).any():
-        raise FormatError(f"{key}: a row has byte ranges and no range_path")
+        raise FormatError(f"{key}: a row has byte ranges but no range_path")
     # The path of such a row is a marker, or null as osml-imagery-io writes it; only paths that rows use are kept.
     path = np.where(several, range_path + np.int32(len(paths)), path)
     used, rows = np.unique(path, return_inverse=True)
@@ -121,7 +121,7 @@ def _read(data: bytes, key: str, limits: Limits, columns: list[str] | None, decl
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         if isinstance(error, PeriplusError):
             raise
-        raise FormatError(f"{key}: this is no Parquet file of references: {error}") from None
+        raise FormatError(f"{key}: not a Parquet file of references: {error}") from None
 
 
 def _strings(table: pa.Table, name: str, key: str) -> tuple[list[str], NDArray[np.int32]]:
@@ -130,7 +130,7 @@ def _strings(table: pa.Table, name: str, key: str) -> tuple[list[str], NDArray[n
         raise FormatError(f"{key}: the column {name!r} is missing")
     column = table.column(name).combine_chunks()
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if pa.types.is_null(column.type) or pa.types.is_floating(column.type):  # nothing but nulls, as some write them
+    if pa.types.is_null(column.type) or pa.types.is_floating(column.type):  # only nulls, as some writers store them
         if column.null_count != len(column) and not all(item != item for item in column.drop_null().to_pylist()):
             raise FormatError(f"{key}: the column {name!r} holds numbers")
         return [], np.full(len(column), -1, np.int32)
@@ -142,7 +142,7 @@ def _strings(table: pa.Table, name: str, key: str) -> tuple[list[str], NDArray[n
     rows = to_numpy(column.indices, null=-1).astype(np.int32)
     values = column.dictionary.to_pylist()
     if any(value is None for value in values):
-        raise FormatError(f"{key}: the column {name!r} holds nothing among its strings")
+        raise FormatError(f"{key}: the column {name!r} has null among its strings")
     return [value.decode() if isinstance(value, bytes) else value for value in values], rows
 
 
@@ -187,10 +187,10 @@ def _lists(table: pa.Table, key: str) -> tuple[NDArray[np.int64], NDArray[np.int
     for name in ("offsets", "sizes"):
         column = table.column(name).combine_chunks() if name in table.column_names else None
         if column is None or not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
-            raise FormatError(f"{key}: the column {name!r} is no list of numbers")
+            raise FormatError(f"{key}: the column {name!r} is not a list of numbers")
         flat = column.flatten()
         if not pa.types.is_integer(flat.type) or flat.null_count:
-            raise FormatError(f"{key}: the column {name!r} is no list of numbers")
+            raise FormatError(f"{key}: the column {name!r} is not a list of numbers")
         lengths = np.diff(to_numpy(column.offsets).astype(np.int64))
         counts = np.where(to_valid(column), lengths, 0)
         values = to_numpy(_as_int64(flat))

@@ -1,4 +1,4 @@
-"""Kerchunk references: the four forms of one, literal templates, and `gen` within bounds; nothing is ever evaluated."""
+"""Kerchunk references: their four forms, literal templates, and a bounded `gen`; no expression is evaluated as code."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def parse(text: bytes | str, *, url: str | None = None, limits: Limits | None = 
     """The JSON text of an index; FormatError where it is none, LimitError where it would fill the memory."""
     value = parse_json(text, what="the index", url=url, limits=limits)
     if not isinstance(value, dict):
-        raise FormatError("the index is no JSON object", url=url)
+        raise FormatError("the index is not a JSON object", url=url)
     return value
 
 
@@ -57,12 +57,12 @@ def expand(
     elif version == 1:
         refs, fill = document.get("refs", {}), filler(document.get("templates"), overrides, text)
     else:
-        raise FormatError(f"kerchunk references of version {version!r} are not known; 0 and 1 are")
+        raise FormatError(f"version {version!r} of kerchunk references is unsupported; 0 and 1 are supported")
     if not isinstance(refs, Mapping):
-        raise FormatError("the references are no JSON object")
+        raise FormatError("the references are not a JSON object")
     found: dict[str, Reference] = {}
     for key, value in refs.items():
-        # Most are of this form, so it is checked here, at a third of the cost.
+        # Most references have this form; checking it here takes a third of the time.
         if type(value) is list and len(value) == 3:
             url, offset, length = value
             whole = type(offset) is int and type(length) is int and length >= 0
@@ -86,11 +86,11 @@ def filler(
     """
     known = {} if templates is None else templates
     if not isinstance(known, Mapping):
-        raise FormatError("the templates are no JSON object")
+        raise FormatError("the templates are not a JSON object")
     known = {**known, **(overrides or {})}
     for name, value in known.items():
         if not isinstance(value, str) or CODE.search(value):
-            raise FormatError(f"template {name!r} is not literal text; give one by template_overrides")
+            raise FormatError(f"template {name!r} is not literal text; override it with template_overrides")
     ascii_only = all(value.isascii() for value in known.values())
     memory: dict[str, str] = {}
     known_plain: set[str] = set()
@@ -101,7 +101,7 @@ def filler(
         if url in memory:
             return memory[url]
         if not CODE.search(url):
-            known_plain.add(url)  # millions of references name thousands of files
+            known_plain.add(url)  # millions of references name a few thousand files
             return url
         rest = PLACEHOLDER.sub("", url)
         if CODE.search(rest):
@@ -109,7 +109,7 @@ def filler(
         names = PLACEHOLDER.findall(url)
         missing = sorted(set(names) - set(known))
         if missing:
-            raise FormatError(f"{key}: no template {missing[0]!r}; give it by template_overrides")
+            raise FormatError(f"{key}: there is no template {missing[0]!r}; set it with template_overrides")
         length = len(rest) + sum(len(known[name]) for name in names)
         if length > LONGEST_URL:
             raise LimitError(
@@ -142,7 +142,7 @@ def inline(key: str, value: str) -> bytes:
         try:
             return value.encode()
         except UnicodeEncodeError:
-            raise FormatError(f"{key}: the inline text holds half a character") from None
+            raise FormatError(f"{key}: the inline text has a lone surrogate") from None
     try:
         return base64.b64decode(value[len(BASE64) :], validate=True)
     except (binascii.Error, ValueError):
@@ -170,7 +170,7 @@ def _ranged(key: str, value: list[Any], fill: Callable[[str, str], str]) -> Refe
 
 
 def span(key: str, offset: Any, length: Any) -> None:
-    """FormatError where the numbers are no byte range."""
+    """FormatError where the numbers are not a byte range."""
     if type(offset) is not int or type(length) is not int:
         raise FormatError(f"{key}: offset and length must be integers")
     if offset < 0 or length < 0:

@@ -62,7 +62,7 @@ class RecordRows:
         if not 0 < record_size <= MOST_ROWS:
             raise FormatError(f".zmetadata: record_size is {record_size}")
         self.parts: dict[str, int] = {}
-        """By array: most byte ranges of one chunk, where that is not one; known once `files` was called."""
+        """By array: the largest number of byte ranges of one chunk, if above one; set once `files` was called."""
         self._arrays, self._folder, self._size = arrays, folder, record_size
         self._fill, self._fetch, self._limits = fill, fetch, limits
         self._declared, self._metadata = declared, metadata
@@ -112,7 +112,7 @@ class RecordRows:
                 yield name, self._record(array, record)
 
     def close(self) -> None:
-        """Nothing stays open here."""
+        """Nothing is kept open."""
 
     def database(self, table: Table) -> Database:
         from periplus.table.duckdb.sql import memory_database
@@ -121,7 +121,7 @@ class RecordRows:
         return memory_database(table, {name: self.find(a, [(0, n) for n in a.grid]) for name, a in names.items()})
 
     def find_inline(self, array: Array) -> Refs | None:
-        """All rows of a short array, where its one record file holds them inline; nothing else is read for it."""
+        """All rows of a short array, where its one record file has them inline; no other file is read."""
         if math.prod(array.grid) > self._size:
             return None
         try:
@@ -131,7 +131,7 @@ class RecordRows:
         return refs if refs.inline is not None else None
 
     def first_bytes(self, path: str) -> tuple[str, bytes | None]:
-        """The inline bytes of an array's first chunk, whatever its type, and the key of where they are."""
+        """The inline bytes of an array's first chunk, of any type, and the key of their record file."""
         key = self._key(path, 0)
         try:
             record = read_record(self._bytes(key), key=key, limits=self._limits, declared=self._declared)
@@ -140,7 +140,7 @@ class RecordRows:
         return key, record.raw_bytes(0)
 
     def describe(self, arrays: Mapping[str, Array]) -> None:
-        """Tell what the arrays look like, before any row is asked for."""
+        """Set the arrays, before any rows are read."""
         self._known = dict(arrays)
 
     # --- what is there ----------------------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ class RecordRows:
         if known is not None:
             return known
         folder = f"{self._folder}{path}/" if path else self._folder
-        if scheme_of(folder) in WEB:  # no listing there: all that may be are asked for
+        if scheme_of(folder) in WEB:  # cannot be listed: try all that may exist
             if most > MOST_RECORDS:
                 raise LimitError(f"{array.name} may have {most} record files, over the limit of {MOST_RECORDS}")
             return [record for record in range(most) if self._exists(self._key(path, record))]
@@ -210,7 +210,7 @@ class RecordRows:
         return True
 
     def _bytes(self, key: str) -> bytes:
-        """A file of the index; StaleError where it is known to be another than before, or is no longer there."""
+        """A file of the index; StaleError where it was replaced or removed."""
         url = self._folder + key
 
         async def whole() -> bytes:
@@ -260,14 +260,14 @@ class RecordRows:
     def _refs(self, array: Array, number: int, record: Record, key: str) -> Refs:
         first, total = number * self._size, math.prod(array.grid)
         if len(record) > self._size:
-            raise FormatError(f"{key}: {len(record)} rows where record_size says {self._size}")
+            raise FormatError(f"{key}: {len(record)} rows, more than the record_size {self._size}")
         files = np.array([self._urls.row(self._fill(url, key)) for url in record.paths] + [-1], np.int32)
         file, length = files[record.path], record.size
         inline = np.zeros(len(record), bool) if record.raw is None else record.raw.held
         file = np.where(inline, np.int32(-1), file)
         rows = np.flatnonzero((file >= 0) | inline)
         if rows.size and first + int(rows[-1]) >= total:
-            raise FormatError(f"{key}: row {int(rows[-1])} lies past the grid of {array.name!r}, {array.grid}")
+            raise FormatError(f"{key}: row {int(rows[-1])} is outside the grid of {array.name!r}, {array.grid}")
         if ((length > INT64 - record.offset)[rows]).any():
             raise FormatError(f"{key}: offset plus size overflows")
         places = np.unravel_index(first + rows, array.grid) if array.grid else ()
@@ -304,7 +304,7 @@ class RecordRows:
 
 
 def read_metadata(folder: str, fetch: Fetch, limits: Limits) -> tuple[dict[str, Any], Source, DeclaredFiles]:
-    """The `.zmetadata` of a directory, which file that is, and what it declares."""
+    """The `.zmetadata` of a directory, the file as a Source, and its declaration."""
 
     async def read() -> tuple[bytes, Source]:
         source = await fetch.head(folder + ZMETADATA)
@@ -317,7 +317,7 @@ def read_metadata(folder: str, fetch: Fetch, limits: Limits) -> tuple[dict[str, 
 
 
 def sizes_of(urls: Sequence[str], fetch: Fetch, resolve: Callable[[str], str]) -> list[int]:
-    """How long files are; asked of all at once."""
+    """Sizes of files, requested concurrently."""
 
     async def ask() -> list[int]:
         found = await asyncio.gather(*(fetch.head(resolve(url)) for url in urls))
@@ -327,7 +327,7 @@ def sizes_of(urls: Sequence[str], fetch: Fetch, resolve: Callable[[str], str]) -
 
 
 def _linear(array: Array, window: Window) -> tuple[int, int]:
-    """The range of places in C order that a window lies in."""
+    """The range of chunk numbers in C order that covers a window."""
     low = high = 0
     for (start, stop), count in zip(window, array.grid, strict=True):
         low, high = low * count + start, high * count + stop - 1

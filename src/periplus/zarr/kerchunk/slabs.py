@@ -1,4 +1,4 @@
-"""The rows of an array in C order, a bounded number at a time: what every exit that numbers chunks walks along."""
+"""The rows of an array in C order, a bounded number at a time, for writers that number the chunks of a grid."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from periplus.table.table import Table
 
 ROWS = 1 << 22
-"""Cells of the grid in one slab: some 300 MB at worst."""
+"""Chunks of the grid in one slab: some 300 MB at worst."""
 BLOCK = 512
-"""Steps of the leading dimension that lie together in our own Parquet; slabs end where these end."""
+"""Steps of the leading dimension that are stored together in our Parquet; slabs end where these end."""
 SPARSE = 64
-"""Cells to a row beyond which a grid is not walked along cell by cell."""
+"""Chunks of the grid for each row beyond which a grid is read at once: it is mostly empty."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,7 +45,7 @@ class Slab:
 
 
 def slabs(table: Table, array: Array) -> Iterator[Slab]:
-    """All rows of an array; NotRepresentableError names a chunk whose parts no reference of kerchunk's can say."""
+    """All rows of an array; NotRepresentableError names a chunk whose parts cannot be one reference."""
     cells = math.prod(array.grid)
     if cells <= ROWS or cells > SPARSE * max(table.rows, 1):
         yield _slab(array, table.refs(array.name))

@@ -39,19 +39,19 @@ RECORD_SIZE = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class KerchunkDescription:
-    """An index in the words of kerchunk, but for its references."""
+    """The metadata of an index as kerchunk references, without the references themselves."""
 
     documents: Mapping[str, Mapping[str, Any]]
     """Metadata by key, consolidated."""
     arrays: Mapping[str, Array]
-    """Whose references follow."""
+    """Arrays to write references of, by path."""
     labels: Mapping[str, Mapping[tuple[int, ...], bytes]]
     """Chunks that are inline, by path and position."""
     zarr_format: int
     left_out: Mapping[str, str] = field(default_factory=dict)
-    """Names of arrays, and why they are not there."""
+    """Arrays that are not written, and why."""
     overrides: Mapping[str, str] = field(default_factory=dict)
-    """Templates of a portable index as they are here and now."""
+    """Values of the templates of a portable index at the time of writing."""
 
     def key(self, path: str, place: Sequence[Any]) -> str:
         """Of a chunk."""
@@ -74,14 +74,13 @@ def write_kerchunk(
     leave_out: bool | Collection[str] = (),
     record_size: int = RECORD_SIZE,
 ) -> KerchunkDescription:
-    """Write kerchunk references, and tell what they say and which arrays were left out.
+    """Write kerchunk references; returns their metadata, and which arrays were left out.
 
     JSON where the target's name ends in `.json` (or `form` is `json`), else a Parquet directory, which supports
-    `zarr_format=2` only. `codecs` says which a
-    reader is expected to have: those of stock Zarr (`standard`), also the five of imagery tools (`imagery`), also ours
-    (`all`). An array that cannot be said is an error that names it, unless `leave_out` names it or is True. `portable`
-    writes URLs as `{{base}}name`, where the base is the folder that all sources share; a reader puts its own in its
-    place by `template_overrides`, and `base` is what a JSON index says by itself.
+    `zarr_format=2` only. `codecs` are those that readers are expected to have: stock Zarr (`standard`), also the five
+    of imagery tools (`imagery`), also ours (`all`). An array that cannot be represented is an error that names it,
+    unless `leave_out` names it or is True. `portable` writes URLs as `{{base}}name`, where the base is the folder that
+    all sources share; a reader sets its own with `template_overrides`, and `base` is the default in a JSON index.
     """
     table = expanded(table)
     url = canonical(target)
@@ -90,30 +89,30 @@ def write_kerchunk(
     if codecs not in CODECS[1:]:
         raise ValueError(f"codecs are {', '.join(CODECS[1:])}, not {codecs!r}")
     if form not in (None, "json", "parquet"):
-        raise ValueError(f"kerchunk is written as json or parquet, not as {form!r}")
+        raise ValueError(f"form is json or parquet, not {form!r}")
     as_json = form == "json" or (form is None and is_json(url))
     if zarr_format == 3 and not as_json:
         raise ValueError(
             "kerchunk Parquet is defined for Zarr v2 only, and other readers would return the fill value for every "
             "chunk of Zarr v3: use zarr_format=2, or zarr_format=3 with a target that ends in .json"
         )
-    said = describe(table, zarr_format=zarr_format, codecs=codecs, leave_out=leave_out)
+    description = describe(table, zarr_format=zarr_format, codecs=codecs, leave_out=leave_out)
     urls, folder = named_urls(table.files.path, fetch.keep_query, portable=portable)
     if as_json:
         with sink(url, fetch) as file:
             packed = to_text(pack_files(table.files, urls, folder=folder))
-            _write_json(file, table, said, urls, _base(folder, folder_of(url), base), packed)
+            _write_json(file, table, description, urls, _base(folder, folder_of(url), base), packed)
     else:
         from periplus.zarr.kerchunk.parquet import write_parquet
 
-        write_parquet(url, table, said, urls, folder=folder, fetch=fetch, record_size=record_size)
-    return replace(said, overrides={} if folder is None else {"base": folder})
+        write_parquet(url, table, description, urls, folder=folder, fetch=fetch, record_size=record_size)
+    return replace(description, overrides={} if folder is None else {"base": folder})
 
 
 def _base(folder: str | None, own: str, given: str) -> str | None:
-    """What the template `base` of a portable JSON index is: `given`, or where the sources are below the index.
+    """The template `base` of a portable JSON index: `given`, or the folder of the sources relative to the index.
 
-    None elsewhere: readers have to fill it in. An empty base would mean files of the same names in the index's folder.
+    None where that is not below the index: readers then have to set it.
     """
     if folder is None or given:
         return given or None
@@ -127,12 +126,12 @@ def describe(
     codecs: Codecs,
     leave_out: bool | Collection[str],
 ) -> KerchunkDescription:
-    """All metadata, and which arrays it is of; FormatError names every array that cannot be said."""
-    words = layout(table.catalog, codecs="all")
+    """All metadata, and the arrays it is of; FormatError names the arrays that cannot be represented."""
+    zarr_layout = layout(table.catalog, codecs="all")
     leaves: dict[str, Mapping[str, Any]] = {}
     arrays: dict[str, Array] = {}
-    unsaid: dict[str, str] = {}
-    for path, leaf in words.leaves.items():
+    skipped: dict[str, str] = {}
+    for path, leaf in zarr_layout.leaves.items():
         if leaf.array is None:
             continue
         try:
@@ -141,26 +140,28 @@ def describe(
             leaves[path] = make(leaf, leaf.array, pipeline, codecs)
             arrays[path] = leaf.array
         except NotRepresentableError as error:
-            unsaid[path] = error.message
+            skipped[path] = error.message
     for path, array in list(arrays.items()):
         why = _unrepresentable_parts(table, array)
         if why is not None:
-            unsaid[path] = why
+            skipped[path] = why
             del arrays[path], leaves[path]
-    refused = [name for name in unsaid if leave_out is not True and name not in (leave_out or ())]
+    refused = [name for name in skipped if leave_out is not True and name not in (leave_out or ())]
     if refused:
-        told = "; ".join(f"{name}: {unsaid[name]}" for name in refused[:8])
+        reasons = "; ".join(f"{name}: {skipped[name]}" for name in refused[:8])
         more = f" and {len(refused) - 8} more" if len(refused) > 8 else ""
-        raise FormatError(f"kerchunk of Zarr v{zarr_format} cannot say {told}{more} (leave_out=True does without)")
-    labels = _labels(words, leaves, zarr_format)
-    documents = consolidated(documents_of(words, leaves, zarr_format=zarr_format), zarr_format=zarr_format)
+        raise FormatError(
+            f"kerchunk of Zarr v{zarr_format} cannot represent {reasons}{more} (leave_out=True skips them)"
+        )
+    labels = _labels(zarr_layout, leaves, zarr_format)
+    documents = consolidated(documents_of(zarr_layout, leaves, zarr_format=zarr_format), zarr_format=zarr_format)
     return KerchunkDescription(
-        documents=documents, arrays=arrays, labels=labels, zarr_format=zarr_format, left_out=unsaid
+        documents=documents, arrays=arrays, labels=labels, zarr_format=zarr_format, left_out=skipped
     )
 
 
 def _unrepresentable_parts(table: Table, array: Array) -> str | None:
-    """Why chunks of several parts cannot be said, where some cannot."""
+    """Why chunks of several parts cannot be represented; None where they can."""
     if len(table.files) == 0 or table.document.parts.get(array.name, 1) == 1:
         return None
     try:
@@ -172,11 +173,11 @@ def _unrepresentable_parts(table: Table, array: Array) -> str | None:
 
 
 def _labels(
-    words: ZarrLayout, leaves: dict[str, Mapping[str, Any]], zarr_format: int
+    zarr_layout: ZarrLayout, leaves: dict[str, Mapping[str, Any]], zarr_format: int
 ) -> dict[str, Mapping[tuple[int, ...], bytes]]:
     """Inline chunks of all labels, whose documents are added to `leaves`."""
     found: dict[str, Mapping[tuple[int, ...], bytes]] = {}
-    for path, leaf in words.leaves.items():
+    for path, leaf in zarr_layout.leaves.items():
         if leaf.compute is not None:
             dotted = {"name": "default", "configuration": {"separator": "."}}
             v3 = {"zarr.json": {**leaf.document, "chunk_key_encoding": dotted}}
@@ -185,7 +186,7 @@ def _labels(
     return found
 
 
-_ODD = re.compile("[?@;=%]")
+_SPECIAL = re.compile("[?@;=%]")
 """In URLs that may carry a user name or parameters."""
 
 
@@ -193,21 +194,21 @@ def named_urls(
     paths: Sequence[str], keep_query: Collection[str] = (), *, portable: bool
 ) -> tuple[list[str], str | None]:
     """URLs as the index writes them, and the folder that `{{base}}` stands for in those of a portable one."""
-    plain = [storable(path, keep_query) if _ODD.search(path) else path for path in paths]
-    odd = next((path for path in plain if CODE.search(path)), None)
-    if odd is not None:
-        raise FormatError(f"the URL {odd!r} looks like a template, and would be taken for one")
+    plain = [storable(path, keep_query) if _SPECIAL.search(path) else path for path in paths]
+    template = next((path for path in plain if CODE.search(path)), None)
+    if template is not None:
+        raise FormatError(f"the URL {template!r} contains template syntax, which readers would expand")
     if not portable or not plain:
         return plain, None
     folder = _common(plain)
     braces = next((path for path in plain if "{" in path or "}" in path), None)
     if braces is not None:
-        raise FormatError(f"the URL {braces!r} has braces, which a template cannot stand beside")
+        raise FormatError(f"the URL {braces!r} has braces, which cannot be combined with a template")
     return [BASE + path.removeprefix(folder) for path in plain], folder
 
 
 def _common(paths: Sequence[str]) -> str:
-    """The longest folder that all paths lie in; FormatError where there is none."""
+    """The longest common folder of all paths; FormatError where there is none."""
     low, high = min(paths), max(paths)
     size = next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), min(len(low), len(high)))
     shared = low[:size].rpartition("/")[0] + "/"
@@ -222,7 +223,7 @@ def _common(paths: Sequence[str]) -> str:
 def _write_json(
     file: IO[bytes],
     table: Table,
-    said: KerchunkDescription,
+    description: KerchunkDescription,
     urls: Sequence[str],
     base: str | None,
     files: Sequence[str],
@@ -236,44 +237,44 @@ def _write_json(
         nonlocal structure, length, width
         more, wide = json_parts(text)
         structure, length, width = structure + more, length + len(text), max(width, wide)
-        # What is refused when it is opened is not left there.
+        # Do not write what would be refused when it is opened.
         whole = json_allowance(table.limits, what="the index")
         whole.take(structure + length * width)
         file.write(text.encode())
 
     put(f'{json.dumps(head)[:-1]}, "refs": {{')
     comma = "\n"
-    for lines in _lines(table, said, urls):
+    for lines in _lines(table, description, urls):
         if lines:
             put(comma + ",\n".join(lines))
             comma = ",\n"
     put(f'\n}}, "{KEY}": {json.dumps(files)}}}\n')
 
 
-def _lines(table: Table, said: KerchunkDescription, urls: Sequence[str]) -> Iterator[list[str]]:
+def _lines(table: Table, description: KerchunkDescription, urls: Sequence[str]) -> Iterator[list[str]]:
     def text(value: Any) -> str:
         return json.dumps(value, allow_nan=False)
 
     memory = json_allowance(table.limits, what="the metadata of all arrays and groups")
-    for key, document in said.documents.items():
-        words = text(document)
-        memory.take(json_cost(words))
-        yield [f"{text(key)}: {text(words)}"]
-    for path, chunks in said.labels.items():
-        yield [f'{text(said.key(path, place))}: "{_base64(data)}"' for place, data in chunks.items()]
+    for key, document in description.documents.items():
+        encoded = text(document)
+        memory.take(json_cost(encoded))
+        yield [f"{text(key)}: {text(encoded)}"]
+    for path, chunks in description.labels.items():
+        yield [f'{text(description.key(path, place))}: "{_base64(data)}"' for place, data in chunks.items()]
     quoted = [text(url) for url in urls]
-    for path, array in said.arrays.items():
+    for path, array in description.arrays.items():
         for slab in slabs(table, array):
-            yield _references(path, slab, said, quoted)
+            yield _references(path, slab, description, quoted)
 
 
-def _references(path: str, slab: Slab, said: KerchunkDescription, quoted: Sequence[str]) -> list[str]:
+def _references(path: str, slab: Slab, description: KerchunkDescription, quoted: Sequence[str]) -> list[str]:
     refs, first = slab.refs, slab.first
     starts = first[:-1]
-    prefix = json.dumps(path)[:-1] + ("/c." if said.zarr_format == 3 else "/")
+    prefix = json.dumps(path)[:-1] + ("/c." if description.zarr_format == 3 else "/")
     keys = [f'{prefix}{".".join(place)}"' for place in zip(*(map(str, c.tolist()) for c in refs.chunk[:, starts]))]
     if not len(refs.chunk):
-        keys = [json.dumps(said.key(path, ()))] * len(starts)
+        keys = [json.dumps(description.key(path, ()))] * len(starts)
     files = [0] * len(slab) if refs.file is None else refs.file[starts].tolist()
     offsets, lengths = refs.offset.tolist(), refs.length.tolist()
     lines = []

@@ -1,7 +1,7 @@
-"""Byte ranges asked for one by one are fetched together: those of one turn of the event loop, neighbours at once.
+"""Fetches byte ranges together that are requested in one turn of the event loop.
 
-zarr-python asks chunk by chunk, some at once. Ranges of the same file that lie side by side then cost one request, and
-local ones one visit to a thread. Remote requests run on the loop of Fetch; the caller's loop never waits for a disk.
+zarr-python requests chunk by chunk, some concurrently. Adjacent ranges of a file are then one request, and local ones
+one job for a thread. Remote requests run on the loop of Fetch; the caller's loop never waits for a disk.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from periplus.fetch import Fetch
 
 JOB_BYTES = 1 << 20
-"""Local bytes that one thread reads before another is asked: enough to be worth a thread, little enough to share."""
+"""Local bytes that one thread reads before another is used: enough to be worth a thread, little enough to share."""
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ class _Span:
 
 
 class Batches:
-    """Reads ranges of a table's files from any event loop, those asked for in one turn of it together."""
+    """Reads ranges of a table's files from any event loop, those requested in one turn of it together."""
 
     def __init__(self, fetch: Fetch, source: Callable[[int], Source]) -> None:
         self._fetch = fetch
@@ -76,7 +76,7 @@ class Batches:
         wants = self._waiting.pop(loop, [])
         try:
             spans = self._merged(wants)
-        except Exception as error:  # noqa: BLE001 - told to everybody who waits
+        except Exception as error:  # noqa: BLE001 - raised in every waiting caller
             for want in wants:
                 want.answer.set_exception(error)
             return
@@ -123,15 +123,15 @@ class Batches:
                 span.give(data)
 
     def _pread(self, spans: list[_Span]) -> list[bytes | Exception]:
-        """The bytes of each span, or why there are none: one lost file is no reason to fail the others."""
+        """The bytes of each span, or its error: one lost file must not fail the others."""
         found: list[bytes | Exception] = []
         for span in spans:
             try:
                 file = self._fetch.local(span.source)
                 if file is None:
-                    raise FetchError("this is no local file", url=span.source.url)
+                    raise FetchError("this is not a local file", url=span.source.url)
                 found.append(file.read(span.start, span.stop - span.start))
-            except Exception as error:  # noqa: BLE001 - carried to those who wait
+            except Exception as error:  # noqa: BLE001 - raised in the waiting callers
                 found.append(error)
         return found
 
@@ -148,7 +148,7 @@ class Batches:
 
 
 def _carried(error: BaseException) -> BaseException:
-    """The error for those who wait; a future takes no cancellation of somebody else's task."""
+    """The error for waiting callers; the cancellation of another task must not cancel theirs."""
     return error if isinstance(error, Exception) else FetchError("the read was cancelled")
 
 

@@ -1,4 +1,4 @@
-"""The bytes of chunks as a Zarr reader wants them: as they are stored, or decoded to plain values; whole or in part."""
+"""The bytes of chunks for a Zarr reader: as stored, or decoded to plain values; all of them or a range."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class ChunkReader:
         return found
 
     async def find(self, array: Array, position: Shape) -> StoredChunk | None:
-        """Where the chunk lies; None where it has no row."""
+        """The byte ranges of a chunk; None where it has no row."""
         known, chunk = self.lookup.known(array, position)
         return chunk if known else await asyncio.to_thread(self.lookup.find, array, position)
 
     async def stored(self, chunk: StoredChunk, wanted: Range | None = None) -> Bytes:
-        """The stored bytes of a chunk, all or those of a range; only what is wanted is fetched."""
+        """The stored bytes of a chunk, all or those of a range; only these are fetched."""
         parts = chunk.parts if wanted is None else _within(chunk.parts, *wanted)
         self.limits.check("the stored size of a chunk", sum(p.length for p in parts), self.limits.chunk_bytes)
         if len(parts) == 1:
@@ -60,7 +60,7 @@ class ChunkReader:
         return b"".join(await asyncio.gather(*map(self._part, parts)))
 
     async def inline_checked(self, array: Array, position: Shape, chunk: StoredChunk) -> None:
-        """DecodeError where inline bytes decode to more or less than a chunk: codecs of others believe the stream.
+        """DecodeError where inline bytes decode to more or less than a chunk, which other codecs do not check.
 
         Bytes of sources are not decoded for this, which would double the cost of every read.
         """
@@ -98,23 +98,23 @@ class ChunkReader:
             values = decode(data if isinstance(data, bytes) else memoryview(data), valid=valid)
         except PeriplusError as error:
             error.message = f"chunk {position} of {array.name}: {error.message}"
-            spot = next((part for part in chunk.parts if part.data is None), None)
-            if spot is None:
+            part = next((part for part in chunk.parts if part.data is None), None)
+            if part is None:
                 raise
-            source = spot.object or self._source(spot.file)
-            raise error.at(url=source.url, offset=spot.offset) from None
-        return _laid(array, values, valid)
+            source = part.object or self._source(part.file)
+            raise error.at(url=source.url, offset=part.offset) from None
+        return _padded(array, values, valid)
 
     def _assembled(self, array: Array, position: Shape) -> NDArray[np.uint8]:
-        """The chunk read as a window of the array, whatever chunks it really has."""
+        """The chunk, read as a window of the array, whose stored chunks are others."""
         window = tuple(slice(p * c, min((p + 1) * c, n)) for p, c, n in zip(position, array.chunks, array.shape))
         rows: Any = _LoadedRows(self.table, self.lookup) if array.edges is None else self.table
         values = read_array(rows, self.fetch, array, window, limits=self.limits, workers=1)
-        return _laid(array, values, np.shape(values))
+        return _padded(array, values, np.shape(values))
 
 
 class _LoadedRows:
-    """The table as the reader of arrays sees it, answering for single chunks from blocks that are loaded."""
+    """The table for the reader of arrays, with rows of single chunks from loaded blocks."""
 
     def __init__(self, table: Table, lookup: ChunkLookup) -> None:
         self._table, self._lookup = table, lookup
@@ -135,8 +135,8 @@ class _LoadedRows:
         return self._table.objects(array, refs) if self._objects is None else (refs, self._objects)
 
 
-def _laid(array: Array, values: NDArray[Any], valid: Shape) -> NDArray[np.uint8]:
-    """Values as the bytes of a whole chunk of the grid, with fill where it reaches beyond the array."""
+def _padded(array: Array, values: NDArray[Any], valid: Shape) -> NDArray[np.uint8]:
+    """Values as the bytes of a whole chunk of the grid, with the fill value beyond the array."""
     little = array.dtype.newbyteorder("<")
     inside = tuple(slice(n) for n in valid)
     if valid == array.chunks:
@@ -148,7 +148,7 @@ def _laid(array: Array, values: NDArray[Any], valid: Shape) -> NDArray[np.uint8]
 
 
 def _within(parts: tuple[ChunkPart, ...], start: int, stop: int) -> tuple[ChunkPart, ...]:
-    """The pieces of parts, laid one after the other, that lie in a range of the whole."""
+    """The pieces of consecutive parts that are in a range of the chunk."""
     found, begin = [], 0
     for part in parts:
         low, high = max(start - begin, 0), min(stop - begin, part.length)

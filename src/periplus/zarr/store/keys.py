@@ -34,7 +34,7 @@ def group_named(layout: ZarrLayout, key: str) -> str | None:
 
 
 def keys_under(layout: ZarrLayout, lookup: ChunkLookup, prefix: str) -> Iterator[str]:
-    """Every key that begins with a prefix, whatever it cuts through."""
+    """Every key that begins with a prefix, which may end within a name."""
     for group in layout.groups:
         stem = f"{group}/" if group else ""
         if not (stem.startswith(prefix) or prefix.startswith(stem)):
@@ -58,7 +58,7 @@ def _chunks_under(leaf: Leaf, lookup: ChunkLookup, prefix: str) -> Iterator[str]
 
 
 def names_in(layout: ZarrLayout, lookup: ChunkLookup, folder: str) -> Iterator[str]:
-    """Names of what lies directly in a folder: groups, arrays, metadata, and the folders of chunk keys."""
+    """Names directly in a folder: groups, arrays, metadata, and the folders of chunk keys."""
     path = folder.strip("/")
     if path in layout.groups:
         yield DOCUMENT

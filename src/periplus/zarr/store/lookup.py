@@ -1,7 +1,7 @@
-"""From a chunk position to its rows in no time: blocks of the grid, each loaded once, dense, and kept while used.
+"""Finds the rows of a chunk by its position: blocks of the grid, each loaded once, dense, and cached.
 
-A Zarr reader asks chunk by chunk. One query of the table for each would cost milliseconds; instead the first question
-loads the rows of a whole block of the grid, cut as the rows lie in the index, and the next ones are array lookups.
+A Zarr reader requests chunk by chunk. One query of the table for each would take milliseconds; instead the first one
+loads the rows of a block of the grid, as rows are grouped in the index, and the next ones are array lookups.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 BLOCK_CHUNKS = 1 << 16
 """Chunks of one block at most: about what a row group of an index holds."""
 FEW_BLOCKS = 64
-"""Blocks that are looked through one by one, whatever they hold."""
+"""Blocks that are loaded one by one to list an array; beyond this, all rows are read at once."""
 KEPT_BYTES = 96 << 20
 """Blocks that are kept, of all arrays together: three million rows."""
 
@@ -42,7 +42,7 @@ class ChunkPart:
     length: int
     data: memoryview | None = None
     object: Source | None = None
-    """Where it is in one of the many objects of a path template, which are no rows of the files table."""
+    """Where it is in one of the many objects of a path template, which are not rows of the files table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class ChunkLookup:
     def _around(self, array: Array, position: Shape) -> Block:
         try:
             return self.block(array, position)
-        except DeniedError:  # some file of the block is out of reach; that of this chunk may not be
+        except DeniedError:  # the policy denies a file of the block, perhaps not that of this chunk
             return self._load(array, position, (1,) * array.ndim)
 
     def block(self, array: Array, position: Shape) -> Block:
@@ -207,13 +207,13 @@ class ChunkLookup:
         for d, n in enumerate(shape):
             cell *= n
             cell += refs.chunk[d] - corner[d]
-        # The table answers in order of position, so that the rows of a chunk are neighbours.
+        # The table returns rows in order of position, so that the rows of a chunk are neighbours.
         first = np.searchsorted(cell, np.arange(math.prod(shape) + 1)).astype(np.int32)
         return Block(corner, shape, first, refs, objects)
 
 
 def block_shape(array: Array) -> Shape:
-    """Chunks of one block along each dimension: as rows lie in an index, many steps of a few lines of tiles.
+    """Chunks of one block along each dimension: as rows are grouped in an index, many steps of a few lines of tiles.
 
     Trailing dimensions come whole so far as they fit, after up to 512 steps of the first where there are three.
     """
@@ -221,8 +221,8 @@ def block_shape(array: Array) -> Shape:
     shape = [1] * len(grid)
     if len(grid) >= 3:
         shape[0] = max(1, min(grid[0], STEPS))
-    room = BLOCK_CHUNKS // max(1, shape[0] if grid else 1)
+    left = BLOCK_CHUNKS // max(1, shape[0] if grid else 1)
     for d in range(len(grid) - 1, 0 if len(grid) >= 3 else -1, -1):
-        shape[d] = max(1, min(grid[d], room))
-        room //= shape[d]
+        shape[d] = max(1, min(grid[d], left))
+        left //= shape[d]
     return tuple(shape)

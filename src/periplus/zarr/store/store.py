@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 PAGE = 1024
-"""Keys that a thread lists before they are handed on."""
+"""Keys that a thread lists at once."""
 
 
 class IndexStore(Store):
     """The arrays of an index as Zarr v3: `zarr.open_group(index.store())`.
 
-    `codecs` says which codecs chunks may be handed out with: those of stock Zarr (`standard`; all other chunks are
+    `codecs` are those that chunks may be returned with: those of stock Zarr (`standard`; all other chunks are
     decoded here and presented as plain values), also the five of imagery tools (`imagery`), also ours (`all`), or none.
-    Our errors pass through zarr as they are; a chunk that the index has no row of is None, and reads as fill.
+    Our errors pass through zarr as they are; a chunk without a row in the index is None, and reads as the fill value.
 
-    Nothing can be written, whatever the mode. `read_only` is only what zarr-python asks to learn whether a store was
-    opened with mode "r": it refuses its own default mode, "a", for stores that say so, and we have no reason to.
+    Nothing can be written, whatever the mode. `read_only` only states whether the store was opened with mode "r":
+    zarr-python refuses its default mode, "a", for stores where it is True.
     """
 
     supports_writes = False
@@ -92,7 +92,7 @@ class IndexStore(Store):
     def with_read_only(self, read_only: bool = False) -> IndexStore:
         """The same store, opened with mode "r"; there is no other."""
         if not read_only:
-            return super().with_read_only(read_only)  # type: ignore[return-value]  # which says that there is none
+            return super().with_read_only(read_only)  # type: ignore[return-value]  # which raises
         twin = object.__new__(IndexStore)
         twin.__dict__.update(self.__dict__, _read_only=True, _is_open=False)  # what is known of the rows is shared
         return twin
@@ -126,11 +126,15 @@ class IndexStore(Store):
         if chunk is None:
             return None
         if leaf.exact is not None and chunk.length != leaf.exact:
-            spot = next((part for part in chunk.parts if part.data is None), None)
+            stored = next((part for part in chunk.parts if part.data is None), None)
             raise DecodeError(
                 f"chunk {position} of {leaf.path} has {chunk.length} bytes where its shape takes {leaf.exact}",
-                url=None if spot is None else spot.object.url if spot.object else self.table.files.path[spot.file],
-                offset=None if spot is None else spot.offset,
+                url=None
+                if stored is None
+                else stored.object.url
+                if stored.object
+                else self.table.files.path[stored.file],
+                offset=None if stored is None else stored.offset,
             )
         await self._chunks.inline_checked(leaf.array, position, chunk)
         return await self._chunks.stored(chunk, None if byte_range is None else _range(byte_range, chunk.length))
@@ -217,7 +221,7 @@ def _rebuilt(table: Table, fetch: Fetch, limits: Limits, codecs: Codecs, read_on
 
 
 def _range(asked: ByteRequest, size: int) -> Range:
-    """The bytes asked for, cut at the end of the value as HTTP cuts them."""
+    """The requested bytes, cut at the end of the value as in HTTP."""
     if isinstance(asked, RangeByteRequest):
         return min(asked.start, size), min(asked.end, size)
     if isinstance(asked, OffsetByteRequest):
