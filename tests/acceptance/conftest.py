@@ -1,4 +1,4 @@
-"""What every promise is held to: time, memory, and one of our errors."""
+"""Limits of time and memory for tests with hostile input."""
 
 import time
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ def resident(field: str) -> int:
 
 @pytest.fixture(scope="session")
 def warm(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Libraries are loaded, so that what is measured is the work."""
+    """Load the libraries, so that only the work is measured."""
     folder = tmp_path_factory.mktemp("warm")
     for name in ("zstd-tiles", "geo-attributes", "jpeg-rgb-tiles", "lzma-tiles", "lerc-float32", "ccittfax4"):
         (folder / "warm.tif").write_bytes(tiffs.case(name).data)
@@ -44,5 +44,5 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.fixture
 def bounded(warm: None):
-    """`within`, when all is warm."""
+    """`within`, after the libraries are loaded."""
     return within

@@ -1,6 +1,6 @@
-"""Every call of every writer fails in turn: the index is the old or the new one, and the next run leaves no trace.
+"""System calls of every writer fail: the index is the old or the new one, and the next run leaves nothing behind.
 
-Here a seeded sample of the calls fails; `make faults` lets each of them fail in every way.
+Here a seeded sample of the calls fails; `make faults` lets every call fail in every way.
 """
 
 import errno

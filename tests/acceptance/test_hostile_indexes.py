@@ -116,7 +116,7 @@ WAYS = [
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_local_index_reaches_nothing_outside_its_folder(way, index, home, canary, capfd):
+def test_a_local_index_accesses_nothing_outside_its_folder(way, index, home, canary, capfd):
     change_sources(index, reaching(home, canary)[way])
     OPENED.clear()
     for use in uses(index):
@@ -129,7 +129,7 @@ def test_a_local_index_reaches_nothing_outside_its_folder(way, index, home, cana
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if "link" not in way])
-def test_a_remote_index_reaches_neither_files_nor_other_hosts(way, index, home, canary):
+def test_a_remote_index_accesses_neither_files_nor_other_hosts(way, index, home, canary):
     change_sources(index, reaching(home, canary)[way])
     with RangeServer(home) as server:
         OPENED.clear()
@@ -224,7 +224,7 @@ LIES = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_a_lying_index_is_refused_before_a_byte_of_its_sources_is_read(lie, index, home, bounded):
+def test_a_wrong_index_is_refused_before_its_sources_are_read(lie, index, home, bounded):
     LIES[lie](index)
     OPENED.clear()
     refused = pytest.raises((periplus.FormatError, periplus.LimitError, periplus.StaleError))

@@ -21,7 +21,7 @@ IFD, IFD8, UNKNOWN = 13, 18, 99
 
 
 def small(**changes: object) -> bytes:
-    """A sound 4 x 4 image in which some tags are changed."""
+    """A valid 4 x 4 image with some tags changed."""
     return tiff(image_tags(4, 4, **changes), data=PIXELS)
 
 
@@ -82,11 +82,11 @@ HARMLESS: dict[str, Callable[[], bytes]] = {
         image_tags(8, 8, t273=None, t279=None, t322=4, t323=4, t324=(LONG, [8] * 4), t325=(LONG, [16] * 4)), data=PIXELS
     ),
 }
-"""Nonsense that does not touch the pixels, which are right all the same."""
+"""Nonsense in tags that do not concern the pixels, which are read correctly."""
 
 
 @pytest.mark.parametrize("name", HARMLESS)
-def test_nonsense_beside_the_pixels_does_not_harm_them(name, tmp_path, bounded):
+def test_nonsense_in_other_tags_does_not_change_the_pixels(name, tmp_path, bounded):
     data = HARMLESS[name]()
     path = tmp_path / "a.tif"
     path.write_bytes(data)
@@ -180,7 +180,7 @@ def test_a_few_directories_that_share_their_values_cost_little(tag, kind, count,
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_file_that_lies_about_its_structure_is_refused(name, tmp_path, bounded):
+def test_a_file_with_a_wrong_structure_is_refused(name, tmp_path, bounded):
     data = REFUSED[name]()
     path = tmp_path / "a.tif"
     path.write_bytes(data)
@@ -211,7 +211,7 @@ def test_a_vast_sparse_image_is_indexed_and_a_pixel_of_it_read(name, tmp_path, b
 # --- bombs: a chunk that is small by its tags and vast by its stream -------------------------------------------------
 
 SIDE = 256
-"""Rows and columns of the image the bombs claim to be: 64 KiB."""
+"""Rows and columns of the image by the tags of the bombs: 64 KiB."""
 
 
 def bomb(compression: int, stream: bytes, **changes: object) -> bytes:
@@ -232,7 +232,7 @@ def zstd_bomb() -> bytes:
 
 
 def zstd_boast() -> bytes:
-    """A frame that says it holds a terabyte."""
+    """A frame that declares a terabyte."""
     return b"\x28\xb5\x2f\xfd\xe0" + (1 << 40).to_bytes(8, "little") + b"\x01\x00\x00"
 
 
@@ -253,7 +253,7 @@ def xz_memory() -> bytes:
 
 
 def patched(name: str, find: bytes, at: int, value: bytes) -> bytes:
-    """A sound file in which every stream's header says something else."""
+    """A valid file with another value in the header of every stream."""
     data = bytearray(tiffs.case(name).data)
     place, count = data.find(find), 0
     while place >= 0:

@@ -1,4 +1,4 @@
-"""Servers that fail now and then, and servers that want secrets: the right pixels, and the secrets stay secret."""
+"""Servers that fail, and servers that need secrets: the pixels are correct, and secrets are not shown or stored."""
 
 import logging
 import threading
@@ -101,8 +101,8 @@ def quiet(caplog, capfd):
     assert SECRET not in caplog.text + out + err
 
 
-def told(urls, target) -> str:
-    """All that indexing says, of success or failure."""
+def shown(urls, target) -> str:
+    """All text of an indexing run, after success or failure."""
     try:
         with periplus.index(urls, to=target) as index:
             return repr(index) + str(index.summary) + "".join(index.files.path)
@@ -115,7 +115,7 @@ def test_a_signed_url_is_refused_or_read_but_never_kept_or_shown(query, archive,
     url = f"{archive.url}/scene0.tif?{query}"
     for form in FORMS:
         for given in (url, [url, f"{archive.url}/scene1.tif"]):
-            assert SECRET not in told(given, tmp_path / form)
+            assert SECRET not in shown(given, tmp_path / form)
     assert run(["index", url, "-o", str(tmp_path / "cli.parquet")]) in (1, 2)
     assert SECRET.encode() not in everything_written(tmp_path)
 

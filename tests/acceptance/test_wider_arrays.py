@@ -189,7 +189,7 @@ def test_icechunk_itself_reads_the_repository(forms):
     check_zarr(zarr.open_group(session.store, mode="r"))
 
 
-def test_what_has_no_rows_and_columns_is_no_image(forms):
+def test_arrays_without_rows_and_columns_are_not_images(forms):
     with periplus.open(forms[FORMS[0]], trust=True) as index:
         with pytest.raises(periplus.PeriplusError, match="is not an image"):
             index.read(array="other/scalar")

@@ -184,6 +184,7 @@ def test_flipped_bits_in_pixels_give_our_errors_or_values_but_nothing_else(cog, 
     body = bytearray(cog(compress="deflate", predictor=2).read_bytes())
     first = int(tiff_shelf(bytes(body)).table.refs("0/data").offset[0])
     rng = np.random.default_rng(11)
+    refused = 0
     for _ in range(30):
         mutant = bytearray(body)
         for at in rng.integers(first, len(body), 8):
@@ -192,5 +193,7 @@ def test_flipped_bits_in_pixels_give_our_errors_or_values_but_nothing_else(cog, 
             shelf = tiff_shelf(bytes(mutant))
             values = shelf.read("0/data", (slice(None), slice(0, 700), slice(0, 700)))
         except PeriplusError:
-            continue
-        assert values.shape == (3, 700, 700)
+            refused += 1
+        else:
+            assert values.shape == (3, 700, 700)
+    assert 0 < refused < 30

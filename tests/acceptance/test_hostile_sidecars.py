@@ -1,4 +1,4 @@
-"""Hostile files beside a picture, and hostile boxes and tags inside of it: soon left out, and the pixels stay right."""
+"""Hostile sidecar files, and hostile boxes and tags in images: ignored quickly, and the pixels are correct."""
 
 import struct
 from collections.abc import Callable
@@ -63,11 +63,11 @@ def read(tmp_path, data: bytes, name: str, bounded) -> periplus.Index:
 
 
 @pytest.mark.parametrize(
-    ("companion", "texts", "name"),
+    ("sidecar", "texts", "name"),
     [("a.pgw", WORLDS, name) for name in WORLDS] + [("a.png.aux.xml", AUXILIARIES, name) for name in AUXILIARIES],
 )
-def test_a_hostile_file_beside_a_picture_places_nothing(companion, texts, name, tmp_path, bounded):
-    (tmp_path / companion).write_text(texts[name])
+def test_a_hostile_sidecar_does_not_georeference(sidecar, texts, name, tmp_path, bounded):
+    (tmp_path / sidecar).write_text(texts[name])
     with read(tmp_path, pictures.png(VALUES, bits=8, colour=0), "a.png", bounded) as index:
         np.testing.assert_array_equal(index["0/data"][...], VALUES)
         assert index["0/data"].array.georeference is None
@@ -134,7 +134,7 @@ BOXES: dict[str, Callable[[], bytes]] = {
 
 
 @pytest.mark.parametrize("name", BOXES)
-def test_hostile_boxes_place_nothing(name, tmp_path, bounded):
+def test_hostile_boxes_do_not_georeference(name, tmp_path, bounded):
     with read(tmp_path, boxed(BOXES[name]()), "a.jp2", bounded) as index:
         np.testing.assert_array_equal(index["0/data"][...], VALUES)
         assert index["0/data"].array.georeference is None
@@ -159,7 +159,7 @@ EXIFS: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("name", EXIFS)
-def test_hostile_exif_does_not_harm(name, tmp_path, bounded):
+def test_hostile_exif_is_ignored(name, tmp_path, bounded):
     picture, tags = pictures.jpegs()["gray"](), EXIFS[name]
     marker = b"\xff\xe1" + struct.pack(">H", len(tags) + 8) + b"Exif\0\0" + tags
     with (
@@ -171,7 +171,7 @@ def test_hostile_exif_does_not_harm(name, tmp_path, bounded):
         np.testing.assert_array_equal(other["0/data"][...], VALUES)
 
 
-def test_extensions_that_every_image_shares_are_not_told_over_and_over(tmp_path, bounded):
+def test_extensions_that_all_images_share_are_not_repeated(tmp_path, bounded):
     records = nitfs.tre("BLOCKA", b"0" * 123) * 4_096
     data = nitfs.nitf(*[nitfs.ImageSegment(values=VALUES, overflow=1)] * 400, extensions=[records])
     (tmp_path / "a.ntf").write_bytes(data)
@@ -188,7 +188,7 @@ def test_an_extension_that_overflows_into_itself_or_nowhere_ends(tmp_path, bound
 
 
 @pytest.mark.parametrize("harm", ["itself", "larger", "cut", "another format", "empty"])
-def test_hostile_r_sets_are_left_out(harm, tmp_path, bounded):
+def test_hostile_r_sets_are_ignored(harm, tmp_path, bounded):
     good = nitfs.nitf(nitfs.ImageSegment(values=VALUES))
     small = nitfs.nitf(nitfs.ImageSegment(values=np.ascontiguousarray(VALUES[:, ::2, ::2])))
     harmed = {
