@@ -255,7 +255,7 @@ def peak() -> int:
 
 def main(folder: Path, kind: str, share: int, shares: int, each: int, seed: int) -> None:
     warnings.simplefilter("error")
-    warnings.filterwarnings("ignore", "the CRS is left out")
+    warnings.filterwarnings("ignore", "the CRS is ignored")
     faulthandler.enable()
     faulthandler.register(signal.SIGALRM, chain=True)  # prints where it hangs, then the signal ends the process
     chosen = subjects(kind, folder, share, shares)

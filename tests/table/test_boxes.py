@@ -79,7 +79,7 @@ def test_boxes_that_cannot_be_cut_are_refused_not_taken_for_empty(zones, box):
 
 
 def test_a_crs_that_is_none_is_refused(zones):
-    with pytest.raises(PeriplusError, match="no authority code"):
+    with pytest.raises(PeriplusError, match="not an authority code"):
         zones.select(bbox=ENTRANCE, crs="rubbish", reproject=reproject_bbox)
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from periplus.model import BBox
 
 NEEDS = {"xarray": (2025, 12), "zarr": (3, 1)}
-"""Oldest versions that will do."""
+"""Oldest supported versions."""
 
 
 class XGroupBackend(BackendEntrypoint):
@@ -44,7 +44,7 @@ class XGroupBackend(BackendEntrypoint):
     supports_groups: ClassVar[bool] = True
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:  # noqa: ARG002
-        """Never: xarray's own engine opens Zarr stores unless this one is asked for by name."""
+        """Never: xarray's own engine opens Zarr stores unless engine="xgroup" is given."""
         return False
 
     def open_dataset(
@@ -76,12 +76,12 @@ class XGroupBackend(BackendEntrypoint):
     ) -> xr.Dataset:
         """The arrays of one group, or of one level of the pyramid it holds.
 
-        `level` (0 is the finest, or the name of an asset), `resolution` (largest pixel size that will do) and
-        `max_pixels` choose a level, the finest if none is given; `bbox` cuts arrays to a box, by which `max_pixels`
-        then counts. `coords` says how labels of regular axes are kept: `lazy`, in `memory`, `auto` (lazy where they are
-        many) or `none`. `strict=False` uses attributes of conventions that are not declared; `dequantize` turns
-        quantised embeddings into the numbers they stand for. References may lead to stores beside this one;
-        `cross_store` allows further prefixes, or all with True, or none with False; `cross_store_storage_options` maps
+        `level` (0 is the finest, or the name of an asset), `resolution` (largest acceptable pixel size) and
+        `max_pixels` choose a level, by default the finest; `bbox` crops arrays to a box, and `max_pixels` then applies
+        to the cropped size. `coords` is how labels of regular axes are kept: `lazy`, in `memory`, `auto` (lazy where
+        there are many) or `none`. `strict=False` uses attributes of conventions that are not declared; `dequantize`
+        converts quantized embeddings to the numbers they represent. References may point to stores in the same folder;
+        `cross_store` allows further prefixes, all with True, or none with False; `cross_store_storage_options` maps
         prefixes of such stores to their options, and allows them.
         """
         _ready()
@@ -113,8 +113,8 @@ class XGroupBackend(BackendEntrypoint):
     def open_groups_as_dict(self, filename_or_obj: Any, **arguments: Any) -> dict[str, xr.Dataset]:
         """Every group from `group` (default: the root) down, by its path from there.
 
-        Arguments are those of `open_dataset` but for the choice of a level and a box. Levels of a pyramid that lie in
-        one group are siblings of their own names, or `base`.
+        Arguments are those of `open_dataset` except for the choice of a level and a box. Levels of a pyramid that share
+        a group get a node each, with their names or `base`.
         """
         _ready()
         from periplus.engine.xgroup.datasets import open_all
@@ -147,14 +147,14 @@ def levels(
 
 @lru_cache(maxsize=1)
 def _ready() -> None:
-    require()  # once: looking up versions takes as long as opening a small store
+    require()  # once: finding versions takes as long as opening a small store
 
 
 def require() -> None:
     """ImportError with guidance where a package is missing or too old.
 
-    Asked when a store is opened and not when this module is loaded: xarray loads every engine to list them, and one
-    that could not be loaded would warn those who never meant to use it.
+    Checked when a store is opened and not when this module is loaded: xarray loads every engine to list them, and
+    would warn users of other engines.
     """
     for name, oldest in NEEDS.items():
         wanted = ".".join(map(str, oldest))

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sys
 import warnings
+from typing import TYPE_CHECKING
 
 from periplus.conventions.diagnostic import Diagnostic
-from periplus.engine.assemble.source import Findings
 from periplus.errors import FetchError, FormatError, MissingError, PeriplusError
+
+if TYPE_CHECKING:
+    from periplus.engine.assemble.source import Findings
 
 MOST_WARNINGS = 50
 """Warnings of one opening: a store of thousands of broken arrays does not give thousands of them."""
