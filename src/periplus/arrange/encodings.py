@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from periplus.arrange.packing import packing_of, unpack_codec
-from periplus.errors import LimitError
+from periplus.errors import ConflictError, LimitError
 from periplus.model import Array, Codec, Encoding, Pipeline, Shape
 from periplus.model.codecnames import UNPACK
 
@@ -43,8 +43,20 @@ def mosaic_encodings(name: str) -> EncodingList:
 
 
 def unpacked(encoding: Encoding, array: Array) -> Encoding:
-    """The encoding of an array, followed by the conversion of its values to physical ones."""
-    return replace(encoding, codecs=(unpack_codec(array.dtype, packing_of(array)), *encoding.codecs))
+    """The encoding of an array, followed by the conversion of its values to physical ones.
+
+    ConflictError if bands have values of their own and chunks do not hold all bands: the codec does not know the bands
+    of a chunk.
+    """
+    packing = packing_of(array)
+    stored = encoding.extent or array.chunks
+    for noun, value in zip(("nodata values", "scales", "offsets"), packing, strict=True):
+        if isinstance(value, list | tuple) and (len(stored) < 3 or stored[-3] != len(value)):
+            raise ConflictError(
+                f"files differ in nodata, scale or offset, and {array.name} has {len(value)} {noun}, one for each "
+                "band, but a chunk does not hold all bands (files with interleave=pixel do): use arrange='collect'"
+            )
+    return replace(encoding, codecs=(unpack_codec(array.dtype, packing), *encoding.codecs))
 
 
 def split_unpack(encoding: Encoding) -> tuple[Codec | None, Encoding]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from periplus.arrange import arrange, stack
+from periplus.arrange import FileEntry, arrange, stack
 from periplus.arrange.stack import arrays as blocks_module
 from periplus.errors import ConflictError
 from periplus.model import Encoding, Inline, Refs
@@ -200,6 +200,32 @@ def test_differing_packings_become_physical_values(make: SimpleNamespace, dtype:
     settings = stacked.encodings[0].codecs[0]["configuration"]
     assert settings == {"dtype": np.dtype(dtype).str, "nodata": 0, "scale": 0.5, "offset": None}
     assert stacked.encodings[0].codecs[1:] == tuple(make.codecs)
+
+
+@pytest.mark.parametrize("kind", ["stack", "mosaic"])
+def test_values_of_each_band_need_chunks_of_all_bands(make: SimpleNamespace, kind: str) -> None:
+    def entries(bands: int) -> list[FileEntry]:
+        image = make.image(shape=(2, 64, 64), chunks=(bands, 32, 32))
+        place = image.georeference
+        moved = replace(place, transform=(10.0, 0.0, 500000.0 + (640 if kind == "mosaic" else 0), *place.transform[3:]))
+        files = [make.packed(image, offset=[0.0, 1.0]), make.packed(replace(image, georeference=moved), offset=5.0)]
+        return [make.entry(f"/d/{k}.tif", array, day=k + 1) for k, array in enumerate(files)]
+
+    together, apart = entries(2), entries(1)
+    (encoding, _) = arrange(together, make.lookup(together), kind=kind).catalog.arrays["0/data"].encodings
+    assert encoding.codecs[0]["configuration"]["offset"] == [0.0, 1.0]
+    with pytest.raises(ConflictError, match=r"0/data has 2 offsets.*does not hold all bands"):
+        arrange(apart, make.lookup(apart), kind=kind)
+    laid = arrange(apart, make.lookup(apart))
+    assert laid.kind == "collect"
+
+
+@pytest.mark.parametrize(("nodata", "notes"), [(1, 0), (2, 1)])
+def test_a_note_says_that_values_become_physical(make: SimpleNamespace, nodata: int, notes: int) -> None:
+    arrays = [make.packed(make.image(), each) for each in (1, nodata)]
+    entries = [make.entry(f"/d/{k}.tif", array, day=k + 1) for k, array in enumerate(arrays)]
+    warnings = stack(entries, make.lookup(entries)).warnings
+    assert sum("0/data has physical values, as float32 with NaN" in warning for warning in warnings) == notes
 
 
 def test_equal_packings_stay_raw(make: SimpleNamespace) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import periplus
-from periplus.errors import ConflictError
+from periplus.errors import ConflictError, MissingError
 from periplus.testing.scenes import tile
 
 TIME = "x_{time:%Y%m%d}"
@@ -145,3 +145,20 @@ def test_files_that_an_index_had_elsewhere_are_not_allowed_by_adding_to_it(tmp_p
                     except periplus.DeniedError:
                         denied.add(name.partition("/0/")[0].rpartition("/")[2])
                 assert denied == {"a", "link"}
+
+
+@pytest.mark.parametrize("options", [{"arrange": "stack", "pattern": TIME}, {"arrange": "collect"}])
+def test_files_that_cannot_be_read_are_recorded_next_to_those_of_the_index(
+    tmp_path: Path, tiff: SimpleNamespace, to: Path, options: dict[str, Any]
+) -> None:
+    paths = days(tmp_path, tiff, 1, 2)
+    periplus.index(paths, to=to, **options).close()
+    bad = tmp_path / "x_20210103.tif"
+    bad.write_bytes(b"II*\0 and no more")
+    with periplus.index(bad, to=to, append=True) as index:
+        assert index.summary is not None
+        assert (index.summary.ok, index.summary.failed) == (2, 1)
+        assert kept(index) == {path.name for path in paths}
+        assert (index.files.error[2] or "").startswith("format: ")
+    with pytest.raises(MissingError, match="nothing to index"):
+        periplus.index(str(tmp_path / "nothing*.tif"), to=to, append=True)

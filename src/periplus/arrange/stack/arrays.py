@@ -127,6 +127,8 @@ class StackedArray:
     """In the order of their steps."""
     file_ids: Mapping[int, int]
     """Row of the files table, by entry."""
+    physical: bool = False
+    """Whether stored values are converted to physical ones."""
     start: int = 0
     """The first entry whose references are needed; those of earlier entries are already in the index."""
 

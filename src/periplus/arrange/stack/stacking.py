@@ -58,6 +58,7 @@ def stack(
             files=plan.files(entries, series, builder),
             file_ids={number: file for file, number in enumerate(order)},
             start=start,
+            physical=builder.physical,
         )
         for series, builders in plan.builders.items()
         for builder in builders
@@ -78,7 +79,7 @@ def stack(
         coordinates={
             coordinates.dim: Coordinate(name=coordinates.dim, dims=(coordinates.dim,), values=plan.steps.values)
         },
-        warnings=_warnings(entries, coordinates),
+        warnings=[*_physical_arrays(arrays), *_warnings(entries, coordinates)],
         misfits=misfits.reasons,
         order=order,
     )
@@ -240,6 +241,16 @@ def _file_order(count: int, steps: StackSteps) -> list[int]:
     """Entries in the order of their steps (so that neighbours in time are neighbours in the table), then the others."""
     stacked = sorted(steps.of, key=lambda i: (steps.of[i], i))
     return stacked + [i for i in range(count) if i not in steps.of]
+
+
+def _physical_arrays(arrays: Sequence[StackedArray]) -> list[str]:
+    """A note for each array of full resolution whose values are converted to physical ones."""
+    return [
+        f"files differ in nodata, scale or offset, or lack a nodata value for steps without a file: "
+        f"{stacked.array.name} has physical values, as {stacked.array.dtype} with NaN for nodata"
+        for stacked in arrays
+        if stacked.physical and stacked.array.level == 0
+    ]
 
 
 def _warnings(entries: Sequence[FileEntry], coordinates: FileCoordinates) -> tuple[str, ...]:
