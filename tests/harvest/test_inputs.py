@@ -275,7 +275,7 @@ ANYTHING = st.recursive(
 
 
 @given(data=st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_an_item_that_holds_anything_gives_only_our_errors(data: st.DataObject) -> None:
     whole = item("one", data=asset("a.tif", "data"), meta=asset("m.xml", kind=None))
     place = whole

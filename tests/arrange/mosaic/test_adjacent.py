@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from periplus.arrange.mosaic.adjacent import ChunkBoundaries
@@ -14,6 +14,7 @@ FILES = st.lists(
 
 
 @given(FILES)
+@settings(deadline=None)
 def test_chunks_are_taken_or_clash_pixel_by_pixel(files: list[tuple[int, list[int]]]) -> None:
     boundaries = ChunkBoundaries()
     owner: dict[int, tuple[int, int]] = {}

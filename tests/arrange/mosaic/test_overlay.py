@@ -285,7 +285,7 @@ def test_a_file_under_several_others_is_left_out(tmp_path: Path) -> None:
         assert list(index.files.status) == ["ok"] * 3
 
 
-def test_xarray_reads_a_patchwork(tmp_path: Path) -> None:
+def test_xarray_reads_an_overlay(tmp_path: Path) -> None:
     xarray = pytest.importorskip("xarray")
     paths = [tile(tmp_path / f"{n}.tif", 11 * n, 50 * n, nodata=None) for n in range(3)]
     periplus.index(paths, to=tmp_path / "m.parquet", arrange="mosaic", duplicates="first").close()

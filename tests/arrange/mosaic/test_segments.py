@@ -24,6 +24,7 @@ BOXES = st.lists(
 
 
 @given(FILES, st.integers(1, 12))
+@settings(deadline=None)
 def test_segments_cover_every_pixel_of_a_file_once(files: list[tuple[int, list[int]]], usual: int) -> None:
     starts = [first + np.cumsum([0, *sizes]).astype(np.int64) for first, sizes in files]
     grid, regular = chunk_edges(starts, usual)

@@ -323,7 +323,7 @@ def test_a_conflict_keeps_the_journal_for_another_try(
 
 
 RUN = """
-import sys, time
+import signal, sys, time
 from periplus.fetch import Fetch
 from periplus.harvest import index_into
 from periplus.harvest.parts import gather
@@ -336,13 +336,13 @@ def slow(*a, **k):
 stream.harvest_local = slow
 stream.BATCH = 1
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # the parent may ignore it
     with Fetch() as fetch:
         index_into(sys.argv[1], fetch=fetch, to=sys.argv[2], pattern=r"(?P<time>\\d{8})")
 """
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-@pytest.mark.parametrize("before", [False, True])
+@pytest.mark.parametrize(("how", "before"), [(signal.SIGINT, True), (signal.SIGKILL, False)])
 def test_an_interrupted_run_is_completed_by_the_next(
     tmp_path: Path, tiff: SimpleNamespace, fetch: Fetch, read: list[str], how: signal.Signals, before: bool
 ) -> None:

@@ -167,8 +167,8 @@ class Gathered:
         found = self._parts[number].refs(slot, which)
         one = self.entries[entry]
         if one.stored_in and one.stored_in[which]:
-            home = self._sidecar_ids[one.sidecars[one.stored_in[which] - 1].url]
-            found = replace(found, file=np.full(len(found), home, np.int32))
+            sidecar = self._sidecar_ids[one.sidecars[one.stored_in[which] - 1].url]
+            found = replace(found, file=np.full(len(found), sidecar, np.int32))
         self._count(len(found))
         return found
 
@@ -203,7 +203,7 @@ class Gathered:
         moment: Any,
         arrays: Any,
         attributes: Any,
-        beside: tuple[tuple[Source, ...], tuple[int, ...]],
+        stored: tuple[tuple[Source, ...], tuple[int, ...]],
     ) -> None:
         self.entries.append(
             FileEntry(
@@ -213,8 +213,8 @@ class Gathered:
                 group=file.input.group,
                 series=file.input.series,
                 arrays=arrays,
-                sidecars=beside[0],
-                stored_in=beside[1],
+                sidecars=stored[0],
+                stored_in=stored[1],
                 attributes=attributes,
                 error=file.error,
             )
