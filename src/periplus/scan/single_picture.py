@@ -20,7 +20,7 @@ Reading: TypeAlias = Generator[Step, Any, tuple[Array, Refs, datetime | None, tu
 
 
 def scan_picture(source: Source, limits: Limits, read: Callable[[FileBuffer, Limits], Reading]) -> Steps:
-    """The array of a file that holds one picture."""
+    """Scan a file that holds one picture, read by `read`, and its sidecars."""
     try:
         array, refs, moment, unread = yield from read(FileBuffer(source, limits), limits)
         sidecars = yield from read_sidecars(source, limits)

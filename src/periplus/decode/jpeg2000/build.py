@@ -178,7 +178,7 @@ def of_components(
 ) -> Iterator[bytes]:
     """Codestreams of some components of the tile each, those of one all of one depth and with the same steps.
 
-    Components that have no value in the tile are left out.
+    Components without values in the tile are omitted.
     """
     own = [segment for segments in _own(data, parts) for segment in segments]
     whole = header.bounds(tile)

@@ -27,7 +27,7 @@ NATIVE_BYTES = 4
 """Bytes that the native decoder allocates for every value of a tile, whatever its depth."""
 SLOT = 0
 LARGEST_KINDS = 64
-"""Depths and steps that components may have, each of which is decoded apart; images have two or three."""
+"""Depths and steps that components may have, each of which is decoded separately; images have two or three."""
 ROWS = 64
 """Rows whose colours are converted at once."""
 Run: TypeAlias = Callable[[Buffer, Shape], NDArray[Any]]
@@ -66,8 +66,8 @@ def jpeg2000(
             raise DecodeError(f"tile {min(tiles)} is {columns} x {rows}, its chunk {chunks[-1]} x {chunks[-2]}")
         [(tile, parts), *others] = tiles.items()
         own = mixed and any(marker in (COD, COC) for *_, segments in parts for marker, _, _ in segments)
-        apart = spread and not (header.chroma and (header.single or not (bounds[0] | bounds[1]) % 2))
-        if others or apart or signs or own or (mixed and not lossless):
+        upsampled = spread and not (header.chroma and (header.single or not (bounds[0] | bounds[1]) % 2))
+        if others or upsampled or signs or own or (mixed and not lossless):
             values = _groups(header, tiles, bounds, view)
             return values[lead] if lead else values
         made = codestream(header, tile, bounds, view, parts)

@@ -33,7 +33,7 @@ END = re.compile(rb"\xff\xd9")
 
 
 class StreamSize(NamedTuple):
-    """Width and height in pixels, samples a pixel, bits a sample; 0 if only the native decoder can tell."""
+    """Width and height in pixels, samples a pixel, bits a sample; 0 if only the native decoder knows."""
 
     width: int
     height: int

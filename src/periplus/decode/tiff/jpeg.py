@@ -97,7 +97,7 @@ def _continued(data: bytes, scans: list[int], more: bytes) -> bytes:
         stop = len(data) if following is None else following.start()
         # After a byte of ones a zero is stuffed; anything else would be a marker.
         stuffed = b"\0" if data.endswith(b"\xff", begin, stop) else b""
-        # A scan that ends with a restart interval goes on only behind the next marker.
+        # A scan that ends with a restart interval continues only after the next marker.
         restarts = RESTART.findall(data, begin, stop)
         mark = bytes([0xFF, FIRST_RESTART + (restarts[-1][1] + 1 if restarts else 0) % 8])
         pieces += [data[at:stop], stuffed, more, mark, more]

@@ -100,7 +100,7 @@ def _sums(tile: TileEncoding, slot: int) -> Callable[[NDArray[Any], int], NDArra
 
 
 def _sums_apart(tile: TileEncoding, integer: np.dtype[Any], slot: int) -> Callable[[NDArray[Any], int], NDArray[Any]]:
-    """Differences undone while interleaved samples are taken apart into planes: one pass in place of two, measured."""
+    """Differences undone while interleaved samples are separated into planes: one pass instead of two (measured)."""
     undo = native("delta_decode")
     width, samples, dtype = tile.width, tile.samples, tile.dtype
 

@@ -1,4 +1,4 @@
-"""The packets of a JPEG 2000 tile: how many there are, of which resolution, and in which order they lie."""
+"""The packets of a JPEG 2000 tile: their number, resolutions and order."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ComponentCoding:
 
 @dataclass(frozen=True, slots=True)
 class OrderChange:
-    """A progression of its own (POC): packets of these resolutions and components, up to a layer, that are left."""
+    """A change of the packet order (POC): the remaining packets of these resolutions and components, up to a layer."""
 
     first_resolution: int
     first_component: int
@@ -44,7 +44,7 @@ class OrderChange:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PacketOrder:
-    """Columns of equal length, in the order in which packets lie in the tile."""
+    """Columns of equal length, in the order of the packets in the tile."""
 
     layer: Column
     resolution: Column
@@ -114,7 +114,7 @@ def packet_order(
     for change in changes or (everything,):
         chosen = (resolution >= change.first_resolution) & (resolution < change.resolutions)
         chosen &= (component >= change.first_component) & (component < change.components)
-        # A layer is never sent twice: each precinct goes on where an earlier progression left it.
+        # No layer is repeated: each precinct continues after the layers of earlier progressions.
         left = np.where(chosen, np.maximum(min(change.layers, layers) - sent, 0), 0)
         site = np.repeat(np.arange(len(resolution)), left)
         layer = np.arange(len(site)) - np.repeat(np.cumsum(left) - left, left) + sent[site]
@@ -147,7 +147,7 @@ def _sites(bounds: Bounds, codings: Sequence[ComponentCoding]) -> tuple[Column, 
                 size, unit = sizes[axis], coding.steps[axis] << (sizes[axis] + shift)
                 place = ((start >> size) + np.arange(number, dtype=np.int64)) * unit
                 if start & ((1 << size) - 1):
-                    # A precinct that the tile's edge cuts is met at that edge.
+                    # A precinct that the tile's edge cuts is ordered by that edge.
                     place[0] = bounds[axis]
                 places.append(place)
             total = wide * high

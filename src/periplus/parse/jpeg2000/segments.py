@@ -1,4 +1,4 @@
-"""Marker segments of a JPEG 2000 codestream: read, written, cut to a level, and what they say of packets."""
+"""Marker segments of a JPEG 2000 codestream: parsed, packed and reduced to a level; and the coding style."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COD, COC, QCD, QCC, RGN, POC, PPM, PPT, PLM, PLT, TLM, CRG, COM = (
     0xFF52, 0xFF53, 0xFF5C, 0xFF5D, 0xFF5E, 0xFF5F, 0xFF60, 0xFF61, 0xFF57, 0xFF58, 0xFF55, 0xFF63, 0xFF64,
 )  # fmt: skip
 BARE = range(0xFF30, 0xFF40)
-"""Markers that nothing follows: kept for extensions, and passed over."""
+"""Markers without content, reserved for extensions, which are skipped."""
 PRECINCTS, SOP, EPH = 0x01, 0x02, 0x04
 """Bits of a coding style: precinct sizes follow; packets may begin with a marker, their headers end with one."""
 LARGEST_LEVELS = 32
@@ -32,7 +32,7 @@ Segment: TypeAlias = tuple[int, bytes]
 
 @dataclass(frozen=True, slots=True)
 class CodingStyle:
-    """What says which packets a tile has, and how to find them."""
+    """The coding style of a tile, which decides the packets it has and their order."""
 
     progression: int
     layers: int
@@ -116,7 +116,7 @@ def pack_segments(segments: Iterable[Segment]) -> bytes:
 def coding_style(
     steps: Sequence[tuple[int, int]], main: Iterable[Segment], tile: Iterable[Segment] = ()
 ) -> CodingStyle:
-    """The style of a tile: its own segments count for more than those of the main header.
+    """The style of a tile, whose own segments override those of the main header.
 
     `steps` are the horizontal and vertical subsampling of every component.
     """
@@ -126,7 +126,7 @@ def coding_style(
     blocks: dict[int, tuple[int, int, int]] = {}
     default: bytes | None = None
     for segments in (list(main), list(tile)):
-        # A tile's own style for all components counts for more than the main header's for one of them.
+        # A tile's style for all components overrides the main header's style for one of them.
         for data in [data for marker, data in segments if marker == COD]:
             default = data
             codings.clear()
@@ -148,15 +148,15 @@ def coding_style(
         raise FormatError(f"the codestream declares progression order {default[1]}, which does not exist")
     if not 0 < layers <= MOST_LAYERS:
         raise FormatError(f"the codestream declares {layers} quality layers")
-    # Of thousands of components most are alike, and hostile headers have as many as they can.
+    # Most of thousands of components are equal, and forged headers have as many as possible.
     alike = {step: ComponentCoding(step, usual, usual_blocks) for step in set(steps)}
-    apart = {n: ComponentCoding(steps[n], precincts, blocks[n]) for n, precincts in codings.items()}
+    overrides = {n: ComponentCoding(steps[n], precincts, blocks[n]) for n, precincts in codings.items()}
     every = [*codings.values(), *([usual] if len(codings) < count else [])]
     return CodingStyle(
         progression=default[1],
         layers=layers,
         markers=default[0] & (SOP | EPH),
-        codings=tuple(apart.get(n) or alike[step] for n, step in enumerate(steps)),
+        codings=tuple(overrides.get(n) or alike[step] for n, step in enumerate(steps)),
         changes=tuple(changes),
         levels=min(map(len, every)) - 1,
     )
@@ -206,7 +206,7 @@ def _changes(data: bytes, components: int) -> list[OrderChange]:
             data[at + size - 1],
         )
         begin = int.from_bytes(data[at + 1 : at + 1 + wide], "big")
-        # In one byte 256 components can only be said by 0.
+        # In one byte, 256 components can only be written as 0.
         end = int.from_bytes(data[at + 4 + wide : at + 4 + 2 * wide], "big") or 1 << (8 * wide)
         if order > 4:
             raise FormatError("the changes of packet order in the codestream are broken")

@@ -11,7 +11,7 @@ from periplus.errors import FormatError
 from periplus.parse.jpeg2000.packets import LRCP, RLCP, Bounds, count_precincts
 from periplus.parse.jpeg2000.segments import PPT, CodingStyle, Segment, coding_style
 from periplus.scan.jpeg2000.markers import Codestream
-from periplus.scan.jpeg2000.packet_ranges import apart, at_multiples
+from periplus.scan.jpeg2000.packet_ranges import at_multiples, packet_levels
 from periplus.scan.jpeg2000.packets import TilePartHeader
 from periplus.scan.jpeg2000.ranges import LevelRanges, TileRanges
 
@@ -51,7 +51,7 @@ def levels(
         # A prefix is one range of a tile, which every form of an index can express.
         return _prefixes(facts, parts, heads, styles, most)
     if most and heads is not None and not own:
-        return apart(facts, parts, heads, most) or plain
+        return packet_levels(facts, parts, heads, most) or plain
     return plain
 
 

@@ -22,7 +22,9 @@ LARGEST_PARTS = 65_535
 SOD = b"\xff\x93"
 
 
-def apart(facts: Codestream, parts: TileRanges, heads: Sequence[TilePartHeader], most: int) -> LevelRanges | None:
+def packet_levels(
+    facts: Codestream, parts: TileRanges, heads: Sequence[TilePartHeader], most: int
+) -> LevelRanges | None:
     """The packets of up to `most` levels, each level after a tile-part header of its own; None if there are none."""
     while most and not aligned(facts, most):
         most -= 1

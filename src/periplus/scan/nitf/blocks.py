@@ -194,9 +194,9 @@ def unpadded_blocks(image: BlockLayout, *, start: int, end: int, mask: Offsets |
     return refs, (None, tuple(heights.tolist()), tuple(widths.tolist()))
 
 
-def encoding_of(image: BlockLayout, rows: int, apart: bool) -> Encoding:
+def encoding_of(image: BlockLayout, rows: int, separate: bool) -> Encoding:
     """Standard codecs where samples are whole bytes, always with a byte order; else the jbp-block codec."""
-    bands = 1 if apart or image.separate else image.bands
+    bands = 1 if separate or image.separate else image.bands
     # The last band of a lone block ends with the image, and the codecs of Zarr itself support full chunks only.
     clipped = image.down == 1 and rows < image.height and image.rows % rows != 0
     if clipped or not image.whole:

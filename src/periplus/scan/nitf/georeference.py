@@ -177,8 +177,8 @@ def untied(corners: list[Corner]) -> list[Corner]:
     def side(start: Corner, end: Corner, place: Corner) -> float:
         return (end[0] - start[0]) * (place[1] - start[1]) - (end[1] - start[1]) * (place[0] - start[0])
 
-    apart = side(first, fourth, second) * side(first, fourth, third) < 0
-    if not apart or side(second, third, first) * side(second, third, fourth) >= 0:
+    opposite = side(first, fourth, second) * side(first, fourth, third) < 0
+    if not opposite or side(second, third, first) * side(second, third, fourth) >= 0:
         return corners
     x, y = ((min(values) + max(values)) / 2 for values in zip(*corners, strict=True))
     quarters = {(place[0] > x, place[1] > y): place for place in corners}

@@ -55,10 +55,10 @@ def _plain(
         refs, edges = found
         chunks, encoding = (image.samples, image.height, image.width), encoding_of(image, image.height, False)
         return [Found(replace(_array(prefix, image, facts, chunks, encoding, mask, limits), edges=edges), refs)]
-    rows, apart = plan(image)
-    refs = locate(image, rows, apart, start=place[0] + mask.length, end=place[1], mask=mask.offsets, limits=limits)
-    bands = 1 if apart or image.separate else image.bands
-    array = _array(prefix, image, facts, (bands, rows, image.width), encoding_of(image, rows, apart), mask, limits)
+    rows, separate = plan(image)
+    refs = locate(image, rows, separate, start=place[0] + mask.length, end=place[1], mask=mask.offsets, limits=limits)
+    bands = 1 if separate or image.separate else image.bands
+    array = _array(prefix, image, facts, (bands, rows, image.width), encoding_of(image, rows, separate), mask, limits)
     return [Found(array, refs)]
 
 

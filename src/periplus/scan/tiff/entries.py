@@ -65,7 +65,7 @@ class DirectoryForm:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entries:
-    """The tags we read of one directory."""
+    """The supported tags of one directory."""
 
     form: DirectoryForm
     structure: tuple[Remote, ...]

@@ -38,7 +38,7 @@ class TiffImage:
     compression: int
     photometric: int | None
     planar: bool
-    """Bands are stored apart."""
+    """Whether bands are stored separately."""
     tiled: bool
     chunk_width: int
     chunk_height: int

@@ -26,7 +26,7 @@ NAME = "tiff"
 HEAD_BYTES = 16_384
 """The first request: holds every directory of a usual COG."""
 AHEAD_BYTES = 8_192
-"""Read after the start of a directory that lies elsewhere, so that its values come along."""
+"""Read after the start of a directory outside the first request, enough for its values."""
 MAGIC = {b"II*\0": ("<", False), b"MM\0*": (">", False), b"II+\0": ("<", True), b"MM\0+": (">", True)}
 LEAST_BYTES = 8
 """No directory is shorter."""
@@ -42,7 +42,7 @@ class Directory:
     form: DirectoryForm
     structure: Values
     metadata: Values
-    """Values that lie outside the directory, in the order of the form."""
+    """Values stored outside the directory, in the order of the form."""
     weight: int
     """Bytes of these values."""
     offsets: Integers | None
@@ -88,7 +88,7 @@ def _walk(file: FileBuffer, limits: Limits) -> Generator[Step, Any, list[Directo
         directory, following, subs = yield from _directory(file, limits, order, big, offset, parent)
         if following and parent < 0:
             pending.append((following, -1))
-        # A stack: SubIFDs go on last, so they are walked before the chain goes on, in their own order.
+        # A stack: SubIFDs are pushed last, so they are read before the rest of the chain, in their own order.
         if subs:
             pending.extend((sub, len(directories)) for sub in reversed(subs))
             if len(subs) > 1:
@@ -176,7 +176,7 @@ def _directory(
 
 
 def _elsewhere(file: FileBuffer, entries: Entries) -> Generator[Step, Any, tuple[Values, Values, dict[int, Integers]]]:
-    """Values and lists that lie in other blocks, asked for where needed; descriptive ones may lie outside the file."""
+    """Values and lists stored elsewhere, requested if needed; descriptive ones may be outside the file."""
     outside = {
         place
         for place in entries.metadata

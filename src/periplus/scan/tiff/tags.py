@@ -1,4 +1,4 @@
-"""TIFF fields: the tags we read, how large they may be, and their values as Python numbers and text."""
+"""TIFF fields: the supported tags, how large they may be, and their values as Python numbers and text."""
 
 from __future__ import annotations
 
