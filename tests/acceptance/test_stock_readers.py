@@ -92,9 +92,9 @@ def write_exit(index, folder, name):
     target, codecs = folder / name, next(codecs for codecs in CODECS if codecs in name)
     if name.startswith("kerchunk"):
         written = index.write(target, form="kerchunk", zarr_format=int(name[8]), codecs=codecs, leave_out=True)
-        return set(written.left_out)
+        return set(written.report.skipped)
     if name.endswith(".icechunk"):
-        return set(index.write(target, codecs=codecs, leave_out=True).left_out)
+        return set(index.write(target, codecs=codecs, leave_out=True).report.skipped)
     if name.startswith("store"):
         asyncio.run(copied(index.store(codecs=codecs), target))
         return set()

@@ -19,7 +19,7 @@ from periplus.zarr.fsspec.filesystem import MultiReferenceFileSystem
 pytestmark = pytest.mark.usefixtures("our_codecs")
 
 CORNERS = "411900N0200400E411900N0200700E411700N0200700E411700N0200400E"
-FILES = Path(__file__).parents[1] / "decode" / "files"
+FILES = Path(__file__).parents[2] / "decode" / "files"
 
 
 def by_zarr(target):
