@@ -20,7 +20,7 @@ ORDINARY = 1 << 16
 """Labels up to which an axis is an ordinary pandas index (half a mebibyte), with which all of xarray works."""
 
 
-class ComputedLabels(CoordinateTransformIndexingAdapter):
+class LazyLabels(CoordinateTransformIndexingAdapter):
     """Labels that are computed when they are used."""
 
     @property
@@ -38,7 +38,7 @@ class LazyIndex(CoordinateTransformIndex):
         for name in self.transform.coord_names:
             old = known.get(name)
             dims = self.transform.dims if old is None or set(old.dims) != set(self.transform.dims) else old.dims
-            data = ComputedLabels(self.transform, name, tuple(str(d) for d in dims))
+            data = LazyLabels(self.transform, name, tuple(str(d) for d in dims))
             made[name] = xr.Variable(dims, data, *((old.attrs, old.encoding) if old is not None else ()))
         return made
 
