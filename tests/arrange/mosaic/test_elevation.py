@@ -64,7 +64,7 @@ def test_cells_read_as_the_stitched_whole(tmp_path: Path) -> None:
     step = 1 / (POSTS - 1)
     np.testing.assert_allclose(array.georeference.transform, (step, 0, 20 - half, 0, -step, 13 + half))
     assert array.georeference.registration == "point"
-    assert array.attributes["dted"]["vertical_datum"] == "MSL"
+    assert array.attrs["dted"]["vertical_datum"] == "MSL"
 
 
 @pytest.mark.parametrize("target", ["mosaic.parquet", "mosaic"])

@@ -77,7 +77,7 @@ class InMemory(Place):
         item, source, scanner = Input(url=self.url), Source(url=self.url), Store(asking)
         try:
             steps = scan_bytes(
-                BODY, url=self.url, limits=limits, scanner=scanner, siblings=others, listable=listable  # type: ignore[arg-type]
+                BODY, url=self.url, limits=limits, scanner=scanner, sidecars=others, listable=listable  # type: ignore[arg-type]
             )  # fmt: skip
         except PeriplusError as error:
             return Harvested(input=item, source=source, raised=error)
