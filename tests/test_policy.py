@@ -218,7 +218,7 @@ def test_a_prefix_without_its_slash_is_told_from_one_that_is_missing():
     policy = Policy.beside("/data/index.parquet", allow=["s3://bucket/scenes"])
     with pytest.raises(DeniedError, match="end the prefix that is allowed with a slash"):
         policy.check("s3://bucket/scenes/a.tif")
-    with pytest.raises(DeniedError, match="may not reach this place; if you trust it"):
+    with pytest.raises(DeniedError, match="may not access this place; if you trust it"):
         policy.check("s3://bucket/scenes-of-others/a.tif")
 
 

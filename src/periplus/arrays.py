@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int], None]
 SHOWN = 12
-"""Arrays that a repr shows."""
+"""Arrays shown in a repr."""
 
 
 class IndexArray:

@@ -9,7 +9,7 @@ from periplus.redaction import redact as redact
 
 
 def some(names: Iterable[str], *, like: str = "", most: int = 8) -> str:
-    """Names for a message: those that hold the one asked for come first, or are nearly it."""
+    """Names for a message; those that contain `like`, or nearly match it, come first."""
     given = list(names)
     wanted = like.strip("/").lower()
     near = [name for name in given if wanted and wanted in name.lower()]
@@ -41,7 +41,7 @@ class PeriplusError(Exception):
         return f"{self.message} ({where})"
 
     def at(self, *, url: str | None = None, offset: int | None = None) -> PeriplusError:
-        """This error with its place filled in where it was unknown; for the room that knows the place."""
+        """This error, with URL and offset filled in where they were unknown."""
         if self.url is None and url is not None:
             self.url = redact(url)
         if self.offset is None:
@@ -114,11 +114,11 @@ EXTRAS = {
     "obspec_utils": "virtualizarr",
     "icechunk": "icechunk",
 }
-"""Libraries that only some faces need, and the extra of ours that installs each."""
+"""Optional libraries, and the extra of periplus that installs each."""
 
 
 def advice(error: ModuleNotFoundError) -> str | None:
-    """What to install for a face whose library is not there; None where that is not the matter."""
+    """What to install for an optional library that is missing; None for any other module."""
     library = (error.name or "").partition(".")[0]
     extra = EXTRAS.get(library)
     return None if extra is None else f"this needs {library}: pip install 'periplus[{extra}]'"
@@ -126,7 +126,7 @@ def advice(error: ModuleNotFoundError) -> str | None:
 
 @contextmanager
 def guided() -> Iterator[None]:
-    """Say what to install where a face is used whose library is not there."""
+    """Add to a ModuleNotFoundError which extra installs the library."""
     try:
         yield
     except ModuleNotFoundError as error:

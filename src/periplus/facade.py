@@ -1,4 +1,4 @@
-"""Index: what users hold. Every method is one call into a room below."""
+"""Index: the object users hold; every method is one call into a package below."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Location = str | PathLike[str]
 
 
 class Index:
-    """A table of where the bytes of arrays lie, with the means to query and to read it."""
+    """A table of the byte ranges of arrays, with methods to query and read it."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Index:
         self._token = uuid.uuid4().hex
 
     def __dask_tokenize__(self) -> tuple[str, str]:
-        """A name for dask's chunks that costs nothing: without it, dask would pickle all rows held in memory."""
+        """A cheap token for dask, which would otherwise pickle all rows in memory."""
         return ("periplus.Index", self._token)
 
     @property
@@ -90,7 +90,7 @@ class Index:
         bands: int | str | Sequence[int | str] | None = None,
         progress: Progress | None = None,
     ) -> Raster:
-        """A window of `array`, or of the only image of place and time, at the coarsest level with that resolution.
+        """A window of `array`, or of the only image in the box and time range, at the coarsest sufficient level.
 
         `bbox` is (xmin, ymin, xmax, ymax) in `crs` (text, an EPSG number, a CRS of pyproj or rasterio; default: the
         image's own), `resolution` in units of the image's CRS, `max_size` the longest side in pixels (every n-th pixel
@@ -129,7 +129,8 @@ class Index:
         """The references of a selection as an Arrow table.
 
         `window` counts chunks; `bbox` is in `crs` (default: the images' own, if they share one); `footprints` adds the
-        box of every chunk, in the CRS of its image. An image that only control points or RPCs place is selected whole.
+        box of every chunk, in the CRS of its image. All chunks of an image that has only
+        control points or RPCs are selected, or none.
         """
         from periplus.conventions.proj.crs import crs_text, reproject_bbox
 
@@ -145,15 +146,15 @@ class Index:
         )
 
     def sql(self, query: str, parameters: Sequence[Any] = ()) -> pa.Table:
-        """The answer of DuckDB to one SELECT; the views are `chunks`, `files`, `arrays`, `placements` and `grid`.
+        """The result of one SELECT, run by DuckDB; the views are `chunks`, `files`, `arrays`, `placements` and `grid`.
 
-        `files` has a column `url`, the path made absolute, which hides a column of yours with that name. `array` and
-        `offset` are words of SQL too: write these columns in double quotes. `parameters` are the values of `?`.
+        `files` has a column `url`, the absolute path, which hides a user column of that name. `array` and `offset` are
+        keywords of SQL: write these columns in double quotes. `parameters` are the values of `?`.
         """
         return self.table.sql(query, parameters)
 
     def check(self, *, progress: Progress | None = None) -> SourceReport:
-        """Ask every source whether it is still what was indexed: size, entity tag and time; no data are read."""
+        """Check that every source is unchanged: size, entity tag and time. No data are read."""
         from periplus.read import check_sources
 
         return check_sources(self.table, self.fetch, progress=progress)
@@ -161,8 +162,8 @@ class Index:
     def check_index(self, *, progress: Progress | None = None) -> IndexReport:
         """Read every row of the index and compare it with what the index declares; no source is accessed.
 
-        Found are chunks outside their grid, rows that come twice, parts that are missing or that nothing lists, byte
-        ranges past the end of their file, wrong file ids, encodings, counts and statistics, and damaged pages.
+        The report lists chunks outside their grid, duplicate rows, missing or unlisted parts, byte ranges past the end
+        of their file, wrong file ids, encodings, counts and statistics, and damaged pages.
         """
         from periplus.table.query.integrity import check_table
 
@@ -194,8 +195,8 @@ class Index:
     def store(self, *, codecs: Codecs = "standard") -> IndexStore:
         """This index as a read-only Zarr v3 store, for zarr-python, xarray, dask and whatever else reads Zarr.
 
-        Chunks are handed out as they lie in the files where `codecs` can say how: those of stock Zarr (`standard`),
-        also the five of imagery tools (`imagery`), also ours (`all`), or none. All others are decoded here.
+        Chunks keep their stored bytes if `codecs` can express them: those of stock Zarr (`standard`), also the five of
+        imagery tools (`imagery`), also ours (`all`), or none. All other chunks are decoded by the store.
         """
         with guided():
             from periplus.zarr.store.store import IndexStore
@@ -203,7 +204,7 @@ class Index:
         return IndexStore(self.table, self.fetch, limits=self.limits, codecs=codecs)
 
     def close(self) -> None:
-        """Let go of connections and descriptors; the index can still be used and will open them again."""
+        """Close connections and files; the index can still be used and opens them again."""
         self.table.close()
         self.fetch.close()
 
@@ -241,23 +242,23 @@ def index(
     limits: Limits | None = None,
     progress: Callable[..., None] | None = None,
 ) -> Index:
-    """Index files where they lie.
+    """Index files in place.
 
     `urls` is a file, a glob, a folder or bucket, a text file of URLs, STAC items (JSON or GeoParquet), or several of
     these; `assets` chooses among the assets of STAC items. With `to` the index is written there: as `.parquet` (one
-    file), `.duckdb` or a folder (a dataset that can grow; `form` says it whatever the name). Without, it stays in
+    file), `.duckdb` or a folder (a dataset that can grow); `form` overrides the name. Without `to`, the index stays in
     memory.
 
     `arrange` is `collect` (each file its own group), `stack` (a new leading dimension), `mosaic` (files of one grid, or
     DTED cells, side by side) or `auto`. `pattern` (`scene_{time:%Y%m%d}`, or a regular expression with a named group)
     reads the time of each file from its name. A stack is along `dim`, by default `time`, whose labels come from the
-    pattern, or as `coordinate` says: `pattern`, `datetime` (the files' own) or `order`. `duplicates` decides between
-    files of one label, or that overlap: `error`, `first`, `last`, `first-valid`, `last-valid` or `keep`; `order` says
-    which file of a mosaic is the first: `given`, `name` or `time`. With `skip_misfits` files that do not fit, or do not
-    match the pattern, are left out. Files that are left out are rows of `files` with the reason. An option, or a field
+    pattern, or from `coordinate`: `pattern`, `datetime` (the files' own) or `order`. `duplicates` decides between
+    files of one label, or that overlap: `error`, `first`, `last`, `first-valid`, `last-valid` or `keep`; `order` is
+    that of the files of a mosaic: `given`, `name` or `time`. With `skip_misfits` files that do not fit, or do not
+    match the pattern, are skipped. Skipped files are rows of `files` with the reason. An option, or a field
     of the pattern, that would have no effect is a ValueError.
 
-    Files that the index at `to` knows, or that a run read which was interrupted, are not read again: `refresh` is
+    Files that are in the index at `to`, or were read by an interrupted run, are not read again: `refresh` is
     `check` (ask whether they changed), `never` (trust it) or `always`. The index then holds the files named, arranged
     by the options of this call. With `append` it keeps those it had as well, and options of the arrangement that are
     not given are those the index was made with. With `siblings=False` R-sets and world files are not looked for;
@@ -294,7 +295,7 @@ def index(
             progress=progress,
         )
     except BaseException:
-        fetch.close()  # the traceback would keep its thread and connections until it is collected
+        fetch.close()  # otherwise the traceback keeps its thread and connections
         raise
     if table.policy.prefixes is not None:  # files were added to an index that others may have written
         fetch = fetch.under(table.policy)

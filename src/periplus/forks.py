@@ -43,7 +43,7 @@ renewed(_here, token=object)
 
 
 def process() -> object:
-    """What stands for this process: another object in every forked child."""
+    """An object that identifies this process: every forked child has another one."""
     return _here.token
 
 

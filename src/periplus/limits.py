@@ -13,7 +13,7 @@ GIB = 1 << 30
 
 
 def out_of_memory(what: str, *, url: str | None = None, offset: int | None = None) -> LimitError:
-    """What a MemoryError becomes; `what` says what there was no room for."""
+    """The LimitError for a MemoryError; `what` names what did not fit into memory."""
     advice = "read less at a time, or lower memory_bytes in periplus.Limits"
     return LimitError(f"not enough memory for {what}; {advice}", url=url, offset=offset)
 
@@ -71,7 +71,7 @@ class Limits:
 
 
 class Allowance:
-    """A running total that must not pass a limit; `advice` tells users how to stay below it or to raise it."""
+    """A running total that must not pass a limit; `advice` explains how to stay below it or raise it."""
 
     def __init__(self, what: str, most: int, *, advice: str, url: str | None = None) -> None:
         self.what, self.most, self.advice, self.url = what, most, advice, url

@@ -1,4 +1,4 @@
-"""Which URLs may be touched: one canonical spelling of every URL, and the prefixes an index may reach."""
+"""Which URLs may be accessed: one canonical spelling of every URL, and the prefixes an index may access."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def scheme_of(url: str) -> str:
 
 
 def is_local(url: str) -> bool:
-    """Whether the URL means a file of this machine."""
+    """Whether the URL is a file of this machine."""
     return scheme_of(url) == "file"
 
 
@@ -68,7 +68,7 @@ def _canonical_remote(text: str) -> str:
         return _canonical_bucket(rest[2:], scheme, text)
     if scheme == "memory":
         return "memory://" + _checked_segments(rest[2:].lstrip("/"), text, empty=False)
-    raise DeniedError(f"{scheme} is not a kind of URL we read", url=text)
+    raise DeniedError(f"{scheme} is an unsupported kind of URL", url=text)
 
 
 def _canonical_path(text: str) -> str:
@@ -200,7 +200,7 @@ def storable(url: str | os.PathLike[str], keep_query: Collection[str] = ()) -> s
 
 
 def folder_of(url: str) -> str:
-    """The canonical folder a URL lies in, ending in a slash; a URL that ends in a slash is its own folder."""
+    """The canonical folder of a URL, ending in a slash; a URL that ends in a slash is its own folder."""
     plain = canonical(url)
     if not is_local(plain):
         plain = plain.partition("?")[0] if scheme_of(plain) in WEB else plain
@@ -233,13 +233,13 @@ def _decoded(path: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The prefixes that may be touched. A prefix ends in a slash, or is one exact object; None allows everything."""
+    """The prefixes that may be accessed. A prefix ends in a slash, or is one exact object; None allows everything."""
 
     prefixes: tuple[str, ...] | None = None
 
     @classmethod
     def everything(cls) -> Policy:
-        """What a user names by hand may be read."""
+        """Everything may be accessed: for URLs that the user names."""
         return cls(None)
 
     @classmethod
@@ -255,7 +255,7 @@ class Policy:
         return self if self.prefixes is None else Policy((*self.prefixes, _prefix(prefix)))
 
     def check(self, url: str | os.PathLike[str]) -> str:
-        """The canonical URL, or DeniedError where it may not be touched."""
+        """The canonical URL, or DeniedError where it may not be accessed."""
         plain = canonical(url)
         if self.prefixes is None:
             return plain
@@ -282,7 +282,7 @@ class Policy:
             advice = "end the prefix that is allowed with a slash: without, it names one object"
         linked = local and any(plain.startswith(prefix) for prefix in self.prefixes if prefix.endswith("/"))
         what = f"{place}, to which a link leads" if linked else "this place"
-        raise DeniedError(f"the index may not reach {what}; {advice}", url=plain)
+        raise DeniedError(f"the index may not access {what}; {advice}", url=plain)
 
 
 def _prefix(entry: str) -> str:

@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterator
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 VERSIONS = frozenset({"versionid", "partnumber", "generation", "snapshot"})
-"""Parameters that say which version of an object is meant."""
+"""Parameters that select a version of an object."""
 HARMLESS = VERSIONS | {
     "alt", "band", "bands", "bbox", "collection", "coverage", "coverageid", "crs", "dataset", "date", "datetime", "day",
     "dl", "download", "file", "filename", "format", "height", "layer", "layers", "level", "month", "path", "product",
     "raw", "request", "service", "srs", "style", "styles", "tile", "time", "variable", "version", "width", "year",
 }  # fmt: skip
-"""Parameters that say what is wanted, on servers of files, coverages and maps; no scheme of signing uses them."""
+"""Parameters that select data on servers of files, coverages and maps; no signing scheme uses them."""
 _SECRETS = frozenset({
     "sig", "auth", "authorization", "jwt", "bearer", "key", "pwd", "passwd", "hdnea", "hdnts", "hdntl", "gda", "hmac",
     "keypairid", "googleaccessid", "jsessionid", "phpsessid", "sessionid",

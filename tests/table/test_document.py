@@ -75,7 +75,7 @@ def test_fills_that_the_dtype_cannot_hold_are_refused(dtype, fill):
 def test_coordinates_that_the_dtype_cannot_hold_are_refused():
     for facts in ({"values": [1, 1e39]}, {"start": 0, "step": 2e38, "size": 3}):
         document = {"version": 3, "arrays": {}, "coordinates": {"x": {"dtype": "float32", **facts}}}
-        with pytest.raises(FormatError, match=r"too large|leave the range"):
+        with pytest.raises(FormatError, match=r"too large|exceed the range"):
             load(document, limits=Limits())
 
 
@@ -203,7 +203,7 @@ BAD = {
     "edges of other rank": ({"arrays/0~data/edges": [None]}, "edges has 1 items"),
     "coordinate of other size": ({"coordinates/time/size": 6}, "array '0/data' needs"),
     "coordinate too large": ({"coordinates/time/size": 2**40}, "over the limit"),
-    "coordinate overflows": ({"coordinates/time/step": 2**62}, "leave the range"),
+    "coordinate overflows": ({"coordinates/time/step": 2**62}, "exceed the range"),
     "coordinate dtype": ({"coordinates/time/dtype": "U9999999999"}, "unknown dtype"),
     "coordinate of other shape": ({"coordinates/t": {"dtype": "int8", "values": [1], "shape": [2]}}, "for the shape"),
     "coordinate of other rank": ({"coordinates/t": {"dtype": "int8", "values": [1], "shape": [1, 1]}}, "rank 2"),

@@ -173,7 +173,7 @@ def test_a_table_can_be_pickled_and_goes_on_elsewhere(tmp_path, fetch):
         write_table(str(tmp_path / name), catalog, refs.items(), files, fetch=fetch)
         again = pickle.loads(pickle.dumps(reopen(tmp_path / name, Fetch())))
         same_refs(again.refs("1/data"), memory_table(catalog, refs, files).refs("1/data"))
-        with pytest.raises(Exception, match="may not reach"):
+        with pytest.raises(Exception, match="may not access"):
             pickle.loads(pickle.dumps(open_table(str(tmp_path / name), fetch=Fetch(), trust=True))).refs("1/data")
         assert form
     assert len(pickle.loads(pickle.dumps(memory_table(catalog, refs, files))).refs("0/data")) == len(refs["0/data"])
@@ -297,10 +297,10 @@ def test_a_name_that_would_not_open_is_refused_before_writing(tmp_path, fetch, n
 
 def test_imagery_is_no_index_and_the_error_says_what_to_do(tmp_path, fetch):
     (tmp_path / "scene.tif").write_bytes(b"II*\0" + bytes(100))
-    with pytest.raises(FormatError, match=r"no index.*periplus\.index"):
+    with pytest.raises(FormatError, match=r"(is no|not an) index.*periplus\.index"):
         reopen(tmp_path / "scene.tif", fetch)
     pq.write_table(pa.table({"a": [1]}), tmp_path / "plain.parquet")
-    with pytest.raises(FormatError, match=r"no index.*periplus\.index"):
+    with pytest.raises(FormatError, match=r"(is no|not an) index.*periplus\.index"):
         reopen(tmp_path / "plain.parquet", fetch)
     for name in ("", "scene", "scene.parquet"):
         with pytest.raises(MissingError, match="no index"):

@@ -402,7 +402,7 @@ def test_a_part_with_other_rows_than_declared_is_refused(tmp_path, fetch):
     document = json.loads(pq.read_metadata(base).metadata[KEY])
     document["chunks"][0]["rows"] -= 1
     pq.write_table(table.replace_schema_metadata({KEY: json.dumps(document)}), base)
-    with pytest.raises(FormatError, match="rows where the index says"):
+    with pytest.raises(FormatError, match="rows, but the index declares"):
         open_table(str(tmp_path / "i"), fetch=fetch, allow=["s3://"]).refs(NAME)
 
 

@@ -25,7 +25,7 @@ PATIENCE = 1.0
 
 
 def settle() -> None:
-    """Wait until no thread of the object stores is about to tell a loop of its result.
+    """Wait until no thread of the object stores is about to hand a result to a loop.
 
     Such a thread lets go of the interpreter for a moment inside `call_soon_threadsafe`, with its result told already. A
     program that ends just then takes the interpreter away from it, and Python before 3.14 aborts the whole process.
@@ -55,7 +55,7 @@ _OWNER: ContextVar[Bridge | None] = ContextVar("periplus_bridge", default=None)
 
 
 def _owned(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
-    """The loop's task factory: every bridge knows its tasks, since it ends them and no others."""
+    """The loop's task factory: a bridge records its tasks, to cancel them and no others."""
     task: asyncio.Task[Any] = asyncio.Task(coroutine, loop=loop, **options)
     owner = _OWNER.get()
     if owner is not None:
@@ -225,4 +225,4 @@ class Bridge:
         await asyncio.gather(*tasks, return_exceptions=True)
         for close in self.closers:
             await close()
-        await asyncio.sleep(0)  # those who wait for a task that has just ended are told in the next round
+        await asyncio.sleep(0)  # waiters of a finished task run in the next iteration of the loop

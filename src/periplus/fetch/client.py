@@ -1,4 +1,4 @@
-"""Fetch: one object that reads, writes and lists whatever a URL names."""
+"""Fetch: reads, writes and lists local files and remote objects by URL."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Fetch:
         self.close()
 
     def close(self) -> None:
-        """End the loop, its connections and open files. The object may be used again and then connects anew."""
+        """End the loop, its connections and open files. The object may be used again and then reconnects."""
         with self._lock:
             remote, self._remote = self._remote, None
         FILES.drop(self._user)
@@ -112,7 +112,7 @@ class Fetch:
             remote.bridge.stop()
 
     def under(self, policy: Policy) -> Fetch:
-        """Another Fetch with the same settings that may touch only what `policy` allows."""
+        """Another Fetch with the same settings, restricted to `policy`."""
         return Fetch(**{**self.__getstate__(), "policy": policy})
 
     def settings(self, url: Url) -> dict[str, Any]:
@@ -149,7 +149,7 @@ class Fetch:
             )
         if expect is not None and len(data) != length:
             raise StaleError(
-                f"{length} bytes were wanted but the object ends after {source.size}", url=plain, offset=offset
+                f"expected {length} bytes, but the object ends after {source.size}", url=plain, offset=offset
             )
         return data, source
 
@@ -210,7 +210,7 @@ class Fetch:
             yield from stream_remote(connected.bridge, ranged, spans, remote, in_flight_bytes=in_flight_bytes)
 
     def open_file(self, url: Url, *, expect: Source | None = None, block: int = 64 << 10) -> RangeFile:
-        """A seekable read-only file over the object as it is now (or as `expect` says), with a cache of blocks."""
+        """A seekable read-only file over the object as it is now (or as in `expect`), with a cache of blocks."""
         plain = self._checked(url)
         tail = b""
         if expect is not None and expect.size is not None:
@@ -248,7 +248,7 @@ class Fetch:
         )
 
     async def delete(self, url: Url) -> None:
-        """Remove one object; MissingError where there is none and the store says so."""
+        """Remove one object; MissingError if the store reports that there is none."""
         plain = self._checked(url)
         if is_local(plain):
             return await asyncio.to_thread(atomic.delete_file, plain)
@@ -318,7 +318,7 @@ class Fetch:
             yield source
 
     async def folders(self, url: Url) -> list[str]:
-        """Names of the folders directly inside one; one request, however much lies below them."""
+        """Names of the folders directly inside one; one request, however many objects are below them."""
         plain = self._checked(url).rstrip("/") + "/"
         if is_local(plain):
             return local.folders(plain)

@@ -22,7 +22,7 @@ def gap(url: str) -> int:
 
 
 def small_gap(url: str) -> int:
-    """Unwanted bytes that are read over whatever lies beside them; longer gaps only beside rows as long.
+    """The largest gap between two ranges that is read as one; longer gaps only between rows as long.
 
     A range costs CPU, but many travel at once, so that on a network it is bytes that take time: 200 us are 5 KB at
     25 MB/s and 20 KB at 100 MB/s. Over gaps of 256 KiB a lower resolution of small tiles would fetch the whole file.

@@ -111,7 +111,7 @@ def translate(error: BaseException, url: str, offset: int | None = None) -> Peri
         return FetchError("the storage library failed inside (panic)", url=url, offset=offset)
     if name in _BY_NAME:
         cls, text = _BY_NAME[name]
-        # In a listing it is one name of many, which only the library tells.
+        # In a listing it is one name of many, which only the message of the library contains.
         told = f" ({clean(str(error))})" if name == "InvalidPathError" else ""
         return cls(text + told, url=url, offset=offset)
     if isinstance(error, TimeoutError):

@@ -111,7 +111,7 @@ class RangeFile(io.RawIOBase):
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _have(self, first: int, last: int) -> list[bytes]:
-        """These blocks, from the cache and by at most one request, which also brings what is likely wanted next."""
+        """These blocks, from the cache and by at most one request, which also reads ahead."""
         found = {number: self._blocks[number] for number in range(first, last + 1) if number in self._blocks}
         sequential = first in (self._next, self._next - 1)
         self._run = min(self._ahead, max(1, self._run * 2)) if sequential else 0

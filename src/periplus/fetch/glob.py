@@ -14,7 +14,7 @@ def hidden(name: str) -> bool:
 
 
 class Glob:
-    """A glob and what can be said before listing: the folder it is confined to, and which folders may be entered."""
+    """A glob: the folder that contains all matches, and which folders below may contain some."""
 
     def __init__(self, pattern: str) -> None:
         self.text = pattern
@@ -31,7 +31,7 @@ class Glob:
 
     @property
     def deep(self) -> bool:
-        """Whether any number of folders may lie between."""
+        """Whether any number of folders may be between."""
         return "**" in self.segments
 
     def matches(self, name: str) -> bool:
@@ -64,7 +64,7 @@ class Glob:
         return (i + 1,) if matcher.match(name) else ()
 
     def _skip(self, at: set[int]) -> set[int]:
-        """`**` may also stand for no segment at all."""
+        """`**` also matches no segment at all."""
         reach = set(at)
         for i in at:
             while i < len(self._matchers) and self._matchers[i] is None:

@@ -14,7 +14,7 @@ from periplus.model import Source
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Spans:
-    """What to fetch, and where each row's bytes lie in it: span `row_span[i]`, from `row_start[i]`, its length on."""
+    """What to fetch, and where each row's bytes are in it: span `row_span[i]`, from `row_start[i]`, its length on."""
 
     sources: Sequence[Source] | Mapping[int, Source] = field(default_factory=tuple)
     """Looked up by the values of `file` only."""

@@ -82,7 +82,7 @@ def open_index(
 def write_index(
     table: Table, url: str, *, fetch: Fetch, limits: Limits, form: str | None = None, **options: Any
 ) -> tuple[Table, WriteReport]:
-    """Write an index in the form named, or as the ending of `url` says; the index opened from there, and a report."""
+    """Write an index in the form named, or by the ending of `url`; return the index opened from there, and a report."""
     entry = _target(url, form)
     entry.check_options(entry.write, options)
     written = entry.write(Writing(table=table, url=url, fetch=fetch, limits=limits), **options)

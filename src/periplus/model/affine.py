@@ -48,7 +48,7 @@ def box(transform: Transform, left: float, top: float, right: float, bottom: flo
 
 
 def reach(transform: Transform, bbox: BBox) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Lowest and highest row, and lowest and highest column, of a box; FormatError where pixels cannot be told."""
+    """Lowest and highest row, and lowest and highest column, of a box; FormatError if they cannot be computed."""
     a, b, _, d, e, _ = transform
     area = a * e - b * d
     if area and math.isfinite(area):

@@ -1,4 +1,4 @@
-"""Arrays as a reader must know them: shape, encodings, georeference; apart from where their bytes lie."""
+"""The description of an array: shape, encodings, georeference; without its byte ranges."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ Scalar: TypeAlias = int | float | complex | bool | bytes | str
 Transform: TypeAlias = tuple[float, float, float, float, float, float]
 """(a, b, c, d, e, f): x = a*column + b*row + c, y = d*column + e*row + f, at pixel corners."""
 BBox: TypeAlias = tuple[float, float, float, float]
-"""(xmin, ymin, xmax, ymax) at pixel edges; x before y whatever the CRS says."""
+"""(xmin, ymin, xmax, ymax) at pixel edges; x before y in every CRS."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroundControlPoint:
-    """A pixel position (column, row, at pixel corners) and where it lies in the CRS."""
+    """A pixel position (column, row, at pixel corners) and its coordinates in the CRS."""
 
     column: float
     row: float
@@ -39,12 +39,12 @@ class GroundControlPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Georeference:
-    """How pixels lie on the Earth."""
+    """The location of pixels on the Earth."""
 
     crs: str | None = None
     """An authority code such as EPSG:32633, or WKT or PROJJSON text."""
     transform: Transform | None = None
-    """Pixel corners to CRS coordinates, already shifted by half a pixel where the file says PixelIsPoint."""
+    """Pixel corners to CRS coordinates, already shifted by half a pixel for PixelIsPoint."""
     registration: str = "area"
     """`area`, or `point` where the values are samples at nodes (the transform is still that of pixel corners)."""
     gcps: tuple[GroundControlPoint, ...] = ()
@@ -61,7 +61,7 @@ class Region:
     """Where it begins in the chunk of the array."""
     size: Shape
     transparent: int | float | None = None
-    """Value that does not cover what lies beneath; None where all values cover it."""
+    """Value that does not cover the images below; None if all values cover them."""
     layer: int = 0
     """Only distinguishes neighbours that would be equal otherwise: a run of rows of one encoding is one region."""
 
@@ -129,14 +129,14 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Array:
-    """What a reader must know of one array, apart from where its bytes lie."""
+    """What a reader needs to know of one array, apart from its byte ranges."""
 
     name: str
     """Path in the index, for example `0/data` or `sst`."""
     dims: tuple[str, ...]
     shape: Shape
     chunks: Shape
-    """Chunk shape; where `edges` says otherwise, the largest chunk along that dimension."""
+    """Chunk shape; with `edges`, the largest chunk along that dimension."""
     dtype: np.dtype[Any]
     """Of decoded values, in native byte order."""
     fill: Scalar | None = None
@@ -170,7 +170,7 @@ class Array:
 
     @property
     def is_mask(self) -> bool:
-        """Whether it says which pixels of the array beside it are valid."""
+        """Whether it is the validity mask of the array in its group."""
         return self.name.rpartition("/")[2] == "mask"
 
     @property

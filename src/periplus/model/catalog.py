@@ -1,4 +1,4 @@
-"""What an index says apart from its rows and files: arrays, coordinates, attributes, placements."""
+"""The content of an index apart from rows and files: arrays, coordinates, attributes, placements."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Placements:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Catalog:
-    """Everything an index says apart from its rows and files."""
+    """The content of an index apart from its rows and files."""
 
     arrays: Mapping[str, Array]
     coordinates: Mapping[str, Coordinate] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Catalog:
     attributes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Of groups, by path; the root is the empty string."""
     arrangement: Mapping[str, Any] = field(default_factory=dict)
-    """How files were laid into arrays, for example {"kind": "stack", "dim": "time"}."""
+    """How files were arranged, for example {"kind": "stack", "dim": "time"}."""
     _scopes: dict[str, dict[str, Coordinate]] = field(init=False, repr=False)
     """Coordinates by group and name."""
 

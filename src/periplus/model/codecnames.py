@@ -1,4 +1,4 @@
-"""Names of the codecs that Zarr has no word for, said once: scanning and arranging write them, decoding reads them."""
+"""Names of codecs that Zarr does not define: scanning and arranging write them, decoding reads them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ TIFF_TILE = IMAGERY + "tiff-tile"
 DTED = IMAGERY + "dted"
 
 OURS = "periplus."
-"""What neither Zarr nor the imagery seed can say."""
+"""What neither Zarr nor the imagery codecs can express."""
 PNG = OURS + "png"
 VECTOR_QUANTISED = OURS + "vq"
 PIPELINE = OURS + "pipeline"
 """Several codecs as one, for readers that want a single one."""
 CROP = OURS + "crop"
-"""Only the first part of a stored chunk is shown: `extent`, as exits and older documents say it."""
+"""Only the first part of a stored chunk is shown: `extent`, as exports and older documents spell it."""
 PIECE = OURS + "piece"
-"""A part of a stored chunk: `region`, as older documents say it."""
+"""A part of a stored chunk: `region`, as older documents spell it."""
 UNPACK = OURS + "unpack"
 """Stored values become the physical ones they mean."""

@@ -1,4 +1,4 @@
-"""Where the bytes of arrays lie: byte ranges in files, and inline bytes, as columns."""
+"""References: byte ranges in files and inline bytes, as columns."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ class Need:
     offset: int
     length: int
     sparse: bool = False
-    """What follows is not wanted: reading ahead is no help."""
+    """The bytes after it are not needed, so reading ahead is useless."""
     sibling: str = ""
     """Name of another file that Beside or a Listing found, from the folder of the scanner's own; empty for its own."""
     passing: bool = False
@@ -27,7 +27,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class FirstSidecar:
-    """A scanner asks which is the first of these files that lies in the folder of its own.
+    """A scanner asks which of these names is the first that exists in the folder of its file.
 
     It gets the name and Source of that file, or None where there is none. Asking costs a request for each name, so only
     formats that call for it ask.
@@ -40,7 +40,7 @@ class FirstSidecar:
 
 @dataclass(frozen=True, slots=True)
 class FolderListing:
-    """A scanner asks which objects are below a folder, which is given by its path from the folder of its own file.
+    """A scanner asks which objects are below a folder, given by its path relative to the folder of its file.
 
     It gets a dictionary of Sources by name, in the order of names, at most as many as `Limits.listed` allows for one
     scan. Names are relative to the folder of the scanner's own file too, so that a Need can have one as its `sibling`.
@@ -56,19 +56,19 @@ class FolderListing:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A scanner answers with one array and where its bytes lie in this file, or in one beside it."""
+    """A scanner returns one array and the byte ranges of its chunks, in this file or in a sidecar."""
 
     array: Array
     refs: Refs
     sibling: str = ""
-    """Name of the file beside the scanner's own that holds the bytes; empty for its own."""
+    """Name of the sidecar that holds the bytes; empty for the scanned file."""
     told_by: tuple[str, ...] = ()
-    """Names of files beside the scanner's own that say something of the array, such as a world file."""
+    """Names of sidecars that describe the array, such as a world file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class About:
-    """What the file says of itself; at most once a file."""
+    """Attributes of the file; at most once a file."""
 
     datetime: datetime | None = None
     attributes: Mapping[str, Any] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What an index may reach: its paths resolved against its folder, and each distinct one checked once by policy."""
+"""What an index may access: its paths resolved against its folder, each distinct one checked once by policy."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PLAIN_ABSOLUTE = rf"^((s3|gs|az|https?)://[a-z][a-z0-9-]*(\.[a-z0-9-]+)*)?(/{_P
 
 
 def at_rest(paths: Sequence[str], index_url: str, keep_query: Collection[str] = ()) -> list[str]:
-    """Paths as an index stores them: relative where they lie under its folder, else as harvested; no credentials."""
+    """Paths as an index stores them: relative to its folder if below it, else absolute; without credentials."""
     folder = folder_of(index_url)
     answer = []
     for path in paths:
@@ -136,7 +136,7 @@ class Reach:
     def _check(self, file: int, url: str) -> None:
         path = self._paths[file]
         if self._index_url is not None:
-            resolve(self._index_url, path)  # says why a path is refused
+            resolve(self._index_url, path)  # raises the reason why a path is refused
         # An absolute path is checked as it was written: a user name in it is refused, not dropped.
         self._policy.check(path if "://" in path else url)
 

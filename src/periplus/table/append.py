@@ -64,7 +64,7 @@ def append_table(
 ) -> Table:
     """Add rows to an index; ConflictError where another writer came first.
 
-    A dataset gets another part. One Parquet file is written anew, its rows passed on as they are; any other form is
+    A dataset gets another part. One Parquet file is rewritten, its rows unchanged; any other form is
     written as `write_table` does. `catalog` is the whole catalog as it shall be: every array of before, which may have
     grown, and new ones. `files` are the new files only, and the file numbers of blocks and `placements` count from 0 in
     them. `before` is the index as it was when the new catalog was made, where that is not now.
@@ -117,7 +117,7 @@ def _write_longer(
     fetch: Fetch,
     limits: Limits,
 ) -> Table:
-    """The index written anew, with its rows and more."""
+    """The index rewritten, with its rows and more."""
     arrays = catalog.arrays
 
     def more() -> Iterator[Bundle]:

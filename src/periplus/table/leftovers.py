@@ -1,4 +1,4 @@
-"""Leftovers of writers that died, beside or in a local index: removed; what the living hold is locked, and stays."""
+"""Remove files of killed writers in or next to a local index; files of running writers are locked, and stay."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def sweep_unfinished(folder: Path) -> None:
 
 @contextmanager
 def new_spool(target: Path) -> Iterator[Path]:
-    """A folder beside a target for what is not whole yet; those of writers that died are removed first.
+    """A folder next to a target for incomplete files; folders of killed writers are removed first.
 
     Its lock is a file beside it, made before the folder and removed after it: a folder without one is a leftover.
     """
@@ -121,7 +121,7 @@ def remove_unlocked(left: Path, folder: Path | None = None) -> None:
 
 
 def _remove_spool(folder: Path) -> None:
-    """Remove a spool folder, its lock last: if we die at it, the next writer can still tell that nobody holds it."""
+    """Remove a spool folder, its lock last: if this is interrupted, the next writer still sees that nobody holds it."""
     shutil.rmtree(folder, ignore_errors=True)
     with suppress(OSError):
         if not folder.exists():

@@ -103,7 +103,7 @@ def _take(url: str, owner: str, fetch: Fetch) -> None:
             dead = None if looked else _dead(url, fetch)
             looked = True
         if dead is not None:
-            # Of several who see it, one replaces it; the others are told of a conflict.
+            # Of several writers that see it, one replaces it; the others get a ConflictError.
             fetch.run(fetch.write(url, owner.encode(), expect=dead))
             return
         if time.monotonic() > deadline:
@@ -117,7 +117,7 @@ def _take(url: str, owner: str, fetch: Fetch) -> None:
 
 def _dead(url: str, fetch: Fetch) -> Source | None:
     """The lock, where it is older than a commit can take; None where its committer may live, or it is gone."""
-    probe = f"{url}-{secrets.token_hex(8)}"  # what is written now tells the time of the store; ours may be wrong
+    probe = f"{url}-{secrets.token_hex(8)}"  # shows the time of the store; the local clock may be wrong
     try:
         left = fetch.run(fetch.head(url))
         fetch.run(fetch.write(probe, b"now"))
@@ -133,7 +133,7 @@ def _dead(url: str, fetch: Fetch) -> Source | None:
 
 
 def _owner(url: str, fetch: Fetch) -> str:
-    """Machine and process that a lock names, for people."""
+    """Machine and process of a lock, for messages."""
     try:
         text, _ = fetch.run(fetch.read(url, 0, 100))
     except MissingError:

@@ -32,7 +32,7 @@ def memory_table(
     placements: Callable[[], Placements | None] = lambda: None,
     limits: Limits | None = None,
 ) -> Table:
-    """A table over rows that are already in memory; nothing is copied, everything may be reached.
+    """A table over rows that are already in memory; nothing is copied, everything may be accessed.
 
     `placements` is called when they are asked for, as they mostly are not.
     """
@@ -125,7 +125,7 @@ def _between(ranks: Ranks, array: Array, window: Window) -> Any:
 
 
 def inside(refs: Refs, window: Window) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which rows lie in a window of chunk positions."""
+    """Which rows are in a window of chunk positions."""
     keep = np.ones(len(refs), bool)
     for positions, (low, high) in zip(refs.chunk, window, strict=True):
         keep &= (positions >= low) & (positions < high)

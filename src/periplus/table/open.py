@@ -1,4 +1,4 @@
-"""Opening an index: which form it has, what its footer says, and whether that is believable. No row is read."""
+"""Open an index: find its form, read its footer and check it. No row is read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Glance(NamedTuple):
-    """What tells one commit of a dataset from another."""
+    """Identifies a commit of a dataset."""
 
     revision: str
     paths: frozenset[str]
@@ -41,8 +41,8 @@ def open_table(
 ) -> Table:
     """An index at a URL, opened from its footer alone.
 
-    It may reach sources in its own folder and under the prefixes of `allow`; `policy` replaces that rule. A DuckDB file
-    is opened only with `trust`. `document` stands in for the footer document of a table written by another tool.
+    It may access sources in its own folder and under the prefixes of `allow`; `policy` replaces that rule. A DuckDB
+    file is opened only with `trust`. `document` replaces the footer document of a table written by another tool.
     `form` is `parquet` (flat or dataset) or `duckdb`, by default as the ending of the URL says.
     """
     plain = canonical(url)
@@ -60,7 +60,7 @@ def open_table(
     text = base.keys.get(KEY) if document is None else document
     if text is None:
         raise FormatError(
-            f"this Parquet file is no index: its footer has no {KEY.decode()!r}. If it lists files, as STAC items do, "
+            f"this Parquet file is not an index: its footer has no {KEY.decode()!r}. If it lists STAC items, "
             "periplus.index makes an index of them",
             url=plain,
         )
@@ -70,7 +70,7 @@ def open_table(
     elif folder is not None:
         raise FormatError("this folder's files.parquet does not list the parts of an index", url=plain)
     rows = ParquetRows(said, base, folder=folder or folder_of(plain), fetch=fetch, limits=limits)
-    # A dataset's own folder is its name: like a flat index, it may reach what lies beside it.
+    # The name of a dataset is its folder: like a flat index, it may access files in the folder that contains it.
     name = plain if folder is None else folder.removesuffix("/")
     rule = policy or Policy.beside(name, allow=allowed)
     return Table(said, rows, url=name, policy=rule, limits=limits, reopen=reopen, source=base.source)
@@ -86,7 +86,7 @@ def _members(base: ParquetBytes, limits: Limits) -> GroupColumns:
 
 
 def glance(url: str, *, fetch: Fetch, limits: Limits) -> Glance:
-    """Which commit of a dataset lies at a URL and what its parts are, without taking in what they hold."""
+    """Which commit of a dataset is at a URL, and its parts; their content is not read."""
     base, _ = _base(canonical(url), fetch, limits)
     text = base.keys.get(KEY)
     fields = {} if text is None else parse(text, limits)

@@ -1,4 +1,4 @@
-"""Table: references at rest behind one face, whatever form they have."""
+"""Table: one interface to references at rest in any form."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Window = Sequence[tuple[int, int]]
 
 
 class RowSource(Protocol):
-    """Where the rows of a table come from; each form of an index is one of these."""
+    """Where a table reads its rows; each form of an index implements it."""
 
     count: int
 
@@ -87,7 +87,7 @@ def _reopened_under(reopen: tuple[Callable[..., Table], tuple[Any, ...]], policy
 
 
 class Table:
-    """An index: what it describes (`catalog`), its sources (`files`) and where their bytes lie (`refs`)."""
+    """An index: what it describes (`catalog`), its sources (`files`) and their byte ranges (`refs`)."""
 
     _lock: threading.RLock
 
@@ -146,7 +146,7 @@ class Table:
 
     @cached_property
     def placements(self) -> Placements | None:
-        """Where the arrays of files went in a stack or mosaic; None where the index does not say.
+        """Where the arrays of each file are in a stack or mosaic; None if the index has no placements.
 
         Read when first asked for. In a collection the group of each file says it.
         """
@@ -177,7 +177,7 @@ class Table:
         return found
 
     def listed(self, array: str, window: Window | None = None, *, most: int | None = None) -> Refs:
-        """Verified rows of an array whose chunk position lies in the window, in C order of position, then part.
+        """Verified rows of an array whose chunk position is in the window, in C order of position, then part.
 
         `window` is a half-open range of chunk positions for each dimension. `Refs.file` counts rows of `files`. For
         those who only look: whoever fetches takes `refs`. More rows than `most` are a LimitError.
@@ -186,7 +186,7 @@ class Table:
         return self.listed_all([(target, clipped(target, window))], most=most)[0]
 
     def listed_all(self, wanted: Sequence[tuple[Array, Window]], *, most: int | None = None) -> list[Refs]:
-        """As `listed`, of several arrays at once; windows lie in their grids, and `most` counts all rows together."""
+        """As `listed`, for several arrays; windows are within their grids, and `most` counts all rows together."""
         found: list[Refs] = []
         try:
             if len(wanted) > 1 and isinstance(self._rows, Columnar):
@@ -203,7 +203,7 @@ class Table:
         verify(array, found, sizes=self.files.size, window=box)
         room = math.prod(high - low for low, high in box) * self.document.parts.get(array.name, 1)
         if len(found) > room:
-            raise FormatError(f"array {array.name!r}: {len(found)} rows where the grid has room for {room}")
+            raise FormatError(f"array {array.name!r}: {len(found)} rows, but the grid allows only {room}")
         order = c_order(found.chunk, found.part)
         found = found if order is None else found.take(order)
         verify_parts(array, found)
@@ -261,7 +261,7 @@ class Table:
 
     @property
     def unverified(self) -> RowSource:
-        """The rows as they are at rest, for those who judge them."""
+        """The rows at rest, for checks of the index."""
         return self._rows
 
     def select(self, **query: Any) -> pa.Table:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from periplus.table.table import Table
 
 COLUMN = "template"
-"""The column of the files table that says which paths are templates."""
+"""The column of the files table that marks paths that are templates."""
 OBJECT_BYTES = 256
 """About what one object costs in memory: its URL and its row."""
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
@@ -49,7 +49,7 @@ class Template:
         return cls(text, literals, dims)
 
     def spell(self, function: Callable[[str], str]) -> str:
-        """The template through a function of URLs; FormatError where that leaves a placeholder outside of the path."""
+        """The template through a function of URLs; FormatError if a placeholder is then outside of the path."""
         marked = "".join(f"{literal}{_MARK}{k}-" for k, literal in enumerate(self.literals[:-1])) + self.literals[-1]
         spelled = function(marked)
         scheme, remote, rest = spelled.partition("://")
@@ -103,7 +103,7 @@ def spelled_paths(files: Files, paths: list[str], function: Callable[[str], str]
 def expand(
     files: Files, flags: NDArray[np.bool_], array: Array, refs: Refs, check: Callable[[str], object]
 ) -> tuple[Refs, dict[int, Source]]:
-    """Rows in which each object of a template has a number of its own, beyond those of the files; and these objects.
+    """Rows in which each object of a template has its own number, beyond those of the files; and these objects.
 
     `check` raises where an object may not be touched.
     """

@@ -1,4 +1,4 @@
-"""Checks of rows: a reference lies inside its grid, its file and its lists before anyone acts on it."""
+"""Checks of rows before they are used: every reference is within its grid, its file and its lists."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def check_count(count: int, most: int | None) -> None:
 
 
 Fault = tuple[str, str, int | None]
-"""What is wrong: a kind, a message, and the offset of the reference where that says more."""
+"""What is wrong: a kind, a message, and the offset of the reference if that helps."""
 
 
 def verify(
@@ -60,7 +60,7 @@ def faults(
 
 
 def range_faults(what: str, refs: Refs, sizes: NDArray[np.int64]) -> Iterator[Fault]:
-    """All that is wrong with where rows lie in their files, whatever array they are of; there is at least one row."""
+    """All errors in the byte ranges of rows, of any array; there is at least one row."""
     if refs.offset.min() < 0 or refs.length.min() < 0:
         yield "range", f"{what}: a reference has a negative offset or length", None
     if int(refs.offset.max()) + int(refs.length.max()) > INT64 and (refs.offset > INT64 - refs.length).any():

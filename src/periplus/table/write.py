@@ -1,4 +1,4 @@
-"""Writing an index in any form, and copying between forms; each is visible whole or not at all."""
+"""Write an index in one of our own forms, or copy one; readers see all of it or nothing."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def write_table(
         write_duckdb(url, catalog, blocks, files, placements=placements, fetch=fetch, expect=before, create=create)
     else:
         raise ValueError(f"form is flat, dataset or duckdb, not {form!r}")
-    # Its rows came from the caller, who may reach what they name.
+    # Its rows came from the caller, who may access their sources.
     return open_table(url, fetch=fetch, limits=limits, trust=True, policy=Policy.everything())
 
 
@@ -235,7 +235,7 @@ def undo(folder: str, parts: PartSink, revision: str, fetch: Fetch) -> None:
     except MissingError:
         now = None
     except PeriplusError:
-        return  # it cannot be told; the next writer sweeps what no index lists
+        return  # unknown; the next writer removes what no index lists
     if now != revision:
         _discard(folder, parts.paths, fetch)
 

@@ -1,4 +1,4 @@
-"""What an HTTP answer says: its range, the object's facts, or why there is none; and a range gathered from several."""
+"""HTTP responses: their range, the facts of the object, or the error; and a range from several responses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CONTENT_RANGE = re.compile(r"bytes\s+(?:(\d{1,19})-(\d{1,19})|\*)/(\d{1,19}|\*)
 
 @dataclass(slots=True)
 class RangeRequest:
-    """The bytes [offset, stop) of an object as they come in, over as many answers as it takes."""
+    """The bytes [offset, stop) of an object, received in one or more responses."""
 
     url: str
     offset: int
@@ -105,7 +105,7 @@ def refusal(response: ClientResponse, url: str, offset: int | None = None) -> Pe
 
 
 def content_range(response: ClientResponse) -> tuple[int | None, int | None, int | None]:
-    """First byte, last byte, total size, as far as Content-Range says them."""
+    """First byte, last byte, total size, as far as Content-Range has them."""
     found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", "").strip())
     if found is None:
         return None, None, None

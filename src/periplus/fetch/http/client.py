@@ -48,12 +48,12 @@ class Web:
             await session.close()
 
     async def read(self, url: str, offset: int, length: int, *, expect: Source | None = None) -> tuple[bytes, Source]:
-        """Bytes of a range cut at the object's end, and what the answer says of the object."""
+        """Bytes of a range cut at the object's end, and the facts of the object from the response."""
         want = RangeRequest(canonical(url), offset, offset + length, expect)
         return await self._persist(url, lambda: self._range(url, want), want)
 
     async def head(self, url: str) -> Source:
-        """What the server says of the object."""
+        """Size, entity tag and time of the object."""
         return await self._persist(url, lambda: self._head(url))
 
     async def tail(self, url: str, length: int) -> tuple[bytes, Source] | None:
@@ -76,7 +76,7 @@ class Web:
                 return None
 
     async def bucket_region(self, bucket: str) -> str | None:
-        """In which region of AWS a bucket lies, as S3 tells everybody; None where it cannot be asked."""
+        """The AWS region of a bucket, from a public request; None if that fails."""
         try:
             async with asyncio.timeout(10):
                 response = await self._send("HEAD", S3_ADDRESS.format(bucket=bucket), {})
@@ -146,10 +146,10 @@ class Web:
         return want.result() if last + 1 in (want.stop, total) else None
 
     async def _whole(self, want: RangeRequest, response: ClientResponse) -> tuple[bytes, Source]:
-        """The server ignores Range: read past what is not wanted, within reason."""
+        """The server ignores Range: skip the bytes before the range, up to a limit."""
         size, start = response.content_length, want.at
         if size is None:
-            raise Again("the server ignores Range and does not say how long its answer is")
+            raise Again("the server ignores Range and sends no length")
         want.learn(facts_of(want.url, response, size))
         if start > SKIP:
             raise FetchError(
@@ -165,7 +165,7 @@ class Web:
     def _past_end(self, want: RangeRequest, response: ClientResponse) -> tuple[bytes, Source]:
         _, _, total = content_range(response)
         if total is None or total > want.at:
-            raise Again("the server refuses a range that lies inside the object (HTTP 416)")
+            raise Again("the server refuses a range inside the object (HTTP 416)")
         want.learn(facts_of(want.url, response, total))
         return want.result()
 
@@ -177,13 +177,13 @@ class Web:
                 return facts_of(plain, response, int(length))
             if response.status not in (200, 403, 405, 501):
                 raise refusal(response, plain)
-        # Signed and minimal servers know no HEAD, and some HEADs state no length: the first byte tells as much.
+        # Signed URLs and minimal servers refuse HEAD, and some HEADs have no length: read the first byte instead.
         done = await self._range(url, RangeRequest(plain, 0, 1))
         return None if done is None else done[1]
 
     @asynccontextmanager
     async def _follow(self, method: str, url: str, headers: Mapping[str, str]) -> AsyncIterator[ClientResponse]:
-        """The answer after at most HOPS redirects, each checked by policy; no credentials leave their host."""
+        """The response after at most HOPS redirects, each checked by policy; credentials go to their own host only."""
         start = at = self._policy.check(url)
         options = self._options(start)
         plain = {"Accept-Encoding": "identity", **headers}

@@ -33,6 +33,6 @@ class Gate:
                 yield
 
     def hold(self, host: str, seconds: float) -> None:
-        """Send nothing more to a host for a while: it said that it has too much to do."""
+        """Send nothing more to a host for a while: it reported that it is overloaded."""
         until = asyncio.get_running_loop().time() + min(seconds, LONGEST_PAUSE)
         self._until[host] = max(until, self._until.get(host, 0.0))

@@ -28,7 +28,7 @@ class Patience:
 
 
 class Again(Exception):  # noqa: N818 - not an error: a request to try again
-    """A failure that asking again may cure; `after` is what the server said in Retry-After, in seconds."""
+    """A failure that is worth a retry; `after` is the Retry-After of the server, in seconds."""
 
     def __init__(self, reason: str, after: float | None = None) -> None:
         super().__init__(reason)
@@ -51,7 +51,7 @@ class Pauses:
         return self.until
 
     def progress(self) -> None:
-        """Bytes came: the count of failures in a row starts anew."""
+        """Bytes arrived: reset the count of failures in a row."""
         self.failures = 0
         self.last = FIRST_PAUSE
 
@@ -72,7 +72,7 @@ class Pauses:
 
 
 def retry_after(value: str | None) -> float | None:
-    """Seconds of a Retry-After header, given as seconds or as a date; None where it says nothing readable."""
+    """Seconds of a Retry-After header, given as seconds or as a date; None if it is unreadable."""
     if value is None:
         return None
     text = value.strip()

@@ -1,4 +1,4 @@
-"""Atomic local writes: a temporary file beside the target, synced, then renamed; never half a file."""
+"""Atomic local writes: a temporary file in the same folder, synced, then renamed; never a partial file."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def folder_locked(folder: str) -> Iterator[None]:
 
 
 def _claim(folder: str, name: str) -> tuple[int, str]:
-    """A new temporary file, locked: the lock, which dies with its process, tells a living writer from a leftover."""
+    """A new temporary file, locked: the lock ends with its process, so that leftovers can be recognised."""
     while True:
         # Part of the name only: a long one plus our ending could pass the file system's limit.
         temporary = os.path.join(folder, f".{name[:40]}{_MARK}{secrets.token_hex(8)}")
@@ -140,7 +140,7 @@ def _claim(folder: str, name: str) -> tuple[int, str]:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
         except OSError:
-            return fd, temporary  # no locks here: leftovers cannot be told apart and are left alone
+            return fd, temporary  # no locks here: leftovers cannot be recognised, and stay
         if os.fstat(fd).st_nlink:
             return fd, temporary
         os.close(fd)  # another writer took it for a leftover before it was locked

@@ -38,7 +38,7 @@ def _micros(status: os.stat_result) -> int:
 
 
 def _identity(status: os.stat_result) -> tuple[int, ...]:
-    """What tells a file from another that took its place."""
+    """Identifies a file, to notice one that replaced it."""
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
@@ -122,7 +122,7 @@ class LocalFile:
             raise StaleError("the file was changed while it was open", url=self.source.url, offset=offset)
 
     def _short(self, offset: int, length: int) -> StaleError:
-        message = f"{length} bytes were wanted but the file ends after {self._size}"
+        message = f"expected {length} bytes, but the file ends after {self._size}"
         return StaleError(message, url=self.source.url, offset=offset)
 
     def _rest(self, data: bytes, offset: int, length: int) -> bytes:
@@ -235,7 +235,7 @@ def _walk(folder: str, pattern: Glob | None, *, deep: bool = True) -> Iterator[S
                 found = sorted((entry.name + "/" if _is_folder(entry) else entry.name, entry) for entry in entries)
         except OSError as error:
             if isinstance(error, PermissionError) and place != top:
-                yield Source(url=place)  # the rest goes on, and whoever reads it is told that it is denied
+                yield Source(url=place)  # the listing continues; reading it raises DeniedError
                 return
             raise _ours(error, place) from cause(error)
         for name, entry in found:
@@ -274,5 +274,5 @@ def _ours(error: OSError | ValueError | MemoryError, path: str) -> Exception:
 def require_size(source: Source) -> int:
     """The size, which every store states; FetchError where it did not."""
     if source.size is None:
-        raise FetchError("the store does not say how large the object is", url=source.url)
+        raise FetchError("the store does not report the size of the object", url=source.url)
     return source.size

@@ -1,4 +1,4 @@
-"""Storage options: the names people already use for S3, GCS, Azure and HTTP, as the stores want them."""
+"""Storage options: the usual names for S3, GCS, Azure and HTTP, translated to those of the stores."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _MACHINE = {"s3": "Amazon", "gs": "Google"}
 
 
 def options_for(url: str, options: Options) -> dict[str, Any]:
-    """The options that hold for a URL: the general ones, then those under the longest prefixes it lies in.
+    """The options that hold for a URL: the general ones, then those of its longest prefixes.
 
     A key with `://` in it is such a prefix: {"s3://bucket/": {"region": "eu-central-1"}}. A value env:NAME is that of
     an environment variable.
@@ -130,11 +130,11 @@ def nobody(scheme: str, config: Mapping[str, Any]) -> bool:
     try:
         return _MACHINE[scheme] not in VENDOR.read_text()
     except OSError:
-        return False  # not known: leave it to the library
+        return False  # not known: the library decides
 
 
 def wants_region(config: Mapping[str, Any]) -> bool:
-    """Whether nothing says in which region of AWS a bucket lies."""
+    """Whether no setting names the AWS region of a bucket."""
     known = ("region", "aws_region", "default_region", "aws_default_region")
     return not (
         any(key in config for key in known)

@@ -26,7 +26,7 @@ _OTHERWISE = ("sso_session", "sso_start_url", "role_arn", "credential_process")
 
 
 def with_profile(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of an S3 store, and the keys, region and endpoint of a profile where nothing says them.
+    """The options of an S3 store, and the keys, region and endpoint of a profile, unless they are given.
 
     The profile is the option `profile`, or that of AWS_PROFILE, or `default`. Keys of the options and, unless the
     option `profile` is there, of the environment come first, as with the tools of AWS.
@@ -52,7 +52,7 @@ def with_profile(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read(name: str) -> dict[str, str]:
-    """What both files say of a profile; the credentials first."""
+    """The settings of a profile from both files; the credentials first."""
     found: dict[str, str] = {}
     for variable, usual in _FILES.items():
         path = Path(os.environ.get(variable) or Path.home() / ".aws" / usual).expanduser()

@@ -59,7 +59,7 @@ class RegistryFetch(Fetch):
         size = source.size or 0
         stop = min(offset + length, size)
         if expect is not None and stop != offset + length:
-            raise StaleError(f"{length} bytes were wanted but the object ends after {size}", url=plain, offset=offset)
+            raise StaleError(f"expected {length} bytes, but the object ends after {size}", url=plain, offset=offset)
         if stop <= offset:
             return b"", source
         store, path = self._store(plain)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 Buffer: TypeAlias = "Bytes | bytes"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # what the library says where the store says nothing
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # the value of the library if the store reports no time
 _MARK = "periplus-write"
 PART = 8 << 20
 """Bytes of one part of a large upload."""
@@ -103,7 +103,7 @@ class ObjectStores:
         return known[1]
 
     async def read(self, url: str, offset: int, length: int, *, expect: Source | None = None) -> tuple[Buffer, Source]:
-        """Bytes of a range cut at the object's end, and what the response says of the object."""
+        """Bytes of a range cut at the object's end, and the facts of the object from the response."""
         choice: dict[str, Any] = {"range": (offset, offset + length)}
         tag = None if expect is None else strong(expect.etag)
         if tag is not None:
@@ -114,7 +114,7 @@ class ObjectStores:
                 data = await result.bytes_async()
                 source, (first, last) = _source(url, result.meta), result.range
         except FetchError as error:
-            # The library tells a range that begins past the end only by its text; the size makes it certain.
+            # The library reports a range past the end only in its message; the size confirms it.
             if "range" not in error.message.lower():
                 raise
             source = await self.head(url)
@@ -125,11 +125,11 @@ class ObjectStores:
             check_same(expect, source, offset=offset)
         wanted = max(0, min(length, (source.size or 0) - offset))
         if first != offset or last - first != wanted or len(data) != wanted:
-            raise FetchError(f"{wanted} bytes were wanted, the store sent {len(data)}", url=url, offset=offset)
+            raise FetchError(f"expected {wanted} bytes, but the store sent {len(data)}", url=url, offset=offset)
         return data, source
 
     async def head(self, url: str) -> Source:
-        """What the store says of the object."""
+        """Size, entity tag and time of the object."""
         import obstore
 
         async with self._guarded(url):
@@ -191,7 +191,7 @@ class ObjectStores:
         return await _repeated(put)
 
     async def _version(self, url: str, expect: Source) -> dict[str, Any]:
-        """What a store knows the object to be replaced by: its tag, which may have to be asked for, or its number."""
+        """How a store identifies the object to be replaced: its tag, which may need a request, or its version."""
         import obstore
 
         if expect.etag is not None and scheme_of(url) != "gs":  # there, tags are no condition of a write
@@ -214,7 +214,7 @@ class ObjectStores:
             return None
 
     async def delete(self, url: str) -> None:
-        """Remove the object; most stores do not say whether there was one."""
+        """Remove the object; most stores do not report whether there was one."""
         import obstore
 
         async def delete() -> None:
@@ -237,7 +237,7 @@ class ObjectStores:
         yield await self.head(url)
 
     async def _expand(self, folder: str, pattern: Glob) -> AsyncIterator[Source]:
-        """List folder by folder while the pattern allows, so that siblings of what is meant are never listed."""
+        """List folder by folder while the pattern allows, so that folders that cannot match are never listed."""
         import obstore
 
         if pattern.deep:

@@ -132,7 +132,7 @@ def grouped(
     arrays: Sequence[tuple[Array, ...]],
     attributes: Sequence[Mapping[str, Any]],
 ) -> GroupedArrays:
-    """The arrays of files, each in a group of its own; one item each for the rows `files` of the files table.
+    """The arrays of files, each in its own group; one item each for the rows `files` of the files table.
 
     Files whose arrays begin at different places have them one by one.
     """
@@ -176,7 +176,7 @@ def joined(
 
 
 def _kind(family: Family) -> tuple[Any, ...]:
-    """Equal for groups of one family. What is like nothing else is told apart by where it lies, while it is held."""
+    """Equal for groups of one family. Anything else is compared by identity."""
     return tuple((rest, likeness(a) or id(a)) for rest, a in family.items())
 
 
@@ -204,12 +204,12 @@ def likeness(array: Array) -> bytes | None:
 
 
 def members_of(groups: GroupedArrays, count: int) -> GroupColumns:
-    """The group columns of a files table of `count` files; FormatError for a group without a file of its own."""
+    """The group columns of a files table of `count` files; FormatError for groups that share a file."""
     from periplus.table.parquet.buffers import numbers
 
     file = groups.file
     if len(file) and (file.min() < 0 or file.max() >= count or np.bincount(file).max() > 1):
-        raise FormatError("each group of a collection needs a file of its own")
+        raise FormatError("each group of a collection needs its own file")
     row = np.full(count, -1, np.int64)
     row[file] = np.arange(len(file))
     none = row < 0

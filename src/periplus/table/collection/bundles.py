@@ -131,7 +131,7 @@ def bundles_of(blocks: Iterable[tuple[str, Refs]], arrays: Mapping[str, Array]) 
 
 
 def verify_bundle(bundle: Bundle, kinds: Kinds, kind: NDArray[np.int32], *, sizes: NDArray[np.int64]) -> None:
-    """FormatError where a row is not sound, as `verify` has it; `kind` is the kind of each array of the bundle."""
+    """FormatError for an invalid row, as in `verify`; `kind` is the kind of each array of the bundle."""
     if _sound(bundle, kinds, kind, sizes):
         return
     for name, refs in apart(bundle, kinds.arrays):

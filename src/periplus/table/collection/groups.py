@@ -43,7 +43,7 @@ class GroupColumns(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class GroupedArrays(Mapping[str, Array]):
-    """Arrays by path, where groups of them are alike: columns with one row for each group, and no object for any."""
+    """Arrays by path, for many groups of the same kind: columns with one row for each group, not one object each."""
 
     plain: Mapping[str, Array] = field(default_factory=dict)
     """Arrays that are in no group."""
@@ -368,5 +368,5 @@ def moved(array: Array, x: float, y: float) -> Array:
 
 
 def placed(family: Family) -> bool:
-    """Whether a corner says where the arrays of a family are."""
+    """Whether a corner gives the location of the arrays of a family."""
     return any(a.georeference is not None and a.georeference.transform is not None for a in family.values())

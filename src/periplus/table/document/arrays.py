@@ -114,7 +114,7 @@ def _read_edges(value: Any, shape: tuple[int, ...], chunks: tuple[int, ...], wha
         if one is not None and sum(one) != extent:
             raise FormatError(f"{what}: edges add up to {sum(one)}, not to the extent {extent}")
         if one and max(one) != chunk:
-            raise FormatError(f"{what}: the largest edge is {max(one)}, the chunk size says {chunk}")
+            raise FormatError(f"{what}: the largest edge is {max(one)}, the chunk size is {chunk}")
     return edges
 
 

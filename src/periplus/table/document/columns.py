@@ -44,7 +44,7 @@ class Columns:
 
 
 def columns_for(arrays: Iterable[Array], before: Columns | None = None) -> Columns:
-    """The names we write: `<dim>_chunk`, told apart where two differ only in case (DuckDB ignores case).
+    """The names we write: `<dim>_chunk`, made unique if two differ only in case (DuckDB ignores case).
 
     Names given `before` stay, and only those of new dimensions are added.
     """

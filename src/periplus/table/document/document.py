@@ -47,7 +47,7 @@ WHAT = "the footer document"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartFile:
-    """One Parquet file of a dataset's rows, and what a reader may skip it by."""
+    """One Parquet file of a dataset's rows, with bounds that allow readers to skip it."""
 
     path: str
     """Relative to the dataset's folder."""
@@ -59,7 +59,7 @@ class PartFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class IndexDocument:
-    """Everything an index says apart from its rows and files."""
+    """The footer document of an index: everything but its rows and files."""
 
     catalog: Catalog
     columns: Columns
@@ -68,7 +68,7 @@ class IndexDocument:
     pieces: tuple[PartFile, ...] | None = None
     """The Parquet files of a dataset; None in a flat table."""
     placements: tuple[PartFile, ...] = ()
-    """The Parquet files of a dataset that say where the arrays of files went."""
+    """The Parquet files of a dataset that hold its placements."""
     revision: str | None = None
     """Changes with every commit to a dataset."""
 
@@ -145,7 +145,7 @@ def load(
     url: str | None = None,
     members: Callable[[], GroupColumns] | None = None,
 ) -> IndexDocument:
-    """The document, every field of it checked; FormatError or LimitError where it is not sound.
+    """The document, every field of it checked; FormatError or LimitError if it is invalid.
 
     `members` reads the group columns of the files table, which the document of a collection needs from version 3 on.
     """

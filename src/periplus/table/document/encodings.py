@@ -131,11 +131,11 @@ def _read_codec(value: Any, what: str) -> dict[str, Any]:
     return read_free(codec | {"configuration": mapped(codec["configuration"], f"{what}: {name}")})  # type: ignore[no-any-return]
 
 
-# --- facts that codecs say -------------------------------------------------------------------------------------------
+# --- facts in codecs -------------------------------------------------------------------------------------------------
 
 
 def encoding_of(codecs: Pipeline, frame: Frame, what: str) -> Encoding:
-    """The encoding that codecs mean, some of which may say facts of stored chunks as our Zarr documents do."""
+    """The encoding of a list of codecs, some of which may describe stored chunks as our Zarr documents do."""
     dims, chunks, _, dtype = frame
     extent: Shape | None = None
     region: Region | None = None
@@ -217,7 +217,7 @@ def _checked(encoding: Encoding, frame: Frame, what: str) -> Encoding:
     if any(end > stored or at + size > chunk for end, stored, at, size, chunk in sides):
         raise FormatError(
             f"{what}: a region at {list(region.begin)} of {list(extent)} to {list(region.at)}, of {list(region.size)},"
-            f" does not lie within chunks of {list(chunks)}"
+            f" is not within chunks of {list(chunks)}"
         )
     return encoding
 

@@ -165,7 +165,7 @@ def _read_regular(fields: Mapping[str, Any], dtype: np.dtype[Any], size: int, wh
         step = whole(fields.get("step"), f"{what}: step", least=-INT64)
         last = start + step * max(size - 1, 0)
         if not (bounds.min <= min(start, last) and max(start, last) <= min(int(bounds.max), INT64)):
-            raise FormatError(f"{what}: start, step and size leave the range of {dtype}")
+            raise FormatError(f"{what}: start, step and size exceed the range of {dtype}")
         return regular(start, step, size, dtype)
     if dtype.kind != "f":
         raise FormatError(f"{what}: values of dtype {dtype} must be listed")
@@ -173,7 +173,7 @@ def _read_regular(fields: Mapping[str, Any], dtype: np.dtype[Any], size: int, wh
         real(fields.get("start"), f"{what}: start"), real(fields.get("step"), f"{what}: step"), size, dtype
     )
     if not np.isfinite(values).all():
-        raise FormatError(f"{what}: start, step and size leave the range of {dtype}")
+        raise FormatError(f"{what}: start, step and size exceed the range of {dtype}")
     return values
 
 
@@ -184,7 +184,7 @@ def _read_values(fields: Mapping[str, Any], dtype: np.dtype[Any], what: str, mos
         raise FormatError(f"{what}: {len(items)} values for the shape {list(shape)}")
     if dtype.kind in "mM":
         return np.asarray(items, dtype=np.int64).view(dtype).reshape(shape)
-    # NumPy gives every string the room of the longest.
+    # In NumPy every string takes as many bytes as the longest.
     width = max(map(len, items), default=0) * 4 if dtype.kind == "U" else dtype.itemsize
     if width * len(items) > most:
         raise LimitError(f"{what} takes {width * len(items)} bytes, over the limit of {most}")

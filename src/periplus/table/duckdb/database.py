@@ -62,7 +62,7 @@ def write_duckdb(
     expect: Source | None = None,
     create: bool = False,
 ) -> None:
-    """Write the database beside its place and move it there when it is whole.
+    """Write the database to a temporary file and move it to its target when it is complete.
 
     The rows go through a Parquet file: loading one at once costs a third of inserting block after block.
     """
@@ -114,7 +114,7 @@ def open_duckdb(
 
 
 class DuckRows:
-    """Rows of a DuckDB file, attached read only to a database in memory that can reach nothing else."""
+    """Rows of a DuckDB file, attached read only to a database in memory that can access nothing else."""
 
     _lock: threading.RLock
 
@@ -127,7 +127,7 @@ class DuckRows:
         with sql_errors(url):
             found = self._query("select value from kept.document where key = 'array_references'").to_pylist()
             if len(found) != 1 or not isinstance(found[0]["value"], str):
-                raise FormatError("this DuckDB file has no document, so it is no index", url=url)
+                raise FormatError("this DuckDB file is not an index: it has no document", url=url)
             self.document = load(found[0]["value"], limits=limits, url=url, members=partial(self._members, limits))
             names = self._query("from kept.chunks limit 0").column_names
             self._columns = self.document.columns.within(names)
@@ -135,7 +135,7 @@ class DuckRows:
         limits.check("the number of rows", self.count, limits.index_rows, url=url)
         if self.count > self.document.most_rows:
             raise FormatError(
-                f"the index has {self.count} rows where the declared grids have room for {self.document.most_rows}",
+                f"the index has {self.count} rows, but the declared grids allow only {self.document.most_rows}",
                 url=url,
             )
 
@@ -159,7 +159,7 @@ class DuckRows:
         return self._files
 
     def placements(self, catalog: Catalog, files: int) -> Placements | None:
-        """Where the arrays of files went: a table of its own, and a text in the document."""
+        """The placements: their own table, and a text in the document."""
         found = self._query("select value from kept.document where key = ?", [DESCRIPTIONS]).to_pylist()
         if len(found) != 1 or not isinstance(found[0]["value"], str):
             return None
@@ -230,7 +230,7 @@ class DuckRows:
             owner = to_numpy(owners.indices).astype(np.int32)
             kind = kinds.of(names)
             lacking = kinds.grids(dims)[kind] < 0
-            refs.chunk[lacking[owner].T] = -1  # whatever else it may say of a dimension that the array lacks
+            refs.chunk[lacking[owner].T] = -1  # of a dimension that the array lacks
             yield Bundle(names=names, owner=owner, dims=dims, refs=refs)
 
     def close(self) -> None:

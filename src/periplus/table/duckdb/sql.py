@@ -1,4 +1,4 @@
-"""SQL over an index: one SELECT at a time, in a DuckDB that has its views and can reach nothing else."""
+"""SQL over an index: one SELECT at a time, in a DuckDB that can access its views and nothing else."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def viewing(table: Table, source: str, columns: Columns, *, rows: Any = None, pa
 
 
 def shut(connection: Any, limits: Limits) -> None:
-    """Close the door: no file that was not allowed before, bounded memory, no disk, and no way to change that."""
+    """Lock the connection: no file that was not allowed before, bounded memory, no disk, and no way to change that."""
     for name, bodies in GUARDED.items():
         # The check is in the argument: a constant call is made while the query is planned, wherever it stands.
         guarded = []
@@ -251,7 +251,7 @@ def _same(sources: Sequence[Source], rows: ParquetRows) -> None:
     try:
         rows.fetch.run(checked())
     except (StaleError, MissingError):
-        raise StaleError("the index was written anew after it was opened", url=rows.base.url) from None
+        raise StaleError("the index was rewritten after it was opened", url=rows.base.url) from None
 
 
 def _registered(table: Table, rows: Any, fresh: Fresh = lambda _: None) -> Database:

@@ -135,7 +135,7 @@ def describe_arrays(connection: Any, arrays: Mapping[str, Array], form: str) -> 
 
 
 def arrays_rows(arrays: Sequence[Array]) -> pa.Table:
-    """One row for each array: what the catalog says of it; encodings and attributes as JSON."""
+    """One row for each array of the catalog; encodings and attributes as JSON."""
     said = [write_array(array, 1) for array in arrays]
     place = [array.georeference for array in arrays]
     columns = {

@@ -77,7 +77,7 @@ class Group:
         return sum(a.nbytes for a in arrays if isinstance(a, np.ndarray))
 
     def rows(self, array: Array, window: Window | None) -> NDArray[np.intp]:
-        """Which rows belong to an array and lie in a window."""
+        """Which rows belong to an array and are in a window."""
         owned = slice(0, self.count) if self.array is None else self.array.rows(array.name)
         keep = np.ones(self.count, bool)[owned] if self.present is None else self.present[owned].copy()
         if self.array is None and "level" in self.columns:
@@ -97,7 +97,7 @@ class Group:
         return positions[owned] if isinstance(positions, np.ndarray) else positions
 
     def _check_inside(self, array: Array, dim: str, count: int | None, owned: Owned, keep: NDArray[np.bool_]) -> None:
-        """FormatError where a row of the array lies outside its grid, even if nobody asked for it.
+        """FormatError if any row of the array is outside its grid, even if it is not selected.
 
         `count` is None for a dimension that the array lacks: its rows have no position there.
         """
@@ -187,7 +187,7 @@ def misfit(inline: Inline, sizes: NDArray[np.int64], length: NDArray[np.int64]) 
     if not wrong.size:
         return None
     found, declared = int(sizes[wrong[0]]), int(length[wrong[0]])
-    return f"a row has {found} inline bytes where its length says {declared}"
+    return f"a row has {found} inline bytes, but its length is {declared}"
 
 
 class DecodedCache:

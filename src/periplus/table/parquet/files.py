@@ -304,7 +304,7 @@ FIRST_TIME, LAST_TIME = np.datetime64("0001-01-01", "us"), np.datetime64("9999-1
 
 
 def whole_files(table: pa.Table) -> pa.Table:
-    """A files table as it is stored, with the columns that it lacks; FormatError where rows cannot be told by it."""
+    """A files table as it is stored, with the columns that it lacks; FormatError if it does not identify rows."""
     count = table.num_rows
     if "path" not in table.column_names or not is_text(table["path"].type) or table["path"].null_count:
         raise FormatError("the files table needs a column 'path' of strings")

@@ -1,4 +1,4 @@
-"""The column chunks a Parquet footer lists, read by ourselves: where each lies, how large it is, its least and most.
+"""The column chunks a Parquet footer lists, read without Arrow: offset, size, minimum and maximum of each.
 
 pyarrow's own view of them (`row_group(i).column(j)`) ends the process where a footer contradicts itself: its C++ throws
 and nothing on the way to Python catches. Its reading of row groups is guarded, so only this listing is done here.
@@ -34,7 +34,7 @@ LEARNED = 16
 
 @dataclass(frozen=True, slots=True)
 class ColumnChunk:
-    """One column chunk, as the footer tells it; nothing of it has been believed yet."""
+    """One column chunk as declared in the footer, not yet checked."""
 
     path: str
     start: int
@@ -48,7 +48,7 @@ class ColumnChunk:
 
 @dataclass(frozen=True, slots=True)
 class _ColumnForm:
-    """How the chunks of a column look that differ in nothing but numbers."""
+    """The common bytes of column chunks that differ only in numbers."""
 
     path: str
     names: tuple[str, ...]
@@ -133,7 +133,7 @@ class _Known:
 
 
 class ThriftReader:
-    """A place in Thrift's compact protocol; IndexError where it would lead past the end."""
+    """Reads Thrift's compact protocol; IndexError past the end."""
 
     def __init__(self, data: bytes | memoryview) -> None:
         self.data = data
@@ -154,7 +154,7 @@ class ThriftReader:
         return self._formed(learn)
 
     def rest(self, learn: bool) -> tuple[_ColumnForm, tuple[bytes, ...]]:
-        """What is left of the structure whose fields are being read; nothing of it is wanted."""
+        """What is left of the structure whose fields are being read; all of it is skipped."""
         self._begin()
         for _, kind in self._kept_fields(quiet=False):
             self._value(kind, (0,))
@@ -165,7 +165,7 @@ class ThriftReader:
         return _ColumnForm(".".join(self._path), tuple(self._found), self._exact, pattern), tuple(self._found.values())
 
     def skip(self, kind: int) -> None:
-        """Pass over a value that says nothing to us."""
+        """Skip a value."""
         self._value(kind, (0,), quiet=True)
 
     def fields(self) -> Iterator[tuple[int, int]]:
@@ -243,7 +243,7 @@ class ThriftReader:
             self._tokens.append(pattern)
             return
         if name in self._found:
-            raise FormatError("a column chunk of the Parquet footer says something twice")
+            raise FormatError("a column chunk of the Parquet footer has a field twice")
         self._tokens.append(b"(" + pattern + b")")
         self._found[name] = bytes(self.data[start : self.at])
 

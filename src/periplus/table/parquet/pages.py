@@ -41,7 +41,7 @@ def pages(data: bytes | memoryview) -> Pages:
                 else:
                     walk.skip(kind)
             if size < 0 or stored < 0 or walk.at + stored > len(walk.data):
-                raise FormatError("a page of the Parquet file does not lie in its column chunk")
+                raise FormatError("a page of the Parquet file is outside its column chunk")
             walk.at += stored
             decompressed += size
             expanded += values * size if encoding == DELTA_BYTE_ARRAY else 0

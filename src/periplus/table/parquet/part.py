@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 OPTIONAL = {"x": pa.float64(), "y": pa.float64(), "note": pa.int32()}
 """Group columns that a files table may lack, which are null then."""
 TEXT_BYTES = 49
-"""Of a Python string, beside its characters."""
+"""Of a Python string, without its characters."""
 
 
 class PartRows:
@@ -49,7 +49,7 @@ class PartRows:
                     raise FormatError(f"the table has no column {document.columns.chunk[dim]!r}", url=source.url)
         self.count = int(source.metadata.num_rows)
         if piece is not None and piece.rows != self.count:
-            raise FormatError(f"a part has {self.count} rows where the index says {piece.rows}", url=source.url)
+            raise FormatError(f"a part has {self.count} rows, but the index declares {piece.rows}", url=source.url)
         self._arrays = document.catalog.arrays
         if self.columns.array is None and self.columns.level is None and len(self._arrays) > 1:
             raise FormatError("rows of several arrays need a column that names the array", url=source.url)
@@ -102,7 +102,7 @@ class PartRows:
         return (*names, *(name for name in extra if name is not None))
 
     def _single(self, number: int) -> bool:
-        """Whether the index has one array and the row group says that it holds only that."""
+        """Whether the index has one array and, by its statistics, the row group holds only that."""
         assert self.columns.array is not None
         return len(self._arrays) == 1 and self._constant(number, self.columns.array) in self._arrays
 
@@ -116,12 +116,12 @@ class PartRows:
         return [*roles.chunk.values(), roles.offset, roles.length, *named]
 
     def group(self, number: int, table: pa.Table, ids: dict[str, int] | None) -> Group:
-        """A row group decoded; columns that the table lacks are as statistics tell."""
+        """A row group decoded; columns that were not read are filled in from statistics."""
         roles, count = self.columns, table.num_rows
         held = set(table.column_names)
         place: dict[str, NDArray[np.int32] | int] = {}
         for dim, name in roles.chunk.items():
-            # A dimension that an array lacks is null there; -1 never lies in a window.
+            # A dimension that an array lacks is null there; -1 is in no window.
             place[dim] = (
                 integers(table[name], np.int32, name, null=-1) if name in held else int(self._constant(number, name))
             )

@@ -1,4 +1,4 @@
-"""Placements at rest: where the arrays of files went, as a Parquet table that an index carries beside its files."""
+"""Placements at rest: where the arrays of each file went, as a Parquet table of the index."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def _check_boxes(
     targets: Sequence[Array],
     widest: int,
 ) -> None:
-    """FormatError where a placement reaches beyond its array."""
+    """FormatError if a placement exceeds its array."""
     if not len(array):
         return
     shapes = np.zeros((len(targets), widest), np.int64)
@@ -244,7 +244,7 @@ def _check_boxes(
         shapes[number, : target.ndim] = target.shape
     room = np.append(shapes, np.zeros((1, widest), np.int64), axis=0)[array]
     if (origin < 0).any() or (extent < 0).any() or (origin > room).any() or (extent > room - origin).any():
-        raise FormatError("a placement reaches beyond its array")
+        raise FormatError("a placement exceeds its array")
 
 
 def _check_pairs(

@@ -102,9 +102,9 @@ class ParquetBytes:
             tail = read_tail(url, fetch)
         self.tail, self.source = tail
         if self.source.size is None:
-            raise FormatError("the store does not say how large the index is", url=url)
+            raise FormatError("the store does not report the size of the index", url=url)
         if size is not None and size != self.source.size:
-            raise StaleError(f"this part has {self.source.size} bytes where the index says {size}", url=url)
+            raise StaleError(f"this part has {self.source.size} bytes, but the index declares {size}", url=url)
         self.size = self.source.size
         footer = self._footer()
         with arrow_errors("the Parquet footer is damaged", url):
@@ -156,7 +156,7 @@ class ParquetBytes:
 
     @cached_property
     def _chunks(self) -> Footer:
-        """Where the column chunks lie; read when the first query comes, not on opening."""
+        """The byte ranges of the column chunks; read by the first query, not on opening."""
         with arrow_errors("the Parquet footer is damaged", self.url):
             return Footer(self._thrift, self.metadata.num_columns)
 
@@ -223,7 +223,7 @@ class ParquetBytes:
         with arrow_errors("a row group does not decode", self.url):
             table = reader.read_row_group(number, columns=list(names), use_threads=False)
             if table.num_rows != self.metadata.row_group(number).num_rows or len(table.column_names) != len(names):
-                raise FormatError("a row group does not hold the rows and columns its footer says", url=self.url)
+                raise FormatError("a row group does not hold the rows and columns its footer declares", url=self.url)
             blobs = self._allowance("the inline bytes of a row group", BYTES_SHARE)
             for name in filter(self._is_bytes, names):  # a dictionary has those that many rows share once
                 blobs.take(int(to_inline(table[name])[1].sum()))
@@ -281,7 +281,7 @@ class ParquetBytes:
         return bool(pa.types.is_dictionary(kind) or not (pa.types.is_primitive(kind) or pa.types.is_nested(kind)))
 
     def _span(self, number: int, names: Sequence[str]) -> tuple[int, int]:
-        """First and last byte of the wanted columns in a row group, after checking what they claim."""
+        """First and last byte of the columns to read in a row group, checked."""
         group = self.metadata.row_group(number)
         rows = int(group.num_rows)
         if rows < 0:
@@ -296,7 +296,7 @@ class ParquetBytes:
             chunk = self._chunk(number, name)
             start, stop = chunk.start, chunk.start + chunk.compressed
             if not 4 <= start <= stop <= self.size - 8:
-                raise FormatError("a column chunk lies outside the file", url=self.url, offset=start)
+                raise FormatError("a column chunk is outside the file", url=self.url, offset=start)
             self._limits.check("a column chunk", chunk.uncompressed, budget, url=self.url)
             low, high = min(low, start), max(high, stop)
         if high <= low:
@@ -316,7 +316,7 @@ def _plain(value: bytes | None, kind: pa.DataType) -> int | str | None:
 
 
 def _homes(spans: dict[int, tuple[int, int]], near: int, most: int) -> dict[int, tuple[int, int]]:
-    """For each row group the range to fetch: neighbours that lie near each other share one request."""
+    """For each row group the range to fetch: neighbours with small gaps share one request."""
     answer: dict[int, tuple[int, int]] = {}
     start, stop = 0, -1
     members: list[int] = []

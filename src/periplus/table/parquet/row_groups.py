@@ -27,7 +27,7 @@ Blocks = Iterable[tuple[str, Refs]]
 
 @dataclass(slots=True)
 class RowTally:
-    """What went into a table: counted while it is written, declared in its document."""
+    """Counts of the rows written, which the document declares."""
 
     rows: int = 0
     parts: dict[str, int] = field(default_factory=dict)
@@ -95,7 +95,7 @@ def _pieces(blocks: Blocks, kinds: Kinds, sizes: NDArray[np.int64]) -> Iterator[
 
 @dataclass(slots=True)
 class _WaitingRows:
-    """Rows that wait: those that came for one array alone by its name, the others together."""
+    """Rows to be written: those of one array by its name, the others together."""
 
     single: dict[str, list[Bundle]] = field(default_factory=dict)
     count: dict[str, int] = field(default_factory=dict)
@@ -140,7 +140,7 @@ def _joined(pieces: list[Bundle], dims: tuple[str, ...]) -> Bundle:
 
 
 def _sorted_groups(pieces: list[Bundle], kinds: Kinds) -> Iterator[Bundle]:
-    """Rows in order of their arrays' names; an array of many rows has row groups of its own."""
+    """Rows in order of their arrays' names; an array of many rows has its own row groups."""
     names = sorted({name for piece in pieces for name in piece.names})
     numbers = {name: number for number, name in enumerate(names)}
     owners = [np.array([numbers[name] for name in piece.names], np.int32)[piece.owner] for piece in pieces]

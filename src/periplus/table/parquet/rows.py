@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from periplus.table.table import Table, Window
 
 ROW_BYTES = 28
-"""Of a reference in memory, beside its chunk position."""
+"""Of a reference in memory, without its chunk position."""
 
 
 class ParquetRows:
-    """The rows of a flat table or of a dataset's parts; parts are opened when a query reaches them."""
+    """The rows of a flat table or of a dataset's parts; parts are opened when a query needs them."""
 
     _lock: threading.RLock
 
@@ -66,7 +66,7 @@ class ParquetRows:
         limits.check("the number of rows", self.count, limits.index_rows, url=base.url)
         if self.count > document.most_rows:
             raise FormatError(
-                f"the index has {self.count} rows where the declared grids have room for {document.most_rows}",
+                f"the index has {self.count} rows, but the declared grids allow only {document.most_rows}",
                 url=base.url,
             )
 
@@ -176,7 +176,7 @@ class ParquetRows:
         try:
             check_same(self.base.source, self.fetch.run(self.fetch.head(self.base.url)))
         except (StaleError, MissingError):
-            raise StaleError("the index was written anew after it was opened", url=self.base.url) from None
+            raise StaleError("the index was rewritten after it was opened", url=self.base.url) from None
         raise MissingError("a part of the index is missing", url=lost)
 
     def find(self, array: Array, window: Window, *, most: int | None = None) -> Refs:

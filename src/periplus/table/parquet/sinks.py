@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def sink(url: str, fetch: Fetch, *, create: bool = False, expect: Source | None = None) -> Iterator[IO[bytes]]:
-    """A file that becomes the object at `url` when the block ends well, and leaves no trace when it does not.
+    """A file that becomes the object at `url` when the block succeeds, and is removed if it fails.
 
     ConflictError where there is one (`create`), or the object to be replaced is no longer the one that is expected.
     """
@@ -52,7 +52,7 @@ def sink(url: str, fetch: Fetch, *, create: bool = False, expect: Source | None 
 
 @contextmanager
 def spool_folder(url: str) -> Iterator[Path]:
-    """A folder for what is not whole yet: beside a local target, where there is room for it, else a temporary one.
+    """A folder for incomplete files: next to a local target, which has space for them, else a temporary one.
 
     It is locked while it is in use, so that the next writer can tell what a writer that died left behind.
     """
@@ -250,7 +250,7 @@ class PartSink:
         self.tallies: list[RowTally] = []
 
     def release(self) -> None:
-        """Give up the locks on the parts, which tell others that they are still to be committed."""
+        """Give up the locks on the parts, which mark them as not yet committed."""
         while self._held:
             with suppress(OSError):  # the files are synced and closed; this is one more descriptor of them
                 os.close(self._held.pop())

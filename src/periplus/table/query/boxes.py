@@ -27,7 +27,7 @@ class Reproject(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ArrayBatch:
-    """Arrays of a collection that differ in group and corner alone; or one array."""
+    """Arrays of a collection that differ only in group and corner; or one array."""
 
     kind: Array
     """The array, or what describes all of them, with its corner at (0, 0)."""
@@ -47,7 +47,7 @@ class ArrayBatch:
         return self.groups.array(int(self.rows[number]), self.kind.name)
 
     def around(self) -> tuple[NDArray[np.float64], str | None] | None:
-        """(4, n): a box that each array lies in, not finite where it is unknown; and their CRS. None: nowhere known."""
+        """(4, n): a box around each array, not finite if unknown; and their CRS. None if all are unknown."""
         found = around(self.kind)
         if found is None:
             return None
@@ -79,8 +79,9 @@ def own_boxes(
 ) -> list[tuple[ArrayBatch, Boxes | None]]:
     """The arrays that may meet the box, with the box in their own CRS; None for those without a transform.
 
-    Without `crs` the box is in the CRS of the arrays, so they must share one. Arrays of which a box says nothing
-    (no place, no CRS although the box has one, a CRS of another world) are left out, or with `strict` refused.
+    Without `crs` the box is in the CRS of the arrays, so they must share one. Arrays that cannot be compared
+    with the box (no georeference, no CRS although the box has one, a CRS of another body) are skipped, or with
+    `strict` refused.
     """
     kept: list[tuple[ArrayBatch, Boxes, str | None]] = []
     first = None
@@ -95,7 +96,7 @@ def own_boxes(
         if place is not None and there.any():
             kept.append((batch, *place) if there.all() else (batch.take(there), place[0][:, there], place[1]))
     if first is not None and (not kept or strict):
-        raise FormatError(f"array {first[0]!r} has no {first[1]}, so a bbox says nothing of it")
+        raise FormatError(f"array {first[0]!r} has no {first[1]}, so it cannot be selected by a bbox")
     if crs is None and len(found := dict.fromkeys(own for *_, own in kept)) > 1:
         raise ValueError(f"these arrays have {len(found)} different CRSs ({_some(found)}): pass crs= of the bbox")
     boxes: dict[str | None, BBox | MissingError | None] = {}
@@ -128,7 +129,7 @@ def own_boxes(
 
 
 def _met(batch: ArrayBatch, wholes: Boxes, boxes: Boxes) -> Iterator[tuple[ArrayBatch, Boxes | None]]:
-    """The arrays whose pixels the boxes may meet, give or take a pixel; one array always, for its rows tell."""
+    """The arrays whose pixels the boxes may meet, give or take a pixel; a single array always: its rows decide."""
     transform = affine(batch.kind)
     for box in {tuple(box) for box in boxes.T[:: max(1, len(batch) - 1)].tolist()}:
         upright(box)
@@ -185,7 +186,7 @@ def _moved(bbox: BBox, crs: str | None, to: str | None, reproject: Reproject | N
 
 
 def _near(whole: BBox, bbox: BBox, crs: str, to: str, reproject: Reproject) -> BBox | None:
-    """The part of a large box around an array's own, in the CRS of the array; None where the array lies elsewhere.
+    """The part of a large box around an array's own, in the CRS of the array; None if the array is elsewhere.
 
     Where that cannot be cut out, but the array may meet the box, it is all of the array.
     """

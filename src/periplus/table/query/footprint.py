@@ -16,7 +16,7 @@ from periplus.model.affine import box, reach
 WORLD = "EPSG:4326"
 TURN = 360.0
 NEARLY = 1e-6
-"""Pixels: an edge this near to a pixel's edge is meant to lie on it."""
+"""Pixels: an edge this near to a pixel's edge counts as equal to it."""
 
 
 def spatial_axes(array: Array) -> tuple[int, int] | None:
@@ -41,7 +41,7 @@ def bounds(array: Array) -> BBox | None:
 
 
 def around(array: Array) -> tuple[BBox, str | None] | None:
-    """A box that the array lies in, and the CRS of it; None where nothing is known of its place.
+    """A box around the array, and its CRS; None if the array is not georeferenced.
 
     The box is exact where there is a transform. Otherwise it is around the control points and where they show the
     corners to be, or the ground that the polynomials were made for.
@@ -66,7 +66,7 @@ def _among(points: Sequence[GroundControlPoint], width: int, height: int) -> BBo
     if not np.isfinite(spots).all() or not np.isfinite(ground).all():
         return None
     ends = np.array([(column, row, 1.0) for column in (0, width) for row in (0, height)])
-    # Counted from the middle of the points, so that points on one line say nothing of what lies beside it.
+    # Relative to the centre of the points, so that collinear points do not extrapolate across their line.
     origin = ground.mean(axis=0)
     seen = np.vstack([ground, ends @ np.linalg.lstsq(spots, ground - origin, rcond=None)[0] + origin])
     (xmin, ymin), (xmax, ymax) = seen.min(axis=0).tolist(), seen.max(axis=0).tolist()
@@ -128,13 +128,13 @@ def chunk_range(array: Array, axis: int, low: int, high: int) -> tuple[int, int]
 
 
 def chunk_window(array: Array, bbox: BBox) -> list[tuple[int, int]]:
-    """The chunks along each dimension that a box meets; whole dimensions where the box says nothing of them.
+    """The chunks along each dimension that a box meets; whole dimensions if they are not spatial.
 
     In a rotated grid these are a few more than meet it; `chunk_boxes` tells which.
     """
     transform, axes = affine(array), spatial_axes(array)
     if transform is None or axes is None:
-        raise FormatError(f"array {array.name!r} has no transform, so a bbox says nothing of it")
+        raise FormatError(f"array {array.name!r} has no transform, so it cannot be selected by a bbox")
     window = [(0, count) for count in array.grid]
     for axis, (low, high) in zip(axes, pixel_window(transform, bbox), strict=True):
         window[axis] = chunk_range(array, axis, low, high)

@@ -188,7 +188,7 @@ def _part_blocks(
         if not part.source.metadata.row_group(number).num_rows:
             continue
         try:
-            # All columns, also those that statistics would tell: it is these that are checked.
+            # All columns, also those whose values follow from statistics: the statistics are checked.
             ((_, table),) = part.source.read([number], part.all_columns)
             _statistics(part, number, table, notes)
             with arrow_errors("a row group does not decode", url):
@@ -263,7 +263,7 @@ def _statistics(part: PartRows, number: int, table: pa.Table, notes: _ProblemLis
             ends = pc.min_max(values).as_py()
             least, most = ends["min"], ends["max"]
             if (full and column.null_count) or (least is not None and (least < low or most > high)):
-                notes.add("statistics", f"row group {number}: {name!r} is not as its statistics tell", part.source.url)
+                notes.add("statistics", f"row group {number}: {name!r} does not match its statistics", part.source.url)
 
 
 def _used(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -1,4 +1,4 @@
-"""Times as people write them: a day, an hour, a pair or a slice, to a closed range of microseconds. Pure."""
+"""Times as users write them (a day, an hour, a pair or a slice) as a closed range of microseconds. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EVER = (np.datetime64(-(1 << 63) + 1, "us"), np.datetime64((1 << 63) - 1, "us"))
 
 
 def period(moment: Moment) -> Range:
-    """First and last microsecond of what is named: `2021-03` is the whole month, a datetime one instant, in UTC."""
+    """First and last microsecond of a time, in UTC: `2021-03` is the whole month, a datetime one instant."""
     if isinstance(moment, datetime):
         moment = np.datetime64(moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment, "us")
     elif isinstance(moment, str):
@@ -46,7 +46,7 @@ def _parsed(text: str) -> np.datetime64:
 def span(time: Any) -> Range:
     """A closed range: of one moment, a pair, or a slice; the end counts with all of its day or month.
 
-    None or `..` leaves an end open.
+    None or `..` is an open end.
     """
     if isinstance(time, slice):
         if time.step is not None:
@@ -70,7 +70,7 @@ def _open(end: Any) -> bool:
 
 
 def within(values: NDArray[Any], time: Any) -> NDArray[np.bool_]:
-    """Which of these times lie in the range."""
+    """Which of these times are in the range."""
     low, high = span(time)
     moments = values.astype("datetime64[us]")
     answer: NDArray[np.bool_] = (moments >= low) & (moments <= high)
