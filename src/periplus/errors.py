@@ -130,7 +130,7 @@ def guided() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        said = advice(error)
-        if said is None:
+        stated = advice(error)
+        if stated is None:
             raise
-        raise ModuleNotFoundError(said, name=error.name) from error
+        raise ModuleNotFoundError(stated, name=error.name) from error

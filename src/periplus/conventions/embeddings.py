@@ -28,15 +28,15 @@ def quantization_of(reading: Reading) -> Quantization | None:
     group, node = reading.group, reading.node
     if group is None:
         return None
-    said = read_embedding(reading.of(group), group)
-    if said is None:
+    stated = read_embedding(reading.of(group), group)
+    if stated is None:
         return None
-    if said["convention"] == "tessera":
+    if stated["convention"] == "tessera":
         if node.name != "embeddings":
             return None
         return _by_array(reading, group, "scales", "float32", "per_pixel_scale")
-    found = mapping(said.get("quantization"))
-    if found is None or not _is_data(node, said, found):
+    found = mapping(stated.get("quantization"))
+    if found is None or not _is_data(node, stated, found):
         return None
     scale = mapping(found.get("scale"))
     dtype = found.get("original_dtype") if isinstance(found.get("original_dtype"), str) else "float32"
@@ -53,14 +53,14 @@ def quantization_of(reading: Reading) -> Quantization | None:
     return Quantization(scale=factor, offset=offset, dtype=str(dtype), method=str(method))
 
 
-def _is_data(node: Node, said: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
+def _is_data(node: Node, stated: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
     """Whether an array of the group holds the vectors: of the stored type, with a dimension of their length."""
     scale = mapping(found.get("scale")) or {}
-    stored = found.get("quantized_dtype", said.get("data_type"))
+    stored = found.get("quantized_dtype", stated.get("data_type"))
     return (
         node.name != scale.get("array_name")
         and len(node.shape) >= 2
-        and said.get("dimensions") in node.shape
+        and stated.get("dimensions") in node.shape
         and (not isinstance(stored, str) or not node.dtype or _plain(node.dtype) == _plain(stored))
     )
 

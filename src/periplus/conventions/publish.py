@@ -123,8 +123,8 @@ def _pyramid(group: str, levels: Mapping[str, list[GriddedArray]], resampling: s
     conventions = ["multiscales"]
     made: dict[str, dict[str, Any]] = {}
     for asset, array in items:
-        if said := array_attributes(array, cf=None):
-            made[_below(group, asset)] = said
+        if stated := array_attributes(array, cf=None):
+            made[_below(group, asset)] = stated
     first = items[0][1]
     place = first.georeference
     if place is not None and place.transform is not None and size(first) is not None:

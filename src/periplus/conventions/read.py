@@ -119,12 +119,12 @@ def _array(reading: Reading) -> Meaning:
     if place.grid is not None:
         coords += _by_grid(reading, place.grid, crs, _axes(coords), names)
         principal.append("spatial")
-    found, said = read_geolocation(reading, names)
+    found, stated = read_geolocation(reading, names)
     coords += [coord for coord in found if all(coord.name != other.name for other in coords)]
     cf = read_cf(reading, names, coords)
     coords += cf.coords
     reference = _own_reference(reading)
-    located = said if coordinate_set is None else coordinate_set.located or said
+    located = stated if coordinate_set is None else coordinate_set.located or stated
     if located is not None and _are_labelled(reading, coords):
         located = None  # it is the CRS of the geolocation arrays, not that of the grid
     if not (principal or place.concerned or coordinate_set is not None or _needs_none(reading)):

@@ -112,8 +112,8 @@ def translate(error: BaseException, url: str, offset: int | None = None) -> Peri
     if name in _BY_NAME:
         cls, text = _BY_NAME[name]
         # In a listing it is one name of many, which only the message of the library contains.
-        told = f" ({clean(str(error))})" if name == "InvalidPathError" else ""
-        return cls(text + told, url=url, offset=offset)
+        text_of_error = f" ({clean(str(error))})" if name == "InvalidPathError" else ""
+        return cls(text + text_of_error, url=url, offset=offset)
     if isinstance(error, TimeoutError):
         return FetchError("the store did not answer in time", url=url, offset=offset)
     if isinstance(error, FileNotFoundError):

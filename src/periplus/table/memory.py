@@ -95,9 +95,9 @@ class MemoryRows:
 
 def _ranks(refs: Refs, array: Array) -> Ranks | None:
     """How to find rows that are in C order of chunk position, all of them in the grid; None for others."""
-    room = math.prod(array.grid)
+    capacity = math.prod(array.grid)
     low, high = refs.chunk.min(axis=1, initial=0), refs.chunk.max(axis=1, initial=0)
-    if room >= 1 << 62 or (low < 0).any() or (high >= array.grid).any():
+    if capacity >= 1 << 62 or (low < 0).any() or (high >= array.grid).any():
         return None
     key = np.zeros(len(refs), np.int64)
     for positions, count in zip(refs.chunk, array.grid, strict=True):
@@ -105,7 +105,7 @@ def _ranks(refs: Refs, array: Array) -> Ranks | None:
         key += positions
     if not (key[1:] >= key[:-1]).all():
         return None
-    if len(key) == room and (key[1:] > key[:-1]).all():  # every chunk is there, so that its position is its row
+    if len(key) == capacity and (key[1:] > key[:-1]).all():  # every chunk is there, so that its position is its row
         return lambda position: position
     return lambda position: np.searchsorted(key, position)
 

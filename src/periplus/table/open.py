@@ -64,16 +64,16 @@ def open_table(
             "periplus.index makes an index of them",
             url=plain,
         )
-    said = load(text, limits=limits, url=plain, members=lambda: _members(base, limits))
-    if said.pieces is not None:
+    stated = load(text, limits=limits, url=plain, members=lambda: _members(base, limits))
+    if stated.pieces is not None:
         folder = folder or folder_of(plain)
     elif folder is not None:
         raise FormatError("this folder's files.parquet does not list the parts of an index", url=plain)
-    rows = ParquetRows(said, base, folder=folder or folder_of(plain), fetch=fetch, limits=limits)
+    rows = ParquetRows(stated, base, folder=folder or folder_of(plain), fetch=fetch, limits=limits)
     # The name of a dataset is its folder: like a flat index, it may access files in the folder that contains it.
     name = plain if folder is None else folder.removesuffix("/")
     rule = policy or Policy.beside(name, allow=allowed)
-    return Table(said, rows, url=name, policy=rule, limits=limits, reopen=reopen, source=base.source)
+    return Table(stated, rows, url=name, policy=rule, limits=limits, reopen=reopen, source=base.source)
 
 
 def _members(base: ParquetBytes, limits: Limits) -> GroupColumns:

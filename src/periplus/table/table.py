@@ -201,9 +201,9 @@ class Table:
 
     def _verified(self, array: Array, box: Window, found: Refs) -> Refs:
         verify(array, found, sizes=self.files.size, window=box)
-        room = math.prod(high - low for low, high in box) * self.document.parts.get(array.name, 1)
-        if len(found) > room:
-            raise FormatError(f"array {array.name!r}: {len(found)} rows, but the grid allows only {room}")
+        capacity = math.prod(high - low for low, high in box) * self.document.parts.get(array.name, 1)
+        if len(found) > capacity:
+            raise FormatError(f"array {array.name!r}: {len(found)} rows, but the grid allows only {capacity}")
         order = c_order(found.chunk, found.part)
         found = found if order is None else found.take(order)
         verify_parts(array, found)
@@ -307,8 +307,8 @@ class Table:
 
     def _columns(self, stored: Files) -> Mapping[str, NDArray[Any]]:
         """Further columns of the files; indexes before version 3 have the groups of a collection elsewhere."""
-        said = self.catalog.arrangement
-        groups = said.get("groups") if said.get("kind") == "collect" and "group" not in stored.columns else None
+        stated = self.catalog.arrangement
+        groups = stated.get("groups") if stated.get("kind") == "collect" and "group" not in stored.columns else None
         if not isinstance(groups, list | tuple) or len(groups) > len(stored):
             return stored.columns
         group = np.full(len(stored), None, object)

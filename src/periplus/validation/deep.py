@@ -129,8 +129,8 @@ def _plane(
 
 def _missing(array: Any) -> list[float]:
     """Values that mean no data."""
-    said = [array.attrs.get("_FillValue"), array.attrs.get("missing_value")]
-    return [float(value) for value in said if isinstance(value, int | float) and not isinstance(value, bool)]
+    stated = [array.attrs.get("_FillValue"), array.attrs.get("missing_value")]
+    return [float(value) for value in stated if isinstance(value, int | float) and not isinstance(value, bool)]
 
 
 def _valid(values: NDArray[np.float64], missing: list[float]) -> NDArray[np.bool_]:

@@ -86,9 +86,9 @@ def gdal_overviews(store: StoreMeaning) -> Iterator[Diagnostic]:
 def _gdal_transform(
     group: Node, store: StoreMeaning, level: Level, item: Mapping[str, Any], where: str
 ) -> Iterator[Diagnostic]:
-    said = item.get("transform")
-    said = said if isinstance(said, Mapping) else {}
-    scale, translation = said.get("scale"), said.get("translation")
+    stated = item.get("transform")
+    stated = stated if isinstance(stated, Mapping) else {}
+    scale, translation = stated.get("scale"), stated.get("translation")
     arrays = [store.nodes[path] for path in level.arrays.values() if path in store.nodes]
     explicit = any("spatial:registration" in node.attributes for node in (group, *arrays))
     if isinstance(scale, list) and explicit and any(len(scale) != len(array.shape) for array in arrays):
@@ -113,8 +113,8 @@ def gdal_codecs(store: StoreMeaning) -> Iterator[Diagnostic]:
 
 
 def _layout(group: Node) -> dict[str, Mapping[str, Any]]:
-    said = group.attributes.get("multiscales")
-    items = said.get("layout") if isinstance(said, Mapping) else None
+    stated = group.attributes.get("multiscales")
+    items = stated.get("layout") if isinstance(stated, Mapping) else None
     return {
         str(item["asset"]): item
         for item in (items if isinstance(items, list) else ())
@@ -179,18 +179,18 @@ def embeddings_arrays(store: StoreMeaning) -> Iterator[Diagnostic]:
     if not described:
         message = "no group declares tessera or geoemb"
         yield Diagnostic("embeddings.none", "error", ROOT, "zarr_conventions", message)
-    for path, said in described.items():
-        if said is None or said.get("convention") != "tessera" or "utm_zone" not in said:
+    for path, stated in described.items():
+        if stated is None or stated.get("convention") != "tessera" or "utm_zone" not in stated:
             continue
-        yield from _tessera_zone(store, path, said)
+        yield from _tessera_zone(store, path, stated)
 
 
-def _tessera_zone(store: StoreMeaning, path: str, said: Mapping[str, Any]) -> Iterator[Diagnostic]:
+def _tessera_zone(store: StoreMeaning, path: str, stated: Mapping[str, Any]) -> Iterator[Diagnostic]:
     def wrong(where: str, message: str) -> Diagnostic:
         return Diagnostic("tessera.array", "error", where, "", message)
 
     below = path.rstrip("/")
-    zone = said.get("utm_zone")
+    zone = stated.get("utm_zone")
     if isinstance(zone, int) and not below.endswith(f"utm{zone:02}"):
         message = f"the group of zone {zone} is called utm{zone:02}"
         yield Diagnostic("tessera.name", "warning", path, "tessera:utm_zone", message)
@@ -200,8 +200,8 @@ def _tessera_zone(store: StoreMeaning, path: str, said: Mapping[str, Any]) -> It
         return
     if vectors.dtype != "int8" or len(vectors.shape) != 3:
         yield wrong(vectors.path, "embeddings are int8 with the dimensions northing, easting and band")
-    elif said.get("n_bands") != vectors.shape[2]:
-        yield wrong(vectors.path, f"there are {vectors.shape[2]} bands, but the group declares {said.get('n_bands')}")
+    elif stated.get("n_bands") != vectors.shape[2]:
+        yield wrong(vectors.path, f"there are {vectors.shape[2]} bands, but the group declares {stated.get('n_bands')}")
     if scales.dtype != "float32" or scales.shape != vectors.shape[:2]:
         yield wrong(scales.path, "scales are float32, one for each pixel of the embeddings")
 

@@ -18,8 +18,8 @@ def is_cf(reading: Reading, node: Node) -> bool:
         here = node if path == node.path else reading.lookup(path)
         if here is None:
             continue
-        said = next((here.attributes[key] for key in ("Conventions", "conventions") if key in here.attributes), "")
-        if "CF" in reading.declared_by(here) or (isinstance(said, str) and "CF-" in said):
+        stated = next((here.attributes[key] for key in ("Conventions", "conventions") if key in here.attributes), "")
+        if "CF" in reading.declared_by(here) or (isinstance(stated, str) and "CF-" in stated):
             return True
     return False
 

@@ -205,7 +205,7 @@ def _read_coordinate(scope: _Scope, axis: _SetAxis, found: Mapping[str, Any], wh
     values, target = described
     attributes = {**axis.words, **_words(reading, found, axis, where), **(mapping(found.get("attributes")) or {})}
     _check_words(reading, found, axis, values, where)
-    said = found.get("name") if isinstance(found.get("name"), str) else None
+    stated = found.get("name") if isinstance(found.get("name"), str) else None
     role: Role = "scalar" if dim is None else "axis" if first else "auxiliary"
     if role == "axis":
         name = names.axis(axis.name, target)
@@ -213,9 +213,9 @@ def _read_coordinate(scope: _Scope, axis: _SetAxis, found: Mapping[str, Any], wh
         name = names.free(axis.name, target)
     else:
         attributes.pop("axis", None)
-        name = names.free(said or (target.node.name if target is not None else f"{axis.name}_values"), target)
-    if said and said != name:
-        attributes.setdefault("long_name", said)
+        name = names.free(stated or (target.node.name if target is not None else f"{axis.name}_values"), target)
+    if stated and stated != name:
+        attributes.setdefault("long_name", stated)
     if "boundaries" in found and dim is not None:
         bounds = bounds_of(reading, found["boundaries"], f"{where}.boundaries", base=values, dim=dim, **near)
         if bounds is not None:

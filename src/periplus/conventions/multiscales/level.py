@@ -70,10 +70,10 @@ def draft_of(reading: Reading, group: Node, item: LayoutItem, given: Mapping[str
     if stands is not None:
         _take_transform(reading, draft, own, stands)
     _take_transform(reading, draft, level, node)
-    for said, by in ((item.properties, group), (own, stands or node), (level, node)):
+    for stated, by in ((item.properties, group), (own, stands or node), (level, node)):
         if draft.transform is None:
             near = reading.of(by)
-            draft.transform = transform_by_box(near, said, draft)
+            draft.transform = transform_by_box(near, stated, draft)
             reading.add(*near.notes)
     return draft
 
@@ -90,9 +90,9 @@ def _standing(reading: Reading, item: LayoutItem, arrays: Sequence[Node], dims: 
     return right or arrays[0]
 
 
-def _take_transform(reading: Reading, draft: LevelDraft, said: Mapping[str, Any], node: Node) -> None:
+def _take_transform(reading: Reading, draft: LevelDraft, stated: Mapping[str, Any], node: Node) -> None:
     """The transform that a node declares for a level, unless the layout or another node has declared one."""
-    transform, item = said_transform(reading, said, node), draft.item
+    transform, item = said_transform(reading, stated, node), draft.item
     if transform is None:
         return
     if draft.transform is None:
@@ -108,19 +108,19 @@ def _crs(reading: Reading, node: Node, group: Node) -> CrsText | None:
     return crs_of(reading.of(node), node, by_group="proj" in reading.declared_by(group))
 
 
-def said_transform(reading: Reading, said: Mapping[str, Any], node: Node) -> Transform | None:
+def said_transform(reading: Reading, stated: Mapping[str, Any], node: Node) -> Transform | None:
     """The affine transform among `spatial:` properties of a node."""
-    if "spatial:transform" not in said or said.get("spatial:transform_type", "affine") != "affine":
+    if "spatial:transform" not in stated or stated.get("spatial:transform_type", "affine") != "affine":
         return None
-    return read_transform(reading.of(node), said["spatial:transform"])
+    return read_transform(reading.of(node), stated["spatial:transform"])
 
 
-def transform_by_box(reading: Reading, said: Mapping[str, Any], draft: LevelDraft) -> Transform | None:
+def transform_by_box(reading: Reading, stated: Mapping[str, Any], draft: LevelDraft) -> Transform | None:
     """The transform of a level by its box, where a node or an item declares only the box."""
-    affine = said.get("spatial:transform_type", "affine") == "affine"
-    if draft.shape is None or "spatial:bbox" not in said or "spatial:transform" in said or not affine:
+    affine = stated.get("spatial:transform_type", "affine") == "affine"
+    if draft.shape is None or "spatial:bbox" not in stated or "spatial:transform" in stated or not affine:
         return None
-    return transform_from_bbox(reading, said["spatial:bbox"], draft.shape, draft.registration)
+    return transform_from_bbox(reading, stated["spatial:bbox"], draft.shape, draft.registration)
 
 
 def _arrays(reading: Reading, node: Node) -> list[Node]:
@@ -133,9 +133,9 @@ def _arrays(reading: Reading, node: Node) -> list[Node]:
 
 
 def _dims(merged: Mapping[str, Any], arrays: Sequence[Node]) -> tuple[str, str]:
-    said = texts(merged.get("spatial:dimensions"))
-    if said is not None and len(said) >= 2:
-        return said[-2], said[-1]
+    stated = texts(merged.get("spatial:dimensions"))
+    if stated is not None and len(stated) >= 2:
+        return stated[-2], stated[-1]
     for array in arrays:
         if (usual := usual_dims(array.dims)) is not None:
             return usual

@@ -269,9 +269,9 @@ def _levels(drafts: list[LevelDraft], sources: Mapping[str, str | None]) -> tupl
 
 
 def _crs(reading: Reading, group: Node, drafts: Sequence[LevelDraft]) -> CrsText | None:
-    said = [crs for crs in (crs_of(reading, group), *(draft.crs for draft in drafts)) if crs is not None]
-    for other in said[1:]:
-        if not same_crs(said[0].text, other.text):
-            message = f"{other.origin} has another CRS than {said[0].origin}"
+    stated = [crs for crs in (crs_of(reading, group), *(draft.crs for draft in drafts)) if crs is not None]
+    for other in stated[1:]:
+        if not same_crs(stated[0].text, other.text):
+            message = f"{other.origin} has another CRS than {stated[0].origin}"
             reading.note("multiscales.crs", "warning", "multiscales", message)
-    return said[0] if said else None
+    return stated[0] if stated else None

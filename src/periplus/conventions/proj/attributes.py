@@ -44,32 +44,32 @@ def crs_of(reading: Reading, node: Node, *, by_group: bool = False) -> CrsText |
 
 def _shared(reading: Reading, node: Node) -> CrsText | None:
     """The CRS of a node; many declare the same, and comparing attributes is cheaper than parsing again."""
-    said = {key: value for key, value in node.attributes.items() if key.startswith("proj:")}
+    stated = {key: value for key, value in node.attributes.items() if key.startswith("proj:")}
     last: tuple[Any, CrsText | None] = reading.memo.get("crs", ({}, None))
-    if last[1] is not None and same(said, last[0]):
+    if last[1] is not None and same(stated, last[0]):
         return replace(last[1], origin=node.path)
     crs = read_crs(reading, node.attributes, node.path)
     if not reading.notes:
-        reading.memo["crs"] = (said, crs)
+        reading.memo["crs"] = (stated, crs)
     return crs
 
 
 def read_crs(reading: Reading, attributes: Mapping[str, Any], path: str, where: str = "") -> CrsText | None:
     """The CRS that `proj:` attributes declare; `where` is the path of the attribute that contains them."""
     prefix = f"{where}." if where else ""
-    said: dict[str, str] = {}
+    stated: dict[str, str] = {}
     for form in FORMS:
         if (value := attributes.get(form)) is not None:
             text = _text(reading, form, value, path, prefix + form)
             if text is not None:
-                said[form] = text
+                stated[form] = text
         elif form in attributes:
             reading.note("proj.null", "info", prefix + form, f"{form} is null", "omit it", path=path)
     epsg = attributes.get("proj:epsg")
-    if isinstance(epsg, int) and not isinstance(epsg, bool) and not said:
+    if isinstance(epsg, int) and not isinstance(epsg, bool) and not stated:
         reading.note("proj.epsg", "warning", prefix + "proj:epsg", "proj:epsg is STAC's", "write proj:code", path=path)
-        said["proj:code"] = f"EPSG:{epsg}"
-    understood = {form: text for form, text in said.items() if _understood(reading, form, text, path, prefix)}
+        stated["proj:code"] = f"EPSG:{epsg}"
+    understood = {form: text for form, text in stated.items() if _understood(reading, form, text, path, prefix)}
     if not understood:
         return None
     chosen = next(iter(understood))

@@ -62,9 +62,9 @@ def located(
         ]
         coords += made
         if made:
-            said = _crs(reading, arrays, at)
+            stated = _crs(reading, arrays, at)
             # Geodetic coordinates come first, where there are both.
-            crs = crs or said
+            crs = crs or stated
     return coords, crs
 
 

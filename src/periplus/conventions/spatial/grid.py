@@ -88,10 +88,10 @@ def grid_of(reading: Reading, given: Mapping[str, Any], own: bool, inherited: Ma
 
 
 def _registration(reading: Reading, given: Mapping[str, Any]) -> Literal["pixel", "node"]:
-    said = given.get("spatial:registration", "pixel")
-    if said in ("pixel", "node"):
-        return "node" if said == "node" else "pixel"
-    message = f"the registration {shown(said)} is neither pixel nor node; pixel is used"
+    stated = given.get("spatial:registration", "pixel")
+    if stated in ("pixel", "node"):
+        return "node" if stated == "node" else "pixel"
+    message = f"the registration {shown(stated)} is neither pixel nor node; pixel is used"
     reading.note("spatial.registration", "warning", "spatial:registration", message)
     return "pixel"
 
@@ -195,17 +195,17 @@ def _shape_fits(
 ) -> bool:
     if "spatial:shape" not in given:
         return True
-    said = whole(given["spatial:shape"])
-    if said is None or len(said) < 2:
+    stated = whole(given["spatial:shape"])
+    if stated is None or len(stated) < 2:
         reading.note("spatial.shape", "error", "spatial:shape", "spatial:shape is two whole numbers")
         return True
-    if said[-2:] == shape:
+    if stated[-2:] == shape:
         return True
     if "spatial:shape" in inherited and "spatial:transform" in inherited:
-        message = f"the inherited grid of {list(said[-2:])} does not fit this array of {list(shape)}; it is ignored"
+        message = f"the inherited grid of {list(stated[-2:])} does not fit this array of {list(shape)}; it is ignored"
         reading.note("spatial.shape-inherited", "warning", "spatial:shape", message)
         return False
-    message = f"spatial:shape {list(said[-2:])} is not the array's {list(shape)}"
+    message = f"spatial:shape {list(stated[-2:])} is not the array's {list(shape)}"
     reading.note("spatial.shape-mismatch", "error", "spatial:shape", message)
     return True
 

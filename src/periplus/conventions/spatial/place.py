@@ -112,21 +112,21 @@ def _by_level(reading: Reading, level: Level, merged: dict[str, Any], own: dict[
         return merged
     if not level.absolute and "spatial:transform" in merged:
         return merged
-    said = own.get("spatial:transform")
-    if isinstance(said, list | tuple) and len(said) == 6 and level.absolute:
+    stated = own.get("spatial:transform")
+    if isinstance(stated, list | tuple) and len(stated) == 6 and level.absolute:
         try:
-            agrees = close(grid.transform, tuple(float(v) for v in said), grid.shape)  # type: ignore[arg-type]
+            agrees = close(grid.transform, tuple(float(v) for v in stated), grid.shape)  # type: ignore[arg-type]
         except (TypeError, ValueError, OverflowError):
             agrees = False
         if not agrees:
             message = "the array's transform is not that of its level in the layout, which is used"
             reading.note("multiscales.transform-conflict", "warning", "spatial:transform", message)
-    laid = {**merged, "spatial:transform": list(grid.transform)}
+    placed = {**merged, "spatial:transform": list(grid.transform)}
     if "spatial:bbox" not in own:
-        laid.pop("spatial:bbox", None)
-    laid.setdefault("spatial:registration", grid.registration)
-    laid.setdefault("spatial:dimensions", list(grid.dims))
-    return laid
+        placed.pop("spatial:bbox", None)
+    placed.setdefault("spatial:registration", grid.registration)
+    placed.setdefault("spatial:dimensions", list(grid.dims))
+    return placed
 
 
 def _crs(reading: Reading, chain: list[Node], pyramid: Pyramid | None) -> CrsText | None:

@@ -219,10 +219,10 @@ def size(array: GriddedArray) -> tuple[int, int] | None:
 
 def spatial_dims(array: GriddedArray) -> tuple[str, str]:
     """(y, x) of an array of at least two dimensions: those it declares, else the last two."""
-    said: tuple[str, str] | None = getattr(array, "spatial_dims", None)
-    if said is not None and not set(said) <= set(array.dims):
-        raise FormatError(f"an array of dimensions {tuple(array.dims)} has no grid over {said}")
-    return said or (array.dims[-2], array.dims[-1])
+    stated: tuple[str, str] | None = getattr(array, "spatial_dims", None)
+    if stated is not None and not set(stated) <= set(array.dims):
+        raise FormatError(f"an array of dimensions {tuple(array.dims)} has no grid over {stated}")
+    return stated or (array.dims[-2], array.dims[-1])
 
 
 def layer_grid(array: GriddedArray) -> Grid | None:

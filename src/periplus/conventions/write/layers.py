@@ -128,9 +128,9 @@ def declared(nodes: Mapping[str, Node], reader: Reader, layer: Layer) -> Declare
     if meaning is None or meaning.grid is None:
         return None
     around = [nodes[at].attributes for at in (path, parent(path) or ROOT) if at in nodes]
-    said = next((whole(one[_SHAPE]) for one in (*_item(reader, meaning), *around) if _SHAPE in one), None)
+    stated = next((whole(one[_SHAPE]) for one in (*_item(reader, meaning), *around) if _SHAPE in one), None)
     grid = meaning.grid
-    return DeclaredGrid(grid=grid, shape=None if said is None or len(said) < 2 else (said[-2], said[-1]))
+    return DeclaredGrid(grid=grid, shape=None if stated is None or len(stated) < 2 else (stated[-2], stated[-1]))
 
 
 def _item(reader: Reader, meaning: Meaning) -> list[Mapping[str, Any]]:

@@ -27,14 +27,14 @@ def on_tree(tree: xr.DataTree, wanted: ConventionSettings, labels: bool | None) 
     nodes = nodes_of({"": tree.to_dataset(inherit=False), **found})
     placing = {name: _layers(found[name], wanted, name, n, nodes) for n, name in enumerate(ordered)}
     layers = filled([layer for name in ordered for layer in placing[name]], {"": ordered})
-    said = written(layers, {"": ordered} if ordered else {}, wanted)
-    made: dict[str, xr.Dataset] = {"/": _laid(tree.to_dataset(inherit=False), said, "")}
+    stated = written(layers, {"": ordered} if ordered else {}, wanted)
+    made: dict[str, xr.Dataset] = {"/": _laid(tree.to_dataset(inherit=False), stated, "")}
     for node in tree.subtree:
         if node.path != "/" and node.path.strip("/") not in found:
             made[node.path] = node.to_dataset(inherit=False)
     for name, dataset in found.items():
         own = [layer for layer in layers if layer.name.startswith(f"{name}/")]
-        made[f"/{name}"] = _laid(_without(dataset, own, labels), said, name)
+        made[f"/{name}"] = _laid(_without(dataset, own, labels), stated, name)
     return xr.DataTree.from_dict(made, name=tree.name)
 
 
@@ -91,12 +91,12 @@ def _laid(dataset: xr.Dataset, written: WrittenConventions, group: str) -> xr.Da
     prefix = f"{group}/" if group else ""
     before: set[str] = set()
     for name in made.data_vars:
-        said = written.attributes.get(f"{prefix}{name}")
-        if said:
+        stated = written.attributes.get(f"{prefix}{name}")
+        if stated:
             # xarray moves it to the encoding when it reads, and does not write it from both.
             old = made[name].encoding.pop("grid_mapping", made[name].attrs.get("grid_mapping"))
-            before |= {old} if isinstance(old, str) and "grid_mapping" in said else set()
-            made[name].attrs = merged(made[name].attrs, said)
+            before |= {old} if isinstance(old, str) and "grid_mapping" in stated else set()
+            made[name].attrs = merged(made[name].attrs, stated)
     mappings = {
         path.rpartition("/")[2]: attributes
         for path, attributes in written.grid_mappings.items()

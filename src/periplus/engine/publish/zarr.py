@@ -52,17 +52,17 @@ def into_zarr(group: zarr.Group, wanted: ConventionSettings, consolidate: bool |
     nodes = _nodes(group)
     reader = unsized(nodes)
     pyramids = _pyramids(nodes, reader)
-    said = written(filled(_placed(group, nodes, reader, pyramids, wanted), pyramids), pyramids, wanted)
-    for path, attributes in said.attributes.items():
+    stated = written(filled(_placed(group, nodes, reader, pyramids, wanted), pyramids), pyramids, wanted)
+    for path, attributes in stated.attributes.items():
         node = group[path] if path else group
         node.attrs.put(merged(dict(node.attrs), attributes))
-    for path, attributes in said.grid_mappings.items():
+    for path, attributes in stated.grid_mappings.items():
         _scalar(group, path, attributes)
     if consolidate or (consolidate is None and group.metadata.consolidated_metadata is not None):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # zarr-python warns that consolidated metadata are not part of Zarr 3
             zarr.consolidate_metadata(group.store, path=group.path or None)
-    return said
+    return stated
 
 
 def _placed(
@@ -135,10 +135,10 @@ def _pyramids(nodes: Mapping[str, Node], reader: Reader) -> dict[str, list[str]]
     for path, node in nodes.items():
         if node.kind != "group":
             continue
-        said: Pyramid | None = reader.group(node).pyramid
-        if said is not None and all(level.kind == "group" and level.asset != "." for level in said.levels):
-            found[path.strip("/")] = [level.asset for level in said.levels if level.arrays]
-        elif said is None:
+        stated: Pyramid | None = reader.group(node).pyramid
+        if stated is not None and all(level.kind == "group" and level.asset != "." for level in stated.levels):
+            found[path.strip("/")] = [level.asset for level in stated.levels if level.arrays]
+        elif stated is None:
             numbers = [name for name in node.members or () if _has_images(nodes, join(path, name))]
             if numbers and set(numbers) == {str(n) for n in range(len(numbers))}:
                 found[path.strip("/")] = sorted(numbers, key=int)

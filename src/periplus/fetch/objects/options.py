@@ -110,10 +110,10 @@ def store_config(scheme: str, options: Options) -> tuple[dict[str, Any], dict[st
 
 def _truth(name: str, value: Any) -> bool:
     """Yes or no, also as text: options come from command lines and environments too."""
-    said = _TRUTHS.get(str(value).strip().lower())
-    if said is None:
+    stated = _TRUTHS.get(str(value).strip().lower())
+    if stated is None:
         raise FormatError(f"the storage option {name} is true or false, nothing else")
-    return said
+    return stated
 
 
 def nobody(scheme: str, config: Mapping[str, Any]) -> bool:

@@ -33,8 +33,8 @@ def with_profile(options: Mapping[str, Any]) -> dict[str, Any]:
     """
     plain = {name: value for name, value in options.items() if name != "profile"}
     asked = options.get("profile") or os.environ.get("AWS_PROFILE") or os.environ.get("AWS_DEFAULT_PROFILE")
-    said = any(name in plain for name in ("key", *KEYS["s3"], *ANONYMOUS)) or plain.get("token") == "anon"
-    if said or ("profile" not in options and any(name in os.environ for name in VARIABLES["s3"])):
+    stated = any(name in plain for name in ("key", *KEYS["s3"], *ANONYMOUS)) or plain.get("token") == "anon"
+    if stated or ("profile" not in options and any(name in os.environ for name in VARIABLES["s3"])):
         return plain
     found = _read(asked or "default")
     if asked and not found:

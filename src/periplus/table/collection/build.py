@@ -44,7 +44,7 @@ def gathered(catalog: Catalog, files: Files, parts: Mapping[str, int]) -> Catalo
     if not groups.families:
         return catalog
     inside = set(groups.group_list)
-    others = {name: said for name, said in catalog.attributes.items() if name not in inside}
+    others = {name: stated for name, stated in catalog.attributes.items() if name not in inside}
     return replace(catalog, arrays=groups, attributes=GroupAttributes(others, groups))
 
 
@@ -118,10 +118,10 @@ def _into(
         if kind not in families:
             families[kind] = len(kept)
             kept.append({rest: moved(array.renamed(rest), 0.0, 0.0) for rest, array in found.items()})
-        said, note = attributes.get(group), -1
-        if said is not None:
-            note = numbers.setdefault(id(said), len(notes))
-            notes += [said] if note == len(notes) else []
+        stated, note = attributes.get(group), -1
+        if stated is not None:
+            note = numbers.setdefault(id(stated), len(notes))
+            notes += [stated] if note == len(notes) else []
         rows.append((group, families[kind], x, y, known[group], note))
     return joined(groups, rows, plain=plain, families=kept, notes=notes)
 
@@ -142,7 +142,7 @@ def grouped(
     notes: list[Mapping[str, Any]] = []
     numbers: dict[int, int] = {}  # files that are alike share their attributes
     rows: list[tuple[str, int, float, float, int, int]] = []
-    for name, file, found, said in zip(names, files, arrays, attributes, strict=True):
+    for name, file, found, stated in zip(names, files, arrays, attributes, strict=True):
         corners = {corner for array in found if (corner := _corner(array)) is not None}
         if len(corners) > 1 or not found or len({array.name for array in found}) < len(found):
             plain |= {f"{name}/{array.name}": array.renamed(f"{name}/{array.name}") for array in found}
@@ -152,8 +152,8 @@ def grouped(
         number = families.setdefault(kind, len(kept))
         if number == len(kept):
             kept.append({array.name: moved(array, 0.0, 0.0) for array in found})
-        note = numbers.setdefault(id(said), len(notes)) if said else -1
-        notes += [said] if note == len(notes) else []
+        note = numbers.setdefault(id(stated), len(notes)) if stated else -1
+        notes += [stated] if note == len(notes) else []
         rows.append((name, number, x, y, file, note))
     return joined(no_groups(), rows, plain=plain, families=kept, notes=notes)
 
@@ -188,14 +188,19 @@ def _corner(array: Array) -> tuple[float, float] | None:
 def likeness(array: Array) -> bytes | None:
     """Equal for arrays that differ in name and corner alone; None for what cannot be compared so."""
     place = array.georeference
-    said: Any = (array.dims, array.shape, array.chunks, array.dtype.str, array.level, array.edges)
-    said = (*said, array.fill, tuple([encoding.plain for encoding in array.encodings]), array.attributes)
+    stated: Any = (array.dims, array.shape, array.chunks, array.dtype.str, array.level, array.edges)
+    stated = (*stated, array.fill, tuple([encoding.plain for encoding in array.encodings]), array.attributes)
     if place is not None:
         if place.gcps or place.rpc is not None:
             return None
-        said = (*said, place.crs, place.registration, place.transform and (*place.transform[:2], *place.transform[3:5]))
+        stated = (
+            *stated,
+            place.crs,
+            place.registration,
+            place.transform and (*place.transform[:2], *place.transform[3:5]),
+        )
     try:
-        return marshal.dumps(said, 2)
+        return marshal.dumps(stated, 2)
     except ValueError:
         return None  # it holds something that is not plain
 

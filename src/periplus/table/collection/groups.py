@@ -330,7 +330,7 @@ def kind_of(arrays: Mapping[str, Array], name: str) -> Array | None:
     return None if place is None else arrays.families[arrays.family[place[0]]][place[1]]
 
 
-def room(arrays: Mapping[str, Array], parts: Mapping[str, int]) -> int:
+def row_capacity(arrays: Mapping[str, Array], parts: Mapping[str, int]) -> int:
     """How many rows the grids of the arrays admit."""
     if not isinstance(arrays, GroupedArrays):
         return sum(math.prod(array.grid) * parts.get(name, 1) for name, array in arrays.items())

@@ -19,7 +19,7 @@ from periplus.table.collection.groups import (
     GroupParts,
     kind_of,
     kinds,
-    room,
+    row_capacity,
 )
 from periplus.table.document.arrays import PARTS, read_array, read_name, write_array
 from periplus.table.document.columns import Columns, columns_for, read_columns, write_columns
@@ -75,7 +75,7 @@ class IndexDocument:
     @property
     def most_rows(self) -> int:
         """How many rows the declared grids admit."""
-        return room(self.catalog.arrays, self.parts)
+        return row_capacity(self.catalog.arrays, self.parts)
 
 
 # --- out ------------------------------------------------------------------------------------------------------------
@@ -114,8 +114,8 @@ def _answer(document: IndexDocument) -> dict[str, Any]:
         answer["attributes"] = write_free(attributes, "attributes")
     if catalog.arrangement:
         # The groups of the files are a column of the files table.
-        said = {name: value for name, value in catalog.arrangement.items() if name != "groups"}
-        answer["arrangement"] = write_free(said, "arrangement")
+        stated = {name: value for name, value in catalog.arrangement.items() if name != "groups"}
+        answer["arrangement"] = write_free(stated, "arrangement")
     if document.pieces is not None:
         answer["chunks"] = [
             {

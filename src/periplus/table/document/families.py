@@ -24,13 +24,13 @@ def write_families(groups: GroupedArrays) -> dict[str, Any]:
     prototypes: dict[str, int] = {}
     families = []
     for number, family in enumerate(groups.families):
-        told = {}
+        listing = {}
         for rest, array in family.items():
             fields = write_array(array, groups.parts[number].get(rest, 1) if groups.parts else 1)
             own = {name: fields.pop(name) for name in OWN if name in fields}
             like = prototypes.setdefault(json.dumps(fields, allow_nan=False), len(prototypes))
-            told[rest] = {"like": like, **own}
-        families.append(told)
+            listing[rest] = {"like": like, **own}
+        families.append(listing)
     return {
         "prototypes": [json.loads(text) for text in prototypes],
         "families": families,
@@ -81,12 +81,12 @@ def read_groups(fields: Mapping[str, Any], plain: Mapping[str, Array], limits: L
     stated = arrangement.get("groups") if isinstance(arrangement, Mapping) else None
     files = {group: n for n, group in enumerate(stated) if isinstance(group, str)} if isinstance(stated, list) else {}
     rows = []
-    for group, told in mapped(fields.get("groups", {}), "groups").items():
-        if not isinstance(told, list | tuple) or len(told) != 4:
+    for group, values in mapped(fields.get("groups", {}), "groups").items():
+        if not isinstance(values, list | tuple) or len(values) != 4:
             raise FormatError(f"group {shown(group)} is not [family, note, x, y]")
-        family = whole(told[0], f"group {group!r}: family", most=len(families) - 1)
-        note = -1 if told[1] is None else whole(told[1], f"group {group!r}: note", most=len(notes) - 1)
-        x, y = real(told[2], "x"), real(told[3], "y")
+        family = whole(values[0], f"group {group!r}: family", most=len(families) - 1)
+        note = -1 if values[1] is None else whole(values[1], f"group {group!r}: note", most=len(notes) - 1)
+        x, y = real(values[2], "x"), real(values[3], "y")
         rows.append((read_name(group), family, x, y, files.get(group, -1), note))
     several = parts if any(parts) else ()
     groups = joined(no_groups(), rows, plain=plain, families=families, notes=notes, parts=several)

@@ -170,15 +170,15 @@ class DuckRows:
             raise error.at(url=self._url) from error.__cause__
 
     def find(self, array: Array, window: Window, *, most: int | None = None) -> Refs:
-        room = math.prod(high - low for low, high in window) * self.document.parts.get(array.name, 1)
-        room = room if most is None else min(room, most)
-        if room == 0:
+        capacity = math.prod(high - low for low, high in window) * self.document.parts.get(array.name, 1)
+        capacity = capacity if most is None else min(capacity, most)
+        if capacity == 0:
             return Refs.empty(array.ndim)
         tests, values = ['"array" = ?'], [array.name]
         for dim, (low, high), count in zip(array.dims, window, array.grid, strict=True):
             if (low, high) != (0, count):
                 tests.append(f"{quoted(self.document.columns.chunk[dim])} between {low} and {high - 1}")
-        return self._refs(array, f"{' and '.join(tests)} limit {min(room, INT64 - 1) + 1}", values)
+        return self._refs(array, f"{' and '.join(tests)} limit {min(capacity, INT64 - 1) + 1}", values)
 
     def _refs(self, array: Array, where: str, values: Sequence[Any]) -> Refs:
         return self._rows(where, values, array.dims, ())[1]

@@ -136,7 +136,7 @@ def describe_arrays(connection: Any, arrays: Mapping[str, Array], form: str) -> 
 
 def arrays_rows(arrays: Sequence[Array]) -> pa.Table:
     """One row for each array of the catalog; encodings and attributes as JSON."""
-    said = [write_array(array, 1) for array in arrays]
+    stated = [write_array(array, 1) for array in arrays]
     place = [array.georeference for array in arrays]
     columns = {
         "name": strings([array.name for array in arrays]),
@@ -146,10 +146,10 @@ def arrays_rows(arrays: Sequence[Array]) -> pa.Table:
         "chunks": lists(pa.int64(), [array.chunks for array in arrays]),
         "grid": lists(pa.int64(), [array.grid for array in arrays]),
         "dtype": strings([dtype_name(array.dtype) for array in arrays]),
-        "fill": strings([json.dumps(one["fill"]) for one in said]),
+        "fill": strings([json.dumps(one["fill"]) for one in stated]),
         "crs": strings([None if one is None else one.crs for one in place]),
-        "encodings": strings([json.dumps(one["encodings"]) for one in said]),
-        "attributes": strings([json.dumps(one.get("attributes", {})) for one in said]),
+        "encodings": strings([json.dumps(one["encodings"]) for one in stated]),
+        "attributes": strings([json.dumps(one.get("attributes", {})) for one in stated]),
     }
     return pa.table(columns)
 

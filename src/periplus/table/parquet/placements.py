@@ -242,8 +242,8 @@ def _check_boxes(
     shapes = np.zeros((len(targets), widest), np.int64)
     for number, target in enumerate(targets):
         shapes[number, : target.ndim] = target.shape
-    room = np.append(shapes, np.zeros((1, widest), np.int64), axis=0)[array]
-    if (origin < 0).any() or (extent < 0).any() or (origin > room).any() or (extent > room - origin).any():
+    allowed = np.append(shapes, np.zeros((1, widest), np.int64), axis=0)[array]
+    if (origin < 0).any() or (extent < 0).any() or (origin > allowed).any() or (extent > allowed - origin).any():
         raise FormatError("a placement exceeds its array")
 
 

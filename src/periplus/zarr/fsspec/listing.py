@@ -71,13 +71,13 @@ class ReferenceListing:
         else:
             children = self._children(path)
         if detail:
-            return [{**self._told(child), "name": lead + child} for child in children]
+            return [{**self._details(child), "name": lead + child} for child in children]
         return [lead + child for child in children]
 
     async def _ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
         return self.ls(path, detail, **kwargs)
 
-    def _told(self, key: str) -> dict[str, Any]:
+    def _details(self, key: str) -> dict[str, Any]:
         if key in self._tree():
             return {"name": key, "type": "directory", "size": 0}
         return {"name": key, "type": "file", "size": self._size(key)}
@@ -96,11 +96,11 @@ class ReferenceListing:
             return {"name": path, "type": "directory", "size": 0}
         if path not in self.references:
             raise FileNotFoundError(path)
-        told = self._told(path)
-        if told["size"] is None:
+        details = self._details(path)
+        if details["size"] is None:
             url, protocol = self._target(path)
-            told["size"] = self.fss[protocol].size(url)
-        return told
+            details["size"] = self.fss[protocol].size(url)
+        return details
 
     async def _info(self, path: str, **_: Any) -> dict[str, Any]:
         path = self._strip_protocol(path).rstrip("/")
@@ -148,7 +148,7 @@ class ReferenceListing:
                 if not inner or withdirs:
                     found.append(child)
         found.sort()
-        return {key: self._told(key) for key in found} if detail else found
+        return {key: self._details(key) for key in found} if detail else found
 
     async def _find(self, path: str, maxdepth: int | None = None, withdirs: bool = False, **kwargs: Any) -> Any:
         return self.find(path, maxdepth, withdirs, **kwargs)

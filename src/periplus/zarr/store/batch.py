@@ -25,7 +25,7 @@ JOB_BYTES = 1 << 20
 
 
 @dataclass(slots=True)
-class _RangeRequest:
+class _QueuedRange:
     file: int
     start: int
     stop: int
@@ -39,7 +39,7 @@ class _Span:
     source: Source
     start: int
     stop: int
-    wants: list[_RangeRequest]
+    wants: list[_QueuedRange]
 
     def give(self, data: bytes) -> None:
         view = memoryview(data)
@@ -59,7 +59,7 @@ class Batches:
     def __init__(self, fetch: Fetch, source: Callable[[int], Source]) -> None:
         self._fetch = fetch
         self._source = source
-        self._waiting: WeakKeyDictionary[asyncio.AbstractEventLoop, list[_RangeRequest]] = WeakKeyDictionary()
+        self._waiting: WeakKeyDictionary[asyncio.AbstractEventLoop, list[_QueuedRange]] = WeakKeyDictionary()
         self._running: set[asyncio.Task[None]] = set()
 
     async def read(self, file: int, offset: int, length: int) -> memoryview:
@@ -68,7 +68,7 @@ class Batches:
         waiting = self._waiting.setdefault(loop, [])
         if not waiting:
             loop.call_soon(self._launch, loop)
-        want = _RangeRequest(file, offset, offset + length, loop.create_future())
+        want = _QueuedRange(file, offset, offset + length, loop.create_future())
         waiting.append(want)
         return await want.answer
 
@@ -91,7 +91,7 @@ class Batches:
         self._running.add(task)  # the loop itself keeps only a weak hold
         task.add_done_callback(self._running.discard)
 
-    def _merged(self, wants: list[_RangeRequest]) -> list[_Span]:
+    def _merged(self, wants: list[_QueuedRange]) -> list[_Span]:
         spans: list[_Span] = []
         last = -1
         for want in sorted(wants, key=lambda w: (w.file, w.start)):
