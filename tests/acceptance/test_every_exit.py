@@ -102,10 +102,10 @@ def test_virtualizarr(archive):
 def test_icechunk(archive):
     folder, index, wanted = archive
     target = folder / "a.icechunk"
-    index.write(target)
-    same(periplus.open(target), wanted)
+    with index.write(target) as written:
+        same(written, wanted)
+        allowed = dict.fromkeys(written.report.commit.prefixes)
     storage = icechunk.local_filesystem_storage(str(target))
-    allowed = dict.fromkeys(index.written.prefixes)
     repository = icechunk.Repository.open(storage, authorize_virtual_chunk_access=allowed)
     same(zarr.open_group(repository.readonly_session("main").store, mode="r"), wanted)
 

@@ -176,7 +176,7 @@ def test_a_lack_of_memory_while_reading_names_the_selection(tmp_path, monkeypatc
         raise MemoryError
 
     with periplus.index(tmp_path / "a.tif") as index:
-        monkeypatch.setattr(reader, "needed", starved)
+        monkeypatch.setattr(reader, "split_axes", starved)
         with pytest.raises(LimitError, match=r"0/data in a selection of shape \(1, 40, 50\)"):
             index["0/data"][...]
 

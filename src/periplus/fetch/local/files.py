@@ -156,7 +156,7 @@ class OpenFiles:
         try:
             now = os.stat(path)
         except (OSError, ValueError) as error:
-            raise _ours(error, path) from None
+            raise _ours(error, path) from error
         fresh = file is None or file.identity != _identity(now)
         if file is None or fresh:
             source_of(path, now)  # refuses what must not be opened
