@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -146,3 +147,12 @@ def test_opening_a_flat_index_does_not_import_zarr(image, tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "a.parquet")], capture_output=True, check=True)
     assert done.stdout.strip() == b"[]"
+
+
+def test_a_pipe_is_no_index_and_nobody_waits_for_it(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("pipe", "pipe.parquet", "pipe.json", "pipe.icechunk"):
+        if name != "pipe":
+            os.mkfifo(tmp_path / name)
+        code = f"import periplus\ntry: periplus.open({str(tmp_path / name)!r})\nexcept periplus.PeriplusError: pass"
+        subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import Parameter, signature
@@ -70,6 +72,8 @@ class Content:
 
 def _local_bytes(path: str, length: int, *, end: bool) -> bytes:
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # to open a pipe would wait for who writes to it
+            return b""
         with open(path, "rb") as file:
             if end:
                 file.seek(max(0, file.seek(0, 2) - length))
