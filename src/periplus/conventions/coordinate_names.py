@@ -23,7 +23,12 @@ class CoordinateNames:
     @classmethod
     def of(cls, reading: Reading) -> CoordinateNames:
         group = reading.group
-        return cls(reading.node, frozenset(() if group is None else group.members or ()))
+        if group is None:
+            return cls(reading.node, frozenset())
+        key = "members", group.path  # once for all arrays of a group, which may be thousands
+        if key not in reading.memo:
+            reading.memo[key] = frozenset(group.members or ())
+        return cls(reading.node, reading.memo[key])
 
     def axis(self, dim: str, target: ReferenceTarget | None = None) -> str:
         """A dimension coordinate has the name of its dimension, whatever else there is."""

@@ -256,7 +256,7 @@ def _group_grid(reading: Reading, given: Mapping[str, Any], pyramid: Pyramid | N
 def _likeness(reading: Reading) -> Any:
     """Equal for arrays of one group with the same meaning except for their paths; None where that is not known.
 
-    CoordinateNames matter to whatever refers to arrays, so neither the array nor its group may hold any reference.
+    Names matter to whatever refers to arrays, so neither the array nor its group may hold any reference.
     """
     node, group = reading.node, reading.group
     if group is None or node.name in node.dims or not _without_references(reading, group):
