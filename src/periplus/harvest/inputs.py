@@ -143,7 +143,7 @@ async def _listed(url: str, fetch: Fetch, assets: stac.Assets, notes: InputNotes
         return
     items: Sequence[stac.Item]
     if suffix in (".parquet", ".geoparquet"):
-        from periplus.table.parquet.records import read_records
+        from periplus.table.records import read_records
 
         items = await asyncio.to_thread(read_records, url, fetch=fetch, columns=stac.COLUMNS, needed=("assets",))
     else:

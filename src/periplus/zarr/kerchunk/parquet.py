@@ -21,10 +21,10 @@ from periplus.model import Array, Inline, Refs
 from periplus.parse.zarr.documents import ZMETADATA
 from periplus.policy import is_local
 from periplus.table.parquet.sinks import spool_folder
+from periplus.zarr.description.slabs import Slab, slabs
 from periplus.zarr.kerchunk.extension import FILES, KEY, declare, pack_files
 from periplus.zarr.kerchunk.records import MOST_ROWS, Record, write_record
 from periplus.zarr.kerchunk.rows import RECORD
-from periplus.zarr.kerchunk.slabs import Slab, slabs
 
 if TYPE_CHECKING:
     from periplus.fetch import Fetch

@@ -17,6 +17,7 @@ from periplus.table.parquet.sinks import sink
 from periplus.table.templates import expanded
 from periplus.zarr.codecs.translate import NotRepresentableError
 from periplus.zarr.description.metadata import CODECS, Codecs, ZarrLayout, layout
+from periplus.zarr.description.slabs import Slab, slabs
 from periplus.zarr.kerchunk.documents import (
     consolidated,
     documents_of,
@@ -28,7 +29,6 @@ from periplus.zarr.kerchunk.documents import (
 )
 from periplus.zarr.kerchunk.extension import BASE, KEY, pack_files, to_text
 from periplus.zarr.kerchunk.references import CODE, is_json
-from periplus.zarr.kerchunk.slabs import Slab, slabs
 
 if TYPE_CHECKING:
     from periplus.fetch import Fetch
