@@ -242,6 +242,9 @@ class FileColumns(TypedColumns):
         whole = others.append_column(name, column) if others.num_columns else pa.table({name: column})
         return FileColumns(whole, self.nested)
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._table.column_names  # without making it
+
     def __getitem__(self, name: str) -> NDArray[Any]:
         if name not in self._made:
             self._made[name] = column_from_arrow(self._table[name])
