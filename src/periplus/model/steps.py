@@ -19,8 +19,9 @@ class Need:
     length: int
     sparse: bool = False
     """The bytes after it are not needed, so reading ahead is useless."""
-    sibling: str = ""
-    """Name of another file that Beside or a Listing found, from the folder of the scanner's own; empty for its own."""
+    sidecar: str = ""
+    """Name of another file, relative to the folder of the scanner's own, that a FirstSidecar or a FolderListing found;
+    empty for the scanner's own file."""
     passing: bool = False
     """Looked at once and not kept, so that it does not count as header."""
 
@@ -43,7 +44,7 @@ class FolderListing:
     """A scanner asks which objects are below a folder, given by its path relative to the folder of its file.
 
     It gets a dictionary of Sources by name, in the order of names, at most as many as `Limits.listed` allows for one
-    scan. Names are relative to the folder of the scanner's own file too, so that a Need can have one as its `sibling`.
+    scan. Names are relative to the folder of the scanner's own file too, so that a Need can have one as its `sidecar`.
     Where nothing is below the folder, or there is no such folder, the dictionary is empty. HTTP servers have no
     listings: then a FormatError is raised where the scanner asked, which it may catch; otherwise the file is refused.
     """
@@ -60,9 +61,9 @@ class Found:
 
     array: Array
     refs: Refs
-    sibling: str = ""
+    sidecar: str = ""
     """Name of the sidecar that holds the bytes; empty for the scanned file."""
-    told_by: tuple[str, ...] = ()
+    described_by: tuple[str, ...] = ()
     """Names of sidecars that describe the array, such as a world file."""
 
 
@@ -78,5 +79,5 @@ Round: TypeAlias = tuple[Need, ...] | list[Need]
 """Bytes that are needed together: fetched at once, neighbours in one request, answered in the same order."""
 Step: TypeAlias = Need | Round | FirstSidecar | FolderListing | Found | About
 Steps: TypeAlias = Generator[Step, Any, None]
-"""A Need is answered with bytes, a round with a tuple of them, Beside with a name and a Source or with None, a Listing
-with Sources by name, the others with nothing."""
+"""A Need is answered with bytes, a round with a tuple of them, a FirstSidecar with a name and a Source or with None, a
+FolderListing with Sources by name, the others with nothing."""

@@ -93,9 +93,9 @@ class MemoryFolder:
         raise TypeError(f"a scanner may not ask for {type(step).__name__}")
 
     def _bytes(self, need: Need) -> bytes | memoryview:
-        if need.sibling and check_name(need.sibling) not in self._files:
-            raise MissingError("no such file was found", url=self._folder + need.sibling)
-        return self._files[need.sibling][need.offset : need.offset + need.length]
+        if need.sidecar and check_name(need.sidecar) not in self._files:
+            raise MissingError("no such file was found", url=self._folder + need.sidecar)
+        return self._files[need.sidecar][need.offset : need.offset + need.length]
 
     def _source(self, name: str) -> Source:
         return Source(url=self._folder + name, size=len(self._files[name]))

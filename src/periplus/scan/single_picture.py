@@ -30,7 +30,7 @@ def scan_picture(source: Source, limits: Limits, read: Callable[[FileBuffer, Lim
     about = sidecars.about(moment)
     if about is not None:
         yield about
-    yield Found(sidecars.apply(array), refs, told_by=sidecars.names)
+    yield Found(sidecars.apply(array), refs, described_by=sidecars.names)
 
 
 def whole_file(file: FileBuffer) -> Refs:

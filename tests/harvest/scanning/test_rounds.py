@@ -48,7 +48,7 @@ class Store:
         yield About(attributes=attributes)
         array = Array(name="0/data", dims=("x",), shape=(1,), chunks=(1,), dtype=np.dtype(np.uint8))
         refs = Refs(chunk=np.zeros((1, 1), np.int32), offset=np.array([0]), length=np.array([1]))
-        yield Found(array, refs, sibling=attributes.get("sibling", ""))
+        yield Found(array, refs, sidecar=attributes.get("sidecar", ""))
 
 
 class Place:
@@ -159,9 +159,9 @@ def test_a_round_goes_into_files_that_were_found(place: Place) -> None:
         others = ["b/c/[x]*"] if place.can_list else []
         answers = yield (
             Need(2 << 20, 5),
-            Need(5, 4, sibling=name),
-            *(Need(0, 99, sibling=other) for other in others),
-            Need(0, 4, sibling=name, passing=True),
+            Need(5, 4, sidecar=name),
+            *(Need(0, 99, sidecar=other) for other in others),
+            Need(0, 4, sidecar=name, passing=True),
         )
         return {"size": facts.size, "parts": [bytes(each) for each in answers]}
 
@@ -181,7 +181,7 @@ def test_a_listing_names_everything_below(place: Place) -> None:
             "flat": {name: facts.size for name, facts in flat.items()},
             "below": list(below),
             "none": [(yield FolderListing("absent/")), (yield FolderListing("b.txt/")), (yield FolderListing("[ab]/"))],
-            "sibling": "a/part",
+            "sidecar": "a/part",
         }
 
     if not place.can_list:
@@ -226,7 +226,7 @@ def test_nothing_above_the_folder_is_reached(place: Place, name: str) -> None:
         return {"found": (yield FirstSidecar((name,)))}
 
     def read(source: Source) -> Any:
-        return {"bytes": (yield (Need(0, 4), Need(0, 4, sibling=name)))}
+        return {"bytes": (yield (Need(0, 4), Need(0, 4, sidecar=name)))}
 
     for ask in (list_it, look, read):
         with pytest.raises(DeniedError):
@@ -235,7 +235,7 @@ def test_nothing_above_the_folder_is_reached(place: Place, name: str) -> None:
 
 def test_a_file_that_was_not_found_is_not_read(place: Place) -> None:
     def ask(source: Source) -> Any:
-        yield (Need(0, 4), Need(0, 4, sibling="b.txt.not"))
+        yield (Need(0, 4), Need(0, 4, sidecar="b.txt.not"))
 
     with pytest.raises(MissingError):
         place.attributes(ask)
@@ -304,7 +304,7 @@ def test_an_error_in_a_round_ends_it(server: RangeServer, monkeypatch: pytest.Mo
     def ask(source: Source) -> Any:
         name, _ = yield FirstSidecar(("a/part",), 4)
         server.faults["/s/a/part"] = [Fault(kind="status-500", times=-1)]
-        yield (Need(2 << 20, 100), Need(4, 5, sibling=name), Need(1 << 20, 100))
+        yield (Need(2 << 20, 100), Need(4, 5, sidecar=name), Need(1 << 20, 100))
 
     with Fetch(retries=0) as fetch:
         result = Remote(server.url, monkeypatch, fetch).harvest(ask)
@@ -318,7 +318,7 @@ def test_a_listed_file_must_stay_what_it_was(tmp_path: Path, monkeypatch: pytest
     def ask(source: Source) -> Any:
         yield FolderListing("a/")
         (tmp_path / "s/a/part").write_bytes(b"another and longer")
-        yield Need(0, 4, sibling="a/part")
+        yield Need(0, 4, sidecar="a/part")
 
     assert (place.harvest(ask).error or "").startswith("stale: ")
 
@@ -339,7 +339,7 @@ def test_policy_holds_for_listings(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     def follow(source: Source) -> Any:
         yield FolderListing("a/")
-        yield Need(0, 4, sibling="a/link")
+        yield Need(0, 4, sidecar="a/link")
 
     assert (place.harvest(follow, check=check).error or "").startswith("denied: ")
 

@@ -65,8 +65,8 @@ def test_a_world_file_gives_the_transform_gdal_has(picture, tmp_path, name, worl
     with rasterio.open(tmp_path / name) as file:
         assert found.array.georeference.transform == tuple(file.transform)[:6]
     assert found.array.georeference.crs is None
-    assert found.told_by == (world,)
-    assert found.sibling == ""
+    assert found.described_by == (world,)
+    assert found.sidecar == ""
     assert found.array.attributes["georeferenced_by"] == [world]
 
 
@@ -89,7 +89,7 @@ def test_every_level_of_a_codestream_is_placed_by_its_world_file(name, world):
     for level, each in enumerate(found):
         size = 2**level
         assert each.array.georeference.transform == (a * size, b * size, c, d * size, e * size, f)
-        assert each.told_by == (world,)
+        assert each.described_by == (world,)
     assert next(step for step in scan_bytes(data) if isinstance(step, Found)).array.georeference is None
 
 
@@ -97,7 +97,7 @@ def test_a_projection_beside_is_the_crs(picture):
     files = {"a.jgw": WORLD, "a.prj": PRJ}
     found, _ = scanned(picture("a.jpg"), "a.jpg", files)
     assert rasterio.crs.CRS.from_wkt(found.array.georeference.crs) == rasterio.crs.CRS.from_epsg(32633)
-    assert found.told_by == ("a.jgw", "a.prj")
+    assert found.described_by == ("a.jgw", "a.prj")
 
 
 def test_what_gdal_writes_beside_is_what_it_reads(tmp_path):
@@ -106,15 +106,15 @@ def test_what_gdal_writes_beside_is_what_it_reads(tmp_path):
     found, _ = scanned(data, "a.png", files)
     assert found.array.georeference.transform == (2, 0, 100, 0, -3, 200)
     assert found.array.georeference.crs == "EPSG:32633"
-    assert found.told_by == ("a.png.aux.xml",)
+    assert found.described_by == ("a.png.aux.xml",)
 
 
 def test_metadata_without_a_transform_leave_it_to_the_world_file(tmp_path):
     data, text = written(tmp_path, crs="EPSG:4326")
     found, _ = scanned(data, "a.png", {"a.png.aux.xml": text, "a.pgw": WORLD})
     assert found.array.georeference.crs == "EPSG:4326"
-    assert found.told_by == ("a.png.aux.xml", "a.pgw")
-    assert scanned(data, "a.png", {"a.png.aux.xml": "<PAMDataset/>"})[0].told_by == ()
+    assert found.described_by == ("a.png.aux.xml", "a.pgw")
+    assert scanned(data, "a.png", {"a.png.aux.xml": "<PAMDataset/>"})[0].described_by == ()
 
 
 @pytest.mark.parametrize(
@@ -133,10 +133,10 @@ def test_metadata_without_a_transform_leave_it_to_the_world_file(tmp_path):
 def test_a_world_file_that_is_none_is_told_and_not_believed(picture, text):
     found, about = scanned(picture("a.jpg"), "a.jpg", {"a.jgw": text})
     assert found.array.georeference is None
-    assert found.told_by == ()
+    assert found.described_by == ()
     assert about.attributes["refused"][0].startswith("a.jgw: ")
     found, _ = scanned(picture("a.jpg"), "a.jpg", {"a.jgw": text, "a.wld": WORLD})
-    assert found.told_by == ("a.wld",)
+    assert found.described_by == ("a.wld",)
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ def file_of(values=VALUES, kind="u16", **options):
     return nitfs.nitf(ImageSegment(values=values, kind=kind, **options))
 
 
-def scanned(data, siblings, url="memory:/a.ntf"):
-    about, *found = scan_bytes(data, url=url, sidecars=siblings)
+def scanned(data, sidecars, url="memory:/a.ntf"):
+    about, *found = scan_bytes(data, url=url, sidecars=sidecars)
     assert isinstance(about, About)
     assert all(isinstance(each, Found) for each in found)
     return about, found
@@ -31,7 +31,7 @@ def test_levels_lie_in_their_own_files():
     base = file_of(icords="G", igeolo=CORNERS)
     files = {"a.ntf.r1": file_of(VALUES[:, ::2, ::2], block=(32, 32)), "a.ntf.r2": file_of(VALUES[:, ::4, ::4])}
     _, found = scanned(base, files)
-    assert [(f.array.name, f.array.level, f.sibling) for f in found] == [
+    assert [(f.array.name, f.array.level, f.sidecar) for f in found] == [
         ("0/data", 0, ""),
         ("1/data", 1, "a.ntf.r1"),
         ("2/data", 2, "a.ntf.r2"),
@@ -88,7 +88,7 @@ def test_an_r_set_that_does_not_fit_is_left_out_and_told(smaller, why):
 def test_levels_after_one_that_does_not_fit_move_up():
     wrong, right = file_of(VALUES[:1, ::2, ::2]), file_of(VALUES[:, ::4, ::4])
     about, found = scanned(file_of(), {"a.ntf.r1": wrong, "a.ntf.r2": right})
-    assert [(f.array.name, f.array.shape, f.sibling) for f in found[1:]] == [("1/data", (2, 26, 51), "a.ntf.r2")]
+    assert [(f.array.name, f.array.shape, f.sidecar) for f in found[1:]] == [("1/data", (2, 26, 51), "a.ntf.r2")]
     assert len(about.attributes["refused"]) == 1
 
 
@@ -106,7 +106,7 @@ def test_the_level_of_an_image_that_is_left_out_is_that_of_no_other():
 def test_they_end_where_a_number_is_missing_and_never_grow():
     files = {"a.ntf.r1": file_of(VALUES[:, ::4, ::4]), "a.ntf.r2": file_of(VALUES[:, ::2, ::2]), "a.ntf.r4": file_of()}
     about, found = scanned(file_of(), files)
-    assert [each.sibling for each in found] == ["", "a.ntf.r1"]
+    assert [each.sidecar for each in found] == ["", "a.ntf.r1"]
     assert "a.ntf.r2: its 102 x 51 pixels" in about.attributes["refused"][0]
 
 
@@ -136,7 +136,7 @@ def test_an_image_with_levels_of_its_own_needs_no_others():
     item = nitfs.nitf(ImageSegment(values=values[None], streams=[stream], coding="C8"))
     _, found = scanned(item, {"a.ntf.r1": file_of(VALUES[:1, ::2, ::2].astype("u1"), "u8")})
     assert len(found) > 1
-    assert not any(each.sibling for each in found)
+    assert not any(each.sidecar for each in found)
 
 
 def test_what_they_may_be_called():

@@ -67,7 +67,7 @@ def test_segments_of_the_old_version_are_listed():
     ]  # fmt: skip
 
 
-def test_every_field_of_a_subheader_is_told_by_its_name():
+def test_every_field_of_a_subheader_is_reported_by_its_name():
     marks = f"US{'WORD':11}{'H':2}{'FRIENDS':20}DD20301231{'X1':4}R20290101{'why':43}O{'who':40}A20200101{'7':15}"
     graphic = f"SY{'G1':10}{'a line':20}S{marks}0C{'0' * 13}002001{'0000100002'}{'0000300004'}C{'0000500006'}0000000"
     text = f"TE{'T1':7}00120021216151629{'a title':80}S{marks}0STA00000"

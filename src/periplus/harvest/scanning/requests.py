@@ -70,12 +70,12 @@ class ScanRequests:
 
     def need(self, step: Need) -> Fetching:
         """The bytes of one range."""
-        data = self._header(step.sibling).find(step.offset, step.length)
+        data = self._header(step.sidecar).find(step.offset, step.length)
         return (yield from self.round((step,)))[0] if data is None else data
 
     def round(self, needs: Sequence[Need]) -> Fetching:
         """The bytes of each range, in order; those that are not at hand are fetched together."""
-        found: list[Any] = [self._header(need.sibling).find(need.offset, need.length) for need in needs]
+        found: list[Any] = [self._header(need.sidecar).find(need.offset, need.length) for need in needs]
         missing = [k for k, data in enumerate(found) if data is None]
         if not missing:
             return tuple(found)
@@ -83,13 +83,13 @@ class ScanRequests:
         passing: dict[tuple[str, int, int], int] = {}
         ranges: list[ByteRange] = []
         for k in missing:
-            need, source = needs[k], self._headers[needs[k].sibling].source
+            need, source = needs[k], self._headers[needs[k].sidecar].source
             if not need.passing:
-                kept.setdefault(need.sibling, []).append(need)
-            elif (need.sibling, need.offset, need.length) not in passing:
-                passing[need.sibling, need.offset, need.length] = len(ranges)
+                kept.setdefault(need.sidecar, []).append(need)
+            elif (need.sidecar, need.offset, need.length) not in passing:
+                passing[need.sidecar, need.offset, need.length] = len(ranges)
                 length = need.length if source.size is None else min(need.length, source.size - need.offset)
-                ranges.append(ByteRange(need.sibling, source, need.offset, length))
+                ranges.append(ByteRange(need.sidecar, source, need.offset, length))
         for name, some in kept.items():
             header = self._headers[name]
             ranges += [ByteRange(name, header.source, *place) for place in header.plan(some)]
@@ -99,11 +99,11 @@ class ScanRequests:
         for k in missing:
             need = needs[k]
             if need.passing:
-                found[k] = answers[passing[need.sibling, need.offset, need.length]]
+                found[k] = answers[passing[need.sidecar, need.offset, need.length]]
                 continue
-            found[k] = self._headers[need.sibling].find(need.offset, need.length)
+            found[k] = self._headers[need.sidecar].find(need.offset, need.length)
             if found[k] is None:
-                url = self._headers[need.sibling].source.url
+                url = self._headers[need.sidecar].source.url
                 raise FormatError("the file ends early", url=url, offset=need.offset)
         return tuple(found)
 
@@ -144,9 +144,9 @@ class ScanRequests:
 
         The second is empty if the file itself holds all arrays.
         """
-        names = list(dict.fromkeys(name for found in founds for name in (found.sibling, *found.told_by) if name))
+        names = list(dict.fromkeys(name for found in founds for name in (found.sidecar, *found.described_by) if name))
         sources = tuple(self._header(name).source for name in names)
-        stored_in = tuple(1 + names.index(found.sibling) if found.sibling else 0 for found in founds)
+        stored_in = tuple(1 + names.index(found.sidecar) if found.sidecar else 0 for found in founds)
         return sources, stored_in if any(stored_in) else ()
 
     def _header(self, name: str) -> FetchedHeader:

@@ -154,5 +154,5 @@ def _read(names: tuple[str, ...], limits: Limits) -> Generator[FirstSidecar | Ne
     name, source = found
     most = min(MOST_BYTES, limits.header_bytes)
     length = most if source.size is None else source.size
-    data = (yield Need(0, length, sibling=name)) if 0 < length <= most else b""
+    data = (yield Need(0, length, sidecar=name)) if 0 < length <= most else b""
     return name, bytes(data).decode("utf-8-sig", "replace")

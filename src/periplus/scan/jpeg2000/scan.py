@@ -55,7 +55,7 @@ def scan(source: Source, limits: Limits) -> Steps:
                 attributes["georeferenced_by"] = list(located.names)
             found = arrays(facts, ranges, limits, prefix=prefix, attributes=attributes, georeference=located.where)
             for array, refs in found:
-                yield Found(array, refs, told_by=located.names)
+                yield Found(array, refs, described_by=located.names)
         about = {"comments": comments, "refused": [*lost, *sidecars.refused]}
         if any(about.values()):
             yield About(attributes={name: value for name, value in about.items() if value})

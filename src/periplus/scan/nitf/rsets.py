@@ -77,9 +77,9 @@ def read_from(name: str, steps: Generator[Any, Any, Any]) -> Generator[Any, Any,
         except StopIteration as end:
             return end.value
         answer = yield (
-            replace(step, sibling=name)
+            replace(step, sidecar=name)
             if isinstance(step, Need)
-            else tuple(replace(need, sibling=name) for need in step)
+            else tuple(replace(need, sidecar=name) for need in step)
         )
 
 
@@ -117,4 +117,4 @@ def _level(large: Array, small: Found, name: str, level: int, power: int) -> Fou
         level=level,
         georeference=reduced(large.georeference, 1 << power, 1 << power, 1, 1),
     )
-    return Found(array, small.refs, sibling=name)
+    return Found(array, small.refs, sidecar=name)
