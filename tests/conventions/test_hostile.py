@@ -3,7 +3,7 @@
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from periplus.conventions.diagnostic import SEVERITIES, Diagnostic, worst
+from periplus.conventions.diagnostic import SEVERITIES, Diagnostic
 from periplus.conventions.identity import CONVENTIONS, KEY
 from periplus.conventions.node import Node
 from periplus.conventions.read import Reader, understand, understand_group
@@ -82,10 +82,7 @@ def test_a_reader_and_single_calls_say_the_same(store):
     assert understand_group(store.nodes["/"], store.nodes.get) == store.read("/")
 
 
-def test_the_gravest_finding_is_found():
-    found = [Diagnostic("a.b", severity, "/", "", "m") for severity in ("info", "error", "warning")]
-    assert worst(found) == "error"
-    assert worst([]) is None
+def test_a_finding_is_shown_with_its_place_and_its_hint():
     assert str(Diagnostic("a.b", "info", "/x", "k", "m", "h")) == "/x k: m (h)"
 
 

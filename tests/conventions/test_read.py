@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from periplus.conventions.identity import metadata
-from periplus.conventions.node import Node, tree
+from periplus.conventions.node import Node
 from periplus.conventions.read import Reader, understand
 
 PLACE = {
@@ -33,6 +33,34 @@ def test_reading_many_is_reading_each(case, group):
     }
     arrays["/d"] = replace(arrays["/a"], path="/d", shape=(5, 4))
     nodes = {"/": Node(path="/", kind="group", attributes=group, members=tuple("abcd")), **arrays}
-    reader = Reader(lookup=tree(nodes))
+    reader = Reader(lookup=nodes.get)
     for path, node in arrays.items():
-        assert reader.array(node) == understand(node, tree(nodes)), path
+        assert reader.array(node) == understand(node, nodes.get), path
+
+
+def test_principal_and_service_conventions_are_combined(store):
+    store.array("/g/lon", ("y", "x"), (4, 5))
+    store.array("/g/lat", ("y", "x"), (4, 5))
+    store.array("/g/q", ("time",), (3,))
+    store.array(
+        "/g/a",
+        ("time", "y", "x"),
+        (3, 4, 5),
+        "cs spatial geolocation ref",
+        spatial__dimensions=["y", "x"],
+        spatial__transform=[10.0, 0, 0, 0, -10.0, 0],
+        cs={"crs": [{"axes": {"time": {}}}]},
+        geolocation={"geodetic": {"x": {"node": "../lon"}, "y": {"node": "../lat"}}},
+        coordinates="q",
+    )
+    meaning = store.read("/g/a")
+    conventions = {coord.name: coord.convention for coord in meaning.coords}
+    assert conventions == {
+        "time": "cs",
+        "y": "spatial",
+        "x": "spatial",
+        "lon": "geolocation",
+        "lat": "geolocation",
+        "q": "CF",
+    }
+    assert meaning.principal == ("cs", "spatial")

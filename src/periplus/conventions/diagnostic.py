@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -30,8 +29,3 @@ class Diagnostic:
     def __str__(self) -> str:
         where = f"{self.path} {self.attribute}".rstrip()
         return f"{where}: {self.message}" + (f" ({self.hint})" if self.hint else "")
-
-
-def worst(diagnostics: Iterable[Diagnostic]) -> Severity | None:
-    """The gravest severity among them; None where there are none."""
-    return max((d.severity for d in diagnostics), key=SEVERITIES.index, default=None)

@@ -1,18 +1,14 @@
-"""Handlers of conventions: those of other packages, found by entry point, and our own with the same interface."""
+"""Handlers of further conventions, which other packages provide by entry point or register."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from periplus.conventions.diagnostic import Diagnostic
-from periplus.conventions.identity import CONVENTIONS, declared, names
-from periplus.conventions.meaning import Coord
-from periplus.conventions.node import Node, NodeLookup
-from periplus.conventions.read import Reader
 
 ENTRY_POINTS = "zarr_xgroup.conventions"
 
@@ -102,15 +98,11 @@ def _installed() -> tuple[tuple[Handler, ...], tuple[Diagnostic, ...]]:
     notes: list[Diagnostic] = []
     for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
         try:
-            handlers.append(_loaded(point))
+            handlers.append(_made(point.load()))
         except Exception as error:  # noqa: BLE001 - importing another package may raise anything
             message = f"{point.name} ({point.value}) cannot be loaded: {type(error).__name__}: {str(error)[:300]}"
             notes.append(Diagnostic("handler.unloadable", "warning", "/", "", message))
     return tuple(handlers), tuple(notes)
-
-
-def _loaded(point: EntryPoint) -> Handler:
-    return _made(point.load())
 
 
 def _made(thing: Any) -> Handler:
@@ -120,36 +112,3 @@ def _made(thing: Any) -> Handler:
     if handler.tier not in ("principal", "service"):
         raise TypeError(f"the tier of a handler is principal or service, not {handler.tier!r}")
     return handler
-
-
-PRINCIPAL = ("cs", "dimensions", "spatial")
-"""In order of precedence: the first that describes an axis gives its coordinates."""
-SERVICE = ("proj", "ref", "uom", "geolocation", "multiscales", "CF", "tessera", "geoemb")
-
-
-@dataclass(frozen=True, slots=True)
-class BuiltIn:
-    """One convention of ours as a handler. `root` is the store's lookup; variables are descriptions, not arrays."""
-
-    tier: Literal["principal", "service"]
-    name: str
-    uuid: str | None
-
-    def detect(self, root: NodeLookup, group: Node | None, array: Node) -> bool:
-        """Whether the array, or the group it inherits from, declares the convention, or it gives coordinates anyway."""
-        nodes = [node for node in (array, group) if node is not None]
-        if any(self.name in names(declared(node.attributes, node.path)[0]) for node in nodes):
-            return True
-        return bool(self.get_variables(array, group, root))
-
-    def get_variables(self, array: Node, group: Node | None, root: NodeLookup) -> Mapping[str, Coord]:
-        """The coordinates that this convention gives the array, by name."""
-        del group  # found again through the root, as every other node is
-        meaning = Reader(lookup=root).array(array)
-        return {coord.name: coord for coord in meaning.coords if coord.convention == self.name}
-
-
-BUILT_IN: tuple[BuiltIn, ...] = tuple(
-    BuiltIn("principal" if name in PRINCIPAL else "service", name, CONVENTIONS[name].uuid)
-    for name in PRINCIPAL + SERVICE
-)

@@ -232,19 +232,6 @@ class Quantization:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
-    """A word of an attribute that refers to another node: CF's `coordinates = "/grid/lon"`."""
-
-    attribute: str
-    word: str
-    """As written."""
-    path: str
-    """Absolute path of the node."""
-    name: str
-    """The name that replaces it: that of the Coord."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Meaning:
     """The meaning of one array by all conventions."""
 
@@ -261,7 +248,6 @@ class Meaning:
     level: Level | None = None
     attributes: Mapping[str, Any] = field(default_factory=dict)
     """Override its own: `units` from uom, attributes in which names replace paths."""
-    links: tuple[Link, ...] = ()
     quantization: Quantization | None = None
     diagnostics: tuple[Diagnostic, ...] = ()
 

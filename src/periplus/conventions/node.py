@@ -116,8 +116,3 @@ def relative(path: str, base: str) -> str:
     if not path.startswith(prefix):
         raise FormatError(f"{path} is not below {base}")
     return path[len(prefix) :]
-
-
-def tree(nodes: Mapping[str, Node]) -> NodeLookup:
-    """A lookup over nodes held in memory, by path."""
-    return nodes.get

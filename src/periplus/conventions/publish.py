@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from periplus.conventions.meaning import edges
+from periplus.conventions.proj.crs import grid_mapping
 from periplus.conventions.write.attributes import (
     GRID_MAPPING,
     GriddedArray,
@@ -13,7 +14,6 @@ from periplus.conventions.write.attributes import (
     WrittenConventions,
     array_attributes,
     declare,
-    grid_mapping_attributes,
     multiscales_attributes,
     proj_attributes,
     size,
@@ -59,7 +59,7 @@ def _mapping_of(array: GriddedArray, mappings: dict[str, dict[str, Any]], taken:
     place = array.georeference
     if place is None or len(array.shape) < 2 or (place.crs is None and place.transform is None):
         return None
-    wanted = grid_mapping_attributes(place.crs, place.transform)
+    wanted = grid_mapping(place.crs, place.transform)
     folder = array.name.rpartition("/")[0]
     base = f"{folder}/{GRID_MAPPING}" if folder else GRID_MAPPING
     n = 0

@@ -21,15 +21,15 @@ from periplus.conventions.meaning import (
     External,
     Grid,
     GroupMeaning,
-    Link,
     Meaning,
     Pyramid,
+    Reference,
     Regular,
 )
 from periplus.conventions.multiscales.pyramid import level_of, pyramid_of
 from periplus.conventions.node import DIMENSIONS, Node, NodeLookup, StoreLookup
 from periplus.conventions.proj.attributes import crs_of
-from periplus.conventions.ref import follow, unwrapped
+from periplus.conventions.ref import follow
 from periplus.conventions.spatial.geolocation import read_geolocation
 from periplus.conventions.spatial.grid import check_bbox, coords_of, properties, read_bbox, read_transform
 from periplus.conventions.spatial.place import axis_words, place_of
@@ -63,7 +63,7 @@ class Reader:
         if key is None:
             return _array(reading)
         if key in self.memo:
-            return _with_path(self.memo[key], node)
+            return replace(self.memo[key], path=node.path)  # type: ignore[no-any-return]
         meaning = _array(reading)
         if _is_common(meaning):
             self.memo[key] = meaning
@@ -123,7 +123,7 @@ def _array(reading: Reading) -> Meaning:
     coords += [coord for coord in found if all(coord.name != other.name for other in coords)]
     cf = read_cf(reading, names, coords)
     coords += cf.coords
-    reference = _own_reference(reading)
+    _check_own_reference(reading)
     located = stated if coordinate_set is None else coordinate_set.located or stated
     if located is not None and _are_labelled(reading, coords):
         located = None  # it is the CRS of the geolocation arrays, not that of the grid
@@ -140,7 +140,6 @@ def _array(reading: Reading) -> Meaning:
         pyramid=None if place.pyramid is None else place.pyramid.path,
         level=place.level,
         attributes={**array_units(reading), **cf.attributes},
-        links=(*cf.links, *reference),
         quantization=quantization_of(reading),
         diagnostics=tuple(reading.notes),
     )
@@ -184,25 +183,14 @@ def _by_grid(
     return made
 
 
-def _own_reference(reading: Reading) -> list[Link]:
-    """The reference a node carries by itself, at the root of its attributes."""
+def _check_own_reference(reading: Reading) -> None:
+    """Findings about the reference that a node has at the root of its attributes."""
     node = reading.node
     if "ref" not in node.attributes or not reading.declares(node, "ref"):
-        return []
+        return
     _, target = follow(reading, {"ref": node.attributes["ref"]}, "ref")
-    if target is None:
-        return []
-    if target.node.path == node.path and target.reference.attribute is None and target.reference.uri is None:
+    if target is not None and target.reference == Reference(path=node.path):
         reading.note("ref.cycle", "error", "ref", "the node refers to itself")
-        return []
-    path = target.reference.path
-    return [Link(attribute="ref", word=_word(node.attributes["ref"]), path=path, name=target.node.name)]
-
-
-def _word(value: Any) -> str:
-    """The node of a reference, as written."""
-    found = unwrapped(value)[0] or {}
-    return str(found.get("node", ""))
 
 
 def _needs_none(reading: Reading) -> bool:
@@ -222,7 +210,7 @@ def _group(reading: Reading) -> GroupMeaning:
     if grid is not None and box is not None:
         check_bbox(reading, grid, box, node.path)
     check_shared(reading)
-    _own_reference(reading)
+    _check_own_reference(reading)
     return GroupMeaning(
         path=node.path,
         conventions=tuple(sorted(declared)),
@@ -276,16 +264,10 @@ def _likeness(reading: Reading) -> Any:
 def _is_common(meaning: Meaning) -> bool:
     """Whether the meaning of an array also applies to arrays of the same likeness."""
     return not (
-        meaning.links
-        or meaning.quantization is not None
+        meaning.quantization is not None
         or any(isinstance(coord.values, External) and coord.role != "axis" for coord in meaning.coords)
         or any(one.path == meaning.path for one in meaning.diagnostics)
     )
-
-
-def _with_path(meaning: Meaning, node: Node) -> Meaning:
-    """The meaning for another array."""
-    return replace(meaning, path=node.path)
 
 
 def _without_references(reading: Reading, group: Node) -> bool:

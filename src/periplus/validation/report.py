@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from periplus.conventions.diagnostic import SEVERITIES, Diagnostic, Severity, worst
+from periplus.conventions.diagnostic import SEVERITIES, Diagnostic, Severity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +39,7 @@ class ValidationReport:
     @property
     def worst(self) -> Severity | None:
         """The highest severity; None without findings."""
-        return worst(self.findings)
+        return max((one.severity for one in self.findings), key=SEVERITIES.index, default=None)
 
     @property
     def ok(self) -> bool:
@@ -73,8 +72,3 @@ def ordered(findings: list[Diagnostic]) -> tuple[Diagnostic, ...]:
     """Findings once each, the most severe first, then by path."""
     rank = {severity: n for n, severity in enumerate(reversed(SEVERITIES))}
     return tuple(sorted(dict.fromkeys(findings), key=lambda one: (rank[one.severity], one.path, one.code)))
-
-
-def counted(names: list[str]) -> dict[str, int]:
-    """How often each name occurs, the commonest first."""
-    return dict(Counter(names).most_common())

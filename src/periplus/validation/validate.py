@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from periplus.validation.checks import StoreMeaning, understand_all, weighed
 from periplus.validation.documents import StoreDocuments, of_keys, read_documents
 from periplus.validation.profiles import PROFILES
 from periplus.validation.repair import changes, repaired, write_changes
-from periplus.validation.report import Repair, ValidationReport, counted, ordered
+from periplus.validation.report import Repair, ValidationReport, ordered
 
 if TYPE_CHECKING:
     from periplus.facade import Index
@@ -110,7 +111,7 @@ def _report(
         profile=profile,
         groups=len(understood.groups),
         arrays=len(understood.arrays),
-        conventions=counted(understood.declared),
+        conventions=dict(Counter(understood.declared).most_common()),
         findings=ordered(findings),
         repairs=repairs,
         fixed=fixed,

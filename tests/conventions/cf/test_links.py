@@ -44,11 +44,6 @@ def test_paths_become_coordinates_with_flat_names(ocean, codes, coord):
     }
     assert coord(meaning, "s_rho").attributes["formula_terms"] == "s: s_rho C: Cs_r eta: zeta h: h"
     assert coord(meaning, "lon").dims == ("eta", "xi")
-    assert [(link.attribute, link.word, link.name) for link in meaning.links][2] == (
-        "coordinates",
-        "../grid/lon",
-        "lon",
-    )
     assert codes(meaning) == ["principal.none"]
 
 

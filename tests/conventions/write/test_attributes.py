@@ -8,12 +8,12 @@ import pytest
 from affine import Affine
 
 from periplus.conventions.identity import KEY
+from periplus.conventions.proj.crs import grid_mapping
 from periplus.conventions.publish import write_conventions
 from periplus.conventions.write.attributes import (
     Layer,
     array_attributes,
     declare,
-    grid_mapping_attributes,
     merged,
     multiscales_attributes,
     proj_attributes,
@@ -106,14 +106,6 @@ def test_multiscales_say_by_how_much_pixels_are_larger_for_every_dimension():
     assert layout[2]["spatial:shape"] == [26, 25]
 
 
-def test_levels_may_all_derive_from_the_first():
-    made = multiscales_attributes(
-        [(layer.name, layer) for layer in layers((80, 80), (40, 40), (20, 20))], chained=False
-    )
-    assert made["multiscales"]["layout"][2]["derived_from"] == "0/data"
-    assert made["multiscales"]["layout"][2]["transform"]["scale"] == [1, 4, 4]
-
-
 def test_a_pyramid_needs_levels_of_one_rank():
     with pytest.raises(FormatError):
         multiscales_attributes([])
@@ -145,7 +137,7 @@ def test_an_array_without_a_place_gets_nothing():
 
 
 def test_the_twin_of_cf_means_the_same_place():
-    attributes = grid_mapping_attributes("EPSG:32633", UTM)
+    attributes = grid_mapping("EPSG:32633", UTM)
     assert pyproj.CRS.from_cf(attributes) == pyproj.CRS("EPSG:32633")
     assert Affine.from_gdal(*map(float, attributes["GeoTransform"].split())) == Affine(*UTM)
 

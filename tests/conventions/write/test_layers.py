@@ -7,7 +7,8 @@ import rioxarray  # noqa: F401 - gives Datasets their `rio`
 import xarray as xr
 
 from periplus.conventions.publish import write_conventions
-from periplus.conventions.write.layers import layer_of, layers_of, transform_of
+from periplus.conventions.spatial.transform import samples_of
+from periplus.conventions.write.layers import layer_of, layers_of
 from periplus.errors import FormatError
 
 # rioxarray multiplies affines with `*`, which affine 3.1 frowns upon.
@@ -49,13 +50,13 @@ def test_dimensions_of_other_names_must_be_said(dataset):
 @pytest.mark.parametrize("labels", [[1.0], [1.0, 2.0, 4.0], [1.0, 1.0, 1.0], [1.0, np.nan, 3.0], [[1.0, 2.0]]])
 def test_labels_that_no_transform_gives_are_refused(labels):
     with pytest.raises(FormatError):
-        transform_of(labels, [1.0, 2.0])
+        samples_of(labels, [1.0, 2.0])
 
 
 def test_labels_rounded_to_single_precision_are_even():
     labels = (0.1 * np.arange(1000, dtype="f4") - 50).astype("f4")
-    a, _, c, *_ = transform_of(labels, [1.0, 2.0])
-    assert (a, c) == pytest.approx((0.1, -50.05), rel=1e-5)
+    a, _, c, *_ = samples_of(labels, [1.0, 2.0])
+    assert (a, c) == pytest.approx((0.1, -50.0), rel=1e-5)
 
 
 def test_what_a_store_says_in_an_older_draft_is_written_anew(store, codes):

@@ -11,7 +11,7 @@ import pytest
 import zarr
 from zarr.core.metadata.v3 import ArrayV3Metadata
 
-from periplus.conventions.node import Node, tree
+from periplus.conventions.node import Node
 from periplus.conventions.read import understand
 from periplus.errors import FormatError
 from periplus.model import Array, Catalog, Coordinate, Encoding, Georeference, GroundControlPoint
@@ -114,7 +114,7 @@ def test_a_reader_of_conventions_finds_the_place_of_every_level():
             dims=tuple(document.get("dimension_names", ())), shape=tuple(document.get("shape", ())),
         )  # fmt: skip
     for level in (0, 1):
-        found = understand(nodes[f"/{level}/data"], tree(nodes))
+        found = understand(nodes[f"/{level}/data"], nodes.get)
         place = catalog.arrays[f"{level}/data"].georeference
         assert found.grid.corner == place.transform
         assert found.crs.code == "EPSG:32633"

@@ -9,7 +9,7 @@ from periplus.conventions.cf.search import coordinate_variable, find, is_cf
 from periplus.conventions.context import Reading, texts
 from periplus.conventions.coordinate_names import CoordinateNames
 from periplus.conventions.cs.values import term_dims
-from periplus.conventions.meaning import Coord, CrsText, External, Link, Reference, Role
+from periplus.conventions.meaning import Coord, CrsText, External, Reference, Role
 from periplus.conventions.node import ROOT, Node
 from periplus.conventions.proj.crs import crs_from_cf
 from periplus.errors import FormatError
@@ -31,7 +31,6 @@ class CfReferences:
     """What the CF attributes of an array refer to."""
 
     coords: list[Coord] = field(default_factory=list)
-    links: list[Link] = field(default_factory=list)
     attributes: dict[str, str] = field(default_factory=dict)
     """With flat names in place of paths, where they differ."""
     crs: CrsText | None = None
@@ -117,10 +116,8 @@ def _linked(work: _CfReading, user: Node, attribute: str, word: str, role: Role)
         return node.name
     reference = Reference(path=node.path)
     name = work.names.free(node.name, reference=reference, dims=dims)
-    if user.path == reading.node.path:
-        made.links.append(Link(attribute=attribute, word=word, path=node.path, name=name))
-        if role == "grid_mapping" and made.crs is None:
-            made.crs = _crs(reading, node)
+    if role == "grid_mapping" and user.path == reading.node.path and made.crs is None:
+        made.crs = _crs(reading, node)
     if name not in known:
         if role == "auxiliary":
             role = "scalar" if not dims else "axis" if dims == (name,) and name in reading.node.dims else "auxiliary"

@@ -71,9 +71,9 @@ def grid_of(reading: Reading, given: Mapping[str, Any], own: bool, inherited: Ma
     if not _shape_fits(reading, given, shape, inherited):
         return None
     registration = _registration(reading, given)
-    transform, bbox = _transform(reading, given), None
+    transform, bbox = None, None
     if "spatial:transform" in given:
-        bbox = read_bbox(reading, given)
+        transform, bbox = read_transform(reading, given["spatial:transform"]), read_bbox(reading, given)
     elif "spatial:bbox" in given:
         transform = transform_from_bbox(reading, given["spatial:bbox"], shape, registration)
     if transform is None:
@@ -118,9 +118,9 @@ def coords_of(grid: Grid, axes: Mapping[str, Mapping[str, str]], taken: frozense
     return made
 
 
-def check_bbox(reading: Reading, grid: Grid, bbox: BBox | tuple[float, ...], path: str, where: str = "") -> None:
+def check_bbox(reading: Reading, grid: Grid, bbox: BBox | tuple[float, ...], path: str) -> None:
     """A finding where the box that is written is not the one the transform gives."""
-    where = where or "spatial:bbox"
+    where = "spatial:bbox"
     samples = edges(grid.centre, (max(grid.shape[0] - 1, 0), max(grid.shape[1] - 1, 0)))
     right, wrong = (grid.bbox, samples) if grid.registration == "pixel" else (samples, grid.bbox)
     cell = min(abs(v) for v in (grid.transform[0] or grid.transform[1], grid.transform[4] or grid.transform[3]))
@@ -210,28 +210,22 @@ def _shape_fits(
     return True
 
 
-def _transform(reading: Reading, given: Mapping[str, Any]) -> Transform | None:
-    return None if "spatial:transform" not in given else read_transform(reading, given["spatial:transform"])
-
-
-def read_transform(
-    reading: Reading, value: Any, where: str = "spatial:transform", *, path: str | None = None
-) -> Transform | None:
+def read_transform(reading: Reading, value: Any, where: str = "spatial:transform") -> Transform | None:
     """Six finite numbers with an inverse; a 3x3 matrix of older drafts is reduced to them."""
     found = numbers(value, 6, 9)
     if found is None or (len(found) == 9 and found[6:] != (0, 0, 1)):
-        reading.note("spatial.transform", "error", where, "a transform is six finite numbers", path=path)
+        reading.note("spatial.transform", "error", where, "a transform is six finite numbers")
         return None
     if len(found) == 9:
-        reading.note("spatial.transform-matrix", "info", where, "a 3x3 matrix is reduced to six numbers", path=path)
+        reading.note("spatial.transform-matrix", "info", where, "a 3x3 matrix is reduced to six numbers")
     a, b, c, d, e, f = found[:6]
     area = a * e - b * d
     if area == 0 or not math.isfinite(area):
-        reading.note("spatial.transform-flat", "error", where, "the transform has no inverse", path=path)
+        reading.note("spatial.transform-flat", "error", where, "the transform has no inverse")
         return None
     if c == 0 and e == 0 and a != 0:
         message = "rows do not move y: these look like six numbers in GDAL's order"
-        reading.note("spatial.transform-order", "warning", where, message, "the order is a b c d e f", path=path)
+        reading.note("spatial.transform-order", "warning", where, message, "the order is a b c d e f")
     return a, b, c, d, e, f
 
 

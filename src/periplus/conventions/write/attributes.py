@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from periplus.conventions.identity import KEY, declared, metadata
 from periplus.conventions.meaning import Grid, edges
 from periplus.conventions.multiscales.scales import sizes
-from periplus.conventions.proj.crs import describe_crs, grid_mapping
+from periplus.conventions.proj.crs import describe_crs
 from periplus.errors import FormatError
 from periplus.model import Georeference, Shape, Transform
 
@@ -139,19 +139,14 @@ def proj_attributes(crs: str) -> dict[str, Any]:
     return {**code, "proj:wkt2": described.wkt2, "proj:projjson": deepcopy(described.projjson)}
 
 
-def grid_mapping_attributes(crs: str | None, transform: Transform | None = None) -> dict[str, Any]:
-    """Attributes of the scalar array that `grid_mapping` names, with those that rioxarray and GDAL read."""
-    return grid_mapping(crs, transform)
-
-
 def multiscales_attributes(
-    levels: Sequence[tuple[str, GriddedArray]], *, resampling: str | None = None, chained: bool = True
+    levels: Sequence[tuple[str, GriddedArray]], *, resampling: str | None = None
 ) -> dict[str, Any]:
     """`multiscales` of a group from (asset, array at that level), the finest first.
 
-    Each level derives from the one before (from the first, if not `chained`); scale, one number for every dimension of
-    the array, is how much larger pixels are by their transforms, or else by the ratio of sizes; the absolute transform
-    and shape of each are in its layout item.
+    Each level derives from the one before; scale, one number for every dimension of the array, is how much larger
+    pixels are by their transforms, or else by the ratio of sizes; the absolute transform and shape of each are in its
+    layout item.
     """
     layout: list[dict[str, Any]] = []
     for n, (asset, array) in enumerate(levels):
@@ -160,7 +155,7 @@ def multiscales_attributes(
         if n == 0:
             item["transform"] = {"scale": [1.0] * len(array.shape), "translation": zeros}
         else:
-            source, finer = levels[n - 1 if chained else 0]
+            source, finer = levels[n - 1]
             if len(finer.shape) != len(array.shape):
                 raise FormatError(f"{asset} has {len(array.shape)} dimensions and {source} {len(finer.shape)}")
             scale = [f / c if c else 1.0 for f, c in zip(finer.shape, array.shape, strict=True)]

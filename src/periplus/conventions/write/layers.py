@@ -18,7 +18,6 @@ from periplus.conventions.spatial.transform import SLACK, DeclaredGrid, samples_
 from periplus.conventions.write.attributes import Layer, as_grid, size, spatial_dims
 from periplus.errors import FormatError
 from periplus.model import Georeference, Transform
-from periplus.model.affine import shifted
 
 _MAPPINGS = ("spatial_ref", "crs")
 _SHAPE = "spatial:shape"
@@ -31,11 +30,6 @@ def registration_of(word: str) -> str:
     if word not in REGISTRATIONS:
         raise ValueError(f"registration must be one of {', '.join(REGISTRATIONS)}, not {word!r}")
     return REGISTRATIONS[word]
-
-
-def transform_of(x: Any, y: Any) -> Transform:
-    """The transform of pixel corners of a grid whose centres have these labels; FormatError where they are uneven."""
-    return shifted(samples_of(x, y), -0.5, -0.5)
 
 
 def nodes_of(datasets: Mapping[str, Any]) -> dict[str, Node]:

@@ -5,26 +5,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-_HOME = "periplus.engine.xgroup.backend"
-__all__ = [
-    "XGroupBackend",
-    "XGroupConflictWarning",
-    "XGroupConventionWarning",
-    "XGroupError",
-    "XGroupNoPrincipalWarning",
-    "XGroupPathError",
-    "XGroupPathWarning",
-    "XGroupReferenceError",
-    "XGroupReferenceWarning",
-    "XGroupStoreError",
-    "XGroupStoreWarning",
-    "XGroupWarning",
-    "levels",
-    "require",
-]
-
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    """Names of the backend, which is imported when the first is used: it needs xarray."""
+    backend = import_module(f"{__name__}.backend")
+    if name not in backend.__all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOME), name)
+    return getattr(backend, name)
