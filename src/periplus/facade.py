@@ -176,9 +176,10 @@ class Index:
         (an Icechunk repository), and a dataset folder for any other name. `form` overrides the name: `flat`, `dataset`,
         `duckdb`, `kerchunk` (JSON for a target that ends in `.json`, else a Parquet directory) or `icechunk`.
 
-        Options of kerchunk are `zarr_format`, `codecs`, `portable`, `base` (JSON), `leave_out` and `record_size`
+        Options of kerchunk are `zarr_format`, `codecs`, `portable`, `base` (JSON), `skip_unsupported` and `record_size`
         (Parquet); see `periplus.zarr.kerchunk.write`. Options of Icechunk are `branch`, `message`, `codecs`,
-        `leave_out` and `append`, which keeps what is there and adds what is new. An unknown option is a TypeError.
+        `skip_unsupported` and `append`, which keeps what is there and adds what is new. An unknown option is a
+        TypeError.
 
         The target may be anywhere; the index opened from there may access the same sources as this one.
         """
@@ -234,7 +235,7 @@ def index(
     assets: Assets = None,
     append: bool = False,
     refresh: str = "check",
-    siblings: bool = True,
+    sidecars: bool = True,
     concurrency: int = 256,
     form: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -261,7 +262,7 @@ def index(
     Files that are in the index at `to`, or were read by an interrupted run, are not read again: `refresh` is
     `check` (ask whether they changed), `never` (trust it) or `always`. The index then holds the files named, arranged
     by the options of this call. With `append` it keeps those it had as well, and options of the arrangement that are
-    not given are those the index was made with. With `siblings=False` R-sets and world files are not looked for;
+    not given are those the index was made with. With `sidecars=False` R-sets and world files are not looked for;
     `concurrency` is how many headers are read at once; `progress` is called with (done, total or None, failed).
     `keep_query` names parameters of URLs that may be stored: others than well-known ones are refused, since they may
     be secrets.
@@ -291,7 +292,7 @@ def index(
             refresh=refresh,
             append=append,
             concurrency=concurrency,
-            siblings=siblings,
+            sidecars=sidecars,
             progress=progress,
         )
     except BaseException:
@@ -319,8 +320,8 @@ def open(
     stored when it is written elsewhere.
 
     Options of kerchunk references are `template_overrides`, which replace the templates of their URLs (what is given
-    there may be accessed), and `leave_out`. Options of Icechunk are `branch`, `tag` or `snapshot`, and `leave_out`:
-    names of arrays to skip, or True for all that are unsupported. An unknown option is a TypeError.
+    there may be accessed), and `skip_unsupported`. Options of Icechunk are `branch`, `tag` or `snapshot`, and
+    `skip_unsupported`: names of arrays to skip, or True for all that are unsupported. An unknown option is a TypeError.
     """
     from periplus.forms.location import open_location
 

@@ -91,10 +91,10 @@ def write_exit(index, folder, name):
     """Write one exit under its name; the arrays it refuses."""
     target, codecs = folder / name, next(codecs for codecs in CODECS if codecs in name)
     if name.startswith("kerchunk"):
-        written = index.write(target, form="kerchunk", zarr_format=int(name[8]), codecs=codecs, leave_out=True)
+        written = index.write(target, form="kerchunk", zarr_format=int(name[8]), codecs=codecs, skip_unsupported=True)
         return set(written.report.skipped)
     if name.endswith(".icechunk"):
-        return set(index.write(target, codecs=codecs, leave_out=True).report.skipped)
+        return set(index.write(target, codecs=codecs, skip_unsupported=True).report.skipped)
     if name.startswith("store"):
         asyncio.run(copied(index.store(codecs=codecs), target))
         return set()

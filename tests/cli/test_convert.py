@@ -40,7 +40,7 @@ def test_a_copy_reads_the_same_pixels(index, periplus, tmp_path):
         (["a.parquet", "--portable"], "--portable does not apply to writing a flat Parquet index; it has no options"),
         (
             ["a.icechunk", "--zarr-format=2"],
-            "an Icechunk repository; its options are --append, --codecs, --leave",
+            "an Icechunk repository; its options are --append, --codecs, --skip",
         ),
         (["a", "--form=kerchunk", "--zarr-format=3"], "use --zarr-format 2"),
     ],

@@ -112,7 +112,10 @@ def test_remote_json_is_recognised_by_its_content(server):
     ("form", "message"),
     [
         ("flat", "portable= does not apply to writing a flat Parquet index; it has no options"),
-        ("icechunk", "writing an Icechunk repository; its options are branch=, append=, message=, codecs=, leave_out="),
+        (
+            "icechunk",
+            "writing an Icechunk repository; its options are branch=, append=, message=, codecs=, skip_unsupported=",
+        ),
         ("kerchunk-json", None),
     ],
 )

@@ -20,7 +20,7 @@ CLI_WORDS = {
     "allow=[prefix]": "--allow PREFIX",
     "trust=True": "--trust",
     "array=": "--array",
-    "leave_out=True": "--leave-out",
+    "skip_unsupported=True": "--skip-unsupported",
     "template_overrides": "--template",
     "zarr_format=": "--zarr-format ",
     "pattern=": "--pattern ",

@@ -36,7 +36,7 @@ from periplus.errors import redact, some
     "--portable", is_flag=True, help="Kerchunk: write URLs as {{base}}name, so that readers can set the base."
 )
 @click.option(
-    "--leave-out",
+    "--skip-unsupported",
     is_flag=True,
     help="Skip arrays that the form cannot represent instead of stopping.",
 )
@@ -49,7 +49,7 @@ def command(
     zarr_format: int | None,
     codecs: str | None,
     portable: bool,
-    leave_out: bool,
+    skip_unsupported: bool,
     append: bool,
     allow: Sequence[str],
     trust: bool,
@@ -69,7 +69,7 @@ def command(
             "zarr_format": zarr_format,
             "codecs": codecs,
             "portable": portable,
-            "leave_out": leave_out,
+            "skip_unsupported": skip_unsupported,
             "append": append,
         }
         with usage_errors(tuple(options)):

@@ -90,7 +90,7 @@ FAILED = "select path, error from files where error is not null"
     help="Files already in the index: read those that changed (check), none (never) or all (always) again.",
 )
 @click.option(
-    "--no-siblings",
+    "--no-sidecars",
     is_flag=True,
     help="Ignore sidecar files: R-sets of NITF, world files, .aux.xml.",
 )
@@ -128,8 +128,8 @@ def command(
 
     named = [line for url in urls for line in (listed(sys.stdin) if url == "-" else [url])]
     given = {name: value for name, value in options.items() if value is not None and value is not False}
-    if given.pop("no_siblings", False):
-        given["siblings"] = False
+    if given.pop("no_sidecars", False):
+        given["sidecars"] = False
     if assets is not None:
         given["assets"] = [name.strip() for name in assets.split(",")]
     with bar("indexing", "files", quiet=quiet) as report, usage_errors():

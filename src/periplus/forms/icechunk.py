@@ -30,7 +30,7 @@ def open_repository(
     branch: str = "main",
     tag: str | None = None,
     snapshot: str | None = None,
-    leave_out: bool | Collection[str] = (),
+    skip_unsupported: bool | Collection[str] = (),
 ) -> Table:
     """The snapshot of a branch, a tag or an id."""
     from periplus.zarr.icechunk.read import read_icechunk
@@ -42,7 +42,7 @@ def open_repository(
         branch=branch,
         tag=tag,
         snapshot=snapshot,
-        leave_out=leave_out,
+        skip_unsupported=skip_unsupported,
     )
 
 
@@ -53,7 +53,7 @@ def write_repository(
     append: bool = False,
     message: str | None = None,
     codecs: Codecs = "all",
-    leave_out: bool = False,
+    skip_unsupported: bool = False,
 ) -> FormResult:
     """Commit to a branch; chunks that Icechunk readers could not decode are copied."""
     with guided():
@@ -69,11 +69,11 @@ def write_repository(
         append=append,
         message=message,
         codecs=codecs,
-        leave_out=leave_out,
+        skip_unsupported=skip_unsupported,
     )
     anywhere = writing.fetch.under(Policy.everything())
     table = read_icechunk(writing.url, fetch=anywhere, limits=writing.limits, snapshot=commit.snapshot)
-    return FormResult(table, commit.left_out, commit)
+    return FormResult(table, commit.skipped, commit)
 
 
 REPOSITORY = IndexForm(

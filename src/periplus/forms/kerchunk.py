@@ -35,20 +35,20 @@ def open_json(
     opening: Opening,
     *,
     template_overrides: Mapping[str, str] | None = None,
-    leave_out: bool | Collection[str] = (),
+    skip_unsupported: bool | Collection[str] = (),
 ) -> Table:
     """References in JSON."""
-    return _open("json", opening, template_overrides=template_overrides, leave_out=leave_out)
+    return _open("json", opening, template_overrides=template_overrides, skip_unsupported=skip_unsupported)
 
 
 def open_directory(
     opening: Opening,
     *,
     template_overrides: Mapping[str, str] | None = None,
-    leave_out: bool | Collection[str] = (),
+    skip_unsupported: bool | Collection[str] = (),
 ) -> Table:
     """References in a Parquet directory."""
-    return _open("parquet", opening, template_overrides=template_overrides, leave_out=leave_out)
+    return _open("parquet", opening, template_overrides=template_overrides, skip_unsupported=skip_unsupported)
 
 
 def _open(form: Literal["json", "parquet"], opening: Opening, **options: Any) -> Table:
@@ -66,11 +66,17 @@ def write_json(
     codecs: Codecs = "imagery",
     portable: bool = False,
     base: str = "",
-    leave_out: bool | Collection[str] = (),
+    skip_unsupported: bool | Collection[str] = (),
 ) -> FormResult:
     """One JSON file."""
     return _write(
-        "json", writing, zarr_format=zarr_format, codecs=codecs, portable=portable, base=base, leave_out=leave_out
+        "json",
+        writing,
+        zarr_format=zarr_format,
+        codecs=codecs,
+        portable=portable,
+        base=base,
+        skip_unsupported=skip_unsupported,
     )
 
 
@@ -80,7 +86,7 @@ def write_directory(
     zarr_format: int = 2,
     codecs: Codecs = "imagery",
     portable: bool = False,
-    leave_out: bool | Collection[str] = (),
+    skip_unsupported: bool | Collection[str] = (),
     record_size: int = 100_000,
 ) -> FormResult:
     """A Parquet directory."""
@@ -90,7 +96,7 @@ def write_directory(
         zarr_format=zarr_format,
         codecs=codecs,
         portable=portable,
-        leave_out=leave_out,
+        skip_unsupported=skip_unsupported,
         record_size=record_size,
     )
 
@@ -109,7 +115,7 @@ def _write(form: Literal["json", "parquet"], writing: Writing, **options: Any) -
         form=form,
         template_overrides=written.overrides,
     )
-    return FormResult(table, written.left_out)
+    return FormResult(table, written.skipped)
 
 
 JSON = IndexForm(

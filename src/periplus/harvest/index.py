@@ -44,7 +44,7 @@ def index_into(
     refresh: str = "check",
     append: bool = False,
     concurrency: int = 256,
-    siblings: bool = True,
+    sidecars: bool = True,
     progress: Progress | None = None,
 ) -> tuple[Table, Summary]:
     """Index files into memory, or with `to` into an index that is written there and opened.
@@ -56,7 +56,7 @@ def index_into(
     failed).
 
     Some formats have sidecars: reduced resolutions of NITF (`image.ntf.r1`, …), world files of JPEG, PNG and JPEG 2000.
-    Looking for them costs one or a few requests for each such file; `siblings=False` does not look for them. TIFF and
+    Looking for them costs one or a few requests for each such file; `sidecars=False` does not look for them. TIFF and
     DTED have none.
 
     With `to`, files that are in the index there, or in the journal of an interrupted run, are not read again: with
@@ -83,7 +83,7 @@ def index_into(
         options["order"] = order
     limits = limits or Limits()
     reader = InputReader(
-        given, fetch, limits, assets=assets, concurrency=concurrency, siblings=siblings, progress=progress
+        given, fetch, limits, assets=assets, concurrency=concurrency, look_for_sidecars=sidecars, progress=progress
     )
     run = IndexRun(reader, fetch, limits, kind=arrange, options=options)
     table = run.in_memory() if to is None else run.into(fspath(to), form=form, refresh=refresh, append=append)
@@ -97,13 +97,15 @@ def harvest(
     limits: Limits | None = None,
     known: Callable[[str], Source | None] = lambda _: None,
     assets: Assets = None,
-    siblings: bool = True,
+    sidecars: bool = True,
     progress: Progress | None = None,
 ) -> Iterator[Harvested]:
     """Files in the order they finish, each with its arrays or its error; `known` files are marked and not read."""
     inputs = expand(urls, fetch, assets=assets)
     limits = limits or Limits()
-    for batch in harvest_inputs(inputs, fetch, limits=limits, known=known, siblings=siblings, progress=progress):
+    for batch in harvest_inputs(
+        inputs, fetch, limits=limits, known=known, look_for_sidecars=sidecars, progress=progress
+    ):
         yield from batch
 
 

@@ -28,10 +28,10 @@ class ArrangeOptions:
     recorded: Mapping[str, Any]
     notes: tuple[str, ...] = ()
 
-    def record(self, *, siblings: bool) -> dict[str, Any]:
+    def record(self, *, look_for_sidecars: bool) -> dict[str, Any]:
         """The request as an index records it, so that a later run can compare its own with it."""
         given = {name: value for name, value in self.recorded.items() if value is not None}
-        return {"arrange": self.recorded_kind, **given, **({} if siblings else {"siblings": False})}
+        return {"arrange": self.recorded_kind, **given, **({} if look_for_sidecars else {"siblings": False})}
 
 
 @dataclass(slots=True)

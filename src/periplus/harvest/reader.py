@@ -35,10 +35,10 @@ class InputReader:
         *,
         assets: Assets,
         concurrency: int,
-        siblings: bool,
+        look_for_sidecars: bool,
         progress: Progress | None,
     ) -> None:
-        self.siblings = siblings
+        self.look_for_sidecars = look_for_sidecars
         self._given, self._fetch, self._limits, self._assets = given, fetch, limits, assets
         self._concurrency, self._progress = concurrency, progress
         self.gathered = Gathered()
@@ -76,8 +76,8 @@ class InputReader:
             journal.update({fact.source.url: (fact, number, slot) for slot, fact in enumerate(facts)})
         asked = {} if index is None else index.table.catalog.arrangement.get("asked")
         # Files that were indexed without looking for sidecars are read again with them.
-        same_siblings = isinstance(asked, Mapping) and asked.get("siblings", True) == self.siblings
-        reusable = index if same_siblings and not refresh_all else None
+        same_sidecars = isinstance(asked, Mapping) and asked.get("siblings", True) == self.look_for_sidecars
+        reusable = index if same_sidecars and not refresh_all else None
 
         def known(url: str) -> Source | None:
             if url in journal:
@@ -173,7 +173,7 @@ class InputReader:
             sidecars=sidecars,
             check=check,
             concurrency=self._concurrency,
-            siblings=self.siblings,
+            look_for_sidecars=self.look_for_sidecars,
             progress=self._progress,
         )
 

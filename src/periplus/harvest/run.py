@@ -82,7 +82,7 @@ class IndexRun:
         refresh_all = refresh == "always"
         # An index that is replaced completely may be damaged; one that is appended to may not.
         index = None if refresh_all and not append else open_stored(to, self._fetch, limits=self._limits)
-        kind = "" if self._reader.siblings else "no siblings"
+        kind = "" if self._reader.look_for_sidecars else "no siblings"
         journal = Journal(to, self._fetch, limits=self._limits, kind=kind)
         self._gathered.keep = journal.add
         try:
@@ -259,4 +259,4 @@ class IndexRun:
         self._reader.add_misfits(misfits)
 
     def _record(self) -> dict[str, Any]:
-        return self._options.record(siblings=self._reader.siblings)
+        return self._options.record(look_for_sidecars=self._reader.look_for_sidecars)

@@ -99,7 +99,7 @@ def write_tile_index(
     template_base: str | None = None,
     url_overrides: Mapping[str, str] | None = None,
     zarr_format: int = 2,
-    leave_out: bool | Collection[str] = (),
+    skip_unsupported: bool | Collection[str] = (),
     **options: Any,
 ) -> Mapping[str, str]:
     """Write what a `Parser` returned, or an index, as kerchunk references; returns what was left out, and why.
@@ -128,10 +128,10 @@ def write_tile_index(
         fetch=anywhere,
         zarr_format=zarr_format,
         portable=portable and not url_overrides,
-        leave_out=leave_out,
+        skip_unsupported=skip_unsupported,
         **options,
     )
-    return written.left_out
+    return written.skipped
 
 
 def _listed(paths: Locations) -> list[str]:

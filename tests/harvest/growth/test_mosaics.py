@@ -208,7 +208,7 @@ def test_chunks_in_several_parts_come_back_whole(server: RangeServer, tmp_path: 
             image.write(picture(path.stem, np.uint8, (1, 128, 160)))
         server.files[path.name] = path.read_bytes()
     names = sorted(server.files)
-    options = {"duplicates": "first", "siblings": False}
+    options = {"duplicates": "first", "sidecars": False}
     run(server, names[:2], tmp_path / "m.parquet", **options)
     assert run(server, names, tmp_path / "m.parquet", **options)[0] == names[2:]
     same_as_new(server, names, tmp_path / "m.parquet", **options)

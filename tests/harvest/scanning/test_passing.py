@@ -46,6 +46,6 @@ def test_they_are_fetched_once(
 ) -> None:
     monkeypatch.setattr(nitfstreams, "WINDOW", 20_000)
     server.files["a.ntf"] = blocks
-    table, _ = index_into([f"{server.url}/a.ntf"], fetch=fetch, siblings=False)
+    table, _ = index_into([f"{server.url}/a.ntf"], fetch=fetch, sidecars=False)
     assert table.rows == 64
     assert sum(request.sent for request in server.log) < len(blocks) + 80_000

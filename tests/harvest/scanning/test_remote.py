@@ -201,7 +201,7 @@ def test_subheaders_far_apart_cost_one_round(server: RangeServer, fetch: Fetch) 
     values = nitfs.values_of("u16", 1, (512, 512))
     server.files["a.ntf"] = nitfs.nitf(*[nitfs.ImageSegment(values=values, kind="u16") for _ in range(10)])
     server.latency = 0.1
-    table, _ = index_into([f"{server.url}/a.ntf"], fetch=fetch, siblings=False)
+    table, _ = index_into([f"{server.url}/a.ntf"], fetch=fetch, sidecars=False)
     assert len(table.catalog.arrays) == 10
     assert server.most_waiting == 9, "all but the first subheader, at the same time"
     assert sum(request.sent for request in server.log) < 110_000, "and not what lies between them"

@@ -364,9 +364,9 @@ def test_what_may_not_be_listed_is_not_taken_for_absent(tmp_path: Path, monkeypa
         place.attributes(ask)
 
 
-def test_siblings_off_means_no_listing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_sidecars_no_folder_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def ask(source: Source) -> Any:
         return {"names": list((yield FolderListing()))}
 
-    with pytest.raises(FormatError, match="siblings=False"):
-        OnDisk(tmp_path, monkeypatch).attributes(ask, siblings=False)
+    with pytest.raises(FormatError, match="sidecars=False"):
+        OnDisk(tmp_path, monkeypatch).attributes(ask, look_for_sidecars=False)

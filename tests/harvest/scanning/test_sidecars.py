@@ -77,10 +77,10 @@ def test_r_sets_that_are_named_too_are_no_images_of_their_own(folder: Path, orde
 
 def test_without_looking_beside_there_is_one_level(folder: Path) -> None:
     target = str(folder / "x.parquet")
-    assert list(periplus.index(folder / "a.ntf", siblings=False).arrays) == ["0/data"]
-    assert list(periplus.index(folder / "a.ntf", to=target, siblings=False).arrays) == ["0/data"]
+    assert list(periplus.index(folder / "a.ntf", sidecars=False).arrays) == ["0/data"]
+    assert list(periplus.index(folder / "a.ntf", to=target, sidecars=False).arrays) == ["0/data"]
     check_levels(periplus.index(folder / "a.ntf", to=target))
-    assert list(periplus.index(folder / "a.ntf", to=target, siblings=False).arrays) == ["0/data"]
+    assert list(periplus.index(folder / "a.ntf", to=target, sidecars=False).arrays) == ["0/data"]
 
 
 def test_the_command_need_not_look_beside_either(folder: Path) -> None:
@@ -89,7 +89,7 @@ def test_the_command_need_not_look_beside_either(folder: Path) -> None:
     from periplus.cli.index import command
 
     target = str(folder / "x.parquet")
-    assert CliRunner().invoke(command, [str(folder / "a.ntf"), "-o", target, "--no-siblings", "-q"]).exit_code == 0
+    assert CliRunner().invoke(command, [str(folder / "a.ntf"), "-o", target, "--no-sidecars", "-q"]).exit_code == 0
     with periplus.open(target) as index:
         assert list(index.arrays) == ["0/data"]
 
@@ -199,7 +199,7 @@ def test_one_request_is_for_the_first_r_set(server: RangeServer, files: dict[str
     index_into([f"{server.url}/b.ntf"], fetch=fetch)
     assert asked(server) == {"b.ntf": 1, "b.ntf.r1": 1}
     server.log.clear()
-    index_into([f"{server.url}/b.ntf"], fetch=fetch, siblings=False)
+    index_into([f"{server.url}/b.ntf"], fetch=fetch, sidecars=False)
     assert asked(server) == {"b.ntf": 1}
     server.log.clear()
     table, _ = index_into([f"{server.url}/a.ntf"], fetch=fetch)

@@ -73,7 +73,7 @@ def test_chunks_of_its_own_read_as_zarr_reads_them(options, tmp_path):
     if "shards" in options:
         with pytest.raises(periplus.FormatError, match=r"v/zarr\.json"):
             periplus.open(tmp_path / "b.icechunk")
-        index = periplus.open(tmp_path / "b.icechunk", leave_out=["v"])
+        index = periplus.open(tmp_path / "b.icechunk", skip_unsupported=["v"])
         assert "v" not in index
         return
     index = periplus.open(tmp_path / "b.icechunk")

@@ -319,10 +319,10 @@ def test_an_array_that_cannot_be_copied_is_left_out_where_that_is_asked_for(tmp_
     entry = data.index(struct.pack("<HHI", 317, 3, 1))
     (tmp_path / "b.tif").write_bytes(data[: entry + 8] + b"\xff" + data[entry + 9 :])  # a predictor nobody knows
     index = periplus.index([tmp_path / "a.tif", tmp_path / "b.tif"])
-    with pytest.raises(periplus.FormatError, match=r"predictor 255 is not known.*leave_out"):
+    with pytest.raises(periplus.FormatError, match=r"predictor 255 is not known.*skip_unsupported"):
         index.write(tmp_path / "r.icechunk")
-    report = written(tmp_path / "r.icechunk", index, leave_out=True)
-    assert set(report.left_out) == {"b/0/data"}
+    report = written(tmp_path / "r.icechunk", index, skip_unsupported=True)
+    assert set(report.skipped) == {"b/0/data"}
     tree = group(tmp_path / "r.icechunk", report.prefixes)
     assert np.array_equal(tree["a/0/data"][...], image)
     assert "data" not in tree["b/0"]

@@ -374,12 +374,12 @@ def test_arrays_that_cannot_be_said_are_named(tmp_path):
     with pytest.raises(periplus.FormatError, match="cannot represent 0/data: its chunks are encoded in 2 ways"):
         index.write(tmp_path / "refs.json")
     assert not (tmp_path / "refs.json").exists()
-    done = index.write(tmp_path / "refs.json", leave_out=True)
+    done = index.write(tmp_path / "refs.json", skip_unsupported=True)
     assert "0/data" not in done
     assert done.report.skipped == {"0/data": "its chunks are encoded in 2 ways"}
-    assert "0/data" not in index.write(tmp_path / "refs.json", leave_out=["0/data"])
+    assert "0/data" not in index.write(tmp_path / "refs.json", skip_unsupported=["0/data"])
     with pytest.raises(periplus.FormatError, match="cannot represent 0/data"):
-        index.write(tmp_path / "refs.json", leave_out=["1/data"])
+        index.write(tmp_path / "refs.json", skip_unsupported=["1/data"])
 
 
 def test_codecs_are_those_that_readers_have(archive, tmp_path):

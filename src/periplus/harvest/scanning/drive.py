@@ -58,7 +58,14 @@ class Harvested:
 
 
 def scanned(
-    item: Input, source: Source, head: bytes, size: HeadSize, limits: Limits, *, number: int = -1, siblings: bool = True
+    item: Input,
+    source: Source,
+    head: bytes,
+    size: HeadSize,
+    limits: Limits,
+    *,
+    number: int = -1,
+    look_for_sidecars: bool = True,
 ) -> Ranges:
     """Scan a file; a generator that yields what must be fetched, receives it, and returns the scanned file."""
     scanner = scan.sniff(head)
@@ -71,7 +78,7 @@ def scanned(
     about = About()
     budget = HeaderBudget(limits.header_bytes)
     header = FetchedHeader(source, head, budget)
-    requests = ScanRequests(header, budget, limits, look_for_sidecars=siblings)
+    requests = ScanRequests(header, budget, limits, look_for_sidecars=look_for_sidecars)
     steps = scanner.scan(source, limits)
     try:
         step = next(steps)
@@ -139,7 +146,7 @@ def harvest_local(
     limits: Limits,
     *,
     number: int = -1,
-    siblings: bool = True,
+    look_for_sidecars: bool = True,
     check: Callable[[str], object] = str,
 ) -> Harvested:
     """Scan a local file without an event loop; `check` raises for sidecars that may not be opened."""
@@ -148,7 +155,7 @@ def harvest_local(
         file = LocalFile(path)
         source = file.source
         head = file.read_until_end(0, min(size.size, limits.header_bytes))
-        ranges = scanned(item, source, head, size, limits, number=number, siblings=siblings)
+        ranges = scanned(item, source, head, size, limits, number=number, look_for_sidecars=look_for_sidecars)
         try:
             wanted = next(ranges)
             while True:
@@ -170,14 +177,16 @@ async def harvest_remote(
     limits: Limits,
     *,
     number: int = -1,
-    siblings: bool = True,
+    look_for_sidecars: bool = True,
 ) -> Harvested:
     """Scan a remote object: the first response has the header and etag; later ones must be of the same object."""
     source = None
     try:
         head, source = await fetch.read(item.url, 0, min(size.size, limits.header_bytes))
         has_folder = "?" not in item.url
-        ranges = scanned(item, source, head, size, limits, number=number, siblings=siblings and has_folder)
+        ranges = scanned(
+            item, source, head, size, limits, number=number, look_for_sidecars=look_for_sidecars and has_folder
+        )
         try:
             wanted = next(ranges)
             while True:

@@ -130,7 +130,7 @@ class ScanRequests:
         """Sources by name, in order; or the error for the scanner."""
         prefix = check_prefix(step.prefix)
         if not self._look_for_sidecars:
-            return FormatError("a folder is not listed for a URL with parameters, or with siblings=False")
+            return FormatError("a folder is not listed for a URL with parameters, or with sidecars=False")
         found = yield ListFolder(prefix, step.deep, self._most_listed)
         if isinstance(found, PeriplusError):
             return found

@@ -51,10 +51,10 @@ class InputPump:
         sidecars: KnownSidecars,
         check: bool,
         concurrency: int,
-        siblings: bool,
+        look_for_sidecars: bool,
     ) -> None:
         self._inputs, self._fetch, self._limits = inputs, fetch, limits
-        self._known, self._sidecars, self._check, self._siblings = known, sidecars, check, siblings
+        self._known, self._sidecars, self._check, self._look_for_sidecars = known, sidecars, check, look_for_sidecars
         self._size = HeadSize()
         self._ready: list[LocalInput | Harvested] = []
         self._seen: set[str] = set()
@@ -151,8 +151,12 @@ class InputPump:
                 if found is not None and unchanged(before, found) and await self._unchanged_sidecars(plain):
                     self._give(reused(item, before, number))
                     return
-            size, limits, siblings = self._size, self._limits, self._siblings
-            self._give(await harvest_remote(item, plain, self._fetch, size, limits, number=number, siblings=siblings))
+            size, limits, look_for_sidecars = self._size, self._limits, self._look_for_sidecars
+            self._give(
+                await harvest_remote(
+                    item, plain, self._fetch, size, limits, number=number, look_for_sidecars=look_for_sidecars
+                )
+            )
 
     async def _unchanged_sidecars(self, url: str) -> bool:
         """Whether the sidecars of a file are unchanged; new ones are not looked for."""
@@ -182,7 +186,7 @@ def harvest_inputs(
     sidecars: KnownSidecars = lambda _: (),
     check: bool = True,
     concurrency: int = 256,
-    siblings: bool = True,
+    look_for_sidecars: bool = True,
     progress: Callable[[int, int | None, int], None] | None = None,
 ) -> Iterator[list[Harvested]]:
     """Scanned files in batches, in the order they finish; memory does not grow with their number."""
@@ -194,9 +198,11 @@ def harvest_inputs(
         sidecars=sidecars,
         check=check,
         concurrency=concurrency,
-        siblings=siblings,
+        look_for_sidecars=look_for_sidecars,
     )
-    local = _LocalReader(fetch, limits=limits, known=known, sidecars=sidecars, check=check, siblings=siblings)
+    local = _LocalReader(
+        fetch, limits=limits, known=known, sidecars=sidecars, check=check, look_for_sidecars=look_for_sidecars
+    )
     done = bad = 0
     try:
         while (ready := fetch.run(pump.some())) is not None:
@@ -219,9 +225,16 @@ class _LocalReader:
     """Scans local files one after another; several at once if the disk turns out to be a network."""
 
     def __init__(
-        self, fetch: Fetch, *, limits: Limits, known: Known, sidecars: KnownSidecars, check: bool, siblings: bool
+        self,
+        fetch: Fetch,
+        *,
+        limits: Limits,
+        known: Known,
+        sidecars: KnownSidecars,
+        check: bool,
+        look_for_sidecars: bool,
     ) -> None:
-        self._free, self._siblings, self._sidecars = fetch.policy.prefixes is None, siblings, sidecars
+        self._free, self._look_for_sidecars, self._sidecars = fetch.policy.prefixes is None, look_for_sidecars, sidecars
         self._policy, self._limits, self._known, self._check = fetch.policy, limits, known, check
         self._size = HeadSize()
         self._pool: ThreadPoolExecutor | None = None
@@ -259,8 +272,8 @@ class _LocalReader:
         except PeriplusError as error:
             return failed(item, error, number=number)
         may = str if self._free else self._policy.check
-        size, limits, siblings = self._size, self._limits, self._siblings
-        return harvest_local(item, path, size, limits, number=number, siblings=siblings, check=may)
+        size, limits, look_for_sidecars = self._size, self._limits, self._look_for_sidecars
+        return harvest_local(item, path, size, limits, number=number, look_for_sidecars=look_for_sidecars, check=may)
 
     def _unchanged(self, before: Source, now: Source | None) -> bool:
         try:

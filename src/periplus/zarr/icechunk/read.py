@@ -54,16 +54,16 @@ def read_icechunk(
     branch: str = "main",
     tag: str | None = None,
     snapshot: str | None = None,
-    leave_out: bool | Collection[str] = (),
+    skip_unsupported: bool | Collection[str] = (),
 ) -> Table:
     """The index that a snapshot of a repository is: the newest of a branch, or the one a tag or an id names.
 
     Objects with an entity tag in the repository are compared when they are read. Those with a time only are requested
-    now, and must not be newer. `leave_out` names arrays to skip, or is True for all that cannot be read.
+    now, and must not be newer. `skip_unsupported` names arrays to skip, or is True for all that cannot be read.
     """
     repository = canonical(url).rstrip("/")
     try:
-        return fetch.run(_opened(repository, fetch, limits, branch, tag, snapshot, leave_out))
+        return fetch.run(_opened(repository, fetch, limits, branch, tag, snapshot, skip_unsupported))
     except PeriplusError as error:
         raise error.at(url=repository) from error.__cause__
 
@@ -75,7 +75,7 @@ async def _opened(
     branch: str,
     tag: str | None,
     snapshot: str | None,
-    leave_out: bool | Collection[str],
+    skip_unsupported: bool | Collection[str],
 ) -> Table:
     identity = snapshot or await _pointed(repository, f"tag.{tag}" if tag else f"branch.{branch}", fetch)
     version = read_snapshot(await _whole(f"{repository}/snapshots/{identity}", fetch, limits), identity, limits)
@@ -87,7 +87,7 @@ async def _opened(
             url=repository,
         )
     documents = nodes_of({key_of(node.path, ZARR_JSON): node.document for node in tree})
-    nodes = parse_nodes(documents, limits=limits, leave_out=leave_out)
+    nodes = parse_nodes(documents, limits=limits, skip_unsupported=skip_unsupported)
     arrays = nodes.arrays
     wanted = {node.id: node for node in tree if node.path in arrays or nodes.is_text(node.path)}
     sources = _Sources()

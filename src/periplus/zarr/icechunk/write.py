@@ -60,7 +60,7 @@ class IcechunkCommit:
     """References without a checksum, as nothing is known of their source's age."""
     prefixes: tuple[str, ...] = ()
     """What a reader of the repository must authorise."""
-    left_out: Mapping[str, str] = field(default_factory=dict)
+    skipped: Mapping[str, str] = field(default_factory=dict)
     """Arrays that had to be copied and cannot be read, and why."""
 
     def __str__(self) -> str:
@@ -82,14 +82,14 @@ def write_icechunk(
     append: bool = False,
     message: str | None = None,
     codecs: Codecs = "all",
-    leave_out: bool = False,
+    skip_unsupported: bool = False,
 ) -> IcechunkCommit:
     """Commit an index to a repository, made if there is none; all of it in one transaction.
 
     What was in the branch before is replaced, and stays in its history. With `append` it stays in place: the index must
     be what is there, longer along one dimension, and only what is new is written. `codecs` says which may be asked of
-    readers, as in `layout`; chunks that need others are copied, decoded. With `leave_out` an array whose chunks would
-    have to be copied, but cannot be read, is left out; otherwise it is an error.
+    readers, as in `layout`; chunks that need others are copied, decoded. With `skip_unsupported` an array whose chunks
+    would have to be copied, but cannot be read, is skipped; otherwise it is an error.
     """
     source = IndexStore(table, fetch, limits=limits, codecs=codecs)
     plan = source.layout
@@ -99,7 +99,7 @@ def write_icechunk(
         repository, created = open_repository(target, prefixes, _splitting(plan), fetch)
         try:
             session = repository.writable_session(branch)
-            writer = _Writer(source, fetch, session.store, target, leave_out)
+            writer = _Writer(source, fetch, session.store, target, skip_unsupported)
             old = writer.documents() if append and not created else {}
             if not old:
                 session.store.sync_clear()
@@ -121,7 +121,7 @@ def write_icechunk(
         copied=writer.copied,
         unchecked=writer.unchecked,
         prefixes=tuple(prefixes),
-        left_out=writer.left_out,
+        skipped=writer.skipped,
     )
 
 
@@ -151,13 +151,13 @@ def _splitting(plan: ZarrLayout) -> dict[Any, Any]:
 class _Writer:
     """One transaction: what is written so far is counted."""
 
-    def __init__(self, source: IndexStore, fetch: Fetch, store: Any, target: str, leave_out: bool) -> None:
+    def __init__(self, source: IndexStore, fetch: Fetch, store: Any, target: str, skip_unsupported: bool) -> None:
         self.source, self.table, self.plan = source, source.table, source.layout
         self.fetch, self.store, self.target = fetch, store, target
         self.virtual = self.native = self.native_bytes = self.unchecked = 0
-        self.leave_out = leave_out
+        self.skip_unsupported = skip_unsupported
         self.copied: dict[str, str] = {}
-        self.left_out: dict[str, str] = {}
+        self.skipped: dict[str, str] = {}
         self._locations: dict[int, tuple[str, str | None, datetime | None]] = {}
 
     def documents(self) -> dict[str, dict[str, Any]]:
@@ -185,10 +185,10 @@ class _Writer:
             try:
                 self._chunks(leaf, first)
             except (DecodeError, FormatError, LimitError) as error:
-                if not self.leave_out:
-                    error.message += " (leave_out=True does without the array)"
+                if not self.skip_unsupported:
+                    error.message += " (skip_unsupported=True skips the array)"
                     raise
-                self.left_out[leaf.path] = error.message
+                self.skipped[leaf.path] = error.message
                 self.copied.pop(leaf.path, None)
                 self.fetch.run(self.store.delete_dir(leaf.path))
 

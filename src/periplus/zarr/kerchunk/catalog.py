@@ -45,13 +45,13 @@ class ParsedNodes:
 
 
 def parse_nodes(
-    nodes: Mapping[str, NodeDocuments], *, limits: Limits, leave_out: bool | Collection[str] = ()
+    nodes: Mapping[str, NodeDocuments], *, limits: Limits, skip_unsupported: bool | Collection[str] = ()
 ) -> ParsedNodes:
-    """All nodes, parsed; an array that cannot be read is an error, unless `leave_out` names it or is True."""
+    """All nodes, parsed; an array that cannot be read is an error, unless `skip_unsupported` names it or is True."""
     metadata: dict[str, ArrayMetadata | GroupMetadata] = {}
     arrays: dict[str, ReferencedArray] = {}
     for path, node in nodes.items():
-        if not isinstance(leave_out, bool) and path in leave_out:
+        if not isinstance(skip_unsupported, bool) and path in skip_unsupported:
             continue
         name = path or ROOT_ARRAY
         try:
@@ -59,8 +59,8 @@ def parse_nodes(
             if isinstance(one, ArrayMetadata) and not one.is_text:
                 arrays[path] = _stored(name, node, one, limits)
         except FormatError as error:
-            if leave_out is not True:
-                error.message += f"; leave_out=[{name!r}] opens the others"
+            if skip_unsupported is not True:
+                error.message += f"; skip_unsupported=[{name!r}] opens the others"
                 raise
     others = tuple(path for path, node in nodes.items() if node.kind == "array" and path not in arrays)
     return ParsedNodes(metadata, arrays, others)

@@ -35,22 +35,24 @@ def open_kerchunk(
     allow: Iterable[str] = (),
     policy: Policy | None = None,
     template_overrides: Mapping[str, str] | None = None,
-    leave_out: bool | Collection[str] = (),
+    skip_unsupported: bool | Collection[str] = (),
     form: str | None = None,
 ) -> Table:
     """An index that kerchunk, VirtualiZarr, osml-imagery-io or we wrote, as JSON or as a Parquet directory.
 
     It may access sources in its own folder and under the prefixes of `allow`; relative references start at its folder.
     `template_overrides` fill the literal templates of its URLs. Arrays that are not read (objects, unknown codecs) are
-    refused by name; `leave_out` names those to do without, or True for all of them.
+    refused by name; `skip_unsupported` names those to skip, or is True for all of them.
     `form` is `json` or `parquet`, by default as the ending of the URL says.
     """
     limits = limits or Limits()
     plain = canonical(url)
     rule = policy or Policy.beside(plain.removesuffix("/"), allow=allow)
     overrides = dict(template_overrides or {})
-    given = leave_out if isinstance(leave_out, bool) else frozenset(leave_out)
-    asked = _OpenRequest(url=plain, fetch=fetch, limits=limits, policy=rule, overrides=overrides, leave_out=given)
+    given = skip_unsupported if isinstance(skip_unsupported, bool) else frozenset(skip_unsupported)
+    asked = _OpenRequest(
+        url=plain, fetch=fetch, limits=limits, policy=rule, overrides=overrides, skip_unsupported=given
+    )
     try:
         as_json = is_json(plain) if form is None else form == "json"
         return _open_json(asked) if as_json else _open_parquet(asked)
@@ -67,7 +69,7 @@ class _OpenRequest:
     limits: Limits
     policy: Policy
     overrides: Mapping[str, str]
-    leave_out: bool | frozenset[str]
+    skip_unsupported: bool | frozenset[str]
     write: str | None = None
     """The write of the directory that is expected there, where one is opened again."""
 
@@ -86,7 +88,7 @@ def _open_json(asked: _OpenRequest) -> Table:
     documents = nodes_of(_documents(references, fetch, limits, url))
     if not documents:
         raise FormatError("this JSON file has no kerchunk references: no .zgroup, .zarray or zarr.json")
-    nodes = parse_nodes(documents, limits=limits, leave_out=asked.leave_out)
+    nodes = parse_nodes(documents, limits=limits, skip_unsupported=asked.skip_unsupported)
     arrays = nodes.arrays
     keys = by_array((key for key in references if key.rpartition("/")[2] not in NAMES), arrays)
     raw = from_text(document)
@@ -201,7 +203,7 @@ def _open_parquet(asked: _OpenRequest) -> Table:
         raise FormatError(".zmetadata: metadata and record_size are required; this may be a Zarr store")
     if asked.write not in (None, own.write):
         raise StaleError(REPLACED, url=url)
-    nodes = parse_nodes(nodes_of(documents), limits=limits, leave_out=asked.leave_out)
+    nodes = parse_nodes(nodes_of(documents), limits=limits, skip_unsupported=asked.skip_unsupported)
     arrays = nodes.arrays
     names = {one.array.name: path for path, one in arrays.items()}
     rows = RecordRows(

@@ -48,7 +48,7 @@ class KerchunkDescription:
     labels: Mapping[str, Mapping[tuple[int, ...], bytes]]
     """Chunks that are inline, by path and position."""
     zarr_format: int
-    left_out: Mapping[str, str] = field(default_factory=dict)
+    skipped: Mapping[str, str] = field(default_factory=dict)
     """Arrays that are not written, and why."""
     overrides: Mapping[str, str] = field(default_factory=dict)
     """Values of the templates of a portable index at the time of writing."""
@@ -71,7 +71,7 @@ def write_kerchunk(
     codecs: Codecs = "imagery",
     portable: bool = False,
     base: str = "",
-    leave_out: bool | Collection[str] = (),
+    skip_unsupported: bool | Collection[str] = (),
     record_size: int = RECORD_SIZE,
 ) -> KerchunkDescription:
     """Write kerchunk references; returns their metadata, and which arrays were left out.
@@ -79,8 +79,9 @@ def write_kerchunk(
     JSON where the target's name ends in `.json` (or `form` is `json`), else a Parquet directory, which supports
     `zarr_format=2` only. `codecs` are those that readers are expected to have: stock Zarr (`standard`), also the five
     of imagery tools (`imagery`), also ours (`all`). An array that cannot be represented is an error that names it,
-    unless `leave_out` names it or is True. `portable` writes URLs as `{{base}}name`, where the base is the folder that
-    all sources share; a reader sets its own with `template_overrides`, and `base` is the default in a JSON index.
+    unless `skip_unsupported` names it or is True. `portable` writes URLs as `{{base}}name`, where the base is the
+    folder that all sources share; a reader sets its own with `template_overrides`, and `base` is the default in a JSON
+    index.
     """
     table = expanded(table)
     url = canonical(target)
@@ -96,7 +97,7 @@ def write_kerchunk(
             "kerchunk Parquet is defined for Zarr v2 only, and other readers would return the fill value for every "
             "chunk of Zarr v3: use zarr_format=2, or zarr_format=3 with a target that ends in .json"
         )
-    description = describe(table, zarr_format=zarr_format, codecs=codecs, leave_out=leave_out)
+    description = describe(table, zarr_format=zarr_format, codecs=codecs, skip_unsupported=skip_unsupported)
     urls, folder = named_urls(table.files.path, fetch.keep_query, portable=portable)
     if as_json:
         with sink(url, fetch) as file:
@@ -124,7 +125,7 @@ def describe(
     *,
     zarr_format: int,
     codecs: Codecs,
-    leave_out: bool | Collection[str],
+    skip_unsupported: bool | Collection[str],
 ) -> KerchunkDescription:
     """All metadata, and the arrays it is of; FormatError names the arrays that cannot be represented."""
     zarr_layout = layout(table.catalog, codecs="all")
@@ -146,17 +147,17 @@ def describe(
         if why is not None:
             skipped[path] = why
             del arrays[path], leaves[path]
-    refused = [name for name in skipped if leave_out is not True and name not in (leave_out or ())]
+    refused = [name for name in skipped if skip_unsupported is not True and name not in (skip_unsupported or ())]
     if refused:
         reasons = "; ".join(f"{name}: {skipped[name]}" for name in refused[:8])
         more = f" and {len(refused) - 8} more" if len(refused) > 8 else ""
         raise FormatError(
-            f"kerchunk of Zarr v{zarr_format} cannot represent {reasons}{more} (leave_out=True skips them)"
+            f"kerchunk of Zarr v{zarr_format} cannot represent {reasons}{more} (skip_unsupported=True skips them)"
         )
     labels = _labels(zarr_layout, leaves, zarr_format)
     documents = consolidated(documents_of(zarr_layout, leaves, zarr_format=zarr_format), zarr_format=zarr_format)
     return KerchunkDescription(
-        documents=documents, arrays=arrays, labels=labels, zarr_format=zarr_format, left_out=skipped
+        documents=documents, arrays=arrays, labels=labels, zarr_format=zarr_format, skipped=skipped
     )
 
 
