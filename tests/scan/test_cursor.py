@@ -15,8 +15,8 @@ from periplus.scan.drive import MemoryFolder
 def test_numbers_of_both_byte_orders() -> None:
     data = bytes(range(1, 16))
     little, big = Cursor(data), Cursor(data, order=">")
-    assert (little.u8(), little.u16(), little.u32(), little.u64()) == (1, 0x0302, 0x07060504, 0x0F0E0D0C0B0A0908)
-    assert (big.u8(), big.u16(), big.u32(), big.u64()) == (1, 0x0203, 0x04050607, 0x08090A0B0C0D0E0F)
+    assert little.unpack("BHIQ") == (1, 0x0302, 0x07060504, 0x0F0E0D0C0B0A0908)
+    assert big.unpack("BHIQ") == (1, 0x0203, 0x04050607, 0x08090A0B0C0D0E0F)
 
 
 def test_text_and_digits() -> None:
@@ -31,11 +31,11 @@ def test_text_and_digits() -> None:
 
 @pytest.mark.parametrize(
     "step",
-    [lambda c: c.u64(), lambda c: c.take(5), lambda c: c.need(2**62, 8), lambda c: c.need(-1), lambda c: c.at(5)],
+    [lambda c: c.unpack("Q"), lambda c: c.take(5), lambda c: c.need(2**62, 8), lambda c: c.need(-1), lambda c: c.at(5)],
 )
 def test_nothing_is_read_past_the_end(step) -> None:
     with pytest.raises(FormatError) as caught:
-        step(Cursor(b"1234", base=100, url="a"))
+        step(Cursor(b"1234", base=100))
     assert caught.value.offset == 100
 
 

@@ -64,10 +64,9 @@ class RangeCache:
 class FileBuffer:
     """The bytes of one file that were fetched, and requests for more."""
 
-    __slots__ = ("_cache", "_limits", "_parsed", "locate", "requested", "size", "url")
+    __slots__ = ("_cache", "_limits", "_parsed", "locate", "requested", "size")
 
     def __init__(self, source: Source, limits: Limits) -> None:
-        self.url = source.url
         self.size = source.size
         """Bytes in the file; None until the store or a short answer reports it."""
         self.requested = 0
@@ -81,7 +80,7 @@ class FileBuffer:
         """FormatError if a range is known to end past the end of the file."""
         if self.size is not None and offset + length > self.size:
             raise FormatError(
-                f"{what} ends past the end of the file ({offset} + {length} > {self.size})", url=self.url, offset=offset
+                f"{what} ends past the end of the file ({offset} + {length} > {self.size})", offset=offset
             )
 
     def count_parsed(self, what: str, offset: int, length: int) -> None:
@@ -90,7 +89,7 @@ class FileBuffer:
         if self._parsed > self._limits.header_bytes:
             raise self._over_limit(what, offset)
         if self.size is not None and self._parsed > MOST_REPEATED * self.size + MIB:
-            raise FormatError(f"{what} shares its bytes with too many others", url=self.url, offset=offset)
+            raise FormatError(f"{what} shares its bytes with too many others", offset=offset)
 
     def read(
         self, what: str, offset: int, length: int, *, ahead: int = 0, sparse: bool = False
@@ -103,7 +102,7 @@ class FileBuffer:
         """The bytes of a range that was required before."""
         found = self.locate(offset, length)
         if found is None:
-            raise FormatError("the header ends past the end of the file", url=self.url, offset=offset)
+            raise FormatError("the header ends past the end of the file", offset=offset)
         block, start = found
         return block[start : start + length]
 
@@ -149,12 +148,12 @@ class FileBuffer:
         if self.requested > self._limits.header_bytes:
             raise self._over_limit(what, offset)
         if self.size is not None and self.requested > MOST_REPEATED * self.size + MIB:
-            raise FormatError(f"{what} overlaps bytes that were read too often", url=self.url, offset=offset)
+            raise FormatError(f"{what} overlaps bytes that were read too often", offset=offset)
         return Need(offset, wanted, sparse)
 
     def _over_limit(self, what: str, offset: int) -> LimitError:
         most = self._limits.header_bytes
-        return LimitError(f"{what} takes the header past the limit of {most} bytes", url=self.url, offset=offset)
+        return LimitError(f"{what} takes the header past the limit of {most} bytes", offset=offset)
 
     def _add(self, what: str, length: int, need: Need, answer: bytes | memoryview) -> None:
         """Add an answer, which must have at least `length` bytes."""

@@ -11,13 +11,12 @@ from periplus.errors import FormatError
 class Cursor:
     """Reads numbers of one byte order from bytes that begin at `base` in the file; never past their end."""
 
-    __slots__ = ("_order", "base", "data", "position", "url")
+    __slots__ = ("_order", "base", "data", "position")
 
-    def __init__(self, data: bytes | memoryview, *, order: str = "<", base: int = 0, url: str | None = None) -> None:
+    def __init__(self, data: bytes | memoryview, *, order: str = "<", base: int = 0) -> None:
         self.data = data
         self.base = base
         self.position = 0
-        self.url = url
         self._order = order
 
     def at(self, position: int) -> Cursor:
@@ -44,18 +43,6 @@ class Cursor:
         start = self.need(struct.calcsize(self._order + layout))
         return struct.unpack_from(self._order + layout, self.data, start)
 
-    def u8(self) -> int:
-        return int(self.unpack("B")[0])
-
-    def u16(self) -> int:
-        return int(self.unpack("H")[0])
-
-    def u32(self) -> int:
-        return int(self.unpack("I")[0])
-
-    def u64(self) -> int:
-        return int(self.unpack("Q")[0])
-
     def digits(self, length: int, name: str = "a field", blank: int | None = None) -> int:
         """A number in ASCII decimal digits, blanks around it allowed; `blank` is the value of a blank field."""
         text = self.take(length).strip()
@@ -74,4 +61,4 @@ class Cursor:
             return stored.decode("latin-1").strip("\0 ")
 
     def error(self, message: str) -> FormatError:
-        return FormatError(message, url=self.url, offset=self.base + self.position)
+        return FormatError(message, offset=self.base + self.position)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from periplus.errors import FormatError, PeriplusError
+from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import About, Array, Encoding, Found, Georeference, Refs, Source, Steps, chunk_positions, codecnames
 from periplus.scan.buffer import FileBuffer
@@ -57,26 +57,23 @@ def sniff(head: bytes) -> bool:
 def scan(source: Source, limits: Limits) -> Steps:
     """The one array of a cell; its posts are nodes of the grid."""
     file = FileBuffer(source, limits)
-    try:
-        start = 0
-        yield from file.require("the header", 0, HEADER_BYTES)
-        while (label := file.take(start, 4)) != b"UHL1":
-            if label not in (b"VOL1", b"HDR1") or start >= MOST_LABELS * LABEL:
-                raise FormatError("not a DTED cell: there is no user header label", offset=start)
-            start += LABEL
-            yield from file.require("the header", start, HEADER_BYTES)
-        head = Cursor(file.take(start, HEADER_BYTES), base=start, url=source.url)
-        if head.at(DSI).take(3) != b"DSI" or head.at(ACC).take(3) != b"ACC":
-            raise head.error("not a DTED cell: its DSI or ACC record is missing")
-        lines, posts = head.at(47).digits(4, "the number of lines"), head.at(51).digits(4, "the number of posts")
-        if min(lines, posts) < 1:
-            raise head.error(f"the cell declares {lines} lines of {posts} posts")
-        record = 12 + 2 * posts
-        limits.check("the bytes of a chunk", lines * record, limits.chunk_bytes)
-        records = _records(file, start + HEADER_BYTES, record, lines)
-        found = _cell(head, lines, posts, records)
-    except PeriplusError as error:
-        raise error.at(url=source.url) from None
+    start = 0
+    yield from file.require("the header", 0, HEADER_BYTES)
+    while (label := file.take(start, 4)) != b"UHL1":
+        if label not in (b"VOL1", b"HDR1") or start >= MOST_LABELS * LABEL:
+            raise FormatError("not a DTED cell: there is no user header label", offset=start)
+        start += LABEL
+        yield from file.require("the header", start, HEADER_BYTES)
+    head = Cursor(file.take(start, HEADER_BYTES), base=start)
+    if head.at(DSI).take(3) != b"DSI" or head.at(ACC).take(3) != b"ACC":
+        raise head.error("not a DTED cell: its DSI or ACC record is missing")
+    lines, posts = head.at(47).digits(4, "the number of lines"), head.at(51).digits(4, "the number of posts")
+    if min(lines, posts) < 1:
+        raise head.error(f"the cell declares {lines} lines of {posts} posts")
+    record = 12 + 2 * posts
+    limits.check("the bytes of a chunk", lines * record, limits.chunk_bytes)
+    records = _records(file, start + HEADER_BYTES, record, lines)
+    found = _cell(head, lines, posts, records)
     refs = Refs(
         chunk=chunk_positions((1, 1, 1)),
         offset=np.array([start + HEADER_BYTES], np.int64),

@@ -24,12 +24,8 @@ Fields = Mapping[int, Any]
 
 def facts(data: bytes) -> tuple[dict[str, Any], datetime | None]:
     """Attributes, and when the picture was taken, in UTC if no offset is given; nothing if it is damaged."""
-    order = {b"II*\0": "<", b"MM\0*": ">"}.get(data[:4])
-    if order is None or len(data) < 8:
-        return {}, None
-    main = _fields(data, struct.unpack_from(order + "I", data, 4)[0], order)
-    own = _fields(data, main[EXIF_IFD], order) if isinstance(main.get(EXIF_IFD), int) else {}
-    where = _fields(data, main[GPS_IFD], order) if isinstance(main.get(GPS_IFD), int) else {}
+    order, main = _main(data)
+    own, where = (_fields(data, main.get(tag), order) for tag in (EXIF_IFD, GPS_IFD))
     found: dict[str, Any] = {
         name: text for tag, name in WORDS.items() if isinstance(text := main.get(tag), str) and text
     }
@@ -48,17 +44,22 @@ def facts(data: bytes) -> tuple[dict[str, Any], datetime | None]:
 
 def pictures(data: bytes) -> int | None:
     """The number of pictures that the index of a multi-picture file declares."""
-    order = {b"II*\0": "<", b"MM\0*": ">"}.get(data[:4])
-    if order is None or len(data) < 8:
-        return None
-    number = _fields(data, struct.unpack_from(order + "I", data, 4)[0], order).get(PICTURES)
+    number = _main(data)[1].get(PICTURES)
     return number if isinstance(number, int) else None
 
 
-def _fields(data: bytes, start: int, order: str) -> dict[int, Any]:
+def _main(data: bytes) -> tuple[str, dict[int, Any]]:
+    """The byte order, and the values of the first directory; none if it is damaged."""
+    order = ">" if data[:4] == b"MM\0*" else "<"
+    if data[:4] not in (b"II*\0", b"MM\0*") or len(data) < 8:
+        return order, {}
+    return order, _fields(data, struct.unpack_from(order + "I", data, 4)[0], order)
+
+
+def _fields(data: bytes, start: Any, order: str) -> dict[int, Any]:
     """Values of one directory by tag: a number, text, or a tuple of numbers; those outside the data are omitted."""
     fields: dict[int, Any] = {}
-    if not 8 <= start <= len(data) - 2:
+    if not isinstance(start, int) or not 8 <= start <= len(data) - 2:
         return fields
     (number,) = struct.unpack_from(order + "H", data, start)
     for n in range(min(number, MOST_ENTRIES, (len(data) - start - 2) // 12)):

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from periplus.errors import FormatError, PeriplusError
+from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Array, Encoding, Found, Refs, Shape, Source, Step, Steps, chunk_positions
 from periplus.scan.buffer import FileBuffer
@@ -21,12 +21,9 @@ Reading: TypeAlias = Generator[Step, Any, tuple[Array, Refs, datetime | None, tu
 
 def scan_picture(source: Source, limits: Limits, read: Callable[[FileBuffer, Limits], Reading]) -> Steps:
     """Scan a file that holds one picture, read by `read`, and its sidecars."""
-    try:
-        array, refs, moment, unread = yield from read(FileBuffer(source, limits), limits)
-        sidecars = yield from read_sidecars(source, limits)
-        sidecars = replace(sidecars, refused=(*unread, *sidecars.refused))
-    except PeriplusError as error:
-        raise error.at(url=source.url) from None
+    array, refs, moment, unread = yield from read(FileBuffer(source, limits), limits)
+    sidecars = yield from read_sidecars(source, limits)
+    sidecars = replace(sidecars, refused=(*unread, *sidecars.refused))
     about = sidecars.about(moment)
     if about is not None:
         yield about

@@ -100,6 +100,8 @@ def scanned(
                 step = next(steps)
     except StopIteration:
         pass
+    except PeriplusError as error:
+        raise error.at(url=source.url) from None
     if not founds:
         raise FormatError("there is no image or array in this file", url=source.url)
     size.observe(header.end)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from periplus.model import Georeference, GroundControlPoint, Transform
+from periplus.model import Georeference, GroundControlPoint, Transform, affine
 from periplus.scan.georeference import geokeys
 from periplus.scan.tiff import tags as tag
 from periplus.scan.tiff.tags import Fields
@@ -56,18 +56,12 @@ def _meaning(
     return keys, geokeys.crs(keys) if whole else None
 
 
-def reduced(
-    where: Georeference | None, width: int, height: int, own_width: int, own_height: int
-) -> Georeference | None:
-    """The georeferencing of a level: the image's own, its pixels grown by the ratio of sizes."""
-    if where is None or (width, height) == (own_width, own_height):
+def reduced(where: Georeference | None, x: float, y: float) -> Georeference | None:
+    """The georeferencing of a level, whose pixels are `x` columns by `y` rows of the image."""
+    if where is None or x == y == 1:
         return where
-    x, y = width / own_width, height / own_height
-    transform = where.transform
-    if transform is not None:
-        a, b, c, d, e, f = transform
-        transform = (a * x, b * y, c, d * x, e * y, f)
-    gcps = tuple(replace(p, column=p.column / x, row=p.row / y) for p in where.gcps) if where.gcps else ()
+    transform = None if where.transform is None else affine.scaled(where.transform, y, x)
+    gcps = tuple(replace(p, column=p.column / x, row=p.row / y) for p in where.gcps)
     rpc = where.rpc
     if rpc is not None:
         # RPC lines and samples count from the centre of the first pixel.

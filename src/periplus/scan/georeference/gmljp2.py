@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 
 from periplus.model import Georeference
 from periplus.scan.georeference.geodetic import register
@@ -15,7 +16,7 @@ EASTING_FIRST = (range(32601, 32661), range(32701, 32761), range(25828, 25839), 
 """Systems that always have x first: UTM on WGS 84, ETRS89 and NAD83, and Web Mercator."""
 
 
-def georeference(labels: tuple[tuple[str, bytes], ...]) -> Georeference | None:
+def georeference(labels: Sequence[tuple[str, bytes]]) -> Georeference | None:
     """The georeference of the first rectified grid; None if there is none, or it is ambiguous."""
     for label, text in labels:
         if label == ROOT_LABEL:

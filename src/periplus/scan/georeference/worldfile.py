@@ -97,7 +97,7 @@ def world(text: str) -> Transform:
     words = [word.replace(",", ".") for word in text.split()[:6]]
     if len(words) < 6 or not all(NUMBER.fullmatch(word) for word in words):
         raise FormatError("it does not contain the six numbers of a world file")
-    a, d, b, e, x, y = (float(re.sub("[dD]", "e", word)) for word in words)
+    a, d, b, e, x, y = map(_number, words)
     return _invertible((a, b, x - (a + b) / 2, d, e, y - (d + e) / 2))
 
 

@@ -143,14 +143,12 @@ def _grown(where: Georeference | None, facts: Codestream, level: int) -> Georefe
     if where is None or level == 0:
         return where
     size = 1 << level
-    larger = reduced(where, size, size, 1, 1)
-    begins = [-(-axis.start // axis.step) for axis in (facts.x, facts.y)]
-    shift_x, shift_y = (-(-begin // size) * size - begin for begin in begins)
-    if larger is None or larger.transform is None or (shift_x, shift_y) == (0, 0):
+    larger = reduced(where, size, size)
+    if larger is None or larger.transform is None:
         return larger
-    a, b, _, d, e, _ = larger.transform
-    x, y = affine.place(where.transform or (1.0, 0.0, 0.0, 0.0, 1.0, 0.0), shift_y, shift_x)
-    return replace(larger, transform=(a, b, x, d, e, y))
+    begins = [-(-axis.start // axis.step) for axis in (facts.x, facts.y)]
+    across, down = (-(-begin // size) - begin / size for begin in begins)
+    return replace(larger, transform=affine.shifted(larger.transform, down, across))
 
 
 def _regular(sizes: tuple[int, ...]) -> bool:

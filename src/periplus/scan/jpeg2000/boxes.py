@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from periplus.errors import FormatError
@@ -20,14 +20,14 @@ WANTED = {b"uuid": MIB, b"asoc": 4 * MIB, b"jp2h": MIB, b"xml ": MIB}
 AHEAD_BYTES = 4_096
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Jp2Boxes:
     """What a file's boxes hold."""
 
-    codestreams: tuple[tuple[int, int | None], ...]
+    codestreams: list[tuple[int, int | None]] = field(default_factory=list)
     """Offset and length of every codestream; None where it runs to the end of a file of unknown size."""
-    geotiff: bytes | None
-    labels: tuple[tuple[str, bytes], ...]
+    geotiff: bytes | None = None
+    labels: list[tuple[str, bytes]] = field(default_factory=list)
     """XML of association boxes by label, as GMLJP2 keeps it."""
     palette: tuple[tuple[int, ...], ...] | None = None
     """Red, green, blue and perhaps alpha of every value of a single component, 0 to 255."""
@@ -39,31 +39,23 @@ class Jp2Boxes:
     """Whether a codestream is stored in fragments, possibly in other files."""
     indexed: bool = False
     """Whether values are indices into a palette, even one that is not supported."""
-    unread: tuple[str, ...] = ()
+    unread: list[str] = field(default_factory=list)
     """Boxes that could not be read, in sentences."""
 
 
 def read_boxes(file: FileBuffer, limits: Limits) -> Generator[Step, Any, Jp2Boxes]:
     """Read every top-level box; codestreams are skipped."""
-    codestreams: list[tuple[int, int | None]] = []
-    geotiff: bytes | None = None
-    labels: list[tuple[str, bytes]] = []
-    palette: tuple[tuple[int, ...], ...] | None = None
-    channels: tuple[tuple[int, int, int], ...] = ()
-    colours: int | None = None
-    fragments = indexed = False
-    unread: list[str] = []
+    found = Jp2Boxes()
     position, count = 0, 0
     while file.size is None or position + 8 <= file.size:
         count += 1
         limits.check("the number of boxes", count, limits.tags, offset=position)
-        if file.size is None and codestreams:
+        if file.size is None and found.codestreams:
             # Whether the file continues is known only after a request.
             try:
                 yield from file.require("a box", position, SHORT_BYTES, ahead=AHEAD_BYTES)
             except FormatError:
                 break
-        yield from file.require("a box", position, SHORT_BYTES, ahead=AHEAD_BYTES)
         try:
             kind, start, stop = yield from read_box(file, position, file.size)
             if stop is not None and file.size is not None and stop > file.size:
@@ -72,41 +64,44 @@ def read_boxes(file: FileBuffer, limits: Limits) -> Generator[Step, Any, Jp2Boxe
                 # The lengths inside the codestream decide whether anything is missing.
                 stop = file.size
         except FormatError:
-            if not codestreams or file.take(position + 4, 4) in WANTED:
+            if not found.codestreams or file.take(position + 4, 4) in WANTED:
                 raise
             # The pixels are complete, and this box would not be read.
             break
         if kind == b"jp2c":
-            codestreams.append((start, None if stop is None else stop - start))
+            found.codestreams.append((start, None if stop is None else stop - start))
         elif kind in WANTED and stop is not None and stop - start <= WANTED[kind]:
             content = yield from file.read("a box", start, stop - start)
             file.count_parsed("a box", start, stop - start)
-            if kind == b"uuid" and content[:16] == GEOTIFF and geotiff is None:
-                geotiff = content[16:]
+            if kind == b"uuid" and content[:16] == GEOTIFF and found.geotiff is None:
+                found.geotiff = content[16:]
             elif kind == b"asoc":
-                labels += _association(content)
+                found.labels += _association(content)
             elif kind == b"jp2h":
-                inside = _inner(content)
-                palette = next((_palette(inner) for kind, inner in inside if kind == b"pclr"), None)
-                channels = next((_channels(inner) for kind, inner in inside if kind == b"cdef"), ())
-                spaces = [inner[3:7] for kind, inner in inside if kind == b"colr" and inner[:1] == b"\x01"]
-                indexed = any(kind == b"pclr" for kind, _ in inside)
-                if indexed and palette is None:
-                    unread.append("the palette is damaged, or not of three or four columns of 8 bits")
-                if not channels and any(kind == b"cdef" for kind, _ in inside):
-                    unread.append("the channel definitions are damaged")
-                if sum(8 + len(inner) for _, inner in inside) < len(content):
-                    unread.append("the JP2 header is damaged")
-                colours = int.from_bytes(spaces[0], "big") if spaces else None
+                _add_header(found, content)
         elif kind == b"asoc" and stop is not None:
-            unread.append(f"a box of {stop - start} bytes that may hold georeferencing is too large")
-        fragments |= kind == b"ftbl"
+            found.unread.append(f"a box of {stop - start} bytes that may hold georeferencing is too large")
+        found.fragments |= kind == b"ftbl"
         if stop is None:
             break
         position = stop
-    return Jp2Boxes(
-        tuple(codestreams), geotiff, tuple(labels), palette, channels, colours, fragments, indexed, tuple(unread)
-    )
+    return found
+
+
+def _add_header(found: Jp2Boxes, content: bytes) -> None:
+    """Palette, channels and colours of the JP2 header box."""
+    inside = _inner(content)
+    first = dict(reversed(inside))
+    found.indexed, found.palette = b"pclr" in first, _palette(first.get(b"pclr", b""))
+    found.channels = _channels(first.get(b"cdef", b""))
+    spaces = [inner[3:7] for kind, inner in inside if kind == b"colr" and inner[:1] == b"\x01"]
+    found.colours = int.from_bytes(spaces[0], "big") if spaces else None
+    if found.indexed and found.palette is None:
+        found.unread.append("the palette is damaged, or not of three or four columns of 8 bits")
+    if not found.channels and b"cdef" in first:
+        found.unread.append("the channel definitions are damaged")
+    if sum(8 + len(inner) for _, inner in inside) < len(content):
+        found.unread.append("the JP2 header is damaged")
 
 
 def read_box(file: FileBuffer, position: int, end: int | None) -> Generator[Step, Any, Box]:

@@ -11,9 +11,8 @@ from periplus.errors import FormatError
 from periplus.parse.jpeg2000.packets import LRCP, RLCP, Bounds, count_precincts
 from periplus.parse.jpeg2000.segments import PPT, CodingStyle, Segment, coding_style
 from periplus.scan.jpeg2000.markers import Codestream
-from periplus.scan.jpeg2000.packet_ranges import at_multiples, packet_levels
 from periplus.scan.jpeg2000.packets import TilePartHeader
-from periplus.scan.jpeg2000.ranges import LevelRanges, TileRanges
+from periplus.scan.jpeg2000.ranges import LevelRanges, TileRanges, at_multiples, packet_levels
 
 LARGEST_WORK = 1 << 20
 """Most (tile, component, resolution) whose precincts are counted; each takes a microsecond."""

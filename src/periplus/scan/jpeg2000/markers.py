@@ -292,7 +292,7 @@ def _packed(tables: list[bytes]) -> tuple[bytes, ...]:
     cursor = Cursor(b"".join(table[1:] for table in sorted(tables, key=lambda table: table[:1])), order=">")
     found = []
     while cursor.position < len(cursor.data):
-        found.append(cursor.take(cursor.u32()))
+        found.append(cursor.take(*cursor.unpack("I")))
     return tuple(found)
 
 

@@ -35,32 +35,29 @@ def sniff(head: bytes) -> bool:
 def scan(source: Source, limits: Limits) -> Steps:
     """Arrays of every codestream and resolution of a file, and metadata of the file."""
     file = FileBuffer(source, limits)
-    try:
-        boxed = (yield from file.read("the header", 0, 12, ahead=HEAD_BYTES)) == SIGNATURE
-        boxes = (yield from read_boxes(file, limits)) if boxed else Jp2Boxes(((0, None),), None, ())
-        if not boxes.codestreams:
-            raise FormatError(
-                "a codestream in fragments is not supported" if boxes.fragments else "the file holds no codestream"
-            )
-        where, lost = _georeference(boxes, limits)
-        sidecars = (yield from read_sidecars(source, limits)) if where is None else SidecarGeoreference(where)
-        comments: list[str] = []
-        for number, (offset, length) in enumerate(boxes.codestreams):
-            facts, ranges = yield from scan_codestream(file, offset, length, limits)
-            comments += facts.comments
-            prefix = f"images/{number}/" if number else ""
-            located = SidecarGeoreference() if number else sidecars
-            attributes = _attributes(boxes, facts) if number == 0 else {}
-            if located.names:
-                attributes["georeferenced_by"] = list(located.names)
-            found = arrays(facts, ranges, limits, prefix=prefix, attributes=attributes, georeference=located.where)
-            for array, refs in found:
-                yield Found(array, refs, described_by=located.names)
-        about = {"comments": comments, "refused": [*lost, *sidecars.refused]}
-        if any(about.values()):
-            yield About(attributes={name: value for name, value in about.items() if value})
-    except PeriplusError as error:
-        raise error.at(url=source.url) from None
+    boxed = (yield from file.read("the header", 0, 12, ahead=HEAD_BYTES)) == SIGNATURE
+    boxes = (yield from read_boxes(file, limits)) if boxed else Jp2Boxes([(0, None)])
+    if not boxes.codestreams:
+        raise FormatError(
+            "a codestream in fragments is not supported" if boxes.fragments else "the file holds no codestream"
+        )
+    where, lost = _georeference(boxes, limits)
+    sidecars = (yield from read_sidecars(source, limits)) if where is None else SidecarGeoreference(where)
+    comments: list[str] = []
+    for number, (offset, length) in enumerate(boxes.codestreams):
+        facts, ranges = yield from scan_codestream(file, offset, length, limits)
+        comments += facts.comments
+        prefix = f"images/{number}/" if number else ""
+        located = SidecarGeoreference() if number else sidecars
+        attributes = _attributes(boxes, facts) if number == 0 else {}
+        if located.names:
+            attributes["georeferenced_by"] = list(located.names)
+        found = arrays(facts, ranges, limits, prefix=prefix, attributes=attributes, georeference=located.where)
+        for array, refs in found:
+            yield Found(array, refs, described_by=located.names)
+    about = {"comments": comments, "refused": [*lost, *sidecars.refused]}
+    if any(about.values()):
+        yield About(attributes={name: value for name, value in about.items() if value})
 
 
 def _attributes(boxes: Jp2Boxes, facts: Codestream) -> dict[str, Any]:

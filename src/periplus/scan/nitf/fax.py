@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Need, Pipeline, Step
-from periplus.model.codecnames import TIFF_TILE
 from periplus.scan.nitf.blocks import BlockLayout
-from periplus.scan.nitf.streams import MOST_STREAMED, StartFinder
+from periplus.scan.nitf.streams import MOST_STREAMED, StartFinder, tiff_tile
 
 GROUP3, TWO_DIMENSIONS, FILLED = 3, 1, 4
 """The number of the compression in TIFF, and its options; zeros may precede the end of any line."""
@@ -36,20 +35,7 @@ def fax_pipeline(image: BlockLayout, rate: str) -> Pipeline:
     dimensions = _dimensions(rate)
     if image.bits != 1 or image.bands != 1 or dimensions is None:
         raise FormatError(f"fax of {image.bands} bands of {image.bits} bits, at rate {rate!r}, is not supported")
-    configuration = {
-        "compression": GROUP3,
-        "bits_per_sample": 1,
-        "samples_per_pixel": 1,
-        "photometric": 0,
-        "planar_config": 1,
-        "predictor": 1,
-        "tile_width": image.width,
-        "tile_height": image.height,
-        "sample_format": 1,
-        "jpeg_tables": None,
-        "t4_options": dimensions | FILLED,
-    }
-    return ({"name": TIFF_TILE, "configuration": configuration},)
+    return tiff_tile(image, compression=GROUP3, bits=1, photometric=0, t4_options=dimensions | FILLED)
 
 
 def fax_starts(rate: str) -> StartFinder:

@@ -11,10 +11,10 @@ import numpy as np
 
 from periplus.model import Georeference, GroundControlPoint, Transform
 from periplus.scan.nitf.fields import ImageSubheader
-from periplus.scan.nitf.grid import corners, grid, grid_unread, polar, predicted
+from periplus.scan.nitf.grid import Corner, corners, from_decimal, from_seconds, grid, grid_unread, polar, predicted
 from periplus.scan.nitf.tres import ORDERS, first, rpc
 
-DEGREES = re.compile(r"(\d\d)(\d\d)(\d\d)([NS])(\d\d\d)(\d\d)(\d\d)([EW])", re.ASCII)
+SECONDS = re.compile(r"(\d\d)(\d\d)(\d\d)([NS])(\d\d\d)(\d\d)(\d\d)([EW])", re.ASCII)
 DECIMAL = re.compile(r"([+-]\d\d\.\d{3})([+-]\d\d\d\.\d{3})", re.ASCII)
 UTM = re.compile(r"(\d\d)(\d{6})(\d{7})", re.ASCII)
 MGRS = re.compile(r"(\d\d)([C-HJ-NP-X])([A-HJ-NP-Z])([A-HJ-NP-V])(\d{5})(\d{5})", re.ASCII)
@@ -37,7 +37,6 @@ TOLERANCE = 0.25
 """Pixels by which an affine may miss a corner."""
 STRAIGHT = 1e-6
 """Pixels by which an image without rotation may seem to be turned."""
-Corner = tuple[float, float]
 
 
 def georeference(head: ImageSubheader) -> Georeference | None:
@@ -145,12 +144,12 @@ def _corners(head: ImageSubheader) -> tuple[str | None, list[Corner] | None]:
     texts = [head.corners[place : place + 15] for place in range(0, 60, 15)]
     system = head.fields["ICORDS"]
     if system in ("G", "C"):
-        found = [_degrees(text) for text in texts]
+        found = [from_seconds(SECONDS.fullmatch(text)) for text in texts]
         if system == "C":
             found = [corner and (corner[0], _geodetic(corner[1])) for corner in found]
         crs = WORLD
     elif system == "D":
-        found = [(float(m[2]), float(m[1])) if (m := DECIMAL.fullmatch(text)) else None for text in texts]
+        found = [from_decimal(DECIMAL.fullmatch(text)) for text in texts]
         crs = WORLD
     elif system in ("N", "S", "U"):
         places = [_grid(text) if system == "U" else _utm(text, system) for text in texts]
@@ -185,14 +184,6 @@ def untied(corners: list[Corner]) -> list[Corner]:
     if len(quarters) < 4:
         return corners
     return [quarters[east, north] for east, north in ((False, True), (True, True), (True, False), (False, False))]
-
-
-def _degrees(text: str) -> Corner | None:
-    found = DEGREES.fullmatch(text)
-    if found is None:
-        return None
-    values = [int(found[n]) + int(found[n + 1]) / 60 + int(found[n + 2]) / 3600 for n in (1, 5)]
-    return (-values[1] if found[8] == "W" else values[1]), (-values[0] if found[4] == "S" else values[0])
 
 
 def _geodetic(latitude: float) -> float:

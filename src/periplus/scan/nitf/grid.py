@@ -8,21 +8,18 @@ from collections.abc import Iterable, Sequence
 
 from periplus.errors import FormatError
 from periplus.model import Georeference
-from periplus.scan.nitf.tres import Tre, first
+from periplus.scan.nitf.tres import Tre, finite, first
 
 Corner = tuple[float, float]
-DEGREES = re.compile(r"(\d\d)(\d\d)(\d\d\.\d\d)([NS])(\d\d\d)(\d\d)(\d\d\.\d\d)([EW])", re.ASCII)
+SECONDS = re.compile(r"(\d\d)(\d\d)(\d\d\.\d\d)([NS])(\d\d\d)(\d\d)(\d\d\.\d\d)([EW])", re.ASCII)
 DECIMAL = re.compile(r"([+-]\d\d\.\d{6})([+-]\d\d\d\.\d{6})", re.ASCII)
-RADIUS = 6_378_137.0
+RADIUS = 6_378_137
+"""Metres, of the sphere of raster products."""
 WORLD = "WGE"
 """The code of the World Geodetic System of 1984."""
 GEODETIC = (
     'GEOGCS["WGS 84",DATUM["WGS_1984",SPHEROID["WGS 84",6378137,298.257223563]],PRIMEM["Greenwich",0],'
     'UNIT["degree",0.0174532925199433],AUTHORITY["EPSG","4326"]]'
-)
-SPHERE = (
-    'GEOGCS["ARC sphere",DATUM["unknown",SPHEROID["ARC sphere",6378137,0]],PRIMEM["Greenwich",0],'
-    'UNIT["degree",0.0174532925199433]]'
 )
 _CONIC = ("standard_parallel_1", "standard_parallel_2")
 _SPHERE = "radius"
@@ -70,14 +67,14 @@ def grid(image: Sequence[Tre], file: Sequence[Tre]) -> Georeference | None:
     try:
         if (found := first(image, "GEOLOB")) is not None:
             across, down = 360 / _positive(found["ARV"]), 360 / _positive(found["BRV"])
-            place = (across, 0.0, _number(found["LSO"]), 0.0, -down, _number(found["PSO"]))
+            place = (across, 0.0, finite(found["LSO"]), 0.0, -down, finite(found["PSO"]))
             return Georeference(crs="EPSG:4326", transform=place)
         found = first(image, "MAPLOB")
         crs = _projection([*file, *image])
         if found is None or crs is None or found["UNILOA"] != "M":
             return None
         across, down = _positive(found["LOD"]), _positive(found["LAD"])
-        return Georeference(crs=crs, transform=(across, 0.0, _number(found["LSO"]), 0.0, -down, _number(found["PSO"])))
+        return Georeference(crs=crs, transform=(across, 0.0, finite(found["LSO"]), 0.0, -down, finite(found["PSO"])))
     except (FormatError, ValueError):
         # A damaged record is still listed, but ignored.
         return None
@@ -88,7 +85,8 @@ def corners(tres: Iterable[Tre], rows: int) -> list[Corner] | None:
     found = first(tres, "BLOCKA")
     if found is None or found["BLOCK_INSTANCE"] not in ("01", "1") or found["L_LINES"].lstrip("0") != str(rows):
         return None
-    places = [_location(found[name]) for name in ("FRFC_LOC", "FRLC_LOC", "LRLC_LOC", "LRFC_LOC")]
+    texts = [found[name] for name in ("FRFC_LOC", "FRLC_LOC", "LRLC_LOC", "LRFC_LOC")]
+    places = [from_decimal(DECIMAL.fullmatch(text)) or from_seconds(SECONDS.fullmatch(text)) for text in texts]
     known = [place for place in places if place is not None]
     return known if len(known) == 4 else None
 
@@ -100,7 +98,7 @@ def predicted(tres: Iterable[Tre]) -> list[Corner] | None:
         return None
     try:
         return [
-            (_number(found[f"{corner}CNR_LONG"]), _number(found[f"{corner}CNR_LAT"]))
+            (finite(found[f"{corner}CNR_LONG"]), finite(found[f"{corner}CNR_LAT"]))
             for corner in ("UL", "UR", "LR", "LL")
         ]
     except ValueError:
@@ -113,7 +111,7 @@ def polar(places: Sequence[Corner]) -> tuple[str, list[Corner]] | None:
     if any((y < 0) != south for _, y in places):
         return None
     crs = _wkt(
-        SPHERE,
+        _sphere("ARC sphere", RADIUS),
         "Azimuthal_Equidistant",
         {"latitude_of_center": -90.0 if south else 90.0, "longitude_of_center": 0.0},
         (0.0, 0.0),
@@ -145,8 +143,8 @@ def _projection(tres: Iterable[Tre]) -> str | None:
         return None
     code = fields["PCO"]
     method, names = METHODS[code]
-    values = [_number(fields[name]) for name in fields if name.startswith("PRJ")]
-    origin = _number(fields["XOR"]), _number(fields["YOR"])
+    values = [finite(fields[name]) for name in fields if name.startswith("PRJ")]
+    origin = finite(fields["XOR"]), finite(fields["YOR"])
     if len(values) + 1 == len(names) and names[-1] in OPTIONAL and code != "PG":
         values.append(0.0)
     parameters = dict(zip(names, values, strict=True))
@@ -154,12 +152,12 @@ def _projection(tres: Iterable[Tre]) -> str | None:
     if radius < 0 or (not radius and code in NEED_RADIUS) or (code == "MC" and parameters.pop("latitude_of_origin")):
         # A Mercator with northings counted from another parallel cannot be expressed in WKT.
         return None
-    return _wkt(_sphere(radius) if radius else GEODETIC, method, parameters, origin)
+    return _wkt(_sphere("sphere", radius) if radius else GEODETIC, method, parameters, origin)
 
 
-def _sphere(radius: float) -> str:
+def _sphere(name: str, radius: float) -> str:
     return (
-        f'GEOGCS["sphere",DATUM["unknown",SPHEROID["sphere",{radius!r},0]],PRIMEM["Greenwich",0],'
+        f'GEOGCS["{name}",DATUM["unknown",SPHEROID["{name}",{radius!r},0]],PRIMEM["Greenwich",0],'
         'UNIT["degree",0.0174532925199433]]'
     )
 
@@ -170,24 +168,21 @@ def _wkt(base: str, method: str, parameters: dict[str, float], origin: Corner) -
     return f'PROJCS["unnamed",{base},PROJECTION["{method}"],{text},UNIT["metre",1]]'
 
 
-def _location(text: str) -> Corner | None:
-    if found := DECIMAL.fullmatch(text):
-        return float(found[2]), float(found[1])
-    if found := DEGREES.fullmatch(text):
-        y, x = (int(found[n]) + int(found[n + 1]) / 60 + float(found[n + 2]) / 3600 for n in (1, 5))
-        return (-x if found[8] == "W" else x), (-y if found[4] == "S" else y)
-    return None
+def from_decimal(found: re.Match[str] | None) -> Corner | None:
+    """Longitude and latitude of a match of latitude and longitude in decimal degrees."""
+    return found and (float(found[2]), float(found[1]))
 
 
-def _number(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(text)
-    return value
+def from_seconds(found: re.Match[str] | None) -> Corner | None:
+    """Longitude and latitude of a match of latitude and longitude in degrees, minutes, seconds and a hemisphere."""
+    if found is None:
+        return None
+    y, x = (int(found[n]) + int(found[n + 1]) / 60 + float(found[n + 2]) / 3600 for n in (1, 5))
+    return (-x if found[8] == "W" else x), (-y if found[4] == "S" else y)
 
 
 def _positive(text: str) -> float:
-    value = _number(text)
+    value = finite(text)
     if value <= 0:
         raise ValueError(text)
     return value

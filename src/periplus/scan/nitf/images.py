@@ -100,7 +100,7 @@ def _downsampled(
     refs = yield from stream_refs(image, *place, BlockMask(), limits)
     band, encoding, refs = yield from cut_stream(file, image, codecs, refs, limits)
     array = _array(prefix, image, facts, (image.bands, band, columns), encoding, BlockMask(), limits)
-    where = reduced(array.georeference, whole.columns, whole.rows, columns, rows)
+    where = reduced(array.georeference, whole.columns / columns, whole.rows / rows)
     attributes = {**array.attributes, "downsampled_from": [whole.rows, whole.columns]}
     return [Found(replace(array, georeference=where, attributes=attributes), refs)]
 

@@ -52,7 +52,7 @@ def read_tables(file: FileBuffer, start: int, number: int, *, sparing: bool = Fa
     With `sparing`, as in raster products, the table of pad pixels exists only if there is a pad value.
     """
     head = yield from file.read("the mask", start, HEAD_BYTES - OFFSET_BYTES)
-    cursor = Cursor(head, order=">", base=start, url=file.url)
+    cursor = Cursor(head, order=">", base=start)
     block_record, pad_record, pad_bits = cursor.unpack("HHH")
     if block_record not in (0, 4) or pad_record not in (0, 4):
         raise FormatError(f"the mask has records of {block_record} and {pad_record} bytes", offset=start)

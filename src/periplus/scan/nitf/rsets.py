@@ -45,7 +45,8 @@ def levels(
     powers = [0] * len(images)
     counts = [1] * len(images)
     for number in range(1, MOST + 1):
-        place = (yield FirstSidecar(names(source.url, number), HEAD_BYTES)) if names(source.url, number) else None
+        wanted = names(source.url, number)
+        place = (yield FirstSidecar(wanted, HEAD_BYTES)) if wanted else None
         if place is None:
             break
         name, other = place
@@ -115,6 +116,6 @@ def _level(large: Array, small: Found, name: str, level: int, power: int) -> Fou
     array = small.array.renamed(
         f"{prefix}{level}/data",
         level=level,
-        georeference=reduced(large.georeference, 1 << power, 1 << power, 1, 1),
+        georeference=reduced(large.georeference, 1 << power, 1 << power),
     )
     return Found(array, small.refs, sidecar=name)

@@ -50,20 +50,14 @@ def sniff(head: bytes) -> bool:
 
 def scan(source: Source, limits: Limits) -> Steps:
     """Arrays of every image segment, their levels in R-sets, and metadata of the file."""
-    try:
-        file = FileBuffer(source, limits)
-        head, found, refusals = yield from _contents(file, limits)
-        others = (yield from segments(file, head)) if found else []
-        if found:
-            more, refused = yield from levels(source, found, limits, _images_of)
-            found += more
-            refusals += refused
-    except PeriplusError as error:
-        raise error.at(url=source.url) from None
+    file = FileBuffer(source, limits)
+    head, found, refusals = yield from _contents(file, limits)
     if not found:
-        raise FormatError("the file holds no image", url=source.url, offset=0)
-    yield _about(head, found, others, refusals)
-    yield from found
+        raise FormatError("the file holds no image", offset=0)
+    others = yield from segments(file, head)
+    more, refused = yield from levels(source, found, limits, _images_of)
+    yield _about(head, found + more, others, refusals + refused)
+    yield from found + more
 
 
 def _images_of(source: Source, limits: Limits) -> Generator[Step, Any, list[Found]]:
@@ -80,7 +74,7 @@ def _contents(file: FileBuffer, limits: Limits) -> Generator[Step, Any, tuple[Ni
     version, length = header_length(_cursor(file, 0, min(PREFIX_BYTES, file.size or PREFIX_BYTES)))
     first = yield from file.read("the header", 0, length)
     bare = yield from final_header(file, first)
-    head = header(Cursor(bare, url=file.url), version)
+    head = header(Cursor(bare), version)
     limits.check("the number of images", len(head.images), limits.images)
     more = yield from _overflowed(file, head, version, head.overflows)
     head = replace(head, tres=(*head.tres, *more)) if more else head
@@ -191,4 +185,4 @@ def _moment(text: str, version: str) -> datetime | None:
 
 
 def _cursor(file: FileBuffer, offset: int, length: int) -> Cursor:
-    return Cursor(file.take(offset, length), base=offset, url=file.url)
+    return Cursor(file.take(offset, length), base=offset)

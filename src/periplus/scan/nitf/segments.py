@@ -98,7 +98,7 @@ def _described(file: FileBuffer, kind: str, segment: NitfSegment, version: str) 
     shape = SHAPES.get((version, kind))
     if shape is None or file.locate(segment.start, length) is None:
         return found
-    cursor = Cursor(file.take(segment.start, length), base=segment.start, url=file.url)
+    cursor = Cursor(file.take(segment.start, length), base=segment.start)
     fields = _fields(cursor, shape, version)
     short = {name: fields[one] for name, names in ALIKE.items() for one in names if fields.get(one)}
     return {**found, **short, "nitf": fields} if fields else found

@@ -15,7 +15,7 @@ from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Encoding, Need, Pipeline, Refs, Step, chunk_positions
 from periplus.model.codecnames import JPEG, TIFF_TILE
-from periplus.parse.jpeg import QUANTISATION, SCAN, JpegHeader, segments
+from periplus.parse.jpeg import QUANTISATION, SCAN, parse_header, segments
 from periplus.scan.buffer import FileBuffer
 from periplus.scan.jpeg.bands import find_bands, is_large
 from periplus.scan.jpeg.markers import read_markers
@@ -165,12 +165,7 @@ def read_jpeg_head(file: FileBuffer, start: int, end: int) -> Generator[Step, An
 
 def frame_size(file: FileBuffer, start: int, end: int) -> Generator[Step, Any, tuple[int, int]]:
     """Rows and columns of the JPEG stream at an offset."""
-    head = yield from read_jpeg_head(file, start, end)
-    header = JpegHeader()
-    for segment in segments(head):
-        header.add(*segment)
-    if not header.kind:
-        raise FormatError("the JPEG stream does not declare its size", offset=start)
+    header = parse_header((yield from read_jpeg_head(file, start, end)))
     return header.height, header.width
 
 
@@ -220,17 +215,23 @@ def codestream_pipeline(image: BlockLayout) -> Pipeline:
     """The codec of a block that is a codestream of its own, the same as in TIFF."""
     if image.kind not in ("INT", "SI") or image.bits > MOST_BITS:
         raise FormatError(f"JPEG 2000 of pixels of type {image.kind!r} with {image.bits} bits is not supported")
+    return tiff_tile(image, compression=JPEG_2000, bits=image.dtype.itemsize * 8, photometric=1)
+
+
+def tiff_tile(image: BlockLayout, *, compression: int, bits: int, photometric: int, **options: int) -> Pipeline:
+    """The codec of a block in a compression of TIFF."""
     configuration = {
-        "compression": JPEG_2000,
-        "bits_per_sample": image.dtype.itemsize * 8,
+        "compression": compression,
+        "bits_per_sample": bits,
         "samples_per_pixel": image.samples,
-        "photometric": 1,
+        "photometric": photometric,
         "planar_config": 1,
         "predictor": 1,
         "tile_width": image.width,
         "tile_height": image.height,
         "sample_format": 2 if image.kind == "SI" else 1,
         "jpeg_tables": None,
+        **options,
     }
     return ({"name": TIFF_TILE, "configuration": configuration},)
 

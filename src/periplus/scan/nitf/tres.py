@@ -7,19 +7,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from periplus.errors import FormatError
 from periplus.scan.cursor import Cursor
+from periplus.scan.georeference.geotiff import RPC_COEFFICIENTS, RPC_NAMES
 
 MOST_TRES = 4_096
 MOST_DESCRIBED = 262_144
 """Bytes of the extensions of one header whose fields are reported: more than any real header has."""
-_SIZES = (
-    ("err_bias", 7), ("err_rand", 7), ("line_off", 6), ("samp_off", 5), ("lat_off", 8), ("long_off", 9),
-    ("height_off", 5), ("line_scale", 6), ("samp_scale", 5), ("lat_scale", 8), ("long_scale", 9), ("height_scale", 5),
-)  # fmt: skip
 ORDERS = {"RPC00B": range(20), "RPC00A": (*range(7), 8, 9, 10, 7, 11, 14, 17, 12, 15, 18, 13, 16, 19)}
 """Positions of the terms of RPC00B in each record: RPC00A has those of second and third order in another order."""
-_COEFFICIENTS = ("line_num_coeff", "line_den_coeff", "samp_num_coeff", "samp_den_coeff")
 RecordLayout = Sequence[tuple[str, int]]
 """Name and width of every field, in order; a field without a name is reserved."""
 _TEXTS = {
@@ -91,11 +86,7 @@ _CORNERS = " ".join(f"{corner}CNR_LAT 9 {corner}CNR_LONG 10 {corner}CNR_HT 8" fo
 _CHIP = " ".join(
     f"{where}_ROW_{place} 12 {where}_COL_{place} 12" for where in ("OP", "FI") for place in ("11", "12", "21", "22")
 )
-_TERMS = " ".join(
-    f"{name}_{number} 12"
-    for name in ("LINE_NUM_COEFF", "LINE_DEN_COEFF", "SAMP_NUM_COEFF", "SAMP_DEN_COEFF")
-    for number in range(1, 21)
-)
+_TERMS = " ".join(f"{name.upper()}_{number} 12" for name in RPC_COEFFICIENTS for number in range(1, 21))
 _RPC = (
     "SUCCESS 1 ERR_BIAS 7 ERR_RAND 7 LINE_OFF 6 SAMP_OFF 5 LAT_OFF 8 LONG_OFF 9 HEIGHT_OFF 5 LINE_SCALE 6 SAMP_SCALE 5"
     f" LAT_SCALE 8 LONG_SCALE 9 HEIGHT_SCALE 5 {_TERMS}"
@@ -188,33 +179,24 @@ def first(tres: Iterable[Tre], tag: str) -> dict[str, str] | None:
 def rpc(tres: Iterable[Tre]) -> dict[str, Any] | None:
     """Rational polynomial coefficients in the order of RPC00B, from the first record marked as valid."""
     for tre in tres:
-        if tre.tag in ORDERS:
-            try:
-                return _rpc(Cursor(tre.data), ORDERS[tre.tag])
-            except FormatError:
-                # A damaged record is still listed, but ignored.
-                continue
+        fields = fields_of(tre) if tre.tag in ORDERS else None
+        if fields is None or fields["SUCCESS"] != "1":
+            continue
+        try:
+            numbers = {name.lower(): finite(text) for name, text in fields.items()}
+        except ValueError:
+            # A damaged record is still listed, but ignored.
+            continue
+        terms = {name: [numbers[f"{name}_{place + 1}"] for place in ORDERS[tre.tag]] for name in RPC_COEFFICIENTS}
+        return {**{name: numbers[name] for name in RPC_NAMES}, **terms}
     return None
 
 
-def _rpc(cursor: Cursor, order: Sequence[int]) -> dict[str, Any]:
-    if cursor.digits(1) != 1:
-        raise cursor.error("the record declares that it has no coefficients")
-    found: dict[str, Any] = {name: _number(cursor, width) for name, width in _SIZES}
-    for name in _COEFFICIENTS:
-        terms = [_number(cursor, 12) for _ in range(20)]
-        found[name] = [terms[place] for place in order]
-    return found
-
-
-def _number(cursor: Cursor, width: int) -> float:
-    text = cursor.text(width)
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
+def finite(text: str) -> float:
+    """The finite number that a text holds, else ValueError."""
+    value = float(text)
     if not math.isfinite(value):
-        raise cursor.error(f"{text!r} is not a number")
+        raise ValueError(text)
     return value
 
 

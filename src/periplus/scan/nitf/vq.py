@@ -77,7 +77,7 @@ def _books(file: FileBuffer, known: Locations, after: int) -> Generator[Step, An
     # Without a table of locations: rows, columns and bits of the codes, then the kind and numbers of code books.
     start, _ = known.get(LOOKUP, (after + 15, 0))
     table = yield from file.read("the table of code books", start, LOOKUP_BYTES)
-    cursor = Cursor(table, order=">", base=start, url=file.url)
+    cursor = Cursor(table, order=">", base=start)
     if cursor.unpack("IH") != (6, 14):
         raise FormatError("the table of code books is not where it should be", offset=start)
     records = [cursor.unpack("HIHHI") for _ in range(BOOKS)]

@@ -158,5 +158,5 @@ def _array(part: _ArrayPlan, picture: _ImageMetadata) -> Array:
         encodings=part.encodings,
         attributes={} if mask else picture.full if own is base else picture.kept,
         level=part.place.level,
-        georeference=reduced(picture.where, base.width, base.height, own.width, own.height),
+        georeference=reduced(picture.where, base.width / own.width, base.height / own.height),
     )

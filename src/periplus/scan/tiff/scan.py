@@ -61,11 +61,8 @@ def scan(source: Source, limits: Limits) -> Steps:
     from periplus.scan.tiff.arrays import describe
 
     file = FileBuffer(source, limits)
-    try:
-        directories = yield from _walk(file, limits)
-        about, found = describe(directories, limits, file.size)
-    except PeriplusError as error:
-        raise error.at(url=source.url) from None
+    directories = yield from _walk(file, limits)
+    about, found = describe(directories, limits, file.size)
     if about is not None:
         yield about
     for array, refs in found:
@@ -110,12 +107,8 @@ def _header(file: FileBuffer) -> tuple[str, bool, int]:
     if head is None or magic not in MAGIC:
         raise FormatError("not a TIFF: the magic number is missing", offset=0)
     order, big = MAGIC[magic]
-    cursor = Cursor(head[0][:16], order=order, url=file.url).at(4)
-    if not big:
-        first = cursor.u32()
-    elif (cursor.u16(), cursor.u16()) == (8, 0):
-        first = cursor.u64()
-    else:
+    *sizes, first = Cursor(head[0][:16], order=order).at(4).unpack("HHQ" if big else "I")
+    if big and sizes != [8, 0]:
         raise FormatError("a BigTIFF must have offsets of 8 bytes", offset=4)
     if first == 0:
         raise FormatError("the file has no directory", offset=0)
