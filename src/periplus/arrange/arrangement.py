@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import chain
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus.model import Array, Catalog, Coordinate, Files, Refs, Source
+from periplus.model.files import instant
 
 REPLACED = "replaced: "
 """Prefix of the error of a file that is in no array because `duplicates` prefers other files."""
@@ -140,20 +141,6 @@ def assemble(
     )
 
 
-def instant(moment: datetime | None) -> np.datetime64:
-    """datetime64[us] in UTC; NaT for None."""
-    if moment is None:
-        return np.datetime64("NaT", "us")
-    if moment.tzinfo is not None:
-        moment = moment.astimezone(UTC).replace(tzinfo=None)
-    return np.datetime64(moment, "us")
-
-
-def instants(moments: Iterable[datetime | None]) -> NDArray[np.datetime64]:
-    """A datetime64[us] column in UTC."""
-    return np.array([instant(moment) for moment in moments], dtype="datetime64[us]")
-
-
 def readable(entries: Sequence[FileEntry]) -> list[int]:
     """Numbers of the entries without an error."""
     return [i for i, entry in enumerate(entries) if entry.error is None]
@@ -172,14 +159,10 @@ def files_table(
     chosen = [entries[i] for i in numbers]
     found_errors = [errors.get(i, entries[i].error) for i in numbers]
     found_times = [times[i] if i in times else instant(entries[i].datetime) for i in numbers]
-    return Files(
-        path=[e.source.url for e in chosen],
-        size=np.array([-1 if e.source.size is None else e.source.size for e in chosen], dtype=np.int64),
-        etag=[e.source.etag for e in chosen],
-        last_modified=instants(e.source.last_modified for e in chosen),
+    return Files.of(
+        (entry.source for entry in chosen),
+        format=[entry.format for entry in chosen],
         datetime=np.array(found_times, dtype="datetime64[us]"),
-        format=[e.format for e in chosen],
-        status=["ok" if error is None else "error" for error in found_errors],
         error=found_errors,
     )
 

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.arrange.arrangement import instant
 from periplus.errors import FormatError
+from periplus.model.files import instant
 
 Value: TypeAlias = np.datetime64 | int | float | str
 

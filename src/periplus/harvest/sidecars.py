@@ -7,11 +7,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-import numpy as np
-
 from periplus.arrange import Arrangement, FileEntry
-from periplus.arrange.arrangement import instants
 from periplus.model import Files, Source
+from periplus.model.files import instants
 
 KEY = "beside"
 """In the arrangement of an index: pairs of rows of the files table, a sidecar and the file it belongs to."""
@@ -42,22 +40,16 @@ def with_sidecars(arrangement: Arrangement, entries: Sequence[FileEntry]) -> Arr
             if number in entry.stored_in:
                 formats[source.url], times[source.url] = entry.format, entry.datetime
             pairs.append([ids[source.url], rows[entry.source.url]])
-    added = [sources[url] for url in ids]
     catalog = arrangement.catalog
     return replace(
         arrangement,
         catalog=replace(catalog, arrangement={**catalog.arrangement, KEY: pairs}),
         files=Files.joined(
             files,
-            Files(
-                path=list(ids),
-                size=np.array([-1 if s.size is None else s.size for s in added], np.int64),
-                etag=[source.etag for source in added],
-                last_modified=instants(source.last_modified for source in added),
-                datetime=instants(times.get(url) for url in ids),
+            Files.of(
+                (sources[url] for url in ids),
                 format=[formats.get(url, SIDECAR) for url in ids],
-                status=["ok"] * len(added),
-                error=[None] * len(added),
+                datetime=instants(times.get(url) for url in ids),
             ),
         ),
     )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,20 @@ class TypedColumns(Mapping[str, NDArray[Any]]):
         """These without one."""
 
 
+def instant(moment: datetime | None) -> np.datetime64:
+    """datetime64[us] in UTC; NaT for None."""
+    if moment is None:
+        return np.datetime64("NaT", "us")
+    if moment.tzinfo is not None:
+        moment = moment.astimezone(UTC).replace(tzinfo=None)
+    return np.datetime64(moment, "us")
+
+
+def instants(moments: Iterable[datetime | None]) -> NDArray[np.datetime64]:
+    """A datetime64[us] column in UTC."""
+    return np.array([instant(moment) for moment in moments], dtype="datetime64[us]")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Files:
     """The files table as columns; row number is the file id."""
@@ -79,6 +93,29 @@ class Files:
     def __repr__(self) -> str:
         failed = sum(status != "ok" for status in self.status)
         return f"<periplus files: {len(self):,}" + (f", {failed:,} of them in no array>" if failed else ">")
+
+    @classmethod
+    def of(
+        cls,
+        sources: Iterable[Source],
+        *,
+        format: str | Sequence[str] = "",
+        datetime: NDArray[np.datetime64] | None = None,
+        error: Sequence[str | None] | None = None,
+    ) -> Files:
+        """A table of sources in their order; one format may be that of all."""
+        held = list(sources)
+        errors = [None] * len(held) if error is None else error
+        return cls(
+            path=[source.url for source in held],
+            size=np.array([-1 if source.size is None else source.size for source in held], np.int64),
+            etag=[source.etag for source in held],
+            last_modified=instants(source.last_modified for source in held),
+            datetime=np.full(len(held), "NaT", "datetime64[us]") if datetime is None else datetime,
+            format=[format] * len(held) if isinstance(format, str) else format,
+            status=["ok" if one is None else "error" for one in errors],
+            error=errors,
+        )
 
     def take(self, rows: NDArray[np.intp]) -> Files:
         """Some of the files, in the order of `rows`."""

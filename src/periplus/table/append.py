@@ -151,20 +151,8 @@ class _Growth:
         """The catalog with the most parts of its arrays, and the files table."""
         catalog = self.catalog
         if self.together is not None or isinstance(catalog.arrays, GroupedArrays):
-            catalog = gathered(catalog, self.together or _NO_FILES, parts)
+            catalog = gathered(catalog, self.together or Files.of(()), parts)
         return catalog, files_after(self.old, self.new, groups_of(catalog))
-
-
-_NO_FILES = Files(
-    path=(),
-    size=np.empty(0, np.int64),
-    etag=(),
-    last_modified=np.empty(0, "datetime64[us]"),
-    datetime=np.empty(0, "datetime64[us]"),
-    format=(),
-    status=(),
-    error=(),
-)
 
 
 def _growth(
@@ -185,7 +173,7 @@ def _growth(
     together = None
     if collected and not isinstance(catalog.arrays, GroupedArrays):
         together = Files.joined(before.stored_files, files)
-    catalog = checked_catalog(catalog, together or _NO_FILES, limits, count=old.num_rows + len(files))
+    catalog = checked_catalog(catalog, together or Files.of(()), limits, count=old.num_rows + len(files))
     paths = stored_paths(files, home, fetch.keep_query)
     return _Growth(
         catalog=catalog,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -154,23 +154,6 @@ def expanded(table: Table) -> Table:
         if number < count:
             paths[number] = url
     own = replace(files, path=paths, columns={k: v for k, v in files.columns.items() if k != COLUMN})
-    whole = Files.joined(own, _bare([url for url, number in numbers.items() if number >= count]))
+    whole = Files.joined(own, Files.of(Source(url=url) for url, number in numbers.items() if number >= count))
     rows = MemoryRows(refs=refs, sources=whole, count=sum(map(len, refs.values())))
     return type(table)(table.document, rows, url=table.url, policy=table.policy, limits=table.limits)
-
-
-def _bare(paths: list[str]) -> Files:
-    """Files of which nothing but the path is known."""
-    count = len(paths)
-    none: Any = [None] * count
-    never = np.full(count, "NaT", "datetime64[us]")
-    return Files(
-        path=paths,
-        size=np.full(count, -1, np.int64),
-        etag=none,
-        last_modified=never,
-        datetime=never,
-        format=[""] * count,
-        status=["ok"] * count,
-        error=none,
-    )

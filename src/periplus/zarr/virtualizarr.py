@@ -176,8 +176,7 @@ def _group(store: IndexStore, path: str) -> ManifestGroup:
 
 
 def _array(store: IndexStore, leaf: Leaf) -> ManifestArray:
-    document = {**leaf.document, "chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}}}
-    metadata = ArrayV3Metadata.from_dict(document)
+    metadata = ArrayV3Metadata.from_dict(leaf.dotted)
     grid = leaf.grid or (1,)  # the one chunk of an array without dimensions
     paths = np.full(grid, "", np.dtypes.StringDType())
     offsets, lengths = np.zeros(grid, np.uint64), np.zeros(grid, np.uint64)

@@ -19,16 +19,7 @@ from periplus.table import memory_table
 
 UTM = Georeference(crs="EPSG:32633", transform=(10.0, 0.0, 300000.0, 0.0, -10.0, 5200000.0))
 PIPELINE = ({"name": "bytes", "configuration": {"endian": "little"}},)
-NO_FILES = Files(
-    path=[],
-    size=np.empty(0, np.int64),
-    etag=[],
-    last_modified=np.empty(0, "datetime64[us]"),
-    datetime=np.empty(0, "datetime64[us]"),
-    format=[],
-    status=[],
-    error=[],
-)
+NO_FILES = Files.of([])
 
 
 def array(name, shape=(2, 50, 60), *, chunks=None, dtype="int16", dims=("bands", "y", "x"), place=UTM, **rest):

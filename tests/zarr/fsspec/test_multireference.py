@@ -13,8 +13,7 @@ from fsspec.implementations.reference import ReferenceFileSystem, ReferenceNotRe
 
 import periplus
 from periplus.model import Inline
-from periplus.zarr.fsspec.filesystem import MultiReferenceFileSystem
-from periplus.zarr.fsspec.join import together
+from periplus.zarr.fsspec.filesystem import MultiReferenceFileSystem, together
 from periplus.zarr.kerchunk.records import Record, write_record
 
 DATA = bytes(range(256)) * 4

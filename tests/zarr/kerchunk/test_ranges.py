@@ -12,7 +12,7 @@ from zarr.storage import FsspecStore
 
 import periplus
 from periplus.fetch import Fetch
-from periplus.model import Array, Catalog, Encoding, Files, Refs
+from periplus.model import Array, Catalog, Encoding, Files, Refs, Source
 from periplus.table import memory_table
 from periplus.zarr.fsspec.filesystem import MultiReferenceFileSystem
 from periplus.zarr.kerchunk.records import SEVERAL
@@ -29,18 +29,7 @@ FORMS = {"two.json": 2, "three.json": 3, "refs": 2}
 def place(request, tmp_path):
     """A flat array `a`, as stock readers open it without hints, and the same array in a group."""
     (tmp_path / "data.bin").write_bytes(DATA)
-    none = np.full(1, "NaT", "datetime64[us]")
-    path = [str(tmp_path / "data.bin")]
-    files = Files(
-        path=path,
-        size=np.array([48]),
-        etag=[None],
-        last_modified=none,
-        datetime=none,
-        format=[""],
-        status=["ok"],
-        error=[None],
-    )
+    files = Files.of([Source(url=str(tmp_path / "data.bin"), size=48)])
     arrays = {
         name: Array(
             name=name,

@@ -156,7 +156,7 @@ def test_damaged_indexes_fail_with_our_errors_only(scene, seed):
 
 def test_a_large_index_is_written_in_records_without_an_object_for_each_chunk(tmp_path):
     """Half a million references: columns in, columns out."""
-    from periplus.model import Array, Catalog, Encoding, Files, Refs, chunk_positions
+    from periplus.model import Array, Catalog, Encoding, Files, Refs, Source, chunk_positions
     from periplus.table import memory_table
 
     grid = (200, 50, 50)
@@ -169,17 +169,7 @@ def test_a_large_index_is_written_in_records_without_an_object_for_each_chunk(tm
         dtype=np.dtype("int16"),
         encodings=(Encoding(({"name": "bytes", "configuration": {"endian": "little"}},)),),
     )
-    never = np.full(200, "NaT", "datetime64[us]")
-    files = Files(
-        path=[f"{tmp_path}/{n}.bin" for n in range(200)],
-        size=np.full(200, -1),
-        etag=[None] * 200,
-        last_modified=never,
-        datetime=never,
-        format=["raw"] * 200,
-        status=["ok"] * 200,
-        error=[None] * 200,
-    )
+    files = Files.of((Source(url=f"{tmp_path}/{n}.bin") for n in range(200)), format="raw")
     refs = Refs(
         chunk=chunk_positions(grid),
         offset=np.arange(count, dtype=np.int64) % 2500 * 2,

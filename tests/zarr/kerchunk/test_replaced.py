@@ -17,7 +17,7 @@ import periplus
 from periplus.fetch import Fetch
 from periplus.fetch.local import folders
 from periplus.forms import open_index
-from periplus.model import Array, Catalog, Encoding, Files, Refs
+from periplus.model import Array, Catalog, Encoding, Files, Refs, Source
 from periplus.table import memory_table
 from periplus.zarr.fsspec.filesystem import MultiReferenceFileSystem
 from periplus.zarr.kerchunk.write import write_kerchunk
@@ -25,17 +25,7 @@ from periplus.zarr.kerchunk.write import write_kerchunk
 
 def index_of(folder, number, chunks=4):
     """Chunks of one value of data.bin each, which is the number of the write."""
-    none = np.full(1, "NaT", "datetime64[us]")
-    files = Files(
-        path=[f"{folder}/data.bin"],
-        size=np.array([2000]),
-        etag=[None],
-        last_modified=none,
-        datetime=none,
-        format=["raw"],
-        status=["ok"],
-        error=[None],
-    )
+    files = Files.of([Source(url=f"{folder}/data.bin", size=2000)], format="raw")
     codecs = ({"name": "bytes", "configuration": {"endian": "little"}},)
     made = {"shape": (chunks,), "chunks": (1,), "dtype": np.dtype("<u2"), "encodings": (Encoding(codecs),)}
     arrays = {name: Array(name=name, dims=("x",), **made) for name in ("a", "g/b")}
@@ -245,7 +235,7 @@ import os, sys
 import numpy as np
 from periplus.fetch import Fetch
 from periplus.fetch.local import folders
-from periplus.model import Array, Catalog, Encoding, Files, Refs
+from periplus.model import Array, Catalog, Encoding, Files, Refs, Source
 from periplus.table import memory_table
 from periplus.zarr.kerchunk.write import write_kerchunk
 {inspect.getsource(index_of)}

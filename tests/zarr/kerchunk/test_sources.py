@@ -16,7 +16,7 @@ from fsspec.implementations.reference import ReferenceFileSystem
 import periplus
 from periplus.errors import FormatError
 from periplus.limits import Limits
-from periplus.model import Files
+from periplus.model import Files, Source
 from periplus.testing.formats import tiff as tiffs
 from periplus.zarr.kerchunk.extension import pack_files, unpack_files
 from periplus.zarr.osml import Parser, write_tile_index
@@ -95,18 +95,8 @@ def test_a_portable_index_compares_everything_where_it_was_indexed_and_sizes_els
 
 
 def test_a_portable_files_table_does_not_name_its_folder():
-    none = np.full(1, "NaT", "datetime64[us]")
-    times = {"last_modified": none, "datetime": none}
     error = ["no such file (/secret/a.tif)"]
-    files = Files(
-        path=["/secret/place/a.tif"],
-        size=np.array([7]),
-        etag=[None],
-        format=[""],
-        status=["error"],
-        error=error,
-        **times,
-    )
+    files = Files.of([Source(url="/secret/place/a.tif", size=7)], error=error)
     raw = pack_files(files, ["{{base}}a.tif"], folder="/secret/")
     table = pq.ParquetFile(io.BytesIO(raw))
     assert "secret" not in f"{table.read().to_pylist()} {table.metadata.metadata}"
@@ -232,9 +222,7 @@ def test_the_table_of_many_files_is_small():
 
 
 def test_urls_that_differ_in_credentials_only_are_listed_once():
-    none = np.full(2, "NaT", "datetime64[us]")
-    both = {"etag": [None] * 2, "last_modified": none, "datetime": none, "format": [""] * 2}
-    files = Files(path=["x", "y"], size=np.array([1, 2]), status=["ok"] * 2, error=[None] * 2, **both)
+    files = Files.of([Source(url="x", size=1), Source(url="y", size=2)])
     raw = pack_files(files, ["same", "same"], folder=None)
     back = unpack_files(raw, lambda url, _: url, url="/refs.json", limits=Limits())
     assert (back.path, back.size.tolist()) == (["same"], [1])

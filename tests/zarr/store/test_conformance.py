@@ -16,7 +16,7 @@ from zarr.testing.store import StoreTests
 from zarr.testing.utils import assert_bytes_equal
 
 from periplus.fetch import Fetch
-from periplus.model import Array, Catalog, Encoding, Files, Inline, Refs
+from periplus.model import Array, Catalog, Encoding, Files, Inline, Refs, Source
 from periplus.table import memory_table
 from periplus.zarr.store.store import IndexStore
 
@@ -104,11 +104,7 @@ class TestStore(StoreTests[IndexStore, cpu.Buffer]):
             part=np.array([0, 0, 1, 0], np.uint16),
             inline=Inline.of([None, None, ROWS[1][3:], ROWS[2]]),
         )
-        files = Files(
-            path=[str(path)], size=np.array([path.stat().st_size]), etag=[None],
-            last_modified=np.array(["NaT"], "M8[us]"), datetime=np.array(["NaT"], "M8[us]"),
-            format=["raw"], status=["ok"], error=[None],
-        )  # fmt: skip
+        files = Files.of([Source(url=str(path), size=path.stat().st_size)], format="raw")
         table = memory_table(Catalog(arrays={array.name: array}), {array.name: refs}, files)
         return {"table": table, "fetch": Fetch()}
 

@@ -11,7 +11,7 @@ from zarr.core.sync import _collect_aiterator, sync
 
 from periplus.errors import FormatError
 from periplus.fetch import Fetch
-from periplus.model import Array, Catalog, Encoding, Files, Inline, Refs, chunk_positions
+from periplus.model import Array, Catalog, Encoding, Files, Inline, Refs, Source, chunk_positions
 from periplus.table import memory_table
 from periplus.testing.indexes import RAW, dense_refs, files_of, inline_list, stacked
 from periplus.zarr.store import lookup as module
@@ -185,8 +185,7 @@ def test_chunks_that_vary_in_size_are_presented_as_regular_ones(tmp_path):
     refs = Refs(
         chunk=chunk_positions((3, 2)), offset=np.array(offsets), length=np.array([len(b) for b in blocks])
     ).take(keep)
-    files = Files(path=[str(path)], size=np.array([at]), etag=[None], last_modified=np.array(["NaT"], "M8[us]"),
-                  datetime=np.array(["NaT"], "M8[us]"), format=["raw"], status=["ok"], error=[None])  # fmt: skip
+    files = Files.of([Source(url=str(path), size=at)], format="raw")
     store = IndexStore(memory_table(Catalog(arrays={"a": array}), {"a": refs}, files), Fetch())
     assert store.layout.leaves["a"].why == "its chunks vary in size"
     expected = values.copy()
@@ -214,8 +213,7 @@ def test_parts_and_inline_bytes_are_joined_in_order_and_cut_to_ranges(tmp_path):
         length=np.array([300, 200, 400, 0, 100]), file=np.array([0, -1, 0, 0, 0], np.int32),
         part=np.arange(5, dtype=np.uint16), inline=Inline.of([None, body[:200], None, None, None]),
     )  # fmt: skip
-    files = Files(path=[str(path)], size=np.array([3000]), etag=[None], last_modified=np.array(["NaT"], "M8[us]"),
-                  datetime=np.array(["NaT"], "M8[us]"), format=["raw"], status=["ok"], error=[None])  # fmt: skip
+    files = Files.of([Source(url=str(path), size=3000)], format="raw")
     store = IndexStore(memory_table(Catalog(arrays={"a": array}), {"a": refs}, files), Fetch())
     whole = body[2000:2300] + body[:200] + body[100:500] + body[2500:2600]
     np.testing.assert_array_equal(zarr.open_array(store, path="a", mode="r")[...], np.frombuffer(whole, np.uint8))

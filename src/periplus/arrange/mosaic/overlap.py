@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.arrange.arrangement import FileEntry, instant
+from periplus.arrange.arrangement import FileEntry
 from periplus.errors import ConflictError, FormatError
+from periplus.model.files import instant
 
 MOSAIC_DUPLICATES = ("error", "first", "last", "first-valid", "last-valid")
 """Whose pixels are taken where files overlap; the `valid` rules take those that are not nodata."""

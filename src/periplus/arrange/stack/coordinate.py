@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.arrange.arrangement import REPLACED, FileEntry, instants, readable
+from periplus.arrange.arrangement import REPLACED, FileEntry, readable
 from periplus.arrange.messages import file_name, file_names, name_difference
 from periplus.arrange.pattern import Value, label_column, label_reader
 from periplus.errors import ConflictError, FormatError
+from periplus.model.files import instants
 
 COORDINATES = ("auto", "pattern", "datetime", "order")
 """Where the coordinate of a file can come from."""

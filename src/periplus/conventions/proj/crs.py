@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Mapping
@@ -11,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from periplus.conventions.cf.encode import geotransform
+from periplus.conventions.cf.encode import control_points, geotransform
 from periplus.errors import FormatError, MissingError
-from periplus.model import BBox, Transform
+from periplus.model import BBox, Georeference, Transform
 
 if TYPE_CHECKING:
     from pyproj import CRS, Transformer
@@ -158,6 +159,24 @@ def grid_mapping(text: str | None, transform: Transform | None) -> dict[str, Any
     if transform is not None:
         attributes["GeoTransform"] = geotransform(transform)
     return attributes
+
+
+def georeference_attributes(place: Georeference) -> tuple[dict[str, Any], FormatError | None]:
+    """Attributes of the CF grid mapping of a georeference, with its control points and RPCs.
+
+    And the error of a CRS that PROJ does not know: pixels can be read without it, and its text is kept.
+    """
+    unknown = None
+    try:
+        attributes = grid_mapping(place.crs, place.transform)
+    except FormatError as error:
+        unknown = error
+        attributes = {**grid_mapping(None, place.transform), "unknown_crs": place.crs}
+    if place.gcps:
+        attributes["gcps"] = control_points(place.gcps)
+    if place.rpc is not None:
+        attributes["rpc"] = json.dumps(dict(place.rpc), default=str)
+    return attributes, unknown
 
 
 def axis_attributes(text: str) -> dict[str, dict[str, str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any
@@ -10,13 +9,11 @@ from typing import Any
 import xarray as xr
 from xarray.indexes import Index
 
-from periplus.conventions.cf.encode import control_points
 from periplus.conventions.diagnostic import Diagnostic
-from periplus.conventions.proj.crs import describe_crs, grid_mapping
+from periplus.conventions.proj.crs import describe_crs, georeference_attributes
 from periplus.engine.assemble.coordinates import MadeCoordinate
 from periplus.engine.assemble.draft import DatasetDraft
 from periplus.engine.assemble.source import Findings
-from periplus.errors import FormatError
 from periplus.model import Georeference
 
 GRID_MAPPING = "spatial_ref"
@@ -53,21 +50,12 @@ class GridMappings:
 
     def _described(self, path: str, georeference: Georeference) -> tuple[dict[str, Any], Index | None]:
         """Attributes of the grid mapping, and its index."""
-        crs, transform = georeference.crs, georeference.transform
-        index = None
-        try:
-            attributes = grid_mapping(crs, transform)
-            index = crs_index(crs) if crs is not None and self.indexed else None
-        except FormatError as error:
-            # Pixels can be read without a CRS: warn, and keep the text that the source declares.
-            note = Diagnostic("proj.unknown", "warning", path, "proj", f"the CRS is ignored: {error.message}")
+        attributes, unknown = georeference_attributes(georeference)
+        if unknown is not None:
+            note = Diagnostic("proj.unknown", "warning", path, "proj", f"the CRS is ignored: {unknown.message}")
             self.findings.add([note])
-            attributes = {**grid_mapping(None, transform), "unknown_crs": crs}
-        if georeference.gcps:
-            attributes["gcps"] = control_points(georeference.gcps)
-        if georeference.rpc is not None:
-            attributes["rpc"] = json.dumps(dict(georeference.rpc), default=str)
-        return attributes, index
+        indexed = self.indexed and unknown is None and georeference.crs is not None
+        return attributes, crs_index(georeference.crs or "") if indexed else None
 
 
 @lru_cache(maxsize=128)

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus.arrange import Arrangement, FileEntry, arrange, collect
-from periplus.arrange.arrangement import instant
 from periplus.arrange.collect.names import names_below, safe_path
 from periplus.arrange.pattern import NamePattern
 from periplus.errors import ConflictError
@@ -20,6 +19,7 @@ from periplus.harvest.parts.gather import Gathered
 from periplus.harvest.placements import placements_of
 from periplus.harvest.scanning.drive import Harvested
 from periplus.model import Array, Placements, Refs
+from periplus.model.files import instant
 from periplus.table.collection.build import extended
 from periplus.table.collection.groups import GroupAttributes, GroupedArrays
 

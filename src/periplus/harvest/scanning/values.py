@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -125,7 +125,7 @@ def _read(found: Sequence[tuple[Found, Source]], fetch: Fetch, limits: Limits) -
         [_step(one.refs, builder.codes(one.array), k) for k, (one, _) in enumerate(found)], found[0][0].array.ndim + 1
     )
     array = builder.array(_DIM, len(found)).renamed(NAME, georeference=None, level=0)
-    files = _files([source for _, source in found])
+    files = Files.of(source for _, source in found)
     table = memory_table(Catalog(arrays={NAME: array}), {NAME: refs}, files, limits=limits)
     return np.asarray(read_array(table, fetch, array, limits=limits))
 
@@ -152,20 +152,3 @@ def _step(refs: Refs, codes: NDArray[np.uint16], k: int) -> Refs:
         encoding=encoding,
         inline=refs.inline,
     ).take(order)
-
-
-def _files(sources: Iterable[Source]) -> Files:
-    from periplus.arrange.arrangement import instants
-
-    sources = list(sources)
-    none = np.full(len(sources), "NaT", "datetime64[us]")
-    return Files(
-        path=[source.url for source in sources],
-        size=np.array([-1 if source.size is None else source.size for source in sources], np.int64),
-        etag=[source.etag for source in sources],
-        last_modified=instants(source.last_modified for source in sources),
-        datetime=none,
-        format=[""] * len(sources),
-        status=["ok"] * len(sources),
-        error=[None] * len(sources),
-    )

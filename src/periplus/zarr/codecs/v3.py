@@ -28,7 +28,7 @@ from periplus.limits import Limits
 from periplus.model import Shape
 from periplus.model.codecnames import DTED, JBP_BLOCK, JPEG, JPEG2000, PIPELINE, PNG, TIFF_TILE, VECTOR_QUANTISED
 from periplus.zarr.codecs import v2 as filters
-from periplus.zarr.codecs.table import IMAGE_CODECS, ImageCodec
+from periplus.zarr.codecs.v2 import IMAGE_CODECS, ImageCodec
 from periplus.zarr.description.codecs import ANY
 
 if TYPE_CHECKING:

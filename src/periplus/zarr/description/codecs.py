@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -23,8 +23,9 @@ from periplus.decode.pipeline import IMAGES, LIST
 from periplus.decode.zarr import unpack
 from periplus.errors import PeriplusError
 from periplus.limits import Limits
-from periplus.model import Array, Encoding, Pipeline, Refs, Shape
+from periplus.model import Array, Codec, Encoding, Pipeline, Refs, Shape
 from periplus.model.codecnames import CROP, IMAGERY, JBP_BLOCK, JPEG, JPEG2000, OURS, TIFF_TILE
+from periplus.parse.zarr.codecs import bytes_codec
 from periplus.zarr.codecs.translate import NotRepresentableError, block, interleaved
 
 Kind: TypeAlias = Literal["standard", "imagery", "ours", "decoded"]
@@ -54,22 +55,34 @@ class ZarrCodecs:
     """The codecs of an array's chunks in Zarr."""
 
     kind: Kind
-    codecs: tuple[Mapping[str, Any], ...]
+    codecs: Pipeline
     """A Zarr v3 codec list; of plain bytes where the kind is `decoded`."""
     why: str = ""
     """Why the chunks cannot be returned as they are stored; empty where they can."""
+    pipeline: Pipeline = ()
+    """The same codecs as our decoders take them; empty where the kind is `decoded`."""
 
 
 def zarr_codecs(array: Array) -> ZarrCodecs:
     """The codecs of an array; pure, from the catalog alone."""
-    if array.edges is not None and not _is_regular(array):
-        return ZarrCodecs("decoded", plain(array.dtype), "its chunks vary in size")
-    if not array.encodings:
-        return ZarrCodecs("decoded", plain(array.dtype), "it lists no encoding")
-    if len({_meaning(encoding) for encoding in array.encodings}) > 1:
-        return ZarrCodecs("decoded", plain(array.dtype), f"its chunks are encoded in {len(array.encodings)} ways")
     try:
-        return listing(exclusive(with_facts(array.encodings[0], array), array), array)
+        if array.edges is not None and not _is_regular(array):
+            raise NotRepresentableError("its chunks vary in size")
+        if not array.encodings:
+            raise NotRepresentableError("it lists no encoding")
+        if len({_meaning(encoding) for encoding in array.encodings}) > 1:
+            raise NotRepresentableError(f"its chunks are encoded in {len(array.encodings)} ways")
+        pipeline = exclusive(with_facts(array.encodings[0], array), array)
+        names = [str(codec.get("name", "")) for codec in pipeline]
+        kind: Kind = "standard"
+        if any(name.startswith(IMAGERY) for name in names):
+            kind = "imagery"
+        if any(name.startswith(OURS) for name in names):
+            kind = "ours"
+        # One invalid array would keep Zarr from opening all others; it must fail when it is read.
+        limits = Limits() if kind == "standard" else ANY  # codecs of ours and of imagery keep the limits themselves
+        prepare(pipeline, chunks=array.chunks or (1,), dtype=array.dtype, limits=limits)
+        return ZarrCodecs(kind, _listed(pipeline, array.dtype), pipeline=pipeline)
     except PeriplusError as error:
         return ZarrCodecs("decoded", plain(array.dtype), error.message)
 
@@ -121,23 +134,6 @@ def _short(codecs: Pipeline, chunks: Shape, dtype: np.dtype[Any], rows: int) -> 
     return ({"name": tile["name"], "configuration": {**tile["configuration"], "last_rows": rows}},)
 
 
-def listing(pipeline: Pipeline, array: Array) -> ZarrCodecs:
-    """How Zarr lists the codecs of an array, facts of stored chunks among them."""
-    names = [str(codec.get("name", "")) for codec in pipeline]
-    kind: Kind = "standard"
-    if any(name.startswith(IMAGERY) for name in names):
-        kind = "imagery"
-    if any(name.startswith(OURS) for name in names):
-        kind = "ours"
-    try:
-        # One invalid array would keep Zarr from opening all others; it must fail when it is read.
-        limits = Limits() if kind == "standard" else ANY  # codecs of ours and of imagery keep the limits themselves
-        prepare(pipeline, chunks=array.chunks or (1,), dtype=array.dtype, limits=limits)
-        return ZarrCodecs(kind, _listed(pipeline, array.dtype))
-    except PeriplusError as error:
-        return ZarrCodecs("decoded", plain(array.dtype), error.message)
-
-
 def exclusive(pipeline: Pipeline, array: Array) -> Pipeline:
     """The pipeline, as one codec under our own name where another library would decode it to other values.
 
@@ -184,10 +180,34 @@ def single_ranges(refs: Refs) -> NDArray[np.bool_]:
     return single
 
 
-def plain(dtype: np.dtype[Any]) -> tuple[Mapping[str, Any], ...]:
+def plain(dtype: np.dtype[Any]) -> Pipeline:
     """The codecs of chunks that are returned decoded."""
-    ordered = dtype.itemsize > 1 and dtype.kind != "S"
-    return ({"name": "bytes", "configuration": {"endian": "little"}} if ordered else {"name": "bytes"},)
+    return (bytes_codec(dtype.newbyteorder("<")),)
+
+
+def array_document(
+    shape: Shape,
+    chunks: Shape,
+    dims: Sequence[str],
+    *,
+    data_type: Any,
+    fill_value: Any,
+    codecs: Pipeline,
+    attributes: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Zarr v3 metadata of an array."""
+    return {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": list(shape),
+        "data_type": data_type,
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(chunks)}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "fill_value": fill_value,
+        "codecs": [dict(codec) for codec in codecs],
+        "attributes": attributes,
+        "dimension_names": list(dims),
+    }
 
 
 def data_type(dtype: np.dtype[Any]) -> Any:
@@ -228,9 +248,9 @@ def _meaning(encoding: Encoding) -> str:
     )
 
 
-def _listed(pipeline: Pipeline, dtype: np.dtype[Any]) -> tuple[Mapping[str, Any], ...]:
+def _listed(pipeline: Pipeline, dtype: np.dtype[Any]) -> Pipeline:
     """The codecs as Zarr lists them: an image codec follows `bytes`, whose bytes it yields, little-endian."""
-    listed: list[Mapping[str, Any]] = []
+    listed: list[Codec] = []
     for codec in pipeline:
         name, configuration = str(codec["name"]), codec.get("configuration") or {}
         if name in IMAGES:

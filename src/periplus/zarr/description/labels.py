@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
@@ -12,12 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.conventions.cf.encode import control_points, encode_time
-from periplus.conventions.proj.crs import axis_attributes, grid_mapping
-from periplus.errors import FormatError
+from periplus.conventions.cf.encode import encode_time
+from periplus.conventions.proj.crs import axis_attributes, georeference_attributes
 from periplus.model import Array, Catalog, Georeference, Shape
 from periplus.table.query.footprint import affine, spatial_axes
-from periplus.zarr.description.codecs import jsonable, plain
+from periplus.zarr.description.codecs import array_document, jsonable, plain
 
 GRID_MAPPING = "spatial_ref"
 BANDS = "bands"
@@ -54,18 +52,15 @@ class ComputedLabels:
         """Zarr v3 metadata."""
         fill = "" if self.dtype is None else "NaN" if self.dtype.kind == "f" else jsonable(np.zeros((), self.dtype))
         codecs = ({"name": "vlen-utf8"},) if self.dtype is None else plain(self.dtype)
-        return {
-            "zarr_format": 3,
-            "node_type": "array",
-            "shape": list(self.shape),
-            "data_type": "string" if self.dtype is None else str(self.dtype),
-            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(self.chunks)}},
-            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
-            "fill_value": fill,
-            "codecs": [dict(codec) for codec in codecs],
-            "attributes": jsonable(self.attributes),
-            "dimension_names": list(self.dims),
-        }
+        return array_document(
+            self.shape,
+            self.chunks,
+            self.dims,
+            codecs=codecs,
+            attributes=jsonable(self.attributes),
+            data_type="string" if self.dtype is None else str(self.dtype),
+            fill_value=fill,
+        )
 
     def chunk(self, position: tuple[int, ...]) -> bytes | None:
         """The stored bytes of one chunk, padded to its full size; None where the array has no such chunk."""
@@ -122,8 +117,9 @@ def group_labels(catalog: Catalog, arrays: Sequence[Array], sizes: Mapping[str, 
             places.append(place)
         number = places.index(place)
         name = mappings[array.name] = f"{GRID_MAPPING}_{number}" if number else GRID_MAPPING
-        mapping, axis_texts = _mapping(place)
+        mapping, unknown = georeference_attributes(place)
         found.setdefault(name, _scalar(mapping))
+        axis_texts = {} if unknown is not None or place.crs is None else axis_attributes(place.crs)
         for dim, label in _axes(array, axis_texts, sizes).items():
             old = axes.setdefault(dim, label)
             if old is None or not np.array_equal(old.compute(0, 2), label.compute(0, 2)):
@@ -210,19 +206,3 @@ def _axes(array: Array, axes: Mapping[str, Mapping[str, str]], sizes: Mapping[st
 
 def _steps(origin: float, step: float) -> Compute:
     return lambda start, stop: np.arange(start, stop) * step + origin
-
-
-def _mapping(place: Georeference) -> tuple[dict[str, Any], Mapping[str, Mapping[str, str]]]:
-    """Attributes of the CF grid mapping, and of the axes."""
-    axes: Mapping[str, Mapping[str, str]] = {}
-    transform = place.transform
-    try:
-        attributes = grid_mapping(place.crs, transform)
-        axes = {} if place.crs is None else axis_attributes(place.crs)
-    except FormatError:  # pixels can be read without a CRS; the text of the file is kept
-        attributes = {**grid_mapping(None, transform), "unknown_crs": place.crs}
-    if place.gcps:
-        attributes["gcps"] = control_points(place.gcps)
-    if place.rpc is not None:
-        attributes["rpc"] = json.dumps(dict(place.rpc), default=str)
-    return attributes, axes

@@ -13,9 +13,9 @@ import numpy as np
 
 from periplus.errors import FormatError
 from periplus.forks import cached_property
-from periplus.model import Array, Catalog
+from periplus.model import Array, Catalog, Pipeline
 from periplus.read.place import fill_of
-from periplus.zarr.description.codecs import KINDS, data_type, fill_value, jsonable, plain, zarr_codecs
+from periplus.zarr.description.codecs import KINDS, array_document, data_type, fill_value, jsonable, plain, zarr_codecs
 from periplus.zarr.description.geozarr import place
 from periplus.zarr.description.labels import GroupLabels, group_labels
 
@@ -37,13 +37,25 @@ class Leaf:
     array: Array | None = None
     """The array of the index; None for labels."""
     kind: str = "computed"
-    """`standard`, `imagery`, `ours`, `decoded` (see express.py), or `computed`."""
+    """`standard`, `imagery`, `ours`, `decoded` (see codecs.py), or `computed`."""
     raw: bool = False
     """Whether its chunks are the stored bytes; else they are plain little-endian values in C order."""
     why: str = ""
     """Why its chunks are not returned as they are stored."""
     compute: Callable[[tuple[int, ...]], bytes | None] | None = None
     """Labels only: the bytes of the chunk at a position."""
+    pipeline: Pipeline = ()
+    """The codecs of stored chunks as our decoders take them; empty where these cannot be returned."""
+
+    @property
+    def dotted(self) -> dict[str, Any]:
+        """The metadata with a dot between the numbers of chunk keys, which keeps them in one folder."""
+        return {**self.document, "chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}}}
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """The shape of a chunk, by the metadata."""
+        return tuple(self.document["chunk_grid"]["configuration"]["chunk_shape"])
 
     @cached_property
     def exact(self) -> int | None:
@@ -54,15 +66,12 @@ class Leaf:
             or any(codec["name"] not in ("transpose", "bytes") for codec in self.document["codecs"])
         ):
             return None
-        chunks = self.document["chunk_grid"]["configuration"]["chunk_shape"]
-        size: int = math.prod(chunks) * self.array.dtype.itemsize
-        return size
+        return math.prod(self.chunks) * self.array.dtype.itemsize
 
     @cached_property
     def grid(self) -> tuple[int, ...]:
         """Chunks along each dimension, by the metadata."""
-        chunks = self.document["chunk_grid"]["configuration"]["chunk_shape"]
-        return tuple(-(-n // c) for n, c in zip(self.document["shape"], chunks, strict=True))
+        return tuple(-(-n // c) for n, c in zip(self.document["shape"], self.chunks, strict=True))
 
 
 def leaves_of(catalog: Catalog, group: str, arrays: Sequence[Array], codecs: Codecs) -> dict[str, Leaf]:
@@ -99,19 +108,24 @@ def _leaf(array: Array, original: Array, around: GroupLabels, codecs: Codecs) ->
     why = found.why or (
         "" if raw else f"its codecs are not those of {'stock Zarr' if codecs == 'standard' else codecs}"
     )
-    document = {
-        "zarr_format": 3,
-        "node_type": "array",
-        "shape": list(array.shape),
-        "data_type": data_type(array.dtype),
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(array.chunks)}},
-        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
-        "fill_value": fill_value(fill_of(array)),
-        "codecs": [dict(codec) for codec in (found.codecs if raw else plain(array.dtype))],
-        "attributes": {**_attributes(array, around), **place(array)},
-        "dimension_names": list(array.dims),
-    }
-    return Leaf(path=array.name, document=document, array=original, kind=found.kind, raw=raw, why=why)
+    document = array_document(
+        array.shape,
+        array.chunks,
+        array.dims,
+        codecs=found.codecs if raw else plain(array.dtype),
+        attributes={**_attributes(array, around), **place(array)},
+        data_type=data_type(array.dtype),
+        fill_value=fill_value(fill_of(array)),
+    )
+    return Leaf(
+        path=array.name,
+        document=document,
+        array=original,
+        kind=found.kind,
+        raw=raw,
+        why=why,
+        pipeline=found.pipeline,
+    )
 
 
 def _attributes(array: Array, around: GroupLabels) -> dict[str, Any]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TypeAlias
 
 try:
     import fsspec.core
@@ -20,13 +19,17 @@ try:
 except ImportError as error:
     raise ImportError('the multireference file system needs fsspec: pip install "periplus[kerchunk]"') from error
 
-from periplus.errors import DeniedError, FormatError, PeriplusError
+from periplus.errors import DeniedError, FormatError, PeriplusError, StaleError
 from periplus.fetch.local.folders import restore_folder
 from periplus.policy import Policy, canonical, resolve
-from periplus.zarr.fsspec.join import Piece, joined, together
 from periplus.zarr.fsspec.listing import ReferenceListing
 from periplus.zarr.fsspec.mapping import RecordMapping
-from periplus.zarr.kerchunk.references import Reference, expand, filler, parse, ranges
+from periplus.zarr.kerchunk.references import Reference, expand, filler, inline, parse, ranges
+
+Piece: TypeAlias = tuple[str, int | None, int | None]
+"""(url, start, stop); a whole file has neither."""
+Member: TypeAlias = tuple[int, int | None, int | None]
+"""Number of a piece, and its range in what was read; None for all of it."""
 
 
 class MultiReferenceFileSystem(ReferenceListing, ReferenceFileSystem):  # type: ignore[misc]
@@ -102,10 +105,7 @@ class MultiReferenceFileSystem(ReferenceListing, ReferenceFileSystem):  # type: 
             raise FileNotFoundError(path) from None
         if hasattr(found, "to_bytes") and not isinstance(found, int):
             found = found.to_bytes()
-        if isinstance(found, str):
-            found = found.encode()
-            return base64.b64decode(found[7:]) if found.startswith(b"base64:") else found
-        return found  # type: ignore[no-any-return]
+        return inline(path, found) if isinstance(found, str) else found
 
     def _url(self, url: str | None) -> str:
         """The URL of a target, within policy; relative ones start at the folder of the index."""
@@ -123,11 +123,8 @@ class MultiReferenceFileSystem(ReferenceListing, ReferenceFileSystem):  # type: 
             self._resolved[url] = whole
         return self._resolved[url]
 
-    def _pieces(self, path: str, start: int | None = None, end: int | None = None) -> bytes | list[Piece]:
-        """The inline bytes, or what must be read, of a key or of a range of it."""
-        return self._cut(self._reference(path), path, start, end)
-
     def _cut(self, found: Reference, path: str, start: int | None, end: int | None) -> bytes | list[Piece]:
+        """The inline bytes, or what must be read, of the reference of a key or of a range of it."""
         if isinstance(found, bytes | bytearray | memoryview):
             return bytes(found[start:end])
         try:
@@ -150,7 +147,8 @@ class MultiReferenceFileSystem(ReferenceListing, ReferenceFileSystem):  # type: 
 
     def _cat_common(self, path: str, start: int | None = None, end: int | None = None) -> tuple[Any, Any, Any]:
         """What fsspec's own methods use: a URL and its range, or bytes."""
-        pieces = self._pieces(self._strip_protocol(path), start, end)
+        key = self._strip_protocol(path)
+        pieces = self._cut(self._reference(key), key, start, end)
         if isinstance(pieces, bytes):
             return pieces, None, None
         if len(pieces) == 1:
@@ -171,35 +169,20 @@ class MultiReferenceFileSystem(ReferenceListing, ReferenceFileSystem):  # type: 
         pieces = self._cut(await self._found(path), path, start, end)
         if isinstance(pieces, bytes):
             return pieces
+        whole: bytes = _answer(path, pieces, await asyncio.gather(*map(self._read, pieces)), strict=True)
+        return whole
+
+    async def _read(self, piece: Piece) -> Any:
+        """The bytes, or the error."""
+        url, start, end = piece
         try:
-            parts = await asyncio.gather(
-                *(self.fss[_scheme(url)]._cat_file(url, start=a, end=b) for url, a, b in pieces)
-            )
-        except PeriplusError:
-            raise
-        except Exception as error:
-            raise ReferenceNotReachable(path, pieces[0][0]) from error
-        return joined(path, pieces, parts)
+            return await self.fss[_scheme(url)]._cat_file(url, start=start, end=end)
+        except Exception as error:  # noqa: BLE001 - reported for each key
+            return error
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:  # noqa: ARG002
-        """The same, for callers without an event loop; the file systems read several ranges as they can."""
-        path = self._strip_protocol(path)
-        pieces = self._pieces(path, start, end)
-        if isinstance(pieces, bytes):
-            return pieces
-        system = self.fss[_scheme(pieces[0][0])]
-        try:
-            if len(pieces) == 1:
-                url, first, last = pieces[0]
-                parts = [system.cat_file(url, start=first, end=last)]
-            else:
-                urls, starts, ends = (list(column) for column in zip(*pieces))
-                parts = system.cat_ranges(urls, starts, ends, on_error="raise")
-        except PeriplusError:
-            raise
-        except Exception as error:
-            raise ReferenceNotReachable(path, pieces[0][0]) from error
-        return joined(path, pieces, parts)
+        """The same, for callers without an event loop."""
+        return sync(self.loop, self._cat_file, path, start, end)  # type: ignore[no-any-return]
 
     def cat(self, path: Any, recursive: bool = False, on_error: str = "raise", **kwargs: Any) -> Any:  # noqa: ARG002
         """The bytes of one key, or of several by key; all are fetched at once."""
@@ -234,22 +217,15 @@ class MultiReferenceFileSystem(ReferenceListing, ReferenceFileSystem):  # type: 
     async def _read_together(self, pieces: list[Piece]) -> list[Any]:
         """Bytes, or the error, of each piece."""
         spans = together(pieces, gap=self.max_gap, largest=self.max_block)
-
-        async def read(span: Piece) -> Any:
-            url, start, end = span
-            try:
-                return await self.fss[_scheme(url)]._cat_file(url, start=start, end=end)
-            except Exception as error:  # noqa: BLE001 - reported for each key
-                return error
-
+        found = await asyncio.gather(*(self._read(span) for span, _ in spans))
         parts: list[Any] = [None] * len(pieces)
-        for (_, members), data in zip(spans, await asyncio.gather(*(read(span) for span, _ in spans)), strict=True):
+        for (_, members), data in zip(spans, found, strict=True):
             for member, begin, stop in members:
                 parts[member] = data if isinstance(data, Exception) or begin is None else data[begin:stop]
         return parts
 
 
-def _answer(key: str, pieces: list[Piece], parts: list[Any], strict: bool) -> Any:
+def _answer(key: str, pieces: list[Piece], parts: Sequence[Any], strict: bool) -> Any:
     """The bytes of a key from those of its pieces; where one failed, its error is raised if strict, else returned."""
     broken = next((part for part in parts if isinstance(part, Exception)), None)
     try:
@@ -260,6 +236,38 @@ def _answer(key: str, pieces: list[Piece], parts: list[Any], strict: bool) -> An
         if strict:
             raise error from broken
         return error
+
+
+def together(pieces: Sequence[Piece], *, gap: int, largest: int) -> list[tuple[Piece, list[Member]]]:
+    """Requests that cover all pieces, each with its members; ranges of a file no more than `gap` bytes apart share one.
+
+    A negative gap joins nothing. Only ranges with a start and a stop are joined, and never to more than `largest`.
+    """
+    spans: list[tuple[Piece, list[Member]]] = []
+    ranged: list[tuple[str, int, int, int]] = []
+    for number, (url, start, stop) in enumerate(pieces):
+        if start is None or stop is None or start < 0 or stop < 0:
+            spans.append(((url, start, stop), [(number, None, None)]))
+        else:
+            ranged.append((url, start, stop, number))
+    groups: list[tuple[str, int, int, list[Member]]] = []
+    for url, start, stop, number in sorted(ranged):
+        if groups:
+            other, first, last, members = groups[-1]
+            if other == url and start - last <= gap and max(stop, last) - first <= largest:
+                members.append((number, start - first, stop - first))
+                groups[-1] = url, first, max(stop, last), members
+                continue
+        groups.append((url, start, stop, [(number, 0, stop - start)]))
+    return spans + [((url, start, stop), members) for url, start, stop, members in groups]
+
+
+def joined(path: str, pieces: Sequence[Piece], parts: Sequence[bytes]) -> bytes:
+    """The parts of a key in order; StaleError where one is shorter than it should be."""
+    for (url, start, stop), part in zip(pieces, parts, strict=True):
+        if start is not None and stop is not None and 0 <= start <= stop and len(part) != stop - start:
+            raise StaleError(f"{path}: {len(part)} of {stop - start} bytes are there", url=url, offset=start)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _scheme(url: str) -> str | None:

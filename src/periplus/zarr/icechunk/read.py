@@ -195,19 +195,7 @@ async def _files(sources: _Sources, fetch: Fetch, *, exact: bool) -> Files:
             raise StaleError(f"the object is not the one of {latest:%Y-%m-%d %H:%M:%S} UTC that was indexed", url=url)
         return replace(source, url=url)
 
-    facts = await asyncio.gather(*(known(*row) for row in sources.rows))
-    count = len(facts)
-    times = [None if one.last_modified is None else one.last_modified.replace(tzinfo=None) for one in facts]
-    return Files(
-        path=[one.url for one in facts],
-        size=np.array([-1 if one.size is None else one.size for one in facts], np.int64),
-        etag=[one.etag for one in facts],
-        last_modified=np.array(times, "datetime64[us]") if count else np.empty(0, "datetime64[us]"),
-        datetime=np.full(count, "NaT", "datetime64[us]"),
-        format=["icechunk"] * count,
-        status=["ok"] * count,
-        error=[None] * count,
-    )
+    return Files.of(await asyncio.gather(*(known(*row) for row in sources.rows)), format="icechunk")
 
 
 def _may_label(path: str, nodes: ParsedNodes) -> bool:

@@ -314,11 +314,10 @@ def _beginning(leaf: Leaf, old: Mapping[str, Any], target: str) -> tuple[int, ..
     grown = [n for n, (a, b) in enumerate(zip(before, after, strict=True)) if a != b]
     if len(grown) > 1 or any(before[n] > after[n] for n in grown):
         raise ConflictError(f"{leaf.path} has shape {before} in the repository and {after} here", url=target)
-    chunks = now["chunk_grid"]["configuration"]["chunk_shape"]
     first = [0] * len(after)
     if grown:
         # The last chunk may have been cut off by the old edge.
-        first[grown[0]] = before[grown[0]] // chunks[grown[0]]
+        first[grown[0]] = before[grown[0]] // leaf.chunks[grown[0]]
     elif first:
         first[0] = leaf.grid[0]
     return tuple(first)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus.errors import FormatError
-from periplus.model import Files, Inline, Refs
+from periplus.model import Files, Inline, Refs, Source
 from periplus.zarr.kerchunk.arrays import ReferencedArray
 from periplus.zarr.kerchunk.references import Reference, ranges
 
@@ -28,19 +28,9 @@ class Urls:
 
     def files(self, sizes: Mapping[str, int] | None = None) -> Files:
         """The files table: the given one, then the other files with the sizes that are known."""
-        known, first = sizes or {}, 0 if self._known is None else len(self._known)
-        others = list(self.rows)[first:]
-        count = len(others)
-        files = Files(
-            path=others,
-            size=np.array([known.get(url, -1) for url in others], np.int64),
-            etag=[None] * count,
-            last_modified=np.full(count, "NaT", "datetime64[us]"),
-            datetime=np.full(count, "NaT", "datetime64[us]"),
-            format=["kerchunk"] * count,
-            status=["ok"] * count,
-            error=[None] * count,
-        )
+        first = 0 if self._known is None else len(self._known)
+        others = (Source(url=url, size=(sizes or {}).get(url)) for url in list(self.rows)[first:])
+        files = Files.of(others, format="kerchunk")
         return files if self._known is None else Files.joined(self._known, files)
 
 

@@ -10,48 +10,37 @@ import numpy as np
 
 from periplus.conventions.node import DIMENSIONS
 from periplus.decode.pipeline import LIST
-from periplus.model import Array, Pipeline
+from periplus.model import Array
 from periplus.model.codecnames import IMAGERY
 from periplus.parse.zarr.dtypes import is_number
 from periplus.read.place import fill_of
 from periplus.zarr.codecs.translate import NotRepresentableError, v2_of
-from periplus.zarr.description.codecs import (
-    KINDS,
-    as_one,
-    exclusive,
-    fill_value,
-    jsonable,
-    last_rows,
-    listing,
-    with_facts,
-    zarr_codecs,
-)
+from periplus.zarr.description.codecs import KINDS, as_one, exclusive, fill_value, jsonable, last_rows, with_facts
 from periplus.zarr.description.metadata import CODECS, Codecs, Leaf, ZarrLayout
 
 NAMES = {"standard": "stock Zarr", "imagery": "stock Zarr and imagery tools"}
 
 
-def representable_pipeline(array: Array, codecs: Codecs) -> Pipeline:
-    """The one list of allowed codecs for the chunks of an array; NotRepresentableError where there is none."""
-    found = zarr_codecs(array)
-    if found.kind == "decoded":
-        raise NotRepresentableError(found.why)
+def check_representable(leaf: Leaf, array: Array, codecs: Codecs) -> None:
+    """NotRepresentableError where the chunks of an array have no list of allowed codecs."""
+    if leaf.kind == "decoded":
+        raise NotRepresentableError(leaf.why)
+    if KINDS.index(leaf.kind) < CODECS.index(codecs):
+        return
     stored = with_facts(array.encodings[0], array)
-    pipeline = exclusive(stored, array)
-    if KINDS.index(found.kind) >= CODECS.index(codecs):
-        if pipeline is not stored and codecs == "imagery":
-            raise NotRepresentableError("imagery tools would misread its values; use codecs='all'")
-        short = last_rows(array.encodings[0], array) is not None
-        strips = "its last strips are shorter than others, which" if short else "it"
-        raise NotRepresentableError(f"{strips} needs codecs other than those of {NAMES.get(codecs, codecs)}")
-    return pipeline
+    if codecs == "imagery" and exclusive(stored, array) is not stored:
+        raise NotRepresentableError("imagery tools would misread its values; use codecs='all'")
+    short = last_rows(array.encodings[0], array) is not None
+    strips = "its last strips are shorter than others, which" if short else "it"
+    raise NotRepresentableError(f"{strips} needs codecs other than those of {NAMES.get(codecs, codecs)}")
 
 
 # --- version 2 ------------------------------------------------------------------------------------------------------
 
 
-def v2_array(leaf: Leaf, array: Array, pipeline: Pipeline, codecs: Codecs) -> dict[str, Any]:
+def v2_array(leaf: Leaf, array: Array, codecs: Codecs) -> dict[str, Any]:
     """`.zarray` and `.zattrs` of an array of the index."""
+    pipeline = leaf.pipeline
     try:
         coded = v2_of(pipeline, chunks=array.chunks, dtype=array.dtype)
         if codecs == "standard" and any(str(one["id"]).startswith(IMAGERY) for one in coded["filters"] or ()):
@@ -93,7 +82,7 @@ def v2_labels(leaf: Leaf) -> dict[str, Any]:
         ".zarray": {
             "zarr_format": 2,
             "shape": document["shape"],
-            "chunks": document["chunk_grid"]["configuration"]["chunk_shape"],
+            "chunks": list(leaf.chunks),
             "dtype": "|O" if words else np.dtype(document["data_type"]).newbyteorder("<").str,
             "fill_value": "" if words else None,
             "order": "C",
@@ -108,17 +97,14 @@ def v2_labels(leaf: Leaf) -> dict[str, Any]:
 # --- version 3 ------------------------------------------------------------------------------------------------------
 
 
-def v3_array(leaf: Leaf, array: Array, pipeline: Pipeline, codecs: Codecs) -> dict[str, Any]:  # noqa: ARG001
-    """`zarr.json` of an array of the index; a dot between the numbers of its chunks' keys keeps them in one folder."""
+def v3_array(leaf: Leaf) -> dict[str, Any]:
+    """`zarr.json` of an array of the index, or of labels."""
     listed = [
         # zarr-python wants settings of these, if only an empty set.
         {**codec, "configuration": codec.get("configuration", {})} if codec["name"].startswith("numcodecs.") else codec
-        for codec in listing(pipeline, array).codecs
+        for codec in leaf.document["codecs"]
     ]
-    return {"zarr.json": {**leaf.document, "codecs": jsonable(listed), "chunk_key_encoding": _DOTTED}}
-
-
-_DOTTED = {"name": "default", "configuration": {"separator": "."}}
+    return {"zarr.json": {**leaf.dotted, "codecs": listed}}
 
 
 def documents_of(

@@ -19,10 +19,10 @@ from periplus.zarr.codecs.translate import NotRepresentableError
 from periplus.zarr.description.metadata import CODECS, Codecs, ZarrLayout, layout
 from periplus.zarr.description.slabs import Slab, slabs
 from periplus.zarr.kerchunk.documents import (
+    check_representable,
     consolidated,
     documents_of,
     label_chunks,
-    representable_pipeline,
     v2_array,
     v2_labels,
     v3_array,
@@ -136,9 +136,8 @@ def describe(
         if leaf.array is None:
             continue
         try:
-            pipeline = representable_pipeline(leaf.array, codecs)
-            make = v2_array if zarr_format == 2 else v3_array
-            leaves[path] = make(leaf, leaf.array, pipeline, codecs)
+            check_representable(leaf, leaf.array, codecs)
+            leaves[path] = v2_array(leaf, leaf.array, codecs) if zarr_format == 2 else v3_array(leaf)
             arrays[path] = leaf.array
         except NotRepresentableError as error:
             skipped[path] = error.message
@@ -180,9 +179,7 @@ def _labels(
     found: dict[str, Mapping[tuple[int, ...], bytes]] = {}
     for path, leaf in zarr_layout.leaves.items():
         if leaf.compute is not None:
-            dotted = {"name": "default", "configuration": {"separator": "."}}
-            v3 = {"zarr.json": {**leaf.document, "chunk_key_encoding": dotted}}
-            leaves[path] = v2_labels(leaf) if zarr_format == 2 else v3
+            leaves[path] = v2_labels(leaf) if zarr_format == 2 else v3_array(leaf)
             found[path] = label_chunks(leaf)
     return found
 
