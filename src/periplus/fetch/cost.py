@@ -1,11 +1,15 @@
-"""What one more request costs, in bytes: how large a gap is worth reading over, by the kind of source."""
+"""What one more request costs, in bytes: how large a gap is worth reading over, and what is worth a thread."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from periplus.policy import is_local, scheme_of
 
 KIB = 1 << 10
 MIB = 1 << 20
+T = TypeVar("T")
 
 
 def gap(url: str) -> int:
@@ -33,3 +37,16 @@ def small_gap(url: str) -> int:
 def largest(url: str) -> int:
     """Bytes beyond which a merged range is cut, so that its parts travel and decode side by side."""
     return 4 * MIB if is_local(url) else 16 * MIB
+
+
+def tasks_of(items: Iterable[T], size: Callable[[T], int], least: int) -> list[list[T]]:
+    """The items in order, in groups of at least so many bytes: enough to be worth a thread."""
+    groups: list[list[T]] = []
+    held = least
+    for item in items:
+        if held >= least:
+            groups.append([])
+            held = 0
+        groups[-1].append(item)
+        held += size(item)
+    return groups

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus.fetch import Fetch
-from periplus.fetch.cost import gap, largest, small_gap
+from periplus.fetch.cost import gap, largest, small_gap, tasks_of
 from periplus.fetch.merge import Spans, merge
 from periplus.model import Source
 from periplus.read.place import Placer
@@ -163,7 +163,7 @@ class _DecodeQueue:
                 self._place(chunk, data)
                 self.done += 1
             return
-        groups = _grouped(ready)
+        groups = tasks_of(ready, lambda item: len(item[1]), TASK_BYTES)
         if not groups:
             return
         with self._change:
@@ -202,15 +202,3 @@ class _DecodeQueue:
                 pending[0] -= 1
                 self._bytes -= held if pending[0] == 0 else 0
                 self._change.notify_all()
-
-
-def _grouped(ready: list[Ready]) -> list[list[Ready]]:
-    groups: list[list[Ready]] = []
-    size = TASK_BYTES
-    for item in ready:
-        if size >= TASK_BYTES:
-            groups.append([])
-            size = 0
-        groups[-1].append(item)
-        size += len(item[1])
-    return groups

@@ -13,7 +13,7 @@ from fsspec.implementations.reference import ReferenceFileSystem, ReferenceNotRe
 
 import periplus
 from periplus.model import Inline
-from periplus.zarr.fsspec.filesystem import MultiReferenceFileSystem, together
+from periplus.zarr.fsspec.filesystem import MultiReferenceFileSystem
 from periplus.zarr.kerchunk.records import Record, write_record
 
 DATA = bytes(range(256)) * 4
@@ -293,18 +293,3 @@ def test_an_index_and_its_sources_are_read_over_http(index, folder, server):
         assert fs.cat_ranges(["a/0"], [1], [4]) == [CHUNKS["a/0"][1:4]]
         with pytest.raises(periplus.DeniedError):
             fs.cat_file("a/3")
-
-
-# --- joining --------------------------------------------------------------------------------------------------------
-
-
-def test_neighbours_are_read_together():
-    pieces = [("a", 100, 200), ("a", 0, 50), ("b", 0, 10), ("a", 60, 100), ("c", None, None)]
-    spans = together(pieces, gap=10, largest=1000)
-    assert dict(spans) == {
-        ("c", None, None): [(4, None, None)],
-        ("a", 0, 200): [(1, 0, 50), (3, 60, 100), (0, 100, 200)],
-        ("b", 0, 10): [(2, 0, 10)],
-    }
-    assert len(together(pieces, gap=10, largest=120)) == 4
-    assert len(together(pieces, gap=-1, largest=1000)) == 5

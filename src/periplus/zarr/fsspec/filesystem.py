@@ -20,6 +20,7 @@ except ImportError as error:
     raise ImportError('the multireference file system needs fsspec: pip install "periplus[kerchunk]"') from error
 
 from periplus.errors import DeniedError, FormatError, PeriplusError, StaleError
+from periplus.fetch import merge
 from periplus.fetch.local.folders import restore_folder
 from periplus.policy import Policy, canonical, resolve
 from periplus.zarr.fsspec.listing import ReferenceListing
@@ -28,8 +29,6 @@ from periplus.zarr.kerchunk.references import Reference, expand, filler, inline,
 
 Piece: TypeAlias = tuple[str, int | None, int | None]
 """(url, start, stop); a whole file has neither."""
-Member: TypeAlias = tuple[int, int | None, int | None]
-"""Number of a piece, and its range in what was read; None for all of it."""
 
 
 class MultiReferenceFileSystem(ReferenceListing, ReferenceFileSystem):  # type: ignore[misc]
@@ -215,14 +214,28 @@ class MultiReferenceFileSystem(ReferenceListing, ReferenceFileSystem):  # type: 
         return found
 
     async def _read_together(self, pieces: list[Piece]) -> list[Any]:
-        """Bytes, or the error, of each piece."""
-        spans = together(pieces, gap=self.max_gap, largest=self.max_block)
-        found = await asyncio.gather(*(self._read(span) for span, _ in spans))
-        parts: list[Any] = [None] * len(pieces)
-        for (_, members), data in zip(spans, found, strict=True):
-            for member, begin, stop in members:
-                parts[member] = data if isinstance(data, Exception) or begin is None else data[begin:stop]
-        return parts
+        """Bytes, or the error, of each piece; ranges of a file with small gaps are read by one request."""
+        ranged = {n: (url, a, b) for n, (url, a, b) in enumerate(pieces) if a is not None and b is not None}
+        whole = [number for number in range(len(pieces)) if number not in ranged]
+        files = {url: number for number, url in enumerate(dict.fromkeys(url for url, _, _ in ranged.values()))}
+        urls, lengths = list(files), [stop - start for _, start, stop in ranged.values()]
+        spans = merge(
+            [files[url] for url, _, _ in ranged.values()],
+            [start for _, start, _ in ranged.values()],
+            lengths,
+            gap=self.max_gap,
+            largest=self.max_block,
+        )
+        ranges = zip(spans.file.tolist(), spans.start.tolist(), spans.stop.tolist(), strict=True)
+        wanted = [*((urls[file], start, stop) for file, start, stop in ranges), *(pieces[number] for number in whole)]
+        found = await asyncio.gather(*map(self._read, wanted))
+        parts: dict[int, Any] = dict(zip(whole, found[len(spans) :], strict=True))
+        for number, span, at, length in zip(
+            ranged, spans.row_span.tolist(), spans.row_start.tolist(), lengths, strict=True
+        ):
+            data = found[span]
+            parts[number] = data if isinstance(data, Exception) else data[at : at + length]
+        return [parts[number] for number in range(len(pieces))]
 
 
 def _answer(key: str, pieces: list[Piece], parts: Sequence[Any], strict: bool) -> Any:
@@ -236,30 +249,6 @@ def _answer(key: str, pieces: list[Piece], parts: Sequence[Any], strict: bool) -
         if strict:
             raise error from broken
         return error
-
-
-def together(pieces: Sequence[Piece], *, gap: int, largest: int) -> list[tuple[Piece, list[Member]]]:
-    """Requests that cover all pieces, each with its members; ranges of a file no more than `gap` bytes apart share one.
-
-    A negative gap joins nothing. Only ranges with a start and a stop are joined, and never to more than `largest`.
-    """
-    spans: list[tuple[Piece, list[Member]]] = []
-    ranged: list[tuple[str, int, int, int]] = []
-    for number, (url, start, stop) in enumerate(pieces):
-        if start is None or stop is None or start < 0 or stop < 0:
-            spans.append(((url, start, stop), [(number, None, None)]))
-        else:
-            ranged.append((url, start, stop, number))
-    groups: list[tuple[str, int, int, list[Member]]] = []
-    for url, start, stop, number in sorted(ranged):
-        if groups:
-            other, first, last, members = groups[-1]
-            if other == url and start - last <= gap and max(stop, last) - first <= largest:
-                members.append((number, start - first, stop - first))
-                groups[-1] = url, first, max(stop, last), members
-                continue
-        groups.append((url, start, stop, [(number, 0, stop - start)]))
-    return spans + [((url, start, stop), members) for url, start, stop, members in groups]
 
 
 def joined(path: str, pieces: Sequence[Piece], parts: Sequence[bytes]) -> bytes:

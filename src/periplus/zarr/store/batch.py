@@ -7,13 +7,13 @@ one job for a thread. Remote requests run on the loop of Fetch; the caller's loo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from periplus.errors import FetchError
-from periplus.fetch.cost import gap, largest
+from periplus.fetch.cost import gap, largest, tasks_of
 from periplus.model import Source
 from periplus.policy import is_local
 
@@ -80,7 +80,8 @@ class Batches:
             for want in wants:
                 want.answer.set_exception(error)
             return
-        for job in _jobs([span for span in spans if is_local(span.source.url)]):
+        local = [span for span in spans if is_local(span.source.url)]
+        for job in tasks_of(local, lambda span: span.stop - span.start, JOB_BYTES):
             self._start(loop, self._read_local(job))
         for span in spans:
             if not is_local(span.source.url):
@@ -150,15 +151,3 @@ class Batches:
 def _carried(error: BaseException) -> BaseException:
     """The error for waiting callers; the cancellation of another task must not cancel theirs."""
     return error if isinstance(error, Exception) else FetchError("the read was cancelled")
-
-
-def _jobs(spans: Iterable[_Span]) -> list[list[_Span]]:
-    jobs: list[list[_Span]] = []
-    size = JOB_BYTES
-    for span in spans:
-        if size >= JOB_BYTES:
-            jobs.append([])
-            size = 0
-        jobs[-1].append(span)
-        size += span.stop - span.start
-    return jobs
