@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import lzma
 import struct
 import zlib
@@ -10,7 +11,7 @@ from typing import TypeAlias
 
 from periplus.decode.native import native
 from periplus.decode.scratch import Buffer, Octets, octets, scratch, stream
-from periplus.errors import DecodeError
+from periplus.errors import DecodeError, LimitError
 from periplus.limits import MIB
 
 Decompress: TypeAlias = Callable[[Buffer, int], Octets]
@@ -20,6 +21,8 @@ Maker: TypeAlias = Callable[[int, int], Decompress]
 
 LZMA_BYTES = 256 * MIB
 """Memory an xz stream may ask for; the strongest preset takes 65 MiB."""
+LEAST_OUTPUT = 1 << 16
+"""Bytes of the first attempt to decompress what does not declare its size."""
 
 
 def budget_of(full: int) -> int:
@@ -32,7 +35,7 @@ def over(budget: int) -> DecodeError:
     return DecodeError(f"the chunk decodes to more than {budget} bytes, far more than it should")
 
 
-def plain(budget: int, slot: int) -> Decompress:  # noqa: ARG001 - nothing is written
+def plain(_budget: int, _slot: int) -> Decompress:
     """Stored bytes are the values' bytes."""
     return lambda data, _need: octets(data)
 
@@ -87,10 +90,25 @@ def zstd(budget: int, slot: int) -> Decompress:
     """Zstandard frames."""
     decode = native("zstd_decode")
 
-    def run(data: Buffer, need: int) -> Octets:  # noqa: ARG001 - zstd yields all or nothing
+    def run(data: Buffer, _need: int) -> Octets:
         return octets(decode(data, out=scratch(slot, budget)))
 
     return run
+
+
+def unzstd(data: bytes | memoryview, *, most: int) -> bytes:
+    """The content of a Zstandard frame of undeclared size; LimitError where that is more than `most` bytes."""
+    decode = native("zstd_decode")
+    size = min(max(LEAST_OUTPUT, 8 * len(data)), most)
+    while True:
+        try:
+            return bytes(decode(data, out=size))
+        except RuntimeError as error:
+            if "too small" not in str(error):
+                raise DecodeError(f"a Zstandard frame is damaged: {error}") from None
+        if size >= most:
+            raise LimitError(f"a compressed file holds more than {most} bytes")
+        size = min(8 * size, most)
 
 
 def lzw(budget: int, slot: int) -> Decompress:
@@ -152,17 +170,24 @@ def _unpack_runs(data: Buffer, need: int, budget: int) -> Octets:
     return octets(found)
 
 
-def xz(budget: int, slot: int) -> Decompress:  # noqa: ARG001 - the module allocates its own output
-    """An xz stream."""
+def _incremental(make: Callable[[], lzma.LZMADecompressor | bz2.BZ2Decompressor]) -> Maker:
+    """A decompressor of the standard library, which allocates its own output."""
 
-    def run(data: Buffer, need: int) -> Octets:  # noqa: ARG001 - checked by the caller
-        decoder = lzma.LZMADecompressor(memlimit=LZMA_BYTES)
-        found = decoder.decompress(stream(data), budget)
-        if not decoder.eof and len(found) >= budget:
-            raise over(budget)
-        return octets(found)
+    def maker(budget: int, _slot: int) -> Decompress:
+        def run(data: Buffer, _need: int) -> Octets:
+            decoder = make()
+            found = decoder.decompress(stream(data), budget)
+            if not decoder.eof and len(found) >= budget:
+                raise over(budget)
+            return octets(found)
 
-    return run
+        return run
+
+    return maker
+
+
+xz = _incremental(lambda: lzma.LZMADecompressor(memlimit=LZMA_BYTES))
+bzip2 = _incremental(bz2.BZ2Decompressor)
 
 
 TIFF_COMPRESSIONS: dict[int, Maker] = {

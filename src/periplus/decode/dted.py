@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus.decode.scratch import Buffer, Octets, octets, scratch_array
-from periplus.decode.settings import known, number
+from periplus.decode.settings import Extent, number
 from periplus.errors import DecodeError, FormatError
 from periplus.limits import Limits
 from periplus.model import Shape, codecnames
@@ -30,30 +30,32 @@ KEYS = frozenset({
 })  # fmt: skip
 
 
+def dted_extent(configuration: Mapping[str, Any]) -> Extent:
+    """What remains of a cell where it is trimmed."""
+    posts, lines, top, bottom, left, right = _cell(configuration)
+    return (1, posts - top - bottom, lines - left - right), np.dtype(np.int16)
+
+
+def _cell(configuration: Mapping[str, Any]) -> tuple[int, ...]:
+    """Posts, lines, and how many of them are trimmed at the top, bottom, left and right."""
+    trims = (number("dted", configuration, f"trim_{side}", 0, MOST, 0) for side in ("top", "bottom", "left", "right"))
+    return (
+        number("dted", configuration, "num_lat_points", 1, MOST),
+        number("dted", configuration, "num_lon_lines", 1, MOST),
+        *trims,
+    )
+
+
 def dted(
-    configuration: Mapping[str, Any], *, chunks: Shape, dtype: np.dtype[Any], limits: Limits
+    configuration: Mapping[str, Any], _chunks: Shape, dtype: np.dtype[Any], limits: Limits
 ) -> Callable[[Buffer, Shape], NDArray[Any]]:
-    """The decoder of one cell; leading dimensions beyond (bands, y, x) have size 1."""
-
-    known("dted", configuration, KEYS)
-
-    def setting(key: str, low: int, default: int | None = None) -> int:
-        return number("dted", configuration, key, low, MOST, default)
-
-    posts, lines = setting("num_lat_points", 1), setting("num_lon_lines", 1)
-    size = setting("record_size", 1)
-    records = setting("num_records", 1, lines)
-    top, bottom = setting("trim_top", 0, 0), setting("trim_bottom", 0, 0)
-    left, right = setting("trim_left", 0, 0), setting("trim_right", 0, 0)
+    """The decoder of one cell."""
+    posts, lines, top, bottom, left, right = _cell(configuration)
+    size = number("dted", configuration, "record_size", 1, MOST)
+    records = number("dted", configuration, "num_records", 1, MOST, lines)
     if size != HEAD + 2 * posts + TAIL or records > lines:
         raise FormatError(f"dted codec: {records} records of {size} bytes do not hold {lines} lines of {posts} posts")
-    inside = (posts - top - bottom, lines - left - right)
-    if min(inside) < 1 or tuple(chunks[-2:]) != inside or any(n != 1 for n in chunks[:-2]) or len(chunks) < 3:
-        raise FormatError(f"a cell of {lines} lines of {posts} posts, trimmed, does not fill chunks of shape {chunks}")
-    if dtype != np.int16:
-        raise FormatError(f"elevations are 16-bit integers, not {dtype}")
     limits.check("the bytes of a cell", lines * size, limits.chunk_bytes)
-    lead = (None,) * (len(chunks) - 2)
 
     def run(data: Buffer, valid: Shape, want: tuple[slice, ...] | None = None) -> NDArray[Any]:  # noqa: ARG001 - whole
         found = octets(data)
@@ -61,7 +63,7 @@ def dted(
             raise DecodeError(f"the cell has {len(found)} of {records * size} bytes")
         rows = found[: records * size].reshape(records, size)
         # Lines run from west to east, their posts from south to north.
-        values = scratch_array(0, (posts, lines), np.dtype(np.int16))
+        values = scratch_array(0, (posts, lines), dtype)
         if records < lines:
             _place(rows, values)
         else:
@@ -69,7 +71,7 @@ def dted(
             for first in range(x, across, TOGETHER):
                 stop = min(first + TOGETHER, across)
                 _turn(rows[first:stop], first, posts - down, values[y:down, first:stop])
-        return values[top : posts - bottom, left : lines - right][lead]
+        return values[None, top : posts - bottom, left : lines - right]
 
     return run
 

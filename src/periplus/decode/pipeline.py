@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,25 +15,46 @@ from numpy.typing import NDArray
 from periplus.decode import dted, jbp, png, vq
 from periplus.decode.jpeg import codec as jpegblock
 from periplus.decode.jpeg2000 import codec as jpeg2000
-from periplus.decode.scratch import Buffer
-from periplus.decode.settings import known, number
+from periplus.decode.settings import Extent, kind, known, number
 from periplus.decode.tiff import codec as tifftile
+from periplus.decode.tiff import tile
 from periplus.decode.zarr import codecs as standard
-from periplus.decode.zarr import crop, unpack
 from periplus.decode.zarr import filters as values
+from periplus.decode.zarr import unpack
 from periplus.errors import DecodeError, FormatError
 from periplus.limits import Limits, out_of_memory
 from periplus.model import Encoding, Pipeline, Shape, codecnames, codecs_text
 
 LIST = codecnames.PIPELINE
+CROP = codecnames.CROP
 LIST_KEYS = frozenset({"codecs", "shape", "dtype", "last_rows"})
+LARGEST = 1 << 31
+Run: TypeAlias = Callable[..., NDArray[Any]]
+"""Stored bytes, the part of the chunk inside the array and, if `partial`, what is wanted of it -> values."""
 
 
-def _as_one(
-    configuration: Mapping[str, Any], *, chunks: Shape, dtype: np.dtype[Any], limits: Limits
-) -> Callable[[Buffer, Shape], NDArray[Any]]:
+@dataclass(frozen=True, slots=True)
+class ImageCodec:
+    """A codec of whole blocks (bands, rows, columns), array to bytes, alone in its list."""
+
+    make: Callable[[Mapping[str, Any], Shape, np.dtype[Any], Limits], Run]
+    """The decoder from the configuration, shape and type of chunks, which are those of `extent`."""
+    keys: frozenset[str] = frozenset()
+    extent: Callable[[Mapping[str, Any]], Extent] | None = None
+    """The shape and type that a configuration declares."""
+    exact: bool = True
+    """Whether chunks have the rows and columns of `extent`; otherwise the decoder checks them."""
+
+
+def _listed_extent(configuration: Mapping[str, Any]) -> Extent:
+    shape = configuration.get("shape")
+    if not isinstance(shape, list) or not shape or not all(type(n) is int and 0 < n < LARGEST for n in shape):
+        raise FormatError(f"codec {LIST}: shape is {shape!r}")
+    return tuple(shape), kind(LIST, configuration, "biufc")
+
+
+def _as_one(configuration: Mapping[str, Any], chunks: Shape, dtype: np.dtype[Any], limits: Limits) -> Run:
     """A whole pipeline as one codec, for metadata formats that allow only one."""
-    known(LIST, configuration, LIST_KEYS)
     inner = _listed(configuration.get("codecs"))
     if any(_stage(codec)[0] == LIST for codec in inner):
         raise FormatError(f"codec {LIST} is within itself")
@@ -43,20 +64,20 @@ def _as_one(
     return prepare(tuple(inner), chunks=chunks, dtype=dtype, limits=limits)._run
 
 
-IMAGES: dict[str, Callable[..., Callable[[Buffer, Shape], NDArray[Any]]]] = {
-    tifftile.NAME: tifftile.tiff_tile,
-    jbp.NAME: jbp.jbp_block,
-    vq.NAME: vq.vector_quantised,
-    dted.NAME: dted.dted,
-    jpegblock.NAME: jpegblock.jpeg_block,
-    png.NAME: png.png,
-    jpeg2000.NAME: jpeg2000.jpeg2000,
-    LIST: _as_one,
+IMAGES = {
+    tifftile.NAME: ImageCodec(tifftile.tiff_tile, tile.KEYS, tifftile.tiff_extent, exact=False),
+    jbp.NAME: ImageCodec(jbp.jbp_block, jbp.KEYS, jbp.jbp_extent),
+    vq.NAME: ImageCodec(vq.vector_quantised),
+    dted.NAME: ImageCodec(dted.dted, dted.KEYS, dted.dted_extent),
+    jpegblock.NAME: ImageCodec(jpegblock.jpeg_block, jpegblock.KEYS, jpegblock.jpeg_extent),
+    png.NAME: ImageCodec(png.png, png.KEYS, png.png_extent),
+    jpeg2000.NAME: ImageCodec(jpeg2000.jpeg2000, jpeg2000.KEYS, jpeg2000.jpeg2000_extent, exact=False),
+    LIST: ImageCodec(_as_one, LIST_KEYS, _listed_extent),
 }
-"""Codecs of whole image blocks, array to bytes, each alone in its list."""
+EXTENTS = {name: codec.extent for name, codec in IMAGES.items() if codec.extent is not None}
 PARTIAL = frozenset({dted.NAME, jpegblock.NAME, png.NAME})
 """Those that decode less where less is wanted."""
-CODECS = frozenset({crop.NAME, unpack.NAME, *IMAGES, *standard.NAMES, *values.NAMES})
+CODECS = frozenset({CROP, unpack.NAME, *IMAGES, *standard.NAMES, *values.NAMES})
 """Names of all codecs known; others are never looked up anywhere."""
 
 
@@ -69,7 +90,7 @@ class Decoder:
     chunks: Shape
     dtype: np.dtype[Any]
     limits: Limits
-    _run: Callable[..., NDArray[Any]] = field(repr=False)
+    _run: Run = field(repr=False)
     short: Shape | None = None
     """What the last chunk of an image may hold at least, where it may hold less than others."""
     partial: bool = False
@@ -141,33 +162,31 @@ def prepare_stored(encoding: Encoding, *, chunks: Shape, dtype: np.dtype[Any], l
 @lru_cache(maxsize=512)
 def _prepared(codecs: str, chunks: Shape, dtype: np.dtype[Any], limits: Limits, extent: Shape | None = None) -> Decoder:
     if extent is not None:
-        whole = _prepared(codecs, crop.within(extent, chunks), dtype, limits)
+        whole = _prepared(codecs, _holding(extent, chunks), dtype, limits)
         return replace(whole, chunks=chunks, extent=extent)
     stages = [_stage(codec) for codec in _listed(json.loads(codecs))]
     if any(n < 1 for n in chunks):
         raise FormatError(f"chunks of shape {chunks} hold nothing")
     if not chunks:  # one value
         one = _prepared(codecs, (1,), dtype, limits)
-        single: Callable[[Buffer, Shape], NDArray[Any]] = lambda data, _: one._run(data, (1,)).reshape(())  # noqa: E731
-        return Decoder(codecs, chunks, one.dtype, limits, single)
+        return Decoder(codecs, chunks, one.dtype, limits, lambda data, _: one._run(data, (1,)).reshape(()))
     limits.check("the bytes of a chunk", math.prod(chunks) * dtype.itemsize, limits.chunk_bytes)
     native = dtype.newbyteorder("=")
     other = next((name for name, _ in stages if name not in standard.NAMES), None)
     if other is not None and dtype.kind not in "biufc":
         raise FormatError(f"codec {other} yields numbers, not {dtype}")
-    if stages[0][0] == crop.NAME:
+    if stages[0][0] == CROP:
         inside = codecs_text(json.loads(codecs)[1:])
-        return _prepared(inside, chunks, dtype, limits, crop.stored_shape(stages[0][1], chunks))
+        return _prepared(inside, chunks, dtype, limits, stored_shape(stages[0][1], chunks))
     if stages[0][0] == unpack.NAME:
         inner = _inner(stages[1:], chunks, unpack.stored_dtype(stages[0][1]), limits)
         finish = unpack.unpacker(stages[0][1], chunks=chunks, dtype=native)
-        run: Callable[[Buffer, Shape], NDArray[Any]] = lambda data, valid: finish(inner(data, valid))  # noqa: E731
-        return Decoder(codecs, chunks, native, limits, run, _short(stages[1:], chunks))
+        short = _short(stages[1:], chunks)
+        return Decoder(codecs, chunks, native, limits, lambda data, valid: finish(inner(data, valid)), short)
     if any(name in values.NAMES for name, _ in stages):
-        rest, kind, undo = values.split(stages, native)
-        stored_values = _inner(rest, chunks, kind, limits)
-        filtered: Callable[[Buffer, Shape], NDArray[Any]] = lambda data, valid: undo(stored_values(data, valid))  # noqa: E731
-        return Decoder(codecs, chunks, native, limits, filtered, _short(rest, chunks))
+        rest, stored, undo = values.split(stages, native)
+        inner, short = _inner(rest, chunks, stored, limits), _short(rest, chunks)
+        return Decoder(codecs, chunks, native, limits, lambda data, valid: undo(inner(data, valid)), short)
     inner = _inner(stages, chunks, native, limits)
     short = _short(stages, chunks)
     if short is None and stages[0][0] == LIST:
@@ -187,15 +206,52 @@ def _short(stages: list[standard.Stage], chunks: Shape) -> Shape | None:
     return (*chunks[:-2], rows, chunks[-1])
 
 
-def _inner(
-    stages: list[standard.Stage], chunks: Shape, dtype: np.dtype[Any], limits: Limits
-) -> Callable[[Buffer, Shape], NDArray[Any]]:
-    if stages and stages[0][0] in IMAGES:
-        name, configuration = stages[0]
-        if len(stages) > 1:
-            raise FormatError(f"codec {stages[1][0]} cannot follow {name.rpartition('/')[2]}")
-        return IMAGES[name](configuration, chunks=chunks, dtype=dtype, limits=limits)
-    return standard.standard(stages, chunks=chunks, dtype=dtype)
+def _inner(stages: list[standard.Stage], chunks: Shape, dtype: np.dtype[Any], limits: Limits) -> Run:
+    if not stages or stages[0][0] not in IMAGES:
+        return standard.standard(stages, chunks=chunks, dtype=dtype)
+    name, configuration = stages[0]
+    short = name.rpartition("/")[2].removeprefix(codecnames.OURS)
+    if len(stages) > 1:
+        raise FormatError(f"codec {stages[1][0]} cannot follow {short}")
+    codec = IMAGES[name]
+    known(short, configuration, codec.keys)
+    if name == LIST:
+        return codec.make(configuration, chunks, dtype, limits)
+    if len(chunks) < 3 or any(n != 1 for n in chunks[:-3]):
+        raise FormatError(f"the {short} codec cannot fill chunks of shape {chunks}: it yields bands, rows and columns")
+    block = chunks[-3:]
+    if codec.extent is not None:
+        shape, yields = codec.extent(configuration)
+        if block[0] != shape[0] or (codec.exact and block != shape) or yields != dtype:
+            raise FormatError(f"a {short} codec of {shape} values of {yields} does not fill {block} of {dtype}")
+    run = codec.make(configuration, block, dtype, limits)
+    if block == chunks:
+        return run
+    lead = (None,) * (len(chunks) - 3)
+    return lambda data, valid, *want: run(data, valid[-3:], *want)[lead]
+
+
+def extent(name: str, configuration: Mapping[str, Any]) -> Extent:
+    """(bands, rows, columns) of a full chunk and the type of its values; FormatError if they are not declared."""
+    if name not in EXTENTS:
+        raise FormatError(f"codec {name} does not declare how large its chunks are")
+    return EXTENTS[name](configuration)
+
+
+def stored_shape(configuration: Mapping[str, Any], chunks: Shape) -> Shape:
+    """The shape of chunks as they are stored before `periplus.crop` takes their first elements."""
+    known(CROP, configuration, frozenset({"shape"}))
+    shape = configuration.get("shape")
+    if not isinstance(shape, list) or not all(type(n) is int for n in shape):
+        raise FormatError(f"codec {CROP}: shape is {shape!r}")
+    return _holding(tuple(shape), chunks)
+
+
+def _holding(stored: Shape, chunks: Shape) -> Shape:
+    """The shape of a stored chunk, checked to hold chunks of a shape."""
+    if len(stored) != len(chunks) or any(n < m for n, m in zip(stored, chunks, strict=True)):
+        raise FormatError(f"a stored chunk of shape {stored} does not hold chunks of shape {chunks}")
+    return stored
 
 
 def _listed(codecs: Any) -> list[Any]:

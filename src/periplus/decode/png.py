@@ -14,7 +14,7 @@ from periplus.decode.bits import packed as packed_bits
 from periplus.decode.compressions import Decompress, deflate
 from periplus.decode.native import native
 from periplus.decode.scratch import Buffer, Octets, scratch, scratch_array, stream
-from periplus.decode.settings import known, number
+from periplus.decode.settings import Extent, number
 from periplus.errors import DecodeError, FormatError
 from periplus.limits import Limits
 from periplus.model import Shape, codecnames
@@ -47,33 +47,29 @@ COLOR_TYPES = {1: GRAY, 2: GRAY_ALPHA, 3: RGB, 4: RGB_ALPHA}
 """Colour type to decode as: a palette's indices are gray to libpng."""
 
 
-def png(
-    configuration: Mapping[str, Any], *, chunks: Shape, dtype: np.dtype[Any], limits: Limits
-) -> Callable[[Buffer, Shape], NDArray[Any]]:
-    """The decoder of one file; leading dimensions beyond (bands, y, x) have size 1."""
-
-    known("png", configuration, KEYS)
-
-    def setting(key: str, high: int) -> int:
-        return number("png", configuration, key, 1, high)
-
-    width, height = setting("width", LARGEST), setting("height", LARGEST)
-    bands, bits = setting("bands", 5), setting("bits", 17)
+def png_extent(configuration: Mapping[str, Any]) -> Extent:
+    """The size of the image in the file."""
+    bands, height, width, bits = (
+        number("png", configuration, key, 1, high)
+        for key, high in (("bands", 5), ("height", LARGEST), ("width", LARGEST), ("bits", 17))
+    )
     if bits not in (1, 2, 4, 8, 16) or (bits < 8 and bands > 1):
         raise FormatError(f"png codec: {bands} bands of {bits} bits do not exist")
-    if len(chunks) < 3 or any(n != 1 for n in chunks[:-3]) or tuple(chunks[-3:]) != (bands, height, width):
-        raise FormatError(f"a PNG of {bands} bands of {width} x {height} pixels does not fill chunks of {chunks}")
+    return (bands, height, width), np.dtype(np.uint16 if bits == 16 else np.uint8)
+
+
+def png(
+    configuration: Mapping[str, Any], chunks: Shape, dtype: np.dtype[Any], _limits: Limits
+) -> Callable[[Buffer, Shape], NDArray[Any]]:
+    """The decoder of one file."""
+    (bands, height, width), bits = chunks, number("png", configuration, "bits", 1, 17)
     if width > LARGEST_SIDE or (bits < 8 and height > LARGEST_SIDE):
         raise FormatError(f"a PNG of {width} x {height} pixels is larger than its decoder takes")
-    if dtype != np.dtype(np.uint16 if bits == 16 else np.uint8):
-        raise FormatError(f"a PNG of {bits} bits does not fill an array of {dtype}")
-    limits.check("the bytes of a chunk", bands * height * width * dtype.itemsize, limits.chunk_bytes)
     whole = _bytes(width, height, bands * bits)
     passes = [(each, _bytes(*_size(each, width, height), bands * bits)) for each in PASSES]
     # libdeflate, because libpng's own zlib takes twice the time; libpng then finds the rows stored.
     inflate = deflate(max(whole, sum(size for _, size in passes)) + SLACK, 1)
     undo = _undo(bands, bits)
-    lead = (None,) * (len(chunks) - 3)
 
     def run(data: Buffer, valid: Shape, want: tuple[slice, ...] | None = None) -> NDArray[Any]:  # noqa: ARG001 - whole
         interlaced, packed = _image_data(stream(data), (width, height, bits), bands)
@@ -89,7 +85,7 @@ def png(
                     wide, high = _size(each, width, height)
                     out[y::dy, x::dx] = undo(raw[start : start + size], (high, wide), 0, high)
                     start += size
-        return out.transpose(2, 0, 1)[lead]
+        return out.transpose(2, 0, 1)
 
     return run
 

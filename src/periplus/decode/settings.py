@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping, Set
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from periplus.errors import FormatError
+from periplus.model import Shape
+
+Extent: TypeAlias = tuple[Shape, np.dtype[Any]]
+"""Shape of a full chunk, and the type of its values."""
 
 
 def number(
@@ -22,6 +27,17 @@ def number(
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value < high:
         raise FormatError(f"{codec} codec: {key} is {value!r}, no whole number from {low} to {high - 1}")
     return value
+
+
+def encoded(codec: str, configuration: Mapping[str, Any], key: str) -> bytes | None:
+    """The bytes of a base64 text; None if the configuration has none."""
+    text = configuration.get(key)
+    if text is None:
+        return None
+    try:
+        return base64.b64decode(text.removeprefix("base64:"), validate=True)
+    except (ValueError, AttributeError):
+        raise FormatError(f"{codec} codec: {key} is not base64 text") from None
 
 
 def known(codec: str, configuration: Mapping[str, Any], keys: Set[str]) -> None:

@@ -23,19 +23,15 @@ BOOK_BYTES = KERNEL * CODES * KERNEL
 
 
 def vector_quantised(
-    configuration: Mapping[str, Any], *, chunks: Shape, dtype: np.dtype[Any], limits: Limits
+    _configuration: Mapping[str, Any], chunks: Shape, dtype: np.dtype[Any], _limits: Limits
 ) -> Callable[[Buffer, Shape], NDArray[Any]]:
     """The decoder of one block; its bytes are four code books of 4096 times four pixels, then its codes, row by row."""
-    if configuration:
-        raise FormatError(f"codec {NAME} has no settings")
-    height, width = (*chunks, 0, 0)[-2:] if len(chunks) < 3 else chunks[-2:]
-    if len(chunks) < 3 or any(n != 1 for n in chunks[:-2]) or height % KERNEL or width % KERNEL or dtype != np.uint8:
-        raise FormatError(f"codec {NAME} cannot fill chunks of {tuple(chunks)} of {dtype}")
-    limits.check("the bytes of a block", height * width, limits.chunk_bytes)
+    bands, height, width = chunks
+    if bands != 1 or height % KERNEL or width % KERNEL or dtype != np.uint8:
+        raise FormatError(f"codec {NAME} cannot fill chunks of {chunks} of {dtype}")
     down, across = height // KERNEL, width // KERNEL
     need = BOOK_BYTES + -(-down * across * CODE_BITS // 8)
     unpack = packed(CODE_BITS, down * across, np.dtype(np.uint16), slot=1)
-    lead = (None,) * (len(chunks) - 2)
 
     def run(data: Buffer, valid: Shape) -> NDArray[Any]:  # noqa: ARG001 - blocks are coded whole
         found = octets(data)
@@ -46,6 +42,6 @@ def vector_quantised(
         pixels = scratch_array(0, (down, KERNEL, across, KERNEL), dtype)
         for row in range(KERNEL):
             pixels[:, row] = books[row][codes]
-        return pixels.reshape(height, width)[lead]
+        return pixels.reshape(chunks)
 
     return run

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from periplus.decode.scratch import Buffer, stream
-from periplus.decode.settings import number
+from periplus.decode.settings import encoded, number
 from periplus.errors import DecodeError, FormatError
 from periplus.parse.jpeg import FIRST_RESTART, RESTART, SEQUENTIAL, parse_header
 
@@ -63,10 +61,7 @@ class BandDecoding:
 
 def band_decoding(configuration: Mapping[str, Any], rows: int) -> BandDecoding:
     """The bands that the settings of a jpeg codec describe, or FormatError."""
-    try:
-        raw = base64.b64decode(configuration.get("header", ""), validate=True)
-    except (binascii.Error, ValueError, TypeError):
-        raise FormatError("jpeg codec: header is not base64 text") from None
+    raw = encoded("jpeg", configuration, "header") or b""
     margin = number("jpeg", configuration, "margin", 0, 1 << 16, 0)
     header = parse_header(raw)
     if header.kind not in SEQUENTIAL or not header.width or not header.sampled or header.data_offset != len(raw):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from periplus.decode.jpeg.bands import band_decoding
 from periplus.decode.jpeg.checks import checked_header
 from periplus.decode.scratch import Buffer, scratch_array, stream
-from periplus.decode.settings import choice, known, number
+from periplus.decode.settings import Extent, choice, number
 from periplus.decode.tiff.jpeg import jpeg
 from periplus.decode.tiff.tile import tile_of
 from periplus.errors import FormatError
@@ -34,28 +34,33 @@ JPEG = 7
 """The number of this compression in TIFF."""
 
 
+def jpeg_extent(configuration: Mapping[str, Any]) -> Extent:
+    """The size of the picture."""
+    bands, height, width, bits = (
+        number("jpeg", configuration, key, 1, high)
+        for key, high in (
+            ("num_bands", 256),
+            ("block_height", LARGEST),
+            ("block_width", LARGEST),
+            ("bits_per_pixel", 17),
+        )
+    )
+    return (bands, height, width), np.dtype(np.uint8 if bits <= 8 else np.uint16)
+
+
 def jpeg_block(
-    configuration: Mapping[str, Any], *, chunks: Shape, dtype: np.dtype[Any], limits: Limits
+    configuration: Mapping[str, Any], chunks: Shape, dtype: np.dtype[Any], limits: Limits
 ) -> Callable[[Buffer, Shape], NDArray[Any]]:
-    """The decoder of one stream; leading dimensions beyond (bands, y, x) have size 1.
+    """The decoder of one stream.
 
     `color_space` decides only whether CMYK and YCCK are converted to RGB, which needs three bands: some indexes name it
     wrongly, and the segments of the stream declare the rest. With a `header` the bytes are a band of rows between
     restart markers, and `header` holds the segments before them.
     """
-
-    known("jpeg", configuration, KEYS)
-
-    def setting(key: str, high: int) -> int:
-        return number("jpeg", configuration, key, 1, high)
-
-    bits, bands = setting("bits_per_pixel", 17), setting("num_bands", 256)
-    width, height = setting("block_width", LARGEST), setting("block_height", LARGEST)
+    (bands, height, width), bits = chunks, number("jpeg", configuration, "bits_per_pixel", 1, 17)
     mode = choice("jpeg", configuration, "imode", ("P", "B", "R", "S"))
     if mode != "P" and bands > 1:
         raise FormatError(f"jpeg codec: {bands} bands in one stream are interleaved by pixel, not {mode}")
-    if len(chunks) < 3 or any(n != 1 for n in chunks[:-3]) or tuple(chunks[-3:]) != (bands, height, width):
-        raise FormatError(f"a JPEG of {bands} bands of {width} x {height} pixels does not fill chunks of {chunks}")
     inks = bands == 3 and bits == 8 and configuration.get("color_space") in INKS
     band = band_decoding(configuration, height) if "header" in configuration else None
     tile = tile_of(
@@ -68,11 +73,8 @@ def jpeg_block(
             "jpeg_tables": configuration.get("jpeg_tables"),
         }
     )
-    if tile.dtype != dtype:
-        raise FormatError(f"a JPEG of {bits} bits does not fill an array of {dtype}")
     limits.check("the bytes of a chunk", tile.run * tile.height * dtype.itemsize, limits.chunk_bytes)
     picture = jpeg(tile, 0, ignore_photometric=True)
-    lead = (None,) * (len(chunks) - 3)
 
     def run(data: Buffer, valid: Shape, want: tuple[slice, ...] | None = None) -> NDArray[Any]:
         rows, above = valid[-2], 0
@@ -87,7 +89,7 @@ def jpeg_block(
             values = values[above : above + rows]
         if inks:
             values = inks_to_rgb(values)
-        return values.transpose(2, 0, 1)[lead]
+        return values.transpose(2, 0, 1)
 
     return run
 

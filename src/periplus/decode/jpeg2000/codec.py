@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
@@ -15,14 +13,15 @@ from periplus.decode.jpeg2000.build import TilePart, codestream, ended, of_compo
 from periplus.decode.jpeg2000.header import CodestreamHeader, header_of, is_lossless
 from periplus.decode.native import native
 from periplus.decode.scratch import Buffer, scratch_array, stream
-from periplus.errors import DecodeError, FormatError
+from periplus.decode.settings import Extent, encoded, number
+from periplus.errors import DecodeError
 from periplus.limits import Limits
 from periplus.model import Shape, codecnames
 from periplus.parse.jpeg2000.packets import Bounds
 from periplus.parse.jpeg2000.segments import COC, COD
 
 NAME = codecnames.JPEG2000
-KEYS = {"main_header", "resolution_level"}
+KEYS = frozenset({"main_header", "resolution_level"})
 NATIVE_BYTES = 4
 """Bytes that the native decoder allocates for every value of a tile, whatever its depth."""
 SLOT = 0
@@ -33,19 +32,16 @@ ROWS = 64
 Run: TypeAlias = Callable[[Buffer, Shape], NDArray[Any]]
 
 
-def jpeg2000(
-    configuration: Mapping[str, Any],
-    *,
-    chunks: Shape,
-    dtype: np.dtype[Any],
-    limits: Limits,
-) -> Run:
-    """The decoder of one tile; leading dimensions beyond (bands, y, x) have size 1."""
+def jpeg2000_extent(configuration: Mapping[str, Any]) -> Extent:
+    """One tile; at the edges of the image, and where tiles are decoded together, chunks have other rows and columns."""
     header = _header(configuration)
-    if len(chunks) < 3 or any(n != 1 for n in chunks[:-3]) or chunks[-3] != header.count:
-        raise FormatError(f"a codestream of {header.count} components does not fill chunks of shape {chunks}")
-    if header.dtype != dtype:
-        raise FormatError(f"a codestream of {header.dtype} values does not fill an array of {dtype}")
+    width, height = (-(-size >> header.level) for size in header.size.grid[4:6])
+    return (header.count, height, width), header.dtype
+
+
+def jpeg2000(configuration: Mapping[str, Any], chunks: Shape, dtype: np.dtype[Any], limits: Limits) -> Run:
+    """The decoder of one tile."""
+    header = _header(configuration)
     size = math.prod(chunks) * (NATIVE_BYTES + dtype.itemsize)
     limits.check("the memory that a tile takes while it is decoded", size, limits.memory_bytes)
     decode = native("jpeg2k_decode")
@@ -53,7 +49,6 @@ def jpeg2000(
     signs = len({depth & 0x80 for depth in header.size.components[::3]}) > 1
     spread = any(step != (1, 1) for step in header.size.steps)
     lossless = is_lossless(header.segments, header.count)
-    lead = (None,) * (len(chunks) - 3)
 
     def run(data: Buffer, valid: Shape) -> NDArray[Any]:
         view = stream(data)
@@ -68,15 +63,14 @@ def jpeg2000(
         own = mixed and any(marker in (COD, COC) for *_, segments in parts for marker, _, _ in segments)
         upsampled = spread and not (header.chroma and (header.single or not (bounds[0] | bounds[1]) % 2))
         if others or upsampled or signs or own or (mixed and not lossless):
-            values = _groups(header, tiles, bounds, view)
-            return values[lead] if lead else values
+            return _groups(header, tiles, bounds, view)
         made = codestream(header, tile, bounds, view, parts)
         out = scratch_array(SLOT, shape if header.count > 1 else shape[1:], dtype)
         # Planar, as in the decoder and in the result; the caller provides the threads.
         values = np.asarray(decode(made, planar=True, numthreads=1, out=out)).reshape(shape)
         if mixed:
             _deepened(values, header)
-        return values[lead] if lead else values
+        return values
 
     return run
 
@@ -182,14 +176,5 @@ def _deepened(values: NDArray[Any], header: CodestreamHeader) -> None:
 
 
 def _header(configuration: Mapping[str, Any]) -> CodestreamHeader:
-    unknown = set(configuration) - KEYS
-    if unknown:
-        raise FormatError(f"the jpeg2000 codec has no setting {sorted(unknown)[0]!r}")
-    text, level = configuration.get("main_header"), configuration.get("resolution_level", 0)
-    if not isinstance(text, str) or not isinstance(level, int) or isinstance(level, bool) or not 0 <= level <= 32:
-        raise FormatError("the jpeg2000 codec needs main_header, a text, and resolution_level, a number up to 32")
-    try:
-        raw = base64.b64decode(text.removeprefix("base64:"), validate=True)
-    except (binascii.Error, ValueError):
-        raise FormatError("the main header of the jpeg2000 codec is not base64") from None
-    return header_of(raw, level)
+    level = number("jpeg2000", configuration, "resolution_level", 0, 33, 0)
+    return header_of(encoded("jpeg2000", configuration, "main_header") or b"", level)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from periplus.decode.compressions import TIFF_COMPRESSIONS, budget_of
 from periplus.decode.native import native
 from periplus.decode.scratch import Buffer
-from periplus.decode.settings import known
+from periplus.decode.settings import Extent
 from periplus.decode.tiff import images, ycbcr
 from periplus.decode.tiff.fax import fax
 from periplus.decode.tiff.images import StreamDecoder
@@ -19,7 +19,7 @@ from periplus.decode.tiff.jpeg import jpeg
 from periplus.decode.tiff.lerc import lerc
 from periplus.decode.tiff.runs import logluv, nextstep, thunderscan
 from periplus.decode.tiff.samples import values_of
-from periplus.decode.tiff.tile import KEYS, YCBCR, TileEncoding, tile_of
+from periplus.decode.tiff.tile import YCBCR, TileEncoding, tile_of
 from periplus.errors import DecodeError, FormatError
 from periplus.limits import Limits
 from periplus.model import Shape, codecnames
@@ -60,34 +60,25 @@ REFUSED = {
 """What we do not read on purpose."""
 
 
-def tiff_tile(configuration: Mapping[str, Any], *, chunks: Shape, dtype: np.dtype[Any], limits: Limits) -> Run:
-    """The decoder of one strip or tile; leading dimensions beyond (bands, y, x) have size 1."""
-    known("tiff-tile", configuration, KEYS)
+def tiff_extent(configuration: Mapping[str, Any]) -> Extent:
+    """A whole strip or tile."""
     tile = tile_of(configuration)
-    _fits(tile, chunks, dtype, limits)
+    return (tile.samples, tile.height, tile.width), tile.dtype
+
+
+def tiff_tile(configuration: Mapping[str, Any], chunks: Shape, dtype: np.dtype[Any], limits: Limits) -> Run:
+    """The decoder of one strip or tile, of which chunks may be the first rows and columns."""
+    tile = tile_of(configuration)
+    if chunks[1] > tile.height or chunks[2] > tile.width:
+        raise FormatError(f"a tile of {tile.width} x {tile.height} pixels does not fill chunks of {chunks}")
+    size = max(tile.row_bytes, tile.run * dtype.itemsize) * tile.height
+    limits.check("the bytes of a tile", size, limits.chunk_bytes)
     picture = _picture(tile)
-    lead = (None,) * (len(chunks) - 3)
 
     def run(data: Buffer, valid: Shape) -> NDArray[Any]:
-        values = picture(data, valid[-2], valid[-1])
-        turned = values.transpose(2, 0, 1)
-        return turned[lead] if lead else turned
+        return picture(data, valid[-2], valid[-1]).transpose(2, 0, 1)
 
     return run
-
-
-def _fits(tile: TileEncoding, chunks: Shape, dtype: np.dtype[Any], limits: Limits) -> None:
-    if len(chunks) < 3 or any(n != 1 for n in chunks[:-3]):
-        raise FormatError(f"a tiff-tile codec cannot fill chunks of shape {chunks}")
-    bands, rows, columns = chunks[-3:]
-    if bands != tile.samples or rows > tile.height or columns > tile.width:
-        raise FormatError(
-            f"a tile of {tile.samples} samples and {tile.width} x {tile.height} pixels does not fill chunks of {chunks}"
-        )
-    if tile.dtype != dtype:
-        raise FormatError(f"a tile of {tile.dtype} values does not fill an array of {dtype}")
-    size = max(tile.row_bytes, tile.run * tile.dtype.itemsize) * tile.height
-    limits.check("the bytes of a tile", size, limits.chunk_bytes)
 
 
 def _picture(tile: TileEncoding) -> StreamDecoder:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from periplus.decode.settings import choice, encoded, number
 from periplus.errors import FormatError
 
 UINT, INT, FLOAT, VOID, COMPLEX_INT, COMPLEX = 1, 2, 3, 4, 5, 6
@@ -66,28 +65,31 @@ class TileEncoding:
 
 def tile_of(configuration: Mapping[str, Any]) -> TileEncoding:
     """The tile of a tiff-tile codec's configuration, or FormatError."""
-    read = _TileSettings(configuration)
-    samples, bits = read.number("samples_per_pixel", 1, 1 << 16), read.number("bits_per_sample", 1, 129)
-    sample_format = read.number("sample_format", 0, 7, UINT)
+
+    def setting(key: str, low: int, high: int, default: int | None = None) -> int:
+        return number("tiff-tile", configuration, key, low, high, default)
+
+    samples, bits = setting("samples_per_pixel", 1, 1 << 16), setting("bits_per_sample", 1, 129)
+    sample_format = setting("sample_format", 0, 7, UINT)
     return TileEncoding(
-        width=read.number("tile_width", 1, LARGEST),
-        height=read.number("tile_height", 1, LARGEST),
+        width=setting("tile_width", 1, LARGEST),
+        height=setting("tile_height", 1, LARGEST),
         samples=samples,
         bits=bits,
         sample_format=UINT if sample_format in (0, VOID) else sample_format,
-        compression=read.number("compression", 0, 1 << 16),
-        predictor=read.number("predictor", 0, 1 << 16, 1),
-        photometric=read.number("photometric", 0, 1 << 16, 1),
-        planar=read.number("planar_config", 1, 3, 1) == 2,
-        big=read.choice("byte_order", ("little", "big")) == "big",
-        reversed_bits=read.number("fill_order", 1, 3, 1) == 2,
-        jpeg_tables=read.tables(),
-        subsampling=read.subsampling(),
-        coefficients=read.floats("ycbcr_coefficients", (0.299, 0.587, 0.114)),
-        reference=read.floats("reference_black_white", (0.0, 255.0, 128.0, 255.0, 128.0, 255.0)),
-        t4_options=read.number("t4_options", 0, 1 << 32, 0),
-        lerc_compression=read.lerc(),
-        extra_samples=tuple(read.integers("extra_samples")),
+        compression=setting("compression", 0, 1 << 16),
+        predictor=setting("predictor", 0, 1 << 16, 1),
+        photometric=setting("photometric", 0, 1 << 16, 1),
+        planar=setting("planar_config", 1, 3, 1) == 2,
+        big=choice("tiff-tile", configuration, "byte_order", ("little", "big")) == "big",
+        reversed_bits=setting("fill_order", 1, 3, 1) == 2,
+        jpeg_tables=encoded("tiff-tile", configuration, "jpeg_tables"),
+        subsampling=_subsampling(configuration),
+        coefficients=_floats(configuration, "ycbcr_coefficients", (0.299, 0.587, 0.114)),
+        reference=_floats(configuration, "reference_black_white", (0.0, 255.0, 128.0, 255.0, 128.0, 255.0)),
+        t4_options=setting("t4_options", 0, 1 << 32, 0),
+        lerc_compression=_lerc_compression(configuration),
+        extra_samples=tuple(_integers(configuration, "extra_samples")),
         dtype=_dtype(bits, UINT if sample_format in (0, VOID) else sample_format),
     )
 
@@ -108,61 +110,34 @@ def _dtype(bits: int, sample_format: int) -> np.dtype[Any]:
     return np.dtype(name)
 
 
-class _TileSettings:
-    """Values of a configuration, each checked as it is taken."""
+def _integers(configuration: Mapping[str, Any], key: str) -> list[int]:
+    values = configuration.get(key) or []
+    if not isinstance(values, list) or not all(isinstance(v, int) for v in values):
+        raise FormatError(f"tiff-tile codec: {key} is {values!r}")
+    return values
 
-    def __init__(self, configuration: Mapping[str, Any]) -> None:
-        self._values = configuration
 
-    def number(self, key: str, low: int, high: int, default: int | None = None) -> int:
-        """An integer in low..high-1."""
-        value = self._values.get(key)
-        if value is None:
-            value = default
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value < high:
-            raise FormatError(f"tiff-tile codec: {key} is {value!r}")
-        return value
+def _floats(configuration: Mapping[str, Any], key: str, default: tuple[float, ...]) -> tuple[float, ...]:
+    values = configuration.get(key)
+    if values is None:
+        return default
+    if not isinstance(values, list) or len(values) != len(default):
+        raise FormatError(f"tiff-tile codec: {key} is {values!r}")
+    if not all(isinstance(v, int | float) and math.isfinite(v) and abs(v) < 1e6 for v in values):
+        raise FormatError(f"tiff-tile codec: {key} is {values!r}")
+    return tuple(float(v) for v in values)
 
-    def choice(self, key: str, names: tuple[str, ...]) -> str:
-        value = self._values.get(key, names[0])
-        if value not in names:
-            raise FormatError(f"tiff-tile codec: {key} is {value!r}")
-        return str(value)
 
-    def integers(self, key: str) -> list[int]:
-        values = self._values.get(key) or []
-        if not isinstance(values, list) or not all(isinstance(v, int) for v in values):
-            raise FormatError(f"tiff-tile codec: {key} is {values!r}")
-        return values
+def _subsampling(configuration: Mapping[str, Any]) -> tuple[int, int]:
+    factors = _integers(configuration, "ycbcr_subsampling") or [1, 1]
+    if len(factors) != 2 or not all(n in (1, 2, 4) for n in factors):
+        raise FormatError(f"tiff-tile codec: chroma subsampling {factors} does not exist")
+    return factors[0], factors[1]
 
-    def floats(self, key: str, default: tuple[float, ...]) -> tuple[float, ...]:
-        values = self._values.get(key)
-        if values is None:
-            return default
-        if not isinstance(values, list) or len(values) != len(default):
-            raise FormatError(f"tiff-tile codec: {key} is {values!r}")
-        if not all(isinstance(v, int | float) and math.isfinite(v) and abs(v) < 1e6 for v in values):
-            raise FormatError(f"tiff-tile codec: {key} is {values!r}")
-        return tuple(float(v) for v in values)
 
-    def tables(self) -> bytes | None:
-        text = self._values.get("jpeg_tables")
-        if text is None:
-            return None
-        try:
-            return base64.b64decode(text, validate=True)
-        except (binascii.Error, ValueError, TypeError):
-            raise FormatError("tiff-tile codec: jpeg_tables is not base64 text") from None
-
-    def subsampling(self) -> tuple[int, int]:
-        factors = self.integers("ycbcr_subsampling") or [1, 1]
-        if len(factors) != 2 or not all(n in (1, 2, 4) for n in factors):
-            raise FormatError(f"tiff-tile codec: chroma subsampling {factors} does not exist")
-        return factors[0], factors[1]
-
-    def lerc(self) -> int:
-        parameters = self.integers("lerc_parameters")
-        kind = parameters[1] if len(parameters) > 1 else 0
-        if kind not in (0, 1, 2):
-            raise FormatError(f"tiff-tile codec: LERC with inner compression {kind} is not known")
-        return kind
+def _lerc_compression(configuration: Mapping[str, Any]) -> int:
+    parameters = _integers(configuration, "lerc_parameters")
+    kind = parameters[1] if len(parameters) > 1 else 0
+    if kind not in (0, 1, 2):
+        raise FormatError(f"tiff-tile codec: LERC with inner compression {kind} is not known")
+    return kind

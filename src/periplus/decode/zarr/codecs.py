@@ -1,10 +1,13 @@
-"""The codecs of Zarr itself: bytes, transpose and the common compressors."""
+"""The codecs of Zarr itself: bytes, transpose, compressors and checksums."""
 
 from __future__ import annotations
 
 import math
 import sys
+import zlib
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,7 +17,6 @@ from periplus.decode import compressions
 from periplus.decode.compressions import Decompress, budget_of
 from periplus.decode.native import native
 from periplus.decode.scratch import Buffer, Octets, octets, scratch, scratch_array
-from periplus.decode.zarr import checksums
 from periplus.errors import DecodeError, FormatError
 from periplus.model import Shape
 
@@ -107,16 +109,18 @@ def _decompress(stages: Sequence[Stage], full: int, dtype: np.dtype[Any]) -> Dec
 
 
 Maker: TypeAlias = Callable[[Mapping[str, Any], int, int, np.dtype[Any]], Decompress]
+"""(configuration, budget in bytes, scratch slot, type of values) -> Decompress."""
+Sum: TypeAlias = Callable[[Octets], int]
 
 
 def _simple(maker: compressions.Maker) -> Maker:
     return lambda _configuration, budget, slot, _dtype: maker(budget, slot)
 
 
-def _blosc(configuration: Mapping[str, Any], budget: int, slot: int, dtype: np.dtype[Any]) -> Decompress:  # noqa: ARG001
+def _blosc(_configuration: Mapping[str, Any], budget: int, slot: int, _dtype: np.dtype[Any]) -> Decompress:
     decode = native("blosc_decode")
 
-    def run(data: Buffer, need: int) -> Octets:  # noqa: ARG001 - checked by the caller
+    def run(data: Buffer, _need: int) -> Octets:
         # The library believes the sizes in the header, so they are compared with what is at hand first.
         head = bytes(data[:16])
         decoded, stored = int.from_bytes(head[4:8], "little"), int.from_bytes(head[12:16], "little")
@@ -129,10 +133,10 @@ def _blosc(configuration: Mapping[str, Any], budget: int, slot: int, dtype: np.d
     return run
 
 
-def _lz4(configuration: Mapping[str, Any], budget: int, slot: int, dtype: np.dtype[Any]) -> Decompress:  # noqa: ARG001
+def _lz4(_configuration: Mapping[str, Any], budget: int, slot: int, _dtype: np.dtype[Any]) -> Decompress:
     decode = native("lz4_decode")
 
-    def run(data: Buffer, need: int) -> Octets:  # noqa: ARG001 - checked by the caller
+    def run(data: Buffer, _need: int) -> Octets:
         decoded = int.from_bytes(data[:4], "little")
         if decoded > budget:
             raise compressions.over(budget)
@@ -141,12 +145,12 @@ def _lz4(configuration: Mapping[str, Any], budget: int, slot: int, dtype: np.dty
     return run
 
 
-def _shuffle(configuration: Mapping[str, Any], budget: int, slot: int, dtype: np.dtype[Any]) -> Decompress:  # noqa: ARG001
+def _shuffle(configuration: Mapping[str, Any], _budget: int, slot: int, dtype: np.dtype[Any]) -> Decompress:
     size = configuration.get("elementsize", dtype.itemsize)
     if not isinstance(size, int) or not 0 < size <= 256:
         raise FormatError(f"codec numcodecs.shuffle: elementsize is {size!r}")
 
-    def run(data: Buffer, need: int) -> Octets:  # noqa: ARG001 - checked by the caller
+    def run(data: Buffer, _need: int) -> Octets:
         shuffled = octets(data)
         count, left = divmod(len(shuffled), size)
         out = scratch(slot, len(shuffled))
@@ -155,6 +159,42 @@ def _shuffle(configuration: Mapping[str, Any], budget: int, slot: int, dtype: np
         return out
 
     return run
+
+
+def _appended(make: Callable[[], Sum | None], *, first: bool) -> Maker:
+    """Four bytes, little-endian, before or after the data, by their configuration."""
+
+    def maker(configuration: Mapping[str, Any], _budget: int, _slot: int, _dtype: np.dtype[Any]) -> Decompress:
+        place = configuration.get("location", "start" if first else "end")
+        if place not in ("start", "end"):
+            raise FormatError(f"a checksum has location {place!r}")
+        total = make()
+
+        def run(data: Buffer, _need: int) -> Octets:
+            found = octets(data)
+            if len(found) < 4:
+                raise DecodeError("the chunk is shorter than its checksum")
+            body, tail = (found[4:], found[:4]) if place == "start" else (found[:-4], found[-4:])
+            if total is not None and total(body) != int.from_bytes(tail.tobytes(), "little"):
+                raise DecodeError("the checksum of the chunk does not fit its bytes")
+            return body
+
+        return run
+
+    return maker
+
+
+def _crc32c() -> Sum | None:
+    """By the library that zarr-python brings; without it the bytes are read and not checked."""
+    if find_spec("google_crc32c") is None:
+        return None
+    value = import_module("google_crc32c").value
+    return lambda data: int(value(data.tobytes()))
+
+
+def _fletcher32() -> Sum | None:
+    checksum = native("h5checksum_fletcher32")
+    return lambda data: int(checksum(data.tobytes()))
 
 
 COMPRESSORS: dict[str, Maker] = {
@@ -169,7 +209,14 @@ COMPRESSORS: dict[str, Maker] = {
     "numcodecs.blosc": _blosc,
     "numcodecs.lz4": _lz4,
     "numcodecs.shuffle": _shuffle,
-    **checksums.CODERS,
+    "numcodecs.bz2": _simple(compressions.bzip2),
+    "periplus.lzw": _simple(compressions.lzw),
+    "periplus.packbits": _simple(compressions.packbits),
+    "crc32c": _appended(_crc32c, first=False),
+    "numcodecs.crc32c": _appended(_crc32c, first=True),
+    "numcodecs.crc32": _appended(lambda: lambda data: zlib.crc32(data.tobytes()), first=True),
+    "numcodecs.adler32": _appended(lambda: lambda data: zlib.adler32(data.tobytes()), first=True),
+    "numcodecs.fletcher32": _appended(_fletcher32, first=False),
 }
 """Bytes to bytes, by name in a Zarr v3 codec list."""
 NAMES = ("transpose", "bytes", *COMPRESSORS)

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from periplus.decode import CODECS
-from periplus.decode.declared import EXTENTS, extent
-from periplus.decode.pipeline import IMAGES, LIST
+from periplus.decode.pipeline import EXTENTS, IMAGES, LIST, extent
 from periplus.errors import FormatError
 from periplus.model import Codec, Pipeline, Shape
 from periplus.model.codecnames import JBP_BLOCK, OURS, TIFF_TILE

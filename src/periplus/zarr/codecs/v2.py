@@ -17,7 +17,7 @@ from numcodecs.compat import ensure_contiguous_ndarray, ndarray_copy
 from numcodecs.registry import register_codec
 
 from periplus.decode import pipeline, prepare
-from periplus.decode.declared import extent
+from periplus.decode.pipeline import extent
 from periplus.forks import cached_property
 from periplus.limits import Limits
 from periplus.model.codecnames import DTED, JBP_BLOCK, JPEG, JPEG2000, PIPELINE, PNG, TIFF_TILE, VECTOR_QUANTISED

@@ -20,9 +20,9 @@ from zarr.core.dtype import get_data_type_from_native_dtype
 from zarr.registry import fully_qualified_name, get_codec_class, register_codec
 
 from periplus.decode import pipeline, prepare
-from periplus.decode.declared import EXTENTS, extent
+from periplus.decode.pipeline import CROP, EXTENTS, extent, stored_shape
 from periplus.decode.settings import known
-from periplus.decode.zarr import crop, unpack
+from periplus.decode.zarr import unpack
 from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Shape
@@ -113,14 +113,14 @@ Dted, Png, Listed, VectorQuantised = IMAGES[DTED], IMAGES[PNG], IMAGES[PIPELINE]
 class Crop(_Configured, ArrayArrayCodec):
     """Stored chunks that are larger than the array's: shape."""
 
-    name = crop.NAME
+    name = CROP
 
     def _check(self) -> None:
         known(self.name, self.configuration, {"shape"})
 
     def resolve_metadata(self, chunk_spec: ArraySpec) -> ArraySpec:
         """The chunk as it is stored."""
-        return replace(chunk_spec, shape=crop.stored_shape(self.configuration, chunk_spec.shape))
+        return replace(chunk_spec, shape=stored_shape(self.configuration, chunk_spec.shape))
 
     async def _decode_single(self, chunk_data: NDBuffer, chunk_spec: ArraySpec) -> NDBuffer:
         return chunk_data[tuple(slice(n) for n in chunk_spec.shape)]

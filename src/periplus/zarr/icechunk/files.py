@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.decode.frames import unzstd
+from periplus.decode.compressions import unzstd
 from periplus.errors import FormatError
 from periplus.limits import Limits, json_allowance, json_cost
 from periplus.model import Inline
