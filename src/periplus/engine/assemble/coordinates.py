@@ -34,18 +34,28 @@ class MadeCoordinate:
     """Its index, if it has one; the variable is not decoded then."""
 
 
-class Bounds(BackendArray):
-    """Boundaries (n, 2) of coordinates, each plus a lower and an upper offset, computed when they are used."""
+class ComputedArray(BackendArray):
+    """Values that `_at` computes for a key of integers, slices and lists, when they are used."""
 
-    def __init__(self, base: AffineAxis | xr.Variable, lower: float, upper: float) -> None:
-        self.base, self.offsets = base, np.asarray([lower, upper], np.float64)
-        self.shape, self.dtype = (len(base), 2), np.dtype(np.float64)
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
 
     def __getitem__(self, key: ExplicitIndexer) -> Any:
         return explicit_indexing_adapter(key, self.shape, IndexingSupport.OUTER, self._at)
 
     async def async_getitem(self, key: ExplicitIndexer) -> Any:
         return await asyncio.to_thread(self.__getitem__, key)
+
+    def _at(self, key: tuple[Any, ...]) -> Any:
+        raise NotImplementedError
+
+
+class Bounds(ComputedArray):
+    """Boundaries (n, 2) of coordinates, each plus a lower and an upper offset, computed when they are used."""
+
+    def __init__(self, base: AffineAxis | xr.Variable, lower: float, upper: float) -> None:
+        self.base, self.offsets = base, np.asarray([lower, upper], np.float64)
+        self.shape, self.dtype = (len(base), 2), np.dtype(np.float64)
 
     def _at(self, key: tuple[Any, ...]) -> Any:
         rows, side = key

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from xarray.backends import BackendArray
-from xarray.core.indexing import ExplicitIndexer, IndexingSupport, LazilyIndexedArray, explicit_indexing_adapter
+from xarray.core.indexing import LazilyIndexedArray
 
 from periplus.conventions.meaning import External, Quantization
-from periplus.engine.assemble.coordinates import Fetcher, renamed
+from periplus.engine.assemble.coordinates import ComputedArray, Fetcher, renamed
 from periplus.errors import FormatError
 
 KEPT = ("chunks", "preferred_chunks", "shards")
@@ -20,18 +18,12 @@ KEPT = ("chunks", "preferred_chunks", "shards")
 _PACKING = ("_FillValue", "missing_value", "scale_factor", "add_offset")
 
 
-class Dequantized(BackendArray):
+class Dequantized(ComputedArray):
     """Stored * scale + offset; NaN where the scale is not finite."""
 
     def __init__(self, stored: xr.Variable, scale: xr.Variable | float, offset: float, dtype: np.dtype[Any]) -> None:
         self.stored, self.scale, self.offset = stored, scale, offset
         self.shape, self.dtype = stored.shape, dtype
-
-    def __getitem__(self, key: ExplicitIndexer) -> Any:
-        return explicit_indexing_adapter(key, self.shape, IndexingSupport.OUTER, self._at)
-
-    async def async_getitem(self, key: ExplicitIndexer) -> Any:
-        return await asyncio.to_thread(self.__getitem__, key)
 
     def _at(self, key: tuple[Any, ...]) -> Any:
         stored = self.stored[key].astype(self.dtype)

@@ -14,6 +14,15 @@ from periplus.conventions.meaning import External, Meaning
 from periplus.conventions.node import Node
 from periplus.model import Georeference
 
+DECODING = (
+    "mask_and_scale",
+    "decode_times",
+    "concat_characters",
+    "decode_coords",
+    "use_cftime",
+    "decode_timedelta",
+)
+"""Arguments of xarray's own decoding."""
 COORDS = ("auto", "lazy", "memory", "none")
 NO_PRINCIPAL = "principal.none"
 UNREADABLE = (OSError, ValueError, TypeError, KeyError, AttributeError, NotImplementedError)
@@ -31,13 +40,15 @@ class AssemblyOptions:
     crs_index: bool = False
     """Whether grid mappings get an index of xproj, where that is installed."""
     decoding: Mapping[str, Any] = field(default_factory=dict)
-    """Arguments of xarray's CF decoding."""
+    """Arguments of xarray's own decoding, by name."""
     drop: frozenset[str] = frozenset()
     """Names of variables to leave out."""
 
     def __post_init__(self) -> None:
         if self.coords not in COORDS:
             raise ValueError(f"coords must be one of {', '.join(COORDS)}, not {self.coords!r}")
+        if unknown := sorted(self.decoding.keys() - set(DECODING)):
+            raise TypeError(f"this engine has no argument {', '.join(unknown)} here")
 
     @property
     def lazy(self) -> bool | None:

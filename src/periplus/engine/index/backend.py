@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from os import PathLike, fspath
 from typing import Any, ClassVar
 
@@ -12,15 +12,13 @@ try:
 except ImportError as error:
     raise ImportError('the periplus engine needs xarray: pip install "periplus[xarray]"') from error
 
-from periplus.engine.assemble.source import AssemblyOptions, dropped
+from periplus.engine.assemble.source import DECODING, AssemblyOptions, dropped
 from periplus.engine.assemble.tree import aligned, build_tree
 from periplus.engine.index.array import OpenIndex
-from periplus.engine.index.dataset import open_group, open_groups
-from periplus.engine.index.groups import choose, under
+from periplus.engine.index.dataset import choose, open_group, open_groups, under
 from periplus.errors import MissingError, PeriplusError
 from periplus.forms import is_index
 from periplus.forms.location import open_or_index
-from periplus.limits import Limits
 from periplus.policy import is_local
 
 OPENING = (
@@ -43,6 +41,8 @@ class PeriplusBackend(BackendEntrypoint):
 
     description: ClassVar[str] = "Open array indexes, and imagery indexed on the fly, with periplus"
     supports_groups: ClassVar[bool] = True
+    open_dataset_parameters: ClassVar[tuple[str, ...] | None] = DECODING
+    """Arguments that `decode_cf=False` switches off."""
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
         """Whether this is an Index, or a local file or folder that contains one; imagery needs engine="periplus"."""
@@ -55,58 +55,17 @@ class PeriplusBackend(BackendEntrypoint):
             return False
 
     def open_dataset(
-        self,
-        filename_or_obj: Any,
-        *,
-        mask_and_scale: bool | Mapping[str, bool] = True,
-        decode_times: Any = True,
-        concat_characters: Any = True,
-        decode_coords: Any = True,
-        drop_variables: str | Iterable[str] | None = None,
-        use_cftime: Any = None,
-        decode_timedelta: Any = None,
-        group: str | None = None,
-        level: int | None = None,
-        coords: str = "auto",
-        allow: str | Sequence[str] = (),
-        trust: bool = False,
-        storage_options: Mapping[str, Any] | None = None,
-        keep_query: str | Iterable[str] | None = None,
-        limits: Limits | None = None,
-        template_overrides: Mapping[str, str] | None = None,
-        skip_unsupported: bool | Collection[str] | None = None,
-        branch: str | None = None,
-        tag: str | None = None,
-        snapshot: str | None = None,
+        self, filename_or_obj: Any, *, group: str | None = None, level: int | None = None, **arguments: Any
     ) -> xr.Dataset:
         """One level of one image.
 
         `group` is an image or file of the index, or a level of it (`images/1`, `scene`, `scene/2`); `level` is the
         level, by default 0, full resolution. `coords` is how labels of x and y are kept: `lazy` (computed when they
-        are used), in `memory`, `auto` (lazy where there are many) or `none`. `allow`, `trust` and all that follow are
-        those of `periplus.open`.
+        are used), in `memory`, `auto` (lazy where there are many) or `none`. `allow`, `trust`, `storage_options`,
+        `keep_query`, `limits`, `template_overrides`, `skip_unsupported`, `branch`, `tag` and `snapshot` are those of
+        `periplus.open`, `drop_variables` and the arguments of decoding those of xarray.
         """
-        index, url, options = _open(
-            filename_or_obj,
-            mask_and_scale=mask_and_scale,
-            decode_times=decode_times,
-            concat_characters=concat_characters,
-            decode_coords=decode_coords,
-            drop_variables=drop_variables,
-            use_cftime=use_cftime,
-            decode_timedelta=decode_timedelta,
-            coords=coords,
-            allow=allow,
-            trust=trust,
-            storage_options=storage_options,
-            keep_query=keep_query,
-            limits=limits,
-            template_overrides=template_overrides,
-            skip_unsupported=skip_unsupported,
-            branch=branch,
-            tag=tag,
-            snapshot=snapshot,
-        )
+        index, url, options = _open(filename_or_obj, **arguments)
         dataset = open_group(index, choose(index.table.catalog.arrays, group, level), options, url=url)
         if index is not filename_or_obj:
             dataset.set_close(index.close)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,6 +13,7 @@ try:
 except ImportError as error:
     raise ImportError('the xgroup engine needs xarray: pip install "periplus[xgroup]"') from error
 
+from periplus.engine.assemble.source import DECODING
 from periplus.engine.xgroup.warnings import (
     XGroupConflictWarning,
     XGroupConventionWarning,
@@ -30,7 +30,6 @@ from periplus.engine.xgroup.warnings import (
 
 if TYPE_CHECKING:
     from periplus.conventions.meaning import Level
-    from periplus.engine.xgroup.stores import CrossStore
     from periplus.model import BBox
 
 NEEDS = {"xarray": (2025, 12), "zarr": (3, 1)}
@@ -42,6 +41,8 @@ class XGroupBackend(BackendEntrypoint):
 
     description: ClassVar[str] = "Open Zarr hierarchies with GeoZarr conventions resolved, with periplus"
     supports_groups: ClassVar[bool] = True
+    open_dataset_parameters: ClassVar[tuple[str, ...] | None] = DECODING
+    """Arguments that `decode_cf=False` switches off."""
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:  # noqa: ARG002
         """Never: xarray's own engine opens Zarr stores unless engine="xgroup" is given."""
@@ -51,30 +52,14 @@ class XGroupBackend(BackendEntrypoint):
         self,
         filename_or_obj: Any,
         *,
-        mask_and_scale: bool | Mapping[str, bool] = True,
-        decode_times: Any = True,
-        concat_characters: Any = True,
-        decode_coords: Any = True,
-        drop_variables: str | Iterable[str] | None = None,
-        use_cftime: Any = None,
-        decode_timedelta: Any = None,
-        group: str | None = None,
-        storage_options: Mapping[str, Any] | None = None,
-        cross_store_storage_options: Mapping[str, Any] | None = None,
-        cross_store: CrossStore = None,
         level: int | str | None = None,
         resolution: float | None = None,
         max_pixels: int | None = None,
         bbox: BBox | None = None,
         bbox_crs: str | None = None,
-        coords: str = "auto",
-        strict: bool = True,
-        dequantize: bool = False,
-        consolidated: bool | None = None,
-        zarr_format: int | None = None,
-        use_zarr_fill_value_as_mask: bool | None = None,
+        **arguments: Any,
     ) -> xr.Dataset:
-        """The arrays of one group, or of one level of the pyramid it holds.
+        """The arrays of one `group`, by default the root, or of one level of the pyramid it holds.
 
         `level` (0 is the finest, or the name of an asset), `resolution` (largest acceptable pixel size) and
         `max_pixels` choose a level, by default the finest; `bbox` crops arrays to a box, and `max_pixels` then applies
@@ -82,33 +67,15 @@ class XGroupBackend(BackendEntrypoint):
         there are many) or `none`. `strict=False` uses attributes of conventions that are not declared; `dequantize`
         converts quantized embeddings to the numbers they represent. References may point to stores in the same folder;
         `cross_store` allows further prefixes, all with True, or none with False; `cross_store_storage_options` maps
-        prefixes of such stores to their options, and allows them.
+        prefixes of such stores to their options, and allows them. `storage_options`, `consolidated`, `zarr_format`,
+        `use_zarr_fill_value_as_mask` and the arguments of decoding are those of xarray.
         """
         _ready()
         from periplus.engine.xgroup.datasets import open_one
         from periplus.engine.xgroup.pyramid import LevelRequest
 
-        return open_one(
-            filename_or_obj,
-            LevelRequest(level=level, resolution=resolution, max_pixels=max_pixels, bbox=bbox, bbox_crs=bbox_crs),
-            mask_and_scale=mask_and_scale,
-            decode_times=decode_times,
-            concat_characters=concat_characters,
-            decode_coords=decode_coords,
-            drop_variables=drop_variables,
-            use_cftime=use_cftime,
-            decode_timedelta=decode_timedelta,
-            group=group,
-            storage_options=storage_options,
-            cross_store_storage_options=cross_store_storage_options,
-            cross_store=cross_store,
-            coords=coords,
-            strict=strict,
-            dequantize=dequantize,
-            consolidated=consolidated,
-            zarr_format=zarr_format,
-            use_zarr_fill_value_as_mask=use_zarr_fill_value_as_mask,
-        )
+        request = LevelRequest(level=level, resolution=resolution, max_pixels=max_pixels, bbox=bbox, bbox_crs=bbox_crs)
+        return open_one(filename_or_obj, request, **arguments)
 
     def open_groups_as_dict(self, filename_or_obj: Any, **arguments: Any) -> dict[str, xr.Dataset]:
         """Every group from `group` (default: the root) down, by its path from there.
@@ -131,18 +98,15 @@ class XGroupBackend(BackendEntrypoint):
         return tree
 
 
-def levels(
-    store: Any,
-    *,
-    group: str | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-    strict: bool = True,
-) -> tuple[Level, ...]:
-    """The levels of the pyramid in a group, from fine to coarse; empty where it holds none. Reads metadata only."""
+def levels(store: Any, **arguments: Any) -> tuple[Level, ...]:
+    """The levels of the pyramid in a group, from fine to coarse; empty where it holds none. Reads metadata only.
+
+    Arguments are those of `XGroupBackend.open_dataset`: `group`, `storage_options`, `strict`.
+    """
     _ready()
     from periplus.engine.xgroup.datasets import pyramid_levels
 
-    return pyramid_levels(store, group=group, storage_options=storage_options, strict=strict)
+    return pyramid_levels(store, **arguments)
 
 
 @lru_cache(maxsize=1)

@@ -19,11 +19,6 @@ from periplus.engine.xgroup.stores import CrossStore, CrossStores, open_hierarch
 from periplus.errors import MissingError
 from periplus.parse.json import walking
 
-DECODING = frozenset(
-    {"mask_and_scale", "decode_times", "concat_characters", "decode_coords", "use_cftime", "decode_timedelta"}
-)
-"""Arguments of xarray's own decoding."""
-
 
 class CloseAll:
     """Closes the stores that were opened; a pickled copy closes nothing."""
@@ -81,9 +76,9 @@ def open_all(what: Any, **options: Any) -> dict[str, xr.Dataset]:
 
 
 @walking("the metadata of the store")
-def pyramid_levels(what: Any, *, strict: bool = True, **options: Any) -> tuple[Level, ...]:
+def pyramid_levels(what: Any, **options: Any) -> tuple[Level, ...]:
     """The levels of the pyramid that a group holds."""
-    source, group = _open(what, strict=strict, **options)
+    source, group = _open(what, **options)
     try:
         meaning = source.group_meaning(group)
     finally:
@@ -108,8 +103,6 @@ def _open(
     **decoding: Any,
 ) -> tuple[ZarrSource, str]:
     """The opened store and the path of the group in it; options are those of the engine."""
-    if unknown := decoding.keys() - DECODING:
-        raise TypeError(f"the xgroup engine has no argument {', '.join(sorted(unknown))} here")
     how = AssemblyOptions(
         coords=coords, dequantize=dequantize, crs_index=True, decoding=decoding, drop=dropped(drop_variables)
     )

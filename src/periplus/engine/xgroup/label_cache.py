@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from xarray.backends import BackendArray
-from xarray.core.indexing import ExplicitIndexer, IndexingSupport, LazilyIndexedArray, explicit_indexing_adapter
+from xarray.core.indexing import ExplicitIndexer, LazilyIndexedArray
 from zarr.core.sync import sync
 
+from periplus.engine.assemble.coordinates import ComputedArray
 from periplus.forks import renewed
 
 LARGEST = 1 << 20
@@ -49,7 +49,7 @@ async def _attempted(found: list[CachedLabels]) -> None:
     await asyncio.gather(*map(attempted, found))
 
 
-class CachedLabels(BackendArray):
+class CachedLabels(ComputedArray):
     """An array that is read on first use and then kept in memory."""
 
     kept: Any
@@ -73,19 +73,13 @@ class CachedLabels(BackendArray):
             whole = await self.inner.copy(deep=False).load_async()
             self.kept = np.asarray(whole.values, self.dtype)
 
-    def _read(self) -> Any:
-        return np.asarray(self.inner.values, self.dtype)
-
     def __getitem__(self, key: ExplicitIndexer) -> Any:
         if self.kept is None and self.batch is not None:
             batch, self.batch = self.batch, None
             batch.load()
         if self.kept is None:
-            self.kept = self._read()
-        return explicit_indexing_adapter(key, self.shape, IndexingSupport.OUTER, self._at)
-
-    async def async_getitem(self, key: ExplicitIndexer) -> Any:
-        return await asyncio.to_thread(self.__getitem__, key)
+            self.kept = np.asarray(self.inner.values, self.dtype)
+        return super().__getitem__(key)
 
     def _at(self, key: tuple[Any, ...]) -> Any:
         return np.array(self.kept[key], self.dtype)  # a copy, so that users may modify it

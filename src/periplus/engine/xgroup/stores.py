@@ -179,7 +179,8 @@ def _policy(base: str | None, allowed: CrossStore, options: Mapping[str, Any]) -
     if base is None:
         allowed_by_all = [form for entry in os.environ.get(ALLOW_VARIABLE, "").split() for form in _prefixes(entry)]
         return Policy(tuple(dict.fromkeys([*entries, *allowed_by_all])))
-    return Policy.beside(_without_slash(base), allow=entries)
+    # Without a slash at its end, so that the folder that contains the store is allowed.
+    return Policy.beside(base.rstrip("/") or base, allow=entries)
 
 
 def _canonical_url(base: str | None) -> str | None:
@@ -188,11 +189,6 @@ def _canonical_url(base: str | None) -> str | None:
         return None if base is None else canonical(base)
     except DeniedError:
         return None
-
-
-def _without_slash(base: str) -> str:
-    """The URL of a store without a slash at its end, so that the policy allows the folder that contains it."""
-    return base.rstrip("/") or base
 
 
 def _prefixes(entry: str) -> tuple[str, ...]:
