@@ -17,7 +17,7 @@ from periplus.model import Array, Catalog, Encoding, Inline, Refs
 from periplus.table import open_table, write_table
 from periplus.table.document.document import FILES_KEY, KEY, document_for, dump, parse
 from periplus.table.document.values import read_coordinate
-from periplus.table.parquet.pages import pages
+from periplus.table.parquet.footer import pages
 from periplus.testing.indexes import files_of, inline_list
 from periplus.testing.memory_use import measure_memory
 

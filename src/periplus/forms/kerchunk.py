@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from periplus.forms.form import Content, FormResult, IndexForm, Opening, Writing
@@ -31,31 +32,24 @@ def is_directory(content: Content) -> bool:
     return RECORD_SIZE in content.end(4096, name=ZMETADATA) or RECORD_SIZE in content.start(4096, name=ZMETADATA)
 
 
-def open_json(
+def open_references(
+    form: Literal["json", "parquet"],
     opening: Opening,
     *,
     template_overrides: Mapping[str, str] | None = None,
     skip_unsupported: bool | Collection[str] = (),
 ) -> Table:
-    """References in JSON."""
-    return _open("json", opening, template_overrides=template_overrides, skip_unsupported=skip_unsupported)
-
-
-def open_directory(
-    opening: Opening,
-    *,
-    template_overrides: Mapping[str, str] | None = None,
-    skip_unsupported: bool | Collection[str] = (),
-) -> Table:
-    """References in a Parquet directory."""
-    return _open("parquet", opening, template_overrides=template_overrides, skip_unsupported=skip_unsupported)
-
-
-def _open(form: Literal["json", "parquet"], opening: Opening, **options: Any) -> Table:
+    """References in JSON or in a Parquet directory."""
     from periplus.zarr.kerchunk.read import open_kerchunk
 
     return open_kerchunk(
-        opening.url, fetch=opening.fetch, limits=opening.limits, allow=opening.allow, form=form, **options
+        opening.url,
+        fetch=opening.fetch,
+        limits=opening.limits,
+        allow=opening.allow,
+        form=form,
+        template_overrides=template_overrides,
+        skip_unsupported=skip_unsupported,
     )
 
 
@@ -123,7 +117,7 @@ JSON = IndexForm(
     description="kerchunk references in JSON",
     endings=(".json",),
     recognise=is_json_references,
-    open=open_json,
+    open=partial(open_references, "json"),
     write=write_json,
 )
 DIRECTORY = IndexForm(
@@ -131,6 +125,6 @@ DIRECTORY = IndexForm(
     description="a kerchunk Parquet directory",
     endings=(),
     recognise=is_directory,
-    open=open_directory,
+    open=partial(open_references, "parquet"),
     write=write_directory,
 )

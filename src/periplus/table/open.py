@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from periplus.errors import FormatError, MissingError
@@ -48,7 +49,17 @@ def open_table(
     plain = canonical(url)
     limits = limits or Limits()
     allowed = tuple(allow)
-    reopen = (_reopen, (url, fetch, limits, allowed, trust, document, policy, form))
+    reopen = partial(
+        open_table,
+        url,
+        fetch=fetch,
+        limits=limits,
+        allow=allowed,
+        trust=trust,
+        document=document,
+        policy=policy,
+        form=form,
+    )
     if (form or form_of(plain)) == "duckdb":
         from periplus.table.duckdb.database import open_duckdb
 
@@ -116,19 +127,4 @@ def _base(plain: str, fetch: Fetch, limits: Limits) -> tuple[ParquetBytes, str |
         return ParquetBytes(place, fetch=fetch, limits=limits, tail=tail), inside
     raise MissingError(
         "there is no index: neither a Parquet file nor a folder with files.parquet; periplus.index makes one", url=plain
-    )
-
-
-def _reopen(
-    url: str,
-    fetch: Fetch,
-    limits: Limits,
-    allow: tuple[str, ...],
-    trust: bool,
-    document: Mapping[str, Any] | None,
-    policy: Policy | None,
-    form: str | None,
-) -> Table:
-    return open_table(
-        url, fetch=fetch, limits=limits, allow=allow, trust=trust, document=document, policy=policy, form=form
     )

@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -81,9 +82,8 @@ def _count(found: Sequence[Refs]) -> int:
     return sum(map(len, found))
 
 
-def _reopened_under(reopen: tuple[Callable[..., Table], tuple[Any, ...]], policy: Policy) -> Table:
-    make, arguments = reopen
-    return make(*arguments).under(policy)
+def _reopened_under(reopen: Callable[[], Table], policy: Policy) -> Table:
+    return reopen().under(policy)
 
 
 class Table:
@@ -99,7 +99,7 @@ class Table:
         url: str | None,
         policy: Policy,
         limits: Limits,
-        reopen: tuple[Callable[..., Table], tuple[Any, ...]] | None = None,
+        reopen: Callable[[], Table] | None = None,
         source: Source | None = None,
     ) -> None:
         self.document = document
@@ -114,7 +114,7 @@ class Table:
 
     def under(self, policy: Policy) -> Table:
         """The same index, which may only access what another policy allows."""
-        reopen = None if self._reopen is None else (_reopened_under, (self._reopen, policy))
+        reopen = None if self._reopen is None else partial(_reopened_under, self._reopen, policy)
         return Table(
             self.document,
             self._rows,
@@ -354,12 +354,9 @@ class Table:
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._reopen is not None:
-            return self._reopen
-        return (Table._rebuild, (self.document, self._rows, self.url, self.policy, self.limits))
-
-    @staticmethod
-    def _rebuild(document: IndexDocument, rows: RowSource, url: str | None, policy: Policy, limits: Limits) -> Table:
-        return Table(document, rows, url=url, policy=policy, limits=limits)
+            return self._reopen, ()
+        make = partial(Table, url=self.url, policy=self.policy, limits=self.limits)
+        return make, (self.document, self._rows)
 
 
 def clipped(array: Array, window: Window | None) -> list[tuple[int, int]]:

@@ -10,10 +10,10 @@ from typing import Any
 from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Array, Georeference, GroundControlPoint
-from periplus.parse.json import INT64
+from periplus.parse.json import INT64, abbreviated, check_integer, check_list, check_number, check_object, check_text
 from periplus.parse.zarr.dtypes import dtype_name, read_dtype, read_fill, write_fill
 from periplus.table.document.encodings import Memory, frame_of, read_encodings, write_encoding
-from periplus.table.document.values import listed, mapped, read_free, real, shown, text, whole, write_free
+from periplus.table.document.values import read_free, write_free
 
 INT32 = (1 << 31) - 1
 PARTS = 1 << 16
@@ -59,26 +59,28 @@ def _write_georeference(place: Georeference, what: str) -> dict[str, Any]:
 
 def read_name(value: Any) -> str:
     """A path of one or several segments, none of them empty, `.` or `..`."""
-    return _checked_name(text(value, "a name"))
+    return _checked_name(check_text(value, "a name"))
 
 
 @lru_cache(maxsize=1024)  # thousands of arrays have the same few dimensions
 def _checked_name(name: str) -> str:
     if not name or len(name) > 4096 or "\\" in name or any(part in ("", ".", "..") for part in name.split("/")):
-        raise FormatError(f"{shown(name)} cannot be a name")
+        raise FormatError(f"{abbreviated(name)} cannot be a name")
     return name
 
 
 def read_array(name: str, value: Any, limits: Limits, memory: Memory) -> Array:
     """The array; `memory` has the encodings read before."""
     what = f"array {read_name(name)!r}"
-    fields = mapped(value, what)
-    shape = listed(fields.get("shape"), f"{what}: shape", whole)
+    fields = check_object(value, what)
+    shape = check_list(fields.get("shape"), f"{what}: shape", check_integer)
     rank = limits.check(f"{what}: rank", len(shape), limits.dims)
-    dims = listed(fields.get("dims"), f"{what}: dims", lambda item, _: read_name(item), size=rank)
+    dims = check_list(fields.get("dims"), f"{what}: dims", lambda item, _: read_name(item), size=rank)
     if len(set(dims)) != rank:
         raise FormatError(f"{what}: a dimension is named twice")
-    chunks = listed(fields.get("chunks"), f"{what}: chunks", lambda item, at: whole(item, at, least=1), size=rank)
+    chunks = check_list(
+        fields.get("chunks"), f"{what}: chunks", lambda item, at: check_integer(item, at, least=1), size=rank
+    )
     dtype = read_dtype(fields.get("dtype"), f"{what}: dtype")
     if math.prod(shape) > INT64:
         raise FormatError(f"{what} declares {math.prod(shape)} values, more than 64 bits can count")
@@ -92,8 +94,8 @@ def read_array(name: str, value: Any, limits: Limits, memory: Memory) -> Array:
         dtype=dtype,
         fill=read_fill(fields.get("fill"), dtype, f"{what}: fill"),
         encodings=read_encodings(fields.get("encodings", []), frame_of(dims, chunks, dtype, edges), what, memory),
-        attributes=read_free(mapped(fields.get("attributes", {}), f"{what}: attributes")),
-        level=whole(fields.get("level", 0), f"{what}: level", most=255),
+        attributes=read_free(check_object(fields.get("attributes", {}), f"{what}: attributes")),
+        level=check_integer(fields.get("level", 0), f"{what}: level", most=255),
         georeference=_read_georeference(fields, what),
         edges=edges,
     )
@@ -107,9 +109,9 @@ def _read_edges(value: Any, shape: tuple[int, ...], chunks: tuple[int, ...], wha
         return None
 
     def sizes(item: Any, at: str) -> tuple[int, ...] | None:
-        return None if item is None else listed(item, at, lambda size, where: whole(size, where, least=1))
+        return None if item is None else check_list(item, at, lambda size, where: check_integer(size, where, least=1))
 
-    edges = listed(value, f"{what}: edges", sizes, size=len(shape))
+    edges = check_list(value, f"{what}: edges", sizes, size=len(shape))
     for one, extent, chunk in zip(edges, shape, chunks, strict=True):
         if one is not None and sum(one) != extent:
             raise FormatError(f"{what}: edges add up to {sum(one)}, not to the extent {extent}")
@@ -124,14 +126,16 @@ def _read_georeference(fields: Mapping[str, Any], what: str) -> Georeference | N
     crs, transform, rpc = fields.get("crs"), fields.get("transform"), fields.get("rpc")
     registration = fields.get("registration", "area")
     if registration not in ("area", "point"):
-        raise FormatError(f"{what}: registration must be area or point, not {shown(registration)}")
+        raise FormatError(f"{what}: registration must be area or point, not {abbreviated(registration)}")
     if crs is not None and type(crs) is not str:  # WKT may hold line breaks, so no check of characters
-        raise FormatError(f"{what}: crs must be a string, not {shown(crs)}")
-    gcps = listed(fields.get("gcps", []), f"{what}: gcps", lambda item, at: listed(item, at, real, size=5))
+        raise FormatError(f"{what}: crs must be a string, not {abbreviated(crs)}")
+    gcps = check_list(
+        fields.get("gcps", []), f"{what}: gcps", lambda item, at: check_list(item, at, check_number, size=5)
+    )
     return Georeference(
         crs=crs,
-        transform=None if transform is None else listed(transform, f"{what}: transform", real, size=6),
+        transform=None if transform is None else check_list(transform, f"{what}: transform", check_number, size=6),
         registration=registration,
         gcps=tuple(GroundControlPoint(column=c, row=r, x=x, y=y, z=z) for c, r, x, y, z in gcps),
-        rpc=None if rpc is None else read_free(mapped(rpc, f"{what}: rpc")),
+        rpc=None if rpc is None else read_free(check_object(rpc, f"{what}: rpc")),
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 from periplus.errors import FormatError
 from periplus.model import Array
-from periplus.table.document.values import mapped, text
+from periplus.parse.json import check_object, check_text
 
 REQUIRED = ("offset", "length")
 OPTIONAL = ("array", "level", "part", "path", "file_id", "data", "encoding", "present")
@@ -72,19 +72,19 @@ def write_columns(columns: Columns) -> dict[str, Any]:
 
 def read_columns(value: Any, arrays: Iterable[Array]) -> Columns:
     """Declared roles, with the default name for every role that is not declared."""
-    given = mapped(value, "columns")
+    given = check_object(value, "columns")
     unknown = set(given) - {item.name for item in fields(Columns)}
     if unknown:
         raise FormatError(f"columns: unknown role {sorted(unknown)[0]!r}")
     chunk = {
-        text(dim, "columns: chunk"): text(name, "columns: chunk")
-        for dim, name in mapped(given.pop("chunk", {}), "columns: chunk").items()
+        check_text(dim, "columns: chunk"): check_text(name, "columns: chunk")
+        for dim, name in check_object(given.pop("chunk", {}), "columns: chunk").items()
     }
     names: dict[str, str | None] = {}
     for role, name in given.items():
         if name is None and role in REQUIRED:
             raise FormatError(f"columns: the role {role!r} cannot be empty")
-        names[role] = None if name is None else text(name, f"columns: {role}")
+        names[role] = None if name is None else check_text(name, f"columns: {role}")
     dims = dict.fromkeys(dim for array in arrays for dim in array.dims)
     chunk = {dim: chunk.get(dim, f"{dim}_chunk") for dim in dims}
     used = [*chunk.values(), *(name for name in names.values() if name is not None)]

@@ -11,7 +11,16 @@ from periplus import __version__
 from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
 from periplus.model import Array, Catalog
-from periplus.parse.json import check_depth, parse_json, walking
+from periplus.parse.json import (
+    abbreviated,
+    check_depth,
+    check_integer,
+    check_list,
+    check_object,
+    check_text,
+    parse_json,
+    walking,
+)
 from periplus.table.collection.groups import (
     GroupAttributes,
     GroupColumns,
@@ -25,17 +34,7 @@ from periplus.table.document.arrays import PARTS, read_array, read_name, write_a
 from periplus.table.document.columns import Columns, columns_for, read_columns, write_columns
 from periplus.table.document.encodings import Memory
 from periplus.table.document.families import read_families, read_groups, write_families
-from periplus.table.document.values import (
-    listed,
-    mapped,
-    read_coordinate,
-    read_free,
-    shown,
-    text,
-    whole,
-    write_coordinate,
-    write_free,
-)
+from periplus.table.document.values import read_coordinate, read_free, write_coordinate, write_free
 from periplus.table.location import KEY as KEY
 
 VERSION = 3
@@ -162,25 +161,25 @@ def parse(source: str | bytes, limits: Limits) -> Any:
 
 
 def _load(value: Any, limits: Limits, members: Callable[[], GroupColumns] | None) -> IndexDocument:
-    fields = mapped(value, "the footer document")
-    version = whole(fields.get("version"), "version", least=1)
+    fields = check_object(value, "the footer document")
+    version = check_integer(fields.get("version"), "version", least=1)
     if version > VERSION:
         raise FormatError(f"this index has version {version}; this periplus reads versions up to {VERSION}")
     memory: Memory = {}
-    listing = mapped(fields.get("arrays"), "arrays")
+    listing = check_object(fields.get("arrays"), "arrays")
     arrays: Mapping[str, Array] = {name: read_array(name, item, limits, memory) for name, item in listing.items()}
     parts: Mapping[str, int] = {
-        name: whole(item["parts"], f"array {name!r}: parts", least=1, most=PARTS)
+        name: check_integer(item["parts"], f"array {name!r}: parts", least=1, most=PARTS)
         for name, item in listing.items()
         if "parts" in item
     }
     coordinates = {
         name: read_coordinate(read_name(name), item, limits)
-        for name, item in mapped(fields.get("coordinates", {}), "coordinates").items()
+        for name, item in check_object(fields.get("coordinates", {}), "coordinates").items()
     }
     attributes: Mapping[str, Mapping[str, Any]] = {
-        _group(name): read_free(mapped(item, "attributes"))
-        for name, item in mapped(fields.get("attributes", {}), "attributes").items()
+        _group(name): read_free(check_object(item, "attributes"))
+        for name, item in check_object(fields.get("attributes", {}), "attributes").items()
     }
     groups = None
     if version == 2 and "groups" in fields:
@@ -194,7 +193,7 @@ def _load(value: Any, limits: Limits, members: Callable[[], GroupColumns] | None
         arrays=arrays,
         coordinates=coordinates,
         attributes=attributes,
-        arrangement=read_free(mapped(fields.get("arrangement", {}), "arrangement")),
+        arrangement=read_free(check_object(fields.get("arrangement", {}), "arrangement")),
     )
     _check_coordinates(catalog)
     pieces = fields.get("chunks")
@@ -204,9 +203,9 @@ def _load(value: Any, limits: Limits, members: Callable[[], GroupColumns] | None
         catalog=catalog,
         columns=read_columns(fields.get("columns", {}), kinds(arrays)),
         parts=parts,
-        pieces=None if pieces is None else listed(pieces, "chunks", lambda item, _: _read_piece(item, catalog)),
-        placements=listed(fields.get("placements", []), "placements", lambda item, _: _read_piece(item, catalog)),
-        revision=None if fields.get("revision") is None else text(fields["revision"], "revision"),
+        pieces=None if pieces is None else check_list(pieces, "chunks", lambda item, _: _read_piece(item, catalog)),
+        placements=check_list(fields.get("placements", []), "placements", lambda item, _: _read_piece(item, catalog)),
+        revision=None if fields.get("revision") is None else check_text(fields["revision"], "revision"),
     )
 
 
@@ -236,20 +235,22 @@ def _bounded(pieces: Any) -> Iterator[str]:
 
 
 def _read_piece(value: Any, catalog: Catalog) -> PartFile:
-    fields = mapped(value, "chunks")
+    fields = check_object(value, "chunks")
     path = read_name(fields.get("path"))
     bounds: dict[str, tuple[tuple[int, int], ...]] = {}
-    for name, box in mapped(fields.get("bounds", {}), f"{path}: bounds").items():
+    for name, box in check_object(fields.get("bounds", {}), f"{path}: bounds").items():
         kind = kind_of(catalog.arrays, name)
         if kind is None:
-            raise FormatError(f"{path}: bounds of an unknown array {shown(name)}")
+            raise FormatError(f"{path}: bounds of an unknown array {abbreviated(name)}")
         rank = kind.ndim
-        bounds[name] = listed(box, f"{path}: bounds", lambda pair, at: listed(pair, at, whole, size=2), size=rank)
+        bounds[name] = check_list(
+            box, f"{path}: bounds", lambda pair, at: check_list(pair, at, check_integer, size=2), size=rank
+        )
         if any(low > high for low, high in bounds[name]):
-            raise FormatError(f"{path}: bounds of {shown(name)} end before they begin")
+            raise FormatError(f"{path}: bounds of {abbreviated(name)} end before they begin")
     return PartFile(
         path=path,
-        rows=whole(fields.get("rows"), f"{path}: rows"),
-        bytes=whole(fields.get("bytes"), f"{path}: bytes", least=12),
+        rows=check_integer(fields.get("rows"), f"{path}: rows"),
+        bytes=check_integer(fields.get("bytes"), f"{path}: bytes", least=12),
         bounds=bounds,
     )

@@ -15,9 +15,9 @@ import numpy as np
 from periplus.errors import FormatError
 from periplus.model import Encoding, Pipeline, Region, Shape
 from periplus.model.codecnames import CROP, JBP_BLOCK, JPEG, PIECE, PIPELINE, TIFF_TILE
-from periplus.parse.json import INT64
+from periplus.parse.json import INT64, abbreviated, check_integer, check_list, check_object, check_text
 from periplus.parse.zarr.dtypes import read_number, write_number
-from periplus.table.document.values import listed, mapped, read_free, shown, text, whole, write_free
+from periplus.table.document.values import read_free, write_free
 
 MOST = 1 << 16
 """Encodings of one array: the column is 16 bits wide."""
@@ -55,7 +55,7 @@ def read_encodings(value: Any, frame: Frame, what: str, memory: Memory) -> tuple
     """The encodings of an array, every fact checked against its chunks; FormatError where one makes no sense."""
     key = json.dumps(value, sort_keys=True), frame
     if key not in memory:
-        found = listed(value, f"{what}: encodings", lambda item, at: _with_valid_orders(item, frame, at))
+        found = check_list(value, f"{what}: encodings", lambda item, at: _with_valid_orders(item, frame, at))
         if len(found) > MOST:
             raise FormatError(f"{what}: more than {MOST} encodings")
         memory[key] = found
@@ -68,7 +68,9 @@ def _with_valid_orders(value: Any, frame: Frame, what: str) -> Encoding:
     rank = len(frame[1])
     for codec in encoding.codecs:
         if codec["name"] == "transpose":
-            order = listed((codec.get("configuration") or {}).get("order"), f"{what}: transpose order", whole)
+            order = check_list(
+                (codec.get("configuration") or {}).get("order"), f"{what}: transpose order", check_integer
+            )
             if sorted(order) != list(range(rank)):
                 raise FormatError(f"{what}: transpose order must name each of {rank} dimensions once")
     return encoding
@@ -76,10 +78,10 @@ def _with_valid_orders(value: Any, frame: Frame, what: str) -> Encoding:
 
 def _read_encoding(value: Any, frame: Frame, what: str) -> Encoding:
     if not isinstance(value, Mapping):
-        return encoding_of(listed(value, what, _read_codec), frame, what)
-    fields = _known(mapped(value, what), FIELDS, what)
-    found = encoding_of(listed(fields.get("codecs"), f"{what}: codecs", _read_codec), frame, what)
-    clipped = listed(fields.get("clipped", []), f"{what}: clipped", text)
+        return encoding_of(check_list(value, what, _read_codec), frame, what)
+    fields = _known(check_object(value, what), FIELDS, what)
+    found = encoding_of(check_list(fields.get("codecs"), f"{what}: codecs", _read_codec), frame, what)
+    clipped = check_list(fields.get("clipped", []), f"{what}: clipped", check_text)
     extent, region = fields.get("extent"), fields.get("region")
     rank = len(frame[1])
     if (found.extent is not None and extent is not None) or (found.region is not None and region is not None):
@@ -89,7 +91,9 @@ def _read_encoding(value: Any, frame: Frame, what: str) -> Encoding:
             found.codecs,
             extent=found.extent if extent is None else _sizes(extent, rank, f"{what}: extent", least=1),
             clipped=tuple(dict.fromkeys((*found.clipped, *clipped))),
-            region=found.region if region is None else _read_region(mapped(region, f"{what}: region"), rank, what),
+            region=found.region
+            if region is None
+            else _read_region(check_object(region, f"{what}: region"), rank, what),
         ),
         frame,
         what,
@@ -104,31 +108,31 @@ def _read_region(fields: dict[str, Any], rank: int, what: str) -> Region:
         at=_sizes(fields.get("at"), rank, f"{what}: at"),
         size=_sizes(fields.get("size"), rank, f"{what}: size", least=1),
         transparent=None if transparent is None else read_number(transparent, f"{what}: transparent"),
-        layer=whole(fields.get("layer", 0), f"{what}: layer", most=MOST - 1),
+        layer=check_integer(fields.get("layer", 0), f"{what}: layer", most=MOST - 1),
     )
 
 
 def _sizes(value: Any, rank: int, what: str, *, least: int = 0) -> Shape:
-    return listed(value, what, lambda item, at: whole(item, at, least=least), size=rank)
+    return check_list(value, what, lambda item, at: check_integer(item, at, least=least), size=rank)
 
 
 def _known(fields: dict[str, Any], names: frozenset[str], what: str) -> dict[str, Any]:
     """The fields, none of which is unknown: it may change what the bytes mean."""
     unknown = fields.keys() - names
     if unknown:
-        raise FormatError(f"{what} has an unknown field {shown(min(unknown))}")
+        raise FormatError(f"{what} has an unknown field {abbreviated(min(unknown))}")
     return fields
 
 
 def _read_codec(value: Any, what: str) -> dict[str, Any]:
-    codec = mapped(value, what)
-    name = text(codec.get("name"), f"{what}: codec name")
+    codec = check_object(value, what)
+    name = check_text(codec.get("name"), f"{what}: codec name")
     unknown = set(codec) - {"name", "configuration", "must_understand"}
     if unknown or not name:
-        raise FormatError(f"{what}: codec {shown(name)} has an unknown field {sorted(unknown)}")
+        raise FormatError(f"{what}: codec {abbreviated(name)} has an unknown field {sorted(unknown)}")
     if "configuration" not in codec:
         return read_free(codec)  # type: ignore[no-any-return]
-    return read_free(codec | {"configuration": mapped(codec["configuration"], f"{what}: {name}")})  # type: ignore[no-any-return]
+    return read_free(codec | {"configuration": check_object(codec["configuration"], f"{what}: {name}")})  # type: ignore[no-any-return]
 
 
 # --- facts in codecs -------------------------------------------------------------------------------------------------
@@ -146,7 +150,7 @@ def encoding_of(codecs: Pipeline, frame: Frame, what: str) -> Encoding:
         extent = _sizes(settings.pop("shape", None), rank, f"{what}: shape", least=1)
         unknown = settings.keys() - PIECE_SETTINGS.keys()
         if unknown:
-            raise FormatError(f"{what}: codec {PIECE} has no setting {shown(min(unknown))}")
+            raise FormatError(f"{what}: codec {PIECE} has no setting {abbreviated(min(unknown))}")
         region = _read_region({PIECE_SETTINGS[key]: value for key, value in settings.items()}, rank, what)
         codecs = codecs[1:]
     inner = _listed(codecs, extent or chunks, dtype)
@@ -162,7 +166,7 @@ def encoding_of(codecs: Pipeline, frame: Frame, what: str) -> Encoding:
     for codec in codecs:
         settings = codec.get("configuration") or {}
         if codec["name"] in CLIPPING and "last_rows" in settings:
-            whole(settings["last_rows"], f"{what}: last_rows", least=1)
+            check_integer(settings["last_rows"], f"{what}: last_rows", least=1)
             clipped = True
             codec = {**codec, "configuration": {key: value for key, value in settings.items() if key != "last_rows"}}
         kept.append(codec)
@@ -202,9 +206,9 @@ def _checked(encoding: Encoding, frame: Frame, what: str) -> Encoding:
     extent, region = encoding.extent, encoding.region
     strange = next((dim for dim in encoding.clipped if dim not in dims), None)
     if strange is not None:
-        raise FormatError(f"{what}: clipped along {shown(strange)}, which is no dimension of the array")
+        raise FormatError(f"{what}: clipped along {abbreviated(strange)}, which is no dimension of the array")
     if extent is not None and any(n > INT64 for n in extent):
-        raise FormatError(f"{what}: an extent of {shown(max(extent))} cannot be")
+        raise FormatError(f"{what}: an extent of {abbreviated(max(extent))} cannot be")
     if region is None:
         if extent is not None and any(
             n < chunk for n, chunk, even in zip(extent, chunks, regular, strict=True) if even

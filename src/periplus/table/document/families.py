@@ -9,11 +9,12 @@ from typing import Any
 from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Array
+from periplus.parse.json import abbreviated, check_integer, check_list, check_number, check_object
 from periplus.table.collection.build import groups_from, joined, no_groups
 from periplus.table.collection.groups import Family, GroupColumns, GroupedArrays
 from periplus.table.document.arrays import PARTS, read_array, read_name, write_array
 from periplus.table.document.encodings import Memory
-from periplus.table.document.values import listed, mapped, read_free, real, shown, whole, write_free
+from periplus.table.document.values import read_free, write_free
 
 OWN = ("shape", "transform", "level", "edges", "parts", "gcps", "rpc")
 """Fields in which arrays of a kind differ; the others make up their prototype."""
@@ -56,21 +57,21 @@ def _read_kinds(
     fields: Mapping[str, Any], limits: Limits, memory: Memory
 ) -> tuple[list[Family], list[dict[str, int]], list[Mapping[str, Any]]]:
     """Families, the most parts of their arrays, and notes."""
-    prototypes = listed(fields.get("prototypes", []), "prototypes", lambda item, at: mapped(item, at))
+    prototypes = check_list(fields.get("prototypes", []), "prototypes", check_object)
     families: list[Family] = []
     several: list[dict[str, int]] = []
-    for item in listed(fields.get("families", []), "families", lambda item, at: mapped(item, at)):
+    for item in check_list(fields.get("families", []), "families", check_object):
         family: dict[str, Array] = {}
         parts: dict[str, int] = {}
         for rest, own in item.items():
-            whole_fields = _merged(mapped(own, f"array {shown(rest)}"), prototypes, rest)
+            whole_fields = _merged(check_object(own, f"array {abbreviated(rest)}"), prototypes, rest)
             family[rest] = read_array(rest, whole_fields, limits, memory)
-            most = whole(whole_fields.get("parts", 1), f"array {rest!r}: parts", least=1, most=PARTS)
+            most = check_integer(whole_fields.get("parts", 1), f"array {rest!r}: parts", least=1, most=PARTS)
             if most > 1:
                 parts[rest] = most
         families.append(family)
         several.append(parts)
-    notes = [read_free(item) for item in listed(fields.get("notes", []), "notes", lambda item, at: mapped(item, at))]
+    notes = [read_free(item) for item in check_list(fields.get("notes", []), "notes", check_object)]
     return families, several, notes
 
 
@@ -81,18 +82,18 @@ def read_groups(fields: Mapping[str, Any], plain: Mapping[str, Array], limits: L
     stated = arrangement.get("groups") if isinstance(arrangement, Mapping) else None
     files = {group: n for n, group in enumerate(stated) if isinstance(group, str)} if isinstance(stated, list) else {}
     rows = []
-    for group, values in mapped(fields.get("groups", {}), "groups").items():
+    for group, values in check_object(fields.get("groups", {}), "groups").items():
         if not isinstance(values, list | tuple) or len(values) != 4:
-            raise FormatError(f"group {shown(group)} is not [family, note, x, y]")
-        family = whole(values[0], f"group {group!r}: family", most=len(families) - 1)
-        note = -1 if values[1] is None else whole(values[1], f"group {group!r}: note", most=len(notes) - 1)
-        x, y = real(values[2], "x"), real(values[3], "y")
+            raise FormatError(f"group {abbreviated(group)} is not [family, note, x, y]")
+        family = check_integer(values[0], f"group {group!r}: family", most=len(families) - 1)
+        note = -1 if values[1] is None else check_integer(values[1], f"group {group!r}: note", most=len(notes) - 1)
+        x, y = check_number(values[2], "x"), check_number(values[3], "y")
         rows.append((read_name(group), family, x, y, files.get(group, -1), note))
     several = parts if any(parts) else ()
     groups = joined(no_groups(), rows, plain=plain, families=families, notes=notes, parts=several)
     twice = groups.clash()
     if twice is not None:
-        raise FormatError(f"two arrays are named {shown(twice)}")
+        raise FormatError(f"two arrays are named {abbreviated(twice)}")
     return groups
 
 
@@ -100,5 +101,5 @@ def _merged(own: Mapping[str, Any], prototypes: tuple[Mapping[str, Any], ...], n
     """All fields of an array: its own, and for the others those of its prototype."""
     if "like" not in own:
         return own
-    like = whole(own["like"], f"array {name!r}: like", most=len(prototypes) - 1)
+    like = check_integer(own["like"], f"array {name!r}: like", most=len(prototypes) - 1)
     return {**prototypes[like], **{field: value for field, value in own.items() if field != "like"}}

@@ -27,16 +27,6 @@ NUMBER = "$number"
 """Key that marks a number JSON cannot write, inside attributes and configurations: {"$number": "NaN"}."""
 
 
-whole, text, listed, mapped, real, shown = (
-    check_integer,
-    check_text,
-    check_list,
-    check_object,
-    check_number,
-    abbreviated,
-)
-
-
 # --- free JSON: attributes, codec configurations, arrangements --------------------------------------------------------
 
 
@@ -138,31 +128,31 @@ def regular(start: float, step: float, size: int, dtype: np.dtype[Any]) -> NDArr
 def read_coordinate(name: str, value: Any, limits: Limits) -> Coordinate:
     """The coordinate at a path, its sizes and values checked; its memory is bounded by Limits.header_bytes."""
     what = f"coordinate {name!r}"
-    fields, leaf = mapped(value, what), name.rpartition("/")[2]
-    dims = listed(fields.get("dims", [leaf]), f"{what}: dims", text)
-    kind = text(fields.get("dtype"), f"{what}: dtype")
+    fields, leaf = check_object(value, what), name.rpartition("/")[2]
+    dims = check_list(fields.get("dims", [leaf]), f"{what}: dims", check_text)
+    kind = check_text(fields.get("dtype"), f"{what}: dtype")
     dtype = np.dtype(str) if kind == "string" else (TIMES.get(kind) or DTYPES.get(kind))
     if dtype is None:
-        raise FormatError(f"{what}: unknown dtype {shown(kind)}")
+        raise FormatError(f"{what}: unknown dtype {abbreviated(kind)}")
     if "values" in fields:
         values = _read_values(fields, dtype, what, limits.header_bytes)
     else:
-        size = whole(fields.get("size"), f"{what}: size")
+        size = check_integer(fields.get("size"), f"{what}: size")
         if size * 8 > limits.header_bytes:
             raise LimitError(f"{what} declares {size} values, over the limit of {limits.header_bytes // 8}")
         values = _read_regular(fields, dtype, size, what)
     if len(dims) != values.ndim:
         raise FormatError(f"{what}: {len(dims)} dims for values of rank {values.ndim}")
     return Coordinate(
-        name=leaf, dims=dims, values=values, attributes=read_free(mapped(fields.get("attributes", {}), what))
+        name=leaf, dims=dims, values=values, attributes=read_free(check_object(fields.get("attributes", {}), what))
     )
 
 
 def _read_regular(fields: Mapping[str, Any], dtype: np.dtype[Any], size: int, what: str) -> NDArray[Any]:
     if dtype.kind in "iumM":
         bounds = np.iinfo(dtype if dtype.kind in "iu" else np.int64)
-        start = whole(fields.get("start"), f"{what}: start", least=-INT64)
-        step = whole(fields.get("step"), f"{what}: step", least=-INT64)
+        start = check_integer(fields.get("start"), f"{what}: start", least=-INT64)
+        step = check_integer(fields.get("step"), f"{what}: step", least=-INT64)
         last = start + step * max(size - 1, 0)
         if not (bounds.min <= min(start, last) and max(start, last) <= min(int(bounds.max), INT64)):
             raise FormatError(f"{what}: start, step and size exceed the range of {dtype}")
@@ -170,7 +160,10 @@ def _read_regular(fields: Mapping[str, Any], dtype: np.dtype[Any], size: int, wh
     if dtype.kind != "f":
         raise FormatError(f"{what}: values of dtype {dtype} must be listed")
     values = regular(
-        real(fields.get("start"), f"{what}: start"), real(fields.get("step"), f"{what}: step"), size, dtype
+        check_number(fields.get("start"), f"{what}: start"),
+        check_number(fields.get("step"), f"{what}: step"),
+        size,
+        dtype,
     )
     if not np.isfinite(values).all():
         raise FormatError(f"{what}: start, step and size exceed the range of {dtype}")
@@ -179,7 +172,7 @@ def _read_regular(fields: Mapping[str, Any], dtype: np.dtype[Any], size: int, wh
 
 def _read_values(fields: Mapping[str, Any], dtype: np.dtype[Any], what: str, most: int) -> NDArray[Any]:
     items = _items(fields["values"], dtype, what)
-    shape = listed(fields.get("shape", [len(items)]), f"{what}: shape", whole)
+    shape = check_list(fields.get("shape", [len(items)]), f"{what}: shape", check_integer)
     if math.prod(shape) != len(items) or not shape:
         raise FormatError(f"{what}: {len(items)} values for the shape {list(shape)}")
     if dtype.kind in "mM":
@@ -194,9 +187,9 @@ def _read_values(fields: Mapping[str, Any], dtype: np.dtype[Any], what: str, mos
 def _items(values: Any, dtype: np.dtype[Any], what: str) -> tuple[Any, ...]:
     def one(item: Any, at: str) -> Any:
         if dtype.kind in "mM":  # NaT is the smallest 64-bit integer
-            return -INT64 - 1 if item is None else whole(item, at, least=-INT64)
+            return -INT64 - 1 if item is None else check_integer(item, at, least=-INT64)
         if item is None:
             raise FormatError(f"{at}: null among its values")
-        return text(item, at) if dtype.kind == "U" else read_scalar(item, dtype, at)
+        return check_text(item, at) if dtype.kind == "U" else read_scalar(item, dtype, at)
 
-    return listed(values, what, one)
+    return check_list(values, what, one)

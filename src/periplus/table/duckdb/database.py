@@ -94,9 +94,7 @@ def write_duckdb(
         fetch.run(fetch.write(url, path, create=create, expect=expect))
 
 
-def open_duckdb(
-    url: str, *, limits: Limits, trust: bool, policy: Policy, reopen: tuple[Callable[..., Table], tuple[Any, ...]]
-) -> Table:
+def open_duckdb(url: str, *, limits: Limits, trust: bool, policy: Policy, reopen: Callable[[], Table]) -> Table:
     """A DuckDB index of this machine, read only; DuckDB does not defend itself against made-up files."""
     if not trust:
         raise DeniedError(

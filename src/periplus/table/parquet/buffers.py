@@ -78,6 +78,13 @@ def pieces(column: pa.ChunkedArray | pa.Array) -> list[pa.Array]:
     return list(column.chunks) if isinstance(column, pa.ChunkedArray) else [column]
 
 
+def without_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column whose strings are read as a dictionary, as strings."""
+    if not pa.types.is_dictionary(column.type):
+        return column
+    return pa.chunked_array([piece.dictionary_decode() for piece in column.chunks], column.type.value_type)
+
+
 def to_numpy(column: pa.ChunkedArray | pa.Array, *, null: int | None = None) -> NDArray[Any]:
     """A column of numbers, times or booleans; nulls become `null`. Shares memory where it is in one piece."""
     return _concatenated([_to_numpy(piece, null) for piece in pieces(column)], _dtype(column.type))

@@ -14,7 +14,15 @@ from periplus.limits import Allowance
 from periplus.model import Files, TypedColumns
 from periplus.table.collection.build import members_of
 from periplus.table.collection.groups import GROUP_COLUMNS, GroupColumns, GroupedArrays
-from periplus.table.parquet.buffers import booleans, numbers, strings, to_numpy, to_strings, to_valid
+from periplus.table.parquet.buffers import (
+    booleans,
+    numbers,
+    strings,
+    to_numpy,
+    to_strings,
+    to_valid,
+    without_dictionary,
+)
 from periplus.table.parquet.schema import integers, is_text
 
 LONGEST_PATH = 1 << 14
@@ -135,7 +143,9 @@ def files_after(old: pa.Table, new: pa.Table, groups: GroupedArrays | None) -> p
     """
     columns = {}
     for name in dict.fromkeys((*FILES.names, *user_columns(old.schema), *user_columns(new.schema))):
-        first, then = (None if name not in table.column_names else _decoded(table[name]) for table in (old, new))
+        first, then = (
+            None if name not in table.column_names else without_dictionary(table[name]) for table in (old, new)
+        )
         kind = FILES.field(name).type if name in FILES.names else (then if first is None else first).type  # type: ignore[union-attr]
         try:
             pieces = [
@@ -148,13 +158,6 @@ def files_after(old: pa.Table, new: pa.Table, groups: GroupedArrays | None) -> p
         columns[name] = pa.chunked_array([chunk for piece in pieces for chunk in piece.chunks], kind)
     columns["file_id"] = pa.chunked_array([numbers(np.arange(old.num_rows + new.num_rows, dtype=np.int32))])
     return _with_groups(pa.table(list(columns.values()), schema=_files_schema(columns)), groups)
-
-
-def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A column whose strings are read as a dictionary, as strings."""
-    if not pa.types.is_dictionary(column.type):
-        return column
-    return pa.chunked_array([piece.dictionary_decode() for piece in column.chunks], column.type.value_type)
 
 
 def column_to_arrow(name: str, values: NDArray[Any], count: int) -> pa.Array:
@@ -206,7 +209,7 @@ class FileColumns(TypedColumns):
 
     def stored(self, name: str) -> pa.ChunkedArray:
         """A column with the type it has at rest."""
-        return _decoded(self._table[name])
+        return without_dictionary(self._table[name])
 
     def taken(self, rows: NDArray[np.intp]) -> FileColumns:
         """Those of some rows; null where a row is -1."""
@@ -262,9 +265,14 @@ def members_from_arrow(table: pa.Table, held: Allowance) -> GroupColumns:
     lacking = [name for name in ("group", "family") if name not in table.column_names]
     if lacking:
         raise FormatError(f"the files table of this collection has no column {lacking[0]!r}")
-    for name, kind in (("x", pa.float64()), ("y", pa.float64()), ("note", pa.int32())):
+    for name, kind in (("x", pa.float64()), ("y", pa.float64()), ("note", pa.int32())):  # which may be absent
         if name not in table.column_names:
             table = table.append_column(name, pa.nulls(table.num_rows, kind))
+    for name in ("family", "note"):
+        if pa.types.is_integer(table[name].type) and table.num_rows:
+            least = int(to_numpy(table[name], null=0).min())
+            if least < 0:
+                raise FormatError(f"the files table has {name} {least}")
     if not is_text(table["group"].type):
         raise FormatError(f"the column 'group' must hold strings, not {table['group'].type}")
 

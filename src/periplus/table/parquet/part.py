@@ -27,8 +27,6 @@ from periplus.table.verify import MORE
 if TYPE_CHECKING:
     from periplus.table.table import Window
 
-OPTIONAL = {"x": pa.float64(), "y": pa.float64(), "note": pa.int32()}
-"""Group columns that a files table may lack, which are null then."""
 TEXT_BYTES = 49
 """Of a Python string, without its characters."""
 
@@ -209,15 +207,6 @@ def read_members(source: ParquetBytes, limits: Limits) -> GroupColumns:
     with arrow_errors("the files table", source.url):
         tables = [table for _, table in source.read(range(source.groups), names, as_stored=True)]
         table = pa.concat_tables(tables) if tables else source.schema.empty_table().select(names)
-        for name, kind in OPTIONAL.items():
-            if name not in names:
-                table = table.append_column(name, pa.nulls(table.num_rows, kind))
-        for name in ("family", "note"):
-            column = table[name] if name in table.column_names else None
-            if column is not None and pa.types.is_integer(column.type) and len(column):
-                least = int(to_numpy(column, null=0).min())
-                if least < 0:
-                    raise FormatError(f"the files table has {name} {least}", url=source.url)
         return members_from_arrow(table, held)
 
 

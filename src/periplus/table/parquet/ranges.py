@@ -18,8 +18,8 @@ from periplus.fetch.errors import translate
 from periplus.forks import cached_property
 from periplus.limits import Allowance, Limits, out_of_memory
 from periplus.table.parquet.buffers import to_inline
-from periplus.table.parquet.footer import ColumnChunk, Footer
-from periplus.table.parquet.pages import pages
+from periplus.table.parquet.footer import ColumnChunk, Footer, pages
+from periplus.table.parquet.schema import is_bytes
 from periplus.table.verify import MORE
 
 if TYPE_CHECKING:
@@ -119,10 +119,8 @@ class ParquetBytes:
             raise FormatError("two columns have the same name", url=url)
 
     def _footer(self) -> bytes:
-        if self.size < 12:
-            raise FormatError(NO_PARQUET, url=self.url)
         tail = self.tail
-        if tail[-4:] != MAGIC:
+        if self.size < 12 or tail[-4:] != MAGIC:
             raise FormatError(NO_PARQUET, url=self.url)
         length = int.from_bytes(tail[-8:-4], "little") + 8
         if length + 4 > self.size:
@@ -237,11 +235,16 @@ class ParquetBytes:
         for name in names:
             if name not in self._leaves:
                 raise FormatError(f"the column {name!r} is nested", url=self.url)
-            chunk = self._chunk(number, name)
-            found = pages(file.view(chunk.start, chunk.start + chunk.compressed))
-            whole.take(found.decompressed + found.expanded)
+            size = self._decoded_bytes(file, number, name)
+            whole.take(size)
             if self._is_stringlike(name):
-                (blobs if self._is_bytes(name) else text).take(found.decompressed + found.expanded)
+                (blobs if self._is_bytes(name) else text).take(size)
+
+    def _decoded_bytes(self, file: SparseFile, number: int, name: str) -> int:
+        """What a column chunk takes in memory, by the headers of its pages."""
+        chunk = self._chunk(number, name)
+        found = pages(file.view(chunk.start, chunk.start + chunk.compressed))
+        return found.decompressed + found.expanded
 
     def check_strings(self, names: Sequence[str]) -> None:
         """LimitError where the footer declares more strings in a row group than may be decoded, for other readers."""
@@ -259,9 +262,7 @@ class ParquetBytes:
         with arrow_errors("the column chunks are damaged", self.url):
             for number in range(self.groups):
                 for name in self._leaves:
-                    chunk = self._chunk(number, name)
-                    found = pages(file.view(chunk.start, chunk.start + chunk.compressed))
-                    whole.take(found.decompressed + found.expanded)
+                    whole.take(self._decoded_bytes(file, number, name))
 
     def _allowance(self, what: str, share: int) -> Allowance:
         return Allowance(what, self._limits.memory_bytes // share, advice=MORE, url=self.url)
@@ -272,9 +273,7 @@ class ParquetBytes:
         return any(group.column(place).has_dictionary_page for group in groups)
 
     def _is_bytes(self, name: str) -> bool:
-        kind = self.schema.field(name).type
-        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-        return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+        return is_bytes(self.schema.field(name).type)
 
     def _is_stringlike(self, name: str) -> bool:
         kind = self.schema.field(name).type
@@ -359,23 +358,21 @@ class SparseFile(io.RawIOBase):
 
     def view(self, start: int, stop: int) -> memoryview:
         """The bytes of a range that is at hand as a whole."""
-        number = bisect.bisect_right(self._starts, start) - 1
-        first, data = self._parts[number] if number >= 0 else (0, b"")
-        piece = memoryview(data)[start - first : stop - first]
+        piece = self._found(start, stop)
         if len(piece) != stop - start:
             raise FormatError("a read outside the column chunks of the footer", offset=start)
         return piece
 
+    def _found(self, start: int, stop: int) -> memoryview:
+        """What is at hand of a range, from its start on."""
+        number = bisect.bisect_right(self._starts, start) - 1
+        first, data = self._parts[number] if number >= 0 else (0, b"")
+        return memoryview(data)[start - first : stop - first]
+
     def read(self, size: int | None = -1) -> Any:
         length = self._size - self._place if size is None or size < 0 else size
-        number = bisect.bisect_right(self._starts, self._place) - 1
-        if length == 0:
-            return b""
-        if number < 0:
-            raise FormatError("a read outside the column chunks of the footer", offset=self._place)
-        start, data = self._parts[number]
-        piece = memoryview(data)[self._place - start : self._place - start + length]
-        if not piece:
+        piece = self._found(self._place, self._place + length)
+        if length and not piece:
             raise FormatError("a read outside the column chunks of the footer", offset=self._place)
         self._place += len(piece)
         return piece.tobytes()

@@ -6,6 +6,7 @@ import base64
 import io
 import os
 import secrets
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -23,7 +24,7 @@ from periplus.policy import canonical, is_local
 from periplus.table.collection.groups import kind_of, kinds
 from periplus.table.document.document import PartFile
 from periplus.table.leftovers import new_spool
-from periplus.table.parquet.buffers import numbers
+from periplus.table.parquet.buffers import numbers, without_dictionary
 from periplus.table.parquet.row_groups import RowTally
 from periplus.table.parquet.schema import EXTRAS, RowSchema, chunks_to_arrow, extras_of
 
@@ -143,9 +144,8 @@ def _as_stored(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     """A column in the type that it is written in; strings that are read as a dictionary are one by one again."""
     if column.type == kind:
         return column
-    if pa.types.is_dictionary(column.type) and column.type.value_type == kind:
-        return pa.chunked_array([piece.dictionary_decode() for piece in column.chunks], kind)
-    return column.cast(kind)
+    plain = without_dictionary(column)
+    return plain if plain.type == kind else column.cast(kind)
 
 
 def _absent(field: pa.Field, count: int) -> pa.Array:
@@ -195,8 +195,9 @@ class FlatSink:
         with scratch() as folder:
             narrow = folder / "narrow.parquet"
             self._file.flush()
-            with narrow.open("wb") as copy:
-                _copy_out(self._file.fileno(), copy)
+            with open(self._file.fileno(), "rb", closefd=False) as written, narrow.open("wb") as copy:
+                written.seek(0)
+                shutil.copyfileobj(written, copy)
             self._file.seek(0)
             self._file.truncate()
             self._writer = GroupWriter(self._file, self._layout, self._arrays)
@@ -220,16 +221,6 @@ class FlatSink:
         if error is not None and self._writer is not None:
             with suppress(Exception):  # while the file is open: nobody will see it
                 self._writer.close({})
-
-
-def _copy_out(fd: int, copy: IO[bytes]) -> None:
-    size, place = os.fstat(fd).st_size, 0
-    while place < size:
-        data = os.pread(fd, 1 << 20, place)
-        if not data:
-            break
-        copy.write(data)
-        place += len(data)
 
 
 class PartSink:

@@ -229,5 +229,5 @@ def _open_parquet(asked: _OpenRequest) -> Table:
 
     catalog, _ = catalog_of(nodes, inline)
     rows.describe(catalog.arrays)
-    reopen = (_open_parquet, (replace(asked, write=own.write),))
+    reopen = partial(_open_parquet, replace(asked, write=own.write))
     return asked.table(catalog, rows, url=folder.removesuffix("/"), parts=rows.parts, reopen=reopen)
