@@ -27,8 +27,8 @@ test: $(VENV)/.installed-test ## Run the tests; ARGS="-k tiff" passes options to
 faults: $(VENV)/.installed-test ## Make every system call of every writer fail in turn (about an hour); ARGS="-k flat" selects
 	@PERIPLUS_FAULTS=all $(BIN)/python -m pytest -q tests/acceptance/test_faults.py tests/acceptance/test_faults_remote.py $(ARGS)
 
-fuzz: $(VENV)/.installed-test ## Try twenty times as many mutants and interruptions (FUZZ=100: a hundred times)
-	@PERIPLUS_FUZZ=$(FUZZ) $(BIN)/python -m pytest -q -n $(WORKERS) -m fuzz $(ARGS)
+fuzz: $(VENV)/.installed-test ## Try twenty times as many mutants, examples and interruptions (FUZZ=100: a hundred times)
+	@PERIPLUS_FUZZ=$(FUZZ) $(BIN)/python -m pytest -q -n $(WORKERS) -m "fuzz or hypothesis" $(ARGS)
 
 # mypy reads the types of the libraries, so they must be installed.
 lint: $(VENV)/.installed-test $(VENV)/.installed-lint ## Check style, types and which package imports which

@@ -58,7 +58,7 @@ def hierarchies(draw):
     return made | {path: array(path) for path in ("/time", "/g/a", "/g/0", "/g/x")}
 
 
-@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(nodes=hierarchies(), strict=st.booleans())
 def test_any_attributes_are_read_to_findings_and_plain_data(nodes, strict):
     reader = Reader(lookup=nodes.get, strict=strict)

@@ -24,7 +24,7 @@ PLACES = st.builds(
     transform=st.one_of(UPRIGHT, TURNED, ANTIMERIDIAN),
     registration=st.sampled_from(["area", "point"]),
 )
-RELAXED = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+RELAXED = settings(suppress_health_check=[HealthCheck.too_slow])
 
 
 def nodes(layers, written):
@@ -129,7 +129,7 @@ def test_levels_are_found_again_without_their_absolute_transforms(place, shape, 
         assert reader.array(store["/" + layer.name]).grid == as_grid(layer.georeference, layer.shape[-2:])
 
 
-@settings(RELAXED, max_examples=15)
+@RELAXED
 @given(place=PLACES.filter(lambda p: p.crs is not None), shape=SHAPES)
 def test_the_twin_of_cf_comes_back_as_the_same_crs(place, shape):
     layer = Layer(name="sst", dims=("y", "x"), shape=shape, georeference=place)

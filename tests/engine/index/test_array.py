@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import xarray as xr
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from xarray.core.indexing import LazilyIndexedArray
 
@@ -71,7 +71,6 @@ def keys(draw):
 
 
 @given(keys(), keys())
-@settings(max_examples=150, deadline=None)
 def test_every_kind_of_key_gives_what_memory_gives(first, then):
     index, variable = lazy()
     memory = xr.Variable(variable.dims, index.values)
@@ -108,7 +107,6 @@ PACKED = {"_FillValue": [0, None, 300, -5], "scale_factor": [1, 0.5, 2, 10], "ad
 
 
 @given(keys())
-@settings(max_examples=60, deadline=None)
 def test_bands_that_differ_in_packing_are_unpacked_each_in_its_way(key):
     packing = per_band(PACKED, np.dtype("int32"), 1, 4)
     index, variable = lazy(packing)
