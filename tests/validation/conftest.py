@@ -1,6 +1,7 @@
 """Small stores with the traits that validators are for."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -16,10 +17,15 @@ def declared(*names):
     return [metadata(name) for name in names]
 
 
+@pytest.fixture(scope="session")
+def unchanged(tmp_path_factory):
+    return make_pyramid(tmp_path_factory.mktemp("pyramid") / "pyramid.zarr")
+
+
 @pytest.fixture
-def pyramid(tmp_path):
-    """A right pyramid of three levels: means of means, absolute transforms, WKT2, consolidated."""
-    return make_pyramid(tmp_path / "pyramid.zarr")
+def pyramid(unchanged, tmp_path):
+    """A valid pyramid of three levels: means of means, absolute transforms, WKT2, consolidated."""
+    return shutil.copytree(unchanged, tmp_path / "pyramid.zarr")
 
 
 def make_pyramid(path, *, consolidate=True, zarr_format=3):

@@ -1,6 +1,7 @@
 """Hostile stores in the engine `xgroup`: whatever attributes say, arrays open as far as stock xarray opens them."""
 
 import dataclasses
+import os
 import random
 import warnings
 
@@ -82,7 +83,8 @@ def stores():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.fuzz
+@pytest.mark.parametrize("seed", range(30 * int(os.environ.get("PERIPLUS_FUZZ", "1"))))
 def test_odd_attributes_never_keep_a_store_from_opening(seed):
     rng = random.Random(seed)
     nodes = dict(rng.choice(stores()))
