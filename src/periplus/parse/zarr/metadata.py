@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,6 +35,13 @@ class ChunkKeys:
         if self.prefix:
             return self.separator.join([self.prefix, *numbers])
         return self.separator.join(numbers) or "0"
+
+    def pattern(self, rank: int) -> re.Pattern[str]:
+        """Matches the keys of an array with so many dimensions, below its path; its groups are the numbers."""
+        prefix, separator = re.escape(self.prefix), re.escape(self.separator)
+        if not rank:
+            return re.compile(f"(?:{prefix}{separator})?0|{prefix}" if prefix else "0")
+        return re.compile(separator.join([*([prefix] if prefix else []), *[r"(0|[1-9][0-9]{0,9})"] * rank]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

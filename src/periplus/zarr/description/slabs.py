@@ -43,6 +43,20 @@ class Slab:
         """Byte ranges of each chunk."""
         return np.diff(self.first)
 
+    def part(self, low: int, high: int) -> Slab:
+        """Some of the chunks."""
+        start, stop = int(self.first[low]), int(self.first[high])
+        return Slab(self.refs.take(slice(start, stop)), self.first[low : high + 1] - start, self.place[low:high])
+
+    def joined(self, more: Slab) -> Slab:
+        """These chunks and those that follow."""
+        count = len(self.refs)
+        return Slab(
+            Refs.joined([self.refs, more.refs], len(self.refs.chunk)),
+            np.append(self.first[:-1], more.first + count),
+            np.append(self.place, more.place),
+        )
+
 
 def slabs(table: Table, array: Array) -> Iterator[Slab]:
     """All rows of an array; NotRepresentableError names a chunk whose parts cannot be one reference."""

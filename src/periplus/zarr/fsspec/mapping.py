@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
@@ -15,8 +14,6 @@ from periplus.errors import FormatError, StaleError
 from periplus.forks import renewed
 from periplus.limits import Limits
 from periplus.parse.zarr import ArrayMetadata, NodeDocuments, nodes_of
-from periplus.parse.zarr.documents import NAMES
-from periplus.zarr.kerchunk.columns import NUMBERS
 from periplus.zarr.kerchunk.extension import REPLACED, DeclaredFiles, read_declaration
 from periplus.zarr.kerchunk.records import Record, read_record
 from periplus.zarr.kerchunk.references import Reference, parse, span
@@ -193,23 +190,14 @@ class _ChunkGrid:
         if metadata.edges is not None:
             raise FormatError(f"{node.path}: a rectilinear chunk grid is unsupported in Parquet references")
         self.counts = [-(-n // size) for n, size in zip(metadata.shape, metadata.chunks, strict=True)]
-        self.total = math.prod(self.counts)
         self.keys = metadata.chunk_keys
+        self._pattern = self.keys.pattern(len(self.counts))
 
     def number(self, spelled: str, key: str) -> int:
         """The number of the chunk in C order; KeyError where the array has no such chunk."""
-        prefix, separator = self.keys.prefix, self.keys.separator
-        numbers = spelled
-        if prefix:
-            if not self.counts:
-                numbers = "0" if spelled == prefix else ""
-            else:
-                numbers = spelled.removeprefix(prefix + separator)
-                numbers = "" if numbers == spelled else numbers
-        if spelled in NAMES or not NUMBERS.fullmatch(numbers):
-            raise KeyError(key)
-        position = [int(n) for n in numbers.split(separator)] if separator in numbers or numbers.isdigit() else []
-        if len(position) != (len(self.counts) or 1) or any(n >= c for n, c in zip(position, self.counts)):
+        found = self._pattern.fullmatch(spelled)
+        position = None if found is None else [int(n) for n in found.groups()]
+        if position is None or any(n >= count for n, count in zip(position, self.counts)):
             raise KeyError(key)
         number = 0
         for n, count in zip(position, self.counts):

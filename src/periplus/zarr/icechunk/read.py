@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from periplus.errors import FormatError, MissingError, PeriplusError, StaleError
-from periplus.model import Coordinate, Files, Inline, Refs, Source
+from periplus.model import Files, Inline, Refs, Source
 from periplus.parse.json import parse_json
-from periplus.parse.zarr import ArrayMetadata, nodes_of
+from periplus.parse.zarr import nodes_of
 from periplus.parse.zarr.documents import ZARR_JSON, key_of
 from periplus.policy import canonical
 from periplus.table import memory_table
@@ -28,7 +28,7 @@ from periplus.zarr.icechunk.files import (
 )
 from periplus.zarr.icechunk.locations import url_of
 from periplus.zarr.kerchunk.catalog import ParsedNodes, catalog_of, parse_nodes
-from periplus.zarr.kerchunk.labels import MOST_BYTES, LabelBudget, labels_of, text_labels
+from periplus.zarr.kerchunk.labels import MOST_BYTES
 
 if TYPE_CHECKING:
     from periplus.fetch import Fetch
@@ -89,7 +89,8 @@ async def _opened(
     documents = nodes_of({key_of(node.path, ZARR_JSON): node.document for node in tree})
     nodes = parse_nodes(documents, limits=limits, skip_unsupported=skip_unsupported)
     arrays = nodes.arrays
-    wanted = {node.id: node for node in tree if node.path in arrays or nodes.is_text(node.path)}
+    texts = nodes.texts
+    wanted = {node.id: node for node in tree if node.path in arrays or node.path in texts}
     sources = _Sources()
     columns = await _columns(repository, version.manifests, wanted, sources, fetch, limits)
     files = await _files(sources, fetch, exact=version.exact)
@@ -98,14 +99,12 @@ async def _opened(
         for path, refs in columns.items()
     }
 
-    budget = LabelBudget()
+    def first_chunk(path: str) -> tuple[str, bytes | None]:
+        refs = columns.get(path)
+        data = refs.inline_bytes(0) if refs is not None and len(refs) == 1 else None
+        return path, None if data is None else bytes(data)
 
-    def inline(path: str) -> Coordinate | None:
-        if path in arrays:
-            return labels_of(arrays[path].array, columns[path], limits, budget) if path in columns else None
-        return _text_labels(path, nodes, columns.get(path))
-
-    catalog, used = catalog_of(nodes, inline)
+    catalog, used = catalog_of(nodes, columns.get, first_chunk, limits)
     kept = {arrays[p].array.name: r for p, r in columns.items() if p in arrays and p not in used}
     return memory_table(catalog, {name: refs for name, refs in kept.items() if name in catalog.arrays}, files)
 
@@ -229,11 +228,3 @@ async def _fetched_labels(refs: Refs, files: Files, repository: str, fetch: Fetc
         file=np.full(len(refs), -1, np.int32),
         inline=Inline.of(data),
     )
-
-
-def _text_labels(path: str, nodes: ParsedNodes, refs: Refs | None) -> Coordinate | None:
-    """Text labels in one chunk."""
-    metadata = nodes.metadata[path]
-    assert isinstance(metadata, ArrayMetadata)
-    data = refs.inline_bytes(0) if refs is not None and len(refs) == 1 else None
-    return text_labels(path, metadata, None if data is None else bytes(data), path)

@@ -13,11 +13,12 @@ from periplus.conventions.node import Node, node_of
 from periplus.conventions.read import Reader
 from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
-from periplus.model import Array, Catalog, Coordinate
+from periplus.model import Array, Catalog, Coordinate, Refs
 from periplus.model.arrays import MOST_LEVELS
 from periplus.parse.zarr import ArrayMetadata, GroupMetadata, NodeDocuments
 from periplus.parse.zarr.documents import key_of
 from periplus.zarr.kerchunk.arrays import ReferencedArray, georeference, kept_attributes, referenced_array
+from periplus.zarr.kerchunk.labels import LabelBudget, labels_of, text_labels
 
 ROOT_ARRAY = "data"
 """The name of an array that is the root itself."""
@@ -25,8 +26,10 @@ MOST_WARNINGS = 10
 """Contradictions that are reported when an index is opened."""
 Metadata: TypeAlias = Mapping[str, ArrayMetadata | GroupMetadata]
 """Parsed metadata by the path of the node; the root is the empty string."""
-InlineLabels: TypeAlias = Callable[[str], Coordinate | None]
-"""Labels of one dimension whose chunks are inline, by the path of their array; None where they are not."""
+RowsOf: TypeAlias = Callable[[str], Refs | None]
+"""The rows of an array by its path; None where it has none, or where they are certainly not inline."""
+FirstChunk: TypeAlias = Callable[[str], tuple[str, bytes | None]]
+"""The key of the first chunk of an array of text, and its bytes where they are inline."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,10 +41,11 @@ class ParsedNodes:
     others: tuple[str, ...]
     """Paths of arrays that cannot be read: text of variable length, which may be labels, and those left out."""
 
-    def is_text(self, path: str) -> bool:
-        """Whether a node is an array of plain strings, one after the other, which labels may be."""
-        one = self.metadata.get(path)
-        return isinstance(one, ArrayMetadata) and one.is_text and len(one.codecs) == 1 and len(one.shape) == 1
+    @property
+    def texts(self) -> dict[str, ArrayMetadata]:
+        """Arrays of plain strings, one after the other, which labels may be."""
+        arrays = ((path, one) for path, one in self.metadata.items() if isinstance(one, ArrayMetadata))
+        return {path: one for path, one in arrays if one.is_text and len(one.codecs) == 1 and len(one.shape) == 1}
 
 
 def parse_nodes(
@@ -75,8 +79,8 @@ def _stored(name: str, node: NodeDocuments, metadata: ArrayMetadata, limits: Lim
         raise
 
 
-def catalog_of(nodes: ParsedNodes, inline: InlineLabels) -> tuple[Catalog, set[str]]:
-    """The catalog, and the paths of arrays that are in it in another form: labels, grid mappings."""
+def catalog_of(nodes: ParsedNodes, rows: RowsOf, first: FirstChunk, limits: Limits) -> tuple[Catalog, set[str]]:
+    """The catalog, and the paths of arrays that are in it in another form: labels that are inline, grid mappings."""
     arrays = nodes.arrays
     used: set[str] = set()
     made: dict[str, Array] = {}
@@ -96,9 +100,17 @@ def catalog_of(nodes: ParsedNodes, inline: InlineLabels) -> tuple[Catalog, set[s
         if mapping_path is not None and located is not None:
             used.add(mapping_path)
     meanings.warn()
-    texts = [path for path in nodes.others if nodes.is_text(path)]
-    along = (path for path, array in made.items() if array.ndim == 1 and array.dims[0] == _leaf(path))
-    labels = {path: found for path in (*along, *texts) if (found := inline(path)) is not None}
+    budget = LabelBudget()
+    labels: dict[str, Coordinate] = {}
+    for path, array in made.items():
+        refs = rows(path) if array.dims == (_leaf(path),) else None
+        found = None if refs is None else labels_of(arrays[path].array, refs, limits, budget)
+        if found is not None:
+            labels[path] = found
+    for path, metadata in nodes.texts.items():
+        found = text_labels(path, metadata, *first(path))
+        if found is not None:
+            labels[path] = found
     data = {path: array for path, array in made.items() if path not in used and path not in labels}
     by_group = _by_group(data)
     computed = {path for path, one in labels.items() if _is_computed(one, by_group.get(_group(path), ()))}
@@ -213,12 +225,12 @@ def _coordinates(labels: Mapping[str, Coordinate], data: Mapping[str, Array]) ->
 
 def _served(labels: Mapping[str, Coordinate], data: Mapping[str, Array]) -> dict[str, set[int]]:
     """The sizes of the dimension in the arrays that use labels of one name, by the path of the labels."""
-    name = next(iter(labels)).rpartition("/")[2] if labels else ""
+    name = _leaf(next(iter(labels))) if labels else ""
     found: dict[str, set[int]] = {}
     for group in data if labels else ():
         array = data[group]
         while group:
-            group = group.rpartition("/")[0]
+            group = _group(group)
             path = f"{group}/{name}" if group else name
             if path in labels and labels[path].dims[0] in array.dims:
                 found.setdefault(path, set()).add(array.shape[array.dims.index(labels[path].dims[0])])
@@ -234,7 +246,7 @@ def _agree(one: Coordinate, two: Coordinate) -> bool:
 def _by_group(data: Mapping[str, Array]) -> dict[str, list[Array]]:
     found: dict[str, list[Array]] = {}
     for path, array in data.items():
-        found.setdefault(path.rpartition("/")[0], []).append(array)
+        found.setdefault(_group(path), []).append(array)
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -12,8 +11,6 @@ from periplus.errors import FormatError
 from periplus.model import Files, Inline, Refs, Source
 from periplus.zarr.kerchunk.arrays import ReferencedArray
 from periplus.zarr.kerchunk.references import Reference, ranges
-
-NUMBERS = re.compile(r"(?:0|[1-9][0-9]{0,9})(?:[./](?:0|[1-9][0-9]{0,9}))*")
 
 
 class Urls:
@@ -61,38 +58,22 @@ def _owner(key: str, slashed: set[str]) -> str | None:
 
 def positions(one: ReferencedArray, keys: Sequence[tuple[str, str]]) -> NDArray[np.int32]:
     """(ndim, n) chunk positions; FormatError names a key that is not a chunk of the array."""
-    array, prefix = one.array, one.keys.prefix
-    rank = array.ndim
+    array, rank = one.array, one.array.ndim
+    match = one.keys.pattern(rank).fullmatch
+    nothing = "" if rank else "0"  # the key of the one chunk of a scalar may be empty, as in VirtualiZarr
     numbers: list[int] = []
-    if not rank:
-        return _only(one, keys)
     for key, spelled in keys:
-        numbers_text = spelled
-        if prefix:
-            numbers_text = spelled.removeprefix(prefix + one.keys.separator)
-            if numbers_text == spelled:
-                raise FormatError(f"{key}: not a chunk of {array.name!r}")
-        if not NUMBERS.fullmatch(numbers_text):
-            raise FormatError(f"{key}: not a chunk of {array.name!r}")
-        place = numbers_text.split(one.keys.separator)
-        if len(place) != rank:
-            raise FormatError(f"{key}: a chunk of {array.name!r} has {rank} numbers")
-        numbers += map(int, place)
-    found = np.array(numbers, np.int64).reshape(len(keys), rank)
-    outside = np.flatnonzero((found >= np.array(array.grid, np.int64)).any(axis=1))
+        found = match(spelled or nothing)
+        if found is None:
+            raise FormatError(f"{key}: not a chunk of {array.name!r}, which has {rank} dimensions")
+        numbers += map(int, found.groups())
+    if not rank and len(keys) > 1:
+        raise FormatError(f"{keys[1][0]}: {array.name!r} has only one chunk, which is not this one")
+    places = np.array(numbers, np.int64).reshape(len(keys), rank)
+    outside = np.flatnonzero((places >= np.array(array.grid, np.int64)).any(axis=1))
     if outside.size:
         raise FormatError(f"{keys[int(outside[0])][0]}: the grid of {array.name!r} has {array.grid} chunks")
-    return np.ascontiguousarray(found.T.astype(np.int32))
-
-
-def _only(one: ReferencedArray, keys: Sequence[tuple[str, str]]) -> NDArray[np.int32]:
-    """(0, n) for the one chunk of an array without dimensions: `c`, `0`, or empty as in VirtualiZarr."""
-    prefix, separator = one.keys.prefix, one.keys.separator
-    spellings = (prefix, f"{prefix}{separator}0", "0", "")
-    wrong = next((key for key, spelled in keys if spelled not in spellings), None)
-    if wrong is not None or len(keys) > 1:
-        raise FormatError(f"{wrong or keys[1][0]}: {one.array.name!r} has only one chunk, which is not this one")
-    return np.empty((0, len(keys)), np.int32)
+    return np.ascontiguousarray(places.T.astype(np.int32))
 
 
 def columns(

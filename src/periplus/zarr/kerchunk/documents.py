@@ -10,13 +10,14 @@ import numpy as np
 
 from periplus.conventions.node import DIMENSIONS
 from periplus.decode.pipeline import LIST
-from periplus.model import Array
+from periplus.model import Array, Inline, Refs, chunk_positions
 from periplus.model.codecnames import IMAGERY
 from periplus.parse.zarr.dtypes import is_number
 from periplus.read.place import fill_of
 from periplus.zarr.codecs.translate import NotRepresentableError, v2_of
 from periplus.zarr.description.codecs import KINDS, as_one, exclusive, fill_value, jsonable, last_rows, with_facts
 from periplus.zarr.description.metadata import CODECS, Codecs, Leaf, ZarrLayout
+from periplus.zarr.description.slabs import Slab
 
 NAMES = {"standard": "stock Zarr", "imagery": "stock Zarr and imagery tools"}
 
@@ -135,8 +136,16 @@ def consolidated(documents: Mapping[str, Mapping[str, Any]], *, zarr_format: int
     return {**documents, "zarr.json": {**documents["zarr.json"], "consolidated_metadata": inline}}
 
 
-def label_chunks(leaf: Leaf) -> dict[tuple[int, ...], bytes]:
-    """The chunks of labels by position."""
+def label_rows(leaf: Leaf) -> Slab:
+    """All chunks of labels, inline."""
     assert leaf.compute is not None
-    held = {place: leaf.compute(place) for place in product(*(range(n) for n in leaf.grid))}
-    return {place: data for place, data in held.items() if data is not None}
+    data = [leaf.compute(place) or b"" for place in product(*(range(n) for n in leaf.grid))]
+    count = len(data)
+    refs = Refs(
+        chunk=chunk_positions(leaf.grid),
+        offset=np.zeros(count, np.int64),
+        length=np.array([len(item) for item in data], np.int64),
+        file=np.full(count, -1, np.int32),
+        inline=Inline.of(data),
+    )
+    return Slab(refs, np.arange(count + 1), np.arange(count))

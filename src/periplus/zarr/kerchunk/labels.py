@@ -113,7 +113,7 @@ def _times(values: NDArray[Any], missing: Any, scale: int, epoch: str) -> NDArra
     return times
 
 
-def text_labels(path: str, metadata: ArrayMetadata, data: bytes | None, key: str) -> Coordinate | None:
+def text_labels(path: str, metadata: ArrayMetadata, key: str, data: bytes | None) -> Coordinate | None:
     """Text labels of the dimension that their array is named after, in one chunk that is stored under `key`.
 
     None where the array is along another dimension, too long, or has no such chunk.

@@ -7,7 +7,7 @@ import math
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 from periplus.errors import ConflictError, FormatError, MissingError
 from periplus.fetch.errors import mapped
 from periplus.fetch.local.folders import replace_folder, restore_folder
-from periplus.model import Array, Inline, Refs
+from periplus.model import Inline
+from periplus.parse.json import INT64
 from periplus.parse.zarr.documents import ZMETADATA
 from periplus.policy import is_local
 from periplus.table.parquet.sinks import spool_folder
-from periplus.zarr.description.slabs import Slab, slabs
+from periplus.zarr.description.slabs import Slab
 from periplus.zarr.kerchunk.extension import FILES, KEY, declare, pack_files
 from periplus.zarr.kerchunk.records import MOST_ROWS, Record, write_record
 from periplus.zarr.kerchunk.rows import RECORD
@@ -57,24 +58,14 @@ def write_parquet(
     write = secrets.token_hex(8)
     records: dict[str, list[int]] = {}
     with _local(url, fetch) if is_local(url) else _remote(url, fetch) as put:
-
-        def put_record(path: str, number: int, record: Record) -> None:
-            put(f"{path}/refs.{number}.parq", write_record(record, write))
-            records[path].append(number)
-
-        for path, chunks in description.labels.items():
+        for path, grid, rows in description.rows(table):
             records[path] = []
-            grid = [max(place[d] for place in chunks) + 1 for d in range(len(next(iter(chunks))))] if chunks else []
-            for number, record in _inline(chunks, grid, record_size).items():
-                put_record(path, number, record)
-        for path, array in description.arrays.items():
-            records[path] = []
-            writer = _Records(array, urls, record_size)
-            for slab in slabs(table, array):
-                for number, record in writer.add(slab):
-                    put_record(path, number, record)
-            for number, record in writer.end():
-                put_record(path, number, record)
+            for number, slab in _by_record(rows, record_size):
+                _check(slab, path)
+                size = min(record_size, math.prod(grid) - number * record_size)
+                record = _record(slab, slab.place - number * record_size, urls, size)
+                put(f"{path}/refs.{number}.parq", write_record(record, write))
+                records[path].append(number)
         put(FILES, pack_files(table.files, urls, folder=folder, write=write))
         documents = {key: document for key, document in description.documents.items() if key != ZMETADATA}
         root: dict[str, Any] = {"zarr_consolidated_format": 1, "metadata": documents, "record_size": record_size}
@@ -158,114 +149,59 @@ def _left(folder: str, fetch: Fetch) -> set[str]:
     return found
 
 
-def _inline(chunks: Mapping[tuple[int, ...], bytes], grid: Sequence[int], record_size: int) -> dict[int, Record]:
-    rows: dict[int, list[bytes | None]] = {}
-    for place, data in chunks.items():
-        number = int(np.ravel_multi_index(place, grid)) if place else 0
-        held = rows.setdefault(number // record_size, [])
-        held += [None] * (number % record_size + 1 - len(held))
-        held[number % record_size] = data
-    return {number: _nothing(len(held), raw=held) for number, held in rows.items()}
+def _by_record(rows: Iterable[Slab], record_size: int) -> Iterator[tuple[int, Slab]]:
+    """(number of a record file, its chunks), as soon as all chunks of a record are there."""
+
+    def cut(slab: Slab, stop: int) -> Iterator[tuple[int, Slab]]:
+        numbers = slab.place // record_size
+        for number in np.unique(numbers[numbers < stop]).tolist():
+            low, high = np.searchsorted(numbers, [number, number + 1]).tolist()
+            yield number, slab.part(low, high)
+
+    waiting: Slab | None = None
+    for slab in rows:
+        waiting = slab if waiting is None else waiting.joined(slab)
+        if len(waiting):
+            last = int(waiting.place[-1]) // record_size
+            yield from cut(waiting, last)
+            waiting = waiting.part(int(np.searchsorted(waiting.place, last * record_size)), len(waiting))
+    if waiting is not None:
+        yield from cut(waiting, INT64)
 
 
-def _nothing(size: int, raw: Sequence[bytes | None] = ()) -> Record:
+def _record(slab: Slab, rows: NDArray[np.int64], urls: Sequence[str], size: int) -> Record:
+    """A record of so many rows with the chunks of a slab, each in its row."""
+    refs, first, counts = slab.refs, slab.first[:-1], slab.counts
+    file = np.zeros(len(slab), np.int32) if refs.file is None else refs.file[first]
+    used, local = np.unique(file, return_inverse=True)
+    known = used[used >= 0]
+    several = counts > 1
+    single = ~several
+
+    def column(dtype: Any, fill: int, where: Any, values: NDArray[Any]) -> NDArray[Any]:
+        found = np.full(size, fill, dtype)
+        found[where] = values
+        return found
+
+    parts = np.repeat(several, counts)
     return Record(
-        paths=[],
-        path=np.full(size, -1, np.int32),
-        offset=np.zeros(size, np.int64),
-        size=np.array([len(item or b"") for item in raw], np.int64) if raw else np.zeros(size, np.int64),
-        raw=Inline.of(raw) if raw else None,
+        paths=[urls[number] for number in known.tolist()],
+        path=column(np.int32, -1, rows, local - (len(used) - len(known))),
+        offset=column(np.int64, 0, rows[single], refs.offset[first[single]]),
+        size=column(np.int64, 0, rows[single], refs.length[first[single]]),
+        raw=refs.inline and Inline(column(np.int64, -1, rows, refs.inline.at[first]), refs.inline.buffer),
+        counts=column(np.int64, 0, rows[several], counts[several]) if several.any() else None,
+        offsets=refs.offset[parts],
+        sizes=refs.length[parts],
     )
 
 
-class _Records:
-    """Gathers the chunks of one array until a record is full."""
-
-    def __init__(self, array: Array, urls: Sequence[str], record_size: int) -> None:
-        self._array, self._urls, self._size = array, urls, record_size
-        self._total = math.prod(array.grid)
-        self._waiting: list[Slab] = []
-
-    def add(self, slab: Slab) -> list[tuple[int, Record]]:
-        """Records that are complete."""
-        if not len(slab):
-            return []
-        self._waiting.append(slab)
-        return self._ready(int(slab.place[-1]) // self._size)
-
-    def end(self) -> list[tuple[int, Record]]:
-        """What is left."""
-        return self._ready(None)
-
-    def _ready(self, stop: int | None) -> list[tuple[int, Record]]:
-        """Records with numbers below `stop`; the rest waits."""
-        if not self._waiting:
-            return []
-        slab = _together(self._waiting, self._array)
-        numbers = slab.place // self._size
-        done = []
-        for number in np.unique(numbers).tolist():
-            if stop is not None and number >= stop:
-                continue
-            low, high = (int(n) for n in np.searchsorted(numbers, [number, number + 1]))
-            done.append((number, self._record(number, _cut(slab, low, high))))
-        rest = len(slab) if stop is None else int(np.searchsorted(numbers, stop))
-        self._waiting = [_cut(slab, rest, len(slab))] if rest < len(slab) else []
-        return done
-
-    def _record(self, number: int, slab: Slab) -> Record:
-        refs, first = slab.refs, slab.first[:-1]
-        rows = slab.place - number * self._size
-        size = min(self._size, self._total - number * self._size)
-        counts = slab.counts
-        file = np.zeros(len(slab), np.int32) if refs.file is None else refs.file[first]
-        used, local = np.unique(file, return_inverse=True)
-        known = used[used >= 0]
-        record = _nothing(size)
-        record.path[rows] = local.astype(np.int32) - np.int32(len(used) - len(known))
-        single = counts == 1
-        record.offset[rows[single]] = refs.offset[first[single]]
-        record.size[rows[single]] = refs.length[first[single]]
-        self._check(slab, single & (file >= 0))
-        raw = None
-        if refs.inline is not None:
-            raw = Inline(np.full(size, -1, np.int64), refs.inline.buffer)
-            raw.at[rows] = refs.inline.at[first]
-        several = ~single
-        ranges = np.zeros(size, np.int64)
-        ranges[rows[several]] = counts[several]
-        parts = np.repeat(several, counts)
-        return Record(
-            paths=[self._urls[number] for number in known.tolist()],
-            path=record.path,
-            offset=record.offset,
-            size=record.size,
-            raw=raw,
-            counts=ranges if several.any() else None,
-            offsets=refs.offset[parts],
-            sizes=refs.length[parts],
-        )
-
-    def _check(self, slab: Slab, single: NDArray[np.bool_]) -> None:
-        first = slab.first[:-1][single]
-        empty = (slab.refs.offset[first] == 0) & (slab.refs.length[first] == 0)
-        if empty.any():
-            place = tuple(int(n) for n in slab.refs.chunk[:, first[int(np.flatnonzero(empty)[0])]])
-            raise FormatError(
-                f"array {self._array.name!r}: chunk {place} has no bytes, which in kerchunk's Parquet means a "
-                "whole file"
-            )
-
-
-def _cut(slab: Slab, low: int, high: int) -> Slab:
-    start, stop = int(slab.first[low]), int(slab.first[high])
-    return Slab(slab.refs.take(slice(start, stop)), slab.first[low : high + 1] - start, slab.place[low:high])
-
-
-def _together(waiting: Sequence[Slab], array: Array) -> Slab:
-    if len(waiting) == 1:
-        return waiting[0]
-    shifts = np.cumsum([0, *(len(slab.refs) for slab in waiting)])
-    first = np.concatenate([*(slab.first[:-1] + shift for slab, shift in zip(waiting, shifts)), shifts[-1:]])
-    refs = Refs.joined([slab.refs for slab in waiting], array.ndim)
-    return Slab(refs, first, np.concatenate([slab.place for slab in waiting]))
+def _check(slab: Slab, path: str) -> None:
+    """FormatError for a chunk of a file that has no bytes."""
+    refs, first = slab.refs, slab.first[:-1]
+    empty = (slab.counts == 1) & (refs.offset[first] == 0) & (refs.length[first] == 0)
+    if refs.file is not None:
+        empty &= refs.file[first] >= 0
+    if empty.any():
+        place = tuple(int(n) for n in refs.chunk[:, first[int(np.flatnonzero(empty)[0])]])
+        raise FormatError(f"array {path!r}: chunk {place} has no bytes, which in kerchunk's Parquet means a whole file")

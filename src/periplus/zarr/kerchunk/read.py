@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from periplus.errors import FormatError, MissingError, PeriplusError, StaleError
 from periplus.limits import JSON_TEXT, Limits, json_allowance, json_cost
-from periplus.model import Catalog, Coordinate, Refs
-from periplus.parse.zarr import ArrayMetadata, nodes_of
+from periplus.model import Catalog, Refs
+from periplus.parse.zarr import nodes_of
 from periplus.parse.zarr.documents import NAMES
 from periplus.policy import Policy, canonical, resolve
 from periplus.table.document.document import document_for
 from periplus.table.memory import MemoryRows
 from periplus.table.table import Table
-from periplus.zarr.kerchunk.catalog import ParsedNodes, catalog_of, parse_nodes
+from periplus.zarr.kerchunk.catalog import catalog_of, parse_nodes
 from periplus.zarr.kerchunk.columns import Urls, by_array, columns
 from periplus.zarr.kerchunk.extension import REPLACED, from_text, unpack_files
-from periplus.zarr.kerchunk.labels import LabelBudget, labels_of, text_labels
 from periplus.zarr.kerchunk.references import Reference, expand, filler, is_json, parse
 from periplus.zarr.kerchunk.rows import RecordRows, read_metadata, sizes_of
 
@@ -99,15 +98,7 @@ def _open_json(asked: _OpenRequest) -> Table:
     refs = {
         path: columns(arrays[path], held, references, urls, lambda target: whole[target]) for path, held in keys.items()
     }
-
-    budget = LabelBudget()
-
-    def inline(path: str) -> Coordinate | None:
-        if path in arrays:
-            return labels_of(arrays[path].array, refs[path], limits, budget) if path in refs else None
-        return _text_labels(path, nodes, partial(_first_chunk, references))
-
-    catalog, used = catalog_of(nodes, inline)
+    catalog, used = catalog_of(nodes, refs.get, partial(_first_chunk, references), limits)
     held = {arrays[path].array.name: one for path, one in refs.items() if path not in used}
     held = {name: one for name, one in held.items() if name in catalog.arrays}
     rows = MemoryRows(refs=held, sources=urls.files(whole), count=sum(map(len, held.values())))
@@ -172,14 +163,6 @@ def _whole_files(
     return dict(zip(wanted, sizes_of(wanted, fetch, lambda target: resolve(url, target)), strict=True))
 
 
-def _text_labels(path: str, nodes: ParsedNodes, first: Callable[[str], tuple[str, bytes | None]]) -> Coordinate | None:
-    """Text labels whose one chunk is inline."""
-    metadata = nodes.metadata[path]
-    assert isinstance(metadata, ArrayMetadata)
-    key, data = first(path)
-    return text_labels(path, metadata, data, key)
-
-
 def _first_chunk(references: Mapping[str, Reference], path: str) -> tuple[str, bytes | None]:
     for key in (f"{path}/0", f"{path}/c/0", f"{path}/c.0"):
         data = references.get(key)
@@ -217,17 +200,7 @@ def _open_parquet(asked: _OpenRequest) -> Table:
         metadata=source,
     )
     rows.describe({one.array.name: one.array for one in arrays.values()})
-
-    budget = LabelBudget()
-
-    def inline(path: str) -> Coordinate | None:
-        """Labels that are inline in one record file."""
-        if path not in arrays:
-            return _text_labels(path, nodes, rows.first_bytes)
-        refs = rows.find_inline(arrays[path].array)
-        return None if refs is None else labels_of(arrays[path].array, refs, limits, budget)
-
-    catalog, _ = catalog_of(nodes, inline)
+    catalog, _ = catalog_of(nodes, lambda path: rows.find_inline(arrays[path].array), rows.first_bytes, limits)
     rows.describe(catalog.arrays)
     reopen = partial(_open_parquet, replace(asked, write=own.write))
     return asked.table(catalog, rows, url=folder.removesuffix("/"), parts=rows.parts, reopen=reopen)

@@ -5,24 +5,24 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import IO, TYPE_CHECKING, Any
 
 from periplus.errors import FormatError
 from periplus.limits import JSON_TEXT, json_allowance, json_cost, json_parts
-from periplus.model import Array
+from periplus.model import Array, Shape
 from periplus.policy import canonical, folder_of, storable
 from periplus.table.parquet.sinks import sink
 from periplus.table.templates import expanded
 from periplus.zarr.codecs.translate import NotRepresentableError
-from periplus.zarr.description.metadata import CODECS, Codecs, ZarrLayout, layout
+from periplus.zarr.description.metadata import CODECS, Codecs, Leaf, layout
 from periplus.zarr.description.slabs import Slab, slabs
 from periplus.zarr.kerchunk.documents import (
     check_representable,
     consolidated,
     documents_of,
-    label_chunks,
+    label_rows,
     v2_array,
     v2_labels,
     v3_array,
@@ -45,20 +45,20 @@ class KerchunkDescription:
     """Metadata by key, consolidated."""
     arrays: Mapping[str, Array]
     """Arrays to write references of, by path."""
-    labels: Mapping[str, Mapping[tuple[int, ...], bytes]]
-    """Chunks that are inline, by path and position."""
+    labels: Mapping[str, Leaf]
+    """Labels, whose chunks are inline, by path."""
     zarr_format: int
     skipped: Mapping[str, str] = field(default_factory=dict)
     """Arrays that are not written, and why."""
     overrides: Mapping[str, str] = field(default_factory=dict)
     """Values of the templates of a portable index at the time of writing."""
 
-    def key(self, path: str, place: Sequence[Any]) -> str:
-        """Of a chunk."""
-        numbers = ".".join(map(str, place))
-        if self.zarr_format == 3:
-            return f"{path}/c.{numbers}" if place else f"{path}/c"
-        return f"{path}/{numbers or 0}"
+    def rows(self, table: Table) -> Iterator[tuple[str, Shape, Iterable[Slab]]]:
+        """The path, grid and chunks of all labels and arrays."""
+        for path, leaf in self.labels.items():
+            yield path, leaf.grid, [label_rows(leaf)]
+        for path, array in self.arrays.items():
+            yield path, array.grid, slabs(table, array)
 
 
 def write_kerchunk(
@@ -153,7 +153,8 @@ def describe(
         raise FormatError(
             f"kerchunk of Zarr v{zarr_format} cannot represent {reasons}{more} (skip_unsupported=True skips them)"
         )
-    labels = _labels(zarr_layout, leaves, zarr_format)
+    labels = {path: leaf for path, leaf in zarr_layout.leaves.items() if leaf.array is None}
+    leaves |= {path: v2_labels(leaf) if zarr_format == 2 else v3_array(leaf) for path, leaf in labels.items()}
     documents = consolidated(documents_of(zarr_layout, leaves, zarr_format=zarr_format), zarr_format=zarr_format)
     return KerchunkDescription(
         documents=documents, arrays=arrays, labels=labels, zarr_format=zarr_format, skipped=skipped
@@ -170,18 +171,6 @@ def _unrepresentable_parts(table: Table, array: Array) -> str | None:
     except NotRepresentableError as error:
         return error.message
     return None
-
-
-def _labels(
-    zarr_layout: ZarrLayout, leaves: dict[str, Mapping[str, Any]], zarr_format: int
-) -> dict[str, Mapping[tuple[int, ...], bytes]]:
-    """Inline chunks of all labels, whose documents are added to `leaves`."""
-    found: dict[str, Mapping[tuple[int, ...], bytes]] = {}
-    for path, leaf in zarr_layout.leaves.items():
-        if leaf.compute is not None:
-            leaves[path] = v2_labels(leaf) if zarr_format == 2 else v3_array(leaf)
-            found[path] = label_chunks(leaf)
-    return found
 
 
 _SPECIAL = re.compile("[?@;=%]")
@@ -258,35 +247,29 @@ def _lines(table: Table, description: KerchunkDescription, urls: Sequence[str]) 
         encoded = text(document)
         memory.take(json_cost(encoded))
         yield [f"{text(key)}: {text(encoded)}"]
-    for path, chunks in description.labels.items():
-        yield [f'{text(description.key(path, place))}: "{_base64(data)}"' for place, data in chunks.items()]
     quoted = [text(url) for url in urls]
-    for path, array in description.arrays.items():
-        for slab in slabs(table, array):
-            yield _references(path, slab, description, quoted)
+    for path, _, rows in description.rows(table):
+        for slab in rows:
+            yield _references(path, slab, description.zarr_format, quoted)
 
 
-def _references(path: str, slab: Slab, description: KerchunkDescription, quoted: Sequence[str]) -> list[str]:
+def _references(path: str, slab: Slab, zarr_format: int, quoted: Sequence[str]) -> list[str]:
     refs, first = slab.refs, slab.first
     starts = first[:-1]
-    prefix = json.dumps(path)[:-1] + ("/c." if description.zarr_format == 3 else "/")
+    prefix = json.dumps(path)[:-1] + ("/c." if zarr_format == 3 else "/")
     keys = [f'{prefix}{".".join(place)}"' for place in zip(*(map(str, c.tolist()) for c in refs.chunk[:, starts]))]
     if not len(refs.chunk):
-        keys = [json.dumps(description.key(path, ()))] * len(starts)
+        keys = [json.dumps(f"{path}/c" if zarr_format == 3 else f"{path}/0")] * len(starts)
     files = [0] * len(slab) if refs.file is None else refs.file[starts].tolist()
     offsets, lengths = refs.offset.tolist(), refs.length.tolist()
     lines = []
     for key, file, row, stop in zip(keys, files, starts.tolist(), first[1:].tolist()):
         data = refs.inline_bytes(row)
         if data is not None:
-            lines.append(f'{key}: "{_base64(data)}"')
+            lines.append(f'{key}: "base64:{base64.b64encode(data).decode()}"')
         elif stop - row == 1:
             lines.append(f"{key}: [{quoted[file]}, {offsets[row]}, {lengths[row]}]")
         else:
             ranges = ", ".join(f"[{offsets[n]}, {lengths[n]}]" for n in range(row, stop))
             lines.append(f"{key}: [{quoted[file]}, [{ranges}]]")
     return lines
-
-
-def _base64(data: bytes | memoryview) -> str:
-    return "base64:" + base64.b64encode(data).decode()
