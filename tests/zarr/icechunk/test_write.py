@@ -15,7 +15,7 @@ from periplus.testing.formats import jpeg2000 as j2ks
 from periplus.testing.formats import tiff as tiffs
 from periplus.zarr.icechunk import write as icewrite
 from periplus.zarr.icechunk.locations import located, prefixes_of, url_of
-from periplus.zarr.icechunk.storage import container_of, storage_of
+from periplus.zarr.icechunk.repository import container_of, storage_of
 
 PATTERN = "{time:%Y%m%d}"
 pytestmark = [

@@ -1,15 +1,16 @@
-"""The Icechunk repository that is written to: opened, created, or completed after an interrupted creation."""
+"""The Icechunk repository that is written to: opened or created with our storage options, completed, removed."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import icechunk
+from icechunk.storage import azure_store
 
-from periplus.policy import canonical
-from periplus.zarr.icechunk.storage import container_of, storage_of
+from periplus.errors import FormatError
+from periplus.policy import WEB, canonical, is_local, scheme_of
 
 if TYPE_CHECKING:
     from periplus.fetch import Fetch
@@ -18,6 +19,23 @@ INITIAL = "1CECHNKREP0F1RSTCMT0"
 """The empty snapshot that every repository begins with."""
 FOLDERS = ("chunks/", "manifests/", "snapshots/", "transactions/")
 BRANCH = "refs/branch.main/ref.json"
+CREDENTIALS = {
+    "s3": {name: name for name in ("access_key_id", "secret_access_key", "session_token")},
+    "gs": {
+        "service_account": "service_account_file",
+        "service_account_path": "service_account_file",
+        "service_account_key": "service_account_key",
+        "application_credentials": "application_credentials",
+        "bearer_token": "bearer_token",
+    },
+    "az": {
+        "account_key": "access_key",
+        "access_key": "access_key",
+        "sas_key": "sas_token",
+        "bearer_token": "bearer_token",
+    },
+}
+"""Names that Icechunk has for our storage options, by scheme."""
 
 
 def open_repository(target: str, prefixes: list[str], split: dict[Any, Any], fetch: Fetch) -> tuple[Any, bool]:
@@ -79,3 +97,82 @@ def remove_repository(repository: Any, target: str, fetch: Fetch) -> None:
             await asyncio.gather(*(fetch.delete(url) for url in some))
 
     fetch.run(emptied())
+
+
+# --- storage --------------------------------------------------------------------------------------------------------
+
+
+def storage_of(url: str, fetch: Fetch) -> Any:
+    """The storage of a repository at a URL."""
+    plain = canonical(url).rstrip("/")
+    if is_local(plain):
+        return icechunk.local_filesystem_storage(plain)
+    scheme, _, rest = plain.partition("://")
+    bucket, _, prefix = rest.partition("/")
+    settings = fetch.settings(plain)
+    if scheme == "s3":
+        return icechunk.s3_storage(bucket=bucket, prefix=prefix, **_s3(settings), **_credentials("s3", settings))
+    if scheme == "gs":
+        keys = _credentials("gs", settings)
+        return icechunk.gcs_storage(bucket=bucket, prefix=prefix, **keys, config=_gcs(settings))
+    if scheme in ("az", "abfs"):
+        keys = _credentials("az", settings)
+        return icechunk.azure_storage(account=_account(settings, url), container=bucket, prefix=prefix, **keys)
+    raise FormatError("an Icechunk repository must be in a folder or in a bucket of S3, GCS or Azure", url=url)
+
+
+def container_of(prefix: str, fetch: Fetch) -> tuple[Any, Any]:
+    """The container of virtual chunks under a prefix, and the credentials it is read with."""
+    scheme = scheme_of(prefix)
+    store: Any
+    keys: Any = None
+    if scheme == "file":
+        store = icechunk.local_filesystem_store(prefix.removeprefix("file://"))
+    elif scheme in WEB:
+        store = icechunk.http_store()
+    elif scheme == "s3":
+        settings = fetch.settings(prefix)
+        anonymous = bool(settings.get("skip_signature"))
+        store = icechunk.s3_store(**_s3(settings), s3_compatible="endpoint" in settings, anonymous=anonymous)
+        keys = icechunk.s3_credentials(**_credentials("s3", settings))
+    elif scheme == "gs":
+        settings = fetch.settings(prefix)
+        store, keys = icechunk.gcs_store(_gcs(settings)), icechunk.gcs_credentials(**_credentials("gs", settings))
+    elif scheme in ("az", "abfs"):
+        settings = fetch.settings(prefix)
+        store = azure_store(account=_account(settings, prefix))
+        keys = icechunk.azure_credentials(**_credentials("az", settings))
+    else:
+        raise FormatError(f"Icechunk cannot refer to {scheme or 'these'} URLs", url=prefix)
+    return icechunk.VirtualChunkContainer(prefix, store), keys
+
+
+def _s3(settings: Mapping[str, Any]) -> dict[str, Any]:
+    endpoint = settings.get("endpoint")
+    options = {
+        "region": settings.get("region"),
+        "endpoint_url": endpoint,
+        "allow_http": bool(settings.get("allow_http")),
+        "requester_pays": bool(settings.get("request_payer")),
+        # S3-compatible servers have buckets in the path, AWS in the host name.
+        "force_path_style": endpoint is not None and not settings.get("virtual_hosted_style_request"),
+    }
+    return {name: value for name, value in options.items() if value not in (None, False)}
+
+
+def _gcs(settings: Mapping[str, Any]) -> dict[str, str] | None:
+    return {"base_url": str(settings["base_url"])} if "base_url" in settings else None
+
+
+def _credentials(scheme: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    if settings.get("skip_signature") and scheme != "az":
+        return {"anonymous": True}
+    found = {theirs: settings[ours] for ours, theirs in CREDENTIALS[scheme].items() if settings.get(ours)}
+    return {name: str(value) if name.endswith("file") else value for name, value in found.items()} or {"from_env": True}
+
+
+def _account(settings: Mapping[str, Any], url: str) -> str:
+    account = settings.get("account_name")
+    if not account:
+        raise FormatError("name the account: storage_options={'account_name': ...}", url=url)
+    return str(account)

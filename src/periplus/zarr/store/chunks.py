@@ -98,12 +98,15 @@ class ChunkReader:
             values = decode(data if isinstance(data, bytes) else memoryview(data), valid=valid)
         except PeriplusError as error:
             error.message = f"chunk {position} of {array.name}: {error.message}"
-            part = next((part for part in chunk.parts if part.data is None), None)
-            if part is None:
-                raise
-            source = part.object or self._source(part.file)
-            raise error.at(url=source.url, offset=part.offset) from None
+            raise self.located(error, chunk) from None
         return _padded(array, values, valid)
+
+    def located(self, error: PeriplusError, chunk: StoredChunk) -> PeriplusError:
+        """The error with the file and the offset of a chunk, if it is in a file."""
+        part = next((part for part in chunk.parts if part.data is None), None)
+        if part is None:
+            return error
+        return error.at(url=(part.object or self._source(part.file)).url, offset=part.offset)
 
     def _assembled(self, array: Array, position: Shape) -> NDArray[np.uint8]:
         """The chunk, read as a window of the array, whose stored chunks are others."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from itertools import islice
@@ -126,16 +127,8 @@ class IndexStore(Store):
         if chunk is None:
             return None
         if leaf.exact is not None and chunk.length != leaf.exact:
-            stored = next((part for part in chunk.parts if part.data is None), None)
-            raise DecodeError(
-                f"chunk {position} of {leaf.path} has {chunk.length} bytes where its shape takes {leaf.exact}",
-                url=None
-                if stored is None
-                else stored.object.url
-                if stored.object
-                else self.table.files.path[stored.file],
-                offset=None if stored is None else stored.offset,
-            )
+            error = f"chunk {position} of {leaf.path} has {chunk.length} bytes where its shape takes {leaf.exact}"
+            raise self._chunks.located(DecodeError(error), chunk)
         await self._chunks.inline_checked(leaf.array, position, chunk)
         return await self._chunks.stored(chunk, None if byte_range is None else _range(byte_range, chunk.length))
 
@@ -167,22 +160,18 @@ class IndexStore(Store):
 
     async def getsize(self, key: str) -> int:
         """Bytes of a value; nothing is fetched."""
-        named = chunk_named(self.layout, key)
-        data: Any = None
-        if named is None:
-            data = self._document(key)
-        elif named[0].array is None:
-            data = await self._chunk(*named, None)
-        elif await self.exists(key):
-            leaf, position = named
-            array = named[0].array
-            if not leaf.raw:
-                return int(np.prod(array.chunks, dtype=object)) * array.dtype.itemsize
-            chunk = await self._chunks.find(array, position)
-            return 0 if chunk is None else chunk.length
-        if data is None:
+        if not await self.exists(key):
             raise FileNotFoundError(key)
-        return len(data)
+        named = chunk_named(self.layout, key)
+        if named is None:
+            return len(self._document(key) or b"")
+        leaf, position = named
+        if leaf.array is None:
+            return len(await self._chunk(leaf, position, None) or b"")
+        if not leaf.raw:
+            return math.prod(leaf.array.chunks) * leaf.array.dtype.itemsize
+        chunk = await self._chunks.find(leaf.array, position)
+        return 0 if chunk is None else chunk.length
 
     # --- listing ---------------------------------------------------------------------------------------------------
 
