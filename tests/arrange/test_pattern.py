@@ -102,12 +102,12 @@ def test_impossible_moments_are_errors() -> None:
     ],
 )
 def test_bad_patterns_are_errors(pattern: str, why: str) -> None:
-    with pytest.raises(FormatError, match=why):
+    with pytest.raises(ValueError, match=why):
         label_reader(pattern)
 
 
 def test_a_dimension_the_pattern_does_not_name() -> None:
-    with pytest.raises(FormatError, match="none of which is 'z'"):
+    with pytest.raises(ValueError, match="none of which is 'z'"):
         label_reader(r"(?P<a>\d)(?P<b>\d)", dim="z")
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from periplus.errors import FormatError, StaleError
+from periplus.errors import PeriplusError, StaleError
 from periplus.model import Array, Catalog
 from periplus.table import append_table, memory_table, open_table, write_table
 from periplus.table.duckdb.sql import sql_errors
@@ -149,17 +149,18 @@ def test_an_index_answers_questions_and_nothing_else(table, tmp_path):
         "select * from tmp_path",
         "select no_such_column from chunks",
     ):
-        with pytest.raises(FormatError):
+        with pytest.raises(ValueError) as caught:
             table.sql(query)
+        assert not isinstance(caught.value, PeriplusError), query
     assert not (tmp_path / "out.csv").exists()
     assert not (tmp_path / "x.duckdb").exists()
     assert answer(table, "select count(*) as n from chunks") == [{"n": table.rows}]
 
 
 def test_errors_carry_what_duckdb_says(table):
-    with pytest.raises(FormatError, match="no_such_table"):
+    with pytest.raises(ValueError, match="no_such_table"):
         table.sql("select * from no_such_table")
-    with pytest.raises(FormatError, match=r"(?i)parameter"):
+    with pytest.raises(ValueError, match="has 1 parameters, and 0 values"):
         table.sql("select ?")
 
 
@@ -193,9 +194,9 @@ def test_an_answer_is_arrow(table):
 
 @pytest.mark.parametrize("query", ["select array from chunks", "select length, offset from chunks limit 1"])
 def test_a_column_that_is_a_word_of_sql_is_hinted_at(table, query):
-    with pytest.raises(FormatError, match="need their quotes"):
+    with pytest.raises(ValueError, match="need their quotes"):
         table.sql(query)
-    with pytest.raises(FormatError) as caught:
+    with pytest.raises(ValueError, match="the query failed") as caught:
         table.sql("selec 1")
     assert "quotes" not in str(caught.value)
 

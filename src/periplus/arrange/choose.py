@@ -15,7 +15,7 @@ from periplus.arrange.pattern import parse, suggest_pattern
 from periplus.arrange.stack import stack
 from periplus.arrange.stack.coordinate import FileCoordinates, read_coordinates
 from periplus.arrange.stack.stacking import first_misfit
-from periplus.errors import ConflictError, FormatError
+from periplus.errors import ConflictError
 
 KINDS = ("auto", "collect", "stack", "mosaic")
 
@@ -27,10 +27,6 @@ def arrange(entries: Sequence[FileEntry], refs: Lookup, *, kind: str = "auto", *
     otherwise it collects them. With `skip_misfits` the files need not be of one grid: the most frequent one is taken.
     A single file is always collected, and keeps the names of its arrays.
     """
-    if kind not in KINDS:
-        raise FormatError(f"arrange is one of {', '.join(KINDS)}, not {kind!r}")
-    if kind != "mosaic" and options.pop("order", None) is not None:
-        raise FormatError("order= applies to arrange='mosaic' only")
     if kind == "stack":
         return stack(entries, refs, **options)
     if kind == "mosaic":

@@ -67,7 +67,7 @@ class NamePattern:
         if dim in self.fields or dim in self.parts:
             return str(dim)
         if dim is not None and len(self.fields) > 1:
-            raise FormatError(
+            raise ValueError(
                 f"the pattern {self.text!r} has the fields {', '.join(self.fields)}, none of which is {dim!r}"
             )
         return self.time or ("time" if "time" in self.fields else self.fields[0])
@@ -79,11 +79,11 @@ class NamePattern:
 
 
 def parse(text: str) -> NamePattern:
-    """Parse a pattern; FormatError if it is malformed or has no field."""
+    """Parse a pattern; ValueError if it is malformed or has no field."""
     regex, formats = _compiled(text)
     names = list(formats) if formats else list(regex.groupindex)
     if not names:
-        raise FormatError(f"the pattern {text!r} has no fields: write (?P<time>...) or {{time:%Y%m%d}}")
+        raise ValueError(f"the pattern {text!r} has no fields: write (?P<time>...) or {{time:%Y%m%d}}")
     parts = tuple(name for name in names if name in PARTS) if "year" in names and "time" not in names else ()
     fields = tuple(dict.fromkeys("time" if name in parts else name for name in names))
     moments = [name for name in fields if _is_time(name, formats.get(name, [""]))]
@@ -167,7 +167,7 @@ def _compiled(pattern: str) -> tuple[re.Pattern[str], dict[str, list[str]]]:
         try:
             return re.compile(pattern), {}
         except re.error as error:
-            raise FormatError(f"the pattern {pattern!r} is not a valid regular expression: {error}") from None
+            raise ValueError(f"the pattern {pattern!r} is not a valid regular expression: {error}") from None
     formats: dict[str, list[str]] = {}
     expression, end = "", 0
     found = list(_FIELD.finditer(pattern))
@@ -189,7 +189,7 @@ def _compiled(pattern: str) -> tuple[re.Pattern[str], dict[str, list[str]]]:
     try:
         return re.compile(expression), formats
     except re.error as error:
-        raise FormatError(f"the pattern {pattern!r} cannot be used: {error}") from None
+        raise ValueError(f"the pattern {pattern!r} cannot be used: {error}") from None
 
 
 def _literal(text: str) -> str:
@@ -202,7 +202,7 @@ def _expression(form: str, pattern: str) -> str:
     if not form:
         return r"\d{4}[-\dT:_.]*Z?"
     if "%" not in form:
-        raise FormatError(
+        raise ValueError(
             f"the pattern {pattern!r} has the unknown format {form!r}: write d, f, s or one such as %Y%m%d"
         )
     parts, letters = [], iter(form)
@@ -212,7 +212,7 @@ def _expression(form: str, pattern: str) -> str:
             continue
         directive = next(letters, "")
         if directive not in _DIRECTIVES:
-            raise FormatError(f"the pattern {pattern!r} has the unknown directive %{directive}")
+            raise ValueError(f"the pattern {pattern!r} has the unknown directive %{directive}")
         parts.append(_DIRECTIVES[directive])
     return "".join(parts)
 

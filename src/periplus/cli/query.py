@@ -83,7 +83,8 @@ def command(
             filters = {**selection, "files": files}
             if given := [name for name, value in filters.items() if value is not None and value is not False]:
                 raise click.UsageError(f"--sql stands alone: put {', '.join('--' + n for n in given)} into the query.")
-            rows = index.sql(sql)
+            with usage_errors():
+                rows = index.sql(sql)
         else:
             with usage_errors():
                 rows = index.select(**{**selection, "window": full_window(index, selection)})

@@ -11,7 +11,7 @@ from periplus.arrange.mosaic.overlap import MOSAIC_DUPLICATES, MOSAIC_ORDERS
 from periplus.arrange.pattern import NamePattern
 from periplus.arrange.stack.coordinate import COORDINATES, STACK_DUPLICATES
 from periplus.arrange.times import check_pattern, with_name_times
-from periplus.errors import ConflictError, FormatError
+from periplus.errors import ConflictError
 
 OWN_TIMES = "own_times"
 """In the arrangement of an index whose files have the times in their names: whether files contain other times."""
@@ -103,9 +103,9 @@ def check_options(
         ("skip_misfits", skip_misfits, (True, False)),
     ):
         if value not in allowed:
-            raise FormatError(f"{name} is one of {', '.join(map(str, allowed))}, not {value!r}")
+            raise ValueError(f"{name} is one of {', '.join(map(str, allowed))}, not {value!r}")
     if order != "given" and kind != "mosaic" and not undecided:
-        raise FormatError(f"order= has no effect with arrange={kind!r}: it applies to arrange='mosaic'")
+        raise ValueError(f"order= has no effect with arrange={kind!r}: it applies to arrange='mosaic'")
     stacks, plain = kind in ("stack", "auto"), kind == "collect"
     has_pattern = pattern is not None or append  # the index may have a pattern
     for name, given, applies, modes in (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from periplus.errors import FormatError
+from periplus.errors import redact
 from periplus.policy import canonical, is_local
 
 FLAT = (".parquet", ".parq", ".pq", ".geoparquet")
@@ -32,12 +32,12 @@ def form_of(url: str) -> str:
 
 
 def target_form(url: str) -> str:
-    """The form in which an index is written to a URL; FormatError for the name of something else."""
+    """The form in which an index is written to a URL; ValueError for the name of something else."""
     if url.lower().endswith((*OTHERS, ".icechunk/")):
-        raise FormatError(
-            "an index is written to a .parquet or .duckdb file or to a folder; end the name of the folder with a slash "
-            "if it looks like the name of a file. index.write converts an index to .json or .icechunk",
-            url=url,
+        raise ValueError(
+            f"{redact(url)}: an index is written to a .parquet or .duckdb file or to a folder; end the name of the "
+            "folder with a slash if it looks like the name of a file. index.write converts an index to .json or "
+            ".icechunk"
         )
     return form_of(url)
 

@@ -15,7 +15,7 @@ from affine import Affine
 from numpy.typing import NDArray
 
 import periplus
-from periplus.errors import ConflictError, FormatError
+from periplus.errors import ConflictError
 from periplus.testing.formats.tiff import picture
 from periplus.testing.scenes import NODATA, NORTH, PIXEL, WEST, merged, tile
 
@@ -185,9 +185,9 @@ def test_the_order_of_files_is_given_by_name_or_by_time(tmp_path: Path) -> None:
         for rule in ("first", "last"):
             with periplus.index(paths, arrange="mosaic", duplicates=rule, order=order) as index:
                 np.testing.assert_array_equal(index["0/data"][...], merged(ordered, rule)[0])
-    with pytest.raises(FormatError, match="order is one of given, name, time, not 'size'"):
+    with pytest.raises(ValueError, match="order is one of given, name, time, not 'size'"):
         periplus.index(paths, arrange="mosaic", order="size")
-    with pytest.raises(FormatError, match="order"):
+    with pytest.raises(ValueError, match="order"):
         periplus.index(paths, arrange="stack", order="name")
     timeless = tile(tmp_path / "timeless.tif", 0, 200)
     with pytest.raises(ConflictError, match="order='time', and this file has no datetime") as caught:

@@ -9,8 +9,6 @@ from periplus.arrange.arrangement import Arrangement, FileEntry, Lookup, readabl
 from periplus.arrange.compatibility import reference_files
 from periplus.arrange.mosaic.elevation import is_elevation_cell, mosaic_elevation
 from periplus.arrange.mosaic.images import mosaic_images
-from periplus.arrange.mosaic.overlap import MOSAIC_DUPLICATES
-from periplus.errors import FormatError
 
 __all__ = ["mosaic"]
 
@@ -29,8 +27,6 @@ def mosaic(
     The first file (of the index that files are appended to, if there is one) decides whether the mosaic is one of
     images or of elevation cells; files of the other kind do not fit.
     """
-    if duplicates not in MOSAIC_DUPLICATES:
-        raise FormatError(f"duplicates of a mosaic is one of {', '.join(MOSAIC_DUPLICATES)}, not {duplicates!r}")
     good = reference_files(entries, readable(entries))
     arrange_files = mosaic_elevation if good and is_elevation_cell(entries[good[0]].arrays) else mosaic_images
     return arrange_files(entries, refs, duplicates=duplicates, order=order, skip_misfits=skip_misfits)

@@ -44,12 +44,8 @@ def read_coordinates(
     `auto` reads names if there is a pattern, otherwise takes datetimes if any file has one, otherwise the order.
     """
     good = readable(entries)
-    if coordinate not in COORDINATES:
-        raise FormatError(f"coordinate is one of {', '.join(COORDINATES)}, not {coordinate!r}")
-    if coordinate == "pattern" and pattern is None:
-        raise FormatError("coordinate='pattern' needs a pattern")
-    if coordinate == "pattern" or (coordinate == "auto" and pattern is not None):
-        return _from_names(entries, good, dim, pattern or "")
+    if pattern is not None and coordinate in ("auto", "pattern"):
+        return _from_names(entries, good, dim, pattern)
     if coordinate == "datetime" or (coordinate == "auto" and any(entries[i].datetime is not None for i in good)):
         return _from_datetimes(entries, good, dim)
     return FileCoordinates(
@@ -113,8 +109,6 @@ def assign_steps(
     entries: Sequence[FileEntry], coordinates: FileCoordinates, members: Sequence[int], *, duplicates: str = "error"
 ) -> StackSteps:
     """The step of each member; series share the steps whose coordinates they have in common."""
-    if duplicates not in STACK_DUPLICATES:
-        raise FormatError(f"duplicates is one of {', '.join(STACK_DUPLICATES)}, not {duplicates!r}")
     coordinate = dict(zip(coordinates.numbers, coordinates.values.tolist(), strict=True))
     taken: dict[tuple[str | None, Any, int], int] = {}
     replaced: dict[int, str] = {}

@@ -23,7 +23,7 @@ from periplus.arrange.stack.arrays import (
     stack_builder,
 )
 from periplus.arrange.stack.coordinate import FileCoordinates, StackSteps, assign_steps, read_coordinates
-from periplus.errors import ConflictError, FormatError
+from periplus.errors import ConflictError
 from periplus.model import Array, Coordinate
 
 
@@ -65,7 +65,7 @@ def stack(
     ]
     for stacked in arrays:
         if coordinates.dim in stacked.like.dims:
-            raise FormatError(
+            raise ValueError(
                 f"{stacked.array.name} already has a dimension {coordinates.dim!r}; choose another name with dim="
             )
     return assemble(

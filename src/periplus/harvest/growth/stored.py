@@ -15,7 +15,7 @@ from periplus.arrange import KINDS, FileEntry
 from periplus.arrange.arrangement import REPLACED
 from periplus.arrange.compatibility import MISFIT
 from periplus.arrange.pattern import NamePattern, parse
-from periplus.errors import ConflictError, DeniedError, FormatError, MissingError, PeriplusError
+from periplus.errors import ConflictError, DeniedError, MissingError, PeriplusError
 from periplus.fetch import Fetch
 from periplus.harvest.growth.recall import RecalledFiles, RecalledPart, arrays_by_group, recall_groups, recall_placed
 from periplus.harvest.inputs import Input
@@ -323,7 +323,7 @@ def _pattern(text: Any) -> NamePattern | None:
     """The pattern that an index stores, if it is valid."""
     try:
         return parse(text) if isinstance(text, str) else None
-    except FormatError:
+    except ValueError:
         return None
 
 

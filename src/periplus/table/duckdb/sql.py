@@ -52,6 +52,8 @@ _QUALIFIED = re.compile(r"""["']?\b(system|pg_catalog)\b["']?\s*\.""", re.IGNORE
 _PLACEMENTS = re.compile(r"\bplacements\b", re.IGNORECASE)
 _BARE = re.compile(r"""(?<!["'\w.])(array|offset)(?!["'\w(\[])""", re.IGNORECASE)
 """Names of columns that are words of SQL too, without quotes."""
+WRONG_QUERIES = (duckdb.BinderException, duckdb.CatalogException, duckdb.PermissionException)
+"""What DuckDB reports for names that do not exist, types that do not fit, and access to files."""
 
 
 @contextmanager
@@ -106,7 +108,10 @@ class Database:
         renewed(self, _lock=threading.Lock)
 
     def query(self, text: str, parameters: Sequence[Any] = ()) -> pa.Table:
-        """The rows of one SELECT; values are passed as parameters, for `?` in the text."""
+        """The rows of one SELECT; values are passed as parameters, for `?` in the text.
+
+        ValueError for a query that is wrong; FormatError where running it fails.
+        """
         with self._lock, sql_errors(self._url):
             try:
                 connection = self._connected.get()  # its views look at the files of the index
@@ -117,18 +122,22 @@ class Database:
                 statements = connection.extract_statements(text)
             except duckdb.ParserException as error:
                 hint = '; the columns "array" and "offset" need their quotes' if _BARE.search(text) else ""
-                raise FormatError(f"the query failed: {error}{hint}", url=self._url) from error
+                raise ValueError(f"the query failed: {error}{hint}") from error
             kinds = duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN
             if len(statements) != 1 or statements[0].type not in kinds:
-                raise FormatError("an index answers one SELECT at a time", url=self._url)
+                raise ValueError("an index answers one SELECT at a time")
             if _QUALIFIED.search(text):
-                raise FormatError("a query uses functions and tables by their plain names", url=self._url)
+                raise ValueError("a query uses functions and tables by their plain names")
+            if (wanted := len(statements[0].named_parameters)) != len(parameters):
+                raise ValueError(f"the query has {wanted} parameters, and {len(parameters)} values were given")
             if _PLACEMENTS.search(text):
                 self._show_placements(connection)
             answer = None
             try:
                 with self._timed(connection):
                     answer = self._answer(connection, text, parameters)
+            except WRONG_QUERIES as error:
+                raise ValueError(f"the query failed: {error}") from error
             finally:
                 self._fresh(answer is not None)
             return answer
