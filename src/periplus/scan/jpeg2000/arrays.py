@@ -21,14 +21,8 @@ from periplus.scan.jpeg2000.ranges import LevelRanges, ranks
 
 LARGEST_PACKED = 4_096
 """Most tiles whose packet headers are in the main header: each needs an encoding of its own in the index."""
-HALVED = (((1, 1), (2, 1), (2, 1)), ((1, 1), (2, 2), (2, 2)))
 PPM_BYTES = 65_532
 LARGEST_PARTS = 65_535
-
-
-def becomes_rgb(facts: Codestream) -> bool:
-    """Whether decoded values are RGB, stored as luma and chroma of half the resolution."""
-    return facts.steps in HALVED and not facts.signed and len(set(facts.depths[::3])) == 1
 
 
 def encodings_of(facts: Codestream, found: LevelRanges, level: int = 0) -> tuple[Encoding, ...]:
@@ -39,9 +33,9 @@ def encodings_of(facts: Codestream, found: LevelRanges, level: int = 0) -> tuple
     if not facts.packed:
         return (_encoding(facts.header, level),)
     ranges = found.parts
-    if facts.joined or facts.tiles > LARGEST_PACKED or len(facts.packed) != len(ranges.tile):
+    if facts.joined or facts.size.tiles > LARGEST_PACKED or len(facts.packed) != len(ranges.tile):
         raise FormatError("packet headers in the main header (PPM) are of too many tiles, or not of all tile-parts")
-    own: list[list[bytes]] = [[] for _ in range(facts.tiles)]
+    own: list[list[bytes]] = [[] for _ in range(facts.size.tiles)]
     for row, packets in zip(np.argsort(ranges.offset), facts.packed, strict=True):
         own[int(ranges.tile[row])].append(len(packets).to_bytes(4, "big") + packets)
     return tuple(_encoding(facts.header + _packets(b"".join(parts)), level) for parts in own)
@@ -64,8 +58,8 @@ def layout(facts: Codestream, level: int = 0) -> tuple[Shape, Shape, tuple[tuple
     """Shape, chunks and edges of the (bands, y, x) array of one resolution."""
     sizes = facts.y.edges(level), facts.x.edges(level)
     edges = tuple(None if _regular(size) else size for size in sizes)
-    shape = (facts.components, *(sum(size) for size in sizes))
-    chunks = (facts.components, *(max(size) for size in sizes))
+    shape = (facts.size.count, *(sum(size) for size in sizes))
+    chunks = (facts.size.count, *(max(size) for size in sizes))
     return shape, chunks, None if edges == (None, None) else (None, *edges)
 
 
@@ -118,7 +112,7 @@ def arrays(
     """Every resolution as an array `<prefix><level>/data`, full resolution first."""
     # If tiles are so large that only lower resolutions can be read, these are indexed; reading the others fails.
     _, chunks, _ = layout(facts, len(found) - 1)
-    limits.check("the number of tiles", facts.tiles, limits.chunks)
+    limits.check("the number of tiles", facts.size.tiles, limits.chunks)
     limits.check("the bytes of a tile", math.prod(chunks) * facts.dtype.itemsize, limits.chunk_bytes)
     for level in range(len(found)):
         shape, chunks, edges = layout(facts, level)

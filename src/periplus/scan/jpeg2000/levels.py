@@ -31,12 +31,12 @@ def levels(
                 overrides[tile] = overrides.get(tile, ()) + head.own
         own = overrides
     plain = LevelRanges((parts.merged(),), parts)
-    if facts.components * len(own) > LARGEST_WORK or not len(parts.tile):
+    if facts.size.count * len(own) > LARGEST_WORK or not len(parts.tile):
         return plain
     if facts.packed or any(marker == PPT for segments in own.values() for marker, _ in segments):
         return plain
     try:
-        styles = {tile: coding_style(facts.steps, facts.segments, segments) for tile, segments in own.items()}
+        styles = {tile: coding_style(facts.size.steps, facts.segments, segments) for tile, segments in own.items()}
     except FormatError:
         return plain
     most = min([facts.style.levels, *(one.levels for one in styles.values())])
@@ -64,7 +64,7 @@ def divided(facts: Codestream, parts: TileRanges) -> bool:
 
 def _too_many(facts: Codestream) -> bool:
     """Whether counting precincts would take too long."""
-    return facts.tiles * facts.components * (facts.style.levels + 1) > LARGEST_WORK
+    return facts.size.tiles * facts.size.count * (facts.style.levels + 1) > LARGEST_WORK
 
 
 def offered(facts: Codestream) -> int:
@@ -74,7 +74,9 @@ def offered(facts: Codestream) -> int:
     for level in range(1, facts.style.levels + 1):
         sizes = facts.y.edges(level), facts.x.edges(level)
         # Tiles that begin at whole steps now must do so at that level too.
-        uneven = len(set(facts.steps)) > 1 and not at_multiples(facts, facts.x.whole << level, facts.y.whole << level)
+        uneven = len(set(facts.size.steps)) > 1 and not at_multiples(
+            facts, facts.x.whole << level, facts.y.whole << level
+        )
         if uneven or any(0 in size for size in sizes) or max(map(sum, sizes)) < SMALLEST_SIDE:
             return level - 1
     return facts.style.levels
@@ -94,7 +96,7 @@ def _prefixes(
     else:
         needed = _divided(facts, parts, styles)
         lengths = [np.where(parts.part < needed[level][parts.tile], parts.length, 0) for level in range(most + 1)]
-    whole = np.zeros(facts.tiles, bool)
+    whole = np.zeros(facts.size.tiles, bool)
     whole[[tile for tile, one in styles.items() if not one.resolutions_first]] = True
     lengths = [np.where(whole[parts.tile], parts.length, length) for length in lengths]
     lengths[0] = parts.length
@@ -106,8 +108,8 @@ def _counted(
 ) -> NDArray[np.int64] | None:
     """(tile, resolution): packets up to and with each resolution; None where the lists are not as long."""
     sizes = [len(head.sizes if head.sizes is not None else ()) for head in heads]
-    listed = np.bincount(parts.tile, sizes, minlength=facts.tiles)
-    counts = np.zeros((facts.tiles, facts.style.levels + 1), np.int64)
+    listed = np.bincount(parts.tile, sizes, minlength=facts.size.tiles)
+    counts = np.zeros((facts.size.tiles, facts.style.levels + 1), np.int64)
     for tile in np.unique(parts.tile).tolist():
         one, bounds = styles.get(tile, facts.style), facts.bounds(tile)
         if not one.resolutions_first:
@@ -144,14 +146,15 @@ def _divided(facts: Codestream, parts: TileRanges, styles: Mapping[int, CodingSt
     Encoders begin a new one at every resolution, or at every layer, component or precinct within it. If another
     division has the same number of tile-parts by chance, the decoder detects that packets are missing.
     """
-    number = np.bincount(parts.tile, minlength=facts.tiles)
+    number = np.bincount(parts.tile, minlength=facts.size.tiles)
     # A mask may declare tiles absent, and some hold nothing.
     there = number > 0
-    everything = np.broadcast_to(number, (facts.style.levels + 1, facts.tiles))
+    everything = np.broadcast_to(number, (facts.style.levels + 1, facts.size.tiles))
     if int(number[there].min()) <= facts.style.levels or _too_many(facts):
         return everything
     shares = [
-        _shares(facts.bounds(tile), styles.get(tile, facts.style), facts.style.levels) for tile in range(facts.tiles)
+        _shares(facts.bounds(tile), styles.get(tile, facts.style), facts.style.levels)
+        for tile in range(facts.size.tiles)
     ]
     for way in range(4):
         found = np.array([share[way] for share in shares]).T

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Step
+from periplus.parse.jpeg2000.packets import Bounds
 from periplus.parse.jpeg2000.segments import (
     BARE,
     COC,
@@ -47,6 +48,8 @@ from periplus.scan.cursor import Cursor
 
 NOT_KEPT = frozenset({TLM, PLM, PPM, CRG, COM})
 """Segments that decoding one tile does not need: they describe the whole codestream, or are comments."""
+HALVED = ([(1, 1), (2, 1), (2, 1)], [(1, 1), (2, 2), (2, 2)])
+"""Steps of luma and chroma."""
 AHEAD_BYTES = 8_192
 """Read after the start of a codestream, enough for a usual main header."""
 
@@ -92,20 +95,12 @@ class TileAxis:
 class Codestream:
     """What a main header declares."""
 
+    size: CodestreamSize
+    """On the grid of the components, where all of them have the same steps and tiles begin at their values."""
     x: TileAxis
     y: TileAxis
-    components: int
-    bits: int
-    """Of the deepest component, and one more where it is unsigned and others have a sign."""
-    signed: bool
-    """Whether any component is."""
-    steps: tuple[tuple[int, int], ...]
-    """Horizontal and vertical subsampling of every component."""
-    depths: bytes
-    """Of every component its depth and steps, as its size segment has them."""
     style: CodingStyle
     """The coding of every tile that does not override it."""
-    capabilities: int
     segments: tuple[Segment, ...]
     """Of the main header behind its size, those that decoding one tile needs."""
     first: int
@@ -120,11 +115,7 @@ class Codestream:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return sample_type(self.signed, self.bits)
-
-    @property
-    def tiles(self) -> int:
-        return self.x.tiles * self.y.tiles
+        return sample_type(*sample_bits(self.size.components[::3]))
 
     @property
     def joined(self) -> bool:
@@ -138,23 +129,22 @@ class Codestream:
 
     def at(self, level: int) -> bytes:
         """The main header of the image at a lower resolution; tiles must begin at multiples of 2^level."""
-        axes = [[getattr(axis, name) for axis in (self.x, self.y)] for name in ("stop", "start", "size", "origin")]
-        places = [-(-place >> level) for pair in axes for place in pair]
-        size = CodestreamSize(self.capabilities, tuple(places), self.depths)
+        size = replace(self.size, grid=tuple(-(-place >> level) for place in self.size.grid))
         most = max(len(coding.precincts) for coding in self.style.codings) - level
         cut = [
-            (marker, reduce_order_changes(data, self.components, most) if level else data)
+            (marker, reduce_order_changes(data, size.count, most) if level else data)
             if marker == POC
-            else (marker, reduce_segment(marker, data, level, self.components))
+            else (marker, reduce_segment(marker, data, level, size.count))
             for marker, data in self.segments
         ]
         return b"\xff\x4f" + pack_segments([(SIZ, size.pack()), *cut])
 
-    def bounds(self, tile: int) -> tuple[int, int, int, int]:
-        """Left, top, right and bottom of a tile."""
-        row, column = divmod(tile, self.x.tiles)
-        (left, right), (top, bottom) = self.x.bounds(column), self.y.bounds(row)
-        return left, top, right, bottom
+    def bounds(self, tile: int) -> Bounds:
+        """Left, top, right and bottom of one of its tiles."""
+        bounds = self.size.bounds(tile)
+        if bounds is None:
+            raise FormatError(f"the codestream has no tile {tile}")
+        return bounds
 
     def holds(self, tile: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Whether tiles hold a value: where all components are subsampled alike, narrow ones may not."""
@@ -196,14 +186,9 @@ def main_header(file: FileBuffer, offset: int, end: int | None, limits: Limits) 
 
 
 def _parse(segments: list[tuple[int, bytes]], first: int) -> Codestream:
-    size = parse_size(segments[0][1])
-    right, bottom, left, top, width, height, tile_left, tile_top = size.grid
-    count, steps = size.count, tuple(size.steps)
-    x, y = TileAxis(left, right, width, tile_left), TileAxis(top, bottom, height, tile_top)
-    depths = set(size.components[::3])
-    signed, bits = sample_bits(depths)
-    x, y, steps = _component_grid(x, y, steps)
-    x, y = _aligned_chunks(steps, x, y, coloured=len(depths) == 1 and not signed)
+    size = _component_grid(parse_size(segments[0][1]))
+    x, y = _axes(size)
+    count = size.count
     if not x.firsts or not y.firsts:
         raise FormatError("the codestream holds no value of its components")
     found = dict(reversed(segments))
@@ -212,26 +197,18 @@ def _parse(segments: list[tuple[int, bytes]], first: int) -> Codestream:
     wide = component_bytes(count)
     if any(int.from_bytes(data[:wide], "big") >= count for marker, data in segments if marker in (COC, QCC, RGN)):
         raise FormatError("the codestream describes a component that it does not have")
-    coding = coding_style(steps, [(marker, data) for marker, data in segments if marker in (COD, COC, POC)])
+    coding = coding_style(size.steps, [(marker, data) for marker, data in segments if marker in (COD, COC, POC)])
     lossless = all(is_reversible(*segment, count) for segment in segments if segment[0] in (COD, COC))
-    kinds = [(depth, *step) for depth, step in zip(size.components[::3], steps, strict=True)]
-    _check_kinds(kinds, lossless=lossless, together=bool(found[COD][4]))
-    packed = _packed([data for marker, data in segments if marker == PPM])
-    kept = [(marker, data) for marker, data in segments[1:] if marker not in NOT_KEPT]
+    _check_kinds(size.kinds, lossless=lossless, together=bool(found[COD][4]))
     return Codestream(
+        size=size,
         x=x,
         y=y,
-        components=count,
-        bits=bits,
-        signed=signed,
-        steps=steps,
-        depths=b"".join(map(bytes, kinds)),
         style=coding,
-        capabilities=size.capabilities,
-        segments=tuple(kept),
+        segments=tuple((marker, data) for marker, data in segments[1:] if marker not in NOT_KEPT),
         first=first,
         lengths=_lengths([data for marker, data in segments if marker == TLM]),
-        packed=packed,
+        packed=_packed([data for marker, data in segments if marker == PPM]),
         packets=_listed([data for marker, data in segments if marker == PLM]),
         comments=tuple(d[2:].decode("latin-1") for m, d in segments if m == COM and d[:2] == b"\x00\x01")[:16],
     )
@@ -249,42 +226,41 @@ def _check_kinds(kinds: list[tuple[int, int, int]], *, lossless: bool, together:
         raise FormatError("a component of one bit next to deeper ones is supported only without loss")
 
 
-def _component_grid(
-    x: TileAxis, y: TileAxis, steps: tuple[tuple[int, int], ...]
-) -> tuple[TileAxis, TileAxis, tuple[tuple[int, int], ...]]:
-    """The grid of the components, where all of them have the same steps.
+def _component_grid(size: CodestreamSize) -> CodestreamSize:
+    """The size on the grid of the components, where all of them have the same steps.
 
     Tiles that begin between two values keep their positions and steps, because these decide the order of packets.
     """
-    if len(set(steps)) > 1 or steps[0] == (1, 1):
-        return x, y, steps
-    axes = []
-    for axis, step in zip((x, y), steps[0], strict=True):
+    if len(set(size.steps)) > 1 or size.steps[0] == (1, 1):
+        return size
+    for axis, step in zip(_axes(size), size.steps[0], strict=True):
         if axis.start % step or axis.origin % step or (axis.size % step and axis.tiles > 1):
-            across, down = steps[0]
-            return replace(x, step=across), replace(y, step=down), steps
-        axes.append(TileAxis(axis.start // step, -(-axis.stop // step), -(-axis.size // step), axis.origin // step))
-    return axes[0], axes[1], ((1, 1),) * len(steps)
+            return size
+    grid = tuple(-(-place // step) for place, step in zip(size.grid, size.steps[0] * 4, strict=True))
+    return replace(size, grid=grid, components=b"".join(bytes([depth, 1, 1]) for depth, _, _ in size.kinds))
 
 
-def _aligned_chunks(
-    steps: tuple[tuple[int, int], ...], x: TileAxis, y: TileAxis, *, coloured: bool
-) -> tuple[TileAxis, TileAxis]:
-    """Axes whose chunks begin at whole steps, because components of different steps are upsampled chunk by chunk.
+def _axes(size: CodestreamSize) -> tuple[TileAxis, TileAxis]:
+    """Both directions of the grid; chunks begin at whole steps where components differ in these.
 
-    Two of three at half the resolution are chroma: decoders return RGB, for a single tile wherever it begins.
+    Components of different steps are upsampled chunk by chunk. Two of three at half the resolution are chroma: decoders
+    return RGB, for a single tile wherever it begins.
     """
-    if len(set(steps)) == 1:
-        return x, y
-    one, *others = steps
-    chroma = coloured and one == (1, 1) and others in ([(2, 1)] * 2, [(2, 2)] * 2)
+    same = len(set(size.steps)) == 1
     found = []
-    for axis, along in zip((x, y), zip(*steps, strict=True), strict=True):
-        unit = math.lcm(*along)
-        if axis.start % unit and not (chroma and x.tiles * y.tiles == 1):
+    for n, along in enumerate(zip(*size.steps, strict=True)):
+        stop, start, extent, origin = size.grid[n::2]
+        step, whole = (along[0], 1) if same else (1, math.lcm(*along))
+        if start % whole and not (becomes_rgb(size) and size.tiles == 1):
             raise FormatError("subsampled components are not supported in an image that does not begin at whole steps")
-        found.append(replace(axis, whole=unit))
+        found.append(TileAxis(start, stop, extent, origin, step, whole))
     return found[0], found[1]
+
+
+def becomes_rgb(size: CodestreamSize) -> bool:
+    """Whether decoded values are RGB, stored as luma and chroma of half the resolution."""
+    signed, _ = sample_bits(size.components[::3])
+    return size.steps in HALVED and not signed and len(set(size.depths)) == 1
 
 
 def _packed(tables: list[bytes]) -> tuple[bytes, ...]:

@@ -91,7 +91,7 @@ def packet_levels(
         found = TileRanges(tile[kept], tile[kept], offset[kept], length[kept]).merged()
         if len(found.tile) > LARGEST_ROWS or int(found.part.max()) >= LARGEST_PARTS:
             break
-        held = np.bincount(found.tile, found.length, facts.tiles).astype(np.int64)
+        held = np.bincount(found.tile, found.length, facts.size.tiles).astype(np.int64)
         ranges.append(found)
         starts.append(tuple(_start(number, size) for number, size in enumerate(held.tolist())))
     return LevelRanges(tuple(ranges), parts, tuple(starts))

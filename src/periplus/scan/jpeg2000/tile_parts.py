@@ -60,8 +60,8 @@ def scan_codestream(
     tile = tile[order]
     present = np.unique(tile)
     known = np.union1d(present, np.array(absent, np.int64))
-    if len(present) != facts.tiles and facts.holds(np.setdiff1d(np.arange(facts.tiles), known)).any():
-        raise FormatError(f"the codestream holds {len(present)} of its {facts.tiles} tiles", offset=offset)
+    if len(present) != facts.size.tiles and facts.holds(np.setdiff1d(np.arange(facts.size.tiles), known)).any():
+        raise FormatError(f"the codestream holds {len(present)} of its {facts.size.tiles} tiles", offset=offset)
     parts = TileRanges(tile, ranks(tile), start[order], size[order])
     if counted:
         return facts, LevelRanges((parts.merged(),), parts)
@@ -98,7 +98,7 @@ def _listed(file: FileBuffer, facts: Codestream, end: int) -> Generator[Step, An
     if (
         not len(tile)
         or size.min() < START_BYTES
-        or tile.max() >= facts.tiles
+        or tile.max() >= facts.size.tiles
         or not 1 <= end - facts.first - total <= 2
     ):
         return None
@@ -134,7 +134,7 @@ def _walk_tile_parts(
         if marker == END:
             break
         begun, following = yield from _read_start(file, position)
-        if begun is None or begun.tile >= facts.tiles:
+        if begun is None or begun.tile >= facts.size.tiles:
             raise FormatError("expected a tile-part of an existing tile", offset=position)
         number, length = begun.tile, begun.length
         if begun.number != seen.get(number, 0) % 256:

@@ -15,7 +15,8 @@ from periplus.model import Array, Encoding, Found, Refs, Scalar, Shape, Step
 from periplus.model.codecnames import VECTOR_QUANTISED
 from periplus.scan.buffer import FileBuffer
 from periplus.scan.georeference.geotiff import reduced
-from periplus.scan.jpeg2000.arrays import arrays, becomes_rgb
+from periplus.scan.jpeg2000.arrays import arrays
+from periplus.scan.jpeg2000.markers import becomes_rgb
 from periplus.scan.jpeg2000.tile_parts import scan_codestream
 from periplus.scan.nitf.blocks import BlockLayout, encoding_of, layout, locate, plan, unpadded_blocks
 from periplus.scan.nitf.fax import fax_pipeline, fax_starts
@@ -127,7 +128,7 @@ def _jpeg2000(
         limits,
         prefix=prefix,
         fill=0 if pad is None else pad,
-        attributes=_attributes(facts, pad, rgb=becomes_rgb(stream)),
+        attributes=_attributes(facts, pad, rgb=becomes_rgb(stream.size)),
         georeference=georeference(facts),
     )
     found = [Found(array, _stored(refs, image, array, absent)) for array, refs in made]
