@@ -60,6 +60,11 @@ AT_CENTER = (
 )
 POLAR_LONG = (POLE_LONG, NATURAL_LONG, FALSE_LONG, CENTER_LONG)
 ORIGIN, SCALED, MERIDIAN = (LAT, LONG, EAST, NORTH), (LAT, LONG, K, EAST, NORTH), (LONG, EAST, NORTH)
+ON_CENTER = (
+    Parameter(LAT.name, LAT.number, ANGLE, (CENTER_LAT, NATURAL_LAT, FALSE_LAT)),
+    Parameter(LONG.name, LONG.number, ANGLE, (CENTER_LONG, NATURAL_LONG, FALSE_LONG)),
+)
+PARALLEL_0 = Parameter(PARALLEL_1.name, PARALLEL_1.number, ANGLE, (STANDARD_1,))
 
 METHODS: dict[int, tuple[str, int | None, tuple[Parameter, ...]]] = {
     1: ("Transverse Mercator", 9807, SCALED),
@@ -72,6 +77,7 @@ METHODS: dict[int, tuple[str, int | None, tuple[Parameter, ...]]] = {
     13: ("Equidistant Conic", 1119, FALSE),
     14: ("Stereographic", None, SCALED),
     16: ("Oblique Stereographic", 9809, SCALED),
+    17: ("Equidistant Cylindrical", 1028, (PARALLEL_0, *ON_CENTER, EAST, NORTH)),
     18: ("Cassini-Soldner", 9806, ORIGIN),
     19: ("Gnomonic", None, ORIGIN),
     20: ("Miller Cylindrical", None, MERIDIAN),
@@ -82,6 +88,7 @@ METHODS: dict[int, tuple[str, int | None, tuple[Parameter, ...]]] = {
     25: ("Van Der Grinten", None, MERIDIAN),
     26: ("New Zealand Map Grid", 9811, ORIGIN),
     27: ("Transverse Mercator (South Orientated)", 9808, SCALED),
+    28: ("Lambert Cylindrical Equal Area", 9835, (PARALLEL_0, *MERIDIAN)),
     9815: ("Hotine Oblique Mercator (variant B)", 9815, (*CENTER, *AT_CENTER)),
 }
 MERCATOR_A = ("Mercator (variant A)", 9804, SCALED)
@@ -101,13 +108,6 @@ STEREOGRAPHIC_B = (
         NORTH,
     ),
 )
-ON_CENTER = (
-    Parameter(LAT.name, LAT.number, ANGLE, (CENTER_LAT, NATURAL_LAT, FALSE_LAT)),
-    Parameter(LONG.name, LONG.number, ANGLE, (CENTER_LONG, NATURAL_LONG, FALSE_LONG)),
-)
-PARALLEL_0 = Parameter(PARALLEL_1.name, PARALLEL_1.number, ANGLE, (STANDARD_1,))
-EQUIRECTANGULAR = ("Equidistant Cylindrical", 1028, (PARALLEL_0, *ON_CENTER, EAST, NORTH))
-EQUAL_AREA = ("Lambert Cylindrical Equal Area", 9835, (PARALLEL_0, *MERIDIAN))
 
 
 def method(transform: int, keys: Keys) -> tuple[str, int | None, tuple[Parameter, ...]] | None:
@@ -119,7 +119,7 @@ def method(transform: int, keys: Keys) -> tuple[str, int | None, tuple[Parameter
         latitude = next((keys[k] for k in LATS if k in keys), 90.0)
         polar = isinstance(latitude, int | float) and abs(abs(latitude) - 90.0) < 1e-9
         return STEREOGRAPHIC_A if polar and STANDARD_1 not in keys else STEREOGRAPHIC_B
-    return {17: EQUIRECTANGULAR, 28: EQUAL_AREA}.get(transform) or METHODS.get(transform)
+    return METHODS.get(transform)
 
 
 def quoted(text: str) -> str:

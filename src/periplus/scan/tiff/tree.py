@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from periplus.scan.tiff.image import TiffImage
@@ -33,34 +33,32 @@ class _Family:
 
 def nest(images: Sequence[TiffImage | None], parents: Sequence[int]) -> dict[int, ImagePlace]:
     """The place of every image. An overview or mask belongs to the image before it, in the chain or as its SubIFD."""
+    known = {number: image for number, image in enumerate(images) if image is not None}
     families: list[_Family] = []
-    owners: list[_Family | None] = []
+    owners: dict[int, _Family] = {}
     current: _Family | None = None
-    for number, (image, parent) in enumerate(zip(images, parents, strict=True)):
-        owner = owners[parent] if parent >= 0 else current
-        base = None if owner is None else images[owner.base]
-        if image is None:
-            owners.append(None)
-            continue
+    for number, image in known.items():
+        parent = parents[number]
+        owner = owners.get(parent) if parent >= 0 else current
         if owner is not None and image.mask:
             owner.masks.append(number)
-        elif owner is not None and base is not None and image.reduced and _overview(base, image):
+        elif owner is not None and image.reduced and _overview(known[owner.base], image):
             owner.levels.append(number)
         else:
             owner = _Family(number, [number])
             families.append(owner)
             if parent < 0:
                 current = owner
-        owners.append(owner)
-    return _places(images, families)
+        owners[number] = owner
+    return _places(known, families)
 
 
-def _places(images: Sequence[TiffImage | None], families: list[_Family]) -> dict[int, ImagePlace]:
+def _places(images: Mapping[int, TiffImage], families: list[_Family]) -> dict[int, ImagePlace]:
     places: dict[int, ImagePlace] = {}
     alone: list[int] = []
     for k, family in enumerate(families):
         sizes: dict[tuple[int, int], int] = {}
-        for level, number in enumerate(sorted(family.levels, key=lambda n: -_pixels(images[n]))):
+        for level, number in enumerate(sorted(family.levels, key=lambda n: -images[n].width * images[n].height)):
             places[number] = ImagePlace(k, level, family.base)
             sizes.setdefault(_size(images[number]), level)
         for number in family.masks:
@@ -74,12 +72,8 @@ def _places(images: Sequence[TiffImage | None], families: list[_Family]) -> dict
     return places
 
 
-def _size(image: TiffImage | None) -> tuple[int, int]:
-    return (0, 0) if image is None else (image.width, image.height)
-
-
-def _pixels(image: TiffImage | None) -> int:
-    return 0 if image is None else image.width * image.height
+def _size(image: TiffImage) -> tuple[int, int]:
+    return image.width, image.height
 
 
 def _overview(base: TiffImage, image: TiffImage) -> bool:
