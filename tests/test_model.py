@@ -7,8 +7,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from periplus import model
 from periplus.model import Array, Catalog, Coordinate, Inline, Refs
+from periplus.model import refs as refs_module
 from periplus.table.parquet.buffers import blobs, to_inline
 from periplus.testing.indexes import inline_list
 
@@ -42,7 +42,7 @@ def test_rows_keep_their_inline_bytes(pieces, data):
 
 
 def test_many_and_large_rows_are_packed_in_turns(monkeypatch):
-    monkeypatch.setattr(model, "GATHERED", 16)
+    monkeypatch.setattr(refs_module, "GATHERED", 16)
     items = [bytes([n]) * (40 if n % 7 == 0 else n % 5) if n % 3 else None for n in range(100)]
     refs = refs_of(items).take(slice(None, None, -1))
     packed = refs.inline.packed(refs.length)

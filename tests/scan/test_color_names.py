@@ -24,7 +24,7 @@ def colours(height: int = 32, width: int = 48) -> np.ndarray:
 
 
 def nitf(values: np.ndarray, streams: list[bytes] | None, coding: str, mode: str = "P") -> bytes:
-    """A NITF file that says its bands are Y, Cb and Cr."""
+    """A NITF file whose header declares the bands Y, Cb and Cr."""
     picture = nitfs.ImageSegment(values=values, mode=mode, streams=streams, coding=coding, changes={"IREP": "YCbCr601"})
     data = nitfs.nitf(picture)
     for number, name in enumerate(YCBCR):
@@ -73,7 +73,7 @@ def test_chroma_of_half_the_resolution_in_nitf_becomes_rgb() -> None:
 
 @pytest.mark.parametrize("irep", ["RGB     ", "YCbCr601"])
 def test_streams_of_nitf_have_the_colours_of_their_markers(irep: str, tmp_path: Path) -> None:
-    # GDAL writes a NITF marker that says RGB before YCbCr, so neither that nor the subheader decides.
+    # GDAL writes a NITF marker that declares RGB before YCbCr, so neither that nor the subheader decides.
     values = colours()
     path = tmp_path / "a.ntf"
     for stored, markers in (("YCBCR", 20), ("YCBCR", 2), ("RGB", 2)):

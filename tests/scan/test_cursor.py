@@ -1,4 +1,4 @@
-"""The bounded cursor and the blocks: no read outside what is at hand, no request without end."""
+"""The bounded cursor and the blocks: no read past the end of the bytes, no endless requests."""
 
 import random
 

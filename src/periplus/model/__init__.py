@@ -20,11 +20,10 @@ from periplus.model.arrays import (
 )
 from periplus.model.catalog import Catalog, Coordinate, Placements
 from periplus.model.files import Files, Source, TypedColumns
-from periplus.model.refs import GATHERED, Bundle, Inline, Refs, chunk_positions
-from periplus.model.steps import About, FirstSidecar, FolderListing, Found, Need, Round, Step, Steps
+from periplus.model.refs import Bundle, Inline, Refs, chunk_positions
+from periplus.model.steps import About, FirstSidecar, FolderListing, Found, Need, Step, Steps
 
 __all__ = [
-    "GATHERED",
     "MOST_LEVELS",
     "About",
     "Array",
@@ -46,7 +45,6 @@ __all__ = [
     "Placements",
     "Refs",
     "Region",
-    "Round",
     "Scalar",
     "Shape",
     "Source",

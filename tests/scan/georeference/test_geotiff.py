@@ -69,9 +69,9 @@ def same_place(ours: str, theirs: CRS, origin: list[float]) -> None:
 
 
 @pytest.mark.parametrize("model", [[(1024, 1)], [(1024, 32767)], []])
-@pytest.mark.parametrize("beside", [[(2048, 4326)], []])
-def test_a_projected_system_of_esri_is_named_with_or_without_a_model(model, beside) -> None:
-    assert first(keyed(*model, *beside, (3072, 54009))).crs == "ESRI:54009"
+@pytest.mark.parametrize("others", [[(2048, 4326)], []])
+def test_a_projected_system_of_esri_is_named_with_or_without_a_model(model, others) -> None:
+    assert first(keyed(*model, *others, (3072, 54009))).crs == "ESRI:54009"
 
 
 @pytest.mark.parametrize("name", ["geo-utm", "geo-rotated", "geo-degrees", "geo-nan", "cog", "sparse"])

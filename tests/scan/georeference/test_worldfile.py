@@ -1,4 +1,4 @@
-"""World files and their kin beside a picture give the transform and CRS that GDAL has."""
+"""World files and other sidecars of a picture give the transform and CRS that GDAL has."""
 
 import imagecodecs
 import numpy as np
@@ -26,7 +26,7 @@ PRJ = (
 @pytest.fixture
 def picture(tmp_path):
     def make(name, *, files=None):
-        """The picture's bytes, and what GDAL says of it with those files beside it."""
+        """The picture's bytes, and what GDAL reads from it with those sidecars."""
         path = tmp_path / name
         Image.fromarray(np.arange(48, dtype=np.uint8).reshape(6, 8)).save(path)
         for other, text in (files or {}).items():
@@ -43,7 +43,7 @@ def scanned(data, name, files):
 
 
 def written(folder, **options):
-    """A PNG by GDAL and the metadata that it writes beside it."""
+    """A PNG by GDAL and the sidecar of metadata that it writes."""
     with rasterio.open(
         folder / "a.tif", "w", driver="GTiff", width=8, height=6, count=1, dtype="uint8", **options
     ) as file:

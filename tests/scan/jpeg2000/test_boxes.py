@@ -113,18 +113,18 @@ def test_colours_are_told_as_the_values_have_them() -> None:
     image = box(b"ihdr", struct.pack(">IIHBBBB", 96, 128, 3, 7, 7, 0, 0))
     profile = box(b"colr", b"\x02\0\0" + bytes(40))
 
-    def told(data: bytes, *boxes: bytes) -> str | None:
+    def photometric(data: bytes, *boxes: bytes) -> str | None:
         found = j2ks.found(HEADER + box(b"jp2h", image + b"".join(boxes)) + box(b"jp2c", data))
         return found[0].array.attributes.get("photometric")
 
     numbered = {number: box(b"colr", b"\x01\0\0" + struct.pack(">I", number)) for number in (0, 16, 17, 18)}
-    assert [told(stream, numbered[number]) for number in numbered] == [None, "rgb", "min_is_black", "ycbcr"]
-    assert told(stream, profile) is None
-    assert told(stream, profile, numbered[16]) == "rgb"
-    assert told(stream) is None
+    assert [photometric(stream, numbered[number]) for number in numbered] == [None, "rgb", "min_is_black", "ycbcr"]
+    assert photometric(stream, profile) is None
+    assert photometric(stream, profile, numbered[16]) == "rgb"
+    assert photometric(stream) is None
     # Chroma of half the resolution is turned into colours when it is read.
-    assert told((FILES / "steps-chroma.j2k").read_bytes(), numbered[18]) == "rgb"
-    assert told(stream, box(b"colr", b"\1")) is None
+    assert photometric((FILES / "steps-chroma.j2k").read_bytes(), numbered[18]) == "rgb"
+    assert photometric(stream, box(b"colr", b"\1")) is None
 
 
 def test_broken_boxes_are_refused_or_passed_over() -> None:
@@ -148,23 +148,23 @@ def test_broken_boxes_are_refused_or_passed_over() -> None:
 
 
 def lost(data: bytes) -> list[str]:
-    """What a file says could not be read of it."""
+    """The metadata of a file that could not be read."""
     return next((s.attributes.get("refused", []) for s in scan_bytes(data) if isinstance(s, About)), [])
 
 
 def test_georeferencing_that_cannot_be_read_is_reported() -> None:
     _, stream = codestream()
 
-    def told(*boxes: bytes) -> list[str]:
+    def unread(*boxes: bytes) -> list[str]:
         return lost(HEADER + described(1) + b"".join(boxes) + box(b"jp2c", stream))
 
-    assert told() == []
-    assert "GeoJP2" in told(box(b"uuid", GEOTIFF + b"II*\0" + bytes(20)))[0]
+    assert unread() == []
+    assert "GeoJP2" in unread(box(b"uuid", GEOTIFF + b"II*\0" + bytes(20)))[0]
     flat = tiff(image_tags(1, 1, t33550=(DOUBLE, [0.0] * 3), t33922=(DOUBLE, [0.0] * 6)), data=b"\0")
-    assert "do not give a transform" in told(box(b"uuid", GEOTIFF + flat))[0]
+    assert "do not give a transform" in unread(box(b"uuid", GEOTIFF + flat))[0]
     labelled = box(b"lbl ", b"gml.root-instance") + box(b"xml ", b"<FeatureCollection>")
-    assert "GMLJP2" in told(box(b"asoc", labelled))[0]
-    assert "too large" in told(box(b"asoc", bytes(4 << 20) + b"\0"))[0]
+    assert "GMLJP2" in unread(box(b"asoc", labelled))[0]
+    assert "too large" in unread(box(b"asoc", bytes(4 << 20) + b"\0"))[0]
 
 
 def test_what_is_broken_behind_the_pixels_does_not_harm_them() -> None:
@@ -174,6 +174,6 @@ def test_what_is_broken_behind_the_pixels_does_not_harm_them() -> None:
         with MemoryFile(data + rest) as memory, memory.open() as raster:
             assert np.array_equal(raster.read(), values)
         assert np.array_equal(j2ks.read(data + rest, j2ks.found(data + rest)[0]), values)
-    # It may have said where the pixels lie.
+    # It may have held the georeference.
     with pytest.raises(FormatError, match="past the end of the file"):
         j2ks.found(data + struct.pack(">I4s", 9_999, b"uuid") + bytes(20))

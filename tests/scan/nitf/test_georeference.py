@@ -1,4 +1,4 @@
-"""Corners, grids and polynomials in extensions of NITF say where its pixels lie, as GDAL and the standards have it."""
+"""Corners, grids and polynomials in extensions of NITF georeference it as GDAL and the standards do."""
 
 import math
 
@@ -231,9 +231,9 @@ def test_a_grid_that_is_not_plain_is_not_believed(image, file):
 
 
 def test_a_projection_is_told_whether_it_is_read_or_not():
-    told = attributes(file_of(MAPLOB + prjpsb("NT", "10", "40")))
-    assert told["grid_unread"] == "the grid is in projection 'NT', whose parameters are not certain"
-    fields = told["tres"][1]["fields"]
+    found = attributes(file_of(MAPLOB + prjpsb("NT", "10", "40")))
+    assert found["grid_unread"] == "the grid is in projection 'NT', whose parameters are not certain"
+    fields = found["tres"][1]["fields"]
     assert [fields[name] for name in ("PRN", "PCO", "PRJ1", "PRJ2", "XOR")] == [
         "projection",
         "NT",
@@ -248,7 +248,7 @@ def test_a_projection_is_told_whether_it_is_read_or_not():
 def test_corners_and_coefficients_that_are_not_readable_are_reported():
     assert "IGEOLO" in attributes(file_of(icords="G", igeolo="x" + IGEOLO[1:]))["grid_unread"]
     assert "RPC00B" in attributes(file_of(tre("RPC00B", b"1" + b"x" * 1040)))["grid_unread"]
-    # A record may say itself that it holds no coefficients.
+    # A record may declare that it holds no coefficients.
     assert "grid_unread" not in attributes(file_of(tre("RPC00B", b"0" + b"x" * 1040)))
 
 

@@ -22,7 +22,7 @@ DOCUMENT = b"<xml/>" * 50_000
 OLD_SECURITY = f"{'':160}999998{'an event':40}"
 
 
-def told(data):
+def reported(data):
     return next(step.attributes for step in scan_bytes(data, scanner=nitf) if isinstance(step, About))
 
 
@@ -44,7 +44,7 @@ def modern(document=DOCUMENT):
 
 def test_every_segment_is_listed_by_kind_type_and_size():
     data = modern()
-    found = told(data)["segments"]
+    found = reported(data)["segments"]
     assert [each["kind"] for each in found] == [
         "graphic", "text", "data extension", "data extension", "reserved extension"
     ]  # fmt: skip
@@ -61,7 +61,7 @@ def test_segments_of_the_old_version_are_listed():
     label = f"LA{'L1':10}U{SECURITY}0".encode()
     text = f"TE{'T1':10}{'16151629ZDEC02'}{'a title':80}U{OLD_SECURITY}0MTF00000".encode()
     others = {"NUMS": [(graphic, b"s")], "NUML": [(label, b"la")], "NUMT": [(text, b"tex")]}
-    found = told(nitfs.nitf(PICTURE, version="NITF02.00", others=others))["segments"]
+    found = reported(nitfs.nitf(PICTURE, version="NITF02.00", others=others))["segments"]
     assert [(each["kind"], each["id"], each.get("type"), each["length"]) for each in found] == [
         ("graphic", "S1", "O", 1), ("label", "L1", None, 2), ("text", "T1", "MTF", 3)
     ]  # fmt: skip
@@ -73,7 +73,7 @@ def test_every_field_of_a_subheader_is_reported_by_its_name():
     text = f"TE{'T1':7}00120021216151629{'a title':80}S{marks}0STA00000"
     more = f"DE{'TRE_OVERFLOW':25}01S{marks}UDID  0010000"
     others = {"NUMS": [(graphic.encode(), b"g")], "NUMT": [(text.encode(), b"t")], "NUMDES": [(more.encode(), b"d")]}
-    drawn, written, extended = (each["nitf"] for each in told(nitfs.nitf(PICTURE, others=others))["segments"])
+    drawn, written, extended = (each["nitf"] for each in reported(nitfs.nitf(PICTURE, others=others))["segments"])
     for fields, prefix, mark in ((drawn, "SS", "SSCLAS"), (written, "TS", "TSCLAS"), (extended, "DES", "DECLAS")):
         secret = {name.removeprefix(prefix): fields[name] for name in fields if name.startswith(prefix)}
         assert fields[mark] == "S"
@@ -93,7 +93,7 @@ def test_every_field_of_a_subheader_is_reported_by_its_name():
 
 def test_the_header_tells_its_lengths_and_the_subheader_its_bands():
     data = nitfs.nitf(nitfs.ImageSegment(values=nitfs.values_of("u8", 3)))
-    fields = told(data)["nitf"]
+    fields = reported(data)["nitf"]
     assert (int(fields["FL"]), fields["HL"]) == (len(data), data.index(b"IM" + b"image"))
     (found,) = (step for step in scan_bytes(data, scanner=nitf) if isinstance(step, Found))
     fields = found.array.attributes["nitf"]
@@ -102,7 +102,7 @@ def test_the_header_tells_its_lengths_and_the_subheader_its_bands():
 
 
 def test_a_file_of_images_alone_lists_none():
-    assert "segments" not in told(nitfs.nitf(PICTURE, PICTURE))
+    assert "segments" not in reported(nitfs.nitf(PICTURE, PICTURE))
 
 
 @pytest.mark.parametrize("size", [True, False])
@@ -137,11 +137,11 @@ def test_what_lies_far_apart_costs_few_requests():
 
 
 def streamed(values, *, lengths=True, mark="0eca14bf"):
-    """A file whose header was written before the lengths were known, and a last segment that has the header anew."""
+    """A file whose header was written before the lengths were known, and a last segment that repeats the header."""
     size = int(nitfs.nitf(nitfs.ImageSegment(values=values))[354:360]) + 13
     subheader = f"DE{'STREAMING_FILE_HEADER':25}01U{SECURITY}0000".encode()
-    told = f"{size:07}".encode()
-    start, end = told + bytes.fromhex("0a6e1d97"), bytes.fromhex(mark) + told
+    length = f"{size:07}".encode()
+    start, end = length + bytes.fromhex("0a6e1d97"), bytes.fromhex(mark) + length
     body = start + b" " * size + end
     data = nitfs.nitf(nitfs.ImageSegment(values=values), others={"NUMDES": [(subheader, body)]})
     head = data[:size]
@@ -154,7 +154,7 @@ def test_a_header_that_was_written_first_is_read_at_the_end(tmp_path):
     values = nitfs.values_of("u8", 1)
     data = streamed(values)
     assert pixels(data) == values.tobytes()
-    assert [each["type"] for each in told(data)["segments"]] == ["STREAMING_FILE_HEADER"]
+    assert [each["type"] for each in reported(data)["segments"]] == ["STREAMING_FILE_HEADER"]
     path = tmp_path / "a.ntf"
     path.write_bytes(data)
     with rasterio.open(path) as file:

@@ -33,9 +33,9 @@ RECORDS = {
 def fields(tag, text):
     data = nitfs.nitf(ImageSegment(values=VALUES, tres=tre(tag, text.encode())))
     (found,) = (step for step in scan_bytes(data) if isinstance(step, Found))
-    (told,) = found.array.attributes["tres"]
-    assert (told["tag"], told["length"]) == (tag, len(text))
-    return data, told.get("fields")
+    (listed,) = found.array.attributes["tres"]
+    assert (listed["tag"], listed["length"]) == (tag, len(text))
+    return data, listed.get("fields")
 
 
 def gdal(path, data):
@@ -79,7 +79,7 @@ def test_no_more_fields_are_told_than_a_real_header_has():
     record = tre("RPC00B", RECORDS["RPC00B"].encode())
     data = nitfs.nitf(ImageSegment(values=VALUES, overflow=1), extensions=[tre("USE00A", b"7" * 107) + record * 600])
     (found,) = (step for step in scan_bytes(data) if isinstance(step, Found))
-    told = found.array.attributes["tres"]
-    assert len(told) == 601
-    assert all("fields" in each for each in told[:252])
-    assert not any("fields" in each for each in told[252:])
+    listed = found.array.attributes["tres"]
+    assert len(listed) == 601
+    assert all("fields" in each for each in listed[:252])
+    assert not any("fields" in each for each in listed[252:])

@@ -1,4 +1,4 @@
-"""Codec pipelines: standard Zarr codecs where they say the bytes exactly, tiff-tile with every key elsewhere."""
+"""Codec pipelines: standard Zarr codecs where they describe the bytes exactly, tiff-tile with every key elsewhere."""
 
 import base64
 import io

@@ -1,4 +1,4 @@
-"""Damaged TIFFs of every flavour give our errors or a sound answer: soon, in little memory, asking for little."""
+"""Damaged TIFFs of every flavour give our errors or a valid answer: quickly, in little memory, with few requests."""
 
 import os
 import time
@@ -45,7 +45,7 @@ def test_mutants_take_little_memory() -> None:
     tracemalloc.start()
     try:
         for name in ("cog", "be-big-pages-sub", "le-classic-strips-planar-none-p1", "geo-attributes"):
-            for mutant in byte_mutants(tiffs.case(name).data, seed=77, count=150):
+            for mutant in byte_mutants(tiffs.case(name).data, seed=77, count=60):
                 try:
                     watch_scan(tiff, mutant, SMALL)
                 except (FormatError, LimitError):

@@ -1,4 +1,4 @@
-"""Files that lie are refused with a reason, and nothing is allocated from what they declare."""
+"""Files that declare impossible values are refused with a reason, and nothing is allocated from what they declare."""
 
 import pytest
 
