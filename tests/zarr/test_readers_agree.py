@@ -1,6 +1,7 @@
 """One table of metadata documents, and the CRS and transform that each reader of them finds: golden."""
 
 import json
+import re
 import warnings
 from contextlib import closing
 
@@ -107,13 +108,18 @@ GOLDEN = {
     "code and PROJJSON that contradict": OTHER,
     "EPSG of STAC": UTM,
     "by the group": UTM,
-    "not declared": UTM,
+    "not declared": NOTHING,
     "samples at nodes": ("EPSG:32633", SHIFTED),
     "other dimensions": ("EPSG:32633", None),
     "grid mapping with WKT": ("EPSG:32633", None),
     "grid mapping in CF's terms": ("EPSG:32633", None),
 }
-CONTRADICTIONS = ("code and WKT2 that contradict", "code and PROJJSON that contradict")
+CONFLICT = r"disagree: EPSG:3263\d and EPSG:3263\d"
+WARNINGS = {
+    "code and WKT2 that contradict": CONFLICT,
+    "code and PROJJSON that contradict": CONFLICT,
+    "not declared": r"spatial attributes without declaration .* they are ignored \(add the convention",
+}
 
 
 def answer(crs, transform):
@@ -170,24 +176,31 @@ def by_validation(documents, folder):
 @pytest.mark.parametrize("reader", [by_kerchunk, by_xgroup, by_validation])
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_all_readers_find_the_same_crs_and_transform(name, reader, tmp_path):
-    expected = GOLDEN[name]
-    if name == "not declared" and reader is not by_kerchunk:
-        expected = NOTHING  # strict; references have none to declare conventions, and are read with strict=False
-    assert reader(DOCUMENTS[name], tmp_path) == expected
+    assert reader(DOCUMENTS[name], tmp_path) == GOLDEN[name]
 
 
-@pytest.mark.parametrize("name", CONTRADICTIONS)
-def test_contradictions_are_reported(name, tmp_path):
+@pytest.mark.parametrize("name", WARNINGS)
+def test_contradictions_and_what_is_ignored_are_reported(name, tmp_path):
     path = tmp_path / "refs.json"
     references = {key: json.dumps(one) for key, one in DOCUMENTS[name].items()}
     path.write_text(json.dumps({"version": 1, "refs": references}))
-    with pytest.warns(UserWarning, match=r"disagree: EPSG:3263\d and EPSG:3263\d"):
+    store = stored(DOCUMENTS[name], tmp_path / "store.zarr")
+    for open_it in (lambda: periplus.open(path), lambda: xr.open_dataset(store, engine="xgroup")):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            open_it().close()
+        assert any(re.search(WARNINGS[name], str(one.message)) for one in caught)
+
+
+def test_levels_that_are_not_declared_are_reported(tmp_path):
+    documents = v3({}, group={"multiscales": {"layout": [{"asset": "a"}]}})
+    path = tmp_path / "refs.json"
+    path.write_text(json.dumps({"version": 1, "refs": {key: json.dumps(one) for key, one in documents.items()}}))
+    with pytest.warns(UserWarning, match="multiscales attributes without declaration"):
         periplus.open(path).close()
-    with pytest.warns(UserWarning, match=r"disagree: EPSG:3263\d and EPSG:3263\d"):
-        xr.open_dataset(stored(DOCUMENTS[name], tmp_path / "store.zarr"), engine="xgroup")
 
 
-@pytest.mark.parametrize("name", ["PROJJSON", "code and WKT2 that contradict"])
+@pytest.mark.parametrize("name", ["PROJJSON", "code and WKT2 that contradict", "not declared"])
 def test_icechunk_answers_as_kerchunk_does(name, tmp_path):
     repository = icechunk.Repository.create(icechunk.local_filesystem_storage(str(tmp_path / "a.icechunk")))
     session = repository.writable_session("main")

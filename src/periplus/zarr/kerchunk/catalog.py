@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from periplus.conventions.diagnostic import Diagnostic
 from periplus.conventions.meaning import Meaning
 from periplus.conventions.node import Node, node_of
 from periplus.conventions.read import Reader
@@ -23,7 +24,7 @@ from periplus.zarr.kerchunk.labels import LabelBudget, labels_of, text_labels
 ROOT_ARRAY = "data"
 """The name of an array that is the root itself."""
 MOST_WARNINGS = 10
-"""Contradictions that are reported when an index is opened."""
+"""Contradictions and ignored attributes that are reported when an index is opened."""
 Metadata: TypeAlias = Mapping[str, ArrayMetadata | GroupMetadata]
 """Parsed metadata by the path of the node; the root is the empty string."""
 RowsOf: TypeAlias = Callable[[str], Refs | None]
@@ -124,10 +125,7 @@ def catalog_of(nodes: ParsedNodes, rows: RowsOf, first: FirstChunk, limits: Limi
 
 
 class _Meanings:
-    """What the conventions find in the attributes of arrays and of the groups around them.
-
-    Attributes of conventions that are not declared are used, as by the engine `xgroup` with strict=False.
-    """
+    """What the conventions find in the attributes of arrays and of the groups around them."""
 
     def __init__(self, metadata: Metadata) -> None:
         self._metadata = metadata
@@ -136,20 +134,28 @@ class _Meanings:
             if path:
                 self._members.setdefault(_group(path), []).append(_leaf(path))
         self._nodes: dict[str, Node | None] = {}
-        self._reader = Reader(lookup=self._lookup, strict=False)
-        self._conflicts: dict[str, None] = {}
+        self._reader = Reader(lookup=self._lookup)
+        self._warnings: dict[str, None] = {}
 
     def of(self, path: str) -> Meaning:
         node = self._lookup(f"/{path}")
         if node is None or not node.shape or node.dims == (_leaf(path),):
             return Meaning(path=path)  # a scalar, or labels, which have no georeference
         meaning = self._reader.array(node)
-        self._conflicts |= {str(one): None for one in meaning.diagnostics if one.code.endswith("conflict")}
+        self._note(meaning.diagnostics)
         return meaning
 
+    def _note(self, diagnostics: Iterable[Diagnostic]) -> None:
+        ignored = (one for one in diagnostics if one.code.endswith(("conflict", ".undeclared")))
+        self._warnings |= {str(one): None for one in ignored if one.severity == "warning"}
+
     def warn(self) -> None:
-        """Report attributes that contradict each other, at the line of the user's code that opens the index."""
-        for text in list(self._conflicts)[:MOST_WARNINGS]:
+        """Report attributes that contradict each other or are ignored, at the line that opens the index."""
+        for path, metadata in self._metadata.items():
+            node = self._lookup(f"/{path}") if "multiscales" in metadata.attributes else None
+            if node is not None and node.kind == "group":
+                self._note(self._reader.group(node).diagnostics)
+        for text in list(self._warnings)[:MOST_WARNINGS]:
             warnings.warn(text, UserWarning, stacklevel=2)
 
     def _lookup(self, path: str, /) -> Node | None:
