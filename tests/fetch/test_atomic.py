@@ -1,13 +1,11 @@
+import ast
 import fcntl
-import multiprocessing
 import os
 import resource
-import signal
 import stat
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -60,29 +58,34 @@ def test_create_fails_where_a_file_is(tmp_path, fetch):
     assert os.listdir(tmp_path) == ["a"]
 
 
-def race(path: str, number: int, results) -> None:
-    try:
-        write_file(path, str(number).encode(), create=True)
-        results.put(number)
-    except ConflictError:
-        results.put(None)
+RACERS = """
+import os, sys
+from periplus.errors import ConflictError
+from periplus.fetch.local.atomic import write_file
+begin, go = os.pipe()
+children = []
+for number in range(8):
+    child = os.fork()
+    if child == 0:
+        os.close(go)
+        os.read(begin, 1)  # ends when the parent closes the pipe
+        try:
+            write_file(sys.argv[1], str(number).encode(), create=True)
+        except ConflictError:
+            os._exit(1)
+        os._exit(0)
+    children.append(child)
+os.close(go)
+print([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children])
+"""
 
 
 def test_of_many_creating_processes_one_wins(tmp_path):
-    context = multiprocessing.get_context("spawn")
-    results = context.Queue()
-    processes = [context.Process(target=race, args=(str(tmp_path / "a"), i, results)) for i in range(3)]
-    for process in processes:
-        process.start()
-    outcomes = [results.get(timeout=60) for _ in processes]
-    for process in processes:
-        process.join()
-    winners = [outcome for outcome in outcomes if outcome is not None]
-    assert len(winners) == 1
-    assert (tmp_path / "a").read_bytes() == str(winners[0]).encode()
+    command = [sys.executable, "-c", RACERS, str(tmp_path / "a")]
+    codes = ast.literal_eval(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert sorted(codes) == [0] + [1] * 7
+    assert (tmp_path / "a").read_bytes() == str(codes.index(0)).encode()
     assert os.listdir(tmp_path) == ["a"]
-    results.close()
-    results.join_thread()
 
 
 def test_concurrent_counters_lose_no_step(tmp_path):
@@ -147,31 +150,31 @@ def test_the_file_and_its_folder_are_synced(tmp_path, monkeypatch):
     assert synced[1] == str(tmp_path)
 
 
-WRITER = """
-import sys
+WRITERS = """
+import os, signal, sys, time
+from pathlib import Path
 from periplus.fetch.local.atomic import write_file
-print("ready", flush=True)
-number = 0
-while True:
-    number += 1
-    write_file(sys.argv[1], bytes([number % 256]) * 300_000)
+target = Path(sys.argv[1])
+for round_ in range(6):
+    child = os.fork()
+    if child == 0:
+        number = 0
+        while True:
+            number += 1
+            write_file(str(target), bytes([number % 256]) * 300_000)
+    time.sleep(0.01 + 0.006 * round_)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    if target.exists():
+        data = target.read_bytes()
+        assert len(data) == 300_000
+        assert len(set(data)) == 1
 """
 
 
 def test_a_killed_writer_leaves_a_whole_file_and_the_next_one_cleans_up(tmp_path):
     target = tmp_path / "a.bin"
-    for round_ in range(6):
-        process = subprocess.Popen([sys.executable, "-c", WRITER, str(target)], stdout=subprocess.PIPE)
-        assert process.stdout is not None
-        process.stdout.readline()
-        time.sleep(0.01 + 0.006 * round_)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        process.stdout.close()
-        if target.exists():
-            data = target.read_bytes()
-            assert len(data) == 300_000
-            assert len(set(data)) == 1
+    subprocess.run([sys.executable, "-c", WRITERS, str(target)], check=True)
     (tmp_path / ".a.bin.periplus-0123456789abcdef").write_bytes(b"left by a run that died")
     write_file(str(target), b"done")
     assert os.listdir(tmp_path) == ["a.bin"]

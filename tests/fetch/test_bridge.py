@@ -30,7 +30,7 @@ def test_a_bridge_that_was_stopped_refuses_work_and_leaves_no_coroutine_behind()
 
 @pytest.mark.parametrize("seconds", [0.0, 0.2])
 def test_those_who_wait_while_it_is_stopped_get_an_answer_or_an_error(seconds: float) -> None:
-    for _ in range(100):
+    for _ in range(30):
         bridge = Bridge()
         seen: list[object] = []
 

@@ -39,7 +39,7 @@ STEPS = st.lists(
 
 
 @given(STEPS, st.sampled_from([256, 1000, 4096, 65_536]), st.sampled_from([1024, 8192, 10**6]))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_it_behaves_like_a_file_in_memory(steps, block, cache):
     file, _ = ranged(block=block, cache_bytes=cache, ahead=4 * block)
     model = io.BytesIO(CONTENT)

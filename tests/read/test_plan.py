@@ -95,7 +95,7 @@ def keys(draw, shape):
     return parts[0] if len(parts) == 1 and draw(st.booleans()) else tuple(parts)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_any_basic_key_selects_what_numpy_selects(data):
     array = data.draw(grids())
@@ -107,7 +107,7 @@ def test_any_basic_key_selects_what_numpy_selects(data):
     np.testing.assert_array_equal(got, expected)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_outer_lists_select_what_numpy_ix_selects(data):
     array = data.draw(grids(max_dims=3))
@@ -120,7 +120,7 @@ def test_outer_lists_select_what_numpy_ix_selects(data):
     np.testing.assert_array_equal(got, expected)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_missing_chunks_are_exactly_those_without_rows(data):
     array = data.draw(grids(max_dims=3))

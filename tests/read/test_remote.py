@@ -143,8 +143,8 @@ def test_local_and_remote_files_may_be_mixed(served, raw_shelf, kit):
 
 @pytest.mark.parametrize("parts", [1, 2])
 def test_memory_stays_within_the_budget_on_a_read_twenty_times_as_large(served, parts):
-    budget = 4 << 20
-    stored = np.random.default_rng(2).integers(0, 255, (320, 1 << 18), np.uint8)  # 80 MiB, of which 20 KiB are wanted
+    budget = 2 << 20
+    stored = np.random.default_rng(2).integers(0, 255, (160, 1 << 18), np.uint8)  # 40 MiB, of which 10 KiB are wanted
     shelf = served(stored.shape, (1, 1 << 18), dtype="u1", parts=parts, values=stored)
     key = (slice(None), slice(0, 1 << 18, 1 << 12))
     limits = Limits(memory_bytes=budget)

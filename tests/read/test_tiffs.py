@@ -1,6 +1,7 @@
 """Reading TIFFs of every flavour: pixels equal what GDAL and tifffile hold, windows equal slices of the whole."""
 
 import io
+from functools import cache
 
 import numpy as np
 import pytest
@@ -23,9 +24,10 @@ def test_every_flavour_is_read_whole_and_in_windows(tiff_shelf, name):
     shelf = tiff_shelf(case.data)
     for array, expected in case.arrays.items():
         got = shelf.read(array)
-        assert got.shape == expected.shape
+        assert (got.shape, got.dtype) == (expected.shape, expected.dtype)
         if case.lossy:
-            assert np.abs(got.astype("f8") - expected).mean() < 12
+            # GDAL's own JPEG decoder is another one than ours: chroma differs by a few levels.
+            assert np.abs(got.astype("f8") - expected).mean() < 2
         else:
             np.testing.assert_array_equal(got, expected)
         np.testing.assert_array_equal(shelf.read(array, KEY, workers=1), got[KEY])
@@ -35,13 +37,14 @@ def test_every_flavour_is_read_whole_and_in_windows(tiff_shelf, name):
 def cog(tmp_path_factory):
     """A COG with overviews whose tiles do not fit the image."""
 
+    @cache
     def make(**creation):
         rng = np.random.default_rng(3)
-        smooth = rng.integers(0, 4000, (3, 30, 40)).repeat(40, 1).repeat(40, 2)
+        smooth = rng.integers(0, 4000, (3, 30, 40)).repeat(20, 1).repeat(20, 2)
         values = (smooth + rng.integers(0, 30, smooth.shape)).astype("u2")
         path = tmp_path_factory.mktemp("cog") / "scene.tif"
         profile = {
-            "driver": "COG", "width": 1600, "height": 1200, "count": 3, "dtype": "uint16", "blocksize": 256,
+            "driver": "COG", "width": 800, "height": 600, "count": 3, "dtype": "uint16", "blocksize": 128,
             "crs": "EPSG:32633", "transform": from_origin(500_000, 5_000_000, 10, 10), "nodata": 0,
             "compress": "deflate", "overview_resampling": "average",
         } | creation  # fmt: skip
@@ -80,7 +83,7 @@ def test_windows_of_a_cog_equal_those_of_rasterio_at_every_level(cog, tiff_shelf
 def test_a_raster_by_bbox_and_resolution_equals_rasterio_on_its_overview(cog, tiff_shelf):
     path = cog()
     shelf = tiff_shelf(path)
-    box = (503_333.0, 4_992_222.0, 509_999.0, 4_997_777.0)
+    box = (501_666.0, 4_996_111.0, 505_000.0, 4_998_888.0)
     raster = shelf.raster(bbox=box, resolution=25)
     with rasterio.open(path, overview_level=0) as dataset:
         window = rasterio.windows.from_bounds(*box, dataset.transform)
@@ -152,9 +155,9 @@ def web(cog, tiff_shelf):
 
 
 def test_a_window_over_http_takes_few_requests_and_few_bytes(web):
-    key = (slice(None), slice(300, 700), slice(300, 1200))
+    key = (slice(None), slice(150, 350), slice(150, 600))
     with rasterio.open(io.BytesIO(web.body)) as dataset:
-        expected = dataset.read(window=Window(300, 300, 900, 400))
+        expected = dataset.read(window=Window(150, 150, 450, 200))
     np.testing.assert_array_equal(web.read("0/data", key), expected)
     lengths = web.table.refs("0/data", [(0, 1), (1, 3), (1, 5)]).length
     gets = [r for r in web.server.log if r.method == "GET"]
@@ -191,9 +194,9 @@ def test_flipped_bits_in_pixels_give_our_errors_or_values_but_nothing_else(cog, 
             mutant[at] ^= 1 << int(rng.integers(0, 8))
         try:
             shelf = tiff_shelf(bytes(mutant))
-            values = shelf.read("0/data", (slice(None), slice(0, 700), slice(0, 700)))
+            values = shelf.read("0/data", (slice(None), slice(0, 350), slice(0, 350)))
         except PeriplusError:
             refused += 1
         else:
-            assert values.shape == (3, 700, 700)
+            assert values.shape == (3, 350, 350)
     assert 0 < refused < 30

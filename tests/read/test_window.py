@@ -62,7 +62,7 @@ def test_a_south_up_image_counts_rows_upward():
     assert window_of((500_000, 3_990_000, 500_050, 3_990_100), SOUTH_UP, 500, 600) == (0, 10, 0, 5)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.sampled_from([NORTH_UP, SOUTH_UP, ROTATED]),
     st.floats(0, 590), st.floats(0, 490), st.floats(0.01, 300), st.floats(0.01, 300),

@@ -48,19 +48,19 @@ def test_damaged_tiles_give_decode_errors_and_nothing_else(name: str) -> None:
     raw = b"".join(part.data for part in parts)
     assert run(raw, valid=(3, 32, 32)).shape == (3, 32, 32)
     refused = 0
-    for mutant in byte_mutants(raw, seed=len(name), count=150):
+    for mutant in byte_mutants(raw, seed=len(name), count=60):
         try:
             assert run(mutant, valid=(3, 32, 32)).shape == (3, 32, 32)
         except DecodeError:
             refused += 1
-    assert refused > 30
+    assert refused > 12
 
 
 @pytest.mark.parametrize("name", HOW)
 def test_damaged_files_give_our_errors_and_ranges_inside_them(name: str) -> None:
     data = small(**HOW[name])
     refused = 0
-    for mutant in byte_mutants(data, seed=7, count=250):
+    for mutant in byte_mutants(data, seed=7, count=120):
         try:
             items = j2ks.found(mutant)
         except (FormatError, LimitError):
@@ -71,7 +71,7 @@ def test_damaged_files_give_our_errors_and_ranges_inside_them(name: str) -> None
             stored = [n for n in range(len(refs)) if refs.inline_bytes(n) is None]
             assert int((refs.offset + refs.length)[stored].max()) <= len(mutant)
             assert refs.length.min() > 0
-    assert refused > 10
+    assert refused > 5
 
 
 @pytest.mark.parametrize("name", ["position first", "changes", "headers in front"])
@@ -80,12 +80,12 @@ def test_damaged_main_headers(name: str) -> None:
     header = base64.b64decode(j2ks.found(data)[0].array.encodings[0].codecs[0]["configuration"]["main_header"])
     raw = b"".join(part.data for part in j2ks.split(data)[1])
     refused = 0
-    for mutant in byte_mutants(header, seed=11, count=300):
+    for mutant in byte_mutants(header, seed=11, count=150):
         try:
             decoder(mutant, 1, (3, 32, 32))(raw, valid=(3, 32, 32))
         except (FormatError, DecodeError):
             refused += 1
-    assert refused > 100
+    assert refused > 50
 
 
 def test_a_main_header_that_ends_early_is_refused() -> None:

@@ -19,7 +19,7 @@ from periplus.testing.mutants import byte_mutants
 LIMITS = Limits(chunk_bytes=16 * MIB)
 VALUES = nitfs.values_of("u8", 1)
 COLOURS = nitfs.values_of("u8", 3)
-COUNT = 120
+COUNT = 60
 
 
 def coded(coding: str, values: np.ndarray, *streams: bytes, **options: object) -> bytes:

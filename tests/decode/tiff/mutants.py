@@ -4,7 +4,6 @@ import json
 import os
 import resource
 import sys
-import time
 
 from periplus.decode import prepare
 from periplus.errors import DecodeError
@@ -12,7 +11,7 @@ from periplus.limits import GIB, Limits
 from periplus.testing.formats import samples
 from periplus.testing.mutants import byte_mutants
 
-COUNT = int(os.environ.get("PERIPLUS_MUTANTS", "1000"))
+COUNT = 250 * int(os.environ.get("PERIPLUS_FUZZ", "1"))
 
 
 def main() -> None:
@@ -29,9 +28,8 @@ def damage(name: str, seed: int) -> dict[str, object]:
     decode = prepare(sample.codecs, chunks=sample.chunks, dtype=sample.values.dtype, limits=Limits())
     decode(sample.data, valid=sample.chunks)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    decoded, refused, slowest, other = 0, 0, 0.0, []
+    decoded, refused, other = 0, 0, []
     for mutant in byte_mutants(sample.data, seed=seed, count=COUNT):
-        start = time.process_time()
         try:
             found = decode(mutant, valid=sample.chunks)
             decoded += 1
@@ -41,9 +39,8 @@ def damage(name: str, seed: int) -> dict[str, object]:
             refused += 1
         except BaseException as error:  # noqa: BLE001 - whatever it is, the report says so
             other.append(repr(error))
-        slowest = max(slowest, time.process_time() - start)
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
-    return {"decoded": decoded, "refused": refused, "slowest": slowest, "grown": grown, "other": other[:3]}
+    return {"decoded": decoded, "refused": refused, "grown": grown, "other": other[:3]}
 
 
 if __name__ == "__main__":

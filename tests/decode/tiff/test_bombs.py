@@ -3,7 +3,6 @@
 import lzma
 import resource
 import struct
-import time
 import zlib
 
 import imagecodecs
@@ -77,10 +76,9 @@ def test_a_gigabyte_in_a_chunk_of_64_kb_is_refused(name, decoder):
         else [samples.tiff_tile(values, codec, lerc_parameters=[4, inner])]
     )
     decode = decoder(codecs, values.shape, "u1")
-    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(DecodeError):
         decode(bomb, valid=values.shape)
-    assert time.process_time() - start < 10
     assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 < 2 * values.nbytes + 32 * MIB
 
 
@@ -115,10 +113,9 @@ def test_a_header_that_declares_a_giant_image_is_refused_before_decoding(name, d
     sample = samples.sample(name)
     decode = decoder(sample.codecs, sample.chunks, sample.values.dtype)
     decode(sample.data, valid=sample.chunks)
-    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(DecodeError, match=r"image stream is|declares|header"):
         decode(HEADERS[name](sample.data), valid=sample.chunks)
-    assert time.process_time() - start < 0.5
     assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 < 8 * MIB
 
 
