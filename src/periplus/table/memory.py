@@ -15,6 +15,7 @@ from periplus.limits import Limits
 from periplus.model import Array, Catalog, Files, Placements, Refs
 from periplus.policy import Policy
 from periplus.table.document.document import document_for
+from periplus.table.parquet.order import flat_positions
 from periplus.table.table import Table, Window
 
 if TYPE_CHECKING:
@@ -99,10 +100,7 @@ def _ranks(refs: Refs, array: Array) -> Ranks | None:
     low, high = refs.chunk.min(axis=1, initial=0), refs.chunk.max(axis=1, initial=0)
     if capacity >= 1 << 62 or (low < 0).any() or (high >= array.grid).any():
         return None
-    key = np.zeros(len(refs), np.int64)
-    for positions, count in zip(refs.chunk, array.grid, strict=True):
-        key *= count
-        key += positions
+    key = flat_positions(refs.chunk, array.grid)
     if not (key[1:] >= key[:-1]).all():
         return None
     if len(key) == capacity and (key[1:] > key[:-1]).all():  # every chunk is there, so that its position is its row

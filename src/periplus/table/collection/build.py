@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import marshal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -103,27 +103,8 @@ def _into(
             inside.setdefault(name[:at], {})[name[at + 1 :]] = array
         else:
             plain[name] = array
-    kept: list[Family] = list(groups.families)
-    families = {_kind(family): number for number, family in enumerate(kept)}
-    notes = list(groups.notes)
-    numbers = {id(note): number for number, note in enumerate(notes)}  # groups that are alike share their attributes
-    rows: list[tuple[str, int, float, float, int, int]] = []
-    for group, found in inside.items():
-        corners = {corner for array in found.values() if (corner := _corner(array)) is not None}
-        x, y = corners.pop() if len(corners) == 1 else (0.0, 0.0)
-        if corners:  # its arrays begin at different places
-            plain |= {f"{group}/{rest}": array for rest, array in found.items()}
-            continue
-        kind = _kind(found)
-        if kind not in families:
-            families[kind] = len(kept)
-            kept.append({rest: moved(array.renamed(rest), 0.0, 0.0) for rest, array in found.items()})
-        stated, note = attributes.get(group), -1
-        if stated is not None:
-            note = numbers.setdefault(id(stated), len(notes))
-            notes += [stated] if note == len(notes) else []
-        rows.append((group, families[kind], x, y, known[group], note))
-    return joined(groups, rows, plain=plain, families=kept, notes=notes)
+    members = ((group, known[group], found, attributes.get(group)) for group, found in inside.items())
+    return _with_members(groups, members, plain)
 
 
 def grouped(
@@ -136,26 +117,44 @@ def grouped(
 
     Files whose arrays begin at different places have them one by one.
     """
-    kept: list[Family] = []
-    families: dict[Any, int] = {}
     plain: dict[str, Array] = {}
-    notes: list[Mapping[str, Any]] = []
-    numbers: dict[int, int] = {}  # files that are alike share their attributes
-    rows: list[tuple[str, int, float, float, int, int]] = []
+    members = []
     for name, file, found, stated in zip(names, files, arrays, attributes, strict=True):
-        corners = {corner for array in found if (corner := _corner(array)) is not None}
-        if len(corners) > 1 or not found or len({array.name for array in found}) < len(found):
-            plain |= {f"{name}/{array.name}": array.renamed(f"{name}/{array.name}") for array in found}
+        inside = {array.name: array for array in found}
+        if len(inside) < len(found):
+            plain |= {f"{name}/{rest}": array.renamed(f"{name}/{rest}") for rest, array in inside.items()}
+        elif found:
+            members.append((name, file, inside, stated or None))
+    return _with_members(no_groups(), members, plain)
+
+
+def _with_members(
+    groups: GroupedArrays,
+    members: Iterable[tuple[str, int, Family, Mapping[str, Any] | None]],
+    plain: dict[str, Array],
+) -> GroupedArrays:
+    """The groups with more: name, row of the file, arrays by their names within the group, and attributes.
+
+    Arrays of a group that begin at different places are added to `plain`, which replaces the arrays in no group.
+    """
+    kept: list[Family] = list(groups.families)
+    families = {_kind(family): number for number, family in enumerate(kept)}
+    notes = list(groups.notes)
+    numbers = {id(note): number for number, note in enumerate(notes)}  # groups that are alike share their attributes
+    rows: list[tuple[str, int, float, float, int, int]] = []
+    for group, file, found, stated in members:
+        corners = {corner for array in found.values() if (corner := _corner(array)) is not None}
+        if len(corners) > 1:
+            plain |= {f"{group}/{rest}": array.renamed(f"{group}/{rest}") for rest, array in found.items()}
             continue
         x, y = corners.pop() if corners else (0.0, 0.0)
-        kind = tuple((array.name, likeness(array) or id(array)) for array in found)
-        number = families.setdefault(kind, len(kept))
+        number = families.setdefault(_kind(found), len(kept))
         if number == len(kept):
-            kept.append({array.name: moved(array, 0.0, 0.0) for array in found})
-        note = numbers.setdefault(id(stated), len(notes)) if stated else -1
-        notes += [stated] if note == len(notes) else []
-        rows.append((name, number, x, y, file, note))
-    return joined(no_groups(), rows, plain=plain, families=kept, notes=notes)
+            kept.append({rest: moved(array.renamed(rest), 0.0, 0.0) for rest, array in found.items()})
+        note = -1 if stated is None else numbers.setdefault(id(stated), len(notes))
+        notes += [stated] if stated is not None and note == len(notes) else []
+        rows.append((group, number, x, y, file, note))
+    return joined(groups, rows, plain=plain, families=kept, notes=notes)
 
 
 def joined(

@@ -6,6 +6,7 @@ import math
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,15 +25,14 @@ from periplus.table.access import stored_paths
 from periplus.table.collection.build import gathered
 from periplus.table.collection.bundles import Bundled, Kinds
 from periplus.table.collection.groups import GroupColumns, GroupedArrays, kinds
-from periplus.table.document.columns import columns_for
+from periplus.table.document.columns import Columns, columns_for
 from periplus.table.document.document import IndexDocument, dump, load
 from periplus.table.duckdb.connection import SAFE, Connected, connect, duckdb
 from periplus.table.duckdb.sql import Database, shut, sql_errors
 from periplus.table.duckdb.views import FOOTPRINT, add_views, describe_arrays, insert, literal, quoted
-from periplus.table.parquet.buffers import to_inline, to_numpy, to_strings
-from periplus.table.parquet.decoded import inline_rows
+from periplus.table.parquet.decoded import Group
 from periplus.table.parquet.files import files_from_arrow, files_to_arrow, members_from_arrow
-from periplus.table.parquet.part import file_bytes
+from periplus.table.parquet.part import decoded_group, file_bytes
 from periplus.table.parquet.placements import (
     DESCRIPTIONS,
     dump_descriptions,
@@ -40,7 +40,7 @@ from periplus.table.parquet.placements import (
     placements_to_arrow,
 )
 from periplus.table.parquet.row_groups import row_groups
-from periplus.table.parquet.schema import RowSchema, integers, level_extra
+from periplus.table.parquet.schema import RowSchema, level_extra
 from periplus.table.parquet.sinks import FlatSink, spool_folder
 from periplus.table.table import Table, Window
 
@@ -176,60 +176,31 @@ class DuckRows:
         for dim, (low, high), count in zip(array.dims, window, array.grid, strict=True):
             if (low, high) != (0, count):
                 tests.append(f"{quoted(self.document.columns.chunk[dim])} between {low} and {high - 1}")
-        return self._refs(array, f"{' and '.join(tests)} limit {min(capacity, INT64 - 1) + 1}", values)
+        roles = replace(self._columns, chunk={dim: self._columns.chunk[dim] for dim in array.dims}, array=None)
+        group = self._group(roles, f"{' and '.join(tests)} limit {min(capacity, INT64 - 1) + 1}", values)
+        return group.refs(array, np.arange(group.count))
 
-    def _refs(self, array: Array, where: str, values: Sequence[Any]) -> Refs:
-        return self._rows(where, values, array.dims, ())[1]
-
-    def _rows(
-        self, where: str, values: Sequence[Any], dims: Sequence[str], others: Sequence[str]
-    ) -> tuple[pa.Table, Refs]:
-        """Rows with chunk positions along some dimensions, -1 where they are null; other columns as they are."""
-        roles = self._columns
-        names = [roles.chunk[dim] for dim in dims]
-        extras = [name for name in (roles.part, roles.encoding, roles.data) if name is not None]
-        wanted = [*names, "file_id", "offset", "length", *extras, *others]
+    def _group(self, roles: Columns, where: str, values: Sequence[Any] = ()) -> Group:
+        """Rows with the columns in some roles."""
+        others = [roles.array, roles.file_id, roles.offset, roles.length, roles.part, roles.encoding, roles.data]
+        wanted = [*roles.chunk.values(), *(name for name in others if name is not None)]
         # Names are quoted and come from the document; values are parameters.
-        select = f"select {', '.join(map(quoted, wanted))} from kept.chunks where {where}"  # noqa: S608
-        table = self._query(select, values)
-
-        def optional(name: str | None) -> Any:
-            return None if name is None else integers(table[name], np.uint16, name, null=0)
-
-        length = integers(table["length"], np.int64, "length")
-        file, inline = integers(table["file_id"], np.int32, "file_id", null=-1), None
-        if roles.data is not None:
-            held, sizes = to_inline(table[roles.data])
-            inline, file = inline_rows(held, sizes, length, file)
-        return table, Refs(
-            chunk=np.array([integers(table[name], np.int32, name, null=-1) for name in names], np.int32).reshape(
-                len(names), table.num_rows
-            ),
-            offset=integers(table["offset"], np.int64, "offset"),
-            length=length,
-            file=file,
-            part=optional(roles.part),
-            encoding=optional(roles.encoding),
-            inline=inline,
-        )
+        table = self._query(f"select {', '.join(map(quoted, wanted))} from kept.chunks where {where}", values)  # noqa: S608
+        if roles.array is not None:
+            column = table[roles.array].combine_chunks().dictionary_encode()
+            table = table.set_column(wanted.index(roles.array), roles.array, column)
+        return decoded_group(table, roles, {}, None)
 
     def blocks(self) -> Bundled:
         return Bundled(self._bundles(), self.document.catalog.arrays)
 
     def _bundles(self) -> Iterator[Bundle]:
         kinds = Kinds(self.document.catalog.arrays)
-        dims = tuple(self._columns.chunk)
         for start in range(0, self.count, BATCH):
-            table, refs = self._rows(f"rowid >= {start} and rowid < {start + BATCH}", (), dims, ["array"])
-            owners = table["array"].combine_chunks().dictionary_encode()
-            if owners.null_count:
+            group = self._group(self._columns, f"rowid >= {start} and rowid < {start + BATCH}")
+            if group.array is None or group.array.nameless:
                 raise FormatError("a row belongs to no array of the index", url=self._url)
-            names = [str(name) for name in to_strings(owners.dictionary)]
-            owner = to_numpy(owners.indices).astype(np.int32)
-            kind = kinds.of(names)
-            lacking = kinds.grids(dims)[kind] < 0
-            refs.chunk[lacking[owner].T] = -1  # of a dimension that the array lacks
-            yield Bundle(names=names, owner=owner, dims=dims, refs=refs)
+            yield group.bundle(kinds)
 
     def close(self) -> None:
         self._connected.close()

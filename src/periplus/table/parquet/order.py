@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -29,78 +30,75 @@ def blocked(chunk: NDArray[np.int32], part: NDArray[np.uint16] | None) -> tuple[
     if count == 0:
         return np.empty(0, np.intp), []
     digits, sizes = _digits(chunk, part)
-    if math.prod(sizes) < 1 << 62:
-        key = _mixed(digits, sizes)
-        rows = _argsort(key, math.prod(sizes))
-        key = key[rows]
-        if count > 1 and not (key[1:] > key[:-1]).all():
-            raise FormatError("two rows describe the same part of the same chunk")
-        tail = 2 if rank >= 3 else 1  # the leading dimension and the part come last
-        return rows, _ends(
-            key, [math.prod(sizes[1:]), math.prod(sizes[len(sizes) - tail - 1 :]), math.prod(sizes[-tail:])]
-        )
-    rows = np.lexsort(digits[::-1])
-    same = np.ones(count - 1, bool)
-    for digit in digits:
-        same &= digit[rows][1:] == digit[rows][:-1]
-    if same.any():
-        raise FormatError("two rows describe the same part of the same chunk")
-    return rows, [*range(GROUP_ROWS, count, GROUP_ROWS), count]
+    rows, key = _sorted(digits, sizes)
+    rows = np.arange(count) if rows is None else rows
+    if key is None:
+        return rows, [*range(GROUP_ROWS, count, GROUP_ROWS), count]
+    tail = 2 if rank >= 3 else 1  # the leading dimension and the part come last
+    return rows, _ends(key, [math.prod(sizes[1:]), math.prod(sizes[len(sizes) - tail - 1 :]), math.prod(sizes[-tail:])])
 
 
 def c_order(chunk: NDArray[np.int32], part: NDArray[np.uint16] | None) -> Rows | None:
-    """The rows in C order of chunk position, then part; None where they already are; FormatError for twins."""
-    rank, count = chunk.shape
-    if count < 2:
+    """The rows in C order of chunk position, then part; None where they already are; FormatError for duplicates."""
+    if chunk.shape[1] < 2:
         return None
-    low = chunk.min(axis=1) if rank else np.empty(0, np.int32)
-    sizes = [int(n) for n in chunk.max(axis=1) - low.astype(np.int64) + 1] if rank else []
-    digits = [chunk[d] - low[d] for d in range(rank)]
-    if part is not None:
-        digits.append(part.astype(np.int32))
-        sizes.append(int(part.max()) + 1)
-    if math.prod(sizes) < 1 << 62:
-        key = _mixed(digits, sizes) if digits else np.zeros(count, np.int64)
-        if (key[1:] > key[:-1]).all():
-            return None
-        rows = _argsort(key, math.prod(sizes))
-        if not (np.diff(key[rows]) > 0).all():
-            raise FormatError("two rows describe the same part of the same chunk")
-        return rows
-    rows = np.lexsort(digits[::-1])
-    if np.logical_and.reduce([digit[rows][1:] == digit[rows][:-1] for digit in digits]).any():
-        raise FormatError("two rows describe the same part of the same chunk")
-    return rows
+    digits, sizes = _from_zero(chunk)
+    if part is not None or not digits:
+        digits.append(np.zeros(chunk.shape[1], np.int32) if part is None else part.astype(np.int32))
+        sizes.append(1 if part is None else int(part.max()) + 1)
+    return _sorted(digits, sizes)[0]
 
 
 def _digits(chunk: NDArray[np.int32], part: NDArray[np.uint16] | None) -> tuple[list[NDArray[np.int32]], list[int]]:
     """Sort keys from the most significant on, each from 0 up, and how many values each may have."""
     rank, count = chunk.shape
-    low = [int(chunk[d].min()) for d in range(rank)]
-    size = [int(chunk[d].max()) - low[d] + 1 for d in range(rank)]
-    place = [chunk[d] - np.int32(low[d]) if low[d] else chunk[d] for d in range(rank)]
+    place, size = _from_zero(chunk)
     if rank >= 3 and size[0] > STEPS and count > GROUP_ROWS:
         block, step = np.divmod(place[0], np.int32(STEPS))
         digits, sizes = [block, *place[1:], step], [-(-size[0] // STEPS), *size[1:], STEPS]
-    elif rank >= 3:
-        digits, sizes = [*place[1:], place[0]], [*size[1:], size[0]]
-        digits, sizes = [np.zeros(count, np.int32), *digits], [1, *sizes]
     else:
-        digits, sizes = [np.zeros(count, np.int32), *place], [1, *size]
+        turn = 1 if rank >= 3 else 0
+        digits, sizes = [np.zeros(count, np.int32), *place[turn:], *place[:turn]], [1, *size[turn:], *size[:turn]]
     digits.append(np.zeros(count, np.int32) if part is None else part.astype(np.int32))
     sizes.append(1 if part is None else int(part.max()) + 1)
     return digits, sizes
 
 
-def _mixed(digits: list[NDArray[np.int32]], sizes: list[int]) -> NDArray[np.int64]:
-    key: NDArray[np.int64] | None = None
-    for digit, size in zip(digits, sizes, strict=True):
-        if key is None:
-            key = digit.astype(np.int64)
-        elif size > 1:
+def _from_zero(chunk: NDArray[np.int32]) -> tuple[list[NDArray[np.int32]], list[int]]:
+    """Positions along each dimension, counted from the first one, and how many there are up to the last."""
+    low = [int(positions.min()) for positions in chunk]
+    sizes = [int(positions.max()) - first + 1 for positions, first in zip(chunk, low, strict=True)]
+    return [positions - np.int32(first) if first else positions for positions, first in zip(chunk, low)], sizes
+
+
+def _sorted(digits: list[NDArray[np.int32]], sizes: list[int]) -> tuple[Rows | None, NDArray[np.int64] | None]:
+    """The rows in order of their digits, None where they already are, and their sorted keys where these fit 64 bits.
+
+    FormatError where a row comes twice.
+    """
+    key = None
+    if math.prod(sizes) < 1 << 62:
+        key = flat_positions(digits, sizes)
+        if (key[1:] > key[:-1]).all():
+            return None, key
+        rows = _argsort(key, math.prod(sizes))
+        key = key[rows]
+        twice = (key[1:] == key[:-1]).any()
+    else:
+        rows = np.lexsort(digits[::-1])
+        twice = np.logical_and.reduce([digit[rows][1:] == digit[rows][:-1] for digit in digits]).any()
+    if twice:
+        raise FormatError("two rows describe the same part of the same chunk")
+    return rows, key
+
+
+def flat_positions(positions: Sequence[NDArray[Any]] | NDArray[Any], shape: Sequence[int]) -> NDArray[np.int64]:
+    """One number for each place in a grid of one or more dimensions, in C order; all places are in the grid."""
+    key = np.asarray(positions[0]).astype(np.int64)
+    for along, size in zip(positions[1:], shape[1:], strict=True):
+        if size > 1:
             key *= size
-            key += digit
-    assert key is not None
+            key += along
     return key
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -115,32 +115,9 @@ class PartRows:
 
     def group(self, number: int, table: pa.Table, ids: dict[str, int] | None) -> Group:
         """A row group decoded; columns that were not read are filled in from statistics."""
-        roles, count = self.columns, table.num_rows
-        held = set(table.column_names)
-        place: dict[str, NDArray[np.int32] | int] = {}
-        for dim, name in roles.chunk.items():
-            # A dimension that an array lacks is null there; -1 is in no window.
-            place[dim] = (
-                integers(table[name], np.int32, name, null=-1) if name in held else int(self._constant(number, name))
-            )
-        columns = {
-            "offset": integers(table[roles.offset], np.int64, roles.offset, null=0 if roles.data else None),
-            "length": integers(table[roles.length], np.int64, roles.length),
-        }
-        columns["file"], known = self._files(table, ids)
-        for role, dtype in (("level", np.uint8), ("part", np.uint16), ("encoding", np.uint16)):
-            name = getattr(roles, role)
-            if name is not None and name in held:
-                columns[role] = integers(table[name], dtype, name, null=0)
-        array = None
-        if roles.array is not None and roles.array in held:
-            column = table[roles.array].unify_dictionaries().combine_chunks()
-            column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
-            codes = integers(pa.chunked_array([column.indices]), np.int32, roles.array, null=-1)
-            array = Owners(to_strings(column.dictionary), codes)
-        present = None if roles.present is None else to_numpy(table[roles.present], null=0)
-        inline, sizes = (None, None) if roles.data is None else to_inline(table[roles.data])
-        return Group(count, array, place, columns, known, inline, sizes, present)
+        absent = set(self.columns.chunk.values()).difference(table.column_names)
+        constants = {name: int(self._constant(number, name)) for name in absent}
+        return decoded_group(table, self.columns, constants, ids)
 
     def _check_owners(self, group: Group) -> None:
         """FormatError for rows of no array: they would be missing from the one that they are meant for."""
@@ -154,18 +131,48 @@ class PartRows:
         if name is not None or group.array.nameless:
             raise FormatError(f"a row belongs to {name!r}, which is no array of the index", url=self.source.url)
 
-    def _files(self, table: pa.Table, ids: dict[str, int] | None) -> tuple[NDArray[np.int32], NDArray[np.int32] | None]:
-        roles = self.columns
-        if roles.file_id is not None:
-            return integers(table[roles.file_id], np.int32, roles.file_id, null=-1), None
-        if roles.path is None:
-            return np.full(table.num_rows, -1, np.int32), None
-        assert ids is not None
-        column = table[roles.path].unify_dictionaries()
-        names = to_strings(column.chunk(0).dictionary) if column.num_chunks else []
-        codes = pa.chunked_array([piece.indices for piece in column.chunks], pa.int32())
-        known = np.array([*(-2 if name is None else ids.get(name, -2) for name in names), -1], np.int32)
-        return integers(codes, np.int32, roles.path, null=len(names)), known
+
+def decoded_group(table: pa.Table, roles: Columns, constants: Mapping[str, int], ids: dict[str, int] | None) -> Group:
+    """Rows in NumPy; `constants` are the values of columns of positions that were not read, `ids` the files by path."""
+    held = set(table.column_names)
+    # A dimension that an array lacks is null there; -1 is in no window.
+    place: dict[str, NDArray[np.int32] | int] = {
+        dim: constants[name] if name in constants else integers(table[name], np.int32, name, null=-1)
+        for dim, name in roles.chunk.items()
+    }
+    columns = {
+        "offset": integers(table[roles.offset], np.int64, roles.offset, null=0 if roles.data else None),
+        "length": integers(table[roles.length], np.int64, roles.length),
+    }
+    columns["file"], known = _files(table, roles, ids)
+    for role, dtype in (("level", np.uint8), ("part", np.uint16), ("encoding", np.uint16)):
+        name = getattr(roles, role)
+        if name is not None and name in held:
+            columns[role] = integers(table[name], dtype, name, null=0)
+    array = None
+    if roles.array is not None and roles.array in held:
+        column = table[roles.array].unify_dictionaries().combine_chunks()
+        column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
+        codes = integers(pa.chunked_array([column.indices]), np.int32, roles.array, null=-1)
+        array = Owners(to_strings(column.dictionary), codes)
+    present = None if roles.present is None else to_numpy(table[roles.present], null=0)
+    inline, sizes = (None, None) if roles.data is None else to_inline(table[roles.data])
+    return Group(table.num_rows, array, place, columns, known, inline, sizes, present)
+
+
+def _files(
+    table: pa.Table, roles: Columns, ids: dict[str, int] | None
+) -> tuple[NDArray[np.int32], NDArray[np.int32] | None]:
+    if roles.file_id is not None:
+        return integers(table[roles.file_id], np.int32, roles.file_id, null=-1), None
+    if roles.path is None:
+        return np.full(table.num_rows, -1, np.int32), None
+    assert ids is not None
+    column = table[roles.path].unify_dictionaries()
+    names = to_strings(column.chunk(0).dictionary) if column.num_chunks else []
+    codes = pa.chunked_array([piece.indices for piece in column.chunks], pa.int32())
+    known = np.array([*(-2 if name is None else ids.get(name, -2) for name in names), -1], np.int32)
+    return integers(codes, np.int32, roles.path, null=len(names)), known
 
 
 def read_embedded(raw: bytes, limits: Limits, url: str) -> tuple[Files, dict[bytes, bytes]]:

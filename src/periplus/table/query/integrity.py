@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from periplus.errors import MissingError, PeriplusError, redact
 from periplus.model import Array, Refs
+from periplus.table.parquet.order import flat_positions
 from periplus.table.parquet.part import PartRows
 from periplus.table.parquet.ranges import arrow_errors
 from periplus.table.parquet.rows import ParquetRows
@@ -292,10 +293,7 @@ class _Places:
         chunk = refs.chunk if good.all() else refs.chunk[:, good]
         part = np.zeros(chunk.shape[1], np.int64) if refs.part is None else refs.part[good].astype(np.int64)
         if math.prod(array.grid) * PARTS < 1 << 63:
-            key = np.zeros(chunk.shape[1], np.int64)
-            for positions, count in zip(chunk, array.grid, strict=True):
-                key *= count
-                key += positions
+            key = flat_positions(chunk, array.grid) if array.ndim else np.zeros(chunk.shape[1], np.int64)
             mine = key % self._passes == self._turn
             columns = (key * PARTS + part)[mine][None]
         else:

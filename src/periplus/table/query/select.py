@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,9 +11,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from periplus.model import Array, BBox, Catalog, Refs
+from periplus.table.collection.bundles import bundled
 from periplus.table.document.columns import columns_for
-from periplus.table.parquet.buffers import numbers, strings
-from periplus.table.parquet.schema import NAMES
+from periplus.table.parquet.buffers import numbers
+from periplus.table.parquet.schema import RowSchema, chunks_to_arrow
 from periplus.table.query.boxes import ArrayBatch, Boxes, Reproject, batches, own_boxes
 from periplus.table.query.footprint import affine, chunk_boxes, chunk_range, chunk_window, meets, spatial_axes
 from periplus.table.query.times import time_coordinate, within
@@ -168,75 +170,24 @@ def chunks_holding(array: Array, axis: int, elements: NDArray[np.bool_]) -> NDAr
 
 
 def _readable(table: Table, found: list[tuple[Array, Refs]], chosen: list[Array], footprints: bool) -> pa.Table:
-    names = columns_for(chosen).chunk
+    columns = columns_for(chosen)
     asked = [*chosen, *(one for one, _ in found)] if table.catalog.coordinates else []
     known = [time_coordinate(table.catalog, one) for one in asked]
     times = dict.fromkeys(one.dims[0] for one in known if one is not None and one.dims[0] not in TAKEN)
-    parts = any(refs.part is not None for _, refs in found)
-    several = any(refs.encoding is not None for _, refs in found)
-    fields = [("array", NAMES), ("level", pa.uint8()), *((name, pa.int32()) for name in names.values())]
-    fields += [(dim, pa.timestamp("us")) for dim in times]
-    fields += [("part", pa.uint16())] if parts else []
-    fields += [("path", NAMES), ("offset", pa.int64()), ("length", pa.int64())]
-    fields += [("encoding", pa.uint16())] if several else []
-    fields += [(name, pa.float64()) for name in BOX] if footprints else []
-    schema = pa.schema(fields)
-    if not found:
-        return schema.empty_table()
+    extras = {"level"}
+    extras |= {"part"} if any(refs.part is not None for _, refs in found) else set()
+    extras |= {"encoding"} if any(refs.encoding is not None for _, refs in found) else set()
     # Whole columns at once: a table for each of many thousand arrays would each drag the dictionary of all paths along.
-    columns = _columns(found, times, table)
-    if footprints:
-        columns |= _footprints(found)
-    rows = sum(len(refs) for _, refs in found)
-    made = [columns.get(name, pa.nulls(rows, kind)) for name, kind in _wanted(schema, names)]
-    return pa.Table.from_arrays(made, schema=schema)
-
-
-def _wanted(schema: pa.Schema, names: Mapping[str, str]) -> list[tuple[Any, pa.DataType]]:
-    """Keys of the columns in order: a dimension's positions go by ("chunk", dimension)."""
-    dims = {name: dim for dim, name in names.items()}
-    return [(("chunk", dims[item.name]) if item.name in dims else item.name, item.type) for item in schema]
-
-
-def _columns(found: list[tuple[Array, Refs]], times: Collection[str], table: Table) -> dict[Any, pa.Array]:
-    counts = [len(refs) for _, refs in found]
-    names = np.repeat(np.arange(len(found), dtype=np.int32), counts)
-    levels = np.repeat(np.array([array.level for array, _ in found], np.uint8), counts)
-    file = _joined(found, lambda refs: refs.file, np.int32)
-    columns: dict[Any, pa.Array] = {
-        "array": pa.DictionaryArray.from_arrays(numbers(names), strings([array.name for array, _ in found])),
-        "level": numbers(levels),
-        "path": pa.DictionaryArray.from_arrays(numbers(np.maximum(file, 0), valid=file >= 0), table.url_column),
-        "offset": numbers(_joined(found, lambda refs: refs.offset, np.int64)),
-        "length": numbers(_joined(found, lambda refs: refs.length, np.int64)),
-        "part": numbers(_joined(found, lambda refs: refs.part, np.uint16)),
-        "encoding": numbers(_joined(found, lambda refs: refs.encoding, np.uint16)),
-    }
-    for dim in {dim: None for array, _ in found for dim in array.dims}:
-        columns["chunk", dim] = _positions(found, dim)
-        if dim in times:
-            columns[dim] = _moments(found, dim, table.catalog)
-    return columns
-
-
-def _joined(
-    found: list[tuple[Array, Refs]], column: Callable[[Refs], NDArray[Any] | None], dtype: type[np.integer[Any]]
-) -> NDArray[Any]:
-    """One column of all references; zeros where references have none."""
-    given = [column(refs) for _, refs in found]
-    return np.concatenate(
-        [np.zeros(len(refs), dtype) if one is None else one for one, (_, refs) in zip(given, found, strict=True)]
-    )
-
-
-def _positions(found: list[tuple[Array, Refs]], dim: str) -> pa.Array:
-    """Chunk positions along a dimension; null for arrays that lack it."""
-    has = np.repeat([dim in array.dims for array, _ in found], [len(refs) for _, refs in found])
-    values = [
-        refs.chunk[array.dims.index(dim)] if dim in array.dims else np.zeros(len(refs), np.int32)
-        for array, refs in found
-    ]
-    return numbers(np.concatenate(values), valid=None if has.all() else has)
+    rows = bundled([(array, replace(refs, inline=None)) for array, refs in found])
+    layout = RowSchema(columns=columns, extras=frozenset(extras), paths=table.files.path)
+    plain = chunks_to_arrow(rows, layout)
+    names = plain.column_names
+    first = 2 + len(columns.chunk)  # array, level and positions
+    made = [(name, plain[name]) for name in names[:first]]
+    made += [(dim, _moments(found, dim, table.catalog)) for dim in times]
+    made += [(name, plain[name]) for name in names[first:]]
+    made += _footprints(found) if footprints else []
+    return pa.Table.from_arrays([column for _, column in made], [name for name, _ in made])
 
 
 def _moments(found: list[tuple[Array, Refs]], dim: str, catalog: Catalog) -> pa.Array:
@@ -250,13 +201,13 @@ def _moments(found: list[tuple[Array, Refs]], dim: str, catalog: Catalog) -> pa.
             values.append(labels[array.starts(axis)[refs.chunk[axis]]])
         else:
             values.append(np.full(len(refs), "NaT", "datetime64[us]"))
-    moments = np.concatenate(values)
+    moments = np.concatenate([np.empty(0, "datetime64[us]"), *values])
     return numbers(moments.view(np.int64), valid=~np.isnat(moments), kind=pa.timestamp("us"))
 
 
-def _footprints(found: list[tuple[Array, Refs]]) -> dict[Any, pa.Array]:
+def _footprints(found: list[tuple[Array, Refs]]) -> list[tuple[str, pa.Array]]:
     """The box of every chunk; null for arrays without a transform."""
-    boxes = []
+    boxes = [np.empty((4, 0))]
     for array, refs in found:
         axes = spatial_axes(array)
         if affine(array) is None or axes is None:
@@ -264,4 +215,4 @@ def _footprints(found: list[tuple[Array, Refs]]) -> dict[Any, pa.Array]:
         else:
             boxes.append(np.array(chunk_boxes(array, refs.chunk[axes[0]], refs.chunk[axes[1]])))
     whole = np.concatenate(boxes, axis=1)
-    return {name: numbers(values, valid=~np.isnan(values)) for name, values in zip(BOX, whole, strict=True)}
+    return [(name, numbers(values, valid=~np.isnan(values))) for name, values in zip(BOX, whole, strict=True)]
