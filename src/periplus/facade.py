@@ -63,6 +63,11 @@ class Index:
         """The sources, with their sizes, etags and errors."""
         return self.table.files
 
+    @property
+    def attrs(self) -> Mapping[str, Any]:
+        """Attributes of the root group, as in zarr: those of a single file, or what the files of an array share."""
+        return self.table.catalog.attributes.get("", {})
+
     def __getitem__(self, name: str) -> IndexArray:
         return self.arrays[name]
 

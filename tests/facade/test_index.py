@@ -77,6 +77,7 @@ def test_of_many_arrays_the_ones_like_the_name_asked_for_are_named_first(tmp_pat
     for number in range(30):
         tile(tmp_path / f"scene_{number:02}.tif", number, 0, (16, 16))
     index = periplus.index(f"{tmp_path}/*.tif", arrange="collect")
+    assert index.attrs == {}
     with pytest.raises(periplus.MissingError, match=r"this index has scene_27/0/data, scene_00/0/data, .* and 22 more"):
         index["scene_27"]
     with pytest.raises(periplus.MissingError, match="this index has scene_28/data, "):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict
 
 import click
@@ -26,9 +25,6 @@ SHOWN = 20
 def command(
     url: str,
     itself: bool,
-    allow: Sequence[str],
-    trust: bool,
-    storage_options: Sequence[tuple[str, str]],
     as_json: bool,
     quiet: bool,
 ) -> int:
@@ -49,9 +45,8 @@ def command(
     from periplus.cli.app import in_cli_words
 
     if itself:
-        return _check_index(url, allow, trust, storage_options, as_json, quiet)
-    opened = open_index(url, allow=allow, trust=trust, storage_options=storage_options)
-    with opened as index, bar("checking", "sources", quiet=quiet) as progress:
+        return _check_index(url, as_json, quiet)
+    with open_index(url) as index, bar("checking", "sources", quiet=quiet) as progress:
         report = index.check(progress=progress)
     counts, findings = report.counts, report.findings
     if as_json:
@@ -69,16 +64,12 @@ def command(
 
 def _check_index(
     url: str,
-    allow: Sequence[str],
-    trust: bool,
-    storage_options: Sequence[tuple[str, str]],
     as_json: bool,
     quiet: bool,
 ) -> int:
     rows, more = 0, 0
     try:
-        opened = open_index(url, allow=allow, trust=trust, storage_options=storage_options)
-        with opened as index, bar("checking", "rows", quiet=quiet) as progress:
+        with open_index(url) as index, bar("checking", "rows", quiet=quiet) as progress:
             report = index.check_index(progress=progress)
         problems, rows, more = [asdict(problem) for problem in report.problems], report.rows, report.more
     except FormatError as error:  # it cannot be opened

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 
 import click
 
@@ -51,9 +50,6 @@ def command(
     portable: bool,
     skip_unsupported: bool,
     append: bool,
-    allow: Sequence[str],
-    trust: bool,
-    storage_options: Sequence[tuple[str, str]],
 ) -> None:
     """Write an index as a Parquet file, a dataset folder, a DuckDB file, an Icechunk repository or kerchunk references.
 
@@ -64,7 +60,7 @@ def command(
     periplus convert archive.parquet archive.json --zarr-format 3
     """
     os.environ.setdefault("ICECHUNK_LOG", "error")  # it writes warnings to stdout
-    with open_index(url, allow=allow, trust=trust, storage_options=storage_options) as index:
+    with open_index(url) as index:
         options = {
             "zarr_format": zarr_format,
             "codecs": codecs,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from periplus.cli.options import keep_query, kept_names, settings, storage_option, usage_errors
+from periplus.cli.options import keep_query, source_arguments, storage_option, usage_errors
 from periplus.cli.output.progress import bar
 from periplus.cli.output.text import clean
 from periplus.cli.secrets import scrub
@@ -104,7 +104,6 @@ def command(
     output: str | None,
     arrange: str,
     assets: str | None,
-    storage_options: Sequence[tuple[str, str]],
     quiet: bool,
     as_json: bool,
     **options: Any,
@@ -142,9 +141,8 @@ def command(
             named,
             to=output,
             arrange=arrange,
-            storage_options=settings(storage_options),
-            keep_query=kept_names(),
             progress=None if report is None else progress,
+            **source_arguments(),
             **given,
         )
     with index:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -27,9 +26,7 @@ LONGEST_PART = 160
 @click.argument("url", metavar="INDEX_OR_FILE")
 @access
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
-def command(
-    url: str, allow: Sequence[str], trust: bool, storage_options: Sequence[tuple[str, str]], as_json: bool
-) -> None:
+def command(url: str, as_json: bool) -> None:
     """Show the arrays, bounding boxes, times, encodings and failed files of an index.
 
     For a file that is not an index, such as a GeoTIFF, show the index of that file.
@@ -40,7 +37,7 @@ def command(
     """
     from periplus.cli.output.describe import describe
 
-    with open_any(url, allow=allow, trust=trust, storage_options=storage_options) as index:
+    with open_any(url) as index:
         found = describe(index, url, most=None if as_json else SHOWN)
     click.echo(json.dumps(found, indent=2, allow_nan=False) if as_json else readable(found))
 

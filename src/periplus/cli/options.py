@@ -26,35 +26,54 @@ LISTS = (".parquet", ".parq", ".pq", ".geoparquet", ".json", ".txt")
 _FILE = re.compile(r"\.[a-z][a-z0-9]*$", re.IGNORECASE)
 
 
-class BBox(Param):
-    """Four numbers: xmin,ymin,xmax,ymax."""
-
-    name = "xmin,ymin,xmax,ymax"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, tuple):
-            return value
-        try:
-            xmin, ymin, xmax, ymax = (float(part) for part in value.split(","))
-        except ValueError:
-            self.fail(f"{value!r} is not four numbers xmin,ymin,xmax,ymax", param, ctx)
-        if not (xmin < xmax and ymin < ymax):
-            self.fail(f"{value!r} is empty: xmin < xmax and ymin < ymax must hold", param, ctx)
-        return xmin, ymin, xmax, ymax
-
-
-class Time(Param):
-    """A moment or a period, or two joined by a slash; `..` is an open end."""
-
-    name = "moment|start/end"
+class TextParam(Param):
+    """A parameter that `parse` makes of text; its ValueError explains what is wrong."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not isinstance(value, str):
             return value
-        ends = tuple(end.strip() or ".." for end in value.split("/"))
+        try:
+            return self.parse(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+    def parse(self, text: str) -> Any:
+        raise NotImplementedError
+
+
+def parse_floats(text: str, counts: Sequence[int], expected: str) -> tuple[float, ...]:
+    """Numbers joined by commas, as many as one of `counts`."""
+    try:
+        numbers = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        numbers = ()
+    if len(numbers) not in counts:
+        raise ValueError(f"{text!r} is not {expected}")
+    return numbers
+
+
+class BBox(TextParam):
+    """Four numbers: xmin,ymin,xmax,ymax."""
+
+    name = "xmin,ymin,xmax,ymax"
+
+    def parse(self, text: str) -> Any:
+        xmin, ymin, xmax, ymax = bbox = parse_floats(text, [4], f"four numbers {self.name}")
+        if not (xmin < xmax and ymin < ymax):
+            raise ValueError(f"{text!r} is empty: xmin < xmax and ymin < ymax must hold")
+        return bbox
+
+
+class Time(TextParam):
+    """A moment or a period, or two joined by a slash; `..` is an open end."""
+
+    name = "moment|start/end"
+
+    def parse(self, text: str) -> Any:
+        ends = tuple(end.strip() or ".." for end in text.split("/"))
         if len(ends) > 2 or all(end == ".." for end in ends) or not all(end == ".." or _moment(end) for end in ends):
-            self.fail(
-                f"{value!r} is not a time such as 2021, 2021-06, 2021-06-01, 2021-06-01T10:00 or 2021-06/..", param, ctx
+            raise ValueError(
+                f"{text!r} is not a time such as 2021, 2021-06, 2021-06-01, 2021-06-01T10:00 or 2021-06/.."
             )
         return ends[0] if len(ends) == 1 else ends
 
@@ -68,73 +87,94 @@ def _moment(text: str) -> bool:
     return True
 
 
-class Window(Param):
+class Window(TextParam):
     """Ranges start:stop of the last dimensions, joined by commas."""
 
     name = "y0:y1,x0:x1"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, tuple):
-            return value
+    def parse(self, text: str) -> Any:
         try:
-            ranges = tuple((int(a), int(b)) for a, b in (part.split(":") for part in value.split(",")))
+            ranges = tuple((int(a), int(b)) for a, b in (part.split(":") for part in text.split(",")))
         except ValueError:
-            self.fail(f"{value!r} is not ranges such as 0:512,1024:1536", param, ctx)
+            raise ValueError(f"{text!r} is not ranges such as 0:512,1024:1536") from None
         if any(not 0 <= start < stop for start, stop in ranges):
-            self.fail(f"{value!r} is empty or negative: 0 <= start < stop must hold", param, ctx)
+            raise ValueError(f"{text!r} is empty or negative: 0 <= start < stop must hold")
         return ranges
 
 
-class Pair(Param):
+class Pair(TextParam):
     """key=value."""
 
     name = "key=value"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, tuple):
-            return value
-        key, equals, text = value.partition("=")
+    def parse(self, text: str) -> Any:
+        key, equals, value = text.partition("=")
         if not (key and equals):
-            # The value may be a secret, so it is not repeated.
-            self.fail("expected key=value", param, ctx)
-        return key, text
+            raise ValueError("expected key=value")  # the value may be a secret, so it is not repeated
+        return key, value
 
 
-class Numbers(Param):
+class Numbers(TextParam):
     """One or two positive numbers joined by a comma."""
 
     name = "number"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if not isinstance(value, str):
-            return value
-        try:
-            numbers = tuple(float(part) for part in value.split(","))
-        except ValueError:
-            numbers = ()
-        if len(numbers) not in (1, 2) or not all(number > 0 for number in numbers):
-            self.fail(f"{value!r} is not a positive number, nor two joined by a comma", param, ctx)
+    def parse(self, text: str) -> Any:
+        expected = "a positive number, nor two joined by a comma"
+        numbers = parse_floats(text, [1, 2], expected)
+        if not all(number > 0 for number in numbers):
+            raise ValueError(f"{text!r} is not {expected}")
         return numbers[0] if len(numbers) == 1 else numbers
+
+
+STORED = "periplus."
+"""Prefix of the names under which the context stores the values of shared options."""
+
+
+def _shared_option(*names: str, **options: Any) -> Callable[[Command], Command]:
+    """An option whose value is stored in the context, where `open_index` finds it."""
+    return click.option(*names, expose_value=False, callback=_store, **options)
+
+
+def _store(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    ctx.meta[f"{STORED}{param.name}"] = value
+
+
+def _stored(name: str) -> Any:
+    return click.get_current_context().meta[f"{STORED}{name}"]
+
+
+keep_query = _shared_option(
+    "--keep-query",
+    multiple=True,
+    metavar="NAME",
+    help="A query parameter of URLs that is not secret and may be stored in the index. Repeatable.",
+)
+storage_option = _shared_option(
+    "--storage-option",
+    multiple=True,
+    type=Pair(),
+    help="A setting of the object store or server, for example region=eu-central-1, anon=true or headers.NAME=VALUE. "
+    "Repeatable.",
+)
 
 
 def access(command: Command) -> Command:
     """Options of every verb that opens an index."""
     for option in (
-        click.option(
+        _shared_option(
             "--trust", is_flag=True, help="Allow opening a .duckdb file. Use this only for files from people you trust."
         ),
-        click.option(
+        _shared_option(
             "--allow",
             multiple=True,
             metavar="PREFIX",
             help="Allow the index to access sources under this prefix, besides those in its own folder. Repeatable.",
         ),
-        click.option(
+        _shared_option(
             "--template",
             multiple=True,
             type=Pair(),
-            expose_value=False,
-            callback=_keep_templates,
             help="Value of a template in kerchunk references, for example base=s3://bucket/. Repeatable.",
         ),
         keep_query,
@@ -146,72 +186,20 @@ def access(command: Command) -> Command:
 
 SPELLED = {"template_overrides": "--template"}
 """Options whose name is not that of the argument."""
-TEMPLATES = "periplus.templates"
-KEPT = "periplus.keep_query"
 
 
-def _keep_templates(ctx: click.Context, param: click.Parameter, value: Sequence[tuple[str, str]]) -> None:  # noqa: ARG001
-    """Stored in the context, where `open_index` finds them."""
-    ctx.meta[TEMPLATES] = dict(value)
+def access_arguments() -> dict[str, Any]:
+    """The arguments of the library for --allow, --trust and --storage-option."""
+    return {
+        "allow": _stored("allow"),
+        "trust": _stored("trust"),
+        "storage_options": settings(_stored("storage_option")),
+    }
 
 
-def _keep_names(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> None:  # noqa: ARG001
-    ctx.meta[KEPT] = tuple(value)
-
-
-keep_query = click.option(
-    "--keep-query",
-    multiple=True,
-    metavar="NAME",
-    expose_value=False,
-    callback=_keep_names,
-    help="A query parameter of URLs that is not secret and may be stored in the index. Repeatable.",
-)
-
-
-def kept_names() -> tuple[str, ...]:
-    """The values of --keep-query."""
-    names: tuple[str, ...] = click.get_current_context().meta.get(KEPT, ())
-    return names
-
-
-storage_option = click.option(
-    "--storage-option",
-    "storage_options",
-    multiple=True,
-    type=Pair(),
-    help="A setting of the object store or server, for example region=eu-central-1, anon=true or headers.NAME=VALUE. "
-    "Repeatable.",
-)
-
-
-def open_index(url: str, *, allow: Sequence[str], trust: bool, storage_options: Sequence[tuple[str, str]]) -> Index:
-    """The index at `url`, opened with the shared options."""
-    import periplus
-
-    templates = click.get_current_context().meta.get(TEMPLATES)
-    more: dict[str, Any] = {"template_overrides": templates} if templates else {}
-    more["keep_query"] = kept_names()
-    with usage_errors(("template_overrides",)):
-        return periplus.open(url, allow=tuple(allow), trust=trust, storage_options=settings(storage_options), **more)
-
-
-def open_any(url: str, *, allow: Sequence[str], trust: bool, storage_options: Sequence[tuple[str, str]]) -> Index:
-    """The index at `url`, or the index of the one file there."""
-    import periplus
-    from periplus.forms import is_index
-
-    absent = None
-    is_file = os.path.isfile(url) or (_FILE.search(url.partition("?")[0]) and not os.path.isdir(url))
-    if is_file and not url.lower().endswith(LISTS) and not is_index(url):
-        try:
-            return periplus.index(url, storage_options=settings(storage_options), keep_query=kept_names())
-        except periplus.MissingError as error:
-            absent = error  # it may be an index in an object store, where folders are only prefixes
-    try:
-        return open_index(url, allow=allow, trust=trust, storage_options=storage_options)
-    except periplus.MissingError as error:
-        raise absent or error from None
+def source_arguments() -> dict[str, Any]:
+    """The arguments of the library for --storage-option and --keep-query."""
+    return {"storage_options": settings(_stored("storage_option")), "keep_query": _stored("keep_query")}
 
 
 def settings(pairs: Sequence[tuple[str, str]]) -> dict[str, Any] | None:
@@ -224,6 +212,34 @@ def settings(pairs: Sequence[tuple[str, str]]) -> dict[str, Any] | None:
         else:
             chosen[key] = text
     return chosen or None
+
+
+def open_index(url: str) -> Index:
+    """The index at `url`, opened with the shared options."""
+    import periplus
+
+    templates = dict(_stored("template"))
+    more: dict[str, Any] = {"template_overrides": templates} if templates else {}
+    with usage_errors(("template_overrides",)):
+        return periplus.open(url, **access_arguments(), keep_query=_stored("keep_query"), **more)
+
+
+def open_any(url: str) -> Index:
+    """The index at `url`, or the index of the one file there."""
+    import periplus
+    from periplus.forms import is_index
+
+    absent = None
+    is_file = os.path.isfile(url) or (_FILE.search(url.partition("?")[0]) and not os.path.isdir(url))
+    if is_file and not url.lower().endswith(LISTS) and not is_index(url):
+        try:
+            return periplus.index(url, **source_arguments())
+        except periplus.MissingError as error:
+            absent = error  # it may be an index in an object store, where folders are only prefixes
+    try:
+        return open_index(url)
+    except periplus.MissingError as error:
+        raise absent or error from None
 
 
 @contextlib.contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -59,9 +58,6 @@ def command(
     limit: int | None,
     form: str | None,
     output: str,
-    allow: Sequence[str],
-    trust: bool,
-    storage_options: Sequence[tuple[str, str]],
     **selection: Any,
 ) -> None:
     """Select rows of an index: one for each chunk, with its file, offset and length.
@@ -78,7 +74,7 @@ def command(
     form = form or (suffix if suffix in FORMATS else "table")
     if form == "parquet" and output == "-" and sys.stdout.isatty():
         raise click.UsageError("Parquet cannot be shown in a terminal: choose a file with -o.")
-    with open_any(url, allow=allow, trust=trust, storage_options=storage_options) as index:
+    with open_any(url) as index:
         if sql is not None:
             filters = {**selection, "files": files}
             if given := [name for name, value in filters.items() if value is not None and value is not False]:

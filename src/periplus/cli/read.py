@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from periplus.cli.options import BBox, Numbers, Param, Time, Window, access, open_any, usage_errors
+from periplus.cli.options import BBox, Numbers, TextParam, Time, Window, access, open_any, parse_floats, usage_errors
 from periplus.cli.output.progress import bar
 from periplus.cli.output.text import extent
 
@@ -19,19 +19,13 @@ if TYPE_CHECKING:
     from periplus.model import Array, Transform
 
 
-class Stretch(Param):
+class Stretch(TextParam):
     """Two numbers: low,high."""
 
     name = "low,high"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, tuple):
-            return value
-        try:
-            low, high = (float(part) for part in value.split(","))
-        except ValueError:
-            self.fail(f"{value!r} is not two numbers low,high", param, ctx)
-        return low, high
+    def parse(self, text: str) -> Any:
+        return parse_floats(text, [2], f"two numbers {self.name}")
 
 
 @click.command("read")
@@ -75,9 +69,6 @@ def command(
     stretch: tuple[float, float] | None,
     output: str,
     quiet: bool,
-    allow: Sequence[str],
-    trust: bool,
-    storage_options: Sequence[tuple[str, str]],
     **wanted: Any,
 ) -> None:
     """Read a window of an image into a NumPy file, a GeoTIFF or a PNG.
@@ -105,7 +96,7 @@ def command(
         raise click.UsageError(
             f"--window cannot be combined with {', '.join('--' + n.replace('_', '-') for n in given)}."
         )
-    with open_any(url, allow=allow, trust=trust, storage_options=storage_options) as index:
+    with open_any(url) as index:
         with bar("reading", "chunks", quiet=quiet) as report, usage_errors():
             if window is not None:
                 image = by_window(index, array, window, stretch, report)

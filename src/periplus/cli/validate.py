@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import click
 
-from periplus.cli.options import access, settings, usage_errors
+from periplus.cli.options import access, access_arguments, usage_errors
 from periplus.cli.output.text import count, printable
 from periplus.errors import redact
 
@@ -40,9 +38,6 @@ def command(
     dry_run: bool,
     as_json: bool,
     quiet: bool,
-    allow: Sequence[str],
-    trust: bool,
-    storage_options: Sequence[tuple[str, str]],
 ) -> int:
     """Check the metadata of a Zarr store or an index against the GeoZarr conventions.
 
@@ -58,16 +53,7 @@ def command(
     import periplus
 
     with usage_errors():
-        report = periplus.validate(
-            url,
-            profile=profile,
-            deep=deep,
-            fix=fix,
-            dry_run=dry_run,
-            allow=allow,
-            trust=trust,
-            storage_options=settings(storage_options),
-        )
+        report = periplus.validate(url, profile=profile, deep=deep, fix=fix, dry_run=dry_run, **access_arguments())
     code = CODES.get(report.worst or "", 0)
     if as_json:
         click.echo(report.to_json())
