@@ -15,7 +15,7 @@ _PUBLISHED = frozenset({"spatial", "proj", "multiscales"})
 """Conventions whose schema of v0.1 fixes their name and URLs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Convention:
     """One row of the identity table."""
 
@@ -24,135 +24,103 @@ class Convention:
     uuid: str
     repositories: tuple[str, ...]
     """`owner/name` of every repository that declared URLs point into, the current one first."""
-    schema_url: str | None = None
-    """What to write; None where no such document was ever published."""
-    spec_url: str | None = None
-    description: str | None = None
     keys: tuple[str, ...] = ()
     """Attributes that belong to it: whole names, or prefixes that end with a colon."""
+    tag: str = "v1"
+    """The version that we write: a tag of the repository, or its branch `main` where there is none."""
+    description: str | None = None
 
+    @property
+    def schema_url(self) -> str:
+        ref = self.tag if self.tag == "main" else f"refs/tags/{self.tag}"
+        return f"https://raw.githubusercontent.com/{self.repositories[0]}/{ref}/schema.json"
 
-def _published(repository: str, tag: str) -> dict[str, Any]:
-    return {
-        "schema_url": f"https://raw.githubusercontent.com/{repository}/refs/tags/{tag}/schema.json",
-        "spec_url": f"https://github.com/{repository}/blob/{tag}/README.md",
-    }
-
-
-def _on_main(repository: str) -> dict[str, Any]:
-    root = f"https://raw.githubusercontent.com/{repository}/main"
-    return {"schema_url": f"{root}/schema.json", "spec_url": f"{root}/README.md"}
+    @property
+    def spec_url(self) -> str:
+        if self.tag == "main":
+            return f"https://raw.githubusercontent.com/{self.repositories[0]}/main/README.md"
+        return f"https://github.com/{self.repositories[0]}/blob/{self.tag}/README.md"
 
 
 _TABLE = (
     Convention(
-        name="multiscales",
-        uuid="d35379db-88df-4056-af3a-620245f8e347",
-        repositories=("zarr-conventions/multiscales", "zarr-experimental/multiscales"),
-        **_published("zarr-conventions/multiscales", "v0.1"),
-        description="Multiscale layout of zarr datasets",
+        "multiscales",
+        "d35379db-88df-4056-af3a-620245f8e347",
+        ("zarr-conventions/multiscales", "zarr-experimental/multiscales"),
         keys=("multiscales",),
+        tag="v0.1",
+        description="Multiscale layout of zarr datasets",
     ),
     Convention(
-        name="spatial",
-        uuid="689b58e2-cf7b-45e0-9fff-9cfc0883d6b4",
-        repositories=("zarr-conventions/spatial",),
-        **_published("zarr-conventions/spatial", "v0.1"),
-        description="Spatial coordinate information",
+        "spatial",
+        "689b58e2-cf7b-45e0-9fff-9cfc0883d6b4",
+        ("zarr-conventions/spatial",),
         keys=("spatial:",),
+        tag="v0.1",
+        description="Spatial coordinate information",
     ),
     Convention(
-        name="proj",
-        uuid="f17cb550-5864-4468-aeb7-f3180cfb622f",
-        repositories=("zarr-conventions/proj", "zarr-conventions/geo-proj", "zarr-experimental/geo-proj"),
-        **_published("zarr-conventions/proj", "v0.1"),
-        description="Coordinate reference system information for geospatial data",
+        "proj",
+        "f17cb550-5864-4468-aeb7-f3180cfb622f",
+        ("zarr-conventions/proj", "zarr-conventions/geo-proj", "zarr-experimental/geo-proj"),
         keys=("proj:",),
+        tag="v0.1",
+        description="Coordinate reference system information for geospatial data",
     ),
     Convention(
-        name="cs",
-        uuid="e4dbf0b7-7a00-4ce6-b23e-484292014ab4",
-        repositories=("R-CF/zarr_convention_cs", "R-CF/zarr_conventions_cs"),
-        **_on_main("R-CF/zarr_convention_cs"),
+        "cs",
+        "e4dbf0b7-7a00-4ce6-b23e-484292014ab4",
+        ("R-CF/zarr_convention_cs", "R-CF/zarr_conventions_cs"),
         keys=("cs", "crs"),
+        tag="main",
     ),
     Convention(
-        name="ref",
-        uuid="d89b30cf-ed8c-43d5-9a16-b492f0cd8786",
-        repositories=("R-CF/zarr_convention_ref", "R-CF/zarr_conventions_ref"),
-        **_on_main("R-CF/zarr_convention_ref"),
+        "ref",
+        "d89b30cf-ed8c-43d5-9a16-b492f0cd8786",
+        ("R-CF/zarr_convention_ref", "R-CF/zarr_conventions_ref"),
         keys=("ref",),
+        tag="main",
     ),
     Convention(
-        name="uom",
-        uuid="3bbe438d-df37-49fe-8e2b-739296d46dfb",
-        repositories=("clbarnes/zarr-convention-uom",),
-        **_published("clbarnes/zarr-convention-uom", "v1"),
-        description="Units of measurement for Zarr arrays",
+        "uom",
+        "3bbe438d-df37-49fe-8e2b-739296d46dfb",
+        ("clbarnes/zarr-convention-uom",),
         keys=("uom",),
+        description="Units of measurement for Zarr arrays",
     ),
     Convention(
-        name="geolocation",
-        uuid="bb9ee930-8c60-4c47-ad6b-8daa558987ed",
-        repositories=("R-CF/zarr_convention_geolocation", "R-CF/zarr_conventions_geolocation"),
-        **_on_main("R-CF/zarr_convention_geolocation"),
+        "geolocation",
+        "bb9ee930-8c60-4c47-ad6b-8daa558987ed",
+        ("R-CF/zarr_convention_geolocation", "R-CF/zarr_conventions_geolocation"),
         keys=("geolocation",),
+        tag="main",
     ),
     Convention(
-        name="tessera",
-        uuid="e7f90d5f-019e-4a38-802f-9fa695e26c71",
-        repositories=("ucam-eo/zarr-convention-tessera",),
-        **_published("ucam-eo/zarr-convention-tessera", "v1"),
-        description="Quantised geospatial embedding vectors with per-pixel dequantisation scales",
+        "tessera",
+        "e7f90d5f-019e-4a38-802f-9fa695e26c71",
+        ("ucam-eo/zarr-convention-tessera",),
         keys=("tessera:",),
+        description="Quantised geospatial embedding vectors with per-pixel dequantisation scales",
     ),
     Convention(
-        name="geoemb",
-        uuid="61c12cc5-0e28-4056-999a-480cf3fb7e4c",
-        repositories=("geo-embeddings/embeddings-zarr-convention",),
-        **_published("geo-embeddings/embeddings-zarr-convention", "v1"),
+        "geoemb",
+        "61c12cc5-0e28-4056-999a-480cf3fb7e4c",
+        ("geo-embeddings/embeddings-zarr-convention",),
         keys=("geoemb:",),
     ),
     Convention(
-        name="dimensions",
-        uuid="6ca4454a-658a-4348-a667-b39ced0e58cb",
-        repositories=("zarr-conventions/dimensions", "zarr-conventions/coords"),
-        **_published("zarr-conventions/dimensions", "v1"),
+        "dimensions",
+        "6ca4454a-658a-4348-a667-b39ced0e58cb",
+        ("zarr-conventions/dimensions", "zarr-conventions/coords"),
         keys=("dimensions:", "coords:"),
     ),
+    Convention("CF", "77c308c7-4db2-4774-8b2d-aa37e9997db6", ("zarr-conventions/CF",)),
+    Convention("dggs", "7b255807-140c-42ca-97f6-7a1cfecdbc38", ("zarr-conventions/dggs",), keys=("dggs",)),
     Convention(
-        name="CF",
-        uuid="77c308c7-4db2-4774-8b2d-aa37e9997db6",
-        repositories=("zarr-conventions/CF",),
-        **_published("zarr-conventions/CF", "v1"),
+        "license", "b77365e5-2b0c-4141-b917-c03b7c68e935", ("clbarnes/zarr-convention-license",), keys=("license",)
     ),
-    Convention(
-        name="dggs",
-        uuid="7b255807-140c-42ca-97f6-7a1cfecdbc38",
-        repositories=("zarr-conventions/dggs",),
-        **_published("zarr-conventions/dggs", "v1"),
-        keys=("dggs",),
-    ),
-    Convention(
-        name="license",
-        uuid="b77365e5-2b0c-4141-b917-c03b7c68e935",
-        repositories=("clbarnes/zarr-convention-license",),
-        **_published("clbarnes/zarr-convention-license", "v1"),
-        keys=("license",),
-    ),
-    Convention(
-        name="NZ",
-        uuid="d0a980b5-c644-4dcc-85a1-283799a58f40",
-        repositories=("zarr-conventions/nz",),
-        **_published("zarr-conventions/nz", "v1"),
-    ),
-    Convention(
-        name="stac",
-        uuid="b3703368-7e7e-4e8e-9e0e-6d0f0d5e8e8e",
-        repositories=("zarr-conventions/stac",),
-        **_published("zarr-conventions/stac", "v1"),
-        keys=("stac", "stac:"),
-    ),
+    Convention("NZ", "d0a980b5-c644-4dcc-85a1-283799a58f40", ("zarr-conventions/nz",)),
+    Convention("stac", "b3703368-7e7e-4e8e-9e0e-6d0f0d5e8e8e", ("zarr-conventions/stac",), keys=("stac", "stac:")),
 )
 CONVENTIONS: Mapping[str, Convention] = {convention.name: convention for convention in _TABLE}
 """By name."""
@@ -193,14 +161,9 @@ def repository(url: str) -> tuple[Convention | None, str | None]:
 def metadata(name: str) -> dict[str, str]:
     """The convention metadata object to write for a convention, as its schema demands it."""
     convention = CONVENTIONS[name]
-    written = {
-        "uuid": convention.uuid,
-        "name": convention.name,
-        "schema_url": convention.schema_url,
-        "spec_url": convention.spec_url,
-        "description": convention.description,
-    }
-    return {key: value for key, value in written.items() if value is not None}
+    described = {} if convention.description is None else {"description": convention.description}
+    urls = {"schema_url": convention.schema_url, "spec_url": convention.spec_url}
+    return {"uuid": convention.uuid, "name": name, **urls, **described}
 
 
 def declared(

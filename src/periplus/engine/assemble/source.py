@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import xarray as xr
 
@@ -80,43 +80,40 @@ class Findings:
         self.add([Diagnostic(code, "error", path, attribute, reason)])
 
 
-class ArraySource(Protocol):
+class ArraySource:
     """Where the assembler gets arrays from: an index, or a Zarr hierarchy. Paths are absolute."""
 
-    options: AssemblyOptions
-    findings: Findings
-    used: set[str]
-    """Paths of arrays that became coordinates of others; the assembler adds to it."""
+    computes_labels = False
+    """Whether labels that a grid gives replace stored ones."""
 
-    @property
-    def computes_labels(self) -> bool:
-        """Whether labels that a grid gives replace stored ones."""
-        ...
+    def __init__(self, options: AssemblyOptions) -> None:
+        self.options, self.findings = options, Findings()
+        self.used: set[str] = set()
+        """Paths of arrays that became coordinates of others; the assembler adds to it."""
 
     def read(self, path: str) -> xr.Variable:
         """An array, lazy and not decoded."""
-        ...
+        raise NotImplementedError
 
     def skip(self, path: str) -> None:
         """Called for stored labels that are not needed."""
-        ...
 
     def meaning(self, path: str, uri: str | None = None) -> Meaning | None:
         """What conventions say of an array of this store or of another one; None where there is none."""
-        ...
+        raise NotImplementedError
 
     def georeference(self, meaning: Meaning) -> Georeference | None:
         """CRS and transform for the grid mapping of an array; None where it needs no grid mapping."""
-        ...
+        raise NotImplementedError
 
     def external(self, values: External) -> xr.Variable:
-        """The array that holds external values, not decoded."""
-        ...
+        """The array that holds external values, not decoded; KeyError where there are no references."""
+        raise KeyError(values.reference.path)
 
-    def node(self, path: str, uri: str | None = None) -> Node | None:
+    def node(self, path: str, uri: str | None = None) -> Node | None:  # noqa: ARG002
         """A node of this store or of another one."""
-        ...
+        return None
 
-    def from_handlers(self, path: str) -> HandlerResult | None:
+    def from_handlers(self, path: str) -> HandlerResult | None:  # noqa: ARG002
         """What handlers of other packages add to an array; None where there are no handlers."""
-        ...
+        return None

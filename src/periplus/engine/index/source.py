@@ -11,12 +11,11 @@ import xarray as xr
 from xarray.core.indexing import LazilyIndexedArray
 
 from periplus.conventions.cf.encode import encode_time
-from periplus.conventions.handlers import HandlerResult
-from periplus.conventions.meaning import CrsText, External, Grid, Meaning
-from periplus.conventions.node import ROOT, Node
+from periplus.conventions.meaning import CrsText, Grid, Meaning
+from periplus.conventions.node import ROOT
 from periplus.conventions.spatial.grid import coords_of
 from periplus.conventions.spatial.place import axis_words
-from periplus.engine.assemble.source import AssemblyOptions, Findings
+from periplus.engine.assemble.source import ArraySource, AssemblyOptions
 from periplus.engine.index.array import LazyArray, OpenIndex
 from periplus.engine.index.packing import PACKING, BandPacking, number, per_band, stored
 from periplus.model import Array, Georeference
@@ -27,16 +26,13 @@ MOST_LABELS = MOST_CHUNKS = 1 << 20
 """Bands that are numbered, and chunks along a dimension that are offered to dask, which lists them all in memory."""
 
 
-class IndexSource:
+class IndexSource(ArraySource):
     """The arrays of one group of an index."""
-
-    computes_labels = False
 
     def __init__(
         self, index: OpenIndex, arrays: list[Array], options: AssemblyOptions, *, url: str | None = None
     ) -> None:
-        self.options, self.findings = options, Findings()
-        self.used: set[str] = set()
+        super().__init__(options)
         self._arrays = {ROOT + array.name: array for array in arrays if _name(array) not in options.drop}
         self._variables = {path: lazy_variable(index, array, options) for path, array in self._arrays.items()}
         for variable in self._variables.values() if url is not None else ():
@@ -52,9 +48,6 @@ class IndexSource:
 
     def read(self, path: str) -> xr.Variable:
         return self._variables[path] if path in self._variables else self.labels[path]
-
-    def skip(self, path: str) -> None:
-        """Labels of an index are in memory."""
 
     def meaning(self, path: str, uri: str | None = None) -> Meaning | None:
         """The grid of an array and the coordinates it gives."""
@@ -78,15 +71,6 @@ class IndexSource:
     def georeference(self, meaning: Meaning) -> Georeference | None:
         array = self._arrays.get(meaning.path)
         return None if array is None else array.georeference
-
-    def external(self, values: External) -> xr.Variable:
-        raise KeyError(values.reference.path)  # an index has no references between arrays
-
-    def node(self, path: str, uri: str | None = None) -> Node | None:  # noqa: ARG002
-        return None
-
-    def from_handlers(self, path: str) -> HandlerResult | None:  # noqa: ARG002
-        return None
 
     def _labels(self, index: OpenIndex, arrays: list[Array]) -> dict[str, xr.Variable]:
         """Labels that no transform gives: coordinates of the index, and names or numbers of bands."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -98,21 +98,9 @@ class ZarrHierarchy:
         """Paths of nodes with invalid metadata, and why."""
         self._complete = root.metadata.consolidated_metadata is not None
         if self._complete:
-            self._consolidated(root.metadata)
+            self._note(ROOT, dict(_consolidated(root.metadata)))
 
     # --- metadata ---------------------------------------------------------------------------------------------------
-
-    def _consolidated(self, root: Metadata) -> None:
-        waiting = [(ROOT, root)]
-        while waiting:
-            path, metadata = waiting.pop()
-            inside = {} if metadata.consolidated_metadata is None else metadata.consolidated_metadata.metadata
-            self._children[path] = tuple(sorted(inside))
-            for name, child in inside.items():
-                below = join(path, name)
-                self._metadata[below] = child
-                if isinstance(child, GroupMetadata):
-                    waiting.append((below, child))
 
     def metadata(self, path: str) -> Metadata | None:
         """The metadata of a node, None where there is none."""
@@ -134,23 +122,15 @@ class ZarrHierarchy:
     def children(self, path: str) -> tuple[str, ...]:
         """Names of the members of a group, in order."""
         if path not in self._children:
-            members = dict(self.group(path).members())
-            self._note(path, members)
+            found = self.group(path).members()
+            self._note(path, {name: member.metadata for name, member in found}, deep=False)
         return self._children[path]
 
     def walk(self, path: str) -> list[str]:
         """Paths of a group and all groups below it, parents first."""
         if path not in self._children:
             # One concurrent listing: a request for each group would be slow.
-            deep = dict(self.group(path).members(max_depth=None))
-            inside: dict[str, dict[str, Any]] = {path: {}}
-            for name, member in deep.items():
-                below = join(path, name)
-                inside.setdefault(parent(below) or ROOT, {})[below.rpartition("/")[2]] = member
-                if isinstance(member, zarr.Group):
-                    inside.setdefault(below, {})
-            for group, members in inside.items():
-                self._note(group, members)
+            self._note(path, {name: member.metadata for name, member in self.group(path).members(max_depth=None)})
         found, waiting = [], [path]
         while waiting:
             here = waiting.pop()
@@ -158,10 +138,16 @@ class ZarrHierarchy:
             waiting += [join(here, name) for name in reversed(self.children(here)) if self.is_group(join(here, name))]
         return found
 
-    def _note(self, path: str, members: Mapping[str, Any]) -> None:
-        self._children[path] = tuple(sorted(members))
-        for name, member in members.items():
-            self._metadata[join(path, name)] = member.metadata
+    def _note(self, path: str, found: Mapping[str, Metadata], *, deep: bool = True) -> None:
+        """Keep the metadata of all nodes below a group (`deep`), or of its members, by their paths from there."""
+        inside: dict[str, list[str]] = {path: []}
+        for name, metadata in found.items():
+            below = join(path, name)
+            self._metadata[below] = metadata
+            inside.setdefault(parent(below) or ROOT, []).append(below.rpartition("/")[2])
+            if deep and isinstance(metadata, GroupMetadata):
+                inside.setdefault(below, [])
+        self._children |= {group: tuple(sorted(names)) for group, names in inside.items()}
 
     def is_group(self, path: str) -> bool:
         return isinstance(self.metadata(path), GroupMetadata)
@@ -280,6 +266,16 @@ class ZarrHierarchy:
     def closers(self) -> list[Callable[[], None]]:
         """The function that closes the store, unless the user passed the store itself."""
         return [self._place.store.close] if self.owned else []
+
+
+def _consolidated(root: Metadata) -> Iterator[tuple[str, Metadata]]:
+    """Consolidated metadata of all nodes below the root, by path."""
+    waiting = [("", root)]
+    while waiting:
+        path, group = waiting.pop()
+        inside = {} if group.consolidated_metadata is None else group.consolidated_metadata.metadata
+        yield from ((path + name, metadata) for name, metadata in inside.items())
+        waiting += [(f"{path}{name}/", one) for name, one in inside.items() if isinstance(one, GroupMetadata)]
 
 
 def _read_by_index(variable: xr.Variable, store: IndexStore, path: str) -> xr.Variable:

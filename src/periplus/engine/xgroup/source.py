@@ -10,33 +10,29 @@ from periplus.conventions.handlers import Handler, HandlerResult, ask, third_par
 from periplus.conventions.meaning import External, GroupMeaning, Meaning
 from periplus.conventions.node import ROOT, Node, parent
 from periplus.conventions.read import Reader
-from periplus.engine.assemble.source import AssemblyOptions, Findings
+from periplus.engine.assemble.source import ArraySource, AssemblyOptions
 from periplus.engine.xgroup.hierarchy import ZarrHierarchy
 from periplus.engine.xgroup.stores import CrossStores
 from periplus.engine.xgroup.warnings import warn_of
 from periplus.model import Georeference
 
 
-class ZarrSource:
+class ZarrSource(ArraySource):
     """A hierarchy while it is opened. `strict`: attributes of conventions that are not declared are ignored."""
 
     def __init__(
         self, hierarchy: ZarrHierarchy, cross: CrossStores, options: AssemblyOptions, *, strict: bool = True
     ) -> None:
-        self.hierarchy, self.cross, self.options, self.strict = hierarchy, cross, options, strict
-        self.findings = Findings()
-        self.used: set[str] = set()
+        super().__init__(options)
+        self.hierarchy, self.cross, self.strict = hierarchy, cross, strict
+        # Labels of an index are computed unless options ask for them in memory.
+        self.computes_labels = options.coords == "lazy" or (hierarchy.is_index and options.coords == "auto")
         self.handlers: tuple[Handler, ...]
         self.handlers, notes = third_parties()
         self.findings.add(notes)
         self._readers: dict[str | None, Reader] = {}
         self._meanings: dict[tuple[str | None, str], Meaning | None] = {}
         self._groups: dict[str, GroupMeaning | None] = {}
-
-    @property
-    def computes_labels(self) -> bool:
-        """Labels of an index are computed unless options ask for them in memory."""
-        return self.options.coords == "lazy" or (self.hierarchy.is_index and self.options.coords == "auto")
 
     def read(self, path: str) -> xr.Variable:
         return self.hierarchy.variable(path)
