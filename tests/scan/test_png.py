@@ -1,6 +1,7 @@
 """PNG files give GDAL's values whatever their depth, colour type and interlacing; damaged ones our errors, soon."""
 
 import io
+import itertools
 import os
 import struct
 import time
@@ -55,25 +56,22 @@ def found(data: bytes, limits: Limits | None = None) -> Array:
     return step.array
 
 
-@pytest.mark.parametrize("interlaced", [False, True])
 @pytest.mark.parametrize(("bits", "colour", "bands"), KINDS)
-def test_values_are_those_of_gdal(bits: int, colour: int, bands: int, interlaced: bool) -> None:
-    data = made(bits, colour, bands, interlaced=interlaced)
-    seen = decoded_values(data)
-    np.testing.assert_array_equal(seen, stored(bits, bands))
-    with MemoryFile(data) as memory, memory.open() as image:
-        expected = image.read()
-    assert seen.dtype == expected.dtype
-    np.testing.assert_array_equal(seen, expected)
-
-
-@pytest.mark.parametrize("filters", [(0,), (1,), (2,), (2, 2, 0, 1, 1, 2, 2)])
-@pytest.mark.parametrize(("bits", "colour", "bands"), KINDS)
-def test_rows_filtered_by_one_neighbour_at_most_are_those_of_gdal(
-    bits: int, colour: int, bands: int, filters: tuple[int, ...]
-) -> None:
-    expected = stored(bits, bands)
+def test_values_are_those_of_gdal(bits: int, colour: int, bands: int) -> None:
     for interlaced in (False, True):
+        data = made(bits, colour, bands, interlaced=interlaced)
+        seen = decoded_values(data)
+        np.testing.assert_array_equal(seen, stored(bits, bands))
+        with MemoryFile(data) as memory, memory.open() as image:
+            expected = image.read()
+        assert seen.dtype == expected.dtype
+        np.testing.assert_array_equal(seen, expected)
+
+
+@pytest.mark.parametrize(("bits", "colour", "bands"), KINDS)
+def test_rows_filtered_by_one_neighbour_at_most_are_those_of_gdal(bits: int, colour: int, bands: int) -> None:
+    expected = stored(bits, bands)
+    for filters, interlaced in itertools.product([(0,), (1,), (2,), (2, 2, 0, 1, 1, 2, 2)], (False, True)):
         data = made(bits, colour, bands, interlaced=interlaced, filters=filters)
         np.testing.assert_array_equal(decoded_values(data), expected)
         with MemoryFile(data) as memory, memory.open() as image:
@@ -207,7 +205,7 @@ def test_a_picture_that_lacks_rows_is_refused(interlaced: bool) -> None:
 
 
 @pytest.mark.parametrize("together", [1, 700])
-@pytest.mark.parametrize(("bits", "colour", "bands"), KINDS)
+@pytest.mark.parametrize(("bits", "colour", "bands"), [(1, 0, 1), (4, 3, 1), (8, 2, 3), (16, 6, 4)])
 def test_rows_that_are_undone_a_few_at_a_time_are_as_in_the_whole(
     bits: int, colour: int, bands: int, together: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

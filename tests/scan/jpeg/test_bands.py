@@ -77,17 +77,17 @@ CUTS = {
 }
 
 
-@pytest.mark.parametrize("height", [HEIGHT, 192, 199, 200, 208, 193])
 @pytest.mark.parametrize("cut", list(CUTS))
 @pytest.mark.parametrize("subsampling", ["gray", 0, 1, 2])
-def test_every_band_is_as_in_the_whole(subsampling: Any, cut: str, height: int) -> None:
+def test_every_band_is_as_in_the_whole(subsampling: Any, cut: str) -> None:
     bands = 1 if subsampling == "gray" else 3
     options = {} if bands == 1 else {"subsampling": subsampling}
-    data = made(bands, height, **options, **CUTS[cut])
-    step = found(data)
-    assert len(step.refs) > 1
-    assert ("margin" in step.array.encodings[0].codecs[0]["configuration"]) == (subsampling == 2)
-    np.testing.assert_array_equal(read(data, step), whole(data))
+    for height in (HEIGHT, 192, 199, 200, 208, 193):
+        data = made(bands, height, **options, **CUTS[cut])
+        step = found(data)
+        assert len(step.refs) > 1
+        assert ("margin" in step.array.encodings[0].codecs[0]["configuration"]) == (subsampling == 2)
+        np.testing.assert_array_equal(read(data, step), whole(data), err_msg=str(height))
 
 
 def test_a_window_reads_part_of_the_file(tmp_path: Path) -> None:

@@ -35,12 +35,12 @@ def test_files_are_recognised_by_content() -> None:
 
 
 @pytest.mark.parametrize("name", j2ks.LAYOUTS)
-@pytest.mark.parametrize("sized", [True, False])
-def test_little_is_asked_for(name: str, sized: bool) -> None:
+def test_few_bytes_are_requested(name: str) -> None:
     data = j2ks.layout(name)
-    found, asked = scanned(data, sized=sized)
-    assert found[0].array.shape == (3, j2ks.HEIGHT, j2ks.WIDTH)
-    assert sum(asked) < 40_000
+    for sized in (True, False):
+        found, asked = scanned(data, sized=sized)
+        assert found[0].array.shape == (3, j2ks.HEIGHT, j2ks.WIDTH)
+        assert sum(asked) < 40_000
 
 
 def test_a_table_of_lengths_spares_the_hops() -> None:

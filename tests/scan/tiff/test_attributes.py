@@ -1,6 +1,5 @@
 """Attributes: nodata, scale, names, colours and times, compared with rasterio."""
 
-import json
 import math
 import struct
 import warnings
@@ -188,12 +187,6 @@ def test_orientation_is_told_where_it_is_unusual() -> None:
 def test_alpha_is_told() -> None:
     attributes = first(t277=4, t258=(SHORT, [8] * 4), t262=2, t338=2, t279=64)
     assert (attributes["photometric"], attributes["extra_samples"]) == ("rgb", ["alpha"])
-
-
-def test_attributes_are_small_json() -> None:
-    for name in (name for name in tiffs.names() if name.startswith(("gdal", "geo", "cog", "palette", "overviews"))):
-        for array in arrays(tiffs.case(name).data).values():
-            assert len(json.dumps(array.attributes)) < 8192
 
 
 def lost(**changes) -> list[str]:

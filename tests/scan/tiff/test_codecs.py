@@ -2,7 +2,6 @@
 
 import base64
 import io
-import json
 
 import pytest
 import tifffile
@@ -128,8 +127,3 @@ def test_a_whole_old_jpeg_stream_is_read_as_jpeg() -> None:
 def test_every_known_compression_is_named_in_its_codec(compression: int) -> None:
     found = codecs(tiff(image_tags(4, 4, t259=compression, t266=2), data=bytes(16)))
     assert found[0]["configuration"]["compression"] == compression
-
-
-def test_pipelines_are_json() -> None:
-    for name in tiffs.names():
-        assert json.loads(json.dumps(codecs(tiffs.case(name).data)))

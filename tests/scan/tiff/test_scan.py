@@ -1,6 +1,7 @@
 """Arrays and references of every TIFF flavour, compared with tifffile and with the values that were written."""
 
 import io
+import json
 import struct
 import zlib
 
@@ -19,6 +20,7 @@ from periplus.testing.formats.custom_tiff import tiff as handmade
 from periplus.testing.scans import watch_scan
 
 NAMES = tiffs.names()
+GROUPS = 8
 
 
 def found(data: bytes) -> dict[str, Found]:
@@ -55,30 +57,28 @@ def values(item: Found, data: bytes) -> np.ndarray | None:
     return out
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_flavour_gives_the_arrays_that_were_written(name: str) -> None:
-    case = tiffs.case(name)
-    items = found(case.data)
-    assert set(items) == set(case.arrays)
-    for key, expected in case.arrays.items():
-        array = items[key].array
-        assert array.shape == expected.shape
-        assert array.dtype == expected.dtype
-        assert array.dims == ("bands", "y", "x")
-        assert array.level == int(key.split("/")[-2])
-        decoded = values(items[key], case.data)
-        if decoded is not None:
-            np.testing.assert_array_equal(decoded, expected)
-
-
-@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith(("le-", "be-")) and "strips" not in name])
-def test_offsets_and_byte_counts_are_those_tifffile_reads(name: str) -> None:
-    case = tiffs.case(name)
-    items = found(case.data)
-    with tifffile.TiffFile(io.BytesIO(case.data)) as opened:
-        page, refs = opened.pages.first, items["0/data"].refs
-        assert refs.offset.tolist() == list(page.dataoffsets)
-        assert refs.length.tolist() == list(page.databytecounts)
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_every_flavour_gives_the_arrays_that_were_written(group: int) -> None:
+    for name in NAMES[group::GROUPS]:
+        case = tiffs.case(name)
+        items = found(case.data)
+        assert set(items) == set(case.arrays), name
+        for key, expected in case.arrays.items():
+            array = items[key].array
+            assert array.shape == expected.shape, name
+            assert array.dtype == expected.dtype, name
+            assert array.dims == ("bands", "y", "x")
+            assert array.level == int(key.split("/")[-2])
+            assert len(json.dumps(array.attributes)) < 8192, name
+            assert json.loads(json.dumps(array.encodings[0].codecs)), name
+            decoded = values(items[key], case.data)
+            if decoded is not None:
+                np.testing.assert_array_equal(decoded, expected, err_msg=name)
+        if name.startswith(("le-", "be-")) and "strips" not in name:
+            with tifffile.TiffFile(io.BytesIO(case.data)) as opened:
+                page, refs = opened.pages.first, items["0/data"].refs
+                assert refs.offset.tolist() == list(page.dataoffsets), name
+                assert refs.length.tolist() == list(page.databytecounts), name
 
 
 def test_a_cog_is_one_request_within_its_head() -> None:
