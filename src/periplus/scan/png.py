@@ -129,21 +129,10 @@ def _transparent(picture: _PngMetadata, body: bytes) -> None:
 
 
 def _array(picture: _PngMetadata, limits: Limits) -> Array:
-    bands = picture.header.bands
-    attributes = {**picture.attributes, "photometric": PHOTOMETRIC[picture.header.color]}
-    if picture.header.color in (GRAY_ALPHA, RGB_ALPHA):
+    header = picture.header
+    attributes = {**picture.attributes, "photometric": PHOTOMETRIC[header.color]}
+    if header.color in (GRAY_ALPHA, RGB_ALPHA):
         attributes["extra_samples"] = ["alpha"]
-    configuration = {
-        "width": picture.header.width,
-        "height": picture.header.height,
-        "bands": bands,
-        "bits": picture.header.bits,
-    }
-    codec = {"name": codecnames.PNG, "configuration": configuration}
-    return picture_array(
-        (bands, picture.header.height, picture.header.width),
-        picture.header.bits,
-        Encoding((codec,)),
-        attributes,
-        limits,
-    )
+    configuration = {"width": header.width, "height": header.height, "bands": header.bands, "bits": header.bits}
+    encoding = Encoding(({"name": codecnames.PNG, "configuration": configuration},))
+    return picture_array((header.bands, header.height, header.width), header.bits, encoding, attributes, limits)

@@ -23,11 +23,16 @@ MOST_LAYERS = 1_024
 """Quality layers; real files have a few dozen at most, and each costs a pass over all packets."""
 SOT_BYTES = 12
 """Bytes of the segment that starts a tile-part."""
+ORDER_CHANGES = {1: struct.Struct(">BBHBBB"), 2: struct.Struct(">BHHBHB")}
+"""The items of a change of packet order, by the bytes that name a component: first resolution and component, then ends
+of layers, resolutions and components, and the order."""
 EXTENDED = 0x80
 """In place of the number of levels: another segment describes them."""
 
 Segment: TypeAlias = tuple[int, bytes]
 """Marker, and what follows its length."""
+Coding: TypeAlias = tuple[tuple[tuple[int, int], ...], tuple[int, int, int]]
+"""Precincts and code-blocks, as in ComponentCoding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,43 +127,39 @@ def coding_style(
     """
     count, wide = len(steps), component_bytes(len(steps))
     changes: list[OrderChange] = []
-    codings: dict[int, tuple[tuple[int, int], ...]] = {}
-    blocks: dict[int, tuple[int, int, int]] = {}
+    own: dict[int, Coding] = {}
     default: bytes | None = None
     for segments in (list(main), list(tile)):
         # A tile's style for all components overrides the main header's style for one of them.
         for data in [data for marker, data in segments if marker == COD]:
             default = data
-            codings.clear()
-            blocks.clear()
+            own.clear()
         for data in [data for marker, data in segments if marker == COC]:
             component = int.from_bytes(data[:wide], "big")
             if len(data) < wide + 6:
                 raise FormatError("the coding style of the codestream is broken")
             if component < count:
-                codings[component] = _precincts(data, wide + 1, bool(data[wide] & PRECINCTS))
-                blocks[component] = _blocks(data, wide + 2)
-        own = [change for marker, data in segments if marker == POC for change in _changes(data, count)]
-        changes = own or changes
+                own[component] = _coding(data, wide + 1, data[wide])
+        changes = [change for marker, data in segments if marker == POC for change in _changes(data, count)] or changes
     if default is None or len(default) < 10:
         raise FormatError("the codestream has no coding style")
-    usual, usual_blocks = _precincts(default, 5, bool(default[0] & PRECINCTS)), _blocks(default, 6)
+    usual = _coding(default, 5, default[0])
     layers = int.from_bytes(default[2:4], "big")
     if default[1] > 4:
         raise FormatError(f"the codestream declares progression order {default[1]}, which does not exist")
     if not 0 < layers <= MOST_LAYERS:
         raise FormatError(f"the codestream declares {layers} quality layers")
     # Most of thousands of components are equal, and forged headers have as many as possible.
-    alike = {step: ComponentCoding(step, usual, usual_blocks) for step in set(steps)}
-    overrides = {n: ComponentCoding(steps[n], precincts, blocks[n]) for n, precincts in codings.items()}
-    every = [*codings.values(), *([usual] if len(codings) < count else [])]
+    alike = {step: ComponentCoding(step, *usual) for step in set(steps)}
+    overrides = {n: ComponentCoding(steps[n], *coding) for n, coding in own.items()}
+    every = [*own.values(), *([usual] if len(own) < count else [])]
     return CodingStyle(
         progression=default[1],
         layers=layers,
         markers=default[0] & (SOP | EPH),
         codings=tuple(overrides.get(n) or alike[step] for n, step in enumerate(steps)),
         changes=tuple(changes),
-        levels=min(map(len, every)) - 1,
+        levels=min(len(precincts) for precincts, _ in every) - 1,
     )
 
 
@@ -167,50 +168,33 @@ def component_bytes(components: int) -> int:
     return 1 if components < 257 else 2
 
 
-def _precincts(data: bytes, at: int, listed: bool) -> tuple[tuple[int, int], ...]:
-    """Width and height of precincts as powers of 2, by resolution; `at` is the place of the number of levels."""
+def _coding(data: bytes, at: int, style: int) -> Coding:
+    """Precincts and code-blocks of a component; `at` is the place of the number of levels."""
     if len(data) < at + 5:
         raise FormatError("the coding style of the codestream is broken")
     if data[at] & EXTENDED or data[at + 4] > 1:
         raise FormatError("decompositions and wavelets of part 2 of JPEG 2000 are not read")
     if data[at] > LARGEST_LEVELS:
         raise FormatError("the coding style of the codestream is broken")
-    levels = data[at]
-    if not listed:
-        return ((15, 15),) * (levels + 1)
-    sizes = data[at + 5 : at + 6 + levels]
+    levels, wide, high, how = data[at], data[at + 1] + 2, data[at + 2] + 2, data[at + 3]
+    sizes = data[at + 5 : at + 6 + levels] if style & PRECINCTS else b"\xff" * (levels + 1)
     if len(sizes) != levels + 1 or any(not size & 15 or not size >> 4 for size in sizes[1:]):
         raise FormatError("the coding style of the codestream lacks sizes of precincts")
-    return tuple((size & 15, size >> 4) for size in sizes)
-
-
-def _blocks(data: bytes, at: int) -> tuple[int, int, int]:
-    """Width and height of code-blocks as powers of 2, and their style."""
-    wide, high, how = data[at] + 2, data[at + 1] + 2, data[at + 2]
     if wide > 10 or high > 10 or wide + high > 12:
         raise FormatError("the code-blocks of the codestream are larger than can be")
-    return wide, high, how
+    return tuple((size & 15, size >> 4) for size in sizes), (wide, high, how)
 
 
 def _changes(data: bytes, components: int) -> list[OrderChange]:
-    wide = component_bytes(components)
-    size = 5 + 2 * wide
-    if not data or len(data) % size:
+    layout = ORDER_CHANGES[component_bytes(components)]
+    if not data or len(data) % layout.size:
         raise FormatError("the changes of packet order in the codestream are broken")
     found = []
-    for at in range(0, len(data), size):
-        first, layers, resolutions, order = (
-            data[at],
-            data[at + 1 + wide : at + 3 + wide],
-            data[at + 3 + wide],
-            data[at + size - 1],
-        )
-        begin = int.from_bytes(data[at + 1 : at + 1 + wide], "big")
-        # In one byte, 256 components can only be written as 0.
-        end = int.from_bytes(data[at + 4 + wide : at + 4 + 2 * wide], "big") or 1 << (8 * wide)
+    for first, begin, layers, resolutions, end, order in layout.iter_unpack(data):
         if order > 4:
             raise FormatError("the changes of packet order in the codestream are broken")
-        found.append(OrderChange(first, begin, int.from_bytes(layers, "big"), resolutions, min(end, components), order))
+        # In one byte, 256 components can only be written as 0.
+        found.append(OrderChange(first, begin, layers, resolutions, min(end or 1 << 16, components), order))
     return found
 
 
@@ -242,13 +226,9 @@ def reduce_segment(marker: int, data: bytes, level: int, components: int) -> byt
 
 def reduce_order_changes(data: bytes, components: int, resolutions: int) -> bytes:
     """Changes of packet order where only the lowest resolutions are left; empty where nothing is."""
-    size, wide = 5 + 2 * component_bytes(components), component_bytes(components)
-    found = b""
-    for at in range(0, len(data), size):
-        if data[at] < resolutions:
-            end = at + 3 + wide
-            found += data[at:end] + bytes([min(data[end], resolutions)]) + data[end + 1 : at + size]
-    return found
+    layout = ORDER_CHANGES[component_bytes(components)]
+    changes = [change for change in layout.iter_unpack(data) if change[0] < resolutions]
+    return b"".join(layout.pack(*change[:3], min(change[3], resolutions), *change[4:]) for change in changes)
 
 
 def _fewer(data: bytes, at: int, precincts: bool, level: int) -> bytes:

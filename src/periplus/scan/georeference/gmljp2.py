@@ -6,8 +6,10 @@ import math
 import re
 from collections.abc import Sequence
 
+from periplus.errors import FormatError
 from periplus.model import Georeference
 from periplus.scan.georeference.geodetic import register
+from periplus.scan.xml import parse_xml
 
 ROOT_LABEL = "gml.root-instance"
 EPSG = re.compile(r"(?:urn:ogc:def:crs:EPSG:[0-9.]*:|http://www\.opengis\.net/def/crs/EPSG/0/|EPSG:)([0-9]{4,6})\Z")
@@ -25,18 +27,14 @@ def georeference(labels: Sequence[tuple[str, bytes]]) -> Georeference | None:
 
 
 def _grid(text: bytes) -> Georeference | None:
-    from xml.etree.ElementTree import ParseError
-
-    import defusedxml.ElementTree as ElementTree
-    from defusedxml.common import DefusedXmlException
-
     try:
         # Some writers put NULs between words.
-        root = ElementTree.fromstring(text.replace(b"\0", b" ").strip())
-    except (ParseError, DefusedXmlException, ValueError, LookupError):
+        root = parse_xml(text.replace(b"\0", b" ").strip(), "the GMLJP2 box")
+    except FormatError:
         # The pixels can be read without georeferencing.
         return None
-    grid = next((node for node in root.iter() if _name(node.tag) == "RectifiedGrid"), None)
+    nodes = () if root is None else root.iter()
+    grid = next((node for node in nodes if _name(node.tag) == "RectifiedGrid"), None)
     if grid is None:
         return None
     nodes = list(grid.iter())

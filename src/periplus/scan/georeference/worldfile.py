@@ -12,6 +12,7 @@ from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import About, Array, FirstSidecar, Georeference, Need, Source, Transform
 from periplus.scan.sidecars import name_of, sidecar_names
+from periplus.scan.xml import parse_xml
 
 AUXILIARY, PROJECTION, WORLD = ".aux.xml", ".prj", ".wld"
 MOST_BYTES = 65_536
@@ -103,15 +104,9 @@ def world(text: str) -> Transform:
 
 def auxiliary(text: str) -> tuple[str | None, Transform | None]:
     """CRS and transform of GDAL's persistent metadata, each if present."""
-    from xml.etree.ElementTree import ParseError
-
-    import defusedxml.ElementTree as ElementTree
-    from defusedxml.common import DefusedXmlException
-
-    try:
-        root = ElementTree.fromstring(text)
-    except (ParseError, DefusedXmlException, ValueError, LookupError):
-        raise FormatError("it is not valid XML") from None
+    root = parse_xml(text, "it")
+    if root is None:
+        raise FormatError("it is not valid XML")
     if root.tag != "PAMDataset":
         raise FormatError("it is not GDAL's metadata")
     numbers = [word.strip() for word in (root.findtext("GeoTransform") or "").split(",")]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from periplus.errors import FormatError
+from periplus.scan.xml import parse_xml
 
 ITEM_BYTES, ALL_BYTES = 1024, 8192
 """Longest item kept, and the most text kept in all: attributes travel in every index."""
@@ -35,18 +35,10 @@ class GdalItems:
 
 def items(text: str) -> GdalItems:
     """The items of a GDAL_METADATA tag; text that is not XML is ignored, XML with entities is refused."""
-    from xml.etree.ElementTree import ParseError
-
-    import defusedxml.ElementTree as ElementTree
-    from defusedxml.common import DefusedXmlException
-
-    found = GdalItems()
-    try:
-        root = ElementTree.fromstring(text)
-    except ParseError:
+    root = parse_xml(text, "the GDAL metadata")
+    if root is None:
         return GdalItems(whole=False)
-    except (DefusedXmlException, ValueError) as error:
-        raise FormatError(f"the GDAL metadata contain forbidden XML: {error}") from None
+    found = GdalItems()
     total = 0
     for item in root.iter("Item"):
         name, value, sample = item.get("name", ""), _unescaped((item.text or "").strip()), item.get("sample", "")
