@@ -107,8 +107,6 @@ class Arrangement:
     """Entries that were skipped because they do not fit, and why."""
     placements: Sequence[Placement] = ()
     """Empty for a collection: there, the group of a file determines where its arrays are."""
-    order: Sequence[int] | None = None
-    """Entries in the order of the files table; None if it is the order of the entries."""
 
 
 def assemble(
@@ -121,7 +119,6 @@ def assemble(
     coordinates: Mapping[str, Coordinate] | None = None,
     warnings: Sequence[str] = (),
     misfits: Mapping[int, str],
-    order: Sequence[int] | None = None,
 ) -> Arrangement:
     """The arrangement that placed arrays make; `record` is what the catalog stores about it, with its `kind`."""
     return Arrangement(
@@ -137,7 +134,6 @@ def assemble(
         warnings=tuple(warnings),
         misfits=misfits,
         placements=[placement for each in arrays for placement in each.placements],
-        order=order,
     )
 
 
@@ -148,20 +144,17 @@ def readable(entries: Sequence[FileEntry]) -> list[int]:
 
 def files_table(
     entries: Sequence[FileEntry],
-    order: Sequence[int] | None = None,
     *,
     errors: Mapping[int, str] | None = None,
     times: Mapping[int, np.datetime64] | None = None,
 ) -> Files:
-    """The files table of entries, in the given order; `errors` and `times` override those of the entries."""
+    """The files table of entries; `errors` and `times` override those of the entries."""
     errors, times = errors or {}, times or {}
-    numbers = range(len(entries)) if order is None else order
-    chosen = [entries[i] for i in numbers]
-    found_errors = [errors.get(i, entries[i].error) for i in numbers]
-    found_times = [times[i] if i in times else instant(entries[i].datetime) for i in numbers]
+    found_errors = [errors.get(i, entry.error) for i, entry in enumerate(entries)]
+    found_times = [times[i] if i in times else instant(entry.datetime) for i, entry in enumerate(entries)]
     return Files.of(
-        (entry.source for entry in chosen),
-        format=[entry.format for entry in chosen],
+        (entry.source for entry in entries),
+        format=[entry.format for entry in entries],
         datetime=np.array(found_times, dtype="datetime64[us]"),
         error=found_errors,
     )

@@ -24,14 +24,8 @@ def placements_of(arrangement: Arrangement, entries: Sequence[FileEntry]) -> Pla
     """The placements of an arrangement as columns; None for a collection, which has groups instead."""
     if not arrangement.placements:
         return None
-    files = {
-        entry: file
-        for file, entry in enumerate(range(len(entries)) if arrangement.order is None else arrangement.order)
-    }
     sidecars = sidecar_ids(entries)
-    placements = sorted(
-        [*arrangement.placements, *_omitted(arrangement, entries)], key=lambda p: (files[p.entry], p.array)
-    )
+    placements = sorted([*arrangement.placements, *_omitted(arrangement, entries)], key=lambda p: (p.entry, p.array))
     targets: dict[str, int] = {}
     descriptions: dict[Any, int] = {}
     described: list[Array] = []
@@ -51,7 +45,7 @@ def placements_of(arrangement: Arrangement, entries: Sequence[FileEntry]) -> Pla
             if known[id(array)] == len(described):
                 described.append(description)
         sidecar = entry.stored_in[which] if entry.stored_in else 0
-        columns["file"].append(sidecars[entry.sidecars[sidecar - 1].url] if sidecar else files[number])
+        columns["file"].append(sidecars[entry.sidecars[sidecar - 1].url] if sidecar else number)
         columns["description"].append(known[id(array)])
         columns["array"].append(targets.setdefault(target, len(targets)) if target else -1)
         columns["order"].append(order)

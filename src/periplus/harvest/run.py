@@ -196,7 +196,7 @@ class IndexRun:
         self._apply_name_times(kept=len(kept) + len(others))
         if index is not None:
             request = AppendRequest(kept, others, self._record(), form)
-            if is_unchanged(index, request, gathered.entries):
+            if is_unchanged(index, request, gathered):
                 self._arrangement = index.kind
                 return index.table
             added = append_files(index, request, gathered, self._name_times.timed, self._options.options)

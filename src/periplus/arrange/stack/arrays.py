@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -125,8 +125,6 @@ class StackedArray:
     """The array of the first file, without the new dimension."""
     files: Sequence[StackedFile]
     """In the order of their steps."""
-    file_ids: Mapping[int, int]
-    """Row of the files table, by entry."""
     physical: bool = False
     """Whether stored values are converted to physical ones."""
     start: int = 0
@@ -158,12 +156,11 @@ class StackedArray:
         chunk = np.empty((self.array.ndim, int(counts.sum())), dtype=np.int32)
         chunk[0] = np.repeat(np.array([file.step for file in block], dtype=np.int32), counts)
         np.concatenate([refs.chunk for refs in found], axis=1, out=chunk[1:])
-        ids = [self.file_ids[file.entry] for file in block]
         return Refs(
             chunk=chunk,
             offset=np.concatenate([refs.offset for refs in found]),
             length=np.concatenate([refs.length for refs in found]),
-            file=np.concatenate([file_column(refs, file) for refs, file in zip(found, ids, strict=True)]),
+            file=np.concatenate([file_column(refs, file.entry) for refs, file in zip(found, block, strict=True)]),
             part=_part_column(found),
             encoding=_encoding_column(block, found, counts),
             inline=Inline.joined([(refs.inline, len(refs)) for refs in found]),

@@ -50,13 +50,11 @@ def stack(
         coordinates = read_coordinates(entries, dim=dim, pattern=pattern, coordinate=coordinate)
     misfits = Misfits(entries, skip_misfits)
     plan = place_files(entries, refs, coordinates, misfits, duplicates=duplicates)
-    order = _file_order(len(entries), plan.steps)
     arrays = [
         StackedArray(
             array=builder.array(coordinates.dim, len(plan.steps.values)),
             like=builder.like,
             files=plan.files(entries, series, builder),
-            file_ids={number: file for file, number in enumerate(order)},
             start=start,
             physical=builder.physical,
         )
@@ -71,9 +69,7 @@ def stack(
     return assemble(
         arrays,
         refs,
-        files=files_table(
-            entries, order, errors={**misfits.errors, **plan.steps.replaced}, times=_step_times(plan.steps)
-        ),
+        files=files_table(entries, errors={**misfits.errors, **plan.steps.replaced}, times=_step_times(plan.steps)),
         record=_record(coordinates, plan, pattern),
         attributes=_common_attributes(entries, plan),
         coordinates={
@@ -81,7 +77,6 @@ def stack(
         },
         warnings=[*_physical_arrays(arrays), *_warnings(entries, coordinates)],
         misfits=misfits.reasons,
-        order=order,
     )
 
 
@@ -235,12 +230,6 @@ def _step_times(steps: StackSteps) -> dict[int, np.datetime64]:
     if steps.values.dtype.kind != "M":
         return {}
     return {i: steps.values[step] for i, step in steps.of.items()}
-
-
-def _file_order(count: int, steps: StackSteps) -> list[int]:
-    """Entries in the order of their steps (so that neighbours in time are neighbours in the table), then the others."""
-    stacked = sorted(steps.of, key=lambda i: (steps.of[i], i))
-    return stacked + [i for i in range(count) if i not in steps.of]
 
 
 def _physical_arrays(arrays: Sequence[StackedArray]) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -48,9 +47,10 @@ class AppendedFiles:
     placements: Placements | None = None
 
 
-def is_unchanged(index: StoredIndex, request: AppendRequest, entries: Sequence[FileEntry]) -> bool:
+def is_unchanged(index: StoredIndex, request: AppendRequest, gathered: Gathered) -> bool:
     """Whether the index already is what was requested: the same unchanged files in the same arrangement."""
-    if not _same_request(index, request) or any(entry.error is None for entry in entries):
+    entries = gathered.entries
+    if any(entry.error is None for entry in entries) or not _same_request(index, request, gathered):
         return False
     return {entry.source.url: entry.error for entry in entries} == index.errors
 
@@ -72,7 +72,7 @@ def append_files(
     entries = [gathered.entries[i] for i in new]
     if index.sidecars or any(entry.sidecars for entry in entries) or not index.recalls:
         return None
-    if index.table.form not in GROWING or not _same_request(index, request):
+    if index.table.form not in GROWING or not _same_request(index, request, gathered):
         return None
     if not errors.items() <= {e.source.url: e.error for e in gathered.entries}.items():
         return None  # a file with an error is gone, has no error now, or another one: its row must change
@@ -80,9 +80,6 @@ def append_files(
     def refs(entry: int, which: int) -> Refs:
         return gathered.refs(new[entry], which)
 
-    last = max((file.number for file in request.kept.values()), default=-1)
-    if index.arrangement.get("coordinate") == "order" and any(gathered.numbers[i] < last for i in new):
-        return None  # the order of the inputs is the coordinate, and a new file is not the last
     if index.kind == "collect":
         return _append_to_collection(index, request, entries, refs)
     if index.kind == "stack":
@@ -90,16 +87,14 @@ def append_files(
     return None
 
 
-def _same_request(index: StoredIndex, request: AppendRequest) -> bool:
-    """Whether all files of the index stay, with the same times, groups and series."""
+def _same_request(index: StoredIndex, request: AppendRequest, gathered: Gathered) -> bool:
+    """Whether all files of the index stay, with the same times, groups and series, and new ones follow them."""
     arrangement, kept = index.arrangement, request.kept
     if arrangement.get("asked") != dict(request.asked) or len(kept) + len(request.others) != index.count:
         return False
     if request.form is not None and request.form != index.table.form:
         return False
-    # The order of overlapping files may decide which of them is shown.
-    ordered = arrangement.get("coordinate") == "order" or index.kind == "mosaic"
-    if ordered and not _ascending([kept[number].number for number in sorted(kept)]):
+    if index.order_matters and not _same_order(index, request, gathered):
         return False
     series = _series(index, kept) if index.kind == "stack" else None
     groups = index.groups if any(file.input.group is not None for file in kept.values()) else None
@@ -125,8 +120,13 @@ def _has_name_time(index: StoredIndex, number: int, pattern: NamePattern) -> boo
     return value is not None and bool(value == index.files.datetime[number])
 
 
-def _ascending(numbers: Sequence[int]) -> bool:
-    return all(a < b for a, b in pairwise(numbers))
+def _same_order(index: StoredIndex, request: AppendRequest, gathered: Gathered) -> bool:
+    """Whether the files of the index are in the order in which it lists them, and new files follow."""
+    places = {file.source.url: file.number for file in request.kept.values()}
+    places |= {entry.source.url: place for entry, place in zip(gathered.entries, gathered.numbers, strict=True)}
+    known = index.listed(places)
+    order = sorted(places, key=places.__getitem__)
+    return order[: len(known)] == known
 
 
 def _series(index: StoredIndex, wanted: Mapping[int, Any]) -> dict[int, str]:
@@ -229,13 +229,12 @@ def _append_to_stack(
         stacked = arrange(whole, lookup, kind="stack", start=count, **options)
     except ConflictError:
         return None  # arranging all files again reports it
-    order = list(stacked.order or ())
-    if stacked.misfits or order[:count] != list(range(count)) or not _keeps_rows(index, stacked, numbers):
+    if stacked.misfits or not _keeps_rows(index, stacked, numbers):
         return None
     placements = placements_of(stacked, whole)
     assert placements is not None
     fresh = placements.file >= count
-    files = stacked.files.take(np.arange(count, len(order)))
+    files = stacked.files.take(np.arange(count, len(whole)))
     blocks = ((name, replace(rows, file=_shifted(rows, -count))) for name, rows in stacked.blocks)
     return AppendedFiles(replace(stacked, files=files, blocks=blocks), _taken(placements, fresh, -count))
 

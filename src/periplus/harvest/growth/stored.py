@@ -111,19 +111,33 @@ class StoredIndex:
 
     def position(self, url: str) -> int | None:
         """Position of a file in the order of an append, in which new files count from 0; None for a new file."""
-        number = self.by_url.get(url)
-        if number is None:
-            number = self._bad_by_url.get(url)
+        number = self._number(url)
         return None if number is None else self._position(number)
 
     def _position(self, number: int) -> int:
         count = len(self.files)
-        # A stack lists replaced files last, although they precede those that replaced them.
-        before = 2 * count if self.kind == "stack" and self._is_replaced(number) else count
-        return number - before
+        if self.kind == "stack" and not self.recalls and self._is_replaced(number):
+            return number - 2 * count  # older versions list it after the file that replaced it
+        return number - count
 
     def _is_replaced(self, number: int) -> bool:
         return (self.files.error[number] or "").startswith(REPLACED)
+
+    def listed(self, urls: Iterable[str]) -> list[str]:
+        """Those of the URLs that are files of the index, in its order."""
+        known = {url: number for url in urls if (number := self._number(url)) is not None}
+        return sorted(known, key=known.__getitem__)
+
+    def _number(self, url: str) -> int | None:
+        number = self.by_url.get(url)
+        return self._bad_by_url.get(url) if number is None else number
+
+    @property
+    def order_matters(self) -> bool:
+        """Whether the order of the files decides where their arrays are or which of them is shown."""
+        if self.kind == "stack":
+            return self.arrangement.get("coordinate") == "order" or self.asked.get("duplicates") in ("last", "keep")
+        return self.kind == "mosaic"
 
     def source(self, url: str) -> Source | None:
         """A file when it was indexed; None if the index does not contain what is needed to arrange it again."""
