@@ -166,7 +166,7 @@ class IndexRun:
         if times.give_times or not index.lost_times:
             # Arrays that the index omits are needed if the arrangement changes, or fewer files may fit better.
             complete = self._record() != index.arrangement.get("asked") or len(files) < index.count
-            again = index.recall_into(self._gathered, files, inputs=kept, complete=complete)
+            again = index.recall_into(self._gathered, files, complete=complete)
             times.differ = times.differ or index.lost_times
         if self._access is not None:
             check_access(self._access, (*again, *self._returning))

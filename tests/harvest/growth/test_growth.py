@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -97,6 +98,14 @@ ARRANGEMENTS: dict[str, tuple[dict[str, Any], Callable[[int], tuple[int, int]], 
         for rule in ("last", "keep")
     },
     "order": ({"arrange": "stack", "coordinate": "order", "dim": "n"}, lambda n: (0, 0), lambda n: 0),
+    **{
+        f"series {rule}": (
+            {"arrange": "stack", "duplicates": rule, "assets": ["red", "nir"]},
+            lambda n: (0, 0),
+            lambda n: 0,
+        )
+        for rule in ("last", "keep")
+    },
 }
 STEPS = st.lists(
     st.tuples(
@@ -144,9 +153,19 @@ def test_any_sequence_of_runs_gives_the_rows_of_one_run(tmp_path_factory: pytest
     for number in range(FILES):
         for seed in SEEDS:
             write(made / f"{number}_{seed}.tif", number, seed=seed, place=place(number), kind=variant(number))
+    needed = {name: value for name, value in options.items() if name == "assets"}
     folders = ("a", "b") if kind == "collect" else ("",)
     day = {n: n // 2 + 1 if kind.startswith("duplicates") else n + 1 for n in range(FILES)}
     path = {n: archive / folders[n % len(folders)] / f"x_202101{day[n]:02d}_{n}.tif" for n in range(FILES)}
+    is_stac = kind.startswith("series")
+
+    def item(n: int) -> Path:
+        """A STAC item of one asset; two of each asset have the same time."""
+        asset = "red" if n % 3 else "nir"
+        properties = {"datetime": f"2021-01-0{n // 4 + 1}T00:00:00Z"}
+        found = {"type": "Feature", "id": str(n), "properties": properties, "assets": {asset: {"href": path[n].name}}}
+        path[n].with_suffix(".json").write_text(json.dumps(found))
+        return path[n].with_suffix(".json")
 
     @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(steps=STEPS, name=st.sampled_from(["index.parquet", "index"]))
@@ -174,11 +193,13 @@ def test_any_sequence_of_runs_gives_the_rows_of_one_run(tmp_path_factory: pytest
                 names = [held[0], *names]
             for number in range(FILES):
                 shutil.copy(made / f"{number}_{seeds[number]}.tif", path[number])
-            asked = [path[n] for n in (names if append else held)]
+            given_path = item if is_stac else path.__getitem__
+            asked = [given_path(n) for n in (names if append else held)]
+            alone = append and len(held) > len(names)
             with (
-                periplus.index(asked, to=to, append=append, **({} if append and len(held) > len(names) else options)),
+                periplus.index(asked, to=to, append=append, **(needed if alone else options)),
                 periplus.open(to, allow=[str(archive)]) as index,
-                periplus.index([path[n] for n in held], **options) as whole,
+                periplus.index([given_path(n) for n in held], **options) as whole,
             ):
                 assert rows(index, root) == rows(whole, root)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from periplus.arrange.stack.arrays import (
 )
 from periplus.arrange.stack.coordinate import FileCoordinates, StackSteps, assign_steps, read_coordinates
 from periplus.errors import ConflictError
-from periplus.model import Array, Coordinate
+from periplus.model import Array, Coordinate, Files
 
 
 def stack(
@@ -69,7 +69,7 @@ def stack(
     return assemble(
         arrays,
         refs,
-        files=files_table(entries, errors={**misfits.errors, **plan.steps.replaced}, times=_step_times(plan.steps)),
+        files=_files(entries, errors={**misfits.errors, **plan.steps.replaced}, times=_step_times(plan.steps)),
         record=_record(coordinates, plan, pattern),
         attributes=_common_attributes(entries, plan),
         coordinates={
@@ -223,6 +223,14 @@ def _by_series(entries: Sequence[FileEntry], numbers: Iterable[int]) -> dict[str
 def _group(series: str | None) -> str:
     """The group of the arrays of a series; the root is the empty string."""
     return "" if series is None else safe_path(series)
+
+
+def _files(entries: Sequence[FileEntry], *, errors: Mapping[int, str], times: Mapping[int, np.datetime64]) -> Files:
+    """The files table; with several series, also the group of each file."""
+    files = files_table(entries, errors=errors, times=times)
+    if all(entry.series is None for entry in entries):
+        return files
+    return replace(files, columns={"group": np.array([_group(entry.series) for entry in entries], object)})
 
 
 def _step_times(steps: StackSteps) -> dict[int, np.datetime64]:

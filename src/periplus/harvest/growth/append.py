@@ -96,8 +96,6 @@ def _same_request(index: StoredIndex, request: AppendRequest, gathered: Gathered
         return False
     if index.order_matters and not _same_order(index, request, gathered):
         return False
-    series = _series(index, kept) if index.kind == "stack" else None
-    groups = index.groups if any(file.input.group is not None for file in kept.values()) else None
     has_name_times = index.pattern is not None and index.pattern.time is not None
     for number, file in kept.items():
         item = file.input
@@ -105,9 +103,9 @@ def _same_request(index: StoredIndex, request: AppendRequest, gathered: Gathered
             return False  # written by a version that used the pattern for the times of stacks only
         if not has_name_times and item.datetime is not None and instant(item.datetime) != index.files.datetime[number]:
             return False
-        if series is not None and series.get(number) != ("" if item.series is None else safe_path(item.series)):
+        if index.kind == "stack" and index.group_of(number) != ("" if item.series is None else safe_path(item.series)):
             return False
-        if groups is not None and item.group is not None and groups[number] != safe_path(item.group):
+        if index.kind == "collect" and item.group is not None and index.group_of(number) != safe_path(item.group):
             return False
     return True
 
@@ -127,21 +125,6 @@ def _same_order(index: StoredIndex, request: AppendRequest, gathered: Gathered) 
     known = index.listed(places)
     order = sorted(places, key=places.__getitem__)
     return order[: len(known)] == known
-
-
-def _series(index: StoredIndex, wanted: Mapping[int, Any]) -> dict[int, str]:
-    """The series of files of a stack: the group of the target array."""
-    placements = index.table.placements
-    if placements is None:
-        return {}
-    found: dict[int, str] = {}
-    for file, array, code in zip(
-        placements.file.tolist(), placements.array.tolist(), placements.description.tolist(), strict=True
-    ):
-        if array >= 0 and file in wanted and file not in found:
-            name, inner = placements.arrays[array], placements.descriptions[code].name
-            found[file] = name[: -len(inner)].rstrip("/")
-    return found
 
 
 # --- a collection -----------------------------------------------------------------------------------------------------

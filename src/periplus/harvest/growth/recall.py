@@ -67,7 +67,7 @@ def recall_groups(
     groups: Sequence[str | None],
     wanted: Sequence[int],
     sidecars: Mapping[int, Sequence[int]],
-    fact: Callable[..., FileFacts],
+    fact: Callable[[int, tuple[int, ...]], FileFacts],
 ) -> RecalledFiles:
     """Files of a collection: each has the arrays in its group."""
     catalog = table.catalog
@@ -83,7 +83,7 @@ def recall_groups(
         if group is None or not held or stored_in is None:
             continue
         slots[number] = len(facts)
-        facts.append(fact(number, prefix=group, attributes=catalog.attributes.get(group, {}), stored_in=stored_in))
+        facts.append(fact(number, stored_in))
         skip = len(group) + 1 if group else 0
         arrays.append(tuple(catalog.arrays[name].renamed(name[skip:]) for name in held))
         names.append(held)
@@ -136,8 +136,7 @@ def recall_placed(
     placements: Placements,
     wanted: Sequence[int],
     sidecars: Mapping[int, Sequence[int]],
-    fact: Callable[..., FileFacts],
-    series: str = "",
+    fact: Callable[[int, tuple[int, ...]], FileFacts],
 ) -> RecalledFiles:
     """Files of a stack or mosaic, from their placements."""
     owners = np.arange(len(table.stored_files), dtype=np.int64)
@@ -154,7 +153,6 @@ def recall_placed(
     mine = owners[placements.file[chosen]]
     starts = np.flatnonzero(np.diff(mine, prepend=-1)).tolist()
     rows = _PlacedRows(table, placements)
-    catalog = table.catalog
     facts: list[FileFacts] = []
     slots: dict[int, int] = {}
     arrays: list[tuple[Array, ...]] = []
@@ -169,10 +167,8 @@ def recall_placed(
         key = (*alike, *placements.array[numbers].tolist())
         if key not in known:
             known[key] = tuple(rows.scanned_array(p) for p in numbers)
-        prefix = series or rows.prefix(numbers[0])
         slots[owner] = len(facts)
-        attributes = catalog.attributes.get(rows.prefix(numbers[0]), {})
-        facts.append(fact(owner, prefix=prefix, attributes=attributes, stored_in=stored_in if any(stored_in) else ()))
+        facts.append(fact(owner, stored_in if any(stored_in) else ()))
         arrays.append(known[key])
         lists.append(numbers)
     return RecalledFiles(RecalledPart(arrays, lambda slot, which: rows.scanned(lists[slot][which])), facts, slots)
@@ -201,14 +197,6 @@ class _PlacedRows:
     placements: Placements
     _batches: OrderedDict[Any, _RowBatch] = field(default_factory=OrderedDict)
     _targets: dict[int, TargetArray] = field(default_factory=dict)
-
-    def prefix(self, row: int) -> str:
-        """The group of the target array."""
-        p = self.placements
-        if p.array[row] < 0:
-            return ""
-        name, inner = p.arrays[p.array[row]], p.descriptions[p.description[row]].name
-        return name[: -len(inner)].rstrip("/") if name.endswith(inner) else ""
 
     def scanned_array(self, row: int) -> Array:
         """The array as it is in the file."""

@@ -15,7 +15,7 @@ from periplus.arrange import KINDS, FileEntry
 from periplus.arrange.arrangement import REPLACED
 from periplus.arrange.compatibility import MISFIT
 from periplus.arrange.pattern import NamePattern, parse
-from periplus.errors import ConflictError, DeniedError, MissingError, PeriplusError
+from periplus.errors import DeniedError, MissingError, PeriplusError
 from periplus.fetch import Fetch
 from periplus.harvest.growth.recall import RecalledFiles, RecalledPart, arrays_by_group, recall_groups, recall_placed
 from periplus.harvest.inputs import Input
@@ -164,13 +164,25 @@ class StoredIndex:
         """Whether the index has the groups or placements of its files; one of an older version may not."""
         if self.kind == "collect":
             return True
+        if self.arrangement.get("series") and self.groups is None:
+            return False
         return bool(self.kind) and self.table.placements is not None
 
-    @property
+    @cached_property
     def groups(self) -> list[str | None] | None:
-        """The group of each file of a collection; None if the index does not have them."""
-        column = self.files.columns.get("group") if self.kind == "collect" else None
+        """The group of each file of a collection, or of a stack of several series; None if the index has no groups."""
+        column = self.files.columns.get("group") if self.kind in ("collect", "stack") else None
         return None if column is None else column.tolist()
+
+    def group_of(self, number: int) -> str:
+        """The group of the arrays of a file; the root is the empty string."""
+        return "" if self.groups is None else self.groups[number] or ""
+
+    def _series_of(self, number: int) -> str | None:
+        asset = self.arrangement.get(ASSET)
+        if self.kind == "mosaic":
+            return asset if isinstance(asset, str) else None
+        return (self.group_of(number) or None) if self.kind == "stack" else None
 
     @property
     def group_names(self) -> list[str]:
@@ -191,14 +203,10 @@ class StoredIndex:
             return recall_groups(self.table, self.groups or (), wanted, self.sidecars, self._fact)
         placements = self.table.placements
         assert placements is not None
-        asset = self.arrangement.get(ASSET)
-        series = asset if isinstance(asset, str) else ""
-        return recall_placed(self.table, placements, wanted, self.sidecars, self._fact, series)
+        return recall_placed(self.table, placements, wanted, self.sidecars, self._fact)
 
-    def recall_into(
-        self, gathered: Gathered, files: Mapping[int, Harvested], *, inputs: Container[int], complete: bool
-    ) -> list[Harvested]:
-        """Add files of the index to `gathered`; returns those to read again. `inputs` are files given to the run."""
+    def recall_into(self, gathered: Gathered, files: Mapping[int, Harvested], *, complete: bool) -> list[Harvested]:
+        """Add files of the index to `gathered`; returns those to read again."""
         recalled = self.recall(sorted(files), complete=complete)
         part = gathered.adopt(recalled.part)
         again = []
@@ -207,21 +215,18 @@ class StoredIndex:
                 again.append(file)
                 continue
             slot = recalled.slots[number]
-            fact, item = recalled.facts[slot], file.input
-            if number not in inputs and (self.kind != "collect" or "depth" not in self.arrangement):
-                # It is not an input, so only the index has its group or series. Groups from paths may change.
-                place = fact.prefix or None
-                item = replace(item, group=place) if self.kind == "collect" else replace(item, series=place)
-            gathered.reuse(replace(file, input=item), fact, part, slot)
+            gathered.reuse(file, recalled.facts[slot], part, slot)
         return again
 
     def unchanged_file(self, number: int) -> Harvested:
         """A file that is not an input of the run and stays; it is ordered before new files."""
-        source, asset = self.files.source(number), self.arrangement.get(ASSET)
+        source = self.files.source(number)
+        has_own_group = self.kind == "collect" and "depth" not in self.arrangement  # groups from paths may change
         item = Input(
             url=source.url,
             datetime=None if self._has_name_times else moment(self.files.datetime[number]),
-            series=asset if isinstance(asset, str) else None,
+            group=(self.group_of(number) or None) if has_own_group else None,
+            series=self._series_of(number),
         )
         return Harvested(input=item, source=source, reused=True, number=self._position(number))
 
@@ -247,14 +252,7 @@ class StoredIndex:
         if not changed and all(self.asked.get(name) == request.get(name) for name in names):
             return False
         error = file.error or ""
-        found = error.startswith(REPLACED) or (bool(request.get("skip_misfits")) and error.startswith(MISFIT))
-        if found and self.arrangement.get("series"):
-            raise ConflictError(
-                "files of this index changed, so this one, which others had replaced, may be needed again, and the "
-                "index does not store its series: give all files",
-                url=file.source.url,
-            )
-        return found
+        return error.startswith(REPLACED) or (bool(request.get("skip_misfits")) and error.startswith(MISFIT))
 
     def sidecar_urls(self, files: Iterable[int]) -> list[str]:
         """URLs of the sidecars of these files."""
@@ -262,17 +260,16 @@ class StoredIndex:
             return []
         return [self.files.path[each] for number in files for each in self.sidecars.get(number, ())]
 
-    def _fact(
-        self, number: int, *, prefix: str, attributes: Mapping[str, Any], stored_in: tuple[int, ...]
-    ) -> FileFacts:
+    def _fact(self, number: int, stored_in: tuple[int, ...]) -> FileFacts:
+        group = self.group_of(number)
         return FileFacts(
             source=self.files.source(number),
             format=self.files.format[number],
             datetime=None if self._has_name_times else moment(self.files.datetime[number]),
-            attributes=attributes,
+            attributes=self.table.catalog.attributes.get(group, {}),
             sidecars=tuple(self.files.source(each) for each in self.sidecars.get(number, ())),
             stored_in=stored_in,
-            prefix=prefix,
+            prefix=self._series_of(number) or group,
         )
 
 
