@@ -153,9 +153,16 @@ def test_opening_a_flat_index_does_not_import_zarr(image, tmp_path):
 
 
 def test_a_pipe_is_no_index_and_nobody_waits_for_it(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    for name in ("pipe", "pipe.parquet", "pipe.json", "pipe.icechunk"):
-        if name != "pipe":
-            os.mkfifo(tmp_path / name)
-        code = f"import periplus\ntry: periplus.open({str(tmp_path / name)!r})\nexcept periplus.PeriplusError: pass"
-        subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    names = [str(tmp_path / name) for name in ("pipe", "pipe.parquet", "pipe.json", "pipe.icechunk")]
+    for name in names:
+        os.mkfifo(name)
+    code = """
+import sys, periplus
+for name in sys.argv[1:]:
+    try:
+        periplus.open(name)
+    except periplus.PeriplusError:
+        print(name)
+"""
+    done = subprocess.run([sys.executable, "-c", code, *names], check=True, timeout=60, capture_output=True, text=True)
+    assert done.stdout.split() == names

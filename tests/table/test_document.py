@@ -28,7 +28,6 @@ def again(catalog: Catalog) -> Catalog:
     return load(text, limits=LIMITS).catalog
 
 
-@settings(deadline=None, max_examples=30)
 @given(indexes())
 def test_a_catalog_comes_back(index):
     catalog, _, _ = index

@@ -6,8 +6,6 @@ import base64
 import io
 import json
 import resource
-import subprocess
-import sys
 import time
 from dataclasses import replace
 
@@ -24,6 +22,7 @@ from periplus.table.document.document import FILES_KEY, KEY, document_for, dump
 from periplus.table.parquet import sinks
 from periplus.table.parquet.schema import chunks_to_arrow
 from periplus.testing.indexes import dense_refs, files_of, stacked
+from periplus.testing.memory_use import measure_memory
 
 NAME = "0/data"
 
@@ -281,90 +280,66 @@ def test_a_footer_longer_than_the_file_or_the_budget_is_refused(tmp_path, fetch)
         open_table(url, fetch=fetch, limits=Limits(header_bytes=100))
 
 
-BOMB = """
-import resource, sys, time
-import pyarrow.parquet, periplus.table.open, periplus.table.parquet.rows  # the libraries themselves
-from periplus.errors import FormatError, LimitError
+USE = """
 from periplus.fetch import Fetch
+from periplus.limits import Limits
 from periplus.table import open_table
-fetch = Fetch()
-fetch.run(fetch.head(sys.argv[1]))
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-start = time.process_time()
-try:
-    table = open_table(sys.argv[1], fetch=fetch)
-    if sys.argv[2] != "open":
-        len(table.refs("0/data", eval(sys.argv[2])))
-except (FormatError, LimitError) as error:
-    print("refused", error.kind)
-else:
-    print("opened")
-print(time.process_time() - start)
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
-fetch.close()
+with Fetch() as fetch:
+    table = open_table(given[0], fetch=fetch, limits=Limits(memory_bytes=64 << 20))
+    if given[1] is not None:
+        table.refs("0/data", given[1])
 """
 
 
-def measured(url: str, use: str) -> tuple[str, float, float]:
-    """What happened, CPU seconds and MiB, in a process of its own."""
-    done = subprocess.run([sys.executable, "-c", BOMB, url, use], check=True, capture_output=True, text=True)
-    what, seconds, mebibytes = done.stdout.splitlines()
-    return what, float(seconds), float(mebibytes)
-
-
 @pytest.fixture(scope="module")
-def bomb(tmp_path_factory):
-    """A small file of very many rows: columns of one repeated value."""
-    rows = 20_000_000
+def costs(tmp_path_factory):
+    """What opening or querying takes in memory, each in a process of its own."""
+    folder = tmp_path_factory.mktemp("large")
+    work = {}
+    columns, document, files = honest()
+    for bits in (40, 63):
+        high = min(bits, 62) // 2
+        shape = [2**high, 2 ** (bits - high) - (bits == 63)]
+        document["arrays"][NAME] |= {"shape": shape, "chunks": [2**10, 2**13]}
+        url = build(folder / f"{bits}.parquet", columns, document, files)
+        work[f"2**{bits} pixels"] = USE, [url, [(0, 1), (0, 1)]]
+    # A small file of very many rows: columns of one repeated value.
+    rows = 2_000_000
     _, document, files = honest()
     zeros = pa.array(np.zeros(rows, np.int32))
     names = pa.DictionaryArray.from_arrays(zeros, ["0/data"])
     paths = pa.DictionaryArray.from_arrays(zeros, ["a.tif"])
     many = {"array": names, "y_chunk": zeros, "x_chunk": zeros, "path": paths, "offset": zeros, "length": zeros}
-    folder = tmp_path_factory.mktemp("bomb")
-    small = build(folder / "small.parquet", many, document, files, compression="zstd", row_group_size=rows)
+    options = {"compression": "zstd", "row_group_size": rows}
+    work["open a bomb"] = USE, [build(folder / "small.parquet", many, document, files, **options), None]
     document["arrays"][NAME] |= {"shape": [2**30, 2**30], "chunks": [1, 1]}
-    large = build(folder / "large.parquet", many, document, files, compression="zstd", row_group_size=rows)
-    return small, large
-
-
-def test_an_index_bomb_is_refused_from_its_footer(bomb):
-    what, seconds, mebibytes = measured(bomb[0], "open")
-    assert what == "refused format"
-    assert seconds < 0.5
-    assert mebibytes < 50
-
-
-def test_an_index_bomb_that_declares_a_grid_for_its_rows_is_refused_when_queried(bomb):
-    assert measured(bomb[1], "open")[0] == "opened"
-    what, seconds, mebibytes = measured(bomb[1], "[(0, 5), (0, 5)]")
-    assert what == "refused limit"
-    assert seconds < 2
-    assert mebibytes < 50
-
-
-@pytest.mark.parametrize("bits", [40, 63])
-def test_enormous_shapes_open_at_once_and_answer_small_windows(bits, tmp_path):
-    columns, document, files = honest()
-    high = min(bits, 62) // 2
-    document["arrays"][NAME] |= {"shape": [2**high, 2 ** (bits - high) - (bits == 63)], "chunks": [2**10, 2**13]}
-    url = build(tmp_path / "i.parquet", columns, document, files)
-    what, seconds, mebibytes = measured(url, "[(0, 1), (0, 1)]")
-    assert (what, mebibytes < 50) == ("opened", True)
-    assert seconds < 1
-
-
-def test_a_repeated_string_is_not_multiplied_in_memory(tmp_path):
+    url = build(folder / "large.parquet", many, document, files, **options)
+    work["open a bomb with a grid"] = USE, [url, None]
+    work["query a bomb with a grid"] = USE, [url, [(0, 5), (0, 5)]]
     columns, document, files = honest()
     long = "x" * 1_000_000
     columns["path"] = pa.DictionaryArray.from_arrays(pa.array(np.zeros(24, np.int32)), [long])
     count = 20_000
     ids = pa.array(np.arange(count), pa.int32())
     files = {"file_id": ids, "path": pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), [long])}
-    url = build(tmp_path / "i.parquet", columns, document, files)
-    what, _, mebibytes = measured(url, "[(0, 1), (0, 1)]")
-    assert what == "refused format"
-    assert mebibytes < 100
+    work["a repeated string"] = USE, [build(folder / "string.parquet", columns, document, files), [(0, 1), (0, 1)]]
+    return measure_memory(work)
+
+
+@pytest.mark.parametrize(
+    ("case", "outcome", "most"),
+    [
+        ("open a bomb", "format", 20),
+        ("open a bomb with a grid", "done", 20),
+        ("query a bomb with a grid", "limit", 20),
+        ("2**40 pixels", "done", 50),
+        ("2**63 pixels", "done", 50),
+        ("a repeated string", "format", 100),
+    ],
+)
+def test_an_index_does_not_take_more_memory_than_it_declares(case, outcome, most, costs):
+    assert costs[case].outcome == outcome, costs[case].message
+    assert costs[case].mebibytes < most
 
 
 def test_a_decoded_row_group_is_counted_before_it_is_decoded(tmp_path, fetch):
@@ -483,7 +458,8 @@ def test_row_groups_with_many_inline_bytes_are_written_in_pieces(tmp_path, fetch
 def test_a_query_does_not_begin_to_decode_long_strings(tmp_path, fetch):
     columns, document, files = honest()
     count = len(columns["offset"])
-    columns["path"] = pa.DictionaryArray.from_arrays(np.zeros(count, np.int32), pa.array(["p" * (80 << 20)]))
-    table = open_table(build(tmp_path / "i.parquet", columns, document, files), fetch=fetch)
+    columns["path"] = pa.DictionaryArray.from_arrays(np.zeros(count, np.int32), pa.array(["p" * (5 << 20)]))
+    limits = Limits(memory_bytes=64 << 20)
+    table = open_table(build(tmp_path / "i.parquet", columns, document, files), fetch=fetch, limits=limits)
     with pytest.raises(LimitError, match="the strings of a row group"):
         table.sql("select * from chunks")

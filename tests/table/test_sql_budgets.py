@@ -93,6 +93,6 @@ index = periplus.index(sys.argv[1])
 index.sql("select count(*) from chunks")
 index.close()
 """
-    for _ in range(4):
+    for _ in range(2):
         done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "a.tif")], capture_output=True, timeout=100)
         assert (done.returncode, done.stderr) == (0, b"")
