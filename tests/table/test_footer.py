@@ -151,8 +151,8 @@ def test_no_flipped_bit_of_a_footer_ends_the_process(tmp_path):
 
     (tmp_path / "a.tif").write_bytes(tiffs.case("cog-mask").data)
     periplus.index(tmp_path / "a.tif", to=tmp_path / "index.parquet").close()
-    command = [sys.executable, "-c", FLIPS, str(tmp_path / "index.parquet"), "0", "5"]
+    command = [sys.executable, "-c", FLIPS, str(tmp_path / "index.parquet"), "0", "11"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     read, refused = map(int, done.stdout.split())
-    assert min(read, refused) > 100
+    assert min(read, refused) > 50

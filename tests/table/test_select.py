@@ -17,12 +17,10 @@ from periplus.testing.indexes import dense_refs, files_of, stacked
 
 
 @pytest.fixture(params=["memory", "index.parquet", "index", "index.duckdb"])
-def table(request, tmp_path, fetch):
-    catalog, refs, files = stacked(steps=40)
+def table(request, stored, fetch):
     if request.param == "memory":
-        return memory_table(catalog, refs, files)
-    write_table(str(tmp_path / request.param), catalog, refs.items(), files, fetch=fetch)
-    return open_table(str(tmp_path / request.param), fetch=fetch, allow=["s3://bucket/"], trust=True)
+        return memory_table(*stacked(steps=40))
+    return open_table(str(stored / request.param), fetch=fetch, allow=["s3://bucket/"], trust=True)
 
 
 def places(rows, *names):

@@ -22,17 +22,15 @@ from periplus.testing.servers.http import RangeServer
 
 
 @pytest.fixture(params=["memory", "index.parquet", "index", "index.duckdb", "http flat", "http dataset"])
-def table(request, tmp_path, fetch):
-    catalog, refs, files = stacked(steps=40)
+def table(request, stored, fetch):
     if request.param == "memory":
-        yield memory_table(catalog, refs, files)
+        yield memory_table(*stacked(steps=40))
         return
     name = {"http flat": "index.parquet", "http dataset": "index"}.get(request.param, request.param)
-    write_table(str(tmp_path / name), catalog, refs.items(), files, fetch=fetch)
     if not request.param.startswith("http"):
-        yield open_table(str(tmp_path / name), fetch=fetch, allow=["s3://bucket/"], trust=True)
+        yield open_table(str(stored / name), fetch=fetch, allow=["s3://bucket/"], trust=True)
         return
-    with RangeServer(tmp_path) as server:
+    with RangeServer(stored) as server:
         yield open_table(f"{server.url}/{name}", fetch=fetch, allow=["s3://bucket/"])
 
 
