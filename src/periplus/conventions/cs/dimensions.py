@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from periplus.conventions.cs.times import duration, instant
 from periplus.conventions.cs.values import MOST_ITEMS, term_dims
 from periplus.conventions.meaning import Coord, Explicit, External, Regular
 from periplus.conventions.node import Node
-from periplus.conventions.ref import resolve
+from periplus.conventions.ref import ReferenceTarget, resolve
 
 _UNIT_SECONDS = {"days": 86400, "hours": 3600, "minutes": 60, "seconds": 1}
 
@@ -127,17 +127,25 @@ def _coord(reading: Reading, entry: _DimensionEntry, names: CoordinateNames, sou
     else:
         reading.note("dimensions.type", "warning", entry.where, f"the type {shown(kind)} is not known")
         return None
-    if values is None:
-        return None
-    axis = entry.dims == (entry.name,)
-    name = names.axis(entry.name) if axis else names.free(entry.name, dims=entry.dims)
+    return None if values is None else _named(replace(entry, words=words), entry.dims, values, names)
+
+
+def _named(
+    entry: _DimensionEntry,
+    dims: tuple[str, ...],
+    values: Regular | Explicit | External,
+    names: CoordinateNames,
+    target: ReferenceTarget | None = None,
+) -> Coord:
+    """The coordinate of these values; one along the dimension of its own name is an axis."""
+    axis = dims == (entry.name,)
     return Coord(
-        name=name,
-        dims=entry.dims,
+        name=names.axis(entry.name, target) if axis else names.free(entry.name, target, dims=dims),
+        dims=dims,
         values=values,
-        role="axis" if axis else "auxiliary" if entry.dims else "scalar",
+        role="axis" if axis else "auxiliary" if dims else "scalar",
         convention="dimensions",
-        attributes=words,
+        attributes=dict(entry.words),
     )
 
 
@@ -158,16 +166,7 @@ def _array(
         message = f"{node.path} of shape {list(node.shape)} does not fit the dimensions {list(dims or ())}"
         reading.note("dimensions.length", "error", entry.where, message)
         return None
-    axis = dims == (entry.name,)
-    name = names.axis(entry.name, target) if axis else names.free(entry.name, target, dims=dims)
-    return Coord(
-        name=name,
-        dims=dims,
-        values=External(reference=target.reference, dims=dims, shape=node.shape),
-        role="axis" if axis else "auxiliary" if dims else "scalar",
-        convention="dimensions",
-        attributes=dict(entry.words),
-    )
+    return _named(entry, dims, External(reference=target.reference, dims=dims, shape=node.shape), names, target)
 
 
 def _inline(reading: Reading, values: Any, entry: _DimensionEntry, count: int) -> Explicit | None:

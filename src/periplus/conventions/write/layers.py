@@ -91,13 +91,10 @@ def layers_of(
     made = []
     for name, variable in dataset.data_vars.items():
         node = nodes[f"/{group}/{name}" if group else f"/{name}"]
-        if len(node.shape) < 2:
+        layer = layer_over(node, reader, spatial_dims)
+        if layer is None or (dims := layer.spatial_dims) is None:
             continue
-        layer = replace(layer_of(node, reader.array(reader.lookup(node.path) or node)), level=level)
-        dims = spatial_dims or layer.spatial_dims or usual_dims(node.dims)
-        if dims is None or not set(dims) <= set(node.dims):
-            continue
-        layer = replace(layer, spatial_dims=dims)
+        layer = replace(layer, level=level)
         mapping = _mapping(dataset, variable)
         labels = {dim: dataset.coords[dim] for dim in dims if dim in dataset.coords}
         if transform is not None:
@@ -106,8 +103,8 @@ def layers_of(
             known = (declared(nodes, reader, layer) or _by_mapping(mapping, layer)) if by_attributes else None
             both = _both(dataset, str(name), dims)
             grid = placed(layer, known, labels=labels, both=both, rotated=(rotated or {}).get(dims))
-        layer = with_grid(layer, grid, word or declared_registration(nodes, layer))
-        made.append(replace(layer, georeference=replace(_place(layer), crs=crs or _crs(mapping, layer))))
+        found = crs or _crs(mapping, layer)
+        made.append(with_grid(layer, grid, word or declared_registration(nodes, layer), crs=found))
     if not made and (spatial_dims is not None or usual_dims(dataset.dims) is None):
         names = sorted(map(str, dataset.dims))
         raise FormatError(f"no variable over {names} has dimensions y and x; name these by spatial_dims")
@@ -209,16 +206,28 @@ def given_grid(layer: Layer, transform: Transform, registration: str | None) -> 
     )
 
 
-def with_grid(layer: Layer, grid: Grid | None, registration: str) -> Layer:
-    """A layer on a grid; `registration` as in periplus.model.Georeference."""
-    place = replace(_place(layer), transform=None if grid is None else grid.corner, registration=registration)
+def with_grid(layer: Layer, grid: Grid | None, registration: str, *, crs: str | None = None) -> Layer:
+    """A layer on a grid; `registration` as in periplus.model.Georeference. Without `crs` it keeps the one it has."""
+    old = georeference_of(layer)
+    transform = None if grid is None else grid.corner
+    place = replace(old, crs=crs or old.crs, transform=transform, registration=registration)
     return replace(
         layer, georeference=place, nodes=grid.centre if grid is not None and registration == "point" else None
     )
 
 
-def _place(layer: Layer) -> Georeference:
+def georeference_of(layer: Layer) -> Georeference:
+    """The georeference of a layer; an empty one where it has none."""
     return layer.georeference or Georeference()
+
+
+def layer_over(node: Node, reader: Reader, dims: tuple[str, str] | None) -> Layer | None:
+    """An array over y and x, which are `dims` where these are given, as its store places it; None for others."""
+    if node.kind != "array" or len(node.shape) < 2 or None in node.dims or len(node.dims) != len(node.shape):
+        return None
+    layer = layer_of(node, reader.array(reader.lookup(node.path) or node))
+    over = dims or layer.spatial_dims or usual_dims(node.dims)
+    return replace(layer, spatial_dims=over) if over is not None and set(over) <= set(node.dims) else None
 
 
 def layer_of(node: Node, meaning: Meaning) -> Layer:
@@ -267,7 +276,7 @@ def _mapping(dataset: Any, variable: Any) -> dict[str, Any]:
 
 def _crs(mapping: Mapping[str, Any], layer: Layer) -> str | None:
     """The CRS of the grid mapping; by the text of the attributes where that is the same, as it may be a code."""
-    text, declared_text = crs_from_cf(mapping), _place(layer).crs
+    text, declared_text = crs_from_cf(mapping), georeference_of(layer).crs
     if text is None or (declared_text is not None and same_crs(text, declared_text)):
         return declared_text
     return text

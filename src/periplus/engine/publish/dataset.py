@@ -8,16 +8,16 @@ import xarray as xr
 
 from periplus.conventions.node import Node
 from periplus.conventions.write.attributes import Layer, WrittenConventions, layer_grid, merged
-from periplus.conventions.write.layers import check_labels, layers_of, nodes_of
+from periplus.conventions.write.layers import check_labels, georeference_of, layers_of, nodes_of
 from periplus.engine.assemble.indexes import GridIndex, LazyIndex
-from periplus.engine.publish.layers import ConventionSettings, filled, place_of, written
+from periplus.engine.publish.layers import ConventionSettings, filled, written
 from periplus.model import Transform
 
 
 def on_dataset(dataset: xr.Dataset, wanted: ConventionSettings, labels: bool | None) -> xr.Dataset:
     """The Dataset with attributes; `labels` keeps or drops all labels that the transform gives."""
     layers = _layers(dataset, wanted)
-    return _laid(_without(dataset, layers, labels), written(layers, {}, wanted), "")
+    return _with_attributes(_without(dataset, layers, labels), written(layers, {}, wanted), "")
 
 
 def on_tree(tree: xr.DataTree, wanted: ConventionSettings, labels: bool | None) -> xr.DataTree:
@@ -28,13 +28,13 @@ def on_tree(tree: xr.DataTree, wanted: ConventionSettings, labels: bool | None) 
     placing = {name: _layers(found[name], wanted, name, n, nodes) for n, name in enumerate(ordered)}
     layers = filled([layer for name in ordered for layer in placing[name]], {"": ordered})
     stated = written(layers, {"": ordered} if ordered else {}, wanted)
-    made: dict[str, xr.Dataset] = {"/": _laid(tree.to_dataset(inherit=False), stated, "")}
+    made: dict[str, xr.Dataset] = {"/": _with_attributes(tree.to_dataset(inherit=False), stated, "")}
     for node in tree.subtree:
         if node.path != "/" and node.path.strip("/") not in found:
             made[node.path] = node.to_dataset(inherit=False)
     for name, dataset in found.items():
         own = [layer for layer in layers if layer.name.startswith(f"{name}/")]
-        made[f"/{name}"] = _laid(_without(dataset, own, labels), stated, name)
+        made[f"/{name}"] = _with_attributes(_without(dataset, own, labels), stated, name)
     return xr.DataTree.from_dict(made, name=tree.name)
 
 
@@ -72,7 +72,7 @@ def _rotated(dataset: xr.Dataset) -> dict[tuple[str, str], Transform]:
 
 def _without(dataset: xr.Dataset, layers: Sequence[Layer], labels: bool | None) -> xr.Dataset:
     """The Dataset without labels that a transform gives: those that are lazy, unless `labels` keeps or drops all."""
-    placed = [layer for layer in layers if place_of(layer).transform is not None]
+    placed = [layer for layer in layers if georeference_of(layer).transform is not None]
     over = {dim for layer in placed for dim in layer.spatial_dims or ()}
     lazy = [name for name, index in dataset.xindexes.items() if isinstance(index, LazyIndex)]
     plain = [name for name in dataset.coords if name in over] if labels is False else []
@@ -84,7 +84,7 @@ def _without(dataset: xr.Dataset, layers: Sequence[Layer], labels: bool | None) 
     return made
 
 
-def _laid(dataset: xr.Dataset, written: WrittenConventions, group: str) -> xr.Dataset:
+def _with_attributes(dataset: xr.Dataset, written: WrittenConventions, group: str) -> xr.Dataset:
     """A copy of the Dataset with attributes on it and its variables."""
     made = dataset.copy()
     made.attrs = merged(made.attrs, written.attributes.get(group, {}))

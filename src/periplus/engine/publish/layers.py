@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from periplus.conventions import publish
 from periplus.conventions.multiscales import scales
 from periplus.conventions.write.attributes import Layer, WrittenConventions, layer_grid, size
-from periplus.conventions.write.layers import registration_of, with_grid
+from periplus.conventions.write.layers import georeference_of, registration_of, with_grid
 from periplus.errors import FormatError
-from periplus.model import Georeference, Transform
+from periplus.model import Transform
 from periplus.model.affine import scaled
 
 
@@ -59,11 +59,6 @@ def written(
     return publish.write_conventions(layers, pyramids=pyramids, resampling=wanted.resampling, cf=wanted.cf)
 
 
-def place_of(layer: Layer) -> Georeference:
-    """The georeference of a layer; an empty one where it has none."""
-    return layer.georeference or Georeference()
-
-
 def filled(layers: Iterable[Layer], pyramids: Mapping[str, Sequence[str]]) -> list[Layer]:
     """Levels with a transform, computed from the size of the next finer level where they have none."""
     made = {layer.name: layer for layer in layers}
@@ -75,7 +70,7 @@ def filled(layers: Iterable[Layer], pyramids: Mapping[str, Sequence[str]]) -> li
                 above, _, variable = name.rpartition("/")
                 if above != folder:
                     continue
-                if variable in finer and place_of(layer).transform is None:
+                if variable in finer and georeference_of(layer).transform is None:
                     made[name] = _coarser(finer[variable], layer)
                 if layer_grid(made[name]) is not None:
                     finer[variable] = made[name]
@@ -93,6 +88,6 @@ def _coarser(finer: Layer, layer: Layer) -> Layer:
         message = f"the size {list(small)} of {layer.name} does not give its pixel size from {list(grid.shape)}"
         hint = "declare the spatial:transform of every level and pass no transform, or label its dimensions"
         raise FormatError(f"{message}; {hint}")
-    place = replace(place_of(finer), crs=place_of(layer).crs or place_of(finer).crs)
+    place = georeference_of(finer)
     coarse = replace(grid, transform=scaled(grid.transform, *factors))
-    return with_grid(replace(layer, georeference=place), coarse, place.registration)
+    return with_grid(replace(layer, georeference=place), coarse, place.registration, crs=georeference_of(layer).crs)

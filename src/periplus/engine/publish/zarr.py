@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -15,20 +14,19 @@ import zarr
 from periplus.conventions.meaning import Grid, Pyramid
 from periplus.conventions.node import DIMENSIONS, ROOT, Node, join, parent
 from periplus.conventions.read import Reader
-from periplus.conventions.spatial.grid import usual_dims
 from periplus.conventions.write.attributes import Layer, WrittenConventions, merged
 from periplus.conventions.write.layers import (
     check_labels,
     declared,
     declared_registration,
     given_grid,
-    layer_of,
+    layer_over,
     placed,
     registration_of,
     unsized,
     with_grid,
 )
-from periplus.engine.publish.layers import ConventionSettings, filled, place_of, written
+from periplus.engine.publish.layers import ConventionSettings, filled, written
 from periplus.engine.xgroup.hierarchy import dims_of
 from periplus.errors import DeniedError, FormatError, MissingError
 
@@ -77,15 +75,13 @@ def _placed(
     layers = []
     values = cache(partial(_values, group))
     for node in nodes.values():
-        layer = _layer(node, reader, wanted.dims)
+        layer = layer_over(node, reader, wanted.dims)
         if layer is None:
             continue
         first = parent(node.path) in finest or not pyramids
         grid = _grid(layer, _labels(values, node, nodes, layer), nodes, reader, wanted, first)
         registration = wanted.registration and registration_of(wanted.registration)
-        layer = with_grid(layer, grid, registration or declared_registration(nodes, layer))
-        place = place_of(layer)
-        layers.append(replace(layer, georeference=replace(place, crs=wanted.crs or place.crs)))
+        layers.append(with_grid(layer, grid, registration or declared_registration(nodes, layer), crs=wanted.crs))
     return layers
 
 
@@ -117,8 +113,8 @@ def _nodes(group: zarr.Group) -> dict[str, Node]:
     children: dict[str, list[str]] = {}
     for path in members:
         children.setdefault(parent(path) or ROOT, []).append(path.rpartition("/")[2])
-    found = {ROOT: Node(path=ROOT, kind="group", attributes=dict(group.attrs), members=tuple(children.get(ROOT, ())))}
-    for path, member in members.items():
+    found = {}
+    for path, member in {ROOT: group, **members}.items():
         attributes = dict(member.attrs)
         if isinstance(member, zarr.Group):
             inside = tuple(children.get(path, ()))
@@ -148,15 +144,6 @@ def _pyramids(nodes: Mapping[str, Node], reader: Reader) -> dict[str, list[str]]
 def _has_images(nodes: Mapping[str, Node], path: str) -> bool:
     node = nodes[path]
     return node.kind == "group" and any(len(nodes[join(path, name)].shape) >= 2 for name in node.members or ())
-
-
-def _layer(node: Node, reader: Reader, dims: tuple[str, str] | None) -> Layer | None:
-    """An array over y and x, georeferenced as the store declares; None for others."""
-    if node.kind != "array" or len(node.shape) < 2 or None in node.dims or len(node.dims) != len(node.shape):
-        return None
-    layer = layer_of(node, reader.array(reader.lookup(node.path) or node))
-    over = dims or layer.spatial_dims or usual_dims(node.dims)
-    return replace(layer, spatial_dims=over) if over is not None and set(over) <= set(node.dims) else None
 
 
 def _labels(values: Callable[[str], Any], node: Node, nodes: Mapping[str, Node], layer: Layer) -> dict[str, Any]:
