@@ -27,7 +27,7 @@ class CoordinateNames:
             return cls(reading.node, frozenset())
         key = "members", group.path  # once for all arrays of a group, which may be thousands
         if key not in reading.memo:
-            reading.memo[key] = frozenset(group.members or ())
+            reading.memo[key] = frozenset(group.members)
         return cls(reading.node, reading.memo[key])
 
     def axis(self, dim: str, target: ReferenceTarget | None = None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -27,8 +27,8 @@ class Node:
     shape: tuple[int, ...] = ()
     dtype: str = ""
     """As NumPy names it: `float32`, `<U3`."""
-    members: tuple[str, ...] | None = None
-    """Names of a group's direct children; None where the store cannot list them."""
+    members: Sequence[str] = ()
+    """Names of a group's direct children; none where the store cannot list them."""
     zarr_format: int = 3
 
     @property
@@ -44,7 +44,7 @@ class Node:
         return {**common, "shape": list(self.shape), "data_type": self.dtype, **names}
 
 
-def node_of(path: str, metadata: ArrayMetadata | GroupMetadata, members: tuple[str, ...] | None = None) -> Node:
+def node_of(path: str, metadata: ArrayMetadata | GroupMetadata, members: Sequence[str] = ()) -> Node:
     """The node of parsed Zarr metadata; `path` is absolute, `members` are those of a group."""
     if isinstance(metadata, GroupMetadata):
         return Node(

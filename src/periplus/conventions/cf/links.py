@@ -138,7 +138,7 @@ def _add(work: _CfReading, node: Node, name: str, dims: tuple[str, ...], role: R
 def _dimensions(work: _CfReading) -> None:
     """Coordinate variables of the dimensions of the array, in groups that contain its own."""
     node, group = work.reading.node, work.reading.group
-    own = set(() if group is None else group.members or ())
+    own = set(() if group is None else group.members)
     for dim, size in zip(node.dims, node.shape, strict=False):
         if dim is None or dim in work.known or dim in own:
             continue

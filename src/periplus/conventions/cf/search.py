@@ -101,6 +101,6 @@ def _coordinate_variables(reading: Reading) -> dict[str, list[str]]:
                 continue
             if _names_itself(node):
                 found.setdefault(node.name, []).append(node.path)
-            queue.extend(join(node.path, name) for name in node.members or () if _plain(name))
+            queue.extend(join(node.path, name) for name in node.members if _plain(name))
         reading.memo[key] = found
     return reading.memo[key]  # type: ignore[no-any-return]

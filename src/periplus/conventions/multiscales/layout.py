@@ -105,7 +105,7 @@ def _tiled(reading: Reading, group: Node, found: Mapping[str, Any]) -> Iterator[
     matrices = (mapping(found["tile_matrix_set"]) or {}).get("tileMatrices")
     if not isinstance(matrices, list | tuple):
         limits = mapping(found.get("tile_matrix_limits")) or {}
-        names = [str(name) for name in limits] or [name for name in group.members or () if name.isdigit()]
+        names = [str(name) for name in limits] or [name for name in group.members if name.isdigit()]
         yield from (({"asset": name}, where) for name in names)
         return
     for n, one in enumerate(matrices):

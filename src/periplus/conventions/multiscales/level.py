@@ -49,28 +49,28 @@ def draft_of(reading: Reading, group: Node, item: LayoutItem, given: Mapping[str
     merged = {**given, **level, **item.properties}
     dims = _dims(merged, list(arrays))
     having = [array for array in arrays if not array.dims or {*dims} <= {*array.dims}]
-    stands = _standing(reading, item, having, dims)
+    chosen = _representative(reading, item, having, dims)
     declared = declared or "spatial" in reading.declared_by(node)
-    own = {} if stands is None or node.kind == "array" else properties(reading.of(stands), stands, by_group=declared)
+    own = {} if chosen is None or node.kind == "array" else properties(reading.of(chosen), chosen, by_group=declared)
     draft = LevelDraft(
         item=item,
         kind=node.kind,
         arrays={array.name: array.path for array in having},
         dims=dims,
-        names=() if stands is None else stands.dims,
-        shape=item.shape if stands is None else _size(stands, dims),
+        names=() if chosen is None else chosen.dims,
+        shape=item.shape if chosen is None else _size(chosen, dims),
         transform=item.transform,
         registration="node" if {**merged, **own}.get("spatial:registration") == "node" else "pixel",
-        crs=next((crs for one in (stands, node) if one is not None and (crs := _crs(reading, one, group))), None),
+        crs=next((crs for one in (chosen, node) if one is not None and (crs := _crs(reading, one, group))), None),
     )
     declared_word = given.get("spatial:registration")
     if declared_word in ("pixel", "node") and declared_word != draft.registration:
         message = f"asset {item.asset!r} has the registration {draft.registration}, and its pyramid {declared_word}"
         reading.note("multiscales.registration", "warning", item.where, message)
-    if stands is not None:
-        _take_transform(reading, draft, own, stands)
+    if chosen is not None:
+        _take_transform(reading, draft, own, chosen)
     _take_transform(reading, draft, level, node)
-    for stated, by in ((item.properties, group), (own, stands or node), (level, node)):
+    for stated, by in ((item.properties, group), (own, chosen or node), (level, node)):
         if draft.transform is None:
             near = reading.of(by)
             draft.transform = transform_by_box(near, stated, draft)
@@ -78,7 +78,7 @@ def draft_of(reading: Reading, group: Node, item: LayoutItem, given: Mapping[str
     return draft
 
 
-def _standing(reading: Reading, item: LayoutItem, arrays: Sequence[Node], dims: tuple[str, str]) -> Node | None:
+def _representative(reading: Reading, item: LayoutItem, arrays: Sequence[Node], dims: tuple[str, str]) -> Node | None:
     """The array that represents a level: the first of the size in the layout, else the first."""
     if not arrays:
         return None
@@ -92,7 +92,7 @@ def _standing(reading: Reading, item: LayoutItem, arrays: Sequence[Node], dims: 
 
 def _take_transform(reading: Reading, draft: LevelDraft, stated: Mapping[str, Any], node: Node) -> None:
     """The transform that a node declares for a level, unless the layout or another node has declared one."""
-    transform, item = said_transform(reading, stated, node), draft.item
+    transform, item = declared_transform(reading, stated, node), draft.item
     if transform is None:
         return
     if draft.transform is None:
@@ -108,7 +108,7 @@ def _crs(reading: Reading, node: Node, group: Node) -> CrsText | None:
     return crs_of(reading.of(node), node, by_group="proj" in reading.declared_by(group))
 
 
-def said_transform(reading: Reading, stated: Mapping[str, Any], node: Node) -> Transform | None:
+def declared_transform(reading: Reading, stated: Mapping[str, Any], node: Node) -> Transform | None:
     """The affine transform among `spatial:` properties of a node."""
     if "spatial:transform" not in stated or stated.get("spatial:transform_type", "affine") != "affine":
         return None
@@ -128,7 +128,7 @@ def _arrays(reading: Reading, node: Node) -> list[Node]:
     if node.kind == "array":
         return [node] if len(node.shape) >= 2 else []
     prefix = node.path.rstrip("/") + "/"
-    children = (reading.lookup(prefix + name) for name in node.members or ())
+    children = (reading.lookup(prefix + name) for name in node.members)
     return [child for child in children if child is not None and child.kind == "array" and len(child.shape) >= 2]
 
 

@@ -11,7 +11,7 @@ from periplus.conventions.context import Reading
 from periplus.conventions.meaning import CrsText, Level, Pyramid
 from periplus.conventions.multiscales import scales
 from periplus.conventions.multiscales.layout import items
-from periplus.conventions.multiscales.level import LevelDraft, draft_of, grid_of, said_transform, transform_by_box
+from periplus.conventions.multiscales.level import LevelDraft, declared_transform, draft_of, grid_of, transform_by_box
 from periplus.conventions.node import Node, ancestors, parent
 from periplus.conventions.proj.attributes import crs_of
 from periplus.conventions.proj.crs import same_crs
@@ -150,7 +150,7 @@ def _base_transform(
     base = roots[0]
     if len(roots) > 1 or base.transform is not None:
         return
-    base.transform = said_transform(reading, given, reading.node) or transform_by_box(reading, given, base)
+    base.transform = declared_transform(reading, given, reading.node) or transform_by_box(reading, given, base)
     home = base.item.path if base.kind == "group" else parent(base.item.path) or "/"
     labelled = any(reading.lookup(f"{home.rstrip('/')}/{dim}") is not None for dim in base.dims)
     if base.transform is None and base.arrays and not labelled and "spatial:dimensions" in given:

@@ -135,7 +135,7 @@ def _pyramids(nodes: Mapping[str, Node], reader: Reader) -> dict[str, list[str]]
         if stated is not None and all(level.kind == "group" and level.asset != "." for level in stated.levels):
             found[path.strip("/")] = [level.asset for level in stated.levels if level.arrays]
         elif stated is None:
-            numbers = [name for name in node.members or () if _has_images(nodes, join(path, name))]
+            numbers = [name for name in node.members if _has_images(nodes, join(path, name))]
             if numbers and set(numbers) == {str(n) for n in range(len(numbers))}:
                 found[path.strip("/")] = sorted(numbers, key=int)
     return {path: names for path, names in found.items() if names}
@@ -143,7 +143,7 @@ def _pyramids(nodes: Mapping[str, Node], reader: Reader) -> dict[str, list[str]]
 
 def _has_images(nodes: Mapping[str, Node], path: str) -> bool:
     node = nodes[path]
-    return node.kind == "group" and any(len(nodes[join(path, name)].shape) >= 2 for name in node.members or ())
+    return node.kind == "group" and any(len(nodes[join(path, name)].shape) >= 2 for name in node.members)
 
 
 def _labels(values: Callable[[str], Any], node: Node, nodes: Mapping[str, Node], layer: Layer) -> dict[str, Any]:

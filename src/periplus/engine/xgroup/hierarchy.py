@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeAlias
 
 import xarray as xr
@@ -44,26 +44,17 @@ class _GivenArrays(ZarrStore):
         return self._given
 
 
-class _LazyGroup(Node):
-    """A group whose members are listed when they are needed: usually only its attributes are."""
+class _LazyNames(Sequence[str]):
+    """Names in a group, which are listed when they are needed: usually only its attributes are."""
 
-    __slots__ = ("_found", "_names")
-    _found: tuple[str, ...] | None
-    _names: Callable[[], tuple[str, ...] | None]
+    def __init__(self, names: Callable[[], tuple[str, ...]]) -> None:
+        self._names = cache(names)
 
-    def __init__(self, *, names: Callable[[], tuple[str, ...] | None], **facts: Any) -> None:
-        object.__setattr__(self, "_names", names)
-        super().__init__(**facts)
+    def __getitem__(self, n: Any) -> Any:
+        return self._names()[n]
 
-    @property
-    def members(self) -> tuple[str, ...] | None:
-        if not hasattr(self, "_found"):
-            object.__setattr__(self, "_found", self._names())
-        return self._found
-
-    @members.setter
-    def members(self, value: tuple[str, ...] | None) -> None:
-        """Ignored: members are listed when they are needed."""
+    def __len__(self) -> int:
+        return len(self._names())
 
 
 async def _listed(place: StorePath) -> list[str]:
@@ -170,25 +161,24 @@ class ZarrHierarchy:
         check_depth(metadata.attributes, what=f"the metadata of {path}", url=self.url)
         common = {"path": path, "attributes": metadata.attributes, "zarr_format": metadata.zarr_format}
         if isinstance(metadata, GroupMetadata):
-            if path in self._children:
-                return Node(kind="group", members=self._children[path], **common)
-            return _LazyGroup(kind="group", names=partial(self._names, path), **common)
+            members = self._children.get(path) or _LazyNames(partial(self._names, path))
+            return Node(kind="group", members=members, **common)
         try:
             dtype = str(metadata.dtype.to_native_dtype())
         except UNREADABLE:
             dtype = ""  # not a NumPy type; reading values raises
         return Node(kind="array", dims=dims_of(metadata), shape=tuple(metadata.shape), dtype=dtype, **common)
 
-    def _names(self, path: str) -> tuple[str, ...] | None:
-        """Names in a group, without reading what they are; None where the store cannot list."""
+    def _names(self, path: str) -> tuple[str, ...]:
+        """Names in a group, without reading what they are; none where the store cannot list."""
         if path in self._children:
             return self._children[path]
         if not self._place.store.supports_listing:
-            return None
+            return ()
         try:
             found = sync(_listed(self._at(path)))
         except UNREADABLE:
-            return None  # a plain web server, for example
+            return ()  # a plain web server, for example
         return tuple(sorted(name for name in found if name not in _DOCUMENTS))
 
     # --- Zarr and xarray objects ------------------------------------------------------------------------------------
