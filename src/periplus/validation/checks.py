@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from periplus.conventions.context import Reading
@@ -14,6 +14,7 @@ from periplus.conventions.node import ROOT, Node, NodeLookup
 from periplus.conventions.read import Reader
 from periplus.conventions.spatial.grid import check_bbox
 from periplus.parse.zarr import NodeDocuments
+from periplus.parse.zarr.documents import key_of
 from periplus.validation.documents import StoreDocuments
 
 CONSOLIDATED = "consolidated_metadata"
@@ -116,12 +117,8 @@ def consolidation(hierarchy: StoreDocuments) -> list[Diagnostic]:
 
 def stored_keys(documents: Mapping[str, NodeDocuments]) -> dict[str, Mapping[str, Any]]:
     """The documents by key, as they are consolidated; attributes of Zarr v2 that are not there are empty."""
-    keys: dict[str, Mapping[str, Any]] = {}
-    for path, document in documents.items():
-        below = path.strip("/")
-        for name, value in document.stored.items():
-            keys[f"{below}/{name}".lstrip("/")] = value
-    return keys
+    stored = documents.values()
+    return {key_of(one.path, name): value for one in stored for name, value in one.stored.items()}
 
 
 def plain(document: Any) -> str:
@@ -131,8 +128,3 @@ def plain(document: Any) -> str:
         if document.get("attributes") == {}:
             document = {key: value for key, value in document.items() if key != "attributes"}
     return json.dumps(document, sort_keys=True)
-
-
-def weighed(findings: list[Diagnostic], severities: Mapping[str, Any]) -> list[Diagnostic]:
-    """Findings with the severities that a profile gives them."""
-    return [replace(one, severity=severities.get(one.code, one.severity)) for one in findings]

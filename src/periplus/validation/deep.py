@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus.conventions.diagnostic import Diagnostic
-from periplus.conventions.meaning import Level, Pyramid
+from periplus.conventions.meaning import Pyramid
 from periplus.conventions.node import Node
 from periplus.validation.checks import StoreMeaning
 
@@ -46,16 +46,13 @@ def look(store: StoreMeaning, root: Any) -> Iterator[Diagnostic]:
 def _pyramid(store: StoreMeaning, pyramid: Pyramid, root: Any) -> Iterator[Diagnostic]:
     by_path = {level.path: level for level in pyramid.levels}
     for level in pyramid.levels:
-        finer = by_path.get(level.derived_from or "") or _next_finer(pyramid, level)
+        next_finer = next((one for one in pyramid.levels if one.order == level.order - 1), None)
+        finer = by_path.get(level.derived_from or "") or next_finer
         if finer is None:
             continue
         for name in sorted(level.arrays.keys() & finer.arrays.keys()):
             coarse, fine = store.nodes[level.arrays[name]], store.nodes[finer.arrays[name]]
             yield from _level(store, coarse, fine, root)
-
-
-def _next_finer(pyramid: Pyramid, level: Level) -> Level | None:
-    return next((one for one in pyramid.levels if one.order == level.order - 1), None)
 
 
 def _level(store: StoreMeaning, coarse: Node, fine: Node, root: Any) -> Iterator[Diagnostic]:
@@ -97,31 +94,31 @@ def _compared(upper: Any, lower: Any, axes: tuple[int, int], *, seed: int) -> _V
     ratio = [lower.shape[axis] / upper.shape[axis] for axis in axes]
     for _ in range(WINDOWS):
         start = [int(rng.integers(0, max(1, upper.shape[axis] - SIDE + 1))) for axis in axes]
-        stop = [min(s + SIDE, upper.shape[axis]) for s, axis in zip(start, axes, strict=True)]
+        pixels = [range(s, min(s + SIDE, upper.shape[axis])) for s, axis in zip(start, axes, strict=True)]
         others = {
             n: int(rng.integers(0, min(upper.shape[n], lower.shape[n]))) for n in range(upper.ndim) if n not in axes
         }
-        made = _plane(upper, axes, others, list(zip(start, stop, strict=True)))
-        # Half a coarse pixel around: filters look beyond the block.
-        margin = [math.ceil(r / 2) for r in ratio]
-        low = [max(0, math.floor(s * r) - m) for s, r, m in zip(start, ratio, margin, strict=True)]
-        high = [
-            min(lower.shape[axis], math.ceil(s * r) + m)
-            for s, r, m, axis in zip(stop, ratio, margin, axes, strict=True)
+        cover = [
+            [_covered(n, r, lower.shape[axis]) for n in along]
+            for along, r, axis in zip(pixels, ratio, axes, strict=True)
         ]
-        source = _plane(lower, axes, others, list(zip(low, high, strict=True)))
-        _count(tally, made, source, start, low, ratio, margin, missing)
+        made = _plane(upper, axes, others, [slice(along.start, along.stop) for along in pixels])
+        source = _plane(lower, axes, others, [slice(parts[0].start, parts[-1].stop) for parts in cover])
+        rows, columns = ([slice(p.start - parts[0].start, p.stop - parts[0].start) for p in parts] for parts in cover)
+        _count(tally, made, source, (rows, columns), missing)
     return tally
 
 
-def _plane(
-    array: Any, axes: tuple[int, int], others: dict[int, int], window: list[tuple[int, int]]
-) -> NDArray[np.float64]:
+def _covered(n: int, ratio: float, size: int) -> slice:
+    """What a coarse pixel covers of the finer level, and half a coarse pixel around: filters look beyond the block."""
+    margin = math.ceil(ratio / 2)
+    return slice(max(0, math.floor(n * ratio) - margin), min(size, math.ceil((n + 1) * ratio) + margin))
+
+
+def _plane(array: Any, axes: tuple[int, int], others: dict[int, int], window: list[slice]) -> NDArray[np.float64]:
     """A window over y and x at one place along all other dimensions, rows first."""
-    key: list[Any] = [others.get(n, slice(None)) for n in range(array.ndim)]
-    for axis, (low, high) in zip(axes, window, strict=True):
-        key[axis] = slice(low, high)
-    values = np.asarray(array[tuple(key)])
+    parts = {**others, **dict(zip(axes, window, strict=True))}
+    values = np.asarray(array[tuple(parts[n] for n in range(array.ndim))])
     if axes[0] > axes[1]:
         values = values.T
     return np.abs(values).astype(np.float64) if values.dtype.kind == "c" else values.astype(np.float64)
@@ -144,29 +141,25 @@ def _count(
     tally: _ValueTally,
     made: NDArray[np.float64],
     source: NDArray[np.float64],
-    start: list[int],
-    low: list[int],
-    ratio: list[float],
-    margin: list[int],
+    blocks: tuple[list[slice], list[slice]],
     missing: list[float],
 ) -> None:
+    """Compare pixels with the blocks of `source` that they cover, given as rows and columns of each."""
     has, had = _valid(made, missing), _valid(source, missing)
-    for row in range(made.shape[0]):
-        for column in range(made.shape[1]):
-            box = []
-            for place, s, l, r, m in zip((row, column), start, low, ratio, margin, strict=True):  # noqa: E741
-                first, last = math.floor((s + place) * r) - m - l, math.ceil((s + place + 1) * r) + m - l
-                box.append(slice(max(0, first), max(1, last)))
-            block, there = source[tuple(box)], had[tuple(box)]
-            if not there.any():
-                continue
-            if not has[row, column]:
-                tally.seen += 1
-                tally.holes += bool(there.all())
-                continue
-            tally.seen += 1
-            values = block[there]
-            slack = SLACK * (values.max() - values.min()) + 1e-6 * max(1.0, abs(float(values.max())))
-            # Whole numbers are rounded, by whichever rule.
-            slack += 1.0 if float(made[row, column]).is_integer() and np.all(values == np.floor(values)) else 0.0
-            tally.beyond += not values.min() - slack <= made[row, column] <= values.max() + slack
+    some = _reduced(np.any, had, blocks)
+    low = _reduced(np.min, np.where(had, source, np.inf), blocks)
+    high = _reduced(np.max, np.where(had, source, -np.inf), blocks)
+    with np.errstate(invalid="ignore"):  # blocks without data
+        slack = SLACK * (high - low) + 1e-6 * np.maximum(1.0, np.abs(high))
+    # Whole numbers are rounded, by whichever rule.
+    slack += (made == np.floor(made)) & _reduced(np.all, ~had | (source == np.floor(source)), blocks)
+    tally.seen += int(some.sum())
+    tally.holes += int((some & ~has & _reduced(np.all, had, blocks)).sum())
+    tally.beyond += int((some & has & ~((low - slack <= made) & (made <= high + slack))).sum())
+
+
+def _reduced(how: Callable[..., Any], values: NDArray[Any], blocks: tuple[list[slice], list[slice]]) -> NDArray[Any]:
+    """One value for each block."""
+    rows, columns = blocks
+    narrow = np.stack([how(values[part], axis=0) for part in rows])
+    return np.stack([how(narrow[:, part], axis=1) for part in columns], axis=1)

@@ -12,12 +12,12 @@ from periplus.conventions.node import ROOT, Node, join, node_of
 from periplus.errors import FormatError, LimitError, MissingError, PeriplusError
 from periplus.parse.json import parse_json
 from periplus.parse.zarr import NodeDocuments, consolidated_in, nodes_of
+from periplus.parse.zarr.documents import MOST_NODES
 from periplus.policy import WEB, scheme_of
 
 if TYPE_CHECKING:
     from periplus.fetch import Fetch
 
-MOST_NODES = 1 << 20
 MOST_BYTES = 64 << 20
 AT_ONCE = 64
 

@@ -11,6 +11,7 @@ from periplus.conventions.identity import CONVENTIONS, KEY, declared, metadata
 from periplus.conventions.node import ROOT
 from periplus.conventions.write.attributes import written_bbox
 from periplus.parse.zarr import NodeDocuments
+from periplus.parse.zarr.documents import key_of
 from periplus.validation.checks import CONSOLIDATED, StoreMeaning, grid_of, plain, stored_keys
 from periplus.validation.documents import StoreDocuments
 from periplus.validation.report import Repair
@@ -90,10 +91,10 @@ def changes(before: StoreDocuments, after: StoreDocuments) -> list[tuple[str, by
     """(key, document) of everything to write, the root with what is consolidated last."""
     found: list[tuple[str, bytes]] = []
     for path, document in after.documents.items():
-        old = before.documents[path]
-        if path == ROOT or document is old:
+        if path == ROOT or document is before.documents[path]:
             continue
-        found.append((_key(path, document.attributes_name), _text(document.stored[document.attributes_name])))
+        name = document.attributes_name
+        found.append((key_of(document.path, name), _text(document.stored[name])))
     root = after.documents[ROOT]
     if root.zarr_format == 2:
         if root is not before.documents[ROOT]:
@@ -114,10 +115,6 @@ def _root(root: NodeDocuments, consolidated: Mapping[str, Mapping[str, Any]] | N
         for key, value in consolidated.items()
     }
     return {**document, CONSOLIDATED: {"kind": "inline", "must_understand": False, "metadata": inside}}
-
-
-def _key(path: str, name: str) -> str:
-    return f"{path.strip('/')}/{name}".lstrip("/")
 
 
 def _text(document: Mapping[str, Any]) -> bytes:

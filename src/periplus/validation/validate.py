@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from periplus.conventions.diagnostic import Diagnostic
 from periplus.forms import is_index
 from periplus.parse.json import parse_json
+from periplus.parse.zarr.documents import ZARR_JSON, key_of
 from periplus.policy import canonical, is_local
-from periplus.validation.checks import StoreMeaning, understand_all, weighed
+from periplus.validation.checks import StoreMeaning, understand_all
 from periplus.validation.documents import StoreDocuments, of_keys, read_documents
 from periplus.validation.profiles import PROFILES
 from periplus.validation.repair import changes, repaired, write_changes
@@ -68,7 +70,7 @@ def _opened(store: Any, url: str | None, fetch: Fetch) -> tuple[StoreDocuments, 
 
     if isinstance(store, Index):
         held = store.store()
-        return of_keys(_by_key(held.layout.documents), url=url), held
+        return of_keys({key_of(path, ZARR_JSON): one for path, one in held.layout.documents.items()}, url=url), held
     if url is not None:
         return read_documents(url, fetch), None
     import zarr
@@ -80,13 +82,8 @@ def _opened(store: Any, url: str | None, fetch: Fetch) -> tuple[StoreDocuments, 
         for name, buffer in node.metadata.to_buffer_dict(default_buffer_prototype()).items():
             document = parse_json(buffer.to_bytes(), what=name)
             document.pop("consolidated_metadata", None)
-            keys[f"{path}/{name}".lstrip("/")] = document
+            keys[key_of(path, name)] = document
     return of_keys(keys), root
-
-
-def _by_key(documents: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """Documents of version 3 by path, by key."""
-    return {f"{path}/zarr.json".lstrip("/"): document for path, document in documents.items()}
 
 
 def _report(
@@ -101,7 +98,7 @@ def _report(
     fetch: Fetch,
 ) -> ValidationReport:
     rules = PROFILES[profile]
-    findings = weighed(understood.findings, rules.severities)
+    findings = [replace(one, severity=rules.severities.get(one.code, one.severity)) for one in understood.findings]
     for check in rules.checks:
         findings += check(understood)
     if deep:
