@@ -36,7 +36,7 @@ def jpeg2000_extent(configuration: Mapping[str, Any]) -> Extent:
     """One tile; at the edges of the image, and where tiles are decoded together, chunks have other rows and columns."""
     header = _header(configuration)
     width, height = (-(-size >> header.level) for size in header.size.grid[4:6])
-    return (header.count, height, width), header.dtype
+    return (header.count, height, width), header.size.dtype
 
 
 def jpeg2000(configuration: Mapping[str, Any], chunks: Shape, dtype: np.dtype[Any], limits: Limits) -> Run:
@@ -61,7 +61,7 @@ def jpeg2000(configuration: Mapping[str, Any], chunks: Shape, dtype: np.dtype[An
             raise DecodeError(f"tile {min(tiles)} is {columns} x {rows}, its chunk {chunks[-1]} x {chunks[-2]}")
         [(tile, parts), *others] = tiles.items()
         own = mixed and any(marker in (COD, COC) for *_, segments in parts for marker, _, _ in segments)
-        upsampled = spread and not (header.chroma and (header.single or not (bounds[0] | bounds[1]) % 2))
+        upsampled = spread and not (header.size.chroma and (header.single or not (bounds[0] | bounds[1]) % 2))
         if others or upsampled or signs or own or (mixed and not lossless):
             return _groups(header, tiles, bounds, view)
         made = codestream(header, tile, bounds, view, parts)
@@ -110,7 +110,7 @@ def _groups(
         raise DecodeError(f"components of {len(set(kinds))} kinds are more than images have")
     weigh(header, tiles, data)
     shape = _shape(header, bounds)
-    values = scratch_array(SLOT, shape, header.dtype)
+    values = scratch_array(SLOT, shape, header.size.dtype)
     chosen = [[number for number, other in enumerate(kinds) if other == kind] for kind in sorted(set(kinds))]
     for numbers, found in zip(chosen, _planes(header, chosen, tiles, bounds, data), strict=True):
         steps = header.size.steps[numbers[0]]
@@ -118,7 +118,7 @@ def _groups(
         if bounds[0] % across or bounds[1] % down:
             raise DecodeError("subsampled components in a tile that does not begin at whole steps")
         values[numbers] = found.repeat(down, axis=1).repeat(across, axis=2)[:, : shape[1], : shape[2]]
-    if header.chroma:
+    if header.size.chroma:
         for row in range(0, shape[1], ROWS):
             values[:, row : row + ROWS] = coloured(values[:, row : row + ROWS], header.size.depths[0])
     return values
@@ -135,7 +135,7 @@ def _planes(
     decode, found = native("jpeg2k_decode"), []
     for numbers in chosen:
         left, top, right, bottom = stepped(bounds, header.size.steps[numbers[0]])
-        found.append(np.empty((len(numbers), bottom - top, right - left), header.dtype))
+        found.append(np.empty((len(numbers), bottom - top, right - left), header.size.dtype))
     for tile, parts in tiles.items():
         own = header.bounds(tile, header.level)
         assert own is not None
@@ -167,7 +167,7 @@ def _deepened(values: NDArray[Any], header: CodestreamHeader) -> None:
         if depth == deepest:
             continue
         half = 1 << (depth - 1)
-        if header.signed:
+        if header.size.signed:
             np.clip(plane, -half, half - 1, out=plane)
         else:
             middle = 1 << (deepest - 1)

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
-
-import numpy as np
 
 from periplus.errors import FormatError
 from periplus.parse.jpeg2000.packets import Bounds, count_code_blocks, count_precincts
@@ -37,7 +34,7 @@ from periplus.parse.jpeg2000.segments import (
     read_segments,
     reduce_segment,
 )
-from periplus.parse.jpeg2000.size import CodestreamSize, parse_size, sample_bits, sample_type
+from periplus.parse.jpeg2000.size import CodestreamSize, parse_size
 
 NOT_KEPT = frozenset({TLM, PLM, CRG, COM})
 """Segments about the whole codestream, and comments."""
@@ -57,13 +54,6 @@ class CodestreamHeader:
     def count(self) -> int:
         """Number of components."""
         return self.size.count
-
-    @property
-    def chroma(self) -> bool:
-        """Whether two of three components are colours at half the resolution, which native decoders upsample."""
-        one, *others = self.size.steps
-        alike = len(others) == 2 and others[0] == others[1] and len(set(self.size.depths)) == 1 and not self.signed
-        return alike and one == (1, 1) and others[0] in ((2, 1), (2, 2))
 
     @property
     def step(self) -> tuple[int, int]:
@@ -90,14 +80,6 @@ class CodestreamHeader:
             for coding in set(self.style(()).codings)
             for axis, (step, block) in enumerate(zip(coding.steps, coding.blocks[:2], strict=True))
         )
-
-    @property
-    def signed(self) -> bool:
-        return sample_bits(self.size.components[::3])[0]
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return sample_type(*sample_bits(self.size.components[::3]))
 
     @property
     def packed(self) -> bytes | None:

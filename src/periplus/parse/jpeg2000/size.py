@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +17,8 @@ MOST_BITS = 31
 """Bits of a component that OpenJPEG decodes; the standard has up to 38."""
 LARGEST_EXTENT = (1 << 31) - 1
 SIGNED = 0x80
+HALVED = ([(1, 1), (2, 1), (2, 1)], [(1, 1), (2, 2), (2, 2)])
+"""Steps of luma and chroma."""
 _FIXED = struct.Struct(">H8IH")
 
 
@@ -50,6 +51,24 @@ class CodestreamSize:
     def kinds(self) -> list[tuple[int, int, int]]:
         """Depth with its sign bit and the subsampling of every component, as stored."""
         return list(zip(self.components[::3], self.components[1::3], self.components[2::3], strict=True))
+
+    @property
+    def signed(self) -> bool:
+        """Whether any component has a sign."""
+        return any(depth & SIGNED for depth in set(self.components[::3]))
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type that holds the values of all components."""
+        signed = self.signed
+        # Unsigned values need one bit more in a signed type.
+        bits = max((depth & ~SIGNED) + 1 + (signed and not depth & SIGNED) for depth in set(self.components[::3]))
+        return np.dtype(("i" if signed else "u") + ("1" if bits <= 8 else "2" if bits <= 16 else "4"))
+
+    @property
+    def chroma(self) -> bool:
+        """Whether two of three components are colours at half the resolution, which decoders convert to RGB."""
+        return self.steps in HALVED and not self.signed and len(set(self.depths)) == 1
 
     @property
     def across(self) -> int:
@@ -96,16 +115,3 @@ def parse_size(data: bytes | memoryview) -> CodestreamSize:
     if (deepest := max(found.depths)) > MOST_BITS:
         raise FormatError(f"components of {deepest} bits are not supported")
     return found
-
-
-def sample_bits(depths: Iterable[int]) -> tuple[bool, int]:
-    """Whether the common type of components with these stored depths is signed, and how many bits it needs."""
-    kinds = set(depths)
-    signed = any(depth & SIGNED for depth in kinds)
-    # Unsigned values need one bit more in a signed type.
-    return signed, max((depth & ~SIGNED) + 1 + (signed and not depth & SIGNED) for depth in kinds)
-
-
-def sample_type(signed: bool, bits: int) -> np.dtype[Any]:
-    """The type of decoded values."""
-    return np.dtype(("i" if signed else "u") + ("1" if bits <= 8 else "2" if bits <= 16 else "4"))

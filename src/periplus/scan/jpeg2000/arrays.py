@@ -113,7 +113,7 @@ def arrays(
     # If tiles are so large that only lower resolutions can be read, these are indexed; reading the others fails.
     _, chunks, _ = layout(facts, len(found) - 1)
     limits.check("the number of tiles", facts.size.tiles, limits.chunks)
-    limits.check("the bytes of a tile", math.prod(chunks) * facts.dtype.itemsize, limits.chunk_bytes)
+    limits.check("the bytes of a tile", math.prod(chunks) * facts.size.dtype.itemsize, limits.chunk_bytes)
     for level in range(len(found)):
         shape, chunks, edges = layout(facts, level)
         array = Array(
@@ -121,7 +121,7 @@ def arrays(
             dims=("bands", "y", "x"),
             shape=shape,
             chunks=chunks,
-            dtype=facts.dtype,
+            dtype=facts.size.dtype,
             fill=fill,
             encodings=encodings_of(facts, found, level),
             attributes=attributes or {},

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from periplus.errors import FormatError
 from periplus.parse.jpeg2000.packets import LRCP, RLCP, Bounds, count_precincts
 from periplus.parse.jpeg2000.segments import PPT, CodingStyle, Segment, coding_style
+from periplus.scan.jpeg2000.headers import TilePartHeader
 from periplus.scan.jpeg2000.markers import Codestream
-from periplus.scan.jpeg2000.packets import TilePartHeader
 from periplus.scan.jpeg2000.ranges import LevelRanges, TileRanges, at_multiples, packet_levels
 
 LARGEST_WORK = 1 << 20

@@ -42,14 +42,12 @@ from periplus.parse.jpeg2000.segments import (
     reduce_order_changes,
     reduce_segment,
 )
-from periplus.parse.jpeg2000.size import CodestreamSize, parse_size, sample_bits, sample_type
+from periplus.parse.jpeg2000.size import CodestreamSize, parse_size
 from periplus.scan.buffer import FileBuffer
 from periplus.scan.cursor import Cursor
 
 NOT_KEPT = frozenset({TLM, PLM, PPM, CRG, COM})
 """Segments that decoding one tile does not need: they describe the whole codestream, or are comments."""
-HALVED = ([(1, 1), (2, 1), (2, 1)], [(1, 1), (2, 2), (2, 2)])
-"""Steps of luma and chroma."""
 AHEAD_BYTES = 8_192
 """Read after the start of a codestream, enough for a usual main header."""
 
@@ -112,10 +110,6 @@ class Codestream:
     packets: tuple[bytes, ...]
     """Packet lengths of every tile-part in file order, where the main header lists them (PLM)."""
     comments: tuple[str, ...]
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return sample_type(*sample_bits(self.size.components[::3]))
 
     @property
     def joined(self) -> bool:
@@ -251,16 +245,10 @@ def _axes(size: CodestreamSize) -> tuple[TileAxis, TileAxis]:
     for n, along in enumerate(zip(*size.steps, strict=True)):
         stop, start, extent, origin = size.grid[n::2]
         step, whole = (along[0], 1) if same else (1, math.lcm(*along))
-        if start % whole and not (becomes_rgb(size) and size.tiles == 1):
+        if start % whole and not (size.chroma and size.tiles == 1):
             raise FormatError("subsampled components are not supported in an image that does not begin at whole steps")
         found.append(TileAxis(start, stop, extent, origin, step, whole))
     return found[0], found[1]
-
-
-def becomes_rgb(size: CodestreamSize) -> bool:
-    """Whether decoded values are RGB, stored as luma and chroma of half the resolution."""
-    signed, _ = sample_bits(size.components[::3])
-    return size.steps in HALVED and not signed and len(set(size.depths)) == 1
 
 
 def _packed(tables: list[bytes]) -> tuple[bytes, ...]:

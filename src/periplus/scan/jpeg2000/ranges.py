@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from periplus.parse.jpeg2000.packets import PacketOrder, count_precincts, packet_order
 from periplus.parse.jpeg2000.segments import TilePartStart, pack_tile_part
+from periplus.scan.jpeg2000.headers import TilePartHeader
 from periplus.scan.jpeg2000.markers import Codestream
-from periplus.scan.jpeg2000.packets import TilePartHeader
 
 LARGEST_PACKETS = 1 << 21
 LARGEST_ROWS = 1 << 20

@@ -13,7 +13,7 @@ from periplus.scan.georeference import gmljp2
 from periplus.scan.georeference.worldfile import SidecarGeoreference, read_sidecars
 from periplus.scan.jpeg2000.arrays import arrays
 from periplus.scan.jpeg2000.boxes import SIGNATURE, Jp2Boxes, read_boxes
-from periplus.scan.jpeg2000.markers import Codestream, becomes_rgb
+from periplus.scan.jpeg2000.markers import Codestream
 from periplus.scan.jpeg2000.tile_parts import scan_codestream
 from periplus.scan.tiff import scan as tiff
 
@@ -70,7 +70,7 @@ def _attributes(boxes: Jp2Boxes, facts: Codestream) -> dict[str, Any]:
         return {"photometric": "palette", **found} if components == 1 else {}
     if boxes.indexed and components == 1:
         return {"photometric": "palette"}
-    space = RGB if becomes_rgb(facts.size) and boxes.colours == YCBCR else boxes.colours
+    space = RGB if facts.size.chroma and boxes.colours == YCBCR else boxes.colours
     found = {"photometric": PHOTOMETRIC[space]} if space in PHOTOMETRIC else {}
     alphas = {number: ALPHA[kind] for number, kind, _ in boxes.channels if kind in ALPHA and number < components}
     first = min(alphas, default=components)

@@ -13,9 +13,9 @@ from periplus.limits import Limits
 from periplus.model import Step
 from periplus.parse.jpeg2000.segments import COM, EOC, PLT, SOD, Segment, TilePartStart, parse_tile_part
 from periplus.scan.buffer import FileBuffer
+from periplus.scan.jpeg2000.headers import head, heads
 from periplus.scan.jpeg2000.levels import divided, levels, offered
 from periplus.scan.jpeg2000.markers import Codestream, main_header
-from periplus.scan.jpeg2000.packets import head, heads
 from periplus.scan.jpeg2000.ranges import LevelRanges, TileRanges, ranks
 
 START_BYTES = 14

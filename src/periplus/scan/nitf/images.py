@@ -16,7 +16,6 @@ from periplus.model.codecnames import VECTOR_QUANTISED
 from periplus.scan.buffer import FileBuffer
 from periplus.scan.georeference.geotiff import reduced
 from periplus.scan.jpeg2000.arrays import arrays
-from periplus.scan.jpeg2000.markers import becomes_rgb
 from periplus.scan.jpeg2000.tile_parts import scan_codestream
 from periplus.scan.nitf.blocks import BlockLayout, encoding_of, layout, locate, plan, unpadded_blocks
 from periplus.scan.nitf.fax import fax_pipeline, fax_starts
@@ -121,14 +120,14 @@ def _jpeg2000(
     stream, ranges = yield from scan_codestream(file, offset, length, limits, absent=absent)
     if absent and (stream.y.tiles, stream.x.tiles) != (image.down, image.across):
         raise FormatError("the blocks of the mask are not the tiles of the codestream")
-    pad = pad_value(stream.dtype, min(image.bits, stream.dtype.itemsize * 8), mask.pad)
+    pad = pad_value(stream.size.dtype, min(image.bits, stream.size.dtype.itemsize * 8), mask.pad)
     made = arrays(
         stream,
         ranges,
         limits,
         prefix=prefix,
         fill=0 if pad is None else pad,
-        attributes=_attributes(facts, pad, rgb=becomes_rgb(stream.size)),
+        attributes=_attributes(facts, pad, rgb=stream.size.chroma),
         georeference=georeference(facts),
     )
     found = [Found(array, _stored(refs, image, array, absent)) for array, refs in made]

@@ -42,7 +42,7 @@ def attributes(image: TiffImage, fields: Fields) -> dict[str, Any]:
         value = gdalmetadata.nodata(text, image.dtype)
         found.update({"nodata_text": text} if value is None else {"_FillValue": value})
     if tag.GDAL_METADATA in fields:
-        found.update(_packing(_items(fields.text(tag.GDAL_METADATA)), image.samples))
+        found.update(_packing(gdalmetadata.items(fields.text(tag.GDAL_METADATA)), image.samples))
     if "units" not in found and (unit := geokeys.height_unit(geo_keys(fields)[0])):
         found["units"] = unit
     if image.becomes_rgb:
@@ -59,14 +59,9 @@ def attributes(image: TiffImage, fields: Fields) -> dict[str, Any]:
 def unread(fields: Fields, missing: Sequence[int]) -> tuple[str, ...]:
     """Metadata that could not be read, in sentences; `missing` are the tags whose values were not."""
     found = [f"{MEANING[number]} is too large or outside the file" for number in missing if number in MEANING]
-    if tag.GDAL_METADATA in fields and not _items(fields.text(tag.GDAL_METADATA)).whole:
+    if tag.GDAL_METADATA in fields and not gdalmetadata.items(fields.text(tag.GDAL_METADATA)).whole:
         found.append(f"{MEANING[tag.GDAL_METADATA]} is not valid XML")
     return (*found, *georeference_unread(fields))
-
-
-@lru_cache(maxsize=64)
-def _items(text: str) -> gdalmetadata.GdalItems:
-    return gdalmetadata.items(text)
 
 
 def _packing(items: gdalmetadata.GdalItems, bands: int) -> dict[str, Any]:
@@ -98,7 +93,7 @@ def full_attributes(fields: Fields, bands: int) -> dict[str, Any]:
     if (orientation := (*fields.numbers(tag.ORIENTATION), 1)[0]) in range(2, 9):
         found["orientation"] = int(orientation)
     if tag.GDAL_METADATA in fields:
-        found.update(_metadata(_items(fields.text(tag.GDAL_METADATA)), bands))
+        found.update(_metadata(gdalmetadata.items(fields.text(tag.GDAL_METADATA)), bands))
     keys, crs = geo_keys(fields)
     if keys and crs is None:
         found["geo_keys"] = {str(key): list(v) if isinstance(v, tuple) else v for key, v in keys.items()}

@@ -33,6 +33,7 @@ class GdalItems:
     """False where the text is no XML."""
 
 
+@lru_cache(maxsize=64)
 def items(text: str) -> GdalItems:
     """The items of a GDAL_METADATA tag; text that is not XML is ignored, XML with entities is refused."""
     root = parse_xml(text, "the GDAL metadata")

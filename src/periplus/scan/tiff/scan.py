@@ -11,7 +11,7 @@ from periplus.limits import Limits
 from periplus.model import Found, Source, Step, Steps
 from periplus.scan.buffer import FileBuffer
 from periplus.scan.cursor import Cursor
-from periplus.scan.tiff.entries import ENDIAN, ENTRY, DirectoryForm, Entries, Integers, Remote, Values, integers, parse
+from periplus.scan.tiff.entries import ENDIAN, ENTRY, DirectoryForm, Entries, Integers, Values, integers, parse
 from periplus.scan.tiff.tags import (
     DESCRIPTIVE,
     NDPI_FORMAT,
@@ -181,13 +181,8 @@ def _elsewhere(file: FileBuffer, entries: Entries) -> Generator[Step, Any, tuple
         tag: integers(tag, *_at(file, where, length), kind, count, entries.form.order)
         for tag, kind, count, where, length in entries.far
     }
-    metadata = tuple([None if place in outside else _value(file, place) for place in entries.metadata])
-    return tuple([_value(file, place) for place in entries.structure]), metadata, lists
-
-
-def _value(file: FileBuffer, place: Remote) -> bytes:
-    block, start = _at(file, *place[3:])
-    return block[start : start + place[4]]
+    metadata = tuple([None if place in outside else file.take(*place[3:]) for place in entries.metadata])
+    return tuple([file.take(*place[3:]) for place in entries.structure]), metadata, lists
 
 
 def _at(file: FileBuffer, offset: int, length: int) -> tuple[bytes, int]:
