@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from periplus.decode.scratch import Buffer, Octets, octets, scratch_array
-from periplus.decode.settings import Extent, number
+from periplus.decode.settings import Extent, Run, number
 from periplus.errors import DecodeError, FormatError
 from periplus.limits import Limits
 from periplus.model import Shape, codecnames
@@ -46,9 +46,7 @@ def _cell(configuration: Mapping[str, Any]) -> tuple[int, ...]:
     )
 
 
-def dted(
-    configuration: Mapping[str, Any], _chunks: Shape, dtype: np.dtype[Any], limits: Limits
-) -> Callable[[Buffer, Shape], NDArray[Any]]:
+def dted(configuration: Mapping[str, Any], _chunks: Shape, dtype: np.dtype[Any], limits: Limits) -> Run:
     """The decoder of one cell."""
     posts, lines, top, bottom, left, right = _cell(configuration)
     size = number("dted", configuration, "record_size", 1, MOST)

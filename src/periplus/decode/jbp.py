@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from periplus.decode.bits import packed
 from periplus.decode.scratch import Buffer, Octets, octets, scratch_array
-from periplus.decode.settings import Extent, number
+from periplus.decode.settings import Extent, Run, number
 from periplus.errors import DecodeError, FormatError
 from periplus.limits import Limits
 from periplus.model import Shape, codecnames
 
 NAME = codecnames.JBP_BLOCK
-Run: TypeAlias = Callable[[Buffer, Shape], NDArray[Any]]
 ORDERS = {"B": (0, 1, 2), "S": (0, 1, 2), "P": (1, 2, 0), "R": (1, 0, 2)}
 """Which of (bands, y, x) each stored dimension is."""
 KINDS = {"INT": "u", "SI": "i", "B": "u", "R": "f", "C": "c"}

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from periplus.decode import dted, jbp, png, vq
 from periplus.decode.jpeg import codec as jpegblock
 from periplus.decode.jpeg2000 import codec as jpeg2000
-from periplus.decode.settings import Extent, kind, known, number
+from periplus.decode.settings import Extent, Run, kind, known, number
 from periplus.decode.tiff import codec as tifftile
 from periplus.decode.tiff import tile
 from periplus.decode.zarr import codecs as standard
@@ -29,8 +29,6 @@ LIST = codecnames.PIPELINE
 CROP = codecnames.CROP
 LIST_KEYS = frozenset({"codecs", "shape", "dtype", "last_rows"})
 LARGEST = 1 << 31
-Run: TypeAlias = Callable[..., NDArray[Any]]
-"""Stored bytes, the part of the chunk inside the array and, if `partial`, what is wanted of it -> values."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from periplus.decode.bits import packed as packed_bits
 from periplus.decode.compressions import Decompress, deflate
 from periplus.decode.native import native
 from periplus.decode.scratch import Buffer, Octets, scratch, scratch_array, stream
-from periplus.decode.settings import Extent, number
+from periplus.decode.settings import Extent, Run, number
 from periplus.errors import DecodeError, FormatError
 from periplus.limits import Limits
 from periplus.model import Shape, codecnames
@@ -58,9 +58,7 @@ def png_extent(configuration: Mapping[str, Any]) -> Extent:
     return (bands, height, width), np.dtype(np.uint16 if bits == 16 else np.uint8)
 
 
-def png(
-    configuration: Mapping[str, Any], chunks: Shape, dtype: np.dtype[Any], _limits: Limits
-) -> Callable[[Buffer, Shape], NDArray[Any]]:
+def png(configuration: Mapping[str, Any], chunks: Shape, dtype: np.dtype[Any], _limits: Limits) -> Run:
     """The decoder of one file."""
     (bands, height, width), bits = chunks, number("png", configuration, "bits", 1, 17)
     if width > LARGEST_SIDE or (bits < 8 and height > LARGEST_SIDE):

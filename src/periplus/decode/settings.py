@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from periplus.errors import FormatError
 from periplus.model import Shape
 
 Extent: TypeAlias = tuple[Shape, np.dtype[Any]]
 """Shape of a full chunk, and the type of its values."""
+Run: TypeAlias = Callable[..., NDArray[Any]]
+"""(bytes, part of the chunk inside the array, if a codec is `partial` also what is wanted of it) -> values."""
 
 
 def number(

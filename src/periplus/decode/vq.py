@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from periplus.decode.bits import packed
 from periplus.decode.scratch import Buffer, octets, scratch_array
+from periplus.decode.settings import Run
 from periplus.errors import DecodeError, FormatError
 from periplus.limits import Limits
 from periplus.model import Shape, codecnames
@@ -22,9 +23,7 @@ CODES = 1 << CODE_BITS
 BOOK_BYTES = KERNEL * CODES * KERNEL
 
 
-def vector_quantised(
-    _configuration: Mapping[str, Any], chunks: Shape, dtype: np.dtype[Any], _limits: Limits
-) -> Callable[[Buffer, Shape], NDArray[Any]]:
+def vector_quantised(_configuration: Mapping[str, Any], chunks: Shape, dtype: np.dtype[Any], _limits: Limits) -> Run:
     """The decoder of one block; its bytes are four code books of 4096 times four pixels, then its codes, row by row."""
     bands, height, width = chunks
     if bands != 1 or height % KERNEL or width % KERNEL or dtype != np.uint8:

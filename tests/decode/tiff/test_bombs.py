@@ -158,7 +158,8 @@ def test_tiny_precincts_of_a_jpeg_2000_tile_in_tiff_are_refused_before_it_is_dec
     tiny = struct.pack(">HHBBHBBBBBBB", 0xFF52, 13, 1, 2, 1, 0, 0, 4, 4, 0, 1, 0)
     body = (tiny if where == "tile" else b"") + b"\xff\x93" + bytes(500)
     part = struct.pack(">HHHIBB", 0xFF90, 10, 0, 12 + len(body), 0, 1) + body
-    stream = b"\xff\x4f" + size + (sane if where == "tile" else tiny) + part + b"\xff\xd9"
+    steps = struct.pack(">HHB16B", 0xFF5C, 19, 0x40, *[0x48] * 16)
+    stream = b"\xff\x4f" + size + (sane if where == "tile" else tiny) + steps + part + b"\xff\xd9"
     with pytest.raises(DecodeError, match=r"packets or more|code-blocks in"):
         headers.jpeg2000(memoryview(stream))
     right = stream.replace(tiny, sane)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from periplus.decode.jpeg.bands import band_decoding
 from periplus.decode.jpeg.checks import checked_header
 from periplus.decode.scratch import Buffer, scratch_array, stream
-from periplus.decode.settings import Extent, choice, number
+from periplus.decode.settings import Extent, Run, choice, number
 from periplus.decode.tiff.jpeg import jpeg
 from periplus.decode.tiff.tile import tile_of
 from periplus.errors import FormatError
@@ -48,9 +48,7 @@ def jpeg_extent(configuration: Mapping[str, Any]) -> Extent:
     return (bands, height, width), np.dtype(np.uint8 if bits <= 8 else np.uint16)
 
 
-def jpeg_block(
-    configuration: Mapping[str, Any], chunks: Shape, dtype: np.dtype[Any], limits: Limits
-) -> Callable[[Buffer, Shape], NDArray[Any]]:
+def jpeg_block(configuration: Mapping[str, Any], chunks: Shape, dtype: np.dtype[Any], limits: Limits) -> Run:
     """The decoder of one stream.
 
     `color_space` decides only whether CMYK and YCCK are converted to RGB, which needs three bands: some indexes name it

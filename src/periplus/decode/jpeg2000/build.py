@@ -94,11 +94,8 @@ def ended(header: CodestreamHeader, tiles: dict[int, list[TilePart]], data: memo
     if length and not counted:
         return tiles
     shorter = [*parts[:-1], (start, stop - 2 if counted else stop, segments)]
-    own = [segment for part in _own(data, shorter) for segment in part]
-    bounds = header.bounds(tile)
-    assert bounds is not None
-    body, heads = _bodies(header, data, shorter)
-    for _ in split_packets(header.style(own), bounds, body, heads, header.level, exact=bool(counted)):
+    style, (body, heads) = header.style(_all_own(data, shorter)), _bodies(header, data, shorter)
+    for _ in split_packets(style, header.bounds(tile), body, heads, header.level, exact=bool(counted)):
         pass
     return {**tiles, tile: shorter}
 
@@ -132,9 +129,8 @@ def codestream(header: CodestreamHeader, tile: int, bounds: Bounds, data: memory
     packed = any(marker in (PPM, PPT) for marker, _ in (*header.segments, *everything))
     # Precincts of components with different divisions may be reordered if a tile begins at an odd pixel.
     if packed or not style.resolutions_first or (style.progression == RPCL and not style.even):
-        whole = header.bounds(tile)
-        assert whole is not None
-        return _assembled(header, bounds, _sorted_packets(header, style, (whole, bounds), data, parts), everything)
+        packets = _sorted_packets(header, style, (header.bounds(tile), bounds), data, parts)
+        return _assembled(header, bounds, packets, everything)
     pieces = [header.written(bounds)]
     for number, ((start, stop, segments), mine) in enumerate(zip(parts, own, strict=True)):
         body = segments[-1][2] if segments else start + 12
@@ -163,8 +159,7 @@ def _joined(
 ) -> tuple[list[TilePart], list[list[Segment]], memoryview]:
     """More tile-parts than can be numbered as one."""
     lead = pack_segments(own)
-    bodies = [data[segments[-1][2] if segments else start + 12 : stop][2:] for start, stop, segments in parts]
-    whole = memoryview(b"".join([bytes(12), lead, SOD, *bodies]))
+    whole = memoryview(b"".join([bytes(12), lead, SOD, _joined_bodies(data, parts)]))
     return [(0, len(whole), _segments(whole, 12, len(whole)))], [own], whole
 
 
@@ -180,10 +175,8 @@ def of_components(
 
     Components without values in the tile are omitted.
     """
-    own = [segment for segments in _own(data, parts) for segment in segments]
-    whole = header.bounds(tile)
-    assert whole is not None
-    packets = _sorted_packets(header, header.style(own), (whole, bounds), data, parts)
+    own = _all_own(data, parts)
+    packets = _sorted_packets(header, header.style(own), (header.bounds(tile), bounds), data, parts)
     for chosen in kinds:
         left, top, right, bottom = smaller = stepped(bounds, header.size.steps[chosen[0]])
         if left < right and top < bottom:
@@ -194,11 +187,7 @@ def of_components(
 
 def weigh(header: CodestreamHeader, tiles: Mapping[int, list[TilePart]], data: memoryview) -> None:
     """DecodeError if tiles together are out of proportion to their bytes."""
-    weights = []
-    for tile, parts in tiles.items():
-        bounds = header.bounds(tile, header.level)
-        assert bounds is not None
-        weights.append(header.weight([segment for segments in _own(data, parts) for segment in segments], bounds))
+    weights = [header.weight(_all_own(data, parts), header.bounds(n, header.level)) for n, parts in tiles.items()]
     precincts, blocks = (sum(column) for column in zip(*weights, strict=True))
     check_weight(precincts, blocks, len(data) + sum(len(segment) for _, segment in header.segments))
 
@@ -218,6 +207,10 @@ def _own(data: memoryview, parts: list[TilePart]) -> list[list[Segment]]:
     ]
 
 
+def _all_own(data: memoryview, parts: list[TilePart]) -> list[Segment]:
+    return [segment for segments in _own(data, parts) for segment in segments]
+
+
 def _sorted_packets(
     header: CodestreamHeader, style: CodingStyle, bounds: tuple[Bounds, Bounds], data: memoryview, parts: list[TilePart]
 ) -> list[Packet]:
@@ -235,13 +228,16 @@ def _sorted_packets(
 
 def _bodies(header: CodestreamHeader, data: memoryview, parts: list[TilePart]) -> tuple[memoryview, memoryview | None]:
     """The joined bodies of tile-parts, and the packet headers if they are stored separately."""
-    bodies = [data[segments[-1][2] if segments else start + 12 : stop][2:] for start, stop, segments in parts]
     heads = header.packed
     for _, _, segments in parts:
         # Each tile-part's own tables, in their order.
         tables = sorted(bytes(data[first + 4 : last]) for marker, first, last in segments if marker == PPT)
         heads = (heads or b"") + b"".join(table[1:] for table in tables) if tables else heads
-    return memoryview(b"".join(bodies)), None if heads is None else memoryview(heads)
+    return memoryview(_joined_bodies(data, parts)), None if heads is None else memoryview(heads)
+
+
+def _joined_bodies(data: memoryview, parts: list[TilePart]) -> bytes:
+    return b"".join(data[segments[-1][2] if segments else start + 12 : stop][2:] for start, stop, segments in parts)
 
 
 def _assembled(header: CodestreamHeader, bounds: Bounds, packets: list[Packet], own: list[Segment]) -> bytes:

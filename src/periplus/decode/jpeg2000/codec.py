@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from periplus.decode.jpeg2000.build import TilePart, codestream, ended, of_compo
 from periplus.decode.jpeg2000.header import CodestreamHeader, header_of, is_lossless
 from periplus.decode.native import native
 from periplus.decode.scratch import Buffer, scratch_array, stream
-from periplus.decode.settings import Extent, encoded, number
+from periplus.decode.settings import Extent, Run, encoded, number
 from periplus.errors import DecodeError
 from periplus.limits import Limits
 from periplus.model import Shape, codecnames
@@ -29,7 +29,6 @@ LARGEST_KINDS = 64
 """Depths and steps that components may have, each of which is decoded separately; images have two or three."""
 ROWS = 64
 """Rows whose colours are converted at once."""
-Run: TypeAlias = Callable[[Buffer, Shape], NDArray[Any]]
 
 
 def jpeg2000_extent(configuration: Mapping[str, Any]) -> Extent:
@@ -77,12 +76,7 @@ def jpeg2000(configuration: Mapping[str, Any], chunks: Shape, dtype: np.dtype[An
 
 def _bounds(header: CodestreamHeader, tiles: list[int]) -> Bounds:
     """The bounds of the rectangle that some tiles form; DecodeError if they do not."""
-    found = []
-    for tile in tiles:
-        bounds = header.bounds(tile, header.level)
-        if bounds is None:
-            raise DecodeError(f"the codestream has no tile {tile} at this level")
-        found.append(bounds)
+    found = [header.bounds(tile, header.level) for tile in tiles]
     left, top, right, bottom = zip(*found, strict=True)
     joined = min(left), min(top), max(right), max(bottom)
     if sum((x1 - x0) * (y1 - y0) for x0, y0, x1, y1 in found) != (joined[2] - joined[0]) * (joined[3] - joined[1]):
@@ -138,7 +132,6 @@ def _planes(
         found.append(np.empty((len(numbers), bottom - top, right - left), header.size.dtype))
     for tile, parts in tiles.items():
         own = header.bounds(tile, header.level)
-        assert own is not None
         made = of_components(header, chosen, tile, own, data, parts)
         for numbers, planes in zip(chosen, found, strict=True):
             left, top, _, _ = stepped(bounds, header.size.steps[numbers[0]])

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from periplus.errors import FormatError
+from periplus.errors import DecodeError, FormatError
 from periplus.parse.jpeg2000.packets import Bounds, count_code_blocks, count_precincts
 from periplus.parse.jpeg2000.segments import (
     COC,
@@ -103,9 +103,12 @@ class CodestreamHeader:
             codings = tuple(replace(coding, precincts=coding.precincts[: -self.level]) for coding in codings)
         return count_precincts(bounds, codings), count_code_blocks(bounds, codings)
 
-    def bounds(self, tile: int, level: int = 0) -> Bounds | None:
-        """Left, top, right and bottom of a tile at a level; None if there is no such tile."""
-        return self.size.bounds(tile, level)
+    def bounds(self, tile: int, level: int = 0) -> Bounds:
+        """Left, top, right and bottom of a tile at a level; DecodeError if there is no such tile."""
+        found = self.size.bounds(tile, level)
+        if found is None:
+            raise DecodeError(f"the codestream has no tile {tile} at this level")
+        return found
 
     def written(self, bounds: Bounds, *, plain: bool = False) -> bytes:
         """The main header of a codestream of one tile with these bounds, at this level.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from periplus.decode.compressions import TIFF_COMPRESSIONS, budget_of
 from periplus.decode.native import native
 from periplus.decode.scratch import Buffer
-from periplus.decode.settings import Extent
+from periplus.decode.settings import Extent, Run
 from periplus.decode.tiff import images, ycbcr
 from periplus.decode.tiff.fax import fax
 from periplus.decode.tiff.images import StreamDecoder
@@ -25,7 +25,6 @@ from periplus.limits import Limits
 from periplus.model import Shape, codecnames
 
 NAME = codecnames.TIFF_TILE
-Run: TypeAlias = Callable[[Buffer, Shape], NDArray[Any]]
 
 PICTURES: dict[int, Callable[[TileEncoding, int], StreamDecoder]] = {
     2: fax,

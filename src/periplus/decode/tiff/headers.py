@@ -8,24 +8,20 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from periplus.decode.jpeg2000.build import check_weight
+from periplus.decode.jpeg2000.header import CodestreamHeader, header_of
 from periplus.errors import DecodeError, FormatError
 from periplus.parse.jpeg2000.boxes import boxes
-from periplus.parse.jpeg2000.packets import count_code_blocks, count_precincts
 from periplus.parse.jpeg2000.segments import (
     COC,
     COD,
-    POC,
-    SIZ,
     SOD,
     SOT,
     SOT_BYTES,
     Segment,
-    coding_style,
     parse_tile_part,
     read_segments,
     segment_ranges,
 )
-from periplus.parse.jpeg2000.size import CodestreamSize, parse_size
 from periplus.parse.png import PALETTE, parse_png_header
 
 CODESTREAM = b"\xff\x4f"
@@ -55,53 +51,48 @@ def jpeg2000(data: memoryview) -> StreamSize:
 
 
 def _codestream(data: memoryview) -> StreamSize:
-    main = read_segments(data, len(CODESTREAM), len(data), until=SOT)
-    if not main or main[0][0] != SIZ:
-        raise DecodeError("the JPEG 2000 codestream does not begin with its size")
-    size = parse_size(main[0][1])
+    first = len(CODESTREAM)
+    for _, _, stop in segment_ranges(data, first, len(data), until=SOT):
+        first = stop
+    header = header_of(bytes(data[:first]), 0)
+    size = header.size
     if len(set(size.depths)) > 1 or set(size.steps) != {(1, 1)}:
         raise DecodeError("the JPEG 2000 codestream has components of different size or depth")
-    *_, (_, _, first) = segment_ranges(data, len(CODESTREAM), len(data), until=SOT)
-    _check_coding(size, main, (), size.tiles, len(data))
-    _check_tile_parts(data, first, size, main)
+    _check_coding(header, (), size.tiles, len(data))
+    _check_tile_parts(data, first, header)
     right, bottom, left, top = size.grid[:4]
     return StreamSize(right - left, bottom - top, size.count, size.depths[0])
 
 
-def _check_tile_parts(data: memoryview, position: int, size: CodestreamSize, main: Iterable[Segment]) -> None:
+def _check_tile_parts(data: memoryview, position: int, header: CodestreamHeader) -> None:
     """DecodeError unless every tile-part is complete, belongs to a tile that exists, and all tiles are there."""
-    end = len(data)
+    end, tiles = len(data), header.size.tiles
     seen: set[int] = set()
     while position + 4 <= end and bytes(data[position : position + 2]) != b"\xff\xd9":
         part = parse_tile_part(data, position)
         if part is None:
             raise DecodeError("the JPEG 2000 codestream has a damaged marker")
-        if part.tile >= size.tiles or (part.length and part.length < SOT_BYTES + 2) or position + part.length > end:
+        if part.tile >= tiles or (part.length and part.length < SOT_BYTES + 2) or position + part.length > end:
             raise DecodeError("the JPEG 2000 codestream is cut off, or has a tile-part of no tile")
         seen.add(part.tile)
         own = read_segments(data, position + SOT_BYTES, position + part.length if part.length else end, until=SOD)
         if any(marker in (COD, COC) for marker, _ in own):
-            _check_coding(size, main, own, 1, end)
+            _check_coding(header, own, 1, end)
         if part.length == 0:
             # Native decoders read to the end of the data as the last tile-part; coded data contain no end marker.
             if END.search(data, position) is None:
                 raise DecodeError("the JPEG 2000 codestream is cut off: its end is missing")
             break
         position += part.length
-    if len(seen) != size.tiles:
-        raise DecodeError(f"the JPEG 2000 codestream holds {len(seen)} of {size.tiles} tiles")
+    if len(seen) != tiles:
+        raise DecodeError(f"the JPEG 2000 codestream holds {len(seen)} of {tiles} tiles")
 
 
-def _check_coding(
-    size: CodestreamSize, main: Iterable[Segment], own: Iterable[Segment], tiles: int, length: int
-) -> None:
+def _check_coding(header: CodestreamHeader, own: Iterable[Segment], tiles: int, length: int) -> None:
     """DecodeError if tiles are divided into more parts than the bytes could fill, since each costs memory."""
-    right, bottom, left, top, width, height, *_ = size.grid
-    bounds = (0, 0, min(width, right - left), min(height, bottom - top))
-    wanted = (COD, COC, POC)
-    style = coding_style(size.steps, [s for s in main if s[0] in wanted], [s for s in own if s[0] in wanted])
-    precincts, code_blocks = count_precincts(bounds, style.codings), count_code_blocks(bounds, style.codings)
-    check_weight(precincts * tiles, code_blocks * tiles, length)
+    right, bottom, left, top, width, height, *_ = header.size.grid
+    precincts, blocks = header.weight(own, (0, 0, min(width, right - left), min(height, bottom - top)))
+    check_weight(precincts * tiles, blocks * tiles, length)
 
 
 def png(data: memoryview) -> StreamSize:

@@ -39,13 +39,24 @@ def checked(
 
 
 def _stream(
-    name: str, parse: Callable[[memoryview], StreamSize], *, slot: int, tile: TileEncoding, **options: Any
+    name: str,
+    parse: Callable[[memoryview], StreamSize],
+    *,
+    slot: int,
+    tile: TileEncoding,
+    clean: Callable[[memoryview, StreamSize], Buffer] | None = None,
+    **options: Any,
 ) -> StreamDecoder:
-    """A stream whose decoder takes an output array and refuses it unless shape and type are those of the image."""
+    """A stream whose decoder takes an output array and refuses it unless shape and type are those of the image.
+
+    `clean` rewrites a stream before it is decoded.
+    """
     decode = native(name)
 
     def run(data: Buffer, rows: int, columns: int) -> NDArray[Any]:
-        shape = checked(parse(stream(data)), tile, rows, columns)
+        header = parse(stream(data))
+        shape = checked(header, tile, rows, columns)
+        data = data if clean is None else clean(stream(data), header)
         out = scratch_array(slot, shape, tile.dtype)
         return np.asarray(decode(data, out=out, **options)).reshape(*shape[:2], tile.samples)
 
@@ -67,16 +78,11 @@ def jpeg_xl(tile: TileEncoding, slot: int) -> StreamDecoder:
 
 def png(tile: TileEncoding, slot: int) -> StreamDecoder:
     """PNG, without the metadata that libpng warns about."""
-    decode = native("png_decode")
+    return _stream("png_decode", headers.png, slot=slot, tile=tile, clean=_plain_png)
 
-    def run(data: Buffer, rows: int, columns: int) -> NDArray[Any]:
-        header = headers.png(stream(data))
-        shape = checked(header, tile, rows, columns)
-        plain = without_metadata(stream(data), header.width, header.height, header.bits, tile.samples)
-        out = scratch_array(slot, shape, tile.dtype)
-        return np.asarray(decode(plain, out=out)).reshape(*shape[:2], tile.samples)
 
-    return run
+def _plain_png(data: memoryview, header: StreamSize) -> Buffer:
+    return without_metadata(data, header.width, header.height, header.bits, header.samples)
 
 
 def webp(tile: TileEncoding, slot: int) -> StreamDecoder:

@@ -17,10 +17,10 @@ from periplus.decode import compressions
 from periplus.decode.compressions import Decompress, budget_of
 from periplus.decode.native import native
 from periplus.decode.scratch import Buffer, Octets, octets, scratch, scratch_array
+from periplus.decode.settings import Run
 from periplus.errors import DecodeError, FormatError
 from periplus.model import Shape
 
-Run: TypeAlias = Callable[[Buffer, Shape], NDArray[Any]]
 Stage: TypeAlias = tuple[str, Mapping[str, Any]]
 """A codec's name and configuration."""
 

@@ -57,9 +57,7 @@ def parse_packets(codestream: bytes) -> tuple[CodestreamHeader, dict[int, Packet
                         own.setdefault(tile, []).append((marker, part.data[at + 4 : at + 2 + size]))
                     at += 2 + size
                 bodies += part.data[at + 2 :]
-        bounds = header.bounds(tile)
-        assert bounds is not None
-        packets = split_packets(header.style(own.get(tile, ())), bounds, memoryview(bodies), None, 0)
+        packets = split_packets(header.style(own.get(tile, ())), header.bounds(tile), memoryview(bodies), None, 0)
         found[tile] = {key: (bytes(head), bytes(body)) for key, head, body in packets}
     return header, found, own
 

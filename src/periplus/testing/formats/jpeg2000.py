@@ -134,7 +134,7 @@ def whole(data: bytes, level: int) -> NDArray[Any]:
     out = np.full((header.count, bottom - top, right - left), 99, array.dtype)
     _, parts = split(data)
     for tile in {part.tile for part in parts}:
-        bounds = header.bounds(tile, level)
+        bounds = header.size.bounds(tile, level)
         if bounds is None:
             continue
         shape = (header.count, bounds[3] - bounds[1], bounds[2] - bounds[0])
