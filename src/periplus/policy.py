@@ -152,12 +152,7 @@ def _checked_segments(path: str, url: str, *, empty: bool) -> str:
     segments = path.split("/")
     if not empty and "" in segments[:-1]:
         raise DeniedError("the URL has an empty path segment", url=url)
-    plain = path
-    for _ in range(4):  # a server may decode more than once
-        decoded = unquote(plain)
-        if decoded == plain:
-            break
-        plain = decoded
+    plain = _decoded(path)
     if "\\" in plain or "\x00" in plain:
         raise DeniedError("the URL hides a backslash or NUL", url=url)
     if any(segment in (".", "..") for segment in plain.split("/")):
@@ -224,7 +219,7 @@ def resolve(base_url: str, path: str) -> str:
 
 
 def _decoded(path: str) -> str:
-    for _ in range(4):
+    for _ in range(4):  # a server may decode more than once
         path, before = unquote(path), path
         if path == before:
             break

@@ -7,7 +7,7 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Generator, Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -144,8 +144,8 @@ class Fetch:
         elif length == 0:
             data, source = b"", expect or await self.head(given)
         else:
-            data, source = await self._connected().run(
-                lambda remote: remote.read(plain, os.fspath(given), offset, length, expect)
+            data, source = await self._connected().ask(
+                plain, os.fspath(given), lambda reader, url: reader.read(url, offset, length, expect=expect)
             )
         if expect is not None and len(data) != length:
             raise StaleError(
@@ -157,7 +157,7 @@ class Fetch:
         """The last `length` bytes (or all there are) and the object's facts; one request where the server can."""
         plain = self._checked(url)
         if not is_local(plain) and length > 0:
-            found = await self._connected().run(lambda remote: remote.tail(plain, os.fspath(url), length))
+            found = await self._connected().ask(plain, os.fspath(url), lambda reader, url: reader.tail(url, length))
             if found is not None:
                 if expect is not None:
                     check_same(expect, found[1])
@@ -173,7 +173,7 @@ class Fetch:
         plain = self._checked(url)
         if is_local(plain):
             return local.head(plain)
-        return await self._connected().run(lambda remote: remote.head(plain, os.fspath(url)))
+        return await self._connected().ask(plain, os.fspath(url), lambda reader, url: reader.head(url))
 
     def local(self, source: Source) -> LocalFile | None:
         """The open file of a local source that is still what was indexed; None for remote sources."""
@@ -181,7 +181,7 @@ class Fetch:
             return None
         return FILES.get(self._checked(source.url), source, user=self._user)
 
-    def stream(self, spans: Spans, *, in_flight_bytes: int) -> Iterator[tuple[int, memoryview]]:
+    def stream(self, spans: Spans, *, in_flight_bytes: int) -> Generator[tuple[int, memoryview]]:
         """(span number, its bytes) as they arrive; at most `in_flight_bytes` fetched or under way, or one span.
 
         Every span is read with its source's facts as a condition. The first error ends all.

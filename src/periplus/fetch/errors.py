@@ -38,8 +38,13 @@ _BY_NAME: dict[str, tuple[type[PeriplusError], str]] = {
     "InvalidPathError": (FormatError, "not a name this store can hold"),
     "UnknownConfigurationKeyError": (FormatError, "unknown storage option"),
 }
+_BY_TYPE: tuple[tuple[type[OSError], type[PeriplusError], str], ...] = (
+    (TimeoutError, FetchError, "the store did not answer in time"),
+    (FileNotFoundError, MissingError, "no such file or object"),
+    (FileExistsError, ConflictError, "the file exists already"),
+    (PermissionError, DeniedError, "the system refuses access"),
+)
 _MISSING = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP}
-_DENIED = {errno.EACCES, errno.EPERM}
 _SYSTEM: dict[int, tuple[type[PeriplusError], str]] = {
     errno.ENOSPC: (FetchError, "the disk is full; free some space, or write to another disk"),
     errno.EDQUOT: (FetchError, "the disk quota is used up; free some space, or write to another disk"),
@@ -48,9 +53,11 @@ _SYSTEM: dict[int, tuple[type[PeriplusError], str]] = {
     errno.ENFILE: (FetchError, "too many open files on this machine; close other programs"),
     errno.EIO: (FetchError, "the disk failed to read or write (input/output error); check it, or use another"),
     errno.EROFS: (DeniedError, "the file system is read-only"),
+    errno.EACCES: (DeniedError, "the system refuses access"),
+    errno.EPERM: (DeniedError, "the system refuses access"),
 }
 """What an error of the system means to a user, and what to do."""
-_REPORTED = (*_SYSTEM, *_DENIED, errno.ENOMEM)
+_REPORTED = (*_SYSTEM, errno.ENOMEM)
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 _METADATA = ("169.254.169.254", "metadata.google.internal")
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s\"'<>)]+")
@@ -114,14 +121,9 @@ def translate(error: BaseException, url: str, offset: int | None = None) -> Peri
         # In a listing it is one name of many, which only the message of the library contains.
         text_of_error = f" ({clean(str(error))})" if name == "InvalidPathError" else ""
         return cls(text + text_of_error, url=url, offset=offset)
-    if isinstance(error, TimeoutError):
-        return FetchError("the store did not answer in time", url=url, offset=offset)
-    if isinstance(error, FileNotFoundError):
-        return MissingError("no such file or object", url=url, offset=offset)
-    if isinstance(error, FileExistsError):
-        return ConflictError("the file exists already", url=url, offset=offset)
-    if isinstance(error, PermissionError) or (isinstance(error, OSError) and error.errno in _DENIED):
-        return DeniedError("the system refuses access", url=url, offset=offset)
+    for kind, cls, text in _BY_TYPE:
+        if isinstance(error, kind):
+            return cls(text, url=url, offset=offset)
     if isinstance(error, OSError) and error.errno in _MISSING:
         return MissingError(f"no such file ({error.strerror})", url=url, offset=offset)
     if isinstance(error, OSError) and error.errno in _SYSTEM:

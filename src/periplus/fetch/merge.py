@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,15 +28,6 @@ class Spans:
     def __len__(self) -> int:
         return int(self.start.shape[0])
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes to be fetched, gaps included."""
-        return int((self.stop - self.start).sum())
-
-    def of(self, sources: Sequence[Source] | Mapping[int, Source]) -> Spans:
-        """These spans with the sources their `file` numbers mean."""
-        return replace(self, sources=sources)
-
 
 def merge(
     file: ArrayLike,
@@ -50,10 +41,10 @@ def merge(
 ) -> Spans:
     """Spans that cover every row; rows of one file no more than `gap` bytes apart share one, up to `largest` bytes.
 
-    With `least`, gaps longer than that are read over only where they are no longer than the rows beside them are on
-    average, so that small rows far apart, as those of a lower resolution, do not bring what lies between them along.
+    With `least`, gaps longer than that are read over only where they are no longer than the rows next to them are on
+    average, so that small rows far apart, as those of a lower resolution, do not fetch what is between them.
 
-    A row longer than `largest` is a span of its own. `sources` may be given now or later by `Spans.of`.
+    A row longer than `largest` is a span of its own. `sources` are kept with the spans.
     """
     lengths = np.asarray(length, np.int64)
     offsets = np.asarray(offset, np.int64)

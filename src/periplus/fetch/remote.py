@@ -9,11 +9,9 @@ from typing import Any, TypeVar
 
 from periplus.fetch.bridge import Bridge
 from periplus.fetch.http.client import Web
-from periplus.fetch.http.gate import Gate
-from periplus.fetch.http.retry import Patience
+from periplus.fetch.http.retry import Gate, Patience
 from periplus.fetch.objects.options import options_for
 from periplus.fetch.objects.stores import ObjectStores
-from periplus.model import Source
 from periplus.policy import WEB, Policy, scheme_of
 
 T = TypeVar("T")
@@ -32,20 +30,11 @@ class Remote:
         self.bridge = Bridge()
         self.bridge.closers.append(self.web.close)
 
-    async def read(self, plain: str, given: str, offset: int, length: int, expect: Source | None) -> tuple[Any, Source]:
+    async def ask(self, plain: str, given: str, work: Callable[[Web | ObjectStores, str], Coroutine[Any, Any, T]]) -> T:
+        """The result of work by what reads that URL; the web gets it as given, perhaps with a user name."""
         if scheme_of(plain) in WEB:
-            return await self.web.read(given, offset, length, expect=expect)
-        return await self.stores.read(plain, offset, length, expect=expect)
-
-    async def tail(self, plain: str, given: str, length: int) -> tuple[Any, Source] | None:
-        if scheme_of(plain) in WEB:
-            return await self.web.tail(given, length)
-        return await self.stores.tail(plain, length)
-
-    async def head(self, plain: str, given: str) -> Source:
-        if scheme_of(plain) in WEB:
-            return await self.web.head(given)
-        return await self.stores.head(plain)
+            return await self.run(lambda remote: work(remote.web, given))
+        return await self.run(lambda remote: work(remote.stores, plain))
 
     async def run(self, work: Callable[[Remote], Coroutine[Any, Any, T]]) -> T:
         """The result of work on the loop of remote requests, from whichever loop this is."""

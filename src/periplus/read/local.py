@@ -15,7 +15,7 @@ from periplus.fetch.cost import gap, small_gap
 from periplus.fetch.merge import merge
 from periplus.model import Source
 from periplus.read.place import Placer
-from periplus.read.plan import ChunkWork
+from periplus.read.plan import ChunkWork, Progress
 
 FEW_CHUNKS = 2
 """Up to this many chunks are read in the caller's thread: starting threads would take longer."""
@@ -27,8 +27,6 @@ SCRATCH_SLOT = -1
 """Number of the scratch buffer of each thread for stored bytes; decoders use others."""
 LOCAL_URL = "/"
 """Any local URL: all have the same costs."""
-
-Progress = Callable[[int, int], None]
 
 
 def read_local(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -105,12 +106,19 @@ def _regions(array: Array, codes: Sequence[int]) -> dict[int, Region | None]:
     for code in codes:
         if code >= len(array.encodings):
             raise FormatError(f"a row of {array.name} has encoding {code} of {len(array.encodings)}")
-        try:
+        with decodable(array):
             # `chunks` is the largest of irregular chunks; a region too large for its own chunk is found by `overlay`.
             found[code] = region_of(array.encodings[code], array.chunks)
-        except FormatError as error:
-            raise FormatError(f"array {array.name!r} cannot be decoded: {error.message}") from None
     return found
+
+
+@contextmanager
+def decodable(array: Array) -> Iterator[None]:
+    """Name the array in errors of its encodings."""
+    try:
+        yield
+    except FormatError as error:
+        raise FormatError(f"array {array.name!r} cannot be decoded: {error.message}") from error
 
 
 @dataclass(slots=True, eq=False)

@@ -15,7 +15,7 @@ from periplus.decode.scratch import scratch_array
 from periplus.errors import FormatError, LimitError, PeriplusError
 from periplus.limits import Limits
 from periplus.model import Array, Shape, Source
-from periplus.read.overlays import overlay_decoders
+from periplus.read.overlays import decodable, overlay_decoders
 from periplus.read.plan import AxisSplit, ChunkWork, Selection
 
 if TYPE_CHECKING:
@@ -133,10 +133,8 @@ def prepare_decoders(
 
     def decoder(code: int, chunks: Shape) -> Decoder:
         if (code, chunks) not in known:
-            try:
+            with decodable(array):
                 known[code, chunks] = prepare(array.encodings[code], chunks=chunks, dtype=array.dtype, limits=limits)
-            except FormatError as error:
-                raise FormatError(f"array {array.name!r} cannot be decoded: {error.message}") from error
         return known[code, chunks]
 
     if not len(work):
@@ -151,12 +149,10 @@ def prepare_decoders(
             for position in work.positions.T.tolist()
         ]
     if region_rows is not None:
-        try:
+        with decodable(array):
             return overlay_decoders(
                 array, work, region_rows, shapes, fill=fill_of(array), limits=limits, sources=sources
             )
-        except FormatError as error:
-            raise FormatError(f"array {array.name!r} cannot be decoded: {error.message}") from error
     return [decoder(code, shape) for code, shape in zip(codes.tolist(), shapes)]
 
 

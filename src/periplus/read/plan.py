@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import EllipsisType
 from typing import Any, TypeAlias
@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from periplus.errors import FormatError
 from periplus.model import Array, Refs, Shape
 
+Progress: TypeAlias = Callable[[int, int], None]
+"""Called in the caller's thread with the chunks done so far and their total."""
 CopySlices: TypeAlias = tuple[slice, slice]
 """Slices of the output and of the decoded chunk, both along one dimension."""
 

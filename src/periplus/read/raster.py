@@ -14,8 +14,8 @@ from periplus.limits import Limits
 from periplus.model import Array, BBox, Transform, pyramid_of
 from periplus.model.affine import box, scaled, shifted
 from periplus.read.choose import Bands, Images, band_key, nodata_of, only, pick, time_key
-from periplus.read.plan import select_outer
-from periplus.read.reader import Progress, read_array
+from periplus.read.plan import Progress, select_outer
+from periplus.read.reader import read_array
 from periplus.read.window import axes, checked, crs_of, level_for, transform_of, window_in
 from periplus.table.query.boxes import Reproject
 from periplus.table.query.footprint import WORLD, bounds, turned

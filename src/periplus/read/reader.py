@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +19,16 @@ from periplus.policy import is_local
 from periplus.read.local import FEW_CHUNKS, read_local
 from periplus.read.overlays import visible_regions
 from periplus.read.place import Placer, allocate_output, fill_of, prepare_decoders
-from periplus.read.plan import ChunkWork, Selection, chunk_bounds, count_chunks, match_rows, select, split_axes
+from periplus.read.plan import (
+    ChunkWork,
+    Progress,
+    Selection,
+    chunk_bounds,
+    count_chunks,
+    match_rows,
+    select,
+    split_axes,
+)
 from periplus.read.remote import read_remote
 
 if TYPE_CHECKING:
@@ -32,8 +41,6 @@ HEAVY_CHUNK_BYTES = 1 << 20
 """Decoded bytes of a chunk that takes much longer to decode than a thread takes to start."""
 SMALL_READ_BYTES = 1 << 19
 """Decoded bytes of a read that is faster in one thread than in several."""
-Progress = Callable[[int, int], None]
-"""Called in the caller's thread with the chunks done so far and their total."""
 
 
 def read_array(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +15,11 @@ from periplus.fetch.cost import gap, largest, small_gap, tasks_of
 from periplus.fetch.merge import Spans, merge
 from periplus.model import Source
 from periplus.read.place import Placer
-from periplus.read.plan import ChunkWork
+from periplus.read.plan import ChunkWork, Progress
 
 TASK_BYTES = 64 << 10
 """Least stored bytes of a decoding task: submitting one costs as much as decoding a few kilobytes."""
 
-Progress = Callable[[int, int], None]
 Ready = tuple[int, bytes | memoryview]
 """A chunk and its bytes."""
 
@@ -53,7 +52,7 @@ def read_remote(
             )
             parts = _PartCollector(work, rows, spans)
             queue.put(parts.inline(), 0)
-            with _closing(fetch.stream(spans, in_flight_bytes=max(memory_bytes // 2, 1))) as stream:
+            with closing(fetch.stream(spans, in_flight_bytes=max(memory_bytes // 2, 1))) as stream:
                 for span, data in stream:
                     queue.put(parts.add(span, data), len(data))
                     if progress is not None and queue.done > done:
@@ -62,16 +61,6 @@ def read_remote(
         queue.drain()
     if progress is not None and len(work) > done:
         progress(len(work), len(work))
-
-
-@contextmanager
-def _closing(stream: Iterator[tuple[int, memoryview]]) -> Iterator[Iterator[tuple[int, memoryview]]]:
-    """Close the stream and its requests at the end of the block, also after an error."""
-    try:
-        yield stream
-    finally:
-        if isinstance(stream, Generator):
-            stream.close()
 
 
 def _lengths(work: ChunkWork) -> NDArray[np.int64]:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
 from periplus.errors import DeniedError, FetchError, MissingError, PeriplusError, StaleError
-from periplus.fetch.http.retry import Again, retry_after
+from periplus.fetch.http.retry import Again, http_date, retry_after
 from periplus.fetch.stale import check_same
 from periplus.model import Source
 
@@ -123,15 +121,5 @@ def facts_of(url: str, response: ClientResponse, size: int | None) -> Source:
         url=url,
         size=size,
         etag=response.headers.get("ETag"),
-        last_modified=_date(response.headers.get("Last-Modified")),
+        last_modified=http_date(response.headers.get("Last-Modified")),
     )
-
-
-def _date(text: str | None) -> datetime | None:
-    if not text:
-        return None
-    try:
-        when = parsedate_to_datetime(text)
-    except ValueError:
-        return None
-    return when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)

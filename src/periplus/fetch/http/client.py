@@ -12,8 +12,7 @@ from urllib.request import getproxies, proxy_bypass
 
 from periplus.errors import DeniedError, FetchError, StaleError
 from periplus.fetch.http.answers import PIECE, RangeRequest, content_range, facts_of, refusal, skip
-from periplus.fetch.http.gate import Gate
-from periplus.fetch.http.retry import Again, Patience, Pauses
+from periplus.fetch.http.retry import Again, Gate, Patience, Pauses
 from periplus.fetch.stale import strong
 from periplus.model import Source
 from periplus.policy import WEB, Policy, canonical

@@ -1,10 +1,12 @@
-"""How long to wait before asking again, and when to give up."""
+"""When requests run: how many at once, how long to wait before asking again, and when to give up."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -13,6 +15,8 @@ from periplus.errors import FetchError
 
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 15.0
+LONGEST_HOLD = 10.0
+"""Seconds a host may hold up requests for others of its objects."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,17 +75,47 @@ class Pauses:
         return FetchError(f"{what}: {self.reason}", url=self.url, offset=self.offset)
 
 
+class Gate:
+    """Two limits; waiting for a busy host holds no place in the limit for all. Used on one event loop."""
+
+    def __init__(self, everywhere: int, each_host: int) -> None:
+        self._all = asyncio.Semaphore(everywhere)
+        self._each = each_host
+        self._hosts: dict[str, asyncio.Semaphore] = {}
+        self._until: dict[str, float] = {}
+
+    @asynccontextmanager
+    async def pass_to(self, host: str) -> AsyncIterator[None]:
+        """A place for one request."""
+        own = self._hosts.get(host)
+        if own is None:
+            own = self._hosts[host] = asyncio.Semaphore(self._each)
+        async with own:
+            pause = self._until.get(host, 0.0) - asyncio.get_running_loop().time()
+            if pause > 0:
+                await asyncio.sleep(pause)
+            async with self._all:
+                yield
+
+    def hold(self, host: str, seconds: float) -> None:
+        """Send nothing more to a host for a while: it reported that it is overloaded."""
+        until = asyncio.get_running_loop().time() + min(seconds, LONGEST_HOLD)
+        self._until[host] = max(until, self._until.get(host, 0.0))
+
+
 def retry_after(value: str | None) -> float | None:
     """Seconds of a Retry-After header, given as seconds or as a date; None if it is unreadable."""
-    if value is None:
-        return None
-    text = value.strip()
+    text = (value or "").strip()
     if text.isascii() and text.isdigit():
         return float(text[:9])
+    when = http_date(text)
+    return None if when is None else max(0.0, (when - datetime.now(UTC)).total_seconds())
+
+
+def http_date(text: str | None) -> datetime | None:
+    """The time of a header; None if it is absent or unreadable."""
     try:
-        when = parsedate_to_datetime(text)
+        when = parsedate_to_datetime(text or "")
     except ValueError:
         return None
-    if when.tzinfo is None:
-        when = when.replace(tzinfo=UTC)
-    return max(0.0, (when - datetime.now(UTC)).total_seconds())
+    return when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)

@@ -15,8 +15,7 @@ from periplus import forks
 from periplus.errors import ConflictError, FetchError, FormatError, MissingError, PeriplusError, StaleError
 from periplus.fetch.errors import mapped, translate
 from periplus.fetch.glob import Glob
-from periplus.fetch.http.gate import Gate
-from periplus.fetch.http.retry import Patience
+from periplus.fetch.http.retry import Gate, Patience
 from periplus.fetch.objects.options import nobody, store_config, wants_region
 from periplus.fetch.objects.profile import with_profile
 from periplus.fetch.stale import check_same, strong
@@ -238,50 +237,44 @@ class ObjectStores:
 
     async def _expand(self, folder: str, pattern: Glob) -> AsyncIterator[Source]:
         """List folder by folder while the pattern allows, so that folders that cannot match are never listed."""
-        import obstore
-
         if pattern.deep:
             async for source in self._list(folder):
                 if pattern.matches(source.url):
                     yield source
             return
-        async with self._guarded(folder):
-            listing = await obstore.list_with_delimiter_async(await self._store(folder), split(folder)[2])
-        root = folder[: len(folder) - len(split(folder)[2])]
-        found: list[Source | str] = [_source(root + meta["path"], meta) for meta in listing["objects"]]
-        found += [root + inner.rstrip("/") + "/" for inner in listing["common_prefixes"]]
-        for entry in sorted(found, key=lambda entry: entry if isinstance(entry, str) else entry.url):
-            if isinstance(entry, Source):
+        for entry in await self._entries(folder):
+            if not entry.url.endswith("/"):
                 if pattern.matches(entry.url):
                     yield entry
-            elif pattern.may_enter(entry):
-                async for source in self._expand(entry, pattern):
+            elif pattern.may_enter(entry.url):
+                async for source in self._expand(entry.url, pattern):
                     yield source
 
-    async def below(self, folder: str, *, deep: bool) -> AsyncIterator[Source]:
-        """Objects below a folder that ends in a slash; unless `deep`, those in it, and its folders."""
+    async def _entries(self, folder: str) -> list[Source]:
+        """What is directly in a folder, sorted: objects, and folders by a Source whose URL ends in a slash."""
         import obstore
 
-        if deep:
-            async for source in self._list(folder):
-                yield source
-            return
         async with self._guarded(folder):
             listing = await obstore.list_with_delimiter_async(await self._store(folder), split(folder)[2])
         root = folder[: len(folder) - len(split(folder)[2])]
         found = [_source(root + meta["path"], meta) for meta in listing["objects"]]
         found += [Source(url=root + inner.rstrip("/") + "/") for inner in listing["common_prefixes"]]
-        for source in sorted(found, key=_url):
+        return sorted(found, key=_url)
+
+    async def below(self, folder: str, *, deep: bool) -> AsyncIterator[Source]:
+        """Objects below a folder that ends in a slash; unless `deep`, those in it, and its folders."""
+        if deep:
+            async for source in self._list(folder):
+                yield source
+            return
+        for source in await self._entries(folder):
             if source.url.startswith(folder) and source.url != folder:
                 yield source
 
     async def folders(self, folder: str) -> list[str]:
         """Names of the folders directly inside one that ends in a slash."""
-        import obstore
-
-        async with self._guarded(folder):
-            listing = await obstore.list_with_delimiter_async(await self._store(folder), split(folder)[2])
-        return sorted(inner.rstrip("/").rpartition("/")[2] for inner in listing["common_prefixes"])
+        entries = await self._entries(folder)
+        return [entry.url.rstrip("/").rpartition("/")[2] for entry in entries if entry.url.endswith("/")]
 
     async def _list(self, folder: str) -> AsyncIterator[Source]:
         import obstore
