@@ -101,7 +101,7 @@ def test_ycbcr_of_tiff_is_labelled_as_it_is_read(compression: int, planar: int) 
     assert attributes.get("source_color_space") == ("YCbCr" if planar == 1 else None)
 
 
-def test_four_bands_without_loss_are_not_said_to_be_inks(tmp_path: Path) -> None:
+def test_four_bands_without_loss_are_not_labelled_as_inks(tmp_path: Path) -> None:
     values = np.concatenate([colours(), colours()[:1]])
     path = tmp_path / "a.jpg"
     path.write_bytes(encoded(values, lossless=True))

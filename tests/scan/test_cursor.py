@@ -51,7 +51,7 @@ def answered(asking, data: bytes) -> list[Need]:
         return steps
 
 
-def test_what_is_held_is_not_asked_for_again() -> None:
+def test_bytes_in_the_buffer_are_not_requested_again() -> None:
     data = bytes(range(256))
     file = FileBuffer(Source(url="a", size=256), Limits())
     assert answered(file.require("x", 10, 20, ahead=30), data) == [Need(10, 50)]
@@ -61,20 +61,20 @@ def test_what_is_held_is_not_asked_for_again() -> None:
     assert file.locate(5, 1) is None
 
 
-def test_ranges_close_together_are_asked_for_together() -> None:
+def test_ranges_close_together_are_requested_together() -> None:
     file = FileBuffer(Source(url="a", size=256), Limits())
     ranges = [("x", 200, 10), ("y", 5, 5), ("z", 20, 10)]
     assert answered(file.require_all(ranges, gap=16), bytes(256)) == [(Need(5, 25), Need(200, 10))], "in one round"
 
 
-def test_a_short_answer_tells_the_size() -> None:
+def test_a_short_answer_gives_the_size() -> None:
     file = FileBuffer(Source(url="a"), Limits())
     with pytest.raises(FormatError, match="past the end"):
         answered(file.require("x", 10, 100), bytes(60))
     assert file.size == 60
 
 
-def test_a_range_past_a_known_end_is_never_asked_for() -> None:
+def test_a_range_past_a_known_end_is_never_requested() -> None:
     file = FileBuffer(Source(url="a", size=50), Limits())
     with pytest.raises(FormatError, match="past the end"):
         next(file.require("x", 45, 6))

@@ -1,4 +1,4 @@
-"""DTED cells give GDAL's heights, place and facts; damaged ones our errors, soon."""
+"""DTED cells give GDAL's heights, georeference and metadata; damaged ones give only our errors."""
 
 import os
 import time
@@ -96,7 +96,7 @@ def test_a_cell_that_gdal_wrote_is_read_whole() -> None:
 
 
 @pytest.mark.parametrize(("posts", "lines"), [(2, 3), (16, 20), (17, 20)])
-def test_every_post_is_the_one_its_bytes_say(posts: int, lines: int) -> None:
+def test_every_post_is_that_of_its_bytes(posts: int, lines: int) -> None:
     # GDAL exchanges the two middle rows where posts are even: docs/refusals.md explains the decision.
     numbers = np.arange(posts * lines, dtype=np.int16).reshape(1, posts, lines)
     data = dteds.cell(numbers)
@@ -130,7 +130,7 @@ ZONES = {0: 1, 49: 1, 50: 2, 69: 2, 70: 3, 75: 4, 80: 6, 89: 6, -1: 1, -50: 1, -
 
 
 @pytest.mark.parametrize(("south", "spread"), ZONES.items())
-def test_cells_of_every_zone_lie_where_gdal_has_them(south: int, spread: int, gdal: Any) -> None:
+def test_cells_of_every_zone_have_the_place_of_gdal(south: int, spread: int, gdal: Any) -> None:
     heights = dteds.heights("zone", 121, 120 // spread + 1)
     for west in (-180, -1, 0, 179):
         data = dteds.cell(heights, west=west, south=south, interval=(300 * spread, 300))
@@ -207,7 +207,7 @@ def test_a_cell_over_the_limit_is_refused() -> None:
         scan_bytes(dteds.cell(dteds.heights("limit")), limits=Limits(chunk_bytes=10_000))
 
 
-def test_a_place_that_cannot_be_read_is_left_out() -> None:
+def test_an_origin_that_cannot_be_read_is_omitted() -> None:
     data = dteds.cell(dteds.heights("place"))
     for unclear in (data[:4] + b"0800000X" + data[12:], data[:20] + b"NA  NA  " + data[28:]):
         about, cell = scan_bytes(unclear)

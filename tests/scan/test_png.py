@@ -1,4 +1,4 @@
-"""PNG files give GDAL's values whatever their depth, colour type and interlacing; damaged ones our errors, soon."""
+"""PNG files give GDAL's values whatever their depth, colour type and interlacing; damaged ones give only our errors."""
 
 import io
 import itertools
@@ -91,7 +91,7 @@ def test_small_interlaced_pictures_lack_passes(shape: tuple[int, int], capfd: py
     assert capfd.readouterr().err == ""
 
 
-def test_a_file_of_pillow_is_read_with_what_it_tells() -> None:
+def test_a_file_of_pillow_is_read_with_its_metadata() -> None:
     image = np.moveaxis(stored(8, 4), 0, -1)
     tags = Image.Exif()
     tags[0x0132] = "2020:02:29 12:13:14"
@@ -111,7 +111,7 @@ def test_a_file_of_pillow_is_read_with_what_it_tells() -> None:
     }
 
 
-def test_a_palette_is_told_and_its_indices_read() -> None:
+def test_a_palette_is_reported_and_its_indices_read() -> None:
     data = made(4, 3, 1, [(b"tRNS", b"\0\x80")])
     array = found(data)
     with MemoryFile(data) as memory, memory.open() as image:
@@ -121,7 +121,7 @@ def test_a_palette_is_told_and_its_indices_read() -> None:
     np.testing.assert_array_equal(decoded_values(data), stored(4, 1))
 
 
-def test_the_transparent_value_is_told_and_changes_nothing() -> None:
+def test_the_transparent_value_is_reported_and_changes_nothing() -> None:
     gray, colour = made(8, 0, 1, [(b"tRNS", b"\0\x07")]), made(8, 2, 3, [(b"tRNS", b"\0\1\0\2\0\3")])
     assert (found(gray).attributes["_FillValue"], found(gray).fill) == (7, 7)
     assert found(colour).attributes["transparent_colour"] == [1, 2, 3]

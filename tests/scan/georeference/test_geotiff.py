@@ -94,7 +94,7 @@ def test_levels_have_the_transform_gdal_gives_them(name: str) -> None:
                 assert found[f"{level}/data"].transform == pytest.approx(tuple(opened.transform)[:6])
 
 
-def test_masks_lie_where_their_level_lies() -> None:
+def test_masks_have_the_transform_of_their_level() -> None:
     found = georeferences(tiffs.case("cog-mask").data)
     assert found["1/mask"] == found["1/data"]
 
@@ -281,7 +281,7 @@ class TestKeys:
         assert georeferences(keyed((2048, 4326), (3072, 32767)))["0/data"] is None
 
 
-def test_transforms_that_are_no_transform_are_left_out() -> None:
+def test_transforms_that_are_no_transform_are_omitted() -> None:
     tie = (DOUBLE, [0.0, 0.0, 0.0, math.nan, 200.0, 0.0])
     data = tiff(image_tags(4, 4, t33550=(DOUBLE, [1.0, 1.0, 0.0]), t33922=tie), data=bytes(16))
     assert georeferences(data)["0/data"] is None

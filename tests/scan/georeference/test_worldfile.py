@@ -93,14 +93,14 @@ def test_every_level_of_a_codestream_is_placed_by_its_world_file(name, world):
     assert next(step for step in scan_bytes(data) if isinstance(step, Found)).array.georeference is None
 
 
-def test_a_projection_beside_is_the_crs(picture):
+def test_a_projection_sidecar_is_the_crs(picture):
     files = {"a.jgw": WORLD, "a.prj": PRJ}
     found, _ = scanned(picture("a.jpg"), "a.jpg", files)
     assert rasterio.crs.CRS.from_wkt(found.array.georeference.crs) == rasterio.crs.CRS.from_epsg(32633)
     assert found.described_by == ("a.jgw", "a.prj")
 
 
-def test_what_gdal_writes_beside_is_what_it_reads(tmp_path):
+def test_a_sidecar_of_gdal_gives_what_gdal_reads(tmp_path):
     data, text = written(tmp_path, transform=rasterio.Affine(2, 0, 100, 0, -3, 200), crs="EPSG:32633")
     files = {"a.png.aux.xml": text, "a.pgw": WORLD}
     found, _ = scanned(data, "a.png", files)
@@ -130,7 +130,7 @@ def test_metadata_without_a_transform_leave_it_to_the_world_file(tmp_path):
         "9" * 70000,
     ],
 )
-def test_a_world_file_that_is_none_is_told_and_not_believed(picture, text):
+def test_a_world_file_that_is_none_is_reported_and_ignored(picture, text):
     found, about = scanned(picture("a.jpg"), "a.jpg", {"a.jgw": text})
     assert found.array.georeference is None
     assert found.described_by == ()
@@ -143,7 +143,7 @@ def test_a_world_file_that_is_none_is_told_and_not_believed(picture, text):
     "text", ["", "<a/>", "no", "<PAMDataset><GeoTransform>1,2</GeoTransform></PAMDataset>",
              '<!DOCTYPE x [<!ENTITY a "b">]><PAMDataset>&a;</PAMDataset>']
 )  # fmt: skip
-def test_metadata_that_are_none_are_told_and_not_believed(picture, text):
+def test_metadata_that_are_none_are_reported_and_ignored(picture, text):
     found, about = scanned(picture("a.jpg"), "a.jpg", {"a.jpg.aux.xml": text})
     assert found.array.georeference is None
     assert about.attributes["refused"][0].startswith("a.jpg.aux.xml: ")
@@ -151,13 +151,13 @@ def test_metadata_that_are_none_are_told_and_not_believed(picture, text):
         worldfile.auxiliary(text)
 
 
-def test_a_projection_that_is_none_is_told(picture):
+def test_a_projection_that_is_none_is_reported(picture):
     found, about = scanned(picture("a.jpg"), "a.jpg", {"a.jgw": WORLD, "a.prj": "PROJCS["})
     assert found.array.georeference.crs is None
     assert about.attributes["refused"] == ["a.prj: it contains no coordinate system in WKT"]
 
 
-def test_names_beside_a_file():
+def test_names_of_sidecars():
     assert sidecar_names("s3://b/x/a.jpg", after=(".aux.xml",), instead=(".wld",)) == ("a.jpg.aux.xml", "a.wld")
     assert sidecar_names("/x/A.JPG", instead=(".jgw",)) == ("A.JGW",)
     assert worldfile.world_names("/x/picture") == ("picture.wld",)

@@ -102,7 +102,7 @@ def test_a_window_reads_part_of_the_file(tmp_path: Path) -> None:
     assert max(lengths) < len(data) / 2
 
 
-def test_the_whole_chunk_is_had_without_knowing_which_it_is() -> None:
+def test_the_whole_chunk_is_decoded_without_its_position() -> None:
     data = made(restart_marker_rows=1)
     step = found(data)
     array = step.array

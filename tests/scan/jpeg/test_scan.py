@@ -77,7 +77,7 @@ def test_a_lossless_file_keeps_every_value() -> None:
     np.testing.assert_array_equal(decoded_values(pictures.jpegs()["lossless-16"]()), expected)
 
 
-def test_the_camera_is_told_but_not_applied() -> None:
+def test_metadata_of_the_camera_are_reported_but_not_applied() -> None:
     tags = Image.Exif()
     tags[0x0112], tags[0x0110], tags[0x0132] = 6, "Pinhole", "2021:05:04 03:02:01"
     tags.get_ifd(0x8769)[0x9003] = "2020:02:29 12:13:14"
@@ -111,7 +111,7 @@ def test_the_camera_is_told_but_not_applied() -> None:
         ("", "+02:00", "+03:00", datetime(2021, 5, 4, 0, 2, 1, tzinfo=UTC)),
     ],
 )
-def test_the_clock_of_a_camera_is_set_by_what_it_tells(
+def test_the_offset_of_a_camera_clock_is_applied(
     taken: str, changed: str, offset: str | None, moment: datetime | None
 ) -> None:
     tags = Image.Exif()

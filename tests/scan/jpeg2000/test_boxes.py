@@ -67,7 +67,7 @@ def test_every_codestream_of_a_file_is_an_image() -> None:
 
 
 @pytest.mark.parametrize("columns", [3, 4])
-def test_palettes_are_told_and_not_applied(columns: int) -> None:
+def test_palettes_are_reported_and_not_applied(columns: int) -> None:
     values, stream = codestream()
     colours = [tuple((n * (column + 1)) % 256 for column in range(columns)) for n in range(256)]
     palette = box(b"pclr", struct.pack(">HB", 256, columns) + b"\x07" * columns + b"".join(map(bytes, colours)))
@@ -92,7 +92,7 @@ def test_palettes_are_told_and_not_applied(columns: int) -> None:
         ([(9, 1, 0)], None),
     ],
 )
-def test_alpha_is_told(channels: list[tuple[int, int, int]], expected: list[str] | None) -> None:
+def test_alpha_is_reported(channels: list[tuple[int, int, int]], expected: list[str] | None) -> None:
     values, stream = codestream(4)
     rows = b"".join(struct.pack(">HHH", *channel) for channel in channels)
     data = HEADER + described(4, box(b"cdef", struct.pack(">H", len(channels)) + rows)) + box(b"jp2c", stream)
@@ -108,7 +108,7 @@ def test_alpha_as_gdal_writes_it() -> None:
     assert j2ks.found(data)[0].array.attributes["extra_samples"] == ["alpha"]
 
 
-def test_colours_are_told_as_the_values_have_them() -> None:
+def test_colours_are_reported_as_the_values_have_them() -> None:
     _, stream = codestream(3)
     image = box(b"ihdr", struct.pack(">IIHBBBB", 96, 128, 3, 7, 7, 0, 0))
     profile = box(b"colr", b"\x02\0\0" + bytes(40))

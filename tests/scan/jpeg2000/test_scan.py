@@ -1,4 +1,4 @@
-"""JPEG 2000 files are understood from a few bytes of them; giants, damage and what we do not read are refused soon."""
+"""JPEG 2000 files are scanned from a few bytes; giant, damaged and unsupported ones are refused quickly."""
 
 import os
 import time
@@ -53,7 +53,7 @@ def test_a_table_of_lengths_spares_the_hops() -> None:
     assert np.array_equal(a.refs.offset + len(listed) - len(plain), b.refs.offset)
 
 
-def test_a_wrong_table_of_lengths_is_not_believed() -> None:
+def test_a_wrong_table_of_lengths_is_ignored() -> None:
     listed = bytearray(j2ks.tlm(j2ks.layout("parts-rpcl")))
     at = listed.index(b"\xff\x55") + 6
     first, second = listed[at : at + 6], listed[at + 6 : at + 12]
@@ -90,7 +90,7 @@ def test_packet_lengths_cut_tiles_for_lower_levels(name: str) -> None:
     assert sum(asked) < 40_000
 
 
-def test_wrong_packet_lengths_are_not_believed() -> None:
+def test_wrong_packet_lengths_are_ignored() -> None:
     data = bytearray(j2ks.layout("tiled-plt"))
     at = data.rindex(b"\xff\x58") + 6
     data[at] ^= 1
@@ -122,7 +122,7 @@ def test_georeferencing_is_that_of_gdal(source: str) -> None:
         assert raster.transform == transform
 
 
-def test_palettes_are_told_and_not_applied() -> None:
+def test_palettes_are_reported_and_not_applied() -> None:
     plain = j2ks.made(j2ks.picture(1, "u1", 40, 40), CODEC="JP2")
     at = plain.index(b"jp2h") - 4
     size = int.from_bytes(plain[at : at + 4], "big")
@@ -188,7 +188,7 @@ def test_giants_are_refused_at_once(side: int, tile: int | None) -> None:
     assert time.process_time() - start < 0.5
 
 
-def test_what_no_decoder_reaches_is_said_as_such() -> None:
+def test_what_no_decoder_supports_is_refused_as_such() -> None:
     with pytest.raises(FormatError, match="extends to 4294967295, and decoders support 2147483647 at most"):
         scanned(j2ks.giant(2**32 - 1), Limits())
 

@@ -130,7 +130,7 @@ def test_blocka_may_be_in_degrees_and_minutes():
     "record",
     [blocka(*PLACES, lines=71), blocka(*("?" * 21,) * 4), blocka(*PLACES[:3], "+41.3"), tre("BLOCKA", b"01")],
 )
-def test_a_blocka_of_something_else_is_not_believed(record):
+def test_a_blocka_of_something_else_is_ignored(record):
     assert where(file_of(record)) is None
     with_corners = where(file_of(record, icords="G", igeolo=IGEOLO))
     assert with_corners == where(file_of(icords="G", igeolo=IGEOLO))
@@ -224,13 +224,13 @@ def test_parameters_mean_what_the_standard_lists(code, parameters, xy):
         (tre("GEOLOB", b"0"), b""),
     ],
 )
-def test_a_grid_that_is_not_plain_is_not_believed(image, file):
+def test_a_grid_that_is_not_plain_is_ignored(image, file):
     assert where(file_of(image, file=file)) is None
     assert where(file_of(image, file=file, icords="G", igeolo=IGEOLO)).transform is not None
     assert "the grid is" in attributes(file_of(image, file=file))["grid_unread"]
 
 
-def test_a_projection_is_told_whether_it_is_read_or_not():
+def test_a_projection_is_reported_whether_it_is_read_or_not():
     found = attributes(file_of(MAPLOB + prjpsb("NT", "10", "40")))
     assert found["grid_unread"] == "the grid is in projection 'NT', whose parameters are not certain"
     fields = found["tres"][1]["fields"]
@@ -339,7 +339,7 @@ def test_extensions_go_on_in_a_segment_of_their_own(version, tmp_path):
         assert file.rpcs.samp_num_coeff == pytest.approx(found.array.georeference.rpc["samp_num_coeff"])
 
 
-def test_an_overflow_into_nothing_tells_nothing():
+def test_an_overflow_into_nothing_is_ignored():
     assert where(nitfs.nitf(ImageSegment(values=VALUES, overflow=3))) is None
     wrong = nitfs.nitf(ImageSegment(values=VALUES, overflow=1), extensions=[rpc("RPC00B")])
     assert where(wrong.replace(b"TRE_OVERFLOW", b"SOMETHING   ")) is None
@@ -349,7 +349,7 @@ def test_an_overflow_into_nothing_tells_nothing():
 
 
 @pytest.mark.parametrize(("latitude", "corner"), [(90, (-900_000.0, 300_000.0)), (-90, (-50_000.0, 60_000.0))])
-def test_frames_of_polar_zones_lie_in_the_plane_they_are_drawn_in(latitude, corner):
+def test_frames_of_polar_zones_have_a_polar_crs(latitude, corner):
     plane = f"+proj=aeqd +lat_0={latitude} +lon_0=0 +R=6378137 +units=m +no_defs"
     to_degrees = pyproj.Transformer.from_crs(plane, pyproj.CRS(plane).geodetic_crs, always_xy=True)
     size = 1500.0

@@ -27,7 +27,7 @@ def scanned(data, sidecars, url="memory:/a.ntf"):
     return about, found
 
 
-def test_levels_lie_in_their_own_files():
+def test_levels_are_in_their_own_files():
     base = file_of(icords="G", igeolo=CORNERS)
     files = {"a.ntf.r1": file_of(VALUES[:, ::2, ::2], block=(32, 32)), "a.ntf.r2": file_of(VALUES[:, ::4, ::4])}
     _, found = scanned(base, files)
@@ -77,7 +77,7 @@ def test_gdal_has_the_same_levels(tmp_path):
         (file_of(VALUES[:, ::2, ::2], coding="C7", streams=[b"x"]), "compression C7"),
     ],
 )
-def test_an_r_set_that_does_not_fit_is_left_out_and_told(smaller, why):
+def test_an_r_set_that_does_not_fit_is_skipped_and_reported(smaller, why):
     about, found = scanned(file_of(), {"a.ntf.r1": smaller})
     assert [each.array.name for each in found] == ["0/data"]
     (refusal,) = about.attributes["refused"]
@@ -92,7 +92,7 @@ def test_levels_after_one_that_does_not_fit_move_up():
     assert len(about.attributes["refused"]) == 1
 
 
-def test_the_level_of_an_image_that_is_left_out_is_that_of_no_other():
+def test_the_level_of_a_skipped_image_is_that_of_no_other():
     broken = ImageSegment(values=VALUES, kind="u16", coding="C7", streams=[b"x"])
     whole = ImageSegment(values=VALUES, kind="u16")
     half = ImageSegment(values=VALUES[:, ::2, ::2], kind="u16")
@@ -148,7 +148,7 @@ def test_what_they_may_be_called():
     assert names("https://h/a.ntf?x=1", 1) == ()
 
 
-def test_damaged_r_sets_are_left_out_or_fit():
+def test_damaged_r_sets_are_skipped_or_fit():
     base, smaller = file_of(), file_of(VALUES[:, ::2, ::2], block=(32, 32))
     kept = 0
     damaged = [*byte_mutants(smaller, seed=5, count=50), *nitfs.digit_mutants(smaller, seed=5, count=100)]

@@ -104,7 +104,7 @@ def test_look_up_tables_become_the_colormap_gdal_has(tmp_path):
         assert found[0].array.attributes["colormap"] == [list(wanted[n][:3]) for n in range(256)]
 
 
-def test_look_up_tables_of_other_kinds_are_told():
+def test_look_up_tables_of_other_kinds_are_reported():
     two = ImageSegment(values=VALUES, luts=[bytes([1, 2]), bytes([3, 4])])
     assert found_in(nitfs.nitf(two))[1][0].array.attributes["lut"] == [0x0103, 0x0204]
     bands = ImageSegment(values=np.tile(VALUES, (2, 1, 1)), luts=[bytes([1, 2])])
@@ -119,7 +119,7 @@ def test_pad_pixels_are_the_fill():
 
 
 @pytest.mark.parametrize("system", [*CORNERS, "leaning", "twisted"])
-def test_corners_lie_where_gdal_has_them(system, tmp_path):
+def test_corners_are_those_of_gdal(system, tmp_path):
     corners = {**CORNERS, "leaning": LEANING, "twisted": TWISTED}[system]
     path = tmp_path / "a.ntf"
     icords = system if len(system) == 1 else "G"
@@ -155,7 +155,7 @@ def test_rational_polynomials_are_those_gdal_reads(tmp_path):
     assert where["samp_den_coeff"] == pytest.approx(seen.samp_den_coeff)
 
 
-def test_a_broken_record_of_polynomials_tells_nothing():
+def test_a_broken_record_of_polynomials_is_ignored():
     for text in (b"", b"1", b"0" * 1041, b"1" + b"x" * 1040):
         _, found = found_in(nitfs.nitf(ImageSegment(values=VALUES, tres=tre("RPC00B", text))))
         assert found[0].array.georeference is None

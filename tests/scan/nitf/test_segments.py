@@ -91,7 +91,7 @@ def test_every_field_of_a_subheader_is_reported_by_its_name():
     assert "" not in {*drawn, *written, *extended}
 
 
-def test_the_header_tells_its_lengths_and_the_subheader_its_bands():
+def test_the_header_reports_its_lengths_and_the_subheader_its_bands():
     data = nitfs.nitf(nitfs.ImageSegment(values=nitfs.values_of("u8", 3)))
     fields = reported(data)["nitf"]
     assert (int(fields["FL"]), fields["HL"]) == (len(data), data.index(b"IM" + b"image"))
@@ -122,7 +122,7 @@ def test_a_file_that_lacks_them_is_read_all_the_same(size):
     assert [each["length"] for each in found[0].attributes["segments"]] == [3, 5, len(DOCUMENT), 0, 1]
 
 
-def test_what_lies_far_apart_costs_few_requests():
+def test_segments_far_apart_cost_few_requests():
     data = nitfs.nitf(PICTURE, others={"NUMT": [(TEXT, b"words")] * 40, "NUMDES": [(EXTENSION, DOCUMENT)] * 4})
     steps = nitf.scan(Source(url="a.ntf", size=len(data)), Limits())
     memory = MemoryFolder(data, url="a.ntf", limits=Limits())

@@ -69,13 +69,13 @@ def test_a_count_that_is_no_number_is_none():
     assert fields("J2KLRA", "0" * 8 + "  3" + "1" * 36)[1] is None
 
 
-def test_the_source_of_a_parsed_image_is_told_where_it_is_there(tmp_path):
+def test_the_original_of_a_parsed_image_is_reported_if_present(tmp_path):
     data, ours = fields("J2KLRA", RECORDS["J2KLRA"] + "0500003019")
     assert (ours["NLEVELS_I"], ours["NBANDS_I"], ours["NLAYERS_I"]) == ("05", "00003", "019")
     assert ours == gdal(tmp_path / "a.ntf", data)
 
 
-def test_no_more_fields_are_told_than_a_real_header_has():
+def test_no_more_fields_are_reported_than_a_real_header_has():
     record = tre("RPC00B", RECORDS["RPC00B"].encode())
     data = nitfs.nitf(ImageSegment(values=VALUES, overflow=1), extensions=[tre("USE00A", b"7" * 107) + record * 600])
     (found,) = (step for step in scan_bytes(data) if isinstance(step, Found))

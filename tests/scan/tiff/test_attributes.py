@@ -172,19 +172,19 @@ def test_long_text_is_dropped_and_short_text_kept() -> None:
     assert first(t270=(ASCII, "Müller\0".encode("latin-1")))["description"] == "Müller"
 
 
-def test_resolution_is_told_but_is_no_georeferencing() -> None:
+def test_resolution_is_reported_but_is_no_georeferencing() -> None:
     data = tiff(image_tags(4, 4, t282=(RATIONAL, [300, 1]), t283=(RATIONAL, [300, 1]), t296=2), data=bytes(16))
     array = arrays(data)["0/data"]
     assert array.attributes["resolution"] == {"x": 300.0, "y": 300.0, "per": "inch"}
     assert array.georeference is None
 
 
-def test_orientation_is_told_where_it_is_unusual() -> None:
+def test_orientation_is_reported_where_it_is_unusual() -> None:
     assert first(t274=(SHORT, [6]))["orientation"] == 6
     assert "orientation" not in first(t274=(SHORT, [1]))
 
 
-def test_alpha_is_told() -> None:
+def test_alpha_is_reported() -> None:
     attributes = first(t277=4, t258=(SHORT, [8] * 4), t262=2, t338=2, t279=64)
     assert (attributes["photometric"], attributes["extra_samples"]) == ("rgb", ["alpha"])
 
@@ -208,7 +208,7 @@ def test_metadata_that_cannot_be_read_are_reported() -> None:
     assert lost(t270=(ASCII, b"a" * 5000), t305=(ASCII, outside, 8)) == []
 
 
-def test_text_that_is_no_xml_says_nothing() -> None:
+def test_text_that_is_no_xml_is_ignored() -> None:
     assert items("<GDALMetadata><Item").roles == {}
     assert number("1e5") == 1e5
     assert number("1 2") is None

@@ -65,7 +65,7 @@ def test_plain_zarr_codecs(name: str, expected: list) -> None:
         ("jpeg-ycbcr", {"compression": 7, "photometric": 6, "tile_width": 32}),
     ],
 )
-def test_tiff_tile_says_the_rest(name: str, keys: dict) -> None:
+def test_tiff_tile_describes_the_rest(name: str, keys: dict) -> None:
     (codec,) = codecs(tiffs.case(name).data)
     assert codec["name"] == TIFF_TILE
     assert {key: codec["configuration"].get(key) for key in keys} == keys
@@ -75,7 +75,7 @@ def test_tiff_tile_says_the_rest(name: str, keys: dict) -> None:
     ("name", "clipped"),
     [("adobe_deflate-strips", ("y",)), ("le-classic-strips-chunky-deflate-p2", ("y",)), ("lzma-tiles", ())],
 )
-def test_a_last_strip_with_fewer_rows_is_said_to_be_clipped(name: str, clipped: tuple) -> None:
+def test_a_last_strip_with_fewer_rows_is_marked_as_clipped(name: str, clipped: tuple) -> None:
     found = next(step for step in scan_bytes(tiffs.case(name).data) if isinstance(step, Found))
     assert found.array.encodings[0].clipped == clipped
 
@@ -97,7 +97,7 @@ def test_only_unusual_keys_are_added() -> None:
     }  # fmt: skip
 
 
-def test_colour_and_bit_order_are_told() -> None:
+def test_colour_and_bit_order_are_stored() -> None:
     (codec,) = codecs(tiff(image_tags(4, 4, t266=2), data=bytes(16)))
     assert codec["configuration"]["fill_order"] == 2
     ycbcr = image_tags(4, 4, t262=6, t277=3, t258=(SHORT, [8] * 3), t530=(SHORT, [2, 1]), t279=32)

@@ -114,7 +114,7 @@ def test_overviews_at_the_end_of_a_large_file_take_few_requests() -> None:
 
 
 @pytest.mark.parametrize("kept_apart", ["transform", "offsets"])
-def test_values_around_a_range_that_was_asked_for_before_are_found(kept_apart: str) -> None:
+def test_values_around_a_range_that_was_requested_before_are_found(kept_apart: str) -> None:
     """The second directory's values are asked for together, across the eight bytes that the first one asked for."""
     gap, strips = 20_000, 6
     near, held, later = 8 + gap, 8 + gap + 100, 8 + gap + 104
