@@ -1,4 +1,4 @@
-"""tessera and geoemb: what groups of embeddings say, and how their integers become numbers."""
+"""tessera and geoemb: attributes of groups of embeddings, and how their integers become numbers."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def zone(store, name="tessera", dims=("northing", "easting", "band"), scales="/u
     return store
 
 
-def test_tessera_embeddings_are_multiplied_by_the_scales_beside_them(store, codes):
+def test_tessera_embeddings_are_multiplied_by_their_scales(store, codes):
     zone(store, **ZONE)
     meaning = store.read("/utm30/embeddings")
     assert meaning.quantization.scale.reference.path == "/utm30/scales"
@@ -33,7 +33,7 @@ def test_tessera_embeddings_are_multiplied_by_the_scales_beside_them(store, code
     assert codes(group) == []
 
 
-def test_missing_scales_and_required_properties_are_told(store, codes):
+def test_missing_scales_and_required_properties_are_reported(store, codes):
     zone(store, scales=None, **{key: value for key, value in ZONE.items() if key != "n_tiles"})
     assert store.read("/utm30/embeddings").quantization is None
     assert "ref.missing" in codes(store.read("/utm30/embeddings"))
@@ -41,7 +41,7 @@ def test_missing_scales_and_required_properties_are_told(store, codes):
 
 
 @pytest.mark.parametrize(("key", "value"), [("year", 1969), ("utm_zone", 61), ("n_bands", 0), ("n_tiles", "7")])
-def test_values_out_of_range_are_told(store, codes, key, value):
+def test_values_out_of_range_are_reported(store, codes, key, value):
     zone(store, **{**ZONE, key: value})
     assert codes(store.read("/utm30")) == ["tessera.value"]
 
@@ -98,7 +98,7 @@ def test_geoemb_with_scales_in_an_array_by_whatever_names(store):
         {"quantization": {"method": "x"}},
     ],
 )
-def test_wrong_properties_of_geoemb_are_told(store, codes, change):
+def test_wrong_properties_of_geoemb_are_reported(store, codes, change):
     store.group("/", "geoemb", **{f"geoemb__{key}": value for key, value in {**GEOEMB, **change}.items()})
     assert codes(store.read("/")) == ["geoemb.value"]
 

@@ -60,7 +60,7 @@ def test_those_that_do_not_apply_are_silent():
     assert consult(Good(), Broken(), array="other").variables == {}
 
 
-def test_one_that_fails_is_a_finding_and_the_others_are_heard():
+def test_one_that_fails_is_a_finding_and_the_others_are_used():
     answer = consult(Broken(), Undetecting(), Good())
     assert answer.principal == ("good",)
     assert [(note.code, note.path) for note in answer.diagnostics] == [("handler.failed", "/a")] * 2
@@ -97,7 +97,7 @@ def test_what_is_no_handler_is_refused(wrong):
         register(wrong)
 
 
-def test_entry_points_are_loaded_and_broken_ones_told(monkeypatch, tmp_path):
+def test_entry_points_are_loaded_and_broken_ones_reported(monkeypatch, tmp_path):
     package = types.ModuleType("periplus_test_convention")
     package.Good, package.nothing = Good, object()
     monkeypatch.setitem(sys.modules, "periplus_test_convention", package)

@@ -1,4 +1,4 @@
-"""Whatever a store says, reading it ends, raises nothing, and gives plain data."""
+"""Whatever attributes a store has, reading it ends, raises nothing, and gives plain data."""
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -75,7 +75,7 @@ def test_any_attributes_are_read_to_findings_and_plain_data(nodes, strict):
             assert len(names) == len(set(names))
 
 
-def test_a_reader_and_single_calls_say_the_same(store):
+def test_a_reader_and_single_calls_agree(store):
     store.group("/", "spatial", spatial__dimensions=["y", "x"], spatial__transform=[1, 0, 0, 0, -1, 0])
     store.array("/a", ("y", "x"), (4, 5))
     assert understand(store.nodes["/a"], store.nodes.get) == store.read("/a")

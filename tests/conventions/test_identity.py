@@ -40,7 +40,7 @@ def test_an_unknown_uuid_is_not_rescued_by_its_url():
     assert read(entry) == ([None], [("identity.unknown", "warning")])
 
 
-def test_an_uuid_in_capitals_is_known_and_told():
+def test_an_uuid_in_capitals_is_known_and_reported():
     assert read({"uuid": SPATIAL.upper()}) == (["spatial"], [("identity.uuid-form", "warning")])
 
 
@@ -75,7 +75,7 @@ def test_a_schema_url_or_a_spec_url_alone_identifies():
     assert ("identity.unknown-url", "warning") in read(unknown)[1]
 
 
-def test_a_name_alone_identifies_nothing_but_the_hint_says_what_may_be_meant():
+def test_a_name_alone_identifies_nothing_but_the_hint_names_the_convention():
     found, notes = declared({"zarr_conventions": [{"name": "spatial:"}]}, "/a")
     assert names(found) == frozenset()
     assert (notes[0].code, notes[0].path) == ("identity.name-only", "/a")
@@ -111,14 +111,14 @@ def test_other_forms_declare_nothing(value):
     assert (found, [note.code for note in notes]) == ((), ["identity.malformed"])
 
 
-def test_fields_the_framework_forbids_are_told():
+def test_fields_the_framework_forbids_are_reported():
     assert read({"uuid": CONVENTIONS["CF"].uuid, "name": "CF", "version": "1.11"}) == (
         ["CF"],
         [("identity.extra-field", "info")],
     )
 
 
-def test_entries_that_are_no_objects_and_repetitions_are_told():
+def test_entries_that_are_no_objects_and_repetitions_are_reported():
     assert read("x", {"uuid": SPATIAL}, {"uuid": SPATIAL}) == (
         ["spatial", "spatial"],
         [("identity.malformed", "error"), ("identity.repeated", "warning")],

@@ -1,4 +1,4 @@
-"""Arrays that conventions cannot tell apart share what is said of them, which is what a reading of each alone says."""
+"""Arrays that differ in nothing that conventions use share one meaning, the same as if each is read alone."""
 
 from dataclasses import replace
 

@@ -49,7 +49,7 @@ def test_paths_count_from_the_node_then_from_its_group(nodes, node, found, codes
     assert at(nodes, {"node": node}) == (found, codes)
 
 
-def test_two_nodes_that_may_be_meant_are_told_and_the_first_is_taken(nodes):
+def test_two_nodes_that_may_be_meant_are_reported_and_the_first_is_taken(nodes):
     nodes.array("/time", ("time",), (3,))
     assert at(nodes, {"node": "../time"}) == ("/g/time", ["ref.ambiguous"])
 
@@ -83,7 +83,7 @@ def test_every_wrapping_is_seen_through(nodes, value):
 
 
 @pytest.mark.parametrize("value", [None, 3, [], {}, {"ref": 3}, {"node": 3}, {"node": "x", "uri": 4}])
-def test_what_is_no_reference_is_told(nodes, value):
+def test_what_is_no_reference_is_reported(nodes, value):
     assert at(nodes, value) == (None, ["ref.malformed"])
 
 
@@ -103,7 +103,7 @@ def test_pointers_follow_rfc_6901():
             pointed(document, wrong)
 
 
-def test_a_pointer_reaches_the_whole_document_and_one_from_attributes_is_mild(nodes):
+def test_a_pointer_counts_from_the_document_and_one_from_attributes_is_an_info(nodes):
     reading = Reading(node=nodes.nodes["/g/v"], lookup=nodes.nodes.get)
     assert resolve(reading, {"node": "../time", "attribute": "/shape/0"}, "x").value == 3
     nodes.array("/g/time", ("time",), (3,), units="days")
@@ -168,6 +168,6 @@ def test_paths_between_nodes():
         relative("/ab", "/a")
 
 
-def test_a_group_that_refers_to_nothing_is_told(store, codes):
+def test_a_group_that_refers_to_nothing_is_reported(store, codes):
     store.group("/g", "ref", ref={"node": "../none"})
     assert codes(store.read("/g")) == ["ref.missing"]

@@ -348,7 +348,7 @@ def run(*arguments, capsys):
     return code, capsys.readouterr()
 
 
-def test_the_exit_code_follows_the_gravest_finding(tmp_path, pyramid, capsys):
+def test_the_exit_code_follows_the_most_severe_finding(tmp_path, pyramid, capsys):
     code, said = run(pyramid, capsys=capsys)
     assert code == 0
     assert "no errors or warnings by profile spec" in said.out

@@ -167,7 +167,7 @@ def _here(
         try:
             place = join(base, path)
         except FormatError as error:
-            # From the node itself a path must be sound; the other places are but attempts to understand it.
+            # From the node itself a path must be valid; the other places are attempts to understand it.
             wrong = error if kind == "node" else wrong
             continue
         if place not in tried:

@@ -47,7 +47,7 @@ def test_paths_become_coordinates_with_flat_names(ocean, codes, coord):
     assert codes(meaning) == ["principal.none"]
 
 
-def test_a_missing_name_is_told_and_the_others_stay(store, codes):
+def test_a_missing_name_is_reported_and_the_others_stay(store, codes):
     store.array("/a", ("x",), (3,), coordinates="/lon /none ../up")
     store.array("/lon", ("x",), (3,))
     meaning = store.read("/a")
@@ -121,7 +121,7 @@ def test_grid_mappings_in_both_forms_give_the_crs(store, codes, text):
     assert next(c for c in meaning.coords if c.name == "crs").role == "grid_mapping"
 
 
-def test_the_parameters_of_a_grid_mapping_are_enough_and_nonsense_is_told(store, codes):
+def test_the_parameters_of_a_grid_mapping_are_enough_and_nonsense_is_reported(store, codes):
     parameters = pyproj.CRS("+proj=laea +lat_0=51 +lon_0=9 +ellps=WGS84").to_cf()
     parameters.pop("crs_wkt")
     store.array("/crs", **parameters)
@@ -148,7 +148,7 @@ def test_measures_in_other_files_are_no_finding(store, codes):
     assert codes(meaning) == ["principal.none"]
 
 
-def test_dimensions_of_another_size_are_told(store, codes):
+def test_dimensions_of_another_size_are_reported(store, codes):
     store.array("/grid/lon", ("x",), (7,))
     store.array("/a", ("x",), (3,), coordinates="/grid/lon")
     assert store.read("/a").coords == ()

@@ -114,7 +114,7 @@ def test_other_arrays_and_coordinates_over_several_dimensions(store, codes, coor
         ({"type": "array", "path": "../long"}, "dimensions.length"),
     ],
 )
-def test_what_is_wrong_is_told(store, codes, descriptor, code):
+def test_what_is_wrong_is_reported(store, codes, descriptor, code):
     store.array("/g/long", ("n",), (9,))
     meaning = read(store, descriptor)
     assert meaning.coords == ()

@@ -149,7 +149,7 @@ def test_boundaries_may_lie_in_another_array_of_either_order(store, codes, coord
     assert codes(axes(store, one(lat(boundaries={"external": {"ref": {"node": "../b"}}})))) == ["cs.bounds"]
 
 
-def test_square_boundaries_are_told_apart_by_names(store, codes, coord):
+def test_square_boundaries_are_recognised_by_names(store, codes, coord):
     ways = {("lat", "bnds"): False, ("bnds", "lat"): True, ("a", "b"): True}
     for dims, transposed in ways.items():
         store.array("/g/b", dims, (2, 2))
@@ -306,7 +306,7 @@ def test_arrays_of_positions_inside_a_crs_are_attached(store, codes, coord):
         ({"crs": [{"axes": one(lat(values={"external": {"ref": {"node": "../../.."}}}))}]}, "ref.path"),
     ],
 )
-def test_what_is_malformed_is_told_and_gives_no_coordinate(store, codes, value, code):
+def test_what_is_malformed_is_reported_and_gives_no_coordinate(store, codes, value, code):
     store.array("/g/v", ("lat",), (3,), "cs ref", cs=value)
     meaning = store.read("/g/v")
     assert meaning.coords == ()
@@ -324,14 +324,14 @@ def test_what_is_malformed_is_told_and_gives_no_coordinate(store, codes, value, 
         ({"crs": [{"axes": one(lat(direction=4))}]}, "cs.direction"),
     ],
 )
-def test_what_is_merely_odd_is_told_and_read(store, codes, value, code):
+def test_what_is_merely_odd_is_reported_and_read(store, codes, value, code):
     store.array("/g/v", ("lat",), (3,), "cs ref", cs=value)
     meaning = store.read("/g/v")
     assert [c.name for c in meaning.coords] == ["lat"]
     assert codes(meaning) == [code]
 
 
-def test_dimensions_without_an_axis_are_told(store, codes):
+def test_dimensions_without_an_axis_are_reported(store, codes):
     store.array("/g/v", ("lat", "lon"), (3, 4), "cs", cs={"crs": [{"axes": one(lat())}]})
     assert codes(store.read("/g/v")) == ["cs.axis-missing"]
 
@@ -364,7 +364,7 @@ def test_names_are_free_of_those_the_group_has(store, coord):
 
 
 @pytest.mark.parametrize("shared", [3, {}, {"a": 3}, {"a": {}}])
-def test_a_shared_crs_that_is_none_is_told_at_its_group(store, codes, shared):
+def test_a_shared_crs_that_is_none_is_reported_at_its_group(store, codes, shared):
     store.group("/", "cs", crs=shared)
     assert codes(store.read("/")) == ["cs.malformed"]
     store.group("/", "cs", crs={"a": {"axes": {}}})

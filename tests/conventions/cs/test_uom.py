@@ -29,7 +29,7 @@ def test_units_of_cf_stay(store, codes):
     assert codes(store.read("/x"), all=True) == ["uom.units"]
 
 
-def test_a_description_says_what_arbitrary_units_are(store):
+def test_a_description_explains_arbitrary_units(store):
     store.array("/x", ("x",), (3,), "uom", uom={"ucum": {}, "description": "count of apples"})
     assert dict(store.read("/x").attributes) == {"units": "1", "units_description": "count of apples"}
 

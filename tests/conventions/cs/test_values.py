@@ -31,14 +31,14 @@ def regular(**more):
         (regular(unit=[3]), "uom.malformed"),
     ],
 )
-def test_a_fault_beside_the_values_leaves_them(store, codes, coord, coordinate, code):
+def test_a_fault_outside_the_values_leaves_them(store, codes, coord, coordinate, code):
     store.array("/g/far", ("t", "m"), (9, 9))
     meaning = axis(store, coordinate)
     assert coord(meaning, "t").values.values().tolist() == [0, 1, 2]
     assert codes(meaning) == [code]
 
 
-def test_external_values_of_another_length_are_told(store, codes):
+def test_external_values_of_another_length_are_reported(store, codes):
     store.array("/g/long", ("n",), (9,))
     store.array("/g/flat", ("n", "m"), (3, 1))
     for name in ("long", "flat"):
@@ -55,7 +55,7 @@ def test_a_time_as_one_text_and_a_single_explicit_value_are_read(store, codes, c
     assert codes(one, all=True) == ["cs.explicit-scalar"]
 
 
-def test_a_unit_beside_times_is_mild(store, codes):
+def test_a_unit_together_with_times_is_an_info(store, codes):
     meaning = axis(store, regular(time={"unit": "days", "epoch": "2000-01-01"}))
     assert codes(meaning, all=True) == ["cs.time-unit"]
 
@@ -72,7 +72,7 @@ def test_terms_fit_by_their_sizes_where_their_names_do_not(store, coord):
     assert coord(axis(store, regular(parametric={"formula": "f", "terms": terms})), "a").dims == ("y",)
 
 
-def test_two_axes_of_one_abbreviation_are_told(store, codes):
+def test_two_axes_of_one_abbreviation_are_reported(store, codes):
     axes = {name: {"abbreviation": "X", "coordinates": [regular()]} for name in ("t", "u")}
     store.array("/v", ("t", "u"), (3, 3), "cs", cs={"crs": [{"axes": axes}]})
     assert codes(store.read("/v")) == ["cs.abbreviation"]
@@ -83,7 +83,7 @@ def test_an_array_without_names_cannot_have_axes(store, codes):
     assert codes(store.read("/v"))[:2] == ["cs.dimension-names", "cs.axis-unknown"]
 
 
-def test_a_shared_crs_that_is_ambiguous_or_none_is_told(store, codes):
+def test_a_shared_crs_that_is_ambiguous_or_none_is_reported(store, codes):
     store.group("/", "cs", crs={"a": {"axes": {"t": {}}}, "b": {"axes": {"t": {}}}}, other=3)
     store.array("/v", ("t",), (3,), "cs ref", cs={"crs": [{"ref": {"node": "/"}}]})
     assert codes(store.read("/v"))[0] == "ref.missing"

@@ -1,4 +1,4 @@
-"""multiscales: the four layouts, GDAL's and older ones; shapes tell relative from cumulative scales."""
+"""multiscales: the four layouts, GDAL's and older ones; shapes distinguish relative and cumulative scales."""
 
 import numpy as np
 import pytest
@@ -65,7 +65,7 @@ def test_the_four_layouts_give_the_same_levels(store, codes, kind, absolute):
         assert codes(array) == []
 
 
-def test_the_overview_layout_of_gdal_has_its_base_beside_its_levels(store, codes):
+def test_the_overview_layout_of_gdal_has_its_base_next_to_its_levels(store, codes):
     items = [
         {"asset": "b"},
         {"asset": "ovr_2x", "derived_from": "b", "transform": {"scale": [101 / 51, 2.0], "translation": [0, 0]}},
@@ -97,7 +97,7 @@ def test_the_base_may_be_the_group_itself(store, codes):
     assert codes(meaning) == codes(store.read("/r20/b")) == []
 
 
-def test_cumulative_scales_are_told_apart_by_shapes(store, codes):
+def test_cumulative_scales_are_recognised_by_shapes(store, codes):
     items = [{"asset": "0"}] + [
         {"asset": str(n), "derived_from": str(n - 1), "transform": {"scale": [2.0**n, 2.0**n]}} for n in (1, 2, 3)
     ]
@@ -110,7 +110,7 @@ def test_cumulative_scales_are_told_apart_by_shapes(store, codes):
     assert codes(meaning) == []
 
 
-def test_without_shapes_scales_count_from_the_level_before_and_doubt_is_told(store, codes):
+def test_without_shapes_scales_count_from_the_level_before_with_a_finding(store, codes):
     items = [{"asset": "0"}] + [
         {"asset": str(n), "derived_from": str(n - 1), "transform": {"scale": [2.0**n, 2.0**n]}} for n in (1, 2)
     ]
@@ -176,7 +176,7 @@ def test_layout_items_decide_over_stale_transforms_of_arrays_and_groups(store, c
     assert codes(store.read("/0/b")) == []
 
 
-def test_levels_say_their_own_transform_where_the_layout_is_silent(store, codes):
+def test_levels_declare_their_own_transform_where_the_layout_has_none(store, codes):
     pyramid(store, layout(["0", "1"], absolute=False))
     store.group("/0", "spatial", spatial__transform=UTM)
     store.array("/0/b", ("y", "x"), (16, 16))
@@ -203,7 +203,7 @@ def test_levels_are_ordered_by_resolution_and_may_be_finer_than_the_base(store):
     ]
 
 
-def test_an_invalid_pyramid_is_told_piece_by_piece_and_still_read(store, codes):
+def test_an_invalid_pyramid_is_reported_piece_by_piece_and_still_read(store, codes):
     items = [
         {"asset": "0", "spatial:shape": [5, 4], "spatial:transform": UTM},
         {"asset": "1", "derived_from": "0", "transform": {"scale": [2.0, 2.0]}},
@@ -308,7 +308,7 @@ def test_variables_may_be_missing_at_levels_and_others_have_another_grid(store, 
     assert codes(store.read("/1/time")) == codes(store.read("/")) == []
 
 
-def test_levels_of_another_crs_are_told(store, codes):
+def test_levels_of_another_crs_are_reported(store, codes):
     pyramid(store, layout(["0", "1"]))
     store.array("/0/b", ("y", "x"), (16, 16))
     store.array("/1/b", ("y", "x"), (8, 8), "proj", proj__code="EPSG:32632")
@@ -316,7 +316,7 @@ def test_levels_of_another_crs_are_told(store, codes):
     assert store.read("/1/b").crs.code == "EPSG:32632"
 
 
-def test_an_undeclared_pyramid_is_left_alone(store, codes):
+def test_an_undeclared_pyramid_is_ignored(store, codes):
     pyramid(store, layout(["0", "1"]), conventions="spatial proj")
     store.array("/0/b", ("y", "x"), (16, 16))
     assert (store.read("/").pyramid, codes(store.read("/"))) == (None, ["multiscales.undeclared"])
@@ -349,7 +349,7 @@ def test_arrays_without_names_of_dimensions_are_levels_by_their_last_two(store, 
     assert [level.arrays for level in levels] == [{"data": "/0"}, {"data": "/1"}]
 
 
-def test_what_levels_say_is_declared_by_the_group_of_the_pyramid(store, codes):
+def test_attributes_of_levels_are_declared_by_the_group_of_the_pyramid(store, codes):
     pyramid(store, layout(["0", "1"], absolute=False))
     for n in range(2):
         store.group(f"/{n}", spatial__transform=grown(2**n), proj__code="EPSG:32633")

@@ -28,7 +28,7 @@ def scale(*values, **more):
     return {"transform": {"scale": list(values), **more}}
 
 
-def test_a_scale_that_counts_from_the_base_is_told_by_the_transforms(store, codes):
+def test_a_scale_that_counts_from_the_base_is_recognised_by_the_transforms(store, codes):
     meaning = levels(
         store,
         level("0", **{"spatial:transform": UTM}),
@@ -39,7 +39,7 @@ def test_a_scale_that_counts_from_the_base_is_told_by_the_transforms(store, code
     assert codes(meaning, all=True) == ["multiscales.scale-cumulative"]
 
 
-def test_a_scale_that_no_transform_gives_is_told(store, codes):
+def test_a_scale_that_no_transform_gives_is_reported(store, codes):
     meaning = levels(
         store,
         level("0", **{"spatial:transform": UTM}),
@@ -59,7 +59,7 @@ def test_a_scale_that_is_the_ratio_of_sizes_is_right_as_gdal_writes_it(store, co
     assert codes(meaning) == []
 
 
-def test_sources_that_are_no_levels_are_told(store, codes):
+def test_sources_that_are_no_levels_are_reported(store, codes):
     meaning = levels(store, level("0"), level("1", "nine", **scale(2, 2)), spatial__transform=UTM)
     assert codes(meaning) == ["multiscales.derived-from"]
     assert meaning.pyramid.levels[1].factors == (2, 2)
@@ -114,7 +114,7 @@ def test_assets_not_in_their_plainest_form_are_found(store, codes):
     assert codes(meaning, all=True) == ["multiscales.asset-form", "multiscales.asset-form"]
 
 
-def test_the_method_of_a_level_stands_beside_that_of_all(store):
+def test_a_level_has_its_own_resampling_method(store):
     meaning = levels(store, level("0"), level("1", "0", **scale(2, 2), resampling_method="mode"))
     assert [one.resampling for one in meaning.pyramid.levels] == [None, "mode"]
 

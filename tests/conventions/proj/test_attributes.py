@@ -79,7 +79,7 @@ def test_x_comes_before_y_whatever_the_crs_says():
     assert reproject_bbox((12, 48, 13, 49), "EPSG:4326", "EPSG:4326") == (12.0, 48.0, 13.0, 49.0)
 
 
-def test_a_polar_box_reaches_all_longitudes():
+def test_a_polar_box_has_all_longitudes():
     left, bottom, right, top = reproject_bbox((-1e6, -1e6, 1e6, 1e6), "EPSG:3031", "EPSG:4326")
     assert (left, bottom, right) == (-180, -90, 180)
     assert -78 < top < -75
@@ -121,7 +121,7 @@ def test_rioxarray_reads_crs_and_transform_from_a_grid_mapping(code):
     assert array.rio.transform() == Affine(*transform)
 
 
-def test_a_grid_mapping_says_only_what_is_known():
+def test_a_grid_mapping_has_only_what_is_known():
     assert grid_mapping(None, None) == {}
     assert grid_mapping(None, (2, 0, 1, 0, -2, 4)) == {"GeoTransform": "1.0 2.0 0.0 4.0 0.0 -2.0"}
     assert grid_mapping("EPSG:4326", None)["grid_mapping_name"] == "latitude_longitude"

@@ -1,4 +1,4 @@
-"""proj: WKT2 before code before PROJJSON, contradictions told, groups lend to their arrays as a whole."""
+"""proj: WKT2 before code before PROJJSON, contradictions are reported, arrays inherit from groups as a whole."""
 
 import pyproj
 import pytest
@@ -26,7 +26,7 @@ def test_wkt2_is_taken_before_code_before_projjson(store, codes):
     assert codes(all_three, all=True) == codes(only, all=True) == ["principal.none"]
 
 
-def test_a_contradiction_is_told_and_wkt2_wins(store, codes):
+def test_a_contradiction_is_reported_and_wkt2_wins(store, codes):
     meaning = read(store, proj__code=UTM, proj__wkt2=wkt("EPSG:4326"))
     assert (meaning.crs.form, meaning.crs.code) == ("wkt2", None)
     assert codes(meaning) == ["proj.conflict", "principal.none"]
@@ -56,7 +56,7 @@ def test_the_order_of_axes_is_no_contradiction(store, codes):
         ({"proj__epsg": 32633}, "proj.epsg", "code"),
     ],
 )
-def test_what_is_not_understood_is_told_and_the_next_form_is_tried(store, codes, attributes, code, taken):
+def test_what_is_not_understood_is_reported_and_the_next_form_is_tried(store, codes, attributes, code, taken):
     meaning = read(store, **attributes)
     assert code in codes(meaning)
     assert (meaning.crs and meaning.crs.form) == taken
@@ -93,7 +93,7 @@ def test_codes_of_other_authorities_are_read(store):
     assert read(store, proj__code="IAU_2015:30100").crs.code == "IAU_2015:30100"
 
 
-def test_an_undeclared_crs_is_left_alone(store, codes):
+def test_an_undeclared_crs_is_ignored(store, codes):
     store.array("/a", ("y", "x"), (4, 5), proj__code=UTM)
     assert store.read("/a").crs is None
     assert "proj.undeclared" in codes(store.read("/a"))

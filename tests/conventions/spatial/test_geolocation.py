@@ -30,7 +30,7 @@ def test_both_wrappings_and_both_keys_of_the_crs_are_read(positions, coord, wrap
     assert meaning.crs.code == "EPSG:4326"
 
 
-def test_siblings_by_bare_name_or_by_path(positions, coord, codes):
+def test_arrays_of_the_same_group_by_bare_name_or_by_path(positions, coord, codes):
     meaning = swath(positions, {"geodetic": {"x": {"node": "lon"}, "y": {"node": "../lat"}}})
     assert [c.values.reference.path for c in meaning.coords] == ["/d/lon", "/d/lat"]
     assert [c.name for c in meaning.coords] == ["lon", "lat"]
@@ -49,7 +49,7 @@ def test_geodetic_and_planar_stand_side_by_side_and_fit_by_size(positions, coord
     assert meaning.crs.code == "EPSG:4326"
 
 
-def test_arrays_that_do_not_fit_are_told(positions, codes):
+def test_arrays_that_do_not_fit_are_reported(positions, codes):
     meaning = swath(positions, {"geodetic": {"x": {"node": "../lon"}, "y": {"node": "../lat"}}}, ("y", "x"), (5, 6))
     assert meaning.coords == ()
     assert codes(meaning) == ["geolocation.shape", "geolocation.shape", "principal.none"]
@@ -65,7 +65,7 @@ def test_a_group_lends_them_to_those_arrays_they_fit(positions, codes):
 
 
 @pytest.mark.parametrize("value", [3, {}, {"geodetic": 3}, {"geodetic": {"x": {"node": "../lon"}}}, {"polar": {}}])
-def test_malformed_objects_are_told(positions, codes, value):
+def test_malformed_objects_are_reported(positions, codes, value):
     meaning = swath(positions, value)
     assert meaning.coords == ()
     assert codes(meaning)[0] == "geolocation.malformed"

@@ -1,4 +1,4 @@
-"""spatial: exact coordinates by registration, inheritance to direct children, and what is odd is told."""
+"""spatial: exact coordinates by registration, inheritance to direct children, and findings for what is odd."""
 
 import numpy as np
 import pytest
@@ -103,7 +103,7 @@ def test_an_array_overrides_single_keys_of_its_group(store, codes):
     assert codes(store.read("/b"), all=True) == ["spatial.by-group"]
 
 
-def test_an_inherited_grid_of_another_shape_is_left_alone(store, codes):
+def test_an_inherited_grid_of_another_shape_is_ignored(store, codes):
     store.group("/", "spatial", spatial__dimensions=["y", "x"], spatial__transform=UTM, spatial__shape=[8, 10])
     store.array("/a", ("y", "x"), (4, 5))
     meaning = store.read("/a")
@@ -156,7 +156,7 @@ def test_a_box_across_the_antimeridian_gives_one_too(store):
         ({"spatial__transform": [500000.0, 10.0, 0.0, 5000000.0, 0.0, -10.0]}, "spatial.transform-order"),
     ],
 )
-def test_what_is_odd_is_told_and_the_grid_stays(store, codes, attributes, code):
+def test_what_is_odd_is_reported_and_the_grid_stays(store, codes, attributes, code):
     place(store, **attributes)
     meaning = store.read("/a")
     assert codes(meaning) == [code]
@@ -220,7 +220,7 @@ def test_older_forms_are_read_with_a_mild_finding(store, codes):
     assert codes(old, all=True) == ["proj.old-keys", "proj.code-only"]
 
 
-def test_dimensions_that_are_not_said_are_taken_from_plain_names(store, codes):
+def test_dimensions_that_are_not_declared_are_taken_from_plain_names(store, codes):
     store.array("/a", ("lat", "lon"), (4, 5), "spatial", spatial__transform=UTM)
     assert (store.read("/a").grid.dims, codes(store.read("/a"))) == (("lat", "lon"), ["spatial.dimensions-missing"])
     store.array("/b", ("rows", "cols"), (4, 5), "spatial", spatial__transform=UTM)

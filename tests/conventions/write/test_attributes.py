@@ -1,4 +1,4 @@
-"""What is written is what the schemas demand, places pixels where GDAL places them, and CF's twin says the same."""
+"""What is written is what the schemas demand, places pixels where GDAL places them, and the CF grid mapping agrees."""
 
 from dataclasses import replace
 
@@ -91,7 +91,7 @@ def test_a_text_that_is_no_crs_is_refused():
         proj_attributes("nowhere")
 
 
-def test_multiscales_say_by_how_much_pixels_are_larger_for_every_dimension():
+def test_multiscales_have_a_scale_for_every_dimension():
     found = layers((101, 100), (51, 50), (26, 25))
     made = multiscales_attributes([(layer.name, layer) for layer in found])
     layout = made["multiscales"]["layout"]

@@ -1,4 +1,4 @@
-"""Datasets and stores to layers: labels give the transform, and what a store says can be written anew."""
+"""Datasets and stores to layers: labels give the transform, and what a store declares can be written again."""
 
 import numpy as np
 import pyproj
@@ -40,7 +40,7 @@ def test_a_crs_that_is_given_wins_and_one_that_is_nowhere_stays_unknown(dataset)
     assert layers_of(dataset.drop_vars("spatial_ref"))[0].georeference.crs is None
 
 
-def test_dimensions_of_other_names_must_be_said(dataset):
+def test_dimensions_of_other_names_must_be_given(dataset):
     odd = dataset.rename(x="columns", y="rows")
     with pytest.raises(FormatError, match="spatial_dims"):
         layers_of(odd)
@@ -59,7 +59,7 @@ def test_labels_rounded_to_single_precision_are_even():
     assert (a, c) == pytest.approx((0.1, -50.0), rel=1e-5)
 
 
-def test_what_a_store_says_in_an_older_draft_is_written_anew(store, codes):
+def test_attributes_of_older_drafts_are_written_in_the_current_form(store, codes):
     store.group("/", "multiscales proj", multiscales={"layout": [{"group": "0"}, {"group": "1", "from_group": "0"}]})
     place = {"proj__code": "EPSG:32633", "proj__spatial_dimensions": ["y", "x"]}
     store.array("/0/a", ("y", "x"), (8, 10), "proj", **place, proj__transform=list(UTM))

@@ -1,4 +1,4 @@
-"""What the writer says is what the reader understands, for any grid, CRS, registration and pyramid."""
+"""What the writer writes is what the reader understands, for any grid, CRS, registration and pyramid."""
 
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st

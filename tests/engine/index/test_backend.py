@@ -175,7 +175,7 @@ def test_an_index_at_rest_is_recognised_and_opened(archive, stack, tmp_path, nam
     dataset.close()
 
 
-def test_an_index_reaches_only_what_it_may(stack, tmp_path):
+def test_an_index_accesses_only_what_is_allowed(stack, tmp_path):
     stack.write(tmp_path / "index.parquet")
     dataset = xr.open_dataset(tmp_path / "index.parquet", engine="periplus")
     with pytest.raises(periplus.PeriplusError) as caught:
@@ -212,7 +212,7 @@ def test_a_glob_is_indexed_on_the_fly(archive):
     assert dataset.rio.crs.to_epsg() == 32633
 
 
-def test_without_xarray_the_engine_says_what_to_install():
+def test_without_xarray_the_error_names_what_to_install():
     code = "import sys; sys.modules['xarray'] = None; import periplus.engine.index.backend"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert 'ImportError: the periplus engine needs xarray: pip install "periplus[xarray]"' in done.stderr

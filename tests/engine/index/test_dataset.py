@@ -1,4 +1,4 @@
-"""What a Dataset says before any byte is read: names, labels, CRS, packing, chunks. Sources do not even exist."""
+"""What a Dataset has before any byte is read: names, labels, CRS, packing, chunks. Sources do not even exist."""
 
 import json
 import pickle
@@ -223,7 +223,7 @@ def test_ungeoreferenced_arrays_have_dimensions_only():
     assert "grid_mapping" not in dataset.data.encoding
 
 
-def test_control_points_and_rpc_are_told():
+def test_control_points_and_rpc_are_attributes():
     points = (GroundControlPoint(column=0, row=0, x=10, y=50), GroundControlPoint(column=60, row=50, x=11, y=49))
     dataset = opened(array("0/data", place=Georeference(crs="EPSG:4326", gcps=points, rpc={"LINE_OFF": 3.5})))
     assert [(p.col, p.row, p.x, p.y) for p in dataset.rio.get_gcps()] == [(0, 0, 10, 50), (60, 50, 11, 49)]
@@ -304,7 +304,7 @@ def test_a_dataset_has_what_its_file_and_image_say():
     assert further.attrs == {"title": "all", "note": "whole", "kind": "cloud"}
 
 
-def test_a_tree_has_a_node_a_level_and_siblings_do_not_clash():
+def test_a_tree_has_a_node_a_level_and_nodes_do_not_clash():
     index = index_of(*PYRAMID, attributes={"": {"title": "all"}, "1": {"note": "half"}})
     tree = xr.open_datatree(index, engine="periplus")
     assert set(tree.groups) == {"/", "/0", "/1", "/images", "/images/1", "/images/1/0"}

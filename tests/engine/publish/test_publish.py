@@ -85,7 +85,7 @@ def test_levels_without_labels_are_placed_by_their_sizes(tmp_path):
     assert group.attrs["spatial:bbox"] == [500000, 4999840, 500160, 5000000]
 
 
-def test_older_drafts_in_a_store_are_written_anew(tmp_path):
+def test_older_drafts_in_a_store_are_written_in_the_current_form(tmp_path):
     group = zarr.open_group(tmp_path / "old.zarr", mode="w")
     for name, size in (("r10m", 16), ("r20m", 8)):
         group.require_group(name).create_array("b", shape=(size, size), dtype="u1", dimension_names=("Y", "X"))
@@ -121,7 +121,7 @@ def test_writing_twice_changes_nothing(tmp_path):
     assert again == first
 
 
-def test_uneven_labels_and_arrays_of_other_dimensions_are_left_alone(tmp_path):
+def test_uneven_labels_and_arrays_of_other_dimensions_are_ignored(tmp_path):
     group = zarr.open_group(tmp_path / "c.zarr", mode="w")
     group.create_array("x", data=np.array([1.0, 2, 4]), dimension_names=("x",))
     group.create_array("y", data=np.array([1.0, 2, 3]), dimension_names=("y",))
@@ -163,7 +163,7 @@ def test_lazy_labels_are_dropped_and_come_back_from_the_transform(tmp_path, tran
     xr.testing.assert_allclose(xr.open_dataset(tmp_path / "b.zarr", engine="xgroup").load(), opened.load())
 
 
-def test_labels_are_kept_or_dropped_as_told():
+def test_labels_are_kept_or_dropped_as_requested():
     assert {"x", "y"} <= set(write_conventions(dataset(), crs=CRS).coords)
     assert {"x", "y"}.isdisjoint(write_conventions(dataset(), crs=CRS, labels=False).coords)
 

@@ -1,4 +1,4 @@
-"""CRS in the engine `xgroup`: rioxarray and xproj find what the conventions say, without either reading conventions."""
+"""CRS in the engine `xgroup`: rioxarray and xproj find what the conventions declare, though neither reads them."""
 
 import warnings
 
@@ -74,7 +74,7 @@ def test_a_crs_is_inherited_from_the_group_and_overridden_by_the_array():
     assert "spatial_ref" not in below.coords
 
 
-def test_wkt_wins_where_texts_disagree_and_a_warning_says_so():
+def test_wkt_has_precedence_where_texts_disagree_with_a_warning():
     attributes = spatial((1, 0, 0, 0, -1, 0), ("y", "x"), "proj", **forms(UTM33)["code"], **forms(WORLD)["wkt2"])
     with pytest.warns(XGroupConventionWarning, match="disagree"):
         dataset = xr.open_dataset(write_hierarchy(MemoryStore(), {"a": image(attributes)}), engine="xgroup")

@@ -228,7 +228,7 @@ def test_odd_names_of_groups_are_kept():
     assert set(tree.groups) == {"/", *(f"/{name}" for name in names)}
 
 
-def test_missing_stores_and_groups_say_so(tmp_path):
+def test_missing_stores_and_groups_are_named_in_the_error(tmp_path):
     with pytest.raises(FileNotFoundError, match="no Zarr group"):
         opened(tmp_path / "none.zarr")
     store = write_hierarchy(MemoryStore(), {"g/a": grid()})

@@ -1,4 +1,4 @@
-"""Hostile stores in the engine `xgroup`: whatever attributes say, arrays open as far as stock xarray opens them."""
+"""Hostile stores in the engine `xgroup`: whatever attributes there are, arrays open as in stock xarray."""
 
 import dataclasses
 import os

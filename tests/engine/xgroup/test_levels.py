@@ -1,4 +1,4 @@
-"""Pyramids in the engine `xgroup`: every layout opens as siblings, and a level is chosen by what is asked for."""
+"""Pyramids in the engine `xgroup`: every layout opens as a tree, and a level is chosen by what is asked for."""
 
 import warnings
 
@@ -93,7 +93,7 @@ def only(dataset):
 @pytest.mark.parametrize("zarr_format", [2, 3])
 @pytest.mark.parametrize("kind", PYRAMIDS)
 @pytest.mark.parametrize("place", ["", "scenes/a/"])
-def test_every_layout_opens_as_siblings_that_align(kind, place, zarr_format):
+def test_every_layout_opens_as_nodes_that_align(kind, place, zarr_format):
     nodes = {f"{place}{path.strip('/')}" or "/": node for path, node in PYRAMIDS[kind].items()}
     store = CountingStore(write_hierarchy(MemoryStore(), nodes, zarr_format=zarr_format))
     tree = tree_of(store)
@@ -187,7 +187,7 @@ def test_without_a_pyramid_there_is_one_level():
         opened(store, level=1)
 
 
-def test_where_there_is_no_pyramid_the_error_says_where_there_are():
+def test_where_there_is_no_pyramid_the_error_names_those_there_are():
     nodes = {f"scenes/a/{path.strip('/')}".rstrip("/"): node for path, node in PYRAMIDS["groups"].items()}
     with pytest.raises(MissingError, match="group= /scenes/a does"):
         opened(write_hierarchy(MemoryStore(), nodes), level=1)
@@ -210,7 +210,7 @@ def test_levels_that_do_not_exist_are_warned_of_and_left_out():
     assert dataset.b.shape == (16, 16)
 
 
-def test_the_order_of_a_layout_says_nothing():
+def test_the_order_of_a_layout_has_no_meaning():
     root = layout("0", "1", "2")
     root["multiscales"]["layout"].reverse()
     store = write_hierarchy(MemoryStore(), {**PYRAMIDS["groups"], "/": root})
@@ -218,7 +218,7 @@ def test_the_order_of_a_layout_says_nothing():
     assert opened(store, level=2).b.shape == (4, 4)
 
 
-def test_arrays_beside_levels_come_along_where_they_fit():
+def test_other_arrays_of_the_group_are_included_where_they_fit():
     labels = StoredArray(dims=("x",), values=np.arange(16.0))
     count = StoredArray(dims=("time",), values=np.array([1, 2]))
     base = {"/": layout("0", "1", "2"), "x": labels, "time": count}

@@ -74,7 +74,7 @@ def test_references_to_other_groups_become_coordinates(node, zarr_format):
     assert list(dataset.data_vars) == ["v"]
 
 
-def test_a_sibling_by_its_node_is_found():
+def test_an_array_of_the_same_group_is_found_from_the_node():
     store = write_hierarchy(MemoryStore(), {"v": series(times("../time")), "time": DAYS})
     dataset = quietly(store)
     np.testing.assert_array_equal(dataset.time, JANUARY)
@@ -241,7 +241,7 @@ def test_geolocation_arrays_of_another_group_are_coordinates():
     assert set(tree["c"].data_vars) == {"lon", "lat", "px", "py"}
 
 
-def test_geolocation_arrays_beside_the_data_are_coordinates_too():
+def test_geolocation_arrays_of_the_same_group_are_coordinates_too():
     geolocation = {"geodetic": {"x": {"node": "../lon"}, "y": {"node": "../lat"}}}
     attributes = {**spatial((1, 0, 0, 0, -1, 0), ("y", "x"), "geolocation", "ref"), "geolocation": geolocation}
     nodes = {"v": StoredArray(dims=("y", "x"), shape=(3, 4), attributes=attributes)}

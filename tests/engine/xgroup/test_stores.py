@@ -1,4 +1,4 @@
-"""Other stores in the engine `xgroup`: references reach only where policy lets them, and indexes are stores too."""
+"""Other stores in the engine `xgroup`: references access only what the policy allows, and indexes are stores too."""
 
 import base64
 import warnings
@@ -51,7 +51,7 @@ def serve(server, nodes, prefix="other.zarr"):  # noqa: F811
     return f"{server.url}/{prefix}"
 
 
-def test_a_store_beside_this_one_is_reached(tmp_path):
+def test_a_store_in_the_same_folder_is_accessed(tmp_path):
     write_hierarchy(tmp_path / "other.zarr", DAYS)
     for n, uri in enumerate(("other.zarr", str(tmp_path / "other.zarr"), (tmp_path / "other.zarr").as_uri())):
         store = write_hierarchy(tmp_path / f"{n}.zarr", series(uri))
@@ -59,7 +59,7 @@ def test_a_store_beside_this_one_is_reached(tmp_path):
         assert opened(f"{store}/").time.values[-1] == LAST
 
 
-def test_local_stores_elsewhere_are_reached_only_if_allowed(tmp_path):
+def test_local_stores_elsewhere_are_accessed_only_if_allowed(tmp_path):
     other = write_hierarchy(tmp_path / "secret" / "other.zarr", DAYS)
     store = write_hierarchy(tmp_path / "public" / "this.zarr", series(str(other)))
     message = refused(store, "access is not allowed")
@@ -79,7 +79,7 @@ def test_the_environment_allows_prefixes_too(tmp_path, monkeypatch):
     assert opened(write_hierarchy(MemoryStore(), series(str(other)))).time.values[-1] == LAST
 
 
-def test_none_is_reached_where_none_shall_be(tmp_path):
+def test_none_is_accessed_with_cross_store_false(tmp_path):
     write_hierarchy(tmp_path / "other.zarr", DAYS)
     store = write_hierarchy(tmp_path / "this.zarr", series("other.zarr"))
     refused(store, "access is not allowed", cross_store=False)
@@ -102,7 +102,7 @@ def test_a_symbolic_link_is_no_way_out(tmp_path):
     refused(store, "access is not allowed")
 
 
-def test_a_store_in_memory_reaches_nothing_unless_allowed(tmp_path):
+def test_a_store_in_memory_accesses_nothing_unless_allowed(tmp_path):
     other = write_hierarchy(tmp_path / "other.zarr", DAYS)
     refused(write_hierarchy(MemoryStore(), series(str(other))), "access is not allowed")
     refused(write_hierarchy(MemoryStore(), series("other.zarr")), "relative")
@@ -110,7 +110,7 @@ def test_a_store_in_memory_reaches_nothing_unless_allowed(tmp_path):
     assert opened(store, cross_store=[str(other)]).time.values[-1] == LAST
 
 
-def test_other_hosts_are_reached_only_if_allowed(server, tmp_path):  # noqa: F811
+def test_other_hosts_are_accessed_only_if_allowed(server, tmp_path):  # noqa: F811
     url = serve(server, DAYS)
     store = write_hierarchy(tmp_path / "this.zarr", series(url))
     refused(store, "access is not allowed")
@@ -186,7 +186,7 @@ def test_an_index_is_read_by_selections_and_not_chunk_by_chunk(archive, monkeypa
     assert len(read) == 2
 
 
-def test_a_store_of_byte_references_opens_and_reaches_nothing_else(tmp_path):
+def test_a_store_of_byte_references_opens_and_accesses_nothing_else(tmp_path):
     other = write_hierarchy(tmp_path / "other.zarr", DAYS)
     stored = write_hierarchy(MemoryStore(), series(str(other)), consolidated=True)
     texts = {key: base64.b64encode(value.to_bytes()).decode() for key, value in stored._store_dict.items()}
