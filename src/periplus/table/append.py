@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from periplus.errors import ConflictError, FormatError, StaleError
+from periplus.errors import ConflictError, StaleError
 from periplus.limits import Limits
 from periplus.model import Bundle, Catalog, Files, Placements, Refs
 from periplus.policy import Policy, canonical
@@ -23,27 +22,22 @@ from periplus.table.collection.build import gathered
 from periplus.table.collection.bundles import Bundled, apart, bundles_of
 from periplus.table.collection.groups import GroupedArrays, kinds, unlike
 from periplus.table.document.columns import Columns, columns_for
-from periplus.table.document.document import FILES_KEY, KEY, IndexDocument, dump
-from periplus.table.location import FILES_NAME
-from periplus.table.lock import locked
+from periplus.table.document.document import IndexDocument
 from periplus.table.open import glance, open_table
 from periplus.table.parquet.buffers import to_strings
 from periplus.table.parquet.files import check_flat, column_to_arrow, files_after, files_to_arrow
-from periplus.table.parquet.placements import joined_placements, write_placements
-from periplus.table.parquet.ranges import arrow_errors
+from periplus.table.parquet.placements import joined_placements
 from periplus.table.parquet.row_groups import Blocks, row_groups
 from periplus.table.parquet.rows import ParquetRows
 from periplus.table.parquet.schema import integers
-from periplus.table.parquet.sinks import FlatSink, PartSink, embedded_files, files_parquet, sink
 from periplus.table.table import Table
 from periplus.table.write import (
+    NewContent,
     checked_catalog,
+    commit_dataset,
     dataset_folder,
-    embedded_placements,
     groups_of,
-    layout_for,
-    most_parts,
-    undo,
+    write_flat,
     write_table,
 )
 
@@ -81,11 +75,7 @@ def append_table(
         if table is None or not isinstance(rows, ParquetRows):
             return _write_longer(url, catalog, blocks, files, placements, before, fetch, limits)
         check_flat(table.schema, rows.nested_columns())
-        growth = _growth(table, catalog, files, placements, before, fetch, limits)
-        if before.document.pieces is None:
-            _append_flat(url, growth, blocks, rows, before, fetch)
-        else:
-            _append_dataset(dataset_folder(url), growth, blocks, before, fetch, limits)
+        _add(url, table, catalog, blocks, files, placements, before, fetch, limits)
     return open_table(url, fetch=fetch, limits=limits, policy=Policy.everything())
 
 
@@ -131,60 +121,64 @@ def _write_longer(
     return write_table(url, catalog, rows, together, placements=placed, fetch=fetch, limits=limits, continues=before)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Growth:
-    """An index as it shall be: its catalog, and its files table with the new files at the end."""
-
-    catalog: Catalog
-    columns: Columns
-    old: pa.Table
-    new: pa.Table
-    together: Files | None
-    """Where the catalog is no collection of groups but may become one."""
-    placements: Placements | None
-    """Of the new files."""
-    paths: list[str]
-    """Of the new files, as they are stored."""
-    sizes: NDArray[np.int64]
-
-    def with_parts(self, parts: Mapping[str, int]) -> tuple[Catalog, pa.Table]:
-        """The catalog with the most parts of its arrays, and the files table."""
-        catalog = self.catalog
-        if self.together is not None or isinstance(catalog.arrays, GroupedArrays):
-            catalog = gathered(catalog, self.together or Files.of(()), parts)
-        return catalog, files_after(self.old, self.new, groups_of(catalog))
-
-
-def _growth(
+def _add(
+    url: str,
     old: pa.Table,
     catalog: Catalog,
+    blocks: Blocks,
     files: Files,
     placements: Placements | None,
     before: Table,
     fetch: Fetch,
     limits: Limits,
-) -> _Growth:
-    home = before.url or ""
+) -> None:
+    """Add rows and files to an index of ours; `old` is its files table."""
     collected = catalog.arrangement.get("kind") == "collect"
     if collected and "group" not in old.column_names:  # an older version has the groups of its files elsewhere
         group = before.stored_files.columns.get("group")
         if group is not None:
             old = old.append_column("group", column_to_arrow("group", group, old.num_rows))
-    together = None
-    if collected and not isinstance(catalog.arrays, GroupedArrays):
-        together = Files.joined(before.stored_files, files)
-    catalog = checked_catalog(catalog, together or Files.of(()), limits, count=old.num_rows + len(files))
-    paths = stored_paths(files, home, fetch.keep_query)
-    return _Growth(
+    known = Files.of(())
+    if collected and not isinstance(catalog.arrays, GroupedArrays):  # it may become a collection of groups
+        known = Files.joined(before.stored_files, files)
+    catalog = checked_catalog(catalog, known, limits, count=old.num_rows + len(files))
+    paths = stored_paths(files, before.url or "", fetch.keep_query)
+    more = files_to_arrow(files, paths)
+
+    def groups() -> Iterator[Bundle]:
+        sizes = np.concatenate([_sizes(old), np.asarray(files.size, np.int64)])
+        for group in row_groups(_shifted(blocks, old.num_rows), catalog, sizes):
+            _check_new(before, group, catalog)
+            yield group
+
+    def with_parts(parts: dict[str, int]) -> tuple[Catalog, pa.Table]:
+        whole = gathered(catalog, known, parts)
+        return whole, files_after(old, more, groups_of(whole))
+
+    new = NewContent(
         catalog=catalog,
         columns=columns_for(kinds(catalog.arrays), before.document.columns),
-        old=old,
-        new=files_to_arrow(files, paths),
-        together=together,
+        groups=groups(),
         placements=placements,
-        paths=paths,
-        sizes=np.concatenate([_sizes(old), np.asarray(files.size, np.int64)]),
+        with_parts=with_parts,
+        before=before.document,
     )
+    if before.document.pieces is not None:
+        folder = dataset_folder(url)
+        commit_dataset(folder, new, fetch, check=lambda: _check_revision(folder, before.document, fetch, limits))
+        return
+    rows = before.unverified
+    assert isinstance(rows, ParquetRows)
+    source = rows.parts()[0].source
+    stored = (table for _, table in source.read(range(source.groups), source.schema.names))
+    every: list[Any] = [*to_strings(old["path"]), *paths]
+    new = replace(new, placements=_all_placements(before, placements))
+    write_flat(url, new, every, fetch, expect=before.source, old=stored)
+
+
+def _check_revision(folder: str, before: IndexDocument, fetch: Fetch, limits: Limits) -> None:
+    if glance(folder, fetch=fetch, limits=limits).revision != before.revision:
+        raise ConflictError("another writer changed the index meanwhile; nothing was added", url=folder)
 
 
 def _sizes(files: pa.Table) -> NDArray[np.int64]:
@@ -192,63 +186,6 @@ def _sizes(files: pa.Table) -> NDArray[np.int64]:
         return np.full(files.num_rows, -1, np.int64)
     sizes: NDArray[np.int64] = integers(files["size"], np.int64, "size", null=-1)
     return sizes
-
-
-def _append_flat(url: str, growth: _Growth, blocks: Blocks, rows: ParquetRows, before: Table, fetch: Fetch) -> None:
-    (part,) = rows.parts()
-    first = growth.old.num_rows
-    paths = to_strings(growth.old["path"]) + growth.paths
-    if len(set(paths)) != len(paths):
-        raise FormatError("a flat index names files by their path, and the files table lists one twice")
-    layout = layout_for(growth.catalog, growth.columns, paths)  # type: ignore[arg-type]
-    with sink(url, fetch, expect=before.source) as file, FlatSink(file, layout, growth.catalog.arrays) as out:
-        names = part.source.schema.names
-        for _, table in part.source.read(range(part.source.groups), names):
-            with arrow_errors("a row group cannot be written again", url):
-                out.pass_on(table)
-        for group in row_groups(_shifted(blocks, first), growth.catalog, growth.sizes):
-            _check_new(before, group, growth.catalog)
-            out.write(group)
-        parts = most_parts(dict(before.document.parts), [out.tally])
-        catalog, files = growth.with_parts(parts)
-        document = IndexDocument(catalog=catalog, columns=growth.columns, parts=parts)
-        placed = embedded_placements(_all_placements(before, growth.placements), catalog)
-        out.close({KEY.decode(): dump(document), FILES_KEY.decode(): embedded_files(files), **placed})
-
-
-def _append_dataset(folder: str, growth: _Growth, blocks: Blocks, before: Table, fetch: Fetch, limits: Limits) -> None:
-    catalog = growth.catalog
-    parts = PartSink(folder, layout_for(catalog, growth.columns, None), catalog.arrays, fetch)
-    revision = secrets.token_hex(8)
-    try:
-        with parts:
-            for group in row_groups(_shifted(blocks, growth.old.num_rows), catalog, growth.sizes):
-                _check_new(before, group, catalog)
-                parts.write(group)
-        if growth.placements is not None:
-            parts.write_placements(write_placements(growth.placements, catalog), len(growth.placements))
-        most = most_parts(dict(before.document.parts), parts.tallies)
-        catalog, files = growth.with_parts(most)
-        document = IndexDocument(
-            catalog=catalog,
-            columns=growth.columns,
-            parts=most,
-            pieces=(*(before.document.pieces or ()), *parts.pieces),
-            placements=(*before.document.placements, *parts.placements),
-            revision=revision,
-        )
-        text = dump(document)
-        with locked(folder, fetch) as held:
-            if glance(folder, fetch=fetch, limits=limits).revision != before.document.revision:
-                raise ConflictError("another writer changed the index meanwhile; nothing was added", url=folder)
-            with sink(folder + FILES_NAME, fetch) as file:
-                files_parquet(files, file, {KEY.decode(): text})
-                held()
-    except BaseException:
-        undo(folder, parts, revision, fetch)
-        raise
-    finally:
-        parts.release()
 
 
 @contextmanager

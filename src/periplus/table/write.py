@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import base64
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
 from periplus.errors import ConflictError, FormatError, MissingError, PeriplusError, StaleError
 from periplus.fetch.stale import check_same
 from periplus.limits import Limits
-from periplus.model import Catalog, Files, Placements, Source
+from periplus.model import Bundle, Catalog, Files, Placements, Source
 from periplus.policy import Policy, canonical, is_local
 from periplus.table.access import stored_paths
 from periplus.table.collection.build import gathered, members_of
@@ -27,6 +29,7 @@ from periplus.table.lock import locked
 from periplus.table.open import glance, open_table
 from periplus.table.parquet.files import files_to_arrow
 from periplus.table.parquet.placements import write_placements
+from periplus.table.parquet.ranges import arrow_errors
 from periplus.table.parquet.row_groups import Blocks, RowTally, row_groups
 from periplus.table.parquet.schema import RowSchema, level_extra
 from periplus.table.parquet.sinks import FlatSink, PartSink, embedded_files, files_parquet, sink
@@ -65,10 +68,25 @@ def write_table(
     before = None if continues is None else continues.source
     if before is not None and before.url != (dataset_folder(url) + FILES_NAME if form == "dataset" else url):
         before = None
-    if form == "flat":
-        _write_flat(url, catalog, blocks, files, placements, fetch, before, create)
-    elif form == "dataset":
-        _write_dataset(url, catalog, blocks, files, placements, fetch, before, create)
+    if form in ("flat", "dataset"):
+        folder = dataset_folder(url)
+        paths = stored_paths(files, url if form == "flat" else folder[:-1], fetch.keep_query)
+
+        def with_parts(parts: dict[str, int]) -> tuple[Catalog, pa.Table]:
+            whole = gathered(catalog, files, parts)
+            return whole, files_to_arrow(files, paths, groups_of(whole))
+
+        new = NewContent(
+            catalog=catalog,
+            columns=columns_for(kinds(catalog.arrays)),
+            groups=row_groups(blocks, catalog, np.asarray(files.size)),
+            placements=placements,
+            with_parts=with_parts,
+        )
+        if form == "flat":
+            write_flat(url, new, paths, fetch, expect=before, create=create)
+        else:
+            _replace_dataset(folder, new, fetch, before, create)
     elif form == "duckdb":
         from periplus.table.duckdb.database import write_duckdb
 
@@ -110,39 +128,62 @@ def groups_of(catalog: Catalog) -> GroupedArrays | None:
     return catalog.arrays if isinstance(catalog.arrays, GroupedArrays) else None
 
 
-def layout_for(catalog: Catalog, columns: Columns, paths: list[str] | None) -> RowSchema:
-    """The columns of chunks; `paths` at rest for a flat table, None for a dataset."""
-    return RowSchema(columns=columns, extras=level_extra(kinds(catalog.arrays)), paths=paths)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewContent:
+    """What is written to one of the two Parquet forms; for an index that grows, what is added to it."""
+
+    catalog: Catalog
+    columns: Columns
+    groups: Iterable[Bundle]
+    """Row groups, verified and sorted."""
+    placements: Placements | None
+    with_parts: Callable[[dict[str, int]], tuple[Catalog, pa.Table]]
+    """From the most byte ranges of a chunk, by array: the catalog that has them, and the files table."""
+    before: IndexDocument | None = None
+    """Of the index that grows."""
+
+    def most_parts(self, tallies: Iterable[RowTally]) -> dict[str, int]:
+        """Most byte ranges of a chunk, by array, where that is more than one."""
+        most = {} if self.before is None else dict(self.before.parts)
+        for tally in tallies:
+            for name, count in tally.parts.items():
+                most[name] = max(most.get(name, 1), count)
+        return {name: count for name, count in most.items() if count > 1}
 
 
-def _write_flat(
+def write_flat(
     url: str,
-    catalog: Catalog,
-    blocks: Blocks,
-    files: Files,
-    placements: Placements | None,
+    new: NewContent,
+    paths: list[str],
     fetch: Fetch,
-    before: Source | None,
-    create: bool,
+    *,
+    expect: Source | None,
+    create: bool = False,
+    old: Iterable[pa.Table] = (),
 ) -> None:
-    paths = stored_paths(files, url, fetch.keep_query)
+    """Write one Parquet file: the rows of `old` as they are, then the new ones. `paths` are those of all files."""
     if len(set(paths)) != len(paths):
         raise FormatError("a flat index names files by their path, and the files table lists one twice")
-    columns = columns_for(kinds(catalog.arrays))
-    layout = layout_for(catalog, columns, paths)
-    with sink(url, fetch, create=create, expect=before) as file, FlatSink(file, layout, catalog.arrays) as out:
-        for group in row_groups(blocks, catalog, np.asarray(files.size)):
+    layout = _layout(new, paths)
+    with sink(url, fetch, create=create, expect=expect) as file, FlatSink(file, layout, new.catalog.arrays) as out:
+        for table in old:
+            with arrow_errors("a row group cannot be written again", url):
+                out.pass_on(table)
+        for group in new.groups:
             out.write(group)
-        parts = most_parts({}, [out.tally])
-        catalog = gathered(catalog, files, parts)
-        document = IndexDocument(catalog=catalog, columns=columns, parts=parts)
-        embedded = embedded_files(files_to_arrow(files, paths, groups_of(catalog)))
-        out.close(
-            {KEY.decode(): dump(document), FILES_KEY.decode(): embedded, **embedded_placements(placements, catalog)}
-        )
+        parts = new.most_parts([out.tally])
+        catalog, files = new.with_parts(parts)
+        document = IndexDocument(catalog=catalog, columns=new.columns, parts=parts)
+        placed = _embedded_placements(new.placements, catalog)
+        out.close({KEY.decode(): dump(document), FILES_KEY.decode(): embedded_files(files), **placed})
 
 
-def embedded_placements(placements: Placements | None, catalog: Catalog) -> dict[str, str]:
+def _layout(new: NewContent, paths: list[str] | None) -> RowSchema:
+    """The columns of chunks; `paths` at rest for a flat table, None for a dataset."""
+    return RowSchema(columns=new.columns, extras=level_extra(kinds(new.catalog.arrays)), paths=paths)
+
+
+def _embedded_placements(placements: Placements | None, catalog: Catalog) -> dict[str, str]:
     """The key of a footer that holds placements; none where there are none."""
     if placements is None:
         return {}
@@ -158,52 +199,53 @@ def dataset_folder(url: str) -> str:
     return url if url.endswith("/") else url + "/"
 
 
-def _write_dataset(
-    url: str,
-    catalog: Catalog,
-    blocks: Blocks,
-    files: Files,
-    placements: Placements | None,
-    fetch: Fetch,
-    before: Source | None,
-    create: bool,
-) -> None:
-    folder = dataset_folder(url)
-    paths = stored_paths(files, folder[:-1], fetch.keep_query)
-    columns = columns_for(kinds(catalog.arrays))
-    layout = layout_for(catalog, columns, None)
-    parts = PartSink(folder, layout, catalog.arrays, fetch)
+def commit_dataset(
+    folder: str, new: NewContent, fetch: Fetch, *, check: Callable[[], None], create: bool = False
+) -> list[str]:
+    """Write parts, then replace the files table under the lock, after `check`. Returns the paths of the parts."""
+    parts = PartSink(folder, _layout(new, None), new.catalog.arrays, fetch)
     revision = secrets.token_hex(8)
     try:
         with parts:
-            for group in row_groups(blocks, catalog, np.asarray(files.size)):
+            for group in new.groups:
                 parts.write(group)
-        if placements is not None:
-            parts.write_placements(write_placements(placements, catalog), len(placements))
-        most = most_parts({}, parts.tallies)
-        catalog = gathered(catalog, files, most)
+        if new.placements is not None:
+            parts.write_placements(write_placements(new.placements, new.catalog), len(new.placements))
+        most = new.most_parts(parts.tallies)
+        catalog, files = new.with_parts(most)
+        pieces, placed = ((), ()) if new.before is None else (new.before.pieces or (), new.before.placements)
         document = IndexDocument(
             catalog=catalog,
-            columns=columns,
+            columns=new.columns,
             parts=most,
-            pieces=tuple(parts.pieces),
-            placements=tuple(parts.placements),
+            pieces=(*pieces, *parts.pieces),
+            placements=(*placed, *parts.placements),
             revision=revision,
         )
         text = dump(document)
         with locked(folder, fetch) as held:
-            # Parts of others that are here now belong to an index that ends with this commit; later ones do not.
-            old = _parts_in(folder, fetch)
-            _check_before(before, fetch)
+            check()
             with sink(folder + FILES_NAME, fetch, create=create) as file:
-                files_parquet(files_to_arrow(files, paths, groups_of(catalog)), file, {KEY.decode(): text})
+                files_parquet(files, file, {KEY.decode(): text})
                 held()
     except BaseException:
-        undo(folder, parts, revision, fetch)
+        _undo(folder, parts, revision, fetch)
         raise
     finally:
         parts.release()
-    _discard(folder, old - set(parts.paths), fetch)
+    return parts.paths
+
+
+def _replace_dataset(folder: str, new: NewContent, fetch: Fetch, before: Source | None, create: bool) -> None:
+    old: set[str] = set()
+
+    def check() -> None:
+        # Parts of others that are here now belong to an index that ends with this commit; later ones do not.
+        old.update(_parts_in(folder, fetch))
+        _check_before(before, fetch)
+
+    written = commit_dataset(folder, new, fetch, check=check, create=create)
+    _discard(folder, old.difference(written), fetch)
     if is_local(folder):
         with suppress(OSError):  # the index is written; the next writer sweeps what is left
             sweep_unfinished(Path(folder))
@@ -219,16 +261,7 @@ def _check_before(before: Source | None, fetch: Fetch) -> None:
         raise ConflictError("another writer changed the index meanwhile; nothing was written", url=before.url) from None
 
 
-def most_parts(known: dict[str, int], tallies: Iterable[RowTally]) -> dict[str, int]:
-    """Most byte ranges of a chunk, by array, where that is more than one."""
-    most = dict(known)
-    for tally in tallies:
-        for name, count in tally.parts.items():
-            most[name] = max(most.get(name, 1), count)
-    return {name: count for name, count in most.items() if count > 1}
-
-
-def undo(folder: str, parts: PartSink, revision: str, fetch: Fetch) -> None:
+def _undo(folder: str, parts: PartSink, revision: str, fetch: Fetch) -> None:
     """Remove the parts of a commit that did not come about; where an interrupt came just after it, it did."""
     try:
         now = glance(folder, fetch=fetch, limits=Limits()).revision
