@@ -1,4 +1,4 @@
-"""Stock zarr-python finds our codecs by their entry points, and needs nothing of ours where standard codecs do."""
+"""Stock zarr-python finds our codecs by their entry points."""
 
 import json
 import subprocess
@@ -17,14 +17,14 @@ import sys, warnings
 import numpy as np, zarr
 warnings.simplefilter("ignore")
 for folder in sys.argv[1:]:
-    np.save(folder + "/seen.npy", zarr.open_array(folder, mode="r", zarr_format={version})[...])
+    np.save(folder + "/seen.npy", zarr.open_array(folder, mode="r")[...])
 print(sorted(name for name in sys.modules if name.split(".")[0] == "periplus"))
 """
-BLOCKED = "sys.modules['periplus'] = None"
 
 
 def write(folder, data, version):
     """A store of the first array of a file, its chunks copied; an image codec follows `bytes`."""
+    folder.mkdir()
     found = next(step for step in scan_bytes(data) if isinstance(step, Found))
     array, refs = found.array, found.refs
     codecs = list(array.encodings[0].codecs)
@@ -61,9 +61,9 @@ def write(folder, data, version):
     return codecs
 
 
-def read(*folders, version=3, before=""):
+def read(*folders, before=""):
     """What a fresh Python reads from stores, and which of our modules it imported."""
-    script = READ.format(version=version, before=before)
+    script = READ.format(before=before)
     done = subprocess.run(
         [sys.executable, "-c", script, *map(str, folders)], capture_output=True, text=True, timeout=100
     )
@@ -74,20 +74,21 @@ def read(*folders, version=3, before=""):
 TILES = {"tiled": True, "blockxsize": 32, "blockysize": 32}
 
 
-@pytest.mark.parametrize("version", [3, 2])
-def test_a_store_with_our_codecs_opens_without_importing_us_first(tmp_path, version):
+def test_a_store_with_our_codecs_opens_without_importing_us_first(tmp_path):
     image = tiffs.picture("stock", "u2", (3, 70, 90))
-    codecs = write(tmp_path, tiffs.gdal_written(image, compress="lzw", predictor=2, **TILES), version)
-    assert codecs[-1]["name"].endswith("/tiff-tile")
+    for version in (2, 3):
+        data = tiffs.gdal_written(image, compress="lzw", predictor=2, **TILES)
+        assert write(tmp_path / str(version), data, version)[-1]["name"].endswith("/tiff-tile")
     # Where another library offers this codec too, zarr-python may have taken that one: the list means the same to both.
-    (seen,), _ = read(tmp_path, version=version)
-    np.testing.assert_array_equal(seen, image)
+    for seen in read(tmp_path / "2", tmp_path / "3")[0]:
+        np.testing.assert_array_equal(seen, image)
 
 
-@pytest.mark.parametrize("version", [3, 2])
-def test_our_codec_is_the_one_that_reads_when_the_other_library_is_absent(tmp_path, version):
+def test_our_codec_is_the_one_that_reads_when_the_other_library_is_absent(tmp_path):
     image = tiffs.picture("stock", "u2", (3, 70, 90))
-    write(tmp_path, tiffs.gdal_written(image, compress="lzw", predictor=2, endianness="big", **TILES), version)
+    for version in (2, 3):
+        data = tiffs.gdal_written(image, compress="lzw", predictor=2, endianness="big", **TILES)
+        write(tmp_path / str(version), data, version)
     hide = """
 import importlib.metadata as metadata
 kept = [p for each in metadata.distributions() for p in each.entry_points if not p.value.startswith("aws.")]
@@ -95,33 +96,10 @@ def hidden(**params):
     return metadata.EntryPoints(kept).select(**params)
 metadata.entry_points = hidden
 """
-    (seen,), loaded = read(tmp_path, version=version, before=hide)
-    np.testing.assert_array_equal(seen, image)
-    assert "periplus.zarr" in loaded
-
-
-STANDARD = {
-    "uncompressed": ("u1", {"interleave": "band"}),
-    "uncompressed-big": ("i2", {"interleave": "band", "endianness": "big"}),
-    "interleaved": ("u2", {"interleave": "pixel"}),
-    "deflate": ("f4", {"compress": "deflate", "interleave": "pixel"}),
-    "deflate-big": ("u2", {"compress": "deflate", "interleave": "pixel", "endianness": "big"}),
-    "zstd": ("i2", {"compress": "zstd", "interleave": "band"}),
-    "complex": ("c8", {"compress": "deflate", "interleave": "band"}),
-}
-
-
-def test_standard_codecs_are_read_with_nothing_of_ours(tmp_path):
-    images = {}
-    for name, (dtype, options) in STANDARD.items():
-        images[name] = tiffs.picture("standard", dtype, (3, 70, 90))
-        (tmp_path / name).mkdir()
-        codecs = write(tmp_path / name, tiffs.gdal_written(images[name], **options, **TILES), 3)
-        assert not [codec for codec in codecs if codec["name"].startswith(("https:", "periplus."))], name
-    seen, loaded = read(*(tmp_path / name for name in STANDARD), before=BLOCKED)
-    for (name, image), values in zip(images.items(), seen, strict=True):
-        np.testing.assert_array_equal(values, image, err_msg=name)
-    assert "periplus." not in loaded
+    found, loaded = read(tmp_path / "2", tmp_path / "3", before=hide)
+    for seen in found:
+        np.testing.assert_array_equal(seen, image)
+    assert {"'periplus.zarr.codecs.v2'", "'periplus.zarr.codecs.v3'"} <= set(loaded.strip("[]\n").split(", "))
 
 
 def test_filters_need_no_zarr():

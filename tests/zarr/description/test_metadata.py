@@ -16,7 +16,7 @@ from periplus.conventions.read import understand
 from periplus.errors import FormatError
 from periplus.model import Array, Catalog, Coordinate, Encoding, Georeference, GroundControlPoint
 from periplus.testing.indexes import ZSTD, stacked
-from periplus.zarr.description.metadata import MOST_CONSOLIDATED, documents, layout
+from periplus.zarr.description.metadata import MOST_CONSOLIDATED, layout
 
 UUIDS = {
     "multiscales": "d35379db-88df-4056-af3a-620245f8e347",
@@ -35,7 +35,7 @@ def array(name="0/data", **changes):
 
 
 def said(*arrays, **facts):
-    return documents(Catalog(arrays={a.name: a for a in arrays}, **facts))
+    return layout(Catalog(arrays={a.name: a for a in arrays}, **facts)).documents
 
 
 def computed(catalog, path):
@@ -47,7 +47,7 @@ def computed(catalog, path):
 
 def test_all_documents_are_json_and_zarr_takes_them():
     catalog, _, _ = stacked()
-    found = documents(catalog)
+    found = layout(catalog).documents
     assert list(found)[:3] == ["", "0", "1"]
     for path, document in found.items():
         text = json.dumps(document, allow_nan=False)
@@ -58,7 +58,7 @@ def test_all_documents_are_json_and_zarr_takes_them():
 
 def test_conventions_are_declared_by_the_uuids_of_their_schemas():
     catalog, _, _ = stacked()
-    for path, document in documents(catalog).items():
+    for path, document in layout(catalog).documents.items():
         entries = document["attributes"].get("zarr_conventions", [])
         names = {entry["name"]: entry["uuid"] for entry in entries}
         wanted = {"": {"multiscales", "spatial", "proj"}}.get(path, {"spatial", "proj"})
@@ -108,7 +108,7 @@ def test_the_crs_is_said_as_code_wkt2_and_projjson():
 def test_a_reader_of_conventions_finds_the_place_of_every_level():
     catalog, _, _ = stacked()
     nodes = {}
-    for path, document in documents(catalog).items():
+    for path, document in layout(catalog).documents.items():
         nodes[f"/{path}"] = Node(
             path=f"/{path}", kind=document["node_type"], attributes=document["attributes"],
             dims=tuple(document.get("dimension_names", ())), shape=tuple(document.get("shape", ())),
@@ -171,7 +171,7 @@ def test_control_points_and_coefficients_are_in_the_grid_mapping():
 def test_times_names_of_bands_and_their_numbers_are_labels():
     catalog, _, _ = stacked()
     assert computed(catalog, "0/time").tolist() == [18628, 18629, 18630, 18631, 18632]
-    document = documents(catalog)["1/time"]
+    document = layout(catalog).documents["1/time"]
     assert document["attributes"]["units"] == "days since 1970-01-01"
     names = layout(catalog).leaves["0/bands"]
     assert names.document["data_type"] == "string"
@@ -325,7 +325,7 @@ def test_very_many_groups_are_not_consolidated_but_each_is():
 
 def test_the_metadata_make_a_store_of_zarrs_own(tmp_path):
     catalog, _, _ = stacked()
-    for path, document in documents(catalog).items():
+    for path, document in layout(catalog).documents.items():
         folder = tmp_path / path
         folder.mkdir(exist_ok=True, parents=True)
         (folder / "zarr.json").write_text(json.dumps(document))

@@ -19,7 +19,11 @@ OLD, NEW = 3, 7
 ZYGOTE = """
 import os, sys
 import icechunk.store, imagecodecs, pyarrow.parquet
-import periplus.facade, periplus.table.open, periplus.zarr.icechunk.write
+import periplus.facade, periplus.table.open, periplus.forms.registry
+import periplus.zarr.codecs, periplus.zarr.icechunk.read, periplus.zarr.icechunk.write
+
+periplus.zarr.codecs.register()  # imports what else a write needs, once for all
+imagecodecs.zstd_decode(imagecodecs.zstd_encode(b""))
 
 def counted(owner, name, left):
     plain = owner.__dict__[name]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import io
 import json
+import zlib
 
 import imagecodecs
 import numpy as np
@@ -46,8 +48,8 @@ def labels(count: int) -> dict:
     return refs
 
 
-def listing(item: str, count: int) -> str:
-    return '{"version": 1, "refs": {"x": [' + f"{item}," * count + f"{item}]}}}}"
+def listing(item: bytes, count: int) -> bytes:
+    return b'{"version": 1, "refs": {"x": [' + (item + b",") * count + item + b"]}}"
 
 
 BOMBS = {
@@ -62,23 +64,53 @@ BOMBS = {
     ),
     "URL of gen": (lambda: generated(url="y" * 60_000 + "{{i}}"), "limit"),
     "key of gen": (lambda: generated(key="a/{{i}}" + "y" * 60_000), "limit"),
-    "lists": (lambda: listing("[]", 4_500_000), "limit"),
-    "objects": (lambda: listing("{}", 2_500_000), "limit"),
-    "numbers": (lambda: listing("300", 12_000_000), "limit"),
-    "wide text": (lambda: listing('"' + "a" * 65 * MIB + '\U0001f600"', 0), "limit"),
+    "lists": (lambda: listing(b"[]", 4_500_000), "limit"),
+    "objects": (lambda: listing(b"{}", 2_500_000), "limit"),
+    "numbers": (lambda: listing(b"300", 12_000_000), "limit"),
+    "wide text": (lambda: listing(b'"' + b"a" * 65 * MIB + '\U0001f600"'.encode(), 0), "limit"),
     "compressed labels": (lambda: labels(12), "done"),
 }
 
 
+CHUNK_BYTES = 128 * MIB
+READ = """
+import periplus, zarr
+zarr.open_group(periplus.open(given[0]).store(), mode="r")["a"][:]
+"""
+COMPRESSED = {
+    "zstd": ({"id": "zstd", "level": 1}, imagecodecs.zstd_encode),
+    "gzip": ({"id": "gzip", "level": 1}, lambda data: gzip.compress(data, 1)),
+    "zlib": ({"id": "zlib", "level": 1}, lambda data: zlib.compress(data, 1)),
+    "blosc": (
+        {"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 0, "blocksize": 0},
+        lambda data: imagecodecs.blosc_encode(data, level=5),
+    ),
+}
+
+
+def inline_chunk(compressor: dict, data: bytes) -> dict:
+    array = {**ARRAY, "shape": [4096], "chunks": [4096], "compressor": compressor}
+    refs = {".zgroup": GROUP[".zgroup"], "a/.zarray": json.dumps(array)}
+    return {"version": 1, "refs": {**refs, "a/0": "base64:" + base64.b64encode(data).decode()}}
+
+
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
+    """All in one process, which takes seconds to import what they need."""
     folder = tmp_path_factory.mktemp("bombs")
     work = {}
-    for name, (make, _) in BOMBS.items():
-        document = make()
+
+    def add(name, document, code="import periplus; periplus.open(given[0])"):
         path = folder / f"{name}.json"
-        path.write_text(document if isinstance(document, str) else json.dumps(document))
-        work[name] = ("import periplus; periplus.open(given[0])", [str(path)])
+        path.write_bytes(document if isinstance(document, bytes) else json.dumps(document).encode())
+        work[name] = (code, [str(path)])
+
+    for name, (make, _) in BOMBS.items():
+        add(name, make())
+    zeros = bytes(CHUNK_BYTES)
+    for name, (compressor, encode) in COMPRESSED.items():
+        add(name, inline_chunk(compressor, encode(zeros)), READ)
+        add(f"honest {name}", inline_chunk(compressor, encode(bytes(4096))), READ)
     return measure_memory(work)
 
 
@@ -87,6 +119,13 @@ def test_a_small_index_does_not_fill_the_memory(name, measured):
     cost = measured[name]
     assert cost.outcome == BOMBS[name][1], cost.message
     assert cost.mebibytes < 200
+
+
+@pytest.mark.parametrize("name", COMPRESSED)
+def test_the_store_gives_no_inline_bomb_to_stock_codecs(name, measured):
+    assert measured[name].outcome == "decode", measured[name]
+    assert measured[name].mebibytes < 100
+    assert measured[f"honest {name}"].outcome == "done", measured[f"honest {name}"]
 
 
 def test_a_record_file_is_counted_before_it_is_decoded():

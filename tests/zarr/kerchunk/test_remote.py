@@ -1,6 +1,7 @@
 """Kerchunk indexes where there is no file system: in an object store, and over HTTP, which lists nothing."""
 
 import json
+import os
 import random
 from contextlib import suppress
 
@@ -128,7 +129,8 @@ def test_sources_that_changed_are_told_from_those_that_are_gone(scene):
         periplus.open(scene / "refs.json")["0/data"][:]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.fuzz
+@pytest.mark.parametrize("seed", range(int(os.environ.get("PERIPLUS_FUZZ") or "1")))
 def test_damaged_indexes_fail_with_our_errors_only(scene, seed):
     """Bytes changed at random, the same ones every time."""
     rng = random.Random(seed)

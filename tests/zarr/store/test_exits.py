@@ -183,8 +183,17 @@ LISTED = ("kerchunk v2, our fsspec", "kerchunk Parquet, our fsspec", "kerchunk, 
 """Those that must refer to chunks by one list of codecs."""
 
 
-@pytest.mark.parametrize("exit_name", EXITS)
-@pytest.mark.parametrize("name", ARCHIVES)
+ROWS_ONLY = ("our reader", "xarray and dask", "kerchunk, as an index", "Icechunk, as an index", "a dataset")
+"""Those in which codecs are no other than in the exits above; a few archives show that rows are complete."""
+PAIRS = [
+    (name, exit_name)
+    for name in ARCHIVES
+    for exit_name in EXITS
+    if exit_name not in ROWS_ONLY or name in ("sparse", "JPEG 2000 in pieces", "stack of many encodings")
+]
+
+
+@pytest.mark.parametrize(("name", "exit_name"), PAIRS)
 def test_every_exit_gives_what_rasterio_reads(name, exit_name, archives, tmp_path):
     target, wanted = archives(name)
     with periplus.open(target) as index:

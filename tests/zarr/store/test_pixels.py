@@ -19,7 +19,7 @@ pytestmark = [
     # What zarr-python says of every deflate stream: its v3 name is that of numcodecs.
     pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3 specification"),
 ]
-GROUPS = 6
+GROUPS = 3
 
 
 def opened(path, **options):
@@ -35,9 +35,10 @@ def close(found, wanted, name):
 
 
 @pytest.mark.parametrize("group", range(GROUPS))
-def test_every_flavour_of_tiff_gives_the_values_it_was_made_of(group, tmp_path):
+def test_flavours_of_tiff_give_the_values_they_were_made_of(group, tmp_path):
+    """Every third one: all are read by the tests of `read`, whose decoders these are."""
     kinds = set()
-    for name in tiffs.names()[group::GROUPS]:
+    for name in tiffs.names()[::3][group::GROUPS]:
         case = tiffs.case(name)
         path = tmp_path / "a.tif"
         path.write_bytes(case.data)
@@ -135,19 +136,19 @@ def test_nitf_gives_the_values_it_was_made_of(name, tmp_path):
     np.testing.assert_array_equal(tree["0/data"][...], nitfs.with_absent_blocks(item, item.pad or 0))
 
 
-@pytest.mark.parametrize("codecs", CODECS)
 @pytest.mark.parametrize("driver", ["NITF", "GTiff"])
 @pytest.mark.parametrize("height", [1300, 1301], ids=["even", "odd"])
-def test_rows_cut_from_one_large_block_end_with_the_image(height, driver, codecs, tmp_path):
+def test_rows_cut_from_one_large_block_end_with_the_image(height, driver, tmp_path):
     path = tmp_path / "a"
     image = tiffs.picture("large", "u2", (1, height, 997))
     with rasterio.open(path, "w", driver=driver, count=1, height=height, width=997, dtype="uint16") as file:
         file.write(image)
     index = periplus.index(path)
     assert index["0/data"].array.grid == (1, 5, 1)
-    store = index.store(codecs=codecs)
-    assert store.layout.leaves["0/data"].kind == ("standard" if height == 1300 else "imagery")
-    np.testing.assert_array_equal(zarr.open_group(store, mode="r")["0/data"][...], image)
+    for codecs in CODECS:
+        store = index.store(codecs=codecs)
+        assert store.layout.leaves["0/data"].kind == ("standard" if height == 1300 else "imagery")
+        np.testing.assert_array_equal(zarr.open_group(store, mode="r")["0/data"][...], image)
 
 
 def test_interleaved_tiles_of_jpeg_2000_are_joined_and_have_levels(tmp_path):

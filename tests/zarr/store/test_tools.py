@@ -196,22 +196,38 @@ def copied(store, folder):
         path.write_bytes(sync(store.get(key, default_buffer_prototype())).to_bytes())
 
 
-def test_stock_zarr_reads_a_copy_with_nothing_of_ours(archive, tmp_path):
-    image = tiffs.picture("deflate", "u2", (3, 150, 210))
-    (tmp_path / "a.tif").write_bytes(tiffs.gdal_written(image, compress="deflate", endianness="BIG", **TILES))
-    copied(periplus.index(tmp_path / "a.tif").store(), tmp_path / "deflate")
-    copied(periplus.index(archive / "scene_20210105.tif").store(), tmp_path / "zstd")
+STANDARD = {
+    "uncompressed": ("u1", {"interleave": "band"}),
+    "uncompressed-big": ("i2", {"interleave": "band", "endianness": "big"}),
+    "interleaved": ("u2", {"interleave": "pixel"}),
+    "deflate": ("f4", {"compress": "deflate", "interleave": "pixel"}),
+    "deflate-big": ("u2", {"compress": "deflate", "interleave": "pixel", "endianness": "big"}),
+    "zstd": ("i2", {"compress": "zstd", "interleave": "band"}),
+    "complex": ("c8", {"compress": "deflate", "interleave": "band"}),
+}
+
+
+def test_stock_zarr_reads_a_copy_with_nothing_of_ours(tmp_path):
+    images = {}
+    for name, (dtype, options) in STANDARD.items():
+        images[name] = tiffs.picture("standard", dtype, (3, 70, 90))
+        path = tmp_path / f"{name}.tif"
+        path.write_bytes(tiffs.gdal_written(images[name], tiled=True, blockxsize=32, blockysize=32, **options))
+        store = periplus.index(path).store()
+        assert store.layout.leaves["0/data"].raw, name
+        copied(store, tmp_path / name)
     code = """
 import sys, warnings
 sys.modules["periplus"] = None
 warnings.simplefilter("ignore")
 import numpy as np, zarr
-for name in ("deflate", "zstd"):
-    np.save(sys.argv[1] + f"/{name}.npy", zarr.open_group(sys.argv[1] + f"/{name}", mode="r")["0/data"][...])
+for name in sys.argv[1:]:
+    np.save(f"{name}.npy", zarr.open_group(name, mode="r")["0/data"][...])
 """
-    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, timeout=100)
-    np.testing.assert_array_equal(np.load(tmp_path / "deflate.npy"), image)
-    np.testing.assert_array_equal(np.load(tmp_path / "zstd.npy"), wanted(archive)[0])
+    names = [str(tmp_path / name) for name in STANDARD]
+    subprocess.run([sys.executable, "-c", code, *names], check=True, timeout=100)
+    for name, image in images.items():
+        np.testing.assert_array_equal(np.load(tmp_path / f"{name}.npy"), image, err_msg=name)
 
 
 def test_the_store_copied_key_by_key_is_a_zarr_that_gdal_reads_where_it_can(archive, tmp_path):

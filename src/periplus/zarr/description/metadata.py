@@ -19,7 +19,7 @@ from periplus.zarr.description.codecs import jsonable
 from periplus.zarr.description.geozarr import footprint, place, pyramid
 from periplus.zarr.description.nodes import CODECS, Codecs, Leaf, leaves_of
 
-__all__ = ["CODECS", "Codecs", "Leaf", "ZarrLayout", "documents", "layout", "parent"]
+__all__ = ["CODECS", "Codecs", "Leaf", "ZarrLayout", "layout", "parent", "with_consolidated"]
 
 MOST_CONSOLIDATED = 2_000
 """Groups beyond which their metadata are not repeated in that of the group around them all: some 25 megabytes."""
@@ -63,15 +63,12 @@ class ZarrLayout:
             found |= {name: leaf.document for name, leaf in self._nodes.leaves(group).items()}
         skipped = len(path) + 1 if path else 0
         below = {name[skipped:]: found[name] for name in sorted(found) if name != path}
-        return {
-            **self.groups[path],
-            "consolidated_metadata": {"kind": "inline", "must_understand": False, "metadata": below},
-        }
+        return with_consolidated(self.groups[path], below)
 
 
-def documents(catalog: Catalog, *, codecs: Codecs = "all") -> dict[str, Mapping[str, Any]]:
-    """Zarr v3 metadata of every group and array by path; the root is the empty string."""
-    return layout(catalog, codecs=codecs).documents
+def with_consolidated(group: Mapping[str, Any], below: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The Zarr v3 metadata of a group with that of the nodes below it inline."""
+    return {**group, "consolidated_metadata": {"kind": "inline", "must_understand": False, "metadata": below}}
 
 
 def layout(catalog: Catalog, *, codecs: Codecs = "all") -> ZarrLayout:

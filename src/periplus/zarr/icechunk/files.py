@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -24,7 +25,7 @@ HEADER = 39
 SNAPSHOT, MANIFEST = 1, 2
 EXACT = "periplus.exact-times"
 """A name in the metadata of our commits."""
-LETTERS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+CROCKFORD = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", "0123456789ABCDEFGHJKMNPQRSTVWXYZ")
 ARRAY_NODE, GROUP_NODE = 1, 2
 INT64 = (1 << 63) - 1
 MANIFEST_FILE = np.dtype(
@@ -94,10 +95,7 @@ def rounded_up(moment: datetime) -> datetime:
 
 def spelled(identity: bytes) -> str:
     """An id as file names have it: Crockford's base 32."""
-    bits = len(identity) * 8
-    count = -(-bits // 5)
-    number = int.from_bytes(identity) << (count * 5 - bits)
-    return "".join(LETTERS[(number >> 5 * place) & 31] for place in reversed(range(count)))
+    return base64.b32encode(identity).decode().rstrip("=").translate(CROCKFORD)
 
 
 def payload(data: bytes, kind: int, limits: Limits) -> bytes:

@@ -78,11 +78,11 @@ class Tables:
         """Which tables have a field."""
         return self.field(slot, 1, 1) >= 0
 
-    def scalars(self, slot: int, dtype: str, default: int = 0) -> NDArray[np.int64]:
-        """A number of each table; numbers past 2**63 are refused."""
+    def scalars(self, slot: int, dtype: str) -> NDArray[np.int64]:
+        """A number of each table, 0 for a table that lacks it; numbers past 2**63 are refused."""
         size = np.dtype(dtype).itemsize
         places = self.field(slot, size, size)
-        values = np.full(len(self), default, np.int64)
+        values = np.zeros(len(self), np.int64)
         there = places >= 0
         found = _numbers(self.octets, places[there], dtype)
         if len(found) and found.min() < 0:

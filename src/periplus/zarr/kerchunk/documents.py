@@ -16,7 +16,7 @@ from periplus.parse.zarr.dtypes import is_number
 from periplus.read.place import fill_of
 from periplus.zarr.codecs.translate import NotRepresentableError, v2_of
 from periplus.zarr.description.codecs import KINDS, as_one, exclusive, fill_value, jsonable, last_rows, with_facts
-from periplus.zarr.description.metadata import CODECS, Codecs, Leaf, ZarrLayout
+from periplus.zarr.description.metadata import CODECS, Codecs, Leaf, ZarrLayout, with_consolidated
 from periplus.zarr.description.slabs import Slab
 
 NAMES = {"standard": "stock Zarr", "imagery": "stock Zarr and imagery tools"}
@@ -132,8 +132,7 @@ def consolidated(documents: Mapping[str, Mapping[str, Any]], *, zarr_format: int
     if zarr_format == 2:
         return {**documents, ".zmetadata": {"zarr_consolidated_format": 1, "metadata": dict(documents)}}
     below = {key.removesuffix("/zarr.json"): doc for key, doc in sorted(documents.items()) if key != "zarr.json"}
-    inline = {"kind": "inline", "must_understand": False, "metadata": below}
-    return {**documents, "zarr.json": {**documents["zarr.json"], "consolidated_metadata": inline}}
+    return {**documents, "zarr.json": with_consolidated(documents["zarr.json"], below)}
 
 
 def label_rows(leaf: Leaf) -> Slab:
