@@ -19,7 +19,7 @@ FACTOR = int(os.environ.get("PERIPLUS_FUZZ", "1"))
 SEED = int(os.environ.get("PERIPLUS_FUZZ_SEED", "0"))
 SECONDS = 10
 """Processor time for one mutant; they take a few milliseconds, and a loop over a declared size takes minutes."""
-RUNS = {"tiffs": (2, 4), "images": (1, 12), "indexes": (1, 8)}
+RUNS = {"tiffs": (2, 2), "images": (1, 8), "indexes": (1, 4)}
 """Processes over which the files of a kind are divided, and mutants of each file."""
 
 
