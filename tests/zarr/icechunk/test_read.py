@@ -235,8 +235,9 @@ def test_a_damaged_file_is_an_error_or_reads_as_icechunk_reads_it(kind, made, tm
     sound = ground.theirs()
     np.testing.assert_equal({name: sound[name] for name in ground.ours()}, ground.ours())
     rng = random.Random(11)
-    read = refused = 0
-    for _ in range(60):
+    read = refused = tried = 0
+    while tried < 60 or (tried < 1000 and (read < 2 or refused < 30)):  # ids are random, and so is what is damaged
+        tried += 1
         path = rng.choice(sorted(ground.files))
         data = damaged(ground.files[path], sorted(ground.files.values()), rng)
         with ground.holding(path, data):
@@ -248,8 +249,8 @@ def test_a_damaged_file_is_an_error_or_reads_as_icechunk_reads_it(kind, made, tm
             for name, values in mine.items():
                 np.testing.assert_array_equal(values, wanted[name], strict=True)
                 read += 1
-    assert refused > 30
-    assert read > 1
+    assert refused >= 30
+    assert read >= 2
 
 
 @pytest.mark.parametrize("kind", ["snapshots", "manifests"])
