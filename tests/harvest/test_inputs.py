@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -236,10 +237,11 @@ def test_the_run_goes_on_after_an_item_that_cannot_be_used(tmp_path: Path) -> No
         each["assets"] |= {k: {**v, "href": f"../{scene.name}"} for k, v in each["assets"].items() if k == "data"}
         (tmp_path / "items" / f"{name}.json").write_text(json.dumps(each))
     (tmp_path / "items" / "three.json").write_text("{")
-    for urls, failed in ((tmp_path / "items.json", 1), (tmp_path / "items" / "*.json", 2)):
+    each_item = sorted((tmp_path / "items").glob("*.json"))
+    for urls, failed in ((tmp_path / "items.json", 1), (tmp_path / "items" / "*.json", 2), (each_item, 2)):
         with periplus.index(urls) as index:
             assert index.summary is not None
-            assert (index.summary.ok, index.summary.failed) == (1, failed)
+            assert (index.summary.ok, index.summary.failed, index.summary.files) == (1, failed, 1 + failed)
             assert any("item 'bad' has no GeoTIFF asset" in error for _, error in index.summary.errors)
             assert index.table.rows
 
@@ -335,3 +337,17 @@ def test_what_is_a_pattern_and_what_one_file() -> None:
     assert not is_glob("https://h/a.tif?x=[1]")
     assert is_literal("https://h/a.tif?x=1")
     assert not any(map(is_literal, ("/d/", "/d/*.tif", "/d/list.txt", "/d/item.json")))
+
+
+def test_unchanged_files_of_items_are_not_read_again(tmp_path: Path) -> None:
+    scene = tile(tmp_path / "good.tif", 0, 0)
+    (tmp_path / "item.json").write_text(json.dumps(item("good", data=asset(scene.name, "data"))))
+    periplus.index(tmp_path / "item.json", to=tmp_path / "index").close()
+    with periplus.index(tmp_path / "item.json", to=tmp_path / "index") as index:
+        assert index.summary is not None
+        assert index.summary.reused == 1
+    tile(scene, 1, 1)
+    os.utime(scene, (1, 1))
+    with periplus.index(tmp_path / "item.json", to=tmp_path / "index") as index:
+        assert index.summary is not None
+        assert index.summary.reused == 0

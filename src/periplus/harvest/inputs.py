@@ -64,9 +64,15 @@ async def expand(
     notes = InputNotes() if notes is None else notes
     for url in urls:
         found = 0
-        async for item in _expand_one(url, fetch, assets, notes, lists=True):
+        try:
+            async for item in _expand_one(url, fetch, assets, notes, lists=True):
+                found += 1
+                yield item
+        except (FormatError, MissingError) as error:
+            if len(urls) == 1:
+                raise
             found += 1
-            yield item
+            yield Input(url=url, error=error)  # one of several documents
         if not found:
             notes.warnings.append(f"nothing matches {redact(url)}")
     if assets is not None and not notes.catalogs:

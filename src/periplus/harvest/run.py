@@ -118,6 +118,7 @@ class IndexRun:
         counted = count_files(files, shown=SHOWN_ERRORS)
         return replace(
             counted,
+            files=counted.files + reader.nameless,
             failed=counted.failed + reader.nameless,
             skipped=self._notes.skipped,
             reused=reader.reused,

@@ -18,7 +18,7 @@ class Summary:
     """Counts of one run of `index`."""
 
     files: int = 0
-    """Rows of the files table."""
+    """Rows of the files table, and inputs that name no file."""
     ok: int = 0
     failed: int = 0
     """Files that could not be read or do not fit."""

@@ -140,3 +140,25 @@ def test_a_placement_elsewhere_than_its_rows_is_refused(
     forge(archive.to, column=column)
     with pytest.raises(FormatError, match="'0/data'"):
         archive.grow("append").close()
+
+
+@pytest.mark.parametrize("kind", ["stack", "mosaic", "collect"])
+def test_a_file_with_an_error_that_has_values_is_refused(tmp_path: Path, kind: str) -> None:
+    archive = Archive(tmp_path, "stack" if kind == "collect" else kind)
+    if kind == "collect":
+        archive.grow("collect").close()
+    files = archive.to / "files.parquet"
+    stored, keys = pq.read_table(files), pq.read_metadata(files).metadata
+    for status, why in (("error", "gives it the status 'error'"), ("OK", "not 'ok' or 'error'")):
+        values = pa.array([status, "ok", "ok"])
+        forged = stored.set_column(stored.column_names.index("status"), "status", values)
+        pq.write_table(forged.replace_schema_metadata(keys), files)
+        for how in ("append", "remove"):
+            with pytest.raises(FormatError, match=why):
+                archive.grow(how)
+        (problem, *_) = periplus.open(archive.to).check_index().problems
+        assert problem.kind == ("files" if status == "OK" else "file")
+        assert why in problem.message or "file 0, which has the status 'error'" in problem.message
+    again = {"arrange": "collect"} if kind == "collect" else archive.options
+    with periplus.index(archive.paths[1:], to=archive.to, refresh="always", **again) as index:
+        assert index.check_index().ok

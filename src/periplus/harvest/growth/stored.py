@@ -15,7 +15,7 @@ from periplus.arrange import KINDS, FileEntry
 from periplus.arrange.arrangement import REPLACED
 from periplus.arrange.compatibility import MISFIT
 from periplus.arrange.pattern import NamePattern, parse
-from periplus.errors import DeniedError, MissingError, PeriplusError
+from periplus.errors import DeniedError, FormatError, MissingError, PeriplusError
 from periplus.fetch import Fetch
 from periplus.harvest.growth.recall import RecalledFiles, RecalledPart, arrays_by_group, recall_groups, recall_placed
 from periplus.harvest.inputs import Input
@@ -96,13 +96,13 @@ class StoredIndex:
         return dict(zip(paths, numbers, strict=True))
 
     @cached_property
-    def _bad(self) -> list[int]:
+    def failed_ids(self) -> list[int]:
         """Ids of files with an error."""
         return [number for number, status in enumerate(self.files.status) if status != "ok"]
 
     @cached_property
     def _bad_by_url(self) -> dict[str, int]:
-        return {self.files.path[number]: number for number in self._bad}
+        return {self.files.path[number]: number for number in self.failed_ids}
 
     @property
     def errors(self) -> dict[str, str]:
@@ -232,7 +232,7 @@ class StoredIndex:
 
     def failed(self, others: Container[str]) -> Iterator[Harvested]:
         """Files with an error, as they are, except `others`."""
-        for number in self._bad:
+        for number in self.failed_ids:
             if self.files.path[number] not in others:
                 yield replace(
                     self.unchanged_file(number),
@@ -289,8 +289,22 @@ def open_stored(target: str, fetch: Fetch, *, limits: Limits) -> StoredIndex | N
     asked = asked if isinstance(asked, Mapping) else {}
     pattern = _pattern(asked.get("pattern"))
     index = StoredIndex(table=table, files=files, sidecars=sidecars, good=good, asked=asked, pattern=pattern)
-    _ = index.recalls  # reads the placements
+    _check_status(index)
     return index
+
+
+def _check_status(index: StoredIndex) -> None:
+    """FormatError where a file has an error and is part of an array: without it, the array would lose values."""
+    placements = index.table.placements if index.recalls and index.kind != "collect" else None
+    placed = set() if placements is None else set(placements.file[placements.array >= 0].tolist())
+    groups = index.files.columns.get("group") if index.arrangement.get("kind") == "collect" else None
+    for number in index.failed_ids:
+        if number in placed or (groups is not None and groups[number] is not None):
+            raise FormatError(
+                "the index is damaged: it has arrays of this file and gives it the status 'error'; index all files "
+                "again with refresh='always'",
+                url=index.files.path[number],
+            )
 
 
 def access_rule(target: str, index: StoredIndex, entries: Iterable[FileEntry], kept: Mapping[int, Harvested]) -> Policy:

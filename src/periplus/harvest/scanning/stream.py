@@ -267,7 +267,7 @@ class _LocalReader:
             if not self._free:
                 self._policy.check(path)
             before = self._known(path)
-            if before is not None and (not self._check or self._unchanged(before, item.source)):
+            if before is not None and (not self._check or self._unchanged(before, item.source, path)):
                 return reused(item, before, number)
         except PeriplusError as error:
             return failed(item, error, number=number)
@@ -275,12 +275,11 @@ class _LocalReader:
         size, limits, look_for_sidecars = self._size, self._limits, self._look_for_sidecars
         return harvest_local(item, path, size, limits, number=number, look_for_sidecars=look_for_sidecars, check=may)
 
-    def _unchanged(self, before: Source, now: Source | None) -> bool:
+    def _unchanged(self, before: Source, now: Source | None, path: str) -> bool:
+        """Whether a file is as it was; `now` is what a listing says of it, if it comes from one."""
         try:
-            return (
-                now is not None
-                and unchanged(before, now)
-                and all(unchanged(each, LocalFile(each.url).source) for each in self._sidecars(before.url))
+            return unchanged(before, now or LocalFile(path).source) and all(
+                unchanged(each, LocalFile(each.url).source) for each in self._sidecars(before.url)
             )
         except PeriplusError:
             return False

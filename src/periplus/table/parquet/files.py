@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from periplus.errors import FormatError
 from periplus.limits import Allowance
 from periplus.model import Files, TypedColumns
+from periplus.parse.json import abbreviated
 from periplus.table.collection.build import members_of
 from periplus.table.collection.groups import GROUP_COLUMNS, GroupColumns, GroupedArrays
 from periplus.table.parquet.buffers import (
@@ -360,10 +361,18 @@ def files_from_arrow(table: pa.Table, nested: Sequence[str] = ()) -> Files:
         last_modified=_times(table, "last_modified", count),
         datetime=_times(table, "datetime", count),
         format=[text or "" for text in _texts(table, "format", count)],
-        status=[text or "ok" for text in _texts(table, "status", count)],
+        status=_statuses(table, count),
         error=_texts(table, "error", count),
         columns=FileColumns(table.select(user_columns(table.schema)), nested),
     )
+
+
+def _statuses(table: pa.Table, count: int) -> list[str]:
+    found = [text or "ok" for text in _texts(table, "status", count)]
+    wrong = set(found) - {"ok", "error"}
+    if wrong:
+        raise FormatError(f"the status of a file is {abbreviated(min(wrong))}, not 'ok' or 'error'")
+    return found
 
 
 def _texts(table: pa.Table, name: str, count: int) -> list[Any]:

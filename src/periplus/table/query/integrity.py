@@ -86,6 +86,7 @@ def check_table(table: Table, *, progress: Progress | None = None) -> IndexRepor
     notes, seen = _ProblemList(table.url), 0
     try:
         sizes = np.asarray(table.files.size)
+        failed = np.array([status != "ok" for status in table.files.status], bool)
     except PeriplusError as error:
         notes.error("files", error)
         return IndexReport(rows=0, problems=tuple(notes.problems))
@@ -104,6 +105,7 @@ def check_table(table: Table, *, progress: Progress | None = None) -> IndexRepor
                 seen += len(refs)
                 for kind, message, _ in faults(array, refs, sizes=sizes):
                     notes.add(kind, message)
+                _check_status(name, refs, failed, notes)
                 most, declared = _most_parts(refs), table.document.parts.get(name, 1)
                 if most > declared:
                     notes.add("count", f"array {name!r}: a chunk has {most} parts where {declared} are declared")
@@ -114,6 +116,14 @@ def check_table(table: Table, *, progress: Progress | None = None) -> IndexRepor
     if seen != table.rows and not notes.problems:
         notes.add("count", f"{seen} rows belong to arrays of the index, which has {table.rows}")
     return IndexReport(rows=seen, problems=tuple(notes.problems), more=notes.more)
+
+
+def _check_status(name: str, refs: Refs, failed: NDArray[np.bool_], notes: _ProblemList) -> None:
+    """A file with an error is not part of any array."""
+    files = np.zeros(min(1, len(refs)), np.int32) if refs.file is None else np.unique(refs.file)
+    for file in files[(files >= 0) & (files < len(failed))].tolist():
+        if failed[file]:
+            notes.add("file", f"array {name!r}: rows are in file {file}, which has the status 'error'")
 
 
 def _most_parts(refs: Refs) -> int:
