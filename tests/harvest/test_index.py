@@ -204,7 +204,14 @@ def test_stac_items_of_two_bands_are_two_stacks(tmp_path: Path, tiff: SimpleName
 
 @pytest.mark.parametrize(
     "options",
-    [{"arrange": "heap"}, {"refresh": "x"}, {"duplicates": "first"}, {"coordinate": "x"}, {"pattern": "(?P<"}],
+    [
+        {"arrange": "heap"},
+        {"arrange": ""},
+        {"refresh": "x"},
+        {"duplicates": "first"},
+        {"coordinate": "x"},
+        {"pattern": "(?P<"},
+    ],
 )
 def test_wrong_options_are_said_before_anything_is_read(tmp_path: Path, fetch: Fetch, options: dict[str, str]) -> None:
     with pytest.raises(ValueError):

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import periplus
@@ -277,7 +277,6 @@ ANYTHING = st.recursive(
 
 
 @given(data=st.data())
-@settings(max_examples=100, deadline=None)
 def test_an_item_that_holds_anything_gives_only_our_errors(data: st.DataObject) -> None:
     whole = item("one", data=asset("a.tif", "data"), meta=asset("m.xml", kind=None))
     place = whole

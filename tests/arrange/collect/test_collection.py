@@ -5,7 +5,6 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import numpy as np
-import pytest
 
 from periplus.arrange import arrange, collect
 from periplus.arrange.collect.names import group_names
@@ -76,9 +75,3 @@ def test_files_keep_facts(make: SimpleNamespace) -> None:
     assert files.size.tolist() == [1000]
     assert files.datetime[0] == np.datetime64("2021-01-05")
     assert np.isnat(files.last_modified[0])
-
-
-@pytest.mark.parametrize("kind", ["heap", ""])
-def test_unknown_arrangement_is_named(make: SimpleNamespace, kind: str) -> None:
-    with pytest.raises(ValueError, match="auto, collect, stack"):
-        arrange([], make.lookup([]), kind=kind)
