@@ -36,6 +36,7 @@ from periplus.table.write import (
     checked_catalog,
     commit_dataset,
     dataset_folder,
+    discard,
     groups_of,
     write_flat,
     write_table,
@@ -43,6 +44,9 @@ from periplus.table.write import (
 
 if TYPE_CHECKING:
     from periplus.fetch import Fetch
+
+PLACEMENT_PARTS = 16
+"""Parts of placements that a dataset may have; with more, an append joins them."""
 
 
 def append_table(
@@ -165,7 +169,13 @@ def _add(
     )
     if before.document.pieces is not None:
         folder = dataset_folder(url)
+        placed = [piece.path for piece in before.document.placements]
+        if len(placed) >= PLACEMENT_PARTS:  # an append reads all of them, so they become one
+            whole = _all_placements(before, placements)
+            new = replace(new, placements=whole, before=replace(before.document, placements=()))
         commit_dataset(folder, new, fetch, check=lambda: _check_revision(folder, before.document, fetch, limits))
+        if len(placed) >= PLACEMENT_PARTS:
+            discard(folder, [path for path in placed if path.startswith("placements/")], fetch)
         return
     rows = before.unverified
     assert isinstance(rows, ParquetRows)

@@ -245,7 +245,7 @@ def _replace_dataset(folder: str, new: NewContent, fetch: Fetch, before: Source 
         _check_before(before, fetch)
 
     written = commit_dataset(folder, new, fetch, check=check, create=create)
-    _discard(folder, old.difference(written), fetch)
+    discard(folder, old.difference(written), fetch)
     if is_local(folder):
         with suppress(OSError):  # the index is written; the next writer sweeps what is left
             sweep_unfinished(Path(folder))
@@ -270,10 +270,10 @@ def _undo(folder: str, parts: PartSink, revision: str, fetch: Fetch) -> None:
     except PeriplusError:
         return  # unknown; the next writer removes what no index lists
     if now != revision:
-        _discard(folder, parts.paths, fetch)
+        discard(folder, parts.paths, fetch)
 
 
-def _discard(folder: str, paths: Iterable[str], fetch: Fetch) -> None:
+def discard(folder: str, paths: Iterable[str], fetch: Fetch) -> None:
     """Remove parts that no index lists, as far as they can be: what is left does no harm, and a later writer tries."""
     for path in paths:
         with suppress(PeriplusError):

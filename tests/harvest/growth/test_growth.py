@@ -206,6 +206,25 @@ def test_any_sequence_of_runs_gives_the_rows_of_one_run(tmp_path_factory: pytest
     check()
 
 
+def test_many_appends_leave_few_parts_of_placements(tmp_path: Path) -> None:
+    paths = [tmp_path / f"x_{n:02d}.tif" for n in range(21)]
+    for n, path in enumerate(paths):
+        write(path, n, seed=0, place=(0, 0), kind=0)
+    options = {"arrange": "stack", "coordinate": "order", "dim": "n"}
+    periplus.index(paths[:2], to=tmp_path / "index", **options).close()
+    for path in paths[2:]:
+        periplus.index(path, to=tmp_path / "index", append=True).close()
+    assert 1 < len(list((tmp_path / "index" / "placements").iterdir())) <= 16
+    with (
+        periplus.open(tmp_path / "index", allow=str(tmp_path)) as index,
+        periplus.index(paths, **options) as whole,
+    ):
+        assert rows(index, tmp_path) == rows(whole, tmp_path)
+        assert index.check_index().ok
+    with periplus.index(paths[1:], to=tmp_path / "index", **options) as fewer:
+        assert fewer["0/data"].shape[0] == 20
+
+
 # --- indexes of the release before placements -------------------------------------------------------------------------
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -15,7 +15,7 @@ from periplus.arrange import KINDS, FileEntry
 from periplus.arrange.arrangement import REPLACED
 from periplus.arrange.compatibility import MISFIT
 from periplus.arrange.pattern import NamePattern, parse
-from periplus.errors import DeniedError, FormatError, MissingError, PeriplusError
+from periplus.errors import ConflictError, DeniedError, FormatError, MissingError, PeriplusError
 from periplus.fetch import Fetch
 from periplus.harvest.growth.recall import RecalledFiles, RecalledPart, arrays_by_group, recall_groups, recall_placed
 from periplus.harvest.inputs import Input
@@ -289,7 +289,10 @@ def open_stored(target: str, fetch: Fetch, *, limits: Limits) -> StoredIndex | N
     asked = asked if isinstance(asked, Mapping) else {}
     pattern = _pattern(asked.get("pattern"))
     index = StoredIndex(table=table, files=files, sidecars=sidecars, good=good, asked=asked, pattern=pattern)
-    _check_status(index)
+    try:
+        _check_status(index)
+    except MissingError:
+        raise ConflictError("another writer changed the index during this run", url=target) from None
     return index
 
 
