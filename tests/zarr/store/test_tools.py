@@ -241,3 +241,12 @@ def test_the_store_copied_key_by_key_is_a_zarr_that_gdal_reads_where_it_can(arch
         if "codec" not in str(error):
             raise
         pytest.skip(f"GDAL {rasterio.__gdal_version__} reads no codecs of Zarr 3: {error}")
+
+
+def test_writing_to_a_store_is_refused_with_the_reason(tmp_path):
+    (tmp_path / "a.tif").write_bytes(tiffs.written(np.ones((1, 32, 32), "u1")))
+    store = periplus.index(tmp_path / "a.tif").store()
+    with pytest.raises(ValueError, match="an index is read only"):
+        zarr.open_group(store, mode="w")
+    with pytest.raises(ValueError, match="an index is read only"):
+        zarr.open_array(store, path="0/data", mode="r+")[0, 0, 0] = 1

@@ -200,6 +200,10 @@ class IndexStore(Store):
         """Refused."""
         self._check_writable()
 
+    async def delete_dir(self, prefix: str) -> None:  # noqa: ARG002
+        """Refused; `mode="w"` of zarr begins with it."""
+        self._check_writable()
+
 
 def _facts(store: IndexStore) -> list[Any]:
     return [(a.name, a.dims, a.shape, a.chunks, a.dtype) for a in store.table.catalog.arrays.values()]
