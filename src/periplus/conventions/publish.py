@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from periplus.conventions.meaning import edges
 from periplus.conventions.proj.crs import grid_mapping
 from periplus.conventions.write.attributes import (
     GRID_MAPPING,
@@ -14,10 +13,12 @@ from periplus.conventions.write.attributes import (
     WrittenConventions,
     array_attributes,
     declare,
+    layer_grid,
     multiscales_attributes,
     proj_attributes,
     size,
     spatial_dims,
+    written_bbox,
 )
 from periplus.errors import FormatError
 from periplus.model import BBox, Georeference
@@ -163,16 +164,17 @@ def _hashable(place: Georeference | None) -> bool:
 
 
 def _footprint(arrays: Sequence[GriddedArray]) -> dict[str, Any]:
-    """Attributes of the root for all arrays together: their box and CRS, if they share one."""
-    boxes: list[BBox] = []
-    texts: set[str | None] = set()
-    for array in arrays:
-        place = array.georeference
-        if place is not None and place.transform is not None and (area := size(array)) is not None:
-            boxes.append(edges(place.transform, area))
-            texts.add(place.crs)
-    if not boxes or len(texts) != 1 or (text := next(iter(texts))) is None:
+    """Attributes of the root for all arrays together: their box and CRS, if they share one.
+
+    The box is at the outermost nodes if all arrays have nodes, else at the outer edges of pixels.
+    """
+    grids = {array.name: grid for array in arrays if (grid := layer_grid(array)) is not None}
+    texts = {array.georeference.crs for array in arrays if array.name in grids and array.georeference is not None}
+    if not grids or len(texts) != 1 or (text := next(iter(texts))) is None:
         return {}
+    nodes = all(grid.registration == "node" for grid in grids.values())
+    boxes: list[BBox] = [written_bbox(grid) if nodes else grid.bbox for grid in grids.values()]
     lows, highs = [[b[i] for b in boxes] for i in (0, 1)], [[b[i] for b in boxes] for i in (2, 3)]
     box = [*(min(low) for low in lows), *(max(high) for high in highs)]
-    return {**declare("spatial", "proj"), "spatial:bbox": box, **proj_attributes(text)}
+    registration = {"spatial:registration": "node"} if nodes else {}
+    return {**declare("spatial", "proj"), "spatial:bbox": box, **registration, **proj_attributes(text)}

@@ -96,6 +96,22 @@ def test_a_transform_is_of_samples_for_nodes_and_of_corners_else(kind, word, wri
     assert (last[0] - first[0], last[1] - first[1]) == (70, -50)
     box = target["b"].attrs["spatial:bbox"]
     assert box == ([500000, 4999940, 500080, 5000000] if written == "pixel" else [first[0], last[1], last[0], first[1]])
+    assert target.attrs["spatial:bbox"] == box
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_the_box_of_the_root_is_at_nodes_if_all_arrays_have_nodes(same):
+    group = zarr.open_group(MemoryStore(), mode="w")
+    for name, registration in (("a", "node"), ("b", "node" if same else "pixel")):
+        place = spatial(UPRIGHT, **{"spatial:registration": registration})
+        group.create_array(name, shape=(6, 8), dtype="u1", dimension_names=("y", "x"), attributes=place)
+    write_conventions(group, crs=CRS)
+    if same:
+        assert group.attrs["spatial:bbox"] == group["a"].attrs["spatial:bbox"] == [500000, 4999950, 500070, 5000000]
+        assert group.attrs["spatial:registration"] == "node"
+    else:
+        assert group.attrs["spatial:bbox"] == [499995, 4999940, 500080, 5000005]
+    assert [finding.code for finding in validate(group.store).findings] == []
 
 
 def test_labels_are_samples_whatever_the_registration():
