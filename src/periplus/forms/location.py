@@ -71,7 +71,7 @@ def open_or_index(
     from periplus.fetch import Fetch
     from periplus.harvest import index_into
 
-    found = is_index(url)
+    found = True if "document" in options else is_index(url)  # with a document, any table is an index
     if found is None:
         with Fetch(storage_options=storage_options) as fetch:
             found = is_index(url, fetch)

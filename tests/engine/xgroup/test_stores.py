@@ -1,17 +1,19 @@
 """Other stores in the engine `xgroup`: references access only what the policy allows, and indexes are stores too."""
 
 import base64
+import json
 import warnings
 
 import fsspec
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import xarray as xr
 from zarr.storage import FsspecStore, MemoryStore
 
 import periplus
 from periplus.engine.index import array as lazyarray
-from periplus.engine.xgroup.backend import XGroupStoreWarning
+from periplus.engine.xgroup.backend import XGroupStoreWarning, levels
 from periplus.policy import Policy
 from periplus.read import read_array
 from periplus.testing.fixtures import server  # noqa: F401 - a fixture
@@ -172,6 +174,60 @@ def test_an_index_opens_as_any_store(archive, tmp_path):
     np.testing.assert_array_equal(by_url.x, xr.open_dataset(index, engine="periplus", level=1).x)
     tree = xr.open_datatree(index, engine="xgroup")
     assert {"/0", "/1", "/2"} <= set(tree.groups)
+
+
+def test_an_index_is_opened_with_the_options_of_open(archive, tmp_path):
+    index = periplus.index(str(archive["reflectance"]))
+    index.write(tmp_path / "i.duckdb")
+    with pytest.raises(periplus.DeniedError, match="trust=True"):
+        opened(tmp_path / "i.duckdb")
+    values = xr.open_dataset(index, engine="periplus").data.values
+    allow = str(archive["reflectance"].parent)
+    np.testing.assert_allclose(opened(tmp_path / "i.duckdb", trust=True, allow=allow).data, values)
+    assert "/1" in xr.open_datatree(tmp_path / "i.duckdb", engine="xgroup", trust=True).groups
+    assert len(levels(tmp_path / "i.duckdb", trust=True)) == 3
+
+    index.write(tmp_path / "i.parquet")
+    with pytest.raises(periplus.DeniedError, match="allow"):
+        opened(tmp_path / "i.parquet").data.values  # noqa: B018
+    np.testing.assert_allclose(opened(tmp_path / "i.parquet", allow=[allow]).data, values)
+    with pytest.raises(periplus.LimitError):
+        opened(tmp_path / "i.parquet", allow=allow, limits=periplus.Limits(read_bytes=1)).data.values  # noqa: B018
+
+
+def test_a_branch_of_icechunk_is_opened(archive, tmp_path):
+    icechunk = pytest.importorskip("icechunk")
+    allow = str(archive["reflectance"].parent)
+    index = periplus.index(str(archive["reflectance"]))
+    index.write(tmp_path / "i.icechunk")
+    repository = icechunk.Repository.open(icechunk.local_filesystem_storage(str(tmp_path / "i.icechunk")))
+    repository.create_branch("dev", repository.lookup_branch("main"))
+    other = periplus.index(str(archive["height"]))
+    other.write(tmp_path / "i.icechunk", branch="dev")
+    for options, expected in (({}, index), ({"branch": "dev"}, other)):
+        ours = opened(tmp_path / "i.icechunk", allow=allow, **options)
+        np.testing.assert_allclose(ours.data, xr.open_dataset(expected, engine="periplus").data)
+
+
+@pytest.mark.parametrize("engine", ["periplus", "xgroup"])
+def test_a_table_without_a_document_is_opened_with_one(archive, tmp_path, engine):
+    path = archive["reflectance"].parent / f"{engine}.parquet"
+    index = periplus.index(str(archive["reflectance"]), to=str(path))
+    expected = xr.open_dataset(index, engine="periplus").data.values
+    footer = pq.read_metadata(path).metadata
+    with pq.ParquetWriter(path, (rows := pq.read_table(path)).schema) as writer:
+        writer.write_table(rows)
+        writer.add_key_value_metadata({key: value for key, value in footer.items() if key != b"array_references"})
+    document = json.loads(footer[b"array_references"])
+    np.testing.assert_allclose(xr.open_dataset(path, engine=engine, document=document).data, expected)
+
+
+def test_options_of_an_index_are_refused_for_other_stores(archive, tmp_path):
+    store = write_hierarchy(tmp_path / "this.zarr", DAYS)
+    with pytest.raises(TypeError, match=r"\(allow, trust\) have no effect: this store is not an index"):
+        opened(store, trust=True, allow="/data")
+    with pytest.raises(TypeError, match=r"already open; pass them to periplus\.open"):
+        opened(periplus.index(str(archive["reflectance"])), trust=True)
 
 
 def test_an_index_is_read_by_selections_and_not_chunk_by_chunk(archive, monkeypatch):

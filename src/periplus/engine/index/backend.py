@@ -27,6 +27,7 @@ OPENING = (
     "storage_options",
     "keep_query",
     "limits",
+    "document",
     "template_overrides",
     "skip_unsupported",
     "branch",
@@ -62,8 +63,8 @@ class PeriplusBackend(BackendEntrypoint):
         `group` is an image or file of the index, or a level of it (`images/1`, `scene`, `scene/2`); `level` is the
         level, by default 0, full resolution. `coords` is how labels of x and y are kept: `lazy` (computed when they
         are used), in `memory`, `auto` (lazy where there are many) or `none`. `allow`, `trust`, `storage_options`,
-        `keep_query`, `limits`, `template_overrides`, `skip_unsupported`, `branch`, `tag` and `snapshot` are those of
-        `periplus.open`, `drop_variables` and the arguments of decoding those of xarray.
+        `keep_query`, `limits`, `document`, `template_overrides`, `skip_unsupported`, `branch`, `tag` and `snapshot` are
+        those of `periplus.open`, `drop_variables` and the arguments of decoding those of xarray.
         """
         index, url, options = _open(filename_or_obj, **arguments)
         dataset = open_group(index, choose(index.table.catalog.arrays, group, level), options, url=url)

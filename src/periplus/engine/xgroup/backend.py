@@ -68,7 +68,9 @@ class XGroupBackend(BackendEntrypoint):
         converts quantized embeddings to the numbers they represent. References may point to stores in the same folder;
         `cross_store` allows further prefixes, all with True, or none with False; `cross_store_storage_options` maps
         prefixes of such stores to their options, and allows them. `storage_options`, `consolidated`, `zarr_format`,
-        `use_zarr_fill_value_as_mask` and the arguments of decoding are those of xarray.
+        `use_zarr_fill_value_as_mask` and the arguments of decoding are those of xarray. An index also takes the
+        options of `periplus.open`: `allow`, `trust`, `keep_query`, `limits`, `document`, `template_overrides`,
+        `skip_unsupported`, `branch`, `tag` and `snapshot`.
         """
         _ready()
         from periplus.engine.xgroup.datasets import open_one
@@ -101,7 +103,7 @@ class XGroupBackend(BackendEntrypoint):
 def levels(store: Any, **arguments: Any) -> tuple[Level, ...]:
     """The levels of the pyramid in a group, from fine to coarse; empty where it holds none. Reads metadata only.
 
-    Arguments are those of `XGroupBackend.open_dataset`: `group`, `storage_options`, `strict`.
+    Arguments are those of `XGroupBackend.open_dataset`: `group`, `strict`, and the options of opening.
     """
     _ready()
     from periplus.engine.xgroup.datasets import pyramid_levels

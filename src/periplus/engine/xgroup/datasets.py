@@ -13,6 +13,7 @@ from periplus.conventions.node import ROOT, join, relative
 from periplus.engine.assemble.dataset import assemble
 from periplus.engine.assemble.source import AssemblyOptions, dropped
 from periplus.engine.assemble.tree import BASE, aligned
+from periplus.engine.index.backend import OPENING
 from periplus.engine.xgroup.pyramid import LevelRequest, arrays_of, choose, crop, group_of
 from periplus.engine.xgroup.source import ZarrSource
 from periplus.engine.xgroup.stores import CrossStore, CrossStores, open_hierarchy
@@ -91,7 +92,6 @@ def _open(
     *,
     group: str | None = None,
     drop_variables: str | Iterable[str] | None = None,
-    storage_options: Mapping[str, Any] | None = None,
     cross_store_storage_options: Mapping[str, Any] | None = None,
     cross_store: CrossStore = None,
     coords: str = "auto",
@@ -100,16 +100,17 @@ def _open(
     consolidated: bool | None = None,
     zarr_format: int | None = None,
     use_zarr_fill_value_as_mask: bool | None = None,
-    **decoding: Any,
+    **arguments: Any,
 ) -> tuple[ZarrSource, str]:
     """The opened store and the path of the group in it; options are those of the engine."""
+    opening = {name: value for name in OPENING if (value := arguments.pop(name, None)) is not None}
     how = AssemblyOptions(
-        coords=coords, dequantize=dequantize, crs_index=True, decoding=decoding, drop=dropped(drop_variables)
+        coords=coords, dequantize=dequantize, crs_index=True, decoding=arguments, drop=dropped(drop_variables)
     )
     hierarchy, path = open_hierarchy(
         what,
         group=group,
-        storage_options=storage_options,
+        opening=opening,
         consolidated=consolidated,
         zarr_format=zarr_format,
         fill_as_mask=use_zarr_fill_value_as_mask,

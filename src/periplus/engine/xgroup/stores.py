@@ -31,18 +31,21 @@ def open_hierarchy(
     what: Any,
     *,
     group: str | None = None,
-    storage_options: StorageOptions = None,
+    opening: Mapping[str, Any] | None = None,
     consolidated: bool | None = None,
     zarr_format: int | None = None,
     fill_as_mask: bool | None = None,
 ) -> tuple[ZarrHierarchy, str]:
-    """The hierarchy of anything that zarr-python opens, or of an index, and the absolute path of the group in it."""
-    store, url, inside = _store(what, storage_options)
+    """The hierarchy of anything that zarr-python opens, or of an index, and the absolute path of the group in it.
+
+    `opening` are options of `periplus.open`; a store that is no index has `storage_options` only.
+    """
+    store, url, inside = _store(what, dict(opening or {}))
     try:
         path = join(join(ROOT, inside), (group or "").strip("/"))
     except FormatError as error:
         raise XGroupPathError(f"group: {error.message}") from None
-    options = storage_options if isinstance(store, str) else None
+    options = (opening or {}).get("storage_options") if isinstance(store, str) else None
     root = _root(store, path, consolidated=consolidated, zarr_format=zarr_format, storage_options=options)
     hierarchy = ZarrHierarchy(root, url=url, fill_as_mask=fill_as_mask, owned=isinstance(what, str | os.PathLike))
     if hierarchy.is_group(path):
@@ -58,19 +61,27 @@ def open_hierarchy(
     raise XGroupReferenceError(reason, url=url)
 
 
-def _store(what: Any, storage_options: StorageOptions) -> tuple[Any, str | None, str]:
+def _store(what: Any, opening: dict[str, Any]) -> tuple[Any, str | None, str]:
     """What zarr-python opens, the URL of the store if it has one, and the path of the given group."""
+    text = os.fspath(what) if isinstance(what, str | os.PathLike) else None
+    if text is not None and is_local(text) and text[:5].lower() != "file:":
+        text = os.path.abspath(os.path.expanduser(text))
+    of_index = sorted(opening.keys() - {"storage_options"})
+    if text is not None:
+        # With a document any table is an index; a remote location whose name does not tell is one if options say so.
+        found = True if "document" in opening else is_index(text)
+        if found or (found is None and of_index):
+            return _index_store(open_location(text, **opening)), text, ""
+    if of_index:
+        already = isinstance(what, OpenIndex)
+        reason = "this index is already open; pass them to periplus.open" if already else "this store is not an index"
+        raise TypeError(f"options for opening an index ({', '.join(of_index)}) have no effect: {reason}")
+    if text is not None:
+        return text, text, ""
     if isinstance(what, OpenIndex) and not isinstance(what, IndexStore):
         return _index_store(what), what.table.url, ""
     if isinstance(what, zarr.Group):
         return what.store, _url(what.store), what.path
-    if isinstance(what, str | os.PathLike):
-        text = os.fspath(what)
-        if is_local(text) and text[:5].lower() != "file:":
-            text = os.path.abspath(os.path.expanduser(text))
-        if is_index(text):
-            return _index_store(open_location(text, storage_options=storage_options)), text, ""
-        return text, text, ""
     return what, _url(what), ""
 
 
