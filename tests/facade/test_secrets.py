@@ -8,6 +8,7 @@ import traceback
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import periplus
 from periplus.cli.app import run
@@ -129,3 +130,16 @@ def test_a_pickle_holds_the_name_of_a_variable_where_that_was_given(archive, ser
         monkeypatch.delenv("OUR_TOKEN")
         with pickle.loads(pickle.dumps(index)) as again, pytest.raises(periplus.FormatError, match="OUR_TOKEN"):
             again["0/data"][...]
+
+
+def test_what_other_libraries_raise_is_not_shown(server):
+    """Their errors may contain URLs with secrets."""
+    secret_host = server.url.replace("://", f"://user:{SECRET}@")
+    options = {"key": "k", "secret": SECRET, "endpoint": secret_host, "allow_http": "true"}
+    with pytest.raises(periplus.PeriplusError) as caught:
+        periplus.index("s3://b/none.tif", storage_options=options)
+    assert SECRET not in "".join(traceback.format_exception(caught.value)).replace(f'"{SECRET}"', "")
+    for url in (f"{server.url}/x.zarr?token={SECRET}", f"{secret_host}/x.zarr"):
+        with pytest.raises(FileNotFoundError, match="no Zarr group") as absent:
+            xr.open_dataset(url, engine="xgroup")
+        assert SECRET not in "".join(traceback.format_exception(absent.value))

@@ -1,8 +1,11 @@
 """Storage options mean the same however they are spelt."""
 
+from typing import Any
+
 import pytest
 
 from periplus.errors import FormatError
+from periplus.fetch import Fetch
 from periplus.fetch.objects.options import options_for, store_config
 
 
@@ -47,3 +50,17 @@ def test_an_endpoint_of_the_environment_may_be_plain_http(monkeypatch, variable)
     assert store_config("s3", {}) == ({}, {"allow_http": True})
     assert store_config("s3", {"endpoint": "https://other"})[1] == {}
     assert store_config("gs", {}) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("x", "storage_options is a dict of names and values, not str"),
+        ({"headers": "x"}, "headers is a dict of names and values, not str"),
+        ({"query": ["a"]}, "query is text, not list"),
+        ({"https://h/": {"query": 3}}, "query is text, not int"),
+    ],
+)
+def test_options_of_other_types_are_refused(options: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        Fetch(storage_options=options)

@@ -166,3 +166,17 @@ for name in sys.argv[1:]:
 """
     done = subprocess.run([sys.executable, "-c", code, *names], check=True, timeout=60, capture_output=True, text=True)
     assert done.stdout.split() == names
+
+
+def test_a_name_like_that_of_a_database_asks_for_no_trust(tmp_path):
+    (tmp_path / "a.tif").write_bytes(tiffs.written(np.ones((1, 32, 32), "u1")))
+    index = periplus.index(tmp_path / "a.tif")
+    index.write(tmp_path / "folder").close()
+    (tmp_path / "folder").rename(tmp_path / "folder.duckdb")
+    index.write(tmp_path / "flat.parquet").close()
+    (tmp_path / "flat.parquet").rename(tmp_path / "flat.duckdb")
+    for name in ("folder.duckdb", "flat.duckdb"):
+        assert periplus.open(tmp_path / name)["0/data"].shape == (1, 32, 32)
+    (tmp_path / "a.tif").rename(tmp_path / "a.duckdb")
+    with pytest.raises(periplus.FormatError, match="no DuckDB file"):
+        periplus.open(tmp_path / "a.duckdb")

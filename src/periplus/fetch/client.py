@@ -21,7 +21,7 @@ from periplus.fetch.local import atomic
 from periplus.fetch.local import files as local
 from periplus.fetch.local.files import LocalFile, OpenFiles
 from periplus.fetch.merge import Spans
-from periplus.fetch.objects.options import options_for, store_config
+from periplus.fetch.objects.options import check_options, options_for, store_config
 from periplus.fetch.objects.profile import with_profile
 from periplus.fetch.remote import Remote
 from periplus.fetch.stale import check_same
@@ -69,7 +69,7 @@ class Fetch:
         deadline: float = 180.0,
     ) -> None:
         self.policy = Policy.everything() if policy is None else policy
-        self._options = dict(storage_options or {})
+        self._options = check_options(storage_options)
         self.keep_query = _names(keep_query)
         self.concurrency, self.per_host = concurrency, per_host
         self.patience = Patience(retries=retries, stall=stall, deadline=deadline)

@@ -100,7 +100,8 @@ def cause(error: BaseException) -> BaseException | None:
 
     Not those of libraries, whose text may hold signed URLs, which would reach logs with the traceback.
     """
-    return error if type(error).__module__ in ("builtins", "socket", "asyncio.exceptions", "numpy") else None
+    own = type(error).__module__ in ("builtins", "socket", "asyncio.exceptions", "numpy")
+    return error if own and not _URL.search(str(error)) else None  # libraries raise FileNotFoundError too
 
 
 def translate(error: BaseException, url: str, offset: int | None = None) -> PeriplusError | None:

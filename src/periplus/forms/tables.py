@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from periplus.errors import FormatError
 from periplus.forms.form import Content, FormResult, IndexForm, Opening, Writing
 from periplus.policy import Policy
 from periplus.table.location import DUCKDB, FILES_NAME, FLAT, is_index_file
@@ -42,6 +44,8 @@ def open_database(opening: Opening) -> Table:
     """A DuckDB index; it is opened only with `trust`."""
     from periplus.table import open_table
 
+    if os.path.exists(opening.url) and not is_duckdb(Content(opening.url)):
+        raise FormatError("this is no DuckDB file, although its name ends like one", url=opening.url)
     return open_table(
         opening.url,
         fetch=opening.fetch,

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import imagecodecs
 import numpy as np
 import pytest
 import tifffile
@@ -205,3 +206,13 @@ def test_subheaders_far_apart_cost_one_round(server: RangeServer, fetch: Fetch) 
     assert len(table.catalog.arrays) == 10
     assert server.most_waiting == 9, "all but the first subheader, at the same time"
     assert sum(request.sent for request in server.log) < 110_000, "and not what lies between them"
+
+
+def test_a_server_that_gives_no_total_is_asked_for_it(server: RangeServer, fetch: Fetch) -> None:
+    picture = np.random.default_rng(1).integers(0, 255, (3, 203, 251), dtype=np.uint8)
+    data = imagecodecs.jpeg2k_encode(np.moveaxis(picture, 0, -1), level=0, codecformat="jp2")
+    server.files["a.jp2"] = bytes(data)
+    server.faults["/a.jp2"] = [Fault(kind="no-total", times=-1)]
+    table, summary = index_into(f"{server.url}/a.jp2", fetch=fetch)
+    assert summary.ok == 1
+    assert table.files.size[0] == len(data)

@@ -102,7 +102,7 @@ def _url(store: Any) -> str | None:
 def _root(store: Any, path: str, *, consolidated: bool | None, **options: Any) -> zarr.Group:
     try:
         return zarr.open_group(store, mode="r", use_consolidated=consolidated, **options)
-    except FileNotFoundError as error:
+    except FileNotFoundError:
         # Some writers store no metadata for the root; groups below it may still exist.
         with contextlib.suppress(FileNotFoundError):
             found = zarr.open_group(store, mode="r", path=path.strip("/"), use_consolidated=False, **options)
@@ -110,7 +110,7 @@ def _root(store: Any, path: str, *, consolidated: bool | None, **options: Any) -
             place = zarr.storage.StorePath(found.store, "")
             return zarr.Group(zarr.AsyncGroup(metadata=metadata, store_path=place))
         shown = redact(store) if isinstance(store, str) else str(store)
-        raise FileNotFoundError(f"no Zarr group at {shown}") from error
+        raise FileNotFoundError(f"no Zarr group at {shown}") from None  # that of zarr may show secrets
 
 
 class CrossStores:

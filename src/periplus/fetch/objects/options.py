@@ -54,6 +54,19 @@ VENDOR = Path("/sys/class/dmi/id/sys_vendor")
 _MACHINE = {"s3": "Amazon", "gs": "Google"}
 
 
+def check_options(options: Any) -> dict[str, Any]:
+    """Storage options as a dict; TypeError where they, or some of them, are of another type."""
+    if not isinstance(options, Mapping | None):
+        raise TypeError(f"storage_options is a dict of names and values, not {type(options).__name__}")
+    found = {} if options is None else dict(options)
+    for prefix in [name for name in found if "://" in str(name)]:
+        check_options(found[prefix])
+    for name, kind, what in (("headers", Mapping, "a dict of names and values"), ("query", str, "text")):
+        if not isinstance(found.get(name), kind | None):
+            raise TypeError(f"the storage option {name} is {what}, not {type(found[name]).__name__}")
+    return found
+
+
 def options_for(url: str, options: Options) -> dict[str, Any]:
     """The options that hold for a URL: the general ones, then those of its longest prefixes.
 

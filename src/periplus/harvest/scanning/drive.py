@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeAlias
 
@@ -185,6 +185,8 @@ async def harvest_remote(
     source = None
     try:
         head, source = await fetch.read(item.url, 0, min(size.size, limits.header_bytes))
+        if source.size is None:  # not every server gives the size with a range, and scanners read ahead
+            source = replace(source, size=(await fetch.head(item.url)).size)
         has_folder = "?" not in item.url
         ranges = scanned(
             item, source, head, size, limits, number=number, look_for_sidecars=look_for_sidecars and has_folder
