@@ -103,12 +103,12 @@ def test_boxes_across_the_antimeridian():
     ],
 )
 def test_boxes_without_a_place_are_refused(bbox):
-    with pytest.raises(FormatError):
+    with pytest.raises(ValueError, match="box"):
         reproject_bbox(bbox, "EPSG:4326", "EPSG:32633")
 
 
 def test_a_projected_box_turned_around_is_refused():
-    with pytest.raises(FormatError, match="x before y"):
+    with pytest.raises(ValueError, match="x before y"):
         reproject_bbox((2.0, 0.0, 1.0, 1.0), "EPSG:32633", "EPSG:4326")
 
 

@@ -1,10 +1,13 @@
 """Conventions written into Zarr groups and onto Datasets are what rioxarray and the engine xgroup read."""
 
 import numpy as np
+import pyproj
 import pytest
+import rasterio.crs
 import rioxarray  # noqa: F401 - gives Datasets their `rio`
 import xarray as xr
 import zarr
+from zarr.storage import MemoryStore
 
 from periplus.engine.publish.publish import write_conventions
 from periplus.errors import DeniedError, FormatError, MissingError
@@ -177,5 +180,31 @@ def test_what_cannot_be_written_to_is_refused_with_our_errors(tmp_path):
     zarr.open_group(tmp_path / "a.zarr", mode="w")
     with pytest.raises(DeniedError):
         write_conventions(zarr.open_group(tmp_path / "a.zarr", mode="r"), crs=CRS)
-    with pytest.raises(FormatError):
-        write_conventions(dataset(), crs="nowhere")
+
+
+@pytest.mark.parametrize("crs", [32633, np.int64(32633), pyproj.CRS(32633), rasterio.crs.CRS.from_epsg(32633)])
+def test_a_crs_may_be_a_number_or_one_of_another_library(crs):
+    wanted = write_conventions(dataset(), crs="EPSG:32633")
+    assert write_conventions(dataset(), crs=crs).attrs == wanted.attrs
+
+
+def test_a_transform_may_be_an_affine():
+    bare = dataset().drop_vars(["x", "y"])
+    wanted = write_conventions(bare, crs=CRS, transform=(10, 0, 5, 0, -10, 7))
+    assert write_conventions(bare, crs=CRS, transform=rasterio.Affine(10, 0, 5, 0, -10, 7)).attrs == wanted.attrs
+
+
+@pytest.mark.parametrize(("crs", "error"), [("nowhere", ValueError), (0, ValueError), (1.5, TypeError)])
+def test_a_wrong_crs_is_a_wrong_argument(crs, error):
+    with pytest.raises(error) as raised:
+        write_conventions(dataset(), crs=crs)
+    assert type(raised.value) is error
+
+
+def test_spatial_dims_that_no_array_has_are_a_wrong_argument():
+    group = zarr.group(MemoryStore())
+    group.create_array("a", shape=(4, 5), dtype="u1", dimension_names=("y", "x"))
+    for target in (dataset(), group):
+        with pytest.raises(ValueError, match="there are") as raised:
+            write_conventions(target, crs=CRS, spatial_dims=("p", "q"))
+        assert type(raised.value) is ValueError

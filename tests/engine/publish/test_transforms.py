@@ -132,7 +132,7 @@ def test_labels_are_samples_whatever_the_registration():
         ({"transform": "north"}, ValueError, "six finite numbers"),
         ({"spatial_dims": "yx"}, ValueError, "spatial_dims"),
         ({"spatial_dims": ("x", "x")}, ValueError, "spatial_dims"),
-        ({"spatial_dims": ("rows", "x")}, FormatError, "spatial_dims"),
+        ({"spatial_dims": ("rows", "x")}, ValueError, "spatial_dims"),
         ({"resampling": 2}, TypeError, "resampling"),
     ],
 )

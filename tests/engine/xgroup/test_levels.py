@@ -129,8 +129,26 @@ def test_a_level_is_opened_by_number_asset_resolution_and_pixels(kind):
         opened(store, level=3)
     with pytest.raises(MissingError, match="no level 'x'"):
         opened(store, level="x")
-    with pytest.raises(FormatError, match="above 0"):
-        opened(store, resolution=-1)
+    for size in (-1, "a"):
+        with pytest.raises(ValueError, match="above 0"):
+            opened(store, resolution=size)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"level": 0, "resolution": 10}, "no effect"),
+        ({"level": 0, "max_pixels": 10}, "no effect"),
+        ({"bbox_crs": "EPSG:4326"}, "no effect"),
+        ({"bbox": (1, 0, 0, 1)}, "x before y"),
+        ({"bbox": "x"}, "x before y"),
+        ({"bbox": (0, 0, 1, 1), "bbox_crs": "foo"}, "EPSG:4326"),
+    ],
+)
+def test_wrong_arguments_are_refused(options, message):
+    with pytest.raises(ValueError, match=message) as raised:
+        opened(write_hierarchy(MemoryStore(), PYRAMIDS["groups"]), **options)
+    assert type(raised.value) is ValueError
 
 
 def test_a_box_cuts_and_counts():
@@ -147,8 +165,6 @@ def test_a_box_cuts_and_counts():
     assert opened(store, bbox=(500023, 4999931, 500023, 4999931)).b.shape == (1, 1)
     with pytest.raises(MissingError, match="no array intersects"):
         opened(store, bbox=(0, 0, 1, 1))
-    with pytest.raises(FormatError, match="x before y"):
-        opened(store, bbox=(1, 0, 0, 1))
 
 
 def test_a_box_may_be_in_another_crs():

@@ -40,12 +40,22 @@ CrsLike = str | int | SupportsWkt
 
 
 def crs_text(crs: CrsLike | None) -> str | None:
-    """A CRS as text; FormatError where it is not valid."""
+    """The CRS that a user passes, as text; ValueError where it is not valid."""
     if crs is None:
         return None
-    text = crs if isinstance(crs, str) else f"EPSG:{crs}" if isinstance(crs, int | np.integer) else crs.to_wkt()
-    describe_crs(text)
-    return text
+    if isinstance(crs, int | np.integer) and not isinstance(crs, bool):
+        text = f"EPSG:{crs}"
+    elif isinstance(crs, str):
+        text = crs
+    elif callable(getattr(crs, "to_wkt", None)):
+        text = crs.to_wkt()  # type: ignore[union-attr]
+    else:
+        raise TypeError(f"a CRS is text, an EPSG number or a CRS of pyproj or rasterio, not {crs!r}")
+    try:
+        described = describe_crs(text)
+    except FormatError as error:
+        raise ValueError(f"{error.message}; write for example EPSG:4326") from None
+    return text if isinstance(crs, str) else described.code or text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,10 +250,10 @@ def _pyproj() -> Any:
 
 def _checked(bbox: BBox, *, wraps: bool) -> BBox:
     if len(bbox) != 4 or not all(math.isfinite(v) for v in bbox):
-        raise FormatError(f"a box is four finite numbers (xmin, ymin, xmax, ymax), not {bbox}")
+        raise ValueError(f"a box is four finite numbers (xmin, ymin, xmax, ymax), not {bbox}")
     xmin, ymin, xmax, ymax = (float(v) for v in bbox)
     if ymin > ymax or (xmin > xmax and not wraps):
-        raise FormatError(f"the box {bbox} is invalid; it must be (xmin, ymin, xmax, ymax), x before y")
+        raise ValueError(f"the box {bbox} is invalid; it must be (xmin, ymin, xmax, ymax), x before y")
     return xmin, ymin, xmax, ymax
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -107,8 +107,15 @@ def layers_of(
         made.append(with_grid(layer, grid, word or declared_registration(nodes, layer), crs=found))
     if not made and (spatial_dims is not None or usual_dims(dataset.dims) is None):
         names = sorted(map(str, dataset.dims))
+        if spatial_dims is not None:
+            raise no_such_dims(spatial_dims, names)
         raise FormatError(f"no variable over {names} has dimensions y and x; name these by spatial_dims")
     return made
+
+
+def no_such_dims(dims: Sequence[str], there: Iterable[str]) -> ValueError:
+    """For `spatial_dims` that no array has both of."""
+    return ValueError(f"no array has both dimensions {list(dims)} of spatial_dims; there are {sorted(set(there))}")
 
 
 def declared(nodes: Mapping[str, Node], reader: Reader, layer: Layer) -> DeclaredGrid | None:

@@ -36,20 +36,24 @@ class ConventionSettings:
             raise ValueError(f"spatial_dims must be the names of y and x, not {self.dims!r}")
         if self.resampling is not None and not isinstance(self.resampling, str):
             raise TypeError(f"resampling must be the name of a method, not {self.resampling!r}")
-        if self.transform is not None:
-            _check(self.transform)
 
 
-def _check(transform: Transform) -> None:
-    """ValueError for what is not a transform."""
+def transform_of(transform: Sequence[float] | None) -> Transform | None:
+    """The transform that a user passes, (a, b, c, d, e, f) or an Affine; ValueError for anything else."""
+    if transform is None:
+        return None
     message = f"transform must be six finite numbers (a, b, c, d, e, f) that have an inverse, not {transform!r}"
     try:
-        a, b, c, d, e, f = (float(v) for v in transform)
+        numbers = tuple(float(v) for v in transform)
+        if len(numbers) == 9 and numbers[6:] == (0, 0, 1):
+            numbers = numbers[:6]  # an Affine is a matrix of three rows
+        a, b, c, d, e, f = numbers
     except (TypeError, ValueError):
         raise ValueError(message) from None
     area = a * e - b * d
     if not area or not all(map(math.isfinite, (area, c, f))):
         raise ValueError(message)
+    return a, b, c, d, e, f
 
 
 def written(

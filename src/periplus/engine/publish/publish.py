@@ -8,8 +8,9 @@ from typing import Any
 import xarray as xr
 import zarr
 
+from periplus.conventions.proj.crs import CrsLike, crs_text
 from periplus.engine.publish.dataset import on_dataset, on_tree
-from periplus.engine.publish.layers import ConventionSettings
+from periplus.engine.publish.layers import ConventionSettings, transform_of
 from periplus.engine.publish.zarr import into_zarr, open_to_write
 from periplus.errors import DeniedError
 from periplus.model import Transform
@@ -18,7 +19,7 @@ from periplus.model import Transform
 def write_conventions(
     target: Any,
     *,
-    crs: str | None = None,
+    crs: CrsLike | None = None,
     transform: Transform | None = None,
     registration: str | None = None,
     spatial_dims: tuple[str, str] | None = None,
@@ -33,16 +34,22 @@ def write_conventions(
     A copy of a Dataset or DataTree with the attributes is returned. Anything else is opened as a Zarr group, whose
     metadata are changed, and consolidated again if they were (`consolidate`); what was written is returned.
 
-    The finest level has the given `transform`, of pixel corners, or of samples with
-    `registration="node"`; by default that of the labels of x and y, which must be evenly spaced, else the one that the
-    attributes declare, in any draft. `registration` is "pixel" or "node" (or GDAL's "area" or "point", for which
-    `transform` is always of pixel corners); the default is what the attributes declare, else "pixel".
+    `crs` is text, an EPSG number, or a CRS of pyproj or rasterio. The finest level has the given `transform`, (a, b, c,
+    d, e, f) or an `Affine` of rasterio, of pixel corners, or of samples with `registration="node"`; by default that of
+    the labels of x and y, which must be evenly spaced, else the one that the attributes declare, in any draft.
+    `registration` is "pixel" or "node" (or GDAL's "area" or "point", for which `transform` is always of pixel corners);
+    the default is what the attributes declare, else "pixel".
 
     Groups 0, 1, 2 …, or the children of a DataTree, are levels of a pyramid. Lazy labels of x and y of a Dataset are
     dropped, since the transform gives them; `labels` keeps or drops all.
     """
     wanted = ConventionSettings(
-        crs=crs, transform=transform, registration=registration, dims=spatial_dims, resampling=resampling, cf=cf
+        crs=crs_text(crs),
+        transform=transform_of(transform),
+        registration=registration,
+        dims=spatial_dims,
+        resampling=resampling,
+        cf=cf,
     )
     if isinstance(target, xr.Dataset):
         return on_dataset(target, wanted, labels)

@@ -21,6 +21,7 @@ from periplus.conventions.write.layers import (
     declared_registration,
     given_grid,
     layer_over,
+    no_such_dims,
     placed,
     registration_of,
     unsized,
@@ -82,6 +83,8 @@ def _placed(
         grid = _grid(layer, _labels(values, node, nodes, layer), nodes, reader, wanted, first)
         registration = wanted.registration and registration_of(wanted.registration)
         layers.append(with_grid(layer, grid, registration or declared_registration(nodes, layer), crs=wanted.crs))
+    if not layers and wanted.dims is not None:
+        raise no_such_dims(wanted.dims, (str(dim) for node in nodes.values() for dim in node.dims))
     return layers
 
 

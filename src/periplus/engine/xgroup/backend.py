@@ -30,6 +30,7 @@ from periplus.engine.xgroup.warnings import (
 
 if TYPE_CHECKING:
     from periplus.conventions.meaning import Level
+    from periplus.conventions.proj.crs import CrsLike
     from periplus.model import BBox
 
 NEEDS = {"xarray": (2025, 12), "zarr": (3, 1)}
@@ -56,7 +57,7 @@ class XGroupBackend(BackendEntrypoint):
         resolution: float | None = None,
         max_pixels: int | None = None,
         bbox: BBox | None = None,
-        bbox_crs: str | None = None,
+        bbox_crs: CrsLike | None = None,
         **arguments: Any,
     ) -> xr.Dataset:
         """The arrays of one `group`, by default the root, or of one level of the pyramid it holds.
@@ -73,10 +74,13 @@ class XGroupBackend(BackendEntrypoint):
         `skip_unsupported`, `branch`, `tag` and `snapshot`.
         """
         _ready()
+        from periplus.conventions.proj.crs import crs_text
         from periplus.engine.xgroup.datasets import open_one
         from periplus.engine.xgroup.pyramid import LevelRequest
 
-        request = LevelRequest(level=level, resolution=resolution, max_pixels=max_pixels, bbox=bbox, bbox_crs=bbox_crs)
+        request = LevelRequest(
+            level=level, resolution=resolution, max_pixels=max_pixels, bbox=bbox, bbox_crs=crs_text(bbox_crs)
+        )
         return open_one(filename_or_obj, request, **arguments)
 
     def open_groups_as_dict(self, filename_or_obj: Any, **arguments: Any) -> dict[str, xr.Dataset]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import xarray as xr
 
 from periplus.conventions.cf.encode import geotransform
@@ -33,6 +34,20 @@ class LevelRequest:
     bbox: BBox | None = None
     """(xmin, ymin, xmax, ymax), in the CRS of the arrays."""
     bbox_crs: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.level is not None and (self.resolution is not None or self.max_pixels is not None):
+            raise ValueError("level= names a level, so resolution= and max_pixels= have no effect; pass one of them")
+        if self.bbox_crs is not None and self.bbox is None:
+            raise ValueError("bbox_crs= has no effect without bbox=")
+        if self.resolution is not None and not (_is_number(self.resolution) and self.resolution > 0):
+            raise ValueError(f"resolution is a pixel size above 0, not {self.resolution!r}")
+        if self.max_pixels is not None and not (_is_number(self.max_pixels) and self.max_pixels > 0):
+            raise ValueError(f"max_pixels is a number of pixels above 0, not {self.max_pixels!r}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
 def choose(pyramid: Pyramid, request: LevelRequest) -> Level:
@@ -69,8 +84,6 @@ def _by_resolution(pyramid: Pyramid, there: Sequence[Level], wanted: float) -> i
     sizes = _sizes(there)
     if not any(sizes):
         raise MissingError(f"no level of {pyramid.path} declares its pixel size; use level=")
-    if not wanted > 0:
-        raise FormatError(f"a resolution is a pixel size above 0, not {wanted}")
     fine = [n for n, size in enumerate(sizes) if size is not None and size <= wanted * (1 + SLACK)]
     return fine[-1] if fine else next(n for n, size in enumerate(sizes) if size is not None)
 
@@ -102,9 +115,12 @@ def in_crs(request: LevelRequest, crs: CrsText | None) -> BBox:
     """The requested box in the CRS of the arrays."""
     if request.bbox is None:
         raise FormatError("no bbox is given")
-    box = tuple(float(v) for v in request.bbox)
+    try:
+        box = tuple(float(v) for v in request.bbox)
+    except (TypeError, ValueError):
+        box = ()
     if len(box) != 4 or not all(map(math.isfinite, box)) or box[0] > box[2] or box[1] > box[3]:
-        raise FormatError(f"a box is (xmin, ymin, xmax, ymax), x before y, not {request.bbox!r}")
+        raise ValueError(f"a box is (xmin, ymin, xmax, ymax), x before y, not {request.bbox!r}")
     if request.bbox_crs is None:
         return box[0], box[1], box[2], box[3]
     if crs is None:
