@@ -105,9 +105,12 @@ def test_what_lies_elsewhere_is_denied_unless_allowed(made, tmp_path):
     import shutil
 
     shutil.copytree(target, tmp_path / "moved.icechunk")
+    elsewhere = periplus.open(tmp_path / "moved.icechunk")
+    assert elsewhere.select(time="2021-01-02").num_rows == 4
     with pytest.raises(periplus.DeniedError):
-        periplus.open(tmp_path / "moved.icechunk")
-    assert periplus.open(tmp_path / "moved.icechunk", allow=[str(target.parent)])["0/data"].shape == (3, 2, 50, 60)
+        elsewhere["0/data"][...]
+    allowed = periplus.open(tmp_path / "moved.icechunk", allow=[str(target.parent)])
+    assert allowed["0/data"][...].shape == (3, 2, 50, 60)
 
 
 def test_format_two_and_no_repository_are_told_apart(tmp_path):
@@ -278,5 +281,98 @@ def test_a_source_replaced_by_an_older_file_of_the_same_size_is_stale(tmp_path):
     periplus.index(tmp_path / "a.tif").write(tmp_path / "a.icechunk")
     assert periplus.open(tmp_path / "a.icechunk", allow=str(tmp_path))["0/data"][0, 0, 0] == 1
     os.replace(tmp_path / "b.tif", tmp_path / "a.tif")
+    for folder in (tmp_path / "a.icechunk", without_files(tmp_path / "a.icechunk", exact=True)):
+        with pytest.raises(periplus.StaleError):
+            periplus.open(folder, allow=str(tmp_path))["0/data"][0, 0, 0]
+
+
+def without_files(target, *, exact=False):
+    """A copy of a repository with a commit that has no files table: by another writer, or by an earlier version."""
+    import shutil
+
+    copy = target.with_name(f"copy.{target.name}")
+    shutil.copytree(target, copy)
+    repository = icechunk.Repository.open(icechunk.local_filesystem_storage(str(copy)))
+    session = repository.writable_session("main")
+    zarr.open_group(session.store).attrs["note"] = "another writer"
+    session.commit("another", metadata={icefiles.EXACT: True} if exact else None)
+    return copy
+
+
+def collection(folder):
+    folder.mkdir()
+    for month in (1, 2, 3):
+        image = np.full((1, 32, 32), month, "u1")
+        (folder / f"scene_2021{month:02}05.tif").write_bytes(tiffs.written(image))
+    return periplus.index(f"{folder}/*.tif", pattern="scene_{time:%Y%m%d}.tif", arrange="collect")
+
+
+def test_the_files_table_of_an_index_is_kept(tmp_path):
+    index = collection(tmp_path / "in")
+    written = index.write(tmp_path / "a.icechunk")
+    assert written.report.files == 3
+    for again in (written, periplus.open(tmp_path / "a.icechunk")):
+        assert again.select(time="2021-02").num_rows == index.select(time="2021-02").num_rows > 0
+        assert again.read(time="2021-02").values.max() == 2
+        for name in ("path", "size", "etag", "last_modified", "datetime", "format", "status"):
+            assert list(getattr(again.files, name)) == list(getattr(index.files, name)), name
+        assert again.files.columns["group"].tolist() == index.files.columns["group"].tolist()
+    assert again.write(tmp_path / "b.parquet").select(time="2021-02").num_rows == 1
+
+
+def test_files_with_copied_chunks_follow_the_sources(tmp_path):
+    for name in "ab":
+        (tmp_path / f"{name}.tif").write_bytes(tiffs.written(tiffs.picture(name, "u2", (1, 64, 64)), compression="lzw"))
+    index = periplus.index(f"{tmp_path}/*.tif", arrange="collect")
+    again = index.write(tmp_path / "a.icechunk", codecs="standard")
+    assert list(again.files.path[:2]) == list(index.files.path)
+    assert len(again.files) > 2
+    assert all(path.startswith(f"{tmp_path}/a.icechunk/chunks/") for path in again.files.path[2:])
+    for name in ("a/0/data", "b/0/data"):
+        np.testing.assert_array_equal(again[name][...], index[name][...])
+
+
+@pytest.mark.parametrize("files_table", [True, False])
+@pytest.mark.parametrize("change", ["missing", "stale"])
+def test_other_sources_are_read_where_one_is_missing_or_has_changed(change, files_table, tmp_path):
+    index = collection(tmp_path / "in")
+    index.write(tmp_path / "a.icechunk")
+    target = tmp_path / "a.icechunk" if files_table else without_files(tmp_path / "a.icechunk")
+    bad = tmp_path / "in" / "scene_20210205.tif"
+    if change == "missing":
+        bad.unlink()
+    else:
+        later = bad.stat().st_mtime + 10
+        os.utime(bad, (later, later))
+    opened = periplus.open(target)
+    assert opened.select().num_rows == 3
+    assert opened["scene_20210105/0/data"][0, 0, 0] == 1
+    with pytest.raises(periplus.MissingError if change == "missing" else periplus.StaleError):
+        opened["scene_20210205/0/data"][...]
+    assert {name: count for name, count in opened.check().counts.items() if count} == {"ok": 2, change: 1}
+    assert not opened.check_index().problems
+
+
+def test_references_that_an_append_kept_are_compared_with_the_source_they_were_made_of(tmp_path):
+    def indexed(*months):
+        for month in months:
+            (tmp_path / f"2021{month:02}01.tif").write_bytes(tiffs.written(np.full((1, 32, 32), month, "u1")))
+        return periplus.index(f"{tmp_path}/*.tif", pattern=PATTERN, arrange="stack")
+
+    indexed(1, 2).write(tmp_path / "a.icechunk")
+    later = os.stat(tmp_path / "20210101.tif").st_mtime + 10
+    os.utime(tmp_path / "20210101.tif", (later, later))
+    again = indexed(3).write(tmp_path / "a.icechunk", append=True)
+    assert again["0/data"][1:, 0, 0, 0].tolist() == [2, 3]
     with pytest.raises(periplus.StaleError):
-        periplus.open(tmp_path / "a.icechunk", allow=str(tmp_path))
+        again["0/data"][0]
+
+
+@pytest.mark.parametrize("note", ["no base64!", "AAAA", 7, ["AAAA"], "A" * 400])
+def test_a_damaged_files_table_is_refused(note, tmp_path):
+    repository, _ = by_zarr(tmp_path / "b.icechunk")
+    session = repository.writable_session("main")
+    zarr.open_group(session.store).attrs["note"] = "changed"
+    session.commit("two", metadata={icefiles.FILES: note})
+    with pytest.raises(periplus.FormatError):
+        periplus.open(tmp_path / "b.icechunk")

@@ -23,8 +23,8 @@ MAGIC = "ICE🧊CHUNK".encode()
 HEADER = 39
 """Magic number, 24 bytes that name the writer, then format version, kind of file and compression, a byte each."""
 SNAPSHOT, MANIFEST = 1, 2
-EXACT = "periplus.exact-times"
-"""A name in the metadata of our commits."""
+EXACT, FILES = "periplus.exact-times", "periplus.files"
+"""Names in the metadata of our commits, which other readers ignore: the second has the files table, in base64."""
 LETTERS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 CROCKFORD = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", LETTERS)
 ARRAY_NODE, GROUP_NODE = 1, 2
@@ -68,6 +68,8 @@ class Snapshot:
     manifests: Mapping[bytes, ManifestFile]
     exact: bool
     """Whether times of references are those of the sources, as we write them, and not just later ones."""
+    files: bytes | None = None
+    """The files table, where we wrote the snapshot."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -144,8 +146,29 @@ def read_snapshot(data: bytes, identity: str, limits: Limits) -> Snapshot:
     for what in ("id", "path"):
         if len({getattr(node, what) for node in nodes}) != len(nodes):
             raise FormatError(f"two nodes of the snapshot have the same {what}")
-    notes, _ = table.children(5)
-    return Snapshot(nodes, manifests, exact=EXACT.encode() in notes.octet_vectors(0))
+    listed, _ = table.children(5)
+    notes = dict(zip(listed.octet_vectors(0), listed.octet_vectors(1), strict=True))
+    table_of_files = notes.get(FILES.encode())
+    return Snapshot(
+        nodes,
+        manifests,
+        exact=EXACT.encode() in notes,
+        files=None if table_of_files is None else _from_base64(table_of_files),
+    )
+
+
+def _from_base64(note: bytes) -> bytes:
+    """The bytes that a text of the metadata of a commit encodes; Icechunk stores the text as MessagePack."""
+    first = note[:1]
+    size = {b"\xd9": 1, b"\xda": 2, b"\xdb": 4}.get(first, 0)
+    text = note[1 + size :]
+    length = int.from_bytes(note[1 : 1 + size]) if size else (first[0] - 0xA0 if first else -1)
+    try:
+        if len(text) != length:
+            raise ValueError
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        raise FormatError(f"{FILES} in the metadata of the snapshot is malformed") from None
 
 
 def _arrays(tables: Tables, manifests: Mapping[bytes, ManifestFile]) -> Iterator[dict[str, Any]]:

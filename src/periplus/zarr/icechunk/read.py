@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from periplus.errors import FormatError, MissingError, PeriplusError, StaleError
+from periplus.errors import DeniedError, FormatError, MissingError, PeriplusError
 from periplus.model import Files, Inline, Refs, Source
 from periplus.parse.json import parse_json
 from periplus.parse.zarr import nodes_of
@@ -28,6 +29,7 @@ from periplus.zarr.icechunk.files import (
 )
 from periplus.zarr.icechunk.locations import url_of
 from periplus.zarr.kerchunk.catalog import ParsedNodes, catalog_of, parse_nodes
+from periplus.zarr.kerchunk.extension import unpack_files
 from periplus.zarr.kerchunk.labels import MOST_BYTES
 
 if TYPE_CHECKING:
@@ -36,14 +38,35 @@ if TYPE_CHECKING:
     from periplus.table import Table
 
 
-@dataclass(slots=True)
 class _Sources:
-    """Objects that contain chunks, each once, with the entity tag or time that the repository has for it."""
+    """Objects that contain chunks: those of the files table first, then each other, with its entity tag or time."""
 
-    rows: dict[tuple[str, str | None, int], int] = field(default_factory=dict)
+    def __init__(self, known: Files | None) -> None:
+        self.known = Files.of(()) if known is None else known
+        self.others: list[tuple[str, str | None, int]] = []
+        self._listed = {canonical(path): row for row, path in enumerate(self.known.path)}
+        self._rows: dict[tuple[str, str | None, int], int] = {}
 
     def row(self, url: str, etag: str | None = None, modified: int = 0) -> int:
-        return self.rows.setdefault((url, etag, modified), len(self.rows))
+        key = (url, etag, modified)
+        if key not in self._rows:
+            number = self._listed.get(url, -1)
+            if number < 0 or not _is_same(self.known.source(number), etag, modified):
+                number = len(self.known) + len(self.others)
+                self.others.append(key)
+            self._rows[key] = number
+        return self._rows[key]
+
+    def url(self, row: int) -> str:
+        first = len(self.known)
+        return self.known.path[row] if row < first else self.others[row - first][0]
+
+
+def _is_same(source: Source, etag: str | None, modified: int) -> bool:
+    """Whether the files table has the object that a reference was made of: an append keeps older references."""
+    if etag is not None or not modified:
+        return etag in (None, source.etag)
+    return source.last_modified is not None and rounded_up(source.last_modified).timestamp() == modified
 
 
 def read_icechunk(
@@ -58,8 +81,9 @@ def read_icechunk(
 ) -> Table:
     """The index that a snapshot of a repository is: the newest of a branch, or the one a tag or an id names.
 
-    Objects with an entity tag in the repository are compared when they are read. Those with a time only are requested
-    now, and must not be newer. `skip_unsupported` names arrays to skip, or is True for all that cannot be read.
+    Sources are compared when they are read, with the files table of a repository that we wrote or with their entity
+    tags. Objects of which the repository has just a time are requested now. `skip_unsupported` names arrays to skip,
+    or is True for all that cannot be read.
     """
     repository = canonical(url).rstrip("/")
     try:
@@ -91,11 +115,11 @@ async def _opened(
     arrays = nodes.arrays
     texts = nodes.texts
     wanted = {node.id: node for node in tree if node.path in arrays or node.path in texts}
-    sources = _Sources()
+    known = version.files
+    sources = _Sources(None if known is None else unpack_files(known, _as_is, url=repository, limits=limits))
     columns = await _columns(repository, version.manifests, wanted, sources, fetch, limits)
-    files = await _files(sources, fetch, exact=version.exact)
     columns = {
-        path: await _fetched_labels(refs, files, repository, fetch) if _may_label(path, nodes) else refs
+        path: await _fetched_labels(refs, sources, repository, fetch) if _may_label(path, nodes) else refs
         for path, refs in columns.items()
     }
 
@@ -106,7 +130,14 @@ async def _opened(
 
     catalog, used = catalog_of(nodes, columns.get, first_chunk, limits)
     kept = {arrays[p].array.name: r for p, r in columns.items() if p in arrays and p not in used}
-    return memory_table(catalog, {name: refs for name, refs in kept.items() if name in catalog.arrays}, files)
+    kept = {name: refs for name, refs in kept.items() if name in catalog.arrays}
+    kept, others = _renumbered(kept, sources, own=f"{repository}/chunks/")
+    files = Files.of(await asyncio.gather(*(_source(*one, fetch, version.exact) for one in others)), format="icechunk")
+    return memory_table(catalog, kept, files if known is None else Files.joined(sources.known, files))
+
+
+def _as_is(path: str, _: str) -> str:
+    return path
 
 
 async def _pointed(repository: str, name: str, fetch: Fetch) -> str:
@@ -176,25 +207,40 @@ def _refs(found: ChunkRefs, repository: str, sources: _Sources) -> Refs:
     return Refs(chunk=chunk, offset=found.offset, length=found.length, file=file, inline=found.inline)
 
 
-async def _files(sources: _Sources, fetch: Fetch, *, exact: bool) -> Files:
-    """The files table; objects with a time only are requested for their entity tag, and must not be newer.
+def _renumbered(
+    columns: Mapping[str, Refs], sources: _Sources, *, own: str
+) -> tuple[dict[str, Refs], list[tuple[str, str | None, int]]]:
+    """References with the numbers of the files table and of the objects that follow it: sources, then our own chunks.
 
-    Nor older, where the times are `exact`: rounded up to seconds.
+    Objects that only labels were read from are omitted.
     """
+    first = len(sources.known)
+    used = np.unique(np.concatenate([np.empty(0, np.int32), *(r.file for r in columns.values() if r.file is not None)]))
+    order = sorted(used[used >= first].tolist(), key=lambda row: sources.url(row).startswith(own))
+    number = np.full(first + len(sources.others) + 1, -1, np.int32)  # the last, for the -1 of inline rows
+    number[:first] = np.arange(first)
+    number[order] = first + np.arange(len(order))
+    kept = {name: r if r.file is None else replace(r, file=number[r.file]) for name, r in columns.items()}
+    return kept, [sources.others[row - first] for row in order]
 
-    async def known(url: str, etag: str | None, modified: int) -> Source:
-        if etag is not None or not modified:
-            return Source(url=url, etag=etag)
-        source = await fetch.head(url)
-        latest = datetime.fromtimestamp(modified, UTC)
-        changed = source.last_modified
-        if changed is not None and (
+
+async def _source(url: str, etag: str | None, modified: int, fetch: Fetch, exact: bool) -> Source:
+    """An object that is in no files table. One with a time only is requested, and must not be newer than that.
+
+    Nor older, where the times are `exact`: rounded up to seconds. One that is, or that is missing or denied, has the
+    time of the repository: to read it is an error.
+    """
+    if etag is not None or not modified:
+        return Source(url=url, etag=etag)
+    latest = datetime.fromtimestamp(modified, UTC)
+    with suppress(MissingError, DeniedError):
+        found = await fetch.head(url)
+        changed = found.last_modified
+        if changed is None or not (
             changed.replace(microsecond=0) > latest or (exact and rounded_up(changed) != latest)
         ):
-            raise StaleError(f"the object is not the one of {latest:%Y-%m-%d %H:%M:%S} UTC that was indexed", url=url)
-        return replace(source, url=url)
-
-    return Files.of(await asyncio.gather(*(known(*row) for row in sources.rows)), format="icechunk")
+            return replace(found, url=url)
+    return Source(url=url, last_modified=latest)
 
 
 def _may_label(path: str, nodes: ParsedNodes) -> bool:
@@ -204,12 +250,12 @@ def _may_label(path: str, nodes: ParsedNodes) -> bool:
     return array.dims == (path.rpartition("/")[2],) and array.nbytes <= MOST_BYTES
 
 
-async def _fetched_labels(refs: Refs, files: Files, repository: str, fetch: Fetch) -> Refs:
+async def _fetched_labels(refs: Refs, sources: _Sources, repository: str, fetch: Fetch) -> Refs:
     """Labels in chunk files of the repository, fetched: they are small, and every reader needs them."""
     if refs.file is None or len(refs) > 1024 or int(refs.length.sum()) > MOST_BYTES:
         return refs
     own = f"{repository}/chunks/"
-    if not all(number < 0 or files.path[number].startswith(own) for number in refs.file.tolist()):
+    if not all(number < 0 or sources.url(number).startswith(own) for number in refs.file.tolist()):
         return refs
 
     async def bytes_of(row: int) -> bytes:
@@ -217,7 +263,7 @@ async def _fetched_labels(refs: Refs, files: Files, repository: str, fetch: Fetc
         if version is not None:
             return bytes(version)
         assert refs.file is not None
-        data, _ = await fetch.read(files.path[refs.file[row]], int(refs.offset[row]), int(refs.length[row]))
+        data, _ = await fetch.read(sources.url(int(refs.file[row])), int(refs.offset[row]), int(refs.length[row]))
         return data
 
     data = list(await asyncio.gather(*(bytes_of(row) for row in range(len(refs)))))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import product
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -20,13 +21,14 @@ from periplus.errors import ConflictError, DecodeError, FetchError, FormatError,
 from periplus.fetch.errors import system_error, translate
 from periplus.model import Files, Refs, Source
 from periplus.parse.json import parse_json
-from periplus.policy import Policy, storable
-from periplus.table.templates import Template, flags_of
+from periplus.policy import Policy, canonical, storable
+from periplus.table.templates import COLUMN, Template, flags_of
 from periplus.zarr.description.codecs import single_ranges
 from periplus.zarr.description.metadata import Codecs, Leaf, ZarrLayout
-from periplus.zarr.icechunk.files import EXACT, rounded_up
+from periplus.zarr.icechunk.files import EXACT, FILES, rounded_up
 from periplus.zarr.icechunk.locations import located, prefixes_of
 from periplus.zarr.icechunk.repository import open_repository, remove_repository
+from periplus.zarr.kerchunk.extension import pack_files
 from periplus.zarr.store.store import IndexStore
 
 if TYPE_CHECKING:
@@ -104,7 +106,9 @@ def write_icechunk(
             if not old:
                 session.store.sync_clear()
             writer.write(old)
-            notes = {EXACT: True} if not old or _is_exact(repository, branch) else None
+            notes: dict[str, Any] = {FILES: _listed(table.files, fetch.keep_query)}
+            if not old or _is_exact(repository, branch):
+                notes[EXACT] = True
             snapshot = session.commit(message or f"{table.rows} references by periplus", metadata=notes)
         except BaseException:
             if created:
@@ -134,6 +138,16 @@ def _used(files: Files) -> list[str]:
         for path, status, several in zip(files.path, files.status, many, strict=True)
         if status == "ok"
     ]
+
+
+def _listed(files: Files, keep_query: Collection[str]) -> str:
+    """The files table for the metadata of the commit; the objects of templates are only in the references."""
+    flags = flags_of(files)
+    if flags is not None:
+        files = files.take(np.flatnonzero(~flags))
+        files = replace(files, columns={name: values for name, values in files.columns.items() if name != COLUMN})
+    urls = [canonical(storable(path, keep_query)) for path in files.path]
+    return base64.b64encode(pack_files(files, urls, folder=None)).decode()
 
 
 def _splitting(plan: ZarrLayout) -> dict[Any, Any]:
