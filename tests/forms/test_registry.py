@@ -180,3 +180,12 @@ def test_a_name_like_that_of_a_database_asks_for_no_trust(tmp_path):
     (tmp_path / "a.tif").rename(tmp_path / "a.duckdb")
     with pytest.raises(periplus.FormatError, match="no DuckDB file"):
         periplus.open(tmp_path / "a.duckdb")
+
+
+@pytest.mark.parametrize(
+    "text", ['{"type": "FeatureCollection", "features": []}', '{"zarr_format": 3, "node_type": "group"}']
+)
+def test_json_without_references_is_named(tmp_path, text):
+    (tmp_path / "a.json").write_text(text)
+    with pytest.raises(periplus.FormatError, match="no kerchunk references"):
+        periplus.open(tmp_path / "a.json")

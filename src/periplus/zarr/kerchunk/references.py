@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from periplus.errors import FormatError, LimitError
 from periplus.limits import Allowance, Limits
 from periplus.parse.json import parse_json
+from periplus.parse.zarr.documents import NAMES
 from periplus.zarr.kerchunk.generate import generated
 
 Reference: TypeAlias = bytes | list[Any]
@@ -60,6 +61,8 @@ def expand(
         raise FormatError(f"version {version!r} of kerchunk references is unsupported; 0 and 1 are supported")
     if not isinstance(refs, Mapping):
         raise FormatError("the references are not a JSON object")
+    if refs and not any(str(key).rpartition("/")[2] in NAMES for key in refs) and not document.get("gen"):
+        raise FormatError("this JSON has no kerchunk references: no key is that of a Zarr metadata document")
     found: dict[str, Reference] = {}
     for key, value in refs.items():
         # Most references have this form; checking it here takes a third of the time.
