@@ -161,9 +161,6 @@ ENTRANCES = {
     "kerchunk-parquet": lambda folder, levels: periplus.open(kerchunk_parquet(folder, levels)),
     "icechunk": lambda folder, levels: periplus.open(repository(folder, levels)),
     "stac": lambda folder, levels: periplus.index(items(folder, levels)),
-    "xgroup": lambda folder, levels: xr.open_dataset(store(folder, levels), engine="xgroup"),
-    "xgroup-v2": lambda folder, levels: xr.open_dataset(store(folder, levels, 2), engine="xgroup"),
-    "xgroup-tree": lambda folder, levels: xr.open_datatree(store(folder, levels), engine="xgroup"),
 }
 
 
@@ -172,6 +169,15 @@ ENTRANCES = {
 def test_a_document_that_is_too_deep_is_refused_at_every_entrance(entrance, levels, made):
     with pytest.raises(periplus.FormatError, match="nested too deeply"):
         ENTRANCES[entrance](made, levels)
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize("levels", TOO_DEEP)
+@pytest.mark.parametrize("opener", [xr.open_dataset, xr.open_datatree])
+def test_xgroup_skips_an_array_whose_document_is_too_deep(opener, levels, zarr_format, made):
+    with pytest.warns(UserWarning, match="/d, .* nested too deeply"):
+        opened = opener(store(made, levels, zarr_format), engine="xgroup")
+    assert "d" not in opened.variables
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])

@@ -209,3 +209,80 @@ def test_icechunk_answers_as_kerchunk_does(name, tmp_path):
     root.create_array("a", shape=(4, 5), dtype="u1", dimension_names=("y", "x"), attributes=attributes)
     session.commit("one")
     assert of_index(tmp_path / "a.icechunk") == GOLDEN[name]
+
+
+def changed(documents, key, **members):
+    """The documents, one of them with other members."""
+    return {**documents, key: {**documents[key], **members}}
+
+
+def beside(documents, key="b/zarr.json", **members):
+    """The documents with a second array."""
+    return changed({**documents, key: documents["a/zarr.json"]}, key, **members)
+
+
+ODD = {
+    "unnamed": (changed(v3({}), "a/zarr.json", dimension_names=None), {"a": (None, None)}),
+    "one is unnamed": (changed(v3({}), "a/zarr.json", dimension_names=["y", None]), {"a": ("y", None)}),
+    "too few names": (changed(v3({}), "a/zarr.json", dimension_names=["y"]), {"a": (None, None)}),
+    "too many names": (changed(v3({}), "a/zarr.json", dimension_names=["z", "y", "x"]), {"a": (None, None)}),
+    "version 2": (v2({}), {"a": ("y", "x")}),
+    "version 2, too few names": (changed(v2({}), "a/.zattrs", _ARRAY_DIMENSIONS=["y"]), {"a": (None, None)}),
+    "unknown codec": (beside(v3({}), codecs=[{"name": "bytes"}, {"name": "none.such"}]), {"a": ("y", "x")}),
+    "unknown type": (beside(v3({}), data_type="none.such"), {"a": ("y", "x")}),
+    "no shape": (beside(v3({}), shape="none"), {"a": ("y", "x")}),
+}
+"""Documents, and the dimensions of the arrays that can be read."""
+
+
+def names_of_index(path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        index = periplus.open(path, skip_unsupported=True)
+    with closing(index):
+        return {name: (array.shape, array.dtype.name) for name, array in index.table.catalog.arrays.items()}
+
+
+@pytest.mark.parametrize("consolidated", [True, False])
+@pytest.mark.parametrize("name", ODD)
+def test_odd_documents_are_read_alike_and_do_not_close_the_store(name, consolidated, tmp_path):
+    documents, dims = ODD[name]
+    readable = dict.fromkeys(dims, ((4, 5), "uint8"))
+    (tmp_path / "refs.json").write_text(
+        json.dumps({"version": 1, "refs": {key: json.dumps(one) for key, one in documents.items()}})
+    )
+    assert names_of_index(tmp_path / "refs.json") == readable
+    if consolidated and "zarr.json" in documents:
+        inside = {key.rpartition("/")[0]: one for key, one in documents.items() if "/" in key}
+        documents = changed(documents, "zarr.json", consolidated_metadata={"kind": "inline", "metadata": inside})
+    elif consolidated:
+        documents = {**documents, ".zmetadata": {"zarr_consolidated_format": 1, "metadata": documents}}
+    path = stored(documents, tmp_path / "store.zarr")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        dataset = xr.open_dataset(path, engine="xgroup", mask_and_scale=False)
+    assert {array: (one.shape, one.dtype.name) for array, one in dataset.data_vars.items()} == readable
+    for array, named in dims.items():
+        assert dataset[array].dims == tuple(dim or f"{array}_dim_{n}" for n, dim in enumerate(named))
+    assert ("b/zarr.json" in documents) == any(re.search(r"/b\b.*cannot be read", str(one.message)) for one in caught)
+    assert name.endswith("names") == any("names for 2 dimensions" in str(one.message) for one in caught)
+    with closing(Fetch()) as fetch:
+        nodes, findings = read_documents(path, fetch).nodes()
+    assert {array: (nodes[f"/{array}"].shape, nodes[f"/{array}"].dtype) for array in dims} == readable
+    assert {array: tuple(nodes[f"/{array}"].sizes) for array in dims} == {
+        array: tuple(filter(None, named)) for array, named in dims.items()
+    }
+    assert [one.path for one in findings] == (["/b"] if name == "no shape" else [])
+
+
+@pytest.mark.parametrize("names", [None, ("y", None)])
+def test_icechunk_reads_unnamed_dimensions_as_xgroup_does(names, tmp_path):
+    repository = icechunk.Repository.create(icechunk.local_filesystem_storage(str(tmp_path / "a.icechunk")))
+    session = repository.writable_session("main")
+    zarr.create_group(session.store).create_array("a", shape=(4, 5), dtype="u1", dimension_names=names)
+    session.commit("one")
+    assert names_of_index(tmp_path / "a.icechunk") == {"a": ((4, 5), "uint8")}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        dataset = xr.open_dataset(repository.readonly_session("main").store, engine="xgroup")
+    assert dataset.a.dims == tuple(dim or f"a_dim_{n}" for n, dim in enumerate(names or (None, None)))

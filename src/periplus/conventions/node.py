@@ -35,6 +35,12 @@ class Node:
     def name(self) -> str:
         return self.path.rpartition("/")[2]
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Sizes of the dimensions that have names; none where the number of names is wrong."""
+        named = zip(self.dims, self.shape, strict=True) if len(self.dims) == len(self.shape) else ()
+        return {dim: size for dim, size in named if dim}
+
     def document(self) -> dict[str, Any]:
         """What a JSON pointer points into: the node's metadata document, as far as conventions use it."""
         common = {"zarr_format": self.zarr_format, "node_type": self.kind, "attributes": self.attributes}

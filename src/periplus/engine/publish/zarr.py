@@ -28,7 +28,7 @@ from periplus.conventions.write.layers import (
     with_grid,
 )
 from periplus.engine.publish.layers import ConventionSettings, filled, written
-from periplus.engine.xgroup.hierarchy import dims_of
+from periplus.engine.xgroup.hierarchy import ZarrHierarchy
 from periplus.errors import DeniedError, FormatError, MissingError
 
 
@@ -112,20 +112,11 @@ def _grid(
 
 
 def _nodes(group: zarr.Group) -> dict[str, Node]:
-    members = {join(ROOT, name): member for name, member in group.members(max_depth=None)}
-    children: dict[str, list[str]] = {}
-    for path in members:
-        children.setdefault(parent(path) or ROOT, []).append(path.rpartition("/")[2])
-    found = {}
-    for path, member in {ROOT: group, **members}.items():
-        attributes = dict(member.attrs)
-        if isinstance(member, zarr.Group):
-            inside = tuple(children.get(path, ()))
-            found[path] = Node(path=path, kind="group", attributes=attributes, members=inside)
-        else:
-            dims = dims_of(member.metadata)
-            found[path] = Node(path=path, kind="array", attributes=attributes, dims=dims, shape=member.shape)
-    return found
+    hierarchy = ZarrHierarchy(group.store_path)
+    paths = [one for path in hierarchy.walk(ROOT) for one in (path, *hierarchy.arrays(path))]
+    for path, reason in hierarchy.unreadable.items():
+        raise FormatError(f"the metadata of {path} cannot be read: {reason}")
+    return {path: node for path in paths if (node := hierarchy.lookup(path)) is not None}
 
 
 def _pyramids(nodes: Mapping[str, Node], reader: Reader) -> dict[str, list[str]]:

@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from functools import cache, partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import xarray as xr
 import zarr
 from xarray.backends import ZarrStore
 from xarray.core.indexing import LazilyIndexedArray
+from zarr.core.array import parse_array_metadata
+from zarr.core.array_spec import ArrayConfig
 from zarr.core.group import GroupMetadata
 from zarr.core.sync import sync
 from zarr.storage import StorePath
 
-from periplus.conventions.node import DIMENSIONS, ROOT, Node, join, parent
+from periplus.conventions.node import DIMENSIONS, ROOT, Node, join, node_of, parent
 from periplus.engine.assemble.source import UNREADABLE
 from periplus.engine.index.array import LazyArray
 from periplus.engine.index.source import chunk_encoding
 from periplus.engine.xgroup.label_cache import LabelBatch, cached, is_small
-from periplus.parse.json import check_depth
-from periplus.parse.zarr.arrays import v2_dimension_names
+from periplus.errors import FormatError, PeriplusError
+from periplus.limits import GIB, Limits
+from periplus.parse.zarr import NodeDocuments, consolidated_in, nodes_of
+from periplus.parse.zarr.documents import NAMES, ZARR_JSON, ZGROUP
+from periplus.zarr.documents import store_reader
 from periplus.zarr.store.store import IndexStore
 
-Metadata: TypeAlias = Any
-"""Of an array or a group, version 2 or 3, as zarr-python represents it."""
-_DOCUMENTS = ("zarr.json", ".zattrs", ".zgroup", ".zarray", ".zmetadata")
+LIMITS = Limits(memory_bytes=4 * GIB, dims=64)
+"""Of metadata: consolidated documents of large stores, and all dimensions that NumPy has."""
 
 
 class _GivenArrays(ZarrStore):
@@ -57,71 +61,91 @@ class _LazyNames(Sequence[str]):
         return len(self._names())
 
 
-async def _listed(place: StorePath) -> list[str]:
-    return [name async for name in place.store.list_dir(place.path)]
-
-
 class ZarrHierarchy:
     """The nodes of one store. `index` is the index behind it, if it is one: its chunks are read by our own reader."""
 
     def __init__(
         self,
-        root: zarr.Group,
+        place: StorePath,
         *,
+        group: str = ROOT,
         url: str | None = None,
+        zarr_format: int | None = None,
+        consolidated: bool | None = None,
         fill_as_mask: bool | None = None,
         owned: bool = True,
     ) -> None:
         self.url, self.owned = url, owned
-        self._place: StorePath = root.store_path
-        self._fill_as_mask = fill_as_mask
-        self._root = root
-        self._metadata: dict[str, Metadata | None] = {ROOT: root.metadata}
+        self._place, self._fill_as_mask = place, fill_as_mask
+        self._documents: dict[str, NodeDocuments | None] = {}
         self._children: dict[str, tuple[str, ...]] = {}
         self._nodes: dict[str, Node | None] = {}
         self._variables: dict[str, xr.Variable] = {}
         self._readers: dict[str, _GivenArrays] = {}
         self._batches = {"times": LabelBatch(), "others": LabelBatch()}
-        self._index = root.store if isinstance(root.store, IndexStore) else None
+        self._alike: dict[str, Any] = {}
+        self._config = ArrayConfig.from_dict({})  # once: each array would read the settings of zarr-python
+        self._index = place.store if isinstance(place.store, IndexStore) else None
         self.is_index = self._index is not None
         """Whether this is an index, whose labels are computed from its transforms."""
         self.unreadable: dict[str, str] = {}
         """Paths of nodes with invalid metadata, and why."""
-        self._complete = root.metadata.consolidated_metadata is not None
-        if self._complete:
-            self._note(ROOT, dict(_consolidated(root.metadata)))
+        formats = (3, 2) if zarr_format is None else (zarr_format,)
+        self._stored = store_reader(place, self._skip, formats=formats, limits=LIMITS)
+        self._use_consolidated = place.store.supports_consolidated_metadata and consolidated is not False
+        self._complete = False
+        self._open_root(group)
+        if consolidated and not self._complete:
+            raise ValueError("consolidated=True, but the metadata of this store are not consolidated")
 
-    # --- metadata ---------------------------------------------------------------------------------------------------
+    def _open_root(self, group: str) -> None:
+        root, inside = sync(self._stored.root())
+        if root is None and ROOT in self.unreadable:
+            raise FormatError(f"the metadata of the root cannot be read: {self.unreadable[ROOT]}", url=self.url)
+        if root is None:
+            # Some writers store no metadata for the root; groups below it may still exist.
+            found = sync(self._stored.node(group)) if group != ROOT else None
+            if found is None:
+                raise FileNotFoundError("there is no Zarr group")
+            self._documents[group] = found
+            root = NodeDocuments(path="", stored={ZARR_JSON if found.zarr_format == 3 else ZGROUP: {}})
+        self._documents[ROOT] = root
+        self._stored.formats = (root.zarr_format,)
+        self._complete = self._use_consolidated and inside is not None
+        if inside is not None and self._complete:
+            self._keep_consolidated(ROOT, inside)
 
-    def metadata(self, path: str) -> Metadata | None:
-        """The metadata of a node, None where there is none."""
-        if path not in self._metadata:
-            self._metadata[path] = None if self._complete else self._asked(path)
-        return self._metadata[path]
+    # --- documents --------------------------------------------------------------------------------------------------
 
-    def _asked(self, path: str) -> Metadata | None:
+    def documents(self, path: str) -> NodeDocuments | None:
+        """The documents of a node, None where there is none."""
+        if path not in self._documents:
+            self._documents[path] = None if self._complete else self._asked(path)
+        return self._documents[path]
+
+    def _asked(self, path: str) -> NodeDocuments | None:
         above = parent(path)
         if above is not None and above in self._children and path.rpartition("/")[2] not in self._children[above]:
             return None
         try:
-            found = self._root.get(path.strip("/"))
+            return sync(self._stored.node(path))
         except UNREADABLE as error:
-            self.unreadable[path] = f"{type(error).__name__}: {str(error)[:300]}"
+            self._skip(path, "", f"{type(error).__name__}: {error!s:.300}")
             return None
-        return None if found is None else found.metadata
+
+    def _skip(self, path: str, name: str, reason: str) -> None:  # noqa: ARG002
+        self.unreadable[path] = reason
 
     def children(self, path: str) -> tuple[str, ...]:
         """Names of the members of a group, in order."""
         if path not in self._children:
-            found = self.group(path).members()
-            self._note(path, {name: member.metadata for name, member in found}, deep=False)
+            self._list(path, deep=False)
         return self._children[path]
 
     def walk(self, path: str) -> list[str]:
         """Paths of a group and all groups below it, parents first."""
         if path not in self._children:
-            # One concurrent listing: a request for each group would be slow.
-            self._note(path, {name: member.metadata for name, member in self.group(path).members(max_depth=None)})
+            self._list(path, deep=True)  # concurrently: a request for each group would be slow
         found, waiting = [], [path]
         while waiting:
             here = waiting.pop()
@@ -129,45 +153,58 @@ class ZarrHierarchy:
             waiting += [join(here, name) for name in reversed(self.children(here)) if self.is_group(join(here, name))]
         return found
 
-    def _note(self, path: str, found: Mapping[str, Metadata], *, deep: bool = True) -> None:
-        """Keep the metadata of all nodes below a group (`deep`), or of its members, by their paths from there."""
+    def _list(self, path: str, *, deep: bool) -> None:
+        """Read the documents of the members of a group, or of all nodes below it."""
+        inside = consolidated_in(self._known(path).stored) if self._use_consolidated else None
+        if inside is not None:
+            self._keep_consolidated(path, inside)
+            return
+        if not self._place.store.supports_listing:
+            raise FormatError("this store cannot be listed, and its metadata are not consolidated", url=self.url)
+        self._keep(path, sync(self._stored.below(path) if deep else self._stored.members(path)), deep=deep)
+
+    def _keep_consolidated(self, path: str, keys: Mapping[str, Any]) -> None:
+        nodes = nodes_of(keys, skip=lambda key, why: self._skip(join(path, key.rpartition("/")[0]), "", why))
+        self._keep(path, {join(path, one): documents for one, documents in nodes.items() if one})
+
+    def _keep(self, path: str, found: Mapping[str, NodeDocuments], *, deep: bool = True) -> None:
+        """Keep the documents of all nodes below a group (`deep`), or of its members."""
         inside: dict[str, list[str]] = {path: []}
-        for name, metadata in found.items():
-            below = join(path, name)
-            self._metadata[below] = metadata
-            inside.setdefault(parent(below) or ROOT, []).append(below.rpartition("/")[2])
-            if deep and isinstance(metadata, GroupMetadata):
+        for below, documents in found.items():
+            above, _, name = below.rpartition("/")
+            inside.setdefault(above or ROOT, []).append(name)
+            if deep and documents.kind == "group":
                 inside.setdefault(below, [])
+        self._documents |= found
         self._children |= {group: tuple(sorted(names)) for group, names in inside.items()}
 
     def is_group(self, path: str) -> bool:
-        return isinstance(self.metadata(path), GroupMetadata)
+        documents = self.documents(path)
+        return documents is not None and documents.kind == "group"
 
     def arrays(self, path: str) -> list[str]:
         """Paths of the arrays directly in a group."""
         below = (join(path, name) for name in self.children(path))
-        return [one for one in below if self.metadata(one) is not None and not self.is_group(one)]
+        return [one for one in below if not self.is_group(one) and self.lookup(one) is not None]
 
     # --- nodes ------------------------------------------------------------------------------------------------------
 
     def lookup(self, path: str) -> Node | None:
         """The node at an absolute path; the callable of `periplus.conventions`."""
         if path not in self._nodes:
-            metadata = self.metadata(path)
-            self._nodes[path] = None if metadata is None else self._node(path, metadata)
+            documents = self.documents(path)
+            self._nodes[path] = None if documents is None else self._node(path, documents)
         return self._nodes[path]
 
-    def _node(self, path: str, metadata: Metadata) -> Node:
-        check_depth(metadata.attributes, what=f"the metadata of {path}", url=self.url)
-        common = {"path": path, "attributes": metadata.attributes, "zarr_format": metadata.zarr_format}
-        if isinstance(metadata, GroupMetadata):
-            members = self._children.get(path) or _LazyNames(partial(self._names, path))
-            return Node(kind="group", members=members, **common)
+    def _node(self, path: str, documents: NodeDocuments) -> Node | None:
+        if path in self.unreadable and documents.kind == "array":
+            return None  # its attributes, without which values would be wrong
         try:
-            dtype = str(metadata.dtype.to_native_dtype())
-        except UNREADABLE:
-            dtype = ""  # not a NumPy type; reading values raises
-        return Node(kind="array", dims=dims_of(metadata), shape=tuple(metadata.shape), dtype=dtype, **common)
+            metadata = documents.parse(LIMITS)
+        except PeriplusError as error:
+            self._skip(path, "", error.message)
+            return None
+        return node_of(path, metadata, self._children.get(path) or _LazyNames(partial(self._names, path)))
 
     def _names(self, path: str) -> tuple[str, ...]:
         """Names in a group, without reading what they are; none where the store cannot list."""
@@ -176,28 +213,43 @@ class ZarrHierarchy:
         if not self._place.store.supports_listing:
             return ()
         try:
-            found = sync(_listed(self._at(path)))
+            return tuple(sorted({*sync(self._stored.names(path))} - NAMES))
         except UNREADABLE:
             return ()  # a plain web server, for example
-        return tuple(sorted(name for name in found if name not in _DOCUMENTS))
 
     # --- Zarr and xarray objects ------------------------------------------------------------------------------------
 
     def group(self, path: str) -> zarr.Group:
         """The group as an object of zarr-python."""
-        if path == ROOT:
-            return self._root
-        return zarr.Group(zarr.AsyncGroup(metadata=self._known(path), store_path=self._at(path)))
+        known = self._known(path)
+        metadata = GroupMetadata(attributes=dict(known.attributes), zarr_format=known.zarr_format)  # type: ignore[arg-type]
+        return zarr.Group(zarr.AsyncGroup(metadata=metadata, store_path=self._at(path)))
 
     def array(self, path: str) -> Any:
-        """The array as an object of zarr-python."""
-        return zarr.Array(zarr.AsyncArray(metadata=self._known(path), store_path=self._at(path)))
+        """The array as an object of zarr-python, with a name for each dimension."""
+        known, node = self._known(path), self.lookup(path)
+        if node is None:
+            raise KeyError(f"no array {path}")
+        named = node.dims if len(node.dims) == len(node.shape) else (None,) * len(node.shape)
+        dims = [dim or f"{node.name}_dim_{n}" for n, dim in enumerate(named)]
+        document, attributes = {**known.stored[known.name], "attributes": {}}, dict(known.attributes)
+        if known.zarr_format == 3:
+            document["dimension_names"] = dims
+        else:
+            attributes[DIMENSIONS] = dims
+        # Arrays of a store often differ only in attributes, and zarr-python takes long to check the rest.
+        alike = repr(document)
+        if alike not in self._alike:
+            self._alike[alike] = parse_array_metadata(document)
+        metadata = copy(self._alike[alike])
+        object.__setattr__(metadata, "attributes", attributes)
+        return zarr.Array(zarr.AsyncArray(metadata=metadata, store_path=self._at(path), config=self._config))
 
-    def _known(self, path: str) -> Metadata:
-        metadata = self.metadata(path)
-        if metadata is None:
+    def _known(self, path: str) -> NodeDocuments:
+        documents = self.documents(path)
+        if documents is None:
             raise KeyError(f"no node {path}")
-        return metadata
+        return documents
 
     def _at(self, path: str) -> StorePath:
         return self._place / path.strip("/") if path != ROOT else self._place
@@ -211,8 +263,8 @@ class ZarrHierarchy:
     def prepare(self, paths: Iterable[str]) -> None:
         """Open the labels among these arrays, so that they are read together when the first is needed."""
         for path in paths:
-            metadata = self.metadata(path)
-            if metadata is not None and len(metadata.shape) == 1:
+            node = self.lookup(path)
+            if node is not None and len(node.shape) == 1:
                 with contextlib.suppress(*UNREADABLE):  # opening it for a Dataset reports what is wrong
                     self.variable(path)
 
@@ -222,16 +274,9 @@ class ZarrHierarchy:
             batch.waiting.pop(path, None)
 
     def _read(self, path: str) -> xr.Variable:
-        metadata = self._known(path)
-        name = path.rpartition("/")[2]
-        dims = tuple(dim or f"{name}_dim_{n}" for n, dim in enumerate(dims_of(metadata)))
-        if metadata.zarr_format == 2:
-            if metadata.attributes.get(DIMENSIONS) != list(dims):
-                metadata = replace(metadata, attributes={**metadata.attributes, DIMENSIONS: list(dims)})
-        elif metadata.dimension_names != dims and dims:
-            metadata = replace(metadata, dimension_names=dims)
-        reader = self._reader(parent(path) or ROOT, metadata.zarr_format)
-        reader.members[name] = zarr.Array(zarr.AsyncArray(metadata=metadata, store_path=self._at(path)))
+        name, array = path.rpartition("/")[2], self.array(path)
+        reader = self._reader(parent(path) or ROOT, array.metadata.zarr_format)
+        reader.members[name] = array
         variable: xr.Variable = reader.open_store_variable(name)  # type: ignore[no-untyped-call]
         if self._index is not None:
             variable = _read_by_index(variable, self._index, path)
@@ -249,23 +294,13 @@ class ZarrHierarchy:
 
     def attributes(self, path: str) -> dict[str, Any]:
         """Attributes of a group, as xarray shows them."""
-        metadata = self.metadata(path)
-        given = {} if metadata is None else dict(metadata.attributes)
+        documents = self.documents(path)
+        given = {} if documents is None else documents.attributes
         return {key: value for key, value in given.items() if not key.lower().startswith("_nc")}
 
     def closers(self) -> list[Callable[[], None]]:
         """The function that closes the store, unless the user passed the store itself."""
         return [self._place.store.close] if self.owned else []
-
-
-def _consolidated(root: Metadata) -> Iterator[tuple[str, Metadata]]:
-    """Consolidated metadata of all nodes below the root, by path."""
-    waiting = [("", root)]
-    while waiting:
-        path, group = waiting.pop()
-        inside = {} if group.consolidated_metadata is None else group.consolidated_metadata.metadata
-        yield from ((path + name, metadata) for name, metadata in inside.items())
-        waiting += [(f"{path}{name}/", one) for name, one in inside.items() if isinstance(one, GroupMetadata)]
 
 
 def _read_by_index(variable: xr.Variable, store: IndexStore, path: str) -> xr.Variable:
@@ -278,11 +313,3 @@ def _read_by_index(variable: xr.Variable, store: IndexStore, path: str) -> xr.Va
         return variable
     encoding = {**variable.encoding, "preferred_chunks": chunk_encoding(array, variable.dims)["preferred_chunks"]}
     return xr.Variable(variable.dims, LazilyIndexedArray(data), variable.attrs, encoding)
-
-
-def dims_of(metadata: Metadata) -> tuple[str | None, ...]:
-    """Names of dimensions; None for unnamed ones, and for all where their number is wrong."""
-    named = metadata.dimension_names if metadata.zarr_format == 3 else v2_dimension_names(metadata.attributes)
-    if named is None or len(named) != len(metadata.shape):
-        return (None,) * len(metadata.shape)
-    return tuple(name or None for name in named)

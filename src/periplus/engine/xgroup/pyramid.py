@@ -201,19 +201,17 @@ def arrays_of(source: ZarrSource, pyramid: Pyramid, level: Level) -> dict[str, s
     others = {path for one in pyramid.levels if one is not level for path in one.arrays.values()}
     mine = set(level.arrays.values())
     found = dict(level.arrays) if level.kind == "array" else {}
-    sizes: dict[str | None, int] = {}
+    sizes: dict[str, int] = {}
     for path in mine:
         node = source.hierarchy.lookup(path)
         if node is not None:
-            sizes |= dict(zip(node.dims, node.shape, strict=True))
+            sizes |= node.sizes
     for path in source.hierarchy.arrays(group_of(level)):
         name = path.rpartition("/")[2]
         if path in others or path in mine & set(found.values()) or name in found:
             continue
         node = source.hierarchy.lookup(path)
-        fits = node is not None and all(
-            sizes.get(dim, size) == size for dim, size in zip(node.dims, node.shape, strict=True)
-        )
+        fits = node is not None and all(sizes.get(dim, size) == size for dim, size in node.sizes.items())
         if path in mine or fits or level.kind == "group":
             found[name] = path
     return found

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 import zarr
-from zarr.core.group import GroupMetadata
+from zarr.core.sync import sync
+from zarr.storage._common import make_store_path
 
 from periplus.conventions.node import ROOT, NodeLookup, join
 from periplus.engine.assemble.source import UNREADABLE
@@ -46,11 +47,22 @@ def open_hierarchy(
     except FormatError as error:
         raise XGroupPathError(f"group: {error.message}") from None
     options = (opening or {}).get("storage_options") if isinstance(store, str) else None
-    root = _root(store, path, consolidated=consolidated, zarr_format=zarr_format, storage_options=options)
-    hierarchy = ZarrHierarchy(root, url=url, fill_as_mask=fill_as_mask, owned=isinstance(what, str | os.PathLike))
+    try:
+        hierarchy = ZarrHierarchy(
+            _place(store, options),
+            group=path,
+            url=url,
+            zarr_format=zarr_format,
+            consolidated=consolidated,
+            fill_as_mask=fill_as_mask,
+            owned=isinstance(what, str | os.PathLike),
+        )
+    except FileNotFoundError:
+        shown = redact(store) if isinstance(store, str) else str(store)
+        raise FileNotFoundError(f"no Zarr group at {shown}") from None  # that of zarr may show secrets
     if hierarchy.is_group(path):
         return hierarchy, path
-    there = hierarchy.metadata(path) is not None
+    there = hierarchy.documents(path) is not None
     for close in hierarchy.closers():
         close()
     reason = (
@@ -99,18 +111,9 @@ def _url(store: Any) -> str | None:
     return None
 
 
-def _root(store: Any, path: str, *, consolidated: bool | None, **options: Any) -> zarr.Group:
-    try:
-        return zarr.open_group(store, mode="r", use_consolidated=consolidated, **options)
-    except FileNotFoundError:
-        # Some writers store no metadata for the root; groups below it may still exist.
-        with contextlib.suppress(FileNotFoundError):
-            found = zarr.open_group(store, mode="r", path=path.strip("/"), use_consolidated=False, **options)
-            metadata = GroupMetadata(zarr_format=found.metadata.zarr_format)
-            place = zarr.storage.StorePath(found.store, "")
-            return zarr.Group(zarr.AsyncGroup(metadata=metadata, store_path=place))
-        shown = redact(store) if isinstance(store, str) else str(store)
-        raise FileNotFoundError(f"no Zarr group at {shown}") from None  # that of zarr may show secrets
+def _place(store: Any, options: StorageOptions = None) -> zarr.storage.StorePath:
+    """The root of what zarr-python opens."""
+    return sync(make_store_path(store, mode="r", storage_options=None if options is None else dict(options)))
 
 
 class CrossStores:
@@ -145,16 +148,12 @@ class CrossStores:
             hint = "to allow it, pass cross_store=[prefix]"
             raise DeniedError(f"access is not allowed ({error.message.partition(';')[0]}); {hint}", url=uri) from None
         try:
-            if is_local(plain):
-                root = zarr.open_group(plain, mode="r")
-            else:
-                root = zarr.open_group(FetchStore(plain, self._fetcher()), mode="r")
+            return ZarrHierarchy(_place(plain if is_local(plain) else FetchStore(plain, self._fetcher())), url=plain)
         except PeriplusError:
             raise
         except UNREADABLE as error:
             reason = "there is no Zarr group" if isinstance(error, FileNotFoundError) else str(error)[:300]
             raise FetchError(reason, url=plain) from error
-        return ZarrHierarchy(root, url=plain)
 
     def _absolute(self, uri: str) -> str:
         if self.base is not None:

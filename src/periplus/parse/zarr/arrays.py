@@ -55,7 +55,7 @@ def parse_v2_array(document: Mapping[str, Any], attributes: Mapping[str, Any], l
         fill_value=None if dtype is None else _fill_value(document.get("fill_value"), dtype),
         codecs=v2_codecs(coded, dtype=stored, rank=len(shape), order=order),
         chunk_keys=ChunkKeys(prefix="", separator=separator),
-        dimension_names=v2_dimension_names(attributes),
+        dimension_names=_v2_dimension_names(attributes),
         attributes=attributes,
     )
 
@@ -217,7 +217,7 @@ def _chunk_keys(value: Any) -> ChunkKeys:
 # --- dimensions -----------------------------------------------------------------------------------------------------
 
 
-def v2_dimension_names(attributes: Mapping[str, Any]) -> tuple[str | None, ...]:
+def _v2_dimension_names(attributes: Mapping[str, Any]) -> tuple[str | None, ...]:
     """Names of dimensions as declared by the attribute of xarray, or by that of netCDF-C."""
     if attributes.get(DIMENSIONS) is not None:
         return _names(attributes[DIMENSIONS])
