@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from periplus.arrays import Arrays, IndexArray, Progress
 from periplus.errors import guided
-from periplus.limits import Limits
+from periplus.limits import Limits, given_limits
 from periplus.model import BBox, Files
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Index:
         is taken where no level is that small); `time` one moment, a pair or a slice; `bands` numbers that count from
         1, or names.
         """
-        from periplus.conventions.proj.crs import crs_text, reproject_bbox
+        from periplus.conventions.proj.crs import reproject_bbox
         from periplus.read import read_raster
 
         return read_raster(
@@ -110,7 +110,7 @@ class Index:
             self.fetch,
             array=array,
             bbox=bbox,
-            crs=crs_text(crs),
+            crs=_crs_of(bbox, crs),
             resolution=resolution,
             max_size=max_size,
             time=time,
@@ -137,14 +137,14 @@ class Index:
         box of every chunk, in the CRS of its image. All chunks of an image that has only
         control points or RPCs are selected, or none.
         """
-        from periplus.conventions.proj.crs import crs_text, reproject_bbox
+        from periplus.conventions.proj.crs import reproject_bbox
 
         return self.table.select(
             array=array,
             level=level,
             window=window,
             bbox=bbox,
-            crs=crs_text(crs),
+            crs=_crs_of(bbox, crs),
             time=time,
             footprints=footprints,
             reproject=reproject_bbox,
@@ -226,6 +226,15 @@ class Index:
         return first + (indent(f"\n{arrays!r}", "  ") if arrays else "")
 
 
+def _crs_of(bbox: BBox | None, crs: CrsLike | None) -> str | None:
+    """The CRS of a box as text; ValueError for a CRS without a box."""
+    from periplus.conventions.proj.crs import crs_text
+
+    if crs is not None and bbox is None:
+        raise ValueError("crs= has no effect without bbox=, the box that is given in it")
+    return crs_text(crs)
+
+
 def index(
     urls: Location | Iterable[Location],
     *,
@@ -275,7 +284,9 @@ def index(
     from periplus.fetch import Fetch
     from periplus.harvest import index_into
 
-    limits = limits or Limits()
+    limits = given_limits(limits)
+    if not isinstance(urls, Iterable | PathLike):
+        raise TypeError(f"urls is a path or URL, or several of them, not {urls!r}")
     fetch = Fetch(storage_options=storage_options, keep_query=keep_query)
     listed = [fspath(urls)] if isinstance(urls, str | PathLike) else [fspath(url) for url in urls]
     target = None if to is None else fspath(to)

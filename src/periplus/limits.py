@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from numbers import Integral, Real
+from typing import Any
 
 from periplus.errors import LimitError
 
@@ -63,11 +66,30 @@ class Limits:
     sql_seconds: float = 600
     """Seconds that one query may take."""
 
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value: Any = getattr(self, field.name)
+            number: Any = Real if field.name == "sql_seconds" else Integral
+            if not isinstance(value, number) or isinstance(value, bool):
+                kind = "a number" if number is Real else "a whole number"
+                raise TypeError(f"{field.name} of Limits is {kind}, not {value!r}")
+            if not 0 <= value < math.inf:
+                raise ValueError(f"{field.name} of Limits is not negative and finite, but here {value!r}")
+
     def check(self, what: str, value: int, limit: int, *, url: str | None = None, offset: int | None = None) -> int:
         """`value`, or LimitError where it exceeds `limit`."""
         if value > limit:
             raise LimitError(f"{what} is {value}, over the limit of {limit}", url=url, offset=offset)
         return value
+
+
+def given_limits(limits: Limits | None) -> Limits:
+    """The limits that a user passes, or the defaults; TypeError for anything else."""
+    if limits is not None and not isinstance(limits, Limits):
+        raise TypeError(
+            f"limits is periplus.Limits(...), for example periplus.Limits(read_bytes=1 << 30), not {limits!r}"
+        )
+    return limits or Limits()
 
 
 class Allowance:

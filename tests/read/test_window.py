@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from periplus.errors import FormatError, MissingError
 from periplus.model import Array, Georeference
 from periplus.model.affine import box
-from periplus.read.window import checked, level_for, transform_of, window_in, window_of
+from periplus.read.window import level_for, transform_of, window_in, window_of
+from periplus.table.query.footprint import upright
 
 NORTH_UP = (10.0, 0.0, 500_000.0, 0.0, -10.0, 4_000_000.0)
 SOUTH_UP = (10.0, 0.0, 500_000.0, 0.0, 10.0, 3_990_000.0)
@@ -92,7 +93,7 @@ def test_a_transform_without_inverse_is_refused():
 @pytest.mark.parametrize("bbox", [(2, 0, 1, 1), (0, 0, float("nan"), 1), (0, 0, float("inf"), 1), (0, 1, 2)])
 def test_a_bbox_that_is_none_is_the_callers_mistake(bbox):
     with pytest.raises(ValueError):
-        checked(bbox)
+        upright(bbox)
 
 
 PYRAMID = [

@@ -39,6 +39,7 @@ CLI_WORDS = {
     "dim=": "--dim ",
     "keep_query=": "--keep-query ",
     "crs=": "--crs",
+    "bbox=": "--bbox",
     'storage_options={"query": "..."} or {"headers": {...}}': "--storage-option query=... or headers.NAME=...",
     "storage_options": "--storage-option",
     '{"anon": True}': "anon=true",

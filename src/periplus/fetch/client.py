@@ -348,6 +348,8 @@ class Fetch:
 
 
 def _names(keep_query: Iterable[str]) -> frozenset[str]:
+    if not isinstance(keep_query, Iterable):
+        raise TypeError(f"keep_query is the names of URL parameters, not {keep_query!r}")
     names = frozenset((keep_query,) if isinstance(keep_query, str) else keep_query)
     for name in sorted(names):
         if is_secret(name):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from periplus.forms.registry import is_index, open_index
-from periplus.limits import Limits
+from periplus.limits import Limits, given_limits
 from periplus.policy import Policy
 
 if TYPE_CHECKING:
@@ -46,7 +46,9 @@ def open_location(
     from periplus.fetch import Fetch
     from periplus.table import home_of
 
-    limits = limits or Limits()
+    limits = given_limits(limits)
+    if not isinstance(allow, Iterable):
+        raise TypeError(f"allow is a prefix of URLs, or several of them, not {allow!r}")
     allowed = (allow,) if isinstance(allow, str) else tuple(allow)
     allowed += tuple(base for base in (options.get("template_overrides") or {}).values() if base)
     policy = Policy.beside(home_of(url), allow=allowed)
@@ -77,7 +79,7 @@ def open_or_index(
             found = is_index(url, fetch)
     if found is not False:
         return open_location(url, storage_options=storage_options, keep_query=keep_query, limits=limits, **options)
-    limits = limits or Limits()
+    limits = given_limits(limits)
     fetch = Fetch(storage_options=storage_options, keep_query=keep_query)
     try:
         table, _ = index_into([url], fetch=fetch, limits=limits)

@@ -61,6 +61,8 @@ def _is_image(finest: Array) -> bool:
 def pick(catalog: Catalog, name: str | None) -> tuple[list[Array], Array]:
     """The levels of an image by its name (`data`, `a/data`, or its group `a`), and the one to read."""
     arrays = catalog.arrays
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"array is the name of an image or array, such as 0/data, not {name!r}")
     if name is None:
         found = Images(catalog)
         name = "data" if "data" in found else only(found, f"this index has {len(found) or 'no'} images")
@@ -126,7 +128,9 @@ def band_key(image: Array, bands: Bands | None, keys: list[Any]) -> tuple[tuple[
         raise MissingError(f"{image.name} has no bands; its dimensions are {', '.join(image.dims)}")
     d = image.dims.index("bands")
     single = isinstance(bands, str | Integral)
-    requested: Sequence[Any] = [bands] if single else list(bands)  # type: ignore[arg-type]
+    if not isinstance(bands, str | Integral | Iterable):
+        raise TypeError(f"bands are numbers that count from 1, or names, not {bands!r}")
+    requested: Sequence[Any] = [bands] if single else list(bands)
     numbers = [_band(image, band, names, image.shape[d]) for band in requested]
     contiguous = numbers and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
     keys[d] = numbers[0] if single else slice(numbers[0], numbers[-1] + 1) if contiguous else numbers
@@ -145,7 +149,7 @@ def _band(image: Array, band: int | str, names: list[str], count: int) -> int:
     if not isinstance(band, Integral) or isinstance(band, bool):
         raise TypeError(f"bands are numbers that count from 1, or names, not {band!r}")
     if not 1 <= band <= count:
-        raise ValueError(f"there is no band {band}: {image.name} has {count}, and bands count from 1")
+        raise MissingError(f"{image.name} has no band {band}; it has {count}, and bands count from 1")
     return int(band) - 1
 
 

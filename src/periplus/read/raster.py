@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,9 +17,9 @@ from periplus.model.affine import box, scaled, shifted
 from periplus.read.choose import Bands, Images, band_key, nodata_of, only, pick, time_key
 from periplus.read.plan import Progress, select_outer
 from periplus.read.reader import read_array
-from periplus.read.window import axes, checked, crs_of, level_for, transform_of, window_in
+from periplus.read.window import axes, crs_of, level_for, transform_of, window_in
 from periplus.table.query.boxes import Reproject
-from periplus.table.query.footprint import WORLD, bounds, turned
+from periplus.table.query.footprint import WORLD, bounds, corners, turned, upright
 from periplus.table.query.times import time_coordinate
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ def _image_at(
     reproject: Reproject | None,
 ) -> str:
     """The only one of these images in the box and time."""
-    box = None if bbox is None else checked(bbox)
+    box = None if bbox is None else upright(bbox)
     rows = table.select(level=0, bbox=box, crs=crs, time=time, reproject=reproject)
     met = dict.fromkeys(pyramid_of(name, 0) for name in rows.column("array").unique().to_pylist())
     found = [name for name in met if name in names]
@@ -188,30 +189,34 @@ def _own_bbox(
         return None
     own, whole = crs_of(levels, levels[0]), bounds(levels[0])
     if crs is None or crs == own:
-        box = checked(bbox)
+        box = upright(bbox)
     elif own is None:
         why = f"{levels[0].name} has no CRS, so a bbox in {crs} cannot be converted"
         raise FormatError(f"{why}; select pixels by index")
     elif reproject_bbox is None:
         raise TypeError("a bbox in another CRS needs reproject_bbox")
     else:
-        xmin, ymin, xmax, ymax = (float(v) for v in bbox)
-        box = checked(reproject_bbox((xmin, ymin, xmax, ymax), crs, own))
+        box = upright(reproject_bbox(corners(bbox), crs, own))
     return turned(box, whole) if own == WORLD and whole is not None else box
 
 
 def _resolution(resolution: float | tuple[float, float] | None) -> tuple[float, float] | None:
     if resolution is None:
         return None
-    pair = np.broadcast_to(np.asarray(resolution, float), 2)
+    try:
+        pair = np.broadcast_to(np.asarray(resolution, float), 2)
+    except (TypeError, ValueError):
+        pair = np.zeros(2)
     if not (np.isfinite(pair).all() and (pair > 0).all()):
-        raise ValueError(f"a resolution is a positive number or a pair of them, not {resolution}")
+        raise ValueError(f"a resolution is a positive number or a pair of them, not {resolution!r}")
     return float(pair[0]), float(pair[1])
 
 
 def _positive(max_size: int | None) -> int | None:
+    if max_size is not None and (not isinstance(max_size, Integral) or isinstance(max_size, bool)):
+        raise TypeError(f"max_size is a whole number of pixels, not {max_size!r}")
     if max_size is not None and max_size < 1:
-        raise ValueError(f"max_size is a number of pixels, not {max_size}")
+        raise ValueError(f"max_size is a number of pixels above 0, not {max_size}")
     return max_size
 
 

@@ -71,14 +71,6 @@ def _snapped(low: float, high: float, count: int) -> tuple[int, int] | None:
     return start, min(max(stop, start + 1), count)
 
 
-def checked(bbox: Sequence[float]) -> BBox:
-    """The bounding box as four finite numbers in order; ValueError otherwise."""
-    match tuple(float(v) for v in bbox):
-        case (xmin, ymin, xmax, ymax) as box if all(map(math.isfinite, box)) and xmin <= xmax and ymin <= ymax:
-            return xmin, ymin, xmax, ymax
-    raise ValueError(f"a bbox is (xmin, ymin, xmax, ymax) of finite numbers with min <= max, not {tuple(bbox)}")
-
-
 def window_in(levels: Sequence[Array], array: Array, bbox: BBox | None) -> Window:
     """The pixels of one level that intersect a bounding box in its CRS; all pixels without one."""
     rows, columns = size(array)

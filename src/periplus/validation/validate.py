@@ -9,6 +9,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from periplus.conventions.diagnostic import Diagnostic
+from periplus.errors import MissingError
 from periplus.forms import is_index
 from periplus.parse.json import parse_json
 from periplus.parse.zarr.documents import ZARR_JSON, key_of
@@ -47,6 +48,10 @@ def validate(
 
     if profile not in PROFILES:
         raise ValueError(f"a profile is one of {', '.join(PROFILES)}, not {profile!r}")
+    if store is None:
+        raise TypeError("a store is a path or URL, an Index, or what zarr opens, not None")
+    if dry_run and not fix:
+        raise ValueError("dry_run= has no effect without fix=True, whose changes it lists")
     url = canonical(fspath(store)).rstrip("/") if isinstance(store, str | PathLike) else None
     if url is not None and is_index(url):
         store = facade.open(url, allow=tuple(allow), trust=trust, storage_options=storage_options)
@@ -76,7 +81,12 @@ def _opened(store: Any, url: str | None, fetch: Fetch) -> tuple[StoreDocuments, 
     import zarr
     from zarr.core.buffer import default_buffer_prototype
 
-    root = store if isinstance(store, zarr.Group) else zarr.open_group(store, mode="r")
+    try:
+        root = store if isinstance(store, zarr.Group) else zarr.open_group(store, mode="r")
+    except FileNotFoundError as error:
+        raise MissingError("there is no Zarr group") from error
+    except TypeError as error:
+        raise TypeError(f"a store is a path or URL, an Index, or what zarr opens, not {store!r:.80}") from error
     keys: dict[str, Any] = {}
     for path, node in (("", root), *root.members(max_depth=None)):
         for name, buffer in node.metadata.to_buffer_dict(default_buffer_prototype()).items():

@@ -37,11 +37,16 @@ def open_to_write(target: Any, storage_options: Mapping[str, Any] | None) -> zar
     options = None if storage_options is None else dict(storage_options)
     where = str(target) if isinstance(target, str | os.PathLike) else None
     try:
+        if target is None:
+            raise TypeError(target)  # zarr would make a new store
         return zarr.open_group(target, mode="r+", storage_options=options)
     except FileNotFoundError as error:
         raise MissingError("there is no Zarr group", url=where) from error
     except PermissionError as error:
         raise DeniedError("the Zarr group is not writable", url=where) from error
+    except TypeError as error:
+        named = type(target).__name__
+        raise TypeError(f"conventions are written to a Zarr group, a Dataset or a DataTree, not {named}") from error
     except ValueError as error:
         raise FormatError(f"not a writable Zarr group: {error}", url=where) from error
 

@@ -112,6 +112,8 @@ class Database:
 
         ValueError for a query that is wrong; FormatError where running it fails.
         """
+        if not isinstance(text, str):
+            raise TypeError(f"a query is the text of one SELECT, not {text!r}")
         with self._lock, sql_errors(self._url):
             try:
                 connection = self._connected.get()  # its views look at the files of the index

@@ -97,12 +97,23 @@ def turned(bbox: BBox, whole: BBox) -> BBox:
     return bbox
 
 
-def upright(bbox: BBox) -> BBox:
-    """The box as numbers; ValueError where it is none."""
-    match tuple(float(v) for v in bbox):
-        case (xmin, ymin, xmax, ymax) as box if all(map(math.isfinite, box)) and xmin <= xmax and ymin <= ymax:
-            return xmin, ymin, xmax, ymax
-    raise ValueError(f"a bbox is (xmin, ymin, xmax, ymax) with xmin <= xmax and ymin <= ymax, not {tuple(bbox)}")
+def upright(bbox: Sequence[float]) -> BBox:
+    """The box as numbers, with xmin <= xmax and ymin <= ymax; ValueError where it is none."""
+    xmin, ymin, xmax, ymax = box = corners(bbox)
+    if xmin > xmax or ymin > ymax:
+        raise ValueError(f"a bbox is (xmin, ymin, xmax, ymax) with xmin <= xmax and ymin <= ymax, not {bbox!r}")
+    return box
+
+
+def corners(bbox: Sequence[float]) -> BBox:
+    """The box as four finite numbers; ValueError for anything else."""
+    try:
+        xmin, ymin, xmax, ymax = (float(v) for v in bbox)
+    except (TypeError, ValueError):
+        xmin = ymin = xmax = ymax = math.nan
+    if not all(map(math.isfinite, (xmin, ymin, xmax, ymax))):
+        raise ValueError(f"a bbox is four finite numbers (xmin, ymin, xmax, ymax), not {bbox!r}")
+    return xmin, ymin, xmax, ymax
 
 
 def pixel_window(transform: Transform, bbox: BBox) -> tuple[tuple[int, int], tuple[int, int]]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from periplus.table.document.columns import columns_for
 from periplus.table.parquet.buffers import numbers
 from periplus.table.parquet.schema import RowSchema, chunks_to_arrow
 from periplus.table.query.boxes import ArrayBatch, Boxes, Reproject, batches, own_boxes
-from periplus.table.query.footprint import affine, chunk_boxes, chunk_range, chunk_window, meets, spatial_axes
+from periplus.table.query.footprint import affine, chunk_boxes, chunk_range, chunk_window, corners, meets, spatial_axes
 from periplus.table.query.times import time_coordinate, within
 
 if TYPE_CHECKING:
@@ -47,7 +48,10 @@ def select(
     month or year), a pair, or a slice. Without a time dimension the files' own times count. `footprints` adds each
     chunk's box, in the CRS of its array. `reproject` brings a box from one CRS to another.
     """
-    chosen = [one for one in _chosen(table, array) if level is None or one.kind.level == level]
+    chosen = _chosen(table, array)
+    if level is not None:
+        chosen = _at_level(chosen, level)
+    bbox = None if bbox is None else corners(bbox)
     asked: list[tuple[ArrayBatch, Boxes | None]] = [(one, None) for one in chosen]
     if bbox is not None:
         asked = own_boxes(chosen, bbox, crs, reproject, strict=array is not None)
@@ -63,7 +67,21 @@ def select(
 def _chosen(table: Table, array: str | Sequence[str] | None) -> list[ArrayBatch]:
     if array is None:
         return list(batches(table.catalog.arrays))
-    return [ArrayBatch(table.array(name)) for name in ([array] if isinstance(array, str) else array)]
+    names = [array] if isinstance(array, str) else array
+    if not isinstance(names, Iterable):
+        raise TypeError(f"array is the name of an array, such as 0/data, or several of them, not {array!r}")
+    return [ArrayBatch(table.array(name)) for name in names]
+
+
+def _at_level(chosen: list[ArrayBatch], level: int) -> list[ArrayBatch]:
+    """The arrays of a level; ValueError where there are none."""
+    if not isinstance(level, Integral) or isinstance(level, bool):
+        raise TypeError(f"level is a number, 0 for full resolution, not {level!r}")
+    found = [one for one in chosen if one.kind.level == level]
+    if not found and chosen:
+        there = sorted({one.kind.level for one in chosen})
+        raise ValueError(f"there is no level {level}; the levels are {', '.join(map(str, there))}")
+    return found
 
 
 def _hits(

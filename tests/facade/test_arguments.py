@@ -1,0 +1,102 @@
+"""Wrong arguments are refused by the builtin errors, with what they may be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import periplus
+from periplus.testing.scenes import tile
+
+BOX = (0, 0, 1, 1)
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory: pytest.TempPathFactory) -> periplus.Index:
+    folder = tmp_path_factory.mktemp("one")
+    tile(folder / "a.tif", 0, 0)
+    return periplus.index(folder / "a.tif", to=folder / "a.parquet")
+
+
+def refused(error: type[Exception], match: str, call: Any, *args: Any, **kwargs: Any) -> None:
+    with pytest.raises(error, match=match) as raised:
+        call(*args, **kwargs)
+    assert type(raised.value) is error
+
+
+@pytest.mark.parametrize(
+    ("argument", "error", "match"),
+    [
+        ({"array": 3}, TypeError, "name"),
+        ({"bands": 1.5}, TypeError, "count from 1"),
+        ({"bands": slice(1, 2)}, TypeError, "count from 1"),
+        ({"max_size": 1.5}, TypeError, "whole number"),
+        ({"max_size": 0}, ValueError, "above 0"),
+        ({"resolution": "a"}, ValueError, "positive number"),
+        ({"bbox": "x"}, ValueError, "xmin, ymin, xmax, ymax"),
+        ({"bbox": 3}, ValueError, "xmin, ymin, xmax, ymax"),
+        ({"bbox": (1, 2, 3), "crs": 4326}, ValueError, "xmin, ymin, xmax, ymax"),
+        ({"bbox": BOX, "crs": "foo"}, ValueError, "EPSG:4326"),
+        ({"bbox": BOX, "crs": 1.5}, TypeError, "EPSG number"),
+        ({"crs": 4326}, ValueError, "no effect without bbox="),
+    ],
+)
+def test_wrong_arguments_of_read(one: periplus.Index, argument: dict[str, Any], error: Any, match: str) -> None:
+    refused(error, match, one.read, **argument)
+
+
+@pytest.mark.parametrize(
+    ("argument", "error", "match"),
+    [
+        ({"array": 3}, TypeError, "name"),
+        ({"level": "a"}, TypeError, "number"),
+        ({"level": -1}, ValueError, "the levels are 0"),
+        ({"level": 9}, ValueError, "the levels are 0"),
+        ({"bbox": "x"}, ValueError, "xmin, ymin, xmax, ymax"),
+        ({"bbox": (1, 2), "crs": 4326}, ValueError, "xmin, ymin, xmax, ymax"),
+        ({"bbox": BOX, "crs": "foo"}, ValueError, "EPSG:4326"),
+        ({"bbox": (0, 2, 1, 1), "crs": 4326}, ValueError, "ymin"),
+        ({"crs": 4326}, ValueError, "no effect without bbox="),
+    ],
+)
+def test_wrong_arguments_of_select(one: periplus.Index, argument: dict[str, Any], error: Any, match: str) -> None:
+    refused(error, match, one.select, **argument)
+
+
+def test_a_level_that_is_there_is_selected(one: periplus.Index) -> None:
+    assert one.select(level=np.int64(0)).num_rows == one.select().num_rows > 0
+
+
+def test_a_query_is_text(one: periplus.Index) -> None:
+    refused(TypeError, "SELECT", one.sql, 3)
+
+
+@pytest.mark.parametrize("band", [0, 4, "foo"])
+def test_a_band_that_is_not_there_is_missing(tmp_path: Path, band: int | str) -> None:
+    tile(tmp_path / "b.tif", 0, 0)
+    refused(periplus.MissingError, "no band", periplus.index(tmp_path / "b.tif").read, bands=band)
+
+
+def test_limits_are_limits(one: periplus.Index) -> None:
+    url = str(one.table.url)
+    for wrong in ({"read_bytes": 1}, 3):
+        refused(TypeError, "periplus.Limits", periplus.open, url, limits=wrong)
+        refused(TypeError, "periplus.Limits", periplus.index, url, limits=wrong)
+    refused(TypeError, "whole number", periplus.Limits, read_bytes="1")
+    refused(TypeError, "whole number", periplus.Limits, read_bytes=1.5)
+    refused(ValueError, "negative", periplus.Limits, read_bytes=-1)
+    refused(ValueError, "negative", periplus.Limits, sql_seconds=float("nan"))
+    assert periplus.Limits(read_bytes=np.int64(5), sql_seconds=0.5).read_bytes == 5
+
+
+def test_what_is_opened_is_a_path_or_a_store(one: periplus.Index) -> None:
+    refused(TypeError, "path or URL", periplus.index, None)
+    refused(TypeError, "prefix", periplus.open, str(one.table.url), allow=3)
+    refused(TypeError, "keep_query", periplus.open, str(one.table.url), keep_query=3)
+    for wrong in (None, 3):
+        refused(TypeError, "path or URL", periplus.validate, wrong)
+        refused(TypeError, "Zarr group", periplus.write_conventions, wrong, crs=4326)
+    refused(ValueError, "no effect without fix", periplus.validate, one, dry_run=True)
