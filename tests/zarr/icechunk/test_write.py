@@ -23,10 +23,13 @@ pytestmark = [
 ]
 
 
-def session(target, prefixes=(), **which):
+def stored(target, prefixes=()):
     storage = icechunk.local_filesystem_storage(str(target))
-    repository = icechunk.Repository.open(storage, authorize_virtual_chunk_access=dict.fromkeys(prefixes))
-    return repository.readonly_session(**(which or {"branch": "main"}))
+    return icechunk.Repository.open(storage, authorize_virtual_chunk_access=dict.fromkeys(prefixes))
+
+
+def session(target, prefixes=(), **which):
+    return stored(target, prefixes).readonly_session(**(which or {"branch": "main"}))
 
 
 def group(target, prefixes=(), **which):
@@ -145,6 +148,55 @@ def test_writing_again_without_append_replaces_all_in_one_commit(tmp_path):
     assert tree["0/data"].shape == (1, 30, 30)
     assert "time" not in tree["0"]
     assert group(target, first.prefixes, snapshot_id=first.snapshot)["0/data"].shape == (2, 2, 50, 60)
+
+
+def test_a_new_branch_begins_at_the_head_of_main(tmp_path):
+    target, both = tmp_path / "a.icechunk", days(tmp_path / "in", 1, 2)
+    first = written(target, both)
+    on_dev = written(target, days(tmp_path / "in", 3), branch="dev", append=True)
+    assert on_dev.virtual == first.virtual // 2  # only what is new
+    assert periplus.open(target, branch="dev")["0/data"][:, 0, 0, 0].tolist() == [1, 2, 3]
+    assert periplus.open(target)["0/data"].shape[0] == 2
+    parents = [one.id for one in stored(target).ancestry(branch="dev")]
+    assert parents[1] == first.snapshot
+
+
+def test_a_new_repository_may_begin_with_any_branch(tmp_path):
+    target = tmp_path / "a.icechunk"
+    assert written(target, days(tmp_path / "in", 1), branch="dev").branch == "dev"
+    assert periplus.open(target, branch="dev")["0/data"][0, 0, 0, 0] == 1
+    with pytest.raises(periplus.MissingError, match="nothing was written to this branch"):
+        periplus.open(target)
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_write_that_fails_leaves_no_branch(exists, tmp_path, monkeypatch):
+    index = days(tmp_path / "in", 1)
+    if exists:
+        written(tmp_path / "a.icechunk", index)
+
+    def failing(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("periplus.zarr.icechunk.write._listed", failing)
+    with pytest.raises(KeyboardInterrupt):
+        index.write(tmp_path / "a.icechunk", branch="dev")
+    if exists:
+        assert stored(tmp_path / "a.icechunk").list_branches() == {"main"}
+    else:
+        with pytest.raises(periplus.MissingError):
+            periplus.open(tmp_path / "a.icechunk", branch="dev")
+        monkeypatch.undo()
+        assert written(tmp_path / "a.icechunk", index, branch="dev").virtual > 0
+
+
+@pytest.mark.parametrize(
+    ("branch", "error"), [("", ValueError), ("a/b", ValueError), ("é", ValueError), (3, TypeError)]
+)
+def test_a_name_that_no_branch_can_have_is_refused(branch, error, tmp_path):
+    with pytest.raises(error, match="name of a branch"):
+        days(tmp_path / "in", 1).write(tmp_path / "a.icechunk", branch=branch)
+    assert not (tmp_path / "a.icechunk").exists()
 
 
 def test_what_is_no_continuation_is_not_appended(tmp_path):

@@ -107,7 +107,7 @@ async def _opened(
     if not tree:
         raise MissingError(
             f"the repository has no index: its snapshot {identity} has no groups and no arrays "
-            "(its first write was interrupted, or nothing was written to it)",
+            "(its first write was interrupted, or nothing was written to this branch)",
             url=repository,
         )
     documents = nodes_of({key_of(node.path, ZARR_JSON): node.document for node in tree})

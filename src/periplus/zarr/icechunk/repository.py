@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import icechunk
@@ -55,6 +56,26 @@ def open_repository(target: str, prefixes: list[str], split: dict[Any, Any], fet
     repository = icechunk.Repository.open(storage, config=config, authorize_virtual_chunk_access=keys)
     repository.save_config()
     return repository, created
+
+
+@contextmanager
+def on_branch(repository: Any, branch: str) -> Iterator[Any]:
+    """A session that writes to a branch; one that is missing begins at the head of main.
+
+    It is deleted where the write fails, unless another writer has committed to it.
+    """
+    start = None
+    if branch not in repository.list_branches():
+        start = repository.lookup_branch("main")
+        repository.create_branch(branch, start)
+    try:
+        yield repository.writable_session(branch)
+    except BaseException:
+        if start is not None:
+            with suppress(icechunk.IcechunkError):  # what failed before is what to report
+                if repository.lookup_branch(branch) == start:
+                    repository.delete_branch(branch)
+        raise
 
 
 async def _completed(target: str, fetch: Fetch) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import math
+import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -27,7 +28,7 @@ from periplus.zarr.description.codecs import single_ranges
 from periplus.zarr.description.metadata import Codecs, Leaf, ZarrLayout
 from periplus.zarr.icechunk.files import EXACT, FILES, rounded_up
 from periplus.zarr.icechunk.locations import located, prefixes_of
-from periplus.zarr.icechunk.repository import open_repository, remove_repository
+from periplus.zarr.icechunk.repository import on_branch, open_repository, remove_repository
 from periplus.zarr.kerchunk.extension import pack_files
 from periplus.zarr.store.store import IndexStore
 
@@ -42,6 +43,9 @@ ROWS = 1 << 20
 """References that are passed to Icechunk at once."""
 MANIFEST_CHUNKS = 1 << 20
 """References in one manifest at most: it is downloaded whole, and its format ends at 2 GB."""
+
+BRANCH_NAME = re.compile(r"[A-Za-z0-9._ +=@-]{1,200}")
+"""Other characters are encoded in the names of local files, and not in those of objects."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,11 +92,16 @@ def write_icechunk(
 ) -> IcechunkCommit:
     """Commit an index to a repository, made if there is none; all of it in one transaction.
 
-    What was in the branch before is replaced, and stays in its history. With `append` it stays in place: the index must
-    be what is there, longer along one dimension, and only what is new is written. `codecs` says which may be asked of
-    readers, as in `layout`; chunks that need others are copied, decoded. With `skip_unsupported` an array whose chunks
-    would have to be copied, but cannot be read, is skipped; otherwise it is an error.
+    A branch that is missing begins at the head of main. What was in the branch before is replaced, and stays in its
+    history. With `append` it stays in place: the index must be what is there, longer along one dimension, and only what
+    is new is written. `codecs` says which may be asked of readers, as in `layout`; chunks that need others are copied,
+    decoded. With `skip_unsupported` an array whose chunks would have to be copied, but cannot be read, is skipped;
+    otherwise it is an error.
     """
+    if not isinstance(branch, str):
+        raise TypeError(f"branch is the name of a branch, not {branch!r}")
+    if not BRANCH_NAME.fullmatch(branch):
+        raise ValueError(f"the name of a branch has up to 200 letters (a-z), digits and '._ +=@-', not {branch[:80]!r}")
     source = IndexStore(table, fetch, limits=limits, codecs=codecs)
     plan = source.layout
     prefixes = prefixes_of(_used(table.files))
@@ -100,16 +109,16 @@ def write_icechunk(
     with fetch.under(Policy.everything()) as fetch, _icechunk_errors(target):
         repository, created = open_repository(target, prefixes, _splitting(plan), fetch)
         try:
-            session = repository.writable_session(branch)
-            writer = _Writer(source, fetch, session.store, target, skip_unsupported)
-            old = writer.documents() if append and not created else {}
-            if not old:
-                session.store.sync_clear()
-            writer.write(old)
-            notes: dict[str, Any] = {FILES: _listed(table.files, fetch.keep_query)}
-            if not old or _is_exact(repository, branch):
-                notes[EXACT] = True
-            snapshot = session.commit(message or f"{table.rows} references by periplus", metadata=notes)
+            with on_branch(repository, branch) as session:
+                writer = _Writer(source, fetch, session.store, target, skip_unsupported)
+                old = writer.documents() if append and not created else {}
+                if not old:
+                    session.store.sync_clear()
+                writer.write(old)
+                notes: dict[str, Any] = {FILES: _listed(table.files, fetch.keep_query)}
+                if not old or _is_exact(repository, branch):
+                    notes[EXACT] = True
+                snapshot = session.commit(message or f"{table.rows} references by periplus", metadata=notes)
         except BaseException:
             if created:
                 with suppress(icechunk.IcechunkError, PeriplusError):  # what failed before is what to report
