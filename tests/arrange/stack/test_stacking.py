@@ -76,6 +76,14 @@ def test_no_coordinate_counts_and_warns(make: SimpleNamespace) -> None:
     assert arrange(entries, make.lookup(entries)).kind == "collect"
 
 
+def test_an_order_that_was_asked_for_is_no_reason_to_warn(make: SimpleNamespace) -> None:
+    array = make.image()
+    entries = [make.entry(f"/d/s_2021010{n}.tif", array, day=n) for n in (2, 1)]
+    result = stack(entries, make.lookup(entries), coordinate="order")
+    assert result.catalog.coordinates["time"].values.tolist() == [0, 1]
+    assert result.warnings == ()
+
+
 def test_equal_coordinates_name_both(make: SimpleNamespace) -> None:
     array = make.image()
     entries = [make.entry(f"/d/{n}.tif", array, day=1) for n in "ab"] + [make.entry("/d/c.tif", array, day=2)]

@@ -75,7 +75,7 @@ def stack(
         coordinates={
             coordinates.dim: Coordinate(name=coordinates.dim, dims=(coordinates.dim,), values=plan.steps.values)
         },
-        warnings=[*_physical_arrays(arrays), *_warnings(entries, coordinates)],
+        warnings=[*_physical_arrays(arrays), *(_warnings(entries, coordinates) if coordinate != "order" else ())],
         misfits=misfits.reasons,
     )
 
