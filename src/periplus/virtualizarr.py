@@ -1,5 +1,5 @@
-"""VirtualiZarr: a parser for any file that can be indexed."""
+"""VirtualiZarr: a parser for any file that can be indexed, and indexes as ManifestStores."""
 
-from periplus.zarr.virtualizarr import Parser
+from periplus.zarr.virtualizarr import Parser, manifest_store
 
-__all__ = ["Parser"]
+__all__ = ["Parser", "manifest_store"]
