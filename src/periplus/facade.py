@@ -265,13 +265,18 @@ def index(
     memory.
 
     `arrange` is `collect` (each file its own group), `stack` (a new leading dimension), `mosaic` (files of one grid, or
-    DTED cells, side by side) or `auto`. `pattern` (`scene_{time:%Y%m%d}`, or a regular expression with a named group)
-    reads the time of each file from its name. A stack is along `dim`, by default `time`, whose labels come from the
-    pattern, or from `coordinate`: `pattern`, `datetime` (the files' own) or `order`. `duplicates` decides between
-    files of one label, or that overlap: `error`, `first`, `last`, `first-valid`, `last-valid` or `keep`; `order` is
-    that of the files of a mosaic: `given`, `name` or `time`. With `skip_misfits` files that do not fit, or do not
-    match the pattern, are skipped. Skipped files are rows of `files` with the reason. An option, or a field
-    of the pattern, that would have no effect is a ValueError.
+    DTED cells, side by side) or `auto`: a stack if all files have the same grid and each has a time, or a label from
+    `pattern`, of its own; otherwise a collection. The arrays of a single image, a stack or a mosaic are `0/data` (full
+    resolution), `1/data` …; in a collection they are in a group that has the path of the file, below the folder that
+    all files share and without its extension: `2021/scene/0/data`.
+
+    `pattern` (`scene_{time:%Y%m%d}`, or a regular expression with a named group) reads the time of each file from its
+    name. A stack is along `dim`, by default `time`, whose labels come from the pattern, or from `coordinate`:
+    `pattern`, `datetime` (the files' own) or `order`. `duplicates` decides between files of one label, or that overlap:
+    `error`, `first`, `last`, `first-valid`, `last-valid` or `keep`; `order` is that of the files of a mosaic: `given`,
+    `name` or `time`. With `skip_misfits` files that do not fit, or do not match the pattern, are skipped. Skipped files
+    are rows of `files` with the reason. An option, or a field of the pattern, that would have no effect is a
+    ValueError.
 
     Files that are in the index at `to`, or were read by an interrupted run, are not read again: `refresh` is
     `check` (ask whether they changed), `never` (trust it) or `always`. The index then holds the files named, arranged

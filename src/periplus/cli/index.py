@@ -92,7 +92,7 @@ FAILED = "select path, error from files where error is not null"
 @click.option(
     "--no-sidecars",
     is_flag=True,
-    help="Ignore sidecar files: R-sets of NITF, world files, .aux.xml.",
+    help="Ignore sidecar files: reduced resolutions of NITF images (R-sets: .r1, .r2 …), world files, .aux.xml.",
 )
 @click.option("--concurrency", type=click.IntRange(min=1), help="Number of files read at the same time.")
 @keep_query

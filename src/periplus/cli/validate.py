@@ -22,7 +22,8 @@ MARKS = {"error": "error  ", "warning": "warning", "info": "info   "}
     type=click.Choice(["spec", "gdal", "eopf", "embeddings"]),
     default="spec",
     show_default=True,
-    help="Rules to check: the published conventions, those that GDAL reads, those of EOPF, or those of embeddings.",
+    help="Rules to check: the published conventions (spec), what GDAL reads (gdal), what ESA's EOPF products have "
+    "(eopf), or what embeddings need (embeddings).",
 )
 @click.option("--deep", is_flag=True, help="Also compare sampled values between the levels of pyramids.")
 @click.option("--fix", is_flag=True, help="Repair what is safe to repair, and print the changes.")
