@@ -166,6 +166,22 @@ def test_an_option_without_effect_is_a_mistake_in_usage(options, said, archive, 
     assert "=" not in done.err
 
 
+@pytest.mark.parametrize("name", ["out.parquet", "out", "out.duckdb"])
+def test_appending_nothing_leaves_the_index_as_it_is(name, archive, periplus, monkeypatch):
+    target = archive.parent / name
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    assert periplus("index", "-", "-o", target, "--append").code == 2  # there is no index yet
+    assert periplus("index", f"{archive}/*.tif", "-o", target).code == 0
+    files = {path: path.read_bytes() for path in [target, *target.rglob("*")] if path.is_file()}
+    done = periplus("index", "-", "-o", target, "--append")
+    assert done.code == 0
+    assert "nothing to add" in done.err
+    assert files == {path: path.read_bytes() for path in [target, *target.rglob("*")] if path.is_file()}
+    shown = json.loads(periplus("index", "-", "-o", target, "--append", "--json").out)
+    assert (shown["files"], shown["reused"], shown["failed"]) == (4, 4, 0)
+    assert periplus("index", "-", "-o", target).code == 2  # not an append: the index would be empty
+
+
 def test_append_keeps_the_arrangement_and_what_was_indexed(archive, periplus):
     names = sorted(map(str, archive.glob("*.tif")))
     target = archive.parent / "out"

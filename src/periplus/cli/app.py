@@ -40,6 +40,9 @@ CLI_WORDS = {
     "keep_query=": "--keep-query ",
     "crs=": "--crs",
     "bbox=": "--bbox",
+    "dry_run=": "--dry-run",
+    "fix=True": "--fix",
+    "fix=": "--fix",
     'storage_options={"query": "..."} or {"headers": {...}}': "--storage-option query=... or headers.NAME=...",
     "storage_options": "--storage-option",
     '{"anon": True}': "anon=true",
@@ -73,7 +76,7 @@ def periplus() -> None:
     \b
     periplus index 'archive/*.tif' -o archive.parquet
     periplus info archive.parquet
-    periplus read archive.parquet --max-size 1024 -o picture.png
+    periplus read archive.parquet --time 2021-03 --max-size 1024 -o picture.png
 
     Exit codes: 0 success; 1 finished with findings (files that failed, sources that changed); 2 error.
     """

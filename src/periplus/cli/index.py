@@ -116,7 +116,7 @@ def command(
 
     Run the command again after an interruption or when there are new files: files already indexed are not read again.
     The new index contains exactly the files of this command, arranged by its options; with --append, they are added
-    to the existing index.
+    to the existing index; if standard input then names no files, the index stays as it is and the exit code is 0.
 
     \b
     periplus index 'archive/*.tif' -o archive.parquet
@@ -126,6 +126,9 @@ def command(
     import periplus
 
     named = [line for url in urls for line in (listed(sys.stdin) if url == "-" else [url])]
+    if not named and options["append"] and output is not None and (index := existing(output)) is not None:
+        with index:
+            return summarise(index, output, quiet=quiet, as_json=as_json)
     given = {name: value for name, value in options.items() if value is not None and value is not False}
     if given.pop("no_sidecars", False):
         given["sidecars"] = False
@@ -147,6 +150,21 @@ def command(
         )
     with index:
         return summarise(index, output, quiet=quiet, as_json=as_json)
+
+
+def existing(output: str) -> Index | None:
+    """The index there, with a summary that nothing was added; None where there is none."""
+    import periplus
+
+    try:
+        index = periplus.open(output, trust=True, **source_arguments())  # as if files were added to it
+    except periplus.MissingError:
+        return None
+    status, rows = list(index.files.status), index.table.rows
+    ok = status.count("ok")
+    nothing = ("there was nothing to add",)
+    index.summary = periplus.Summary(files=len(status), ok=ok, reused=ok, rows=rows, warnings=nothing)
+    return index
 
 
 def listed(file: Iterable[str]) -> list[str]:

@@ -76,7 +76,8 @@ def command(
     The argument is an index, or an image file, which is indexed first.
 
     Values are read as stored and never resampled. With --resolution or --max-size a coarser level (overview) is read;
-    where even the coarsest level is larger than --max-size, every n-th pixel of it.
+    where even the coarsest level is larger than --max-size, every n-th pixel of it. A GeoTIFF or PNG is one image:
+    choose one time of a stack with --time.
 
     \b
     periplus read archive.parquet --max-size 1024 --time 2023-07 --bands 1,2,3 -o overview.png
@@ -90,6 +91,8 @@ def command(
     suffix = ".npy" if output == "-" else os.path.splitext(output)[1].lower()
     if suffix not in WRITERS:
         raise click.UsageError(f"-o {output}: the file name must end in {', '.join(WRITERS)}, or be -.")
+    if stretch is not None and suffix != ".png":
+        raise click.UsageError(f"--stretch has no effect on {suffix}: it applies to .png.")
     if window is not None and (
         given := [name for name, value in {**wanted, "bands": bands}.items() if value is not None]
     ):
@@ -143,6 +146,7 @@ def by_bbox(
         bands=raster.bands,
         attributes=of_bands(source, chosen),
         stretch=stretch,
+        coordinates=raster.coordinates,
     )
 
 

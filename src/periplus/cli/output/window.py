@@ -28,6 +28,8 @@ class OutputImage:
     """Of these bands: scale_factor, add_offset, units, each one value or one for each band; colormap, photometric."""
     stretch: tuple[float, float] | None = None
     """Values of black and white; None to take them from the data."""
+    coordinates: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    """Labels of dimensions, such as times, where they are known."""
 
 
 def stacked(picture: OutputImage) -> NDArray[Any]:
@@ -38,11 +40,19 @@ def stacked(picture: OutputImage) -> NDArray[Any]:
             if values.shape[axis] != 1:
                 raise click.UsageError(
                     f"this window has {values.shape[axis]} steps along {dims[axis]}, and an image has one: "
-                    f"choose one with --time or --window, or write .npy"
+                    f"{one_step(picture, dims[axis])}, or write .npy"
                 )
             values = values.squeeze(axis)
             del dims[axis]
     return values if dims[0] == "bands" else values[None]
+
+
+def one_step(picture: OutputImage, dim: str) -> str:
+    """How to choose one step along a dimension."""
+    labels = picture.coordinates.get(dim)
+    if labels is None or labels.dtype.kind != "M" or not (known := labels[~np.isnat(labels)]).size:
+        return "choose one with --array and --window"
+    return f"add for example --time {np.datetime_as_string(known.max(), unit='s')}"
 
 
 def write_npy(picture: OutputImage, file: BinaryIO) -> None:
