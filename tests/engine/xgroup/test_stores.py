@@ -226,8 +226,10 @@ def test_options_of_an_index_are_refused_for_other_stores(archive, tmp_path):
     store = write_hierarchy(tmp_path / "this.zarr", DAYS)
     with pytest.raises(TypeError, match=r"\(allow, trust\) have no effect: this store is not an index"):
         opened(store, trust=True, allow="/data")
-    with pytest.raises(TypeError, match=r"already open; pass them to periplus\.open"):
-        opened(periplus.index(str(archive["reflectance"])), trust=True)
+    index = periplus.index(str(archive["reflectance"]))
+    for engine in ("periplus", "xgroup"):
+        with pytest.raises(TypeError, match=r"\(limits\) have no effect: this index is already open"):
+            xr.open_dataset(index, engine=engine, limits=periplus.Limits(read_bytes=1))
 
 
 def test_an_index_is_read_by_selections_and_not_chunk_by_chunk(archive, monkeypatch):

@@ -35,6 +35,7 @@ OPENING = (
     "snapshot",
 )
 """Arguments that are those of `periplus.open`."""
+ALREADY_OPEN = "this index is already open; pass them to periplus.open"
 
 
 class PeriplusBackend(BackendEntrypoint):
@@ -101,11 +102,15 @@ def _open(
     **arguments: Any,
 ) -> tuple[OpenIndex, str | None, AssemblyOptions]:
     """The index, opened or made, its URL, and how its groups are to be opened."""
-    opening = {name: arguments.pop(name) for name in OPENING if name in arguments}
+    opening = {name: value for name in OPENING if (value := arguments.pop(name, None)) is not None}
     options = AssemblyOptions(coords=coords, decoding=arguments, drop=dropped(drop_variables))
     if isinstance(what, OpenIndex):
+        if opening:
+            raise TypeError(
+                f"options for opening an index ({', '.join(sorted(opening))}) have no effect: {ALREADY_OPEN}"
+            )
         return what, what.table.url, options
     if not isinstance(what, str | PathLike):
         raise TypeError(f"the periplus engine opens an Index, a path or a URL, not {type(what).__name__}")
     url = fspath(what)
-    return open_or_index(url, **{k: v for k, v in opening.items() if v is not None}), url, options
+    return open_or_index(url, **opening), url, options

@@ -14,6 +14,7 @@ from zarr.storage._common import make_store_path
 from periplus.conventions.node import ROOT, NodeLookup, join
 from periplus.engine.assemble.source import UNREADABLE
 from periplus.engine.index.array import OpenIndex
+from periplus.engine.index.backend import ALREADY_OPEN
 from periplus.engine.xgroup.hierarchy import ZarrHierarchy
 from periplus.engine.xgroup.warnings import XGroupPathError, XGroupReferenceError
 from periplus.errors import DeniedError, FetchError, FormatError, PeriplusError, redact
@@ -85,8 +86,7 @@ def _store(what: Any, opening: dict[str, Any]) -> tuple[Any, str | None, str]:
         if found or (found is None and of_index):
             return _index_store(open_location(text, **opening)), text, ""
     if of_index:
-        already = isinstance(what, OpenIndex)
-        reason = "this index is already open; pass them to periplus.open" if already else "this store is not an index"
+        reason = ALREADY_OPEN if isinstance(what, OpenIndex) else "this store is not an index"
         raise TypeError(f"options for opening an index ({', '.join(of_index)}) have no effect: {reason}")
     if text is not None:
         return text, text, ""
