@@ -320,6 +320,14 @@ def test_the_files_table_of_an_index_is_kept(tmp_path):
     assert again.write(tmp_path / "b.parquet").select(time="2021-02").num_rows == 1
 
 
+def test_a_selection_by_time_is_refused_where_the_repository_has_no_times(tmp_path):
+    collection(tmp_path / "in").write(tmp_path / "a.icechunk")
+    other = periplus.open(without_files(tmp_path / "a.icechunk"))
+    assert other.select().num_rows == 3
+    with pytest.raises(periplus.MissingError, match="the index has no times"):
+        other.select(time="2021-02")
+
+
 def test_files_with_copied_chunks_follow_the_sources(tmp_path):
     for name in "ab":
         (tmp_path / f"{name}.tif").write_bytes(tiffs.written(tiffs.picture(name, "u2", (1, 64, 64)), compression="lzw"))

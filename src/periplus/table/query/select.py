@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from periplus.errors import MissingError
 from periplus.model import Array, BBox, Catalog, Refs
 from periplus.table.collection.bundles import bundled
 from periplus.table.document.columns import columns_for
@@ -56,12 +57,21 @@ def select(
     if bbox is not None:
         asked = own_boxes(chosen, bbox, crs, reproject, strict=array is not None)
     most = table.limits.memory_bytes // (ROW_BYTES + BOX_BYTES * footprints)
-    files = None if time is None else within(np.asarray(table.files.datetime), time)
+    files = None if time is None else _files_within(table, time)
     wanted = [_SelectedArray(table, *hit, window, time, files) for hit in _hits(table, asked, window, files)]
     wanted = [one for one in wanted if one.there]
     refs = table.listed_all([(one.array, one.box) for one in wanted], most=most)
     found = [(one.array, kept) for one, held in zip(wanted, refs, strict=True) if len(kept := one.kept(held))]
     return _readable(table, found, [one.kind for one, _ in asked], footprints)
+
+
+def _files_within(table: Table, time: Any) -> NDArray[np.bool_]:
+    """The files of a time; MissingError where the whole index has no times, so that no time could find anything."""
+    moments = np.asarray(table.files.datetime)
+    labelled = any(one.values.dtype.kind == "M" for one in table.catalog.coordinates.values())
+    if len(moments) and np.isnat(moments).all() and not labelled:
+        raise MissingError("the index has no times: no file has one, and no array has a dimension of times")
+    return within(moments, time)
 
 
 def _chosen(table: Table, array: str | Sequence[str] | None) -> list[ArrayBatch]:
