@@ -29,7 +29,7 @@ CODE, WKT2, PROJJSON = (
 BOTH = declared("spatial", "proj")
 
 
-def v3(attributes, **group):
+def v3(attributes, dims=("y", "x"), **group):
     """A group with one array."""
     array = {
         "zarr_format": 3,
@@ -41,7 +41,7 @@ def v3(attributes, **group):
         "fill_value": 0,
         "codecs": [{"name": "bytes"}],
         "attributes": attributes,
-        "dimension_names": ["y", "x"],
+        "dimension_names": list(dims),
     }
     return {
         "zarr.json": {"zarr_format": 3, "node_type": "group", "attributes": group.get("group", {})},
@@ -93,6 +93,15 @@ DOCUMENTS = {
     "not declared": v3({**GRID, **CODE}),
     "samples at nodes": v3({**BOTH, **NODE, **CODE}),
     "other dimensions": v3({**BOTH, **GRID, "spatial:dimensions": ["lat", "lon"], **CODE}),
+    "swapped dimensions": v3({**BOTH, **GRID, "spatial:dimensions": ["x", "y"], **CODE}),
+    "box that contradicts": v3({**BOTH, **GRID, **CODE, "spatial:bbox": [0, 0, 100, 100]}),
+    "box of the group that contradicts": v3(
+        {}, group={**BOTH, **GRID, **CODE, "spatial:shape": [4, 5], "spatial:bbox": [0, 0, 100, 100]}
+    ),
+    "shape that contradicts": v3({**BOTH, **GRID, **CODE, "spatial:shape": [5, 5]}),
+    "unknown code": v3({**BOTH, **GRID, "proj:code": "EPSG:999999", **PROJJSON}),
+    "broken WKT2": v3({**BOTH, **GRID, **CODE, "proj:wkt2": "PROJCRS[broken"}),
+    "malformed transform": v3({**BOTH, **GRID, **CODE, "spatial:transform": [1, 2, 3]}),
     "grid mapping with WKT": grid_mapping(crs_wkt=UTM33.to_wkt()),
     "grid mapping in CF's terms": grid_mapping(**{k: v for k, v in UTM33.to_cf().items() if k != "crs_wkt"}),
 }
@@ -111,6 +120,13 @@ GOLDEN = {
     "not declared": NOTHING,
     "samples at nodes": ("EPSG:32633", SHIFTED),
     "other dimensions": ("EPSG:32633", None),
+    "swapped dimensions": ("EPSG:32633", (0.0, 10.0, 500_000.0, -10.0, 0.0, 4_000_000.0)),
+    "box that contradicts": UTM,
+    "box of the group that contradicts": UTM,
+    "shape that contradicts": UTM,
+    "unknown code": UTM,
+    "broken WKT2": UTM,
+    "malformed transform": ("EPSG:32633", None),
     "grid mapping with WKT": ("EPSG:32633", None),
     "grid mapping in CF's terms": ("EPSG:32633", None),
 }
@@ -119,6 +135,15 @@ WARNINGS = {
     "code and WKT2 that contradict": CONFLICT,
     "code and PROJJSON that contradict": CONFLICT,
     "not declared": r"spatial attributes without declaration .* they are ignored \(add the convention",
+    "other dimensions": "are not two of the array's dimensions",
+    "swapped dimensions": "looks swapped",
+    "box that contradicts": "is not what the transform gives",
+    "box of the group that contradicts": "is not what the transform gives",
+    "shape that contradicts": "spatial:shape .* is not the array's",
+    "unknown code": "EPSG:999999",
+    "broken WKT2": "proj:wkt2",
+    "malformed transform": "a transform is six finite numbers",
+    "EPSG of STAC": "proj:epsg",
 }
 
 
@@ -135,10 +160,25 @@ def of_index(path):
     return NOTHING if place is None else answer(place.crs, place.transform)
 
 
-def by_kerchunk(documents, folder):
+def references(documents, folder):
     path = folder / "refs.json"
     path.write_text(json.dumps({"version": 1, "refs": {key: json.dumps(one) for key, one in documents.items()}}))
-    return of_index(path)
+    return path
+
+
+def repository_of(documents, folder):
+    path = folder / "a.icechunk"
+    session = icechunk.Repository.create(icechunk.local_filesystem_storage(str(path))).writable_session("main")
+    array = documents["a/zarr.json"]
+    root = zarr.create_group(session.store, attributes=documents["zarr.json"]["attributes"])
+    names, attributes = array["dimension_names"], array["attributes"]
+    root.create_array("a", shape=(4, 5), dtype="u1", dimension_names=names, attributes=attributes)
+    session.commit("one")
+    return path
+
+
+def by_kerchunk(documents, folder):
+    return of_index(references(documents, folder))
 
 
 def stored(documents, folder):
@@ -181,11 +221,15 @@ def test_all_readers_find_the_same_crs_and_transform(name, reader, tmp_path):
 
 @pytest.mark.parametrize("name", WARNINGS)
 def test_contradictions_and_what_is_ignored_are_reported(name, tmp_path):
-    path = tmp_path / "refs.json"
-    references = {key: json.dumps(one) for key, one in DOCUMENTS[name].items()}
-    path.write_text(json.dumps({"version": 1, "refs": references}))
+    path = references(DOCUMENTS[name], tmp_path)
+    repository = repository_of(DOCUMENTS[name], tmp_path)
     store = stored(DOCUMENTS[name], tmp_path / "store.zarr")
-    for open_it in (lambda: periplus.open(path), lambda: xr.open_dataset(store, engine="xgroup")):
+    for open_it in (
+        lambda: periplus.open(path),
+        lambda: periplus.open(repository),
+        lambda: xr.open_dataset(path, engine="xgroup"),
+        lambda: xr.open_dataset(store, engine="xgroup"),
+    ):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             open_it().close()
@@ -200,15 +244,9 @@ def test_levels_that_are_not_declared_are_reported(tmp_path):
         periplus.open(path).close()
 
 
-@pytest.mark.parametrize("name", ["PROJJSON", "code and WKT2 that contradict", "not declared"])
+@pytest.mark.parametrize("name", ["PROJJSON", "code and WKT2 that contradict", "not declared", "swapped dimensions"])
 def test_icechunk_answers_as_kerchunk_does(name, tmp_path):
-    repository = icechunk.Repository.create(icechunk.local_filesystem_storage(str(tmp_path / "a.icechunk")))
-    session = repository.writable_session("main")
-    attributes = DOCUMENTS[name]["a/zarr.json"]["attributes"]
-    root = zarr.create_group(session.store)
-    root.create_array("a", shape=(4, 5), dtype="u1", dimension_names=("y", "x"), attributes=attributes)
-    session.commit("one")
-    assert of_index(tmp_path / "a.icechunk") == GOLDEN[name]
+    assert of_index(repository_of(DOCUMENTS[name], tmp_path)) == GOLDEN[name]
 
 
 def changed(documents, key, **members):
@@ -286,3 +324,57 @@ def test_icechunk_reads_unnamed_dimensions_as_xgroup_does(names, tmp_path):
         warnings.simplefilter("ignore")
         dataset = xr.open_dataset(repository.readonly_session("main").store, engine="xgroup")
     assert dataset.a.dims == tuple(dim or f"a_dim_{n}" for n, dim in enumerate(names or (None, None)))
+
+
+@pytest.mark.filterwarnings("ignore:.*looks swapped")
+@pytest.mark.parametrize(
+    ("dims", "order"),
+    [
+        (("y", "x"), ("y", "x")),
+        (("y", "x"), ("x", "y")),
+        (("x", "y"), ("x", "y")),
+        (("x", "y"), ("y", "x")),
+        (("lat", "lon"), ("lon", "lat")),
+        (("lon", "lat"), ("lat", "lon")),
+    ],
+)
+def test_coordinates_are_the_same_by_every_route(dims, order, tmp_path):
+    documents = v3({**BOTH, **GRID, "spatial:dimensions": list(order), **CODE}, dims)
+    expected = xr.open_dataset(stored(documents, tmp_path / "store.zarr"), engine="xgroup").coords
+    size = dict(zip(dims, (4, 5), strict=True))
+    index = periplus.open(references(documents, tmp_path))
+    # Rows are along the first name of spatial:dimensions, and columns along the second.
+    right, low = 500_000 + 10 * size[order[1]], 4_000_000 - 10 * size[order[0]]
+    assert index["a"].bbox == (500_000, low, right, 4_000_000)
+    index.close()
+    routes = [(tmp_path / "refs.json", one) for one in ("xgroup", "periplus")]
+    for path, engine in [*routes, (repository_of(documents, tmp_path), "periplus")]:
+        found = xr.open_dataset(path, engine=engine).coords
+        assert set(found) == set(expected)
+        for name in set(expected) - {"spatial_ref"}:
+            assert found[name].dims == expected[name].dims
+            assert found[name].values.tolist() == expected[name].values.tolist()
+
+
+def test_a_grid_over_dimensions_that_an_index_does_not_use_is_omitted_with_a_warning(tmp_path):
+    documents = v3({**BOTH, **GRID, "spatial:dimensions": ["lat", "lon"], **CODE}, ("lat", "lon", "band"))
+    array = documents["a/zarr.json"]
+    array["shape"] = array["chunk_grid"]["configuration"]["chunk_shape"] = [4, 5, 2]
+    with (
+        pytest.warns(UserWarning, match="the grid is over"),
+        closing(periplus.open(references(documents, tmp_path))) as one,
+    ):
+        assert (one["a"].georeference.crs, one["a"].georeference.transform) == ("EPSG:32633", None)
+
+
+def test_labels_beside_a_rotated_grid_are_kept(tmp_path):
+    rotated = {"spatial:transform": [8.0, -3.0, 500_000.0, -3.0, -8.0, 4_000_000.0]}
+    documents = v3({**BOTH, **GRID, **rotated, **CODE})
+    labels = {**documents["a/zarr.json"], "shape": [5], "dimension_names": ["x"], "attributes": {}}
+    labels["chunk_grid"] = {"name": "regular", "configuration": {"chunk_shape": [5]}}
+    path = references({**documents, "x/zarr.json": labels}, tmp_path)
+    document = json.loads(path.read_text())
+    document["refs"]["x/c/0"] = "\x01\x02\x03\x04\x05"
+    path.write_text(json.dumps(document))
+    with closing(periplus.open(path)) as index:
+        assert index.table.catalog.coordinates["x"].values.tolist() == [1, 2, 3, 4, 5]

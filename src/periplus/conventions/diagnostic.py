@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 Severity: TypeAlias = Literal["error", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error")
 """From the mildest."""
+NO_PRINCIPAL = "principal.none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +30,8 @@ class Diagnostic:
     def __str__(self) -> str:
         where = f"{self.path} {self.attribute}".rstrip()
         return f"{where}: {self.message}" + (f" ({self.hint})" if self.hint else "")
+
+    @property
+    def warns(self) -> bool:
+        """Whether every reader that opens the node warns of it: all but other forms and arrays without coordinates."""
+        return self.severity != "info" and self.code != NO_PRINCIPAL

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -155,6 +155,16 @@ class Grid:
     def upright(self) -> bool:
         """Whether x depends on columns and y on rows alone."""
         return self.transform[1] == 0 and self.transform[3] == 0
+
+    @property
+    def transposed(self) -> Grid:
+        """The same grid with its rows along the dimension of its columns, and its columns along that of its rows."""
+        (y, x), (height, width), (a, b, c, d, e, f) = self.dims, self.shape, self.transform
+        return replace(self, dims=(x, y), shape=(width, height), transform=(b, a, c, e, d, f))
+
+    def over(self, dims: tuple[str, str]) -> Grid | None:
+        """The same grid with rows and columns along these dimensions; None where it is over others."""
+        return self if dims == self.dims else self.transposed if dims == self.dims[::-1] else None
 
 
 def edges(transform: Transform, shape: tuple[int, int]) -> BBox:

@@ -73,6 +73,24 @@ def test_dimensions_may_come_in_any_order_and_among_others(store):
     assert values(meaning, "lat").shape == (4,)
 
 
+def test_the_order_of_dimensions_decides_and_no_coordinate_x_has_values_of_y(store, codes):
+    place(store, spatial__dimensions=["x", "y"])
+    meaning = store.read("/a")
+    assert [(c.name, c.dims) for c in meaning.coords] == [("yc", ("y", "x")), ("xc", ("y", "x"))]
+    assert values(meaning, "xc").tolist() == [[500005 + 10 * row] * 5 for row in range(4)]
+    assert values(meaning, "yc").tolist() == [[4999995 - 10 * column for column in range(5)]] * 4
+    assert meaning.grid.bbox == (500000, 4999950, 500040, 5000000)
+    assert codes(meaning) == ["spatial.dimensions-order"]
+
+
+def test_an_order_that_the_transform_confirms_is_no_finding(store, codes):
+    place(store, spatial__dimensions=["x", "y"], spatial__transform=[0.0, 10.0, 500000.0, -10.0, 0.0, 5000000.0])
+    meaning = store.read("/a")
+    assert values(meaning, "x").tolist() == [500005, 500015, 500025, 500035, 500045]
+    assert values(meaning, "y").tolist() == [4999995, 4999985, 4999975, 4999965]
+    assert codes(meaning, all=True) == []
+
+
 def test_a_group_lends_its_grid_to_direct_children_only(store, codes):
     store.group("/", "spatial", spatial__dimensions=["y", "x"], spatial__transform=UTM)
     store.array("/a", ("y", "x"), (4, 5))

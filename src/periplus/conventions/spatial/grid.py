@@ -84,7 +84,12 @@ def grid_of(reading: Reading, given: Mapping[str, Any], own: bool, inherited: Ma
     grid = Grid(dims=dims, shape=shape, transform=transform, registration=registration)
     if bbox is not None and "spatial:bbox" not in inherited:
         check_bbox(reading, grid, bbox, node.path)
-    return grid
+    named = by_names(grid)
+    if named is not grid and not named.upright:
+        message = f"{list(dims)} looks swapped: by this order, `{dims[0]}` counts rows and `{dims[1]}` columns"
+        hint = "write y before x, or rename the dimensions"
+        reading.note("spatial.dimensions-order", "warning", "spatial:dimensions", message, hint)
+    return named
 
 
 def _registration(reading: Reading, given: Mapping[str, Any]) -> Literal["pixel", "node"]:
@@ -98,6 +103,7 @@ def _registration(reading: Reading, given: Mapping[str, Any]) -> Literal["pixel"
 
 def coords_of(grid: Grid, axes: Mapping[str, Mapping[str, str]], taken: frozenset[str] = frozenset()) -> list[Coord]:
     """Coordinates of a grid: one for each dimension, or `xc` and `yc` over both where it is rotated."""
+    grid = by_names(grid)
     (y, x), (height, width) = grid.dims, grid.shape
     a, _, c, _, e, f = grid.transform
     offset = 0.5 if grid.registration == "pixel" else 0.0
@@ -185,8 +191,6 @@ def _dims(reading: Reading, given: Mapping[str, Any], own: bool) -> tuple[str, s
             message = f"{[y, x]} are not two of the array's dimensions {names}"
             reading.note("spatial.dimensions-unknown", "error", where, message)
         return None
-    if turned_around(y, x):
-        reading.note("spatial.dimensions-order", "warning", where, f"{[y, x]} looks swapped; y comes first")
     return y, x
 
 
@@ -267,6 +271,11 @@ def usual_dims(names: Iterable[object]) -> tuple[str, str] | None:
     return next(((spelled[y], spelled[x]) for y, x in PAIRS if y in spelled and x in spelled), None)
 
 
-def turned_around(y: str, x: str) -> bool:
-    """Whether the names of y and x look swapped."""
-    return (x.lower(), y.lower()) in PAIRS
+def by_names(grid: Grid) -> Grid:
+    """The same grid with rows along y and columns along x, where its dimensions have the usual names the other way.
+
+    The order in `spatial:dimensions` decides, and names never do: a grid whose order contradicts them is not upright
+    by its names, so that no coordinate called x has values of y.
+    """
+    y, x = grid.dims
+    return grid.transposed if (x.lower(), y.lower()) in PAIRS else grid

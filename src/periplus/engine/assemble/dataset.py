@@ -8,6 +8,7 @@ from typing import Any
 
 import xarray as xr
 
+from periplus.conventions.diagnostic import NO_PRINCIPAL
 from periplus.conventions.meaning import Coord, CrsText, Grid, Meaning, Regular
 from periplus.conventions.write.attributes import declare, merged
 from periplus.engine.assemble.attach import CoordinateAttacher
@@ -16,7 +17,7 @@ from periplus.engine.assemble.decode import decode, joined
 from periplus.engine.assemble.dequantize import dequantized
 from periplus.engine.assemble.draft import DatasetDraft, is_axis, origin_of
 from periplus.engine.assemble.grid_mapping import GridMappings
-from periplus.engine.assemble.source import NO_PRINCIPAL, UNREADABLE, ArraySource
+from periplus.engine.assemble.source import UNREADABLE, ArraySource
 from periplus.errors import PeriplusError
 
 REGISTRATION = "spatial:registration"

@@ -24,7 +24,6 @@ DECODING = (
 )
 """Arguments of xarray's own decoding."""
 COORDS = ("auto", "lazy", "memory", "none")
-NO_PRINCIPAL = "principal.none"
 UNREADABLE = (OSError, ValueError, TypeError, KeyError, AttributeError, NotImplementedError)
 """What zarr-python and xarray raise for invalid metadata, attributes and values."""
 
@@ -72,7 +71,7 @@ class Findings:
 
     def add(self, diagnostics: Iterable[Diagnostic]) -> None:
         for finding in diagnostics:
-            if finding.code != NO_PRINCIPAL and finding.severity != "info":
+            if finding.warns:
                 self.findings[finding.code, finding.path, finding.attribute, finding.message] = finding
 
     def broken(self, path: str, attribute: str, reason: str, code: str = "ref.missing") -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from periplus.conventions.meaning import Meaning
+from periplus.conventions.meaning import Grid, Meaning
 from periplus.conventions.node import DIMENSIONS
 from periplus.errors import FormatError
 from periplus.limits import Limits
@@ -19,6 +19,7 @@ from periplus.model import Array, Georeference, GroundControlPoint, Transform
 from periplus.parse.json import parse_json
 from periplus.parse.zarr import ArrayMetadata, ChunkKeys
 from periplus.table.document.encodings import encoding_of, frame_of
+from periplus.table.query.footprint import spatial_axes
 from periplus.zarr.codecs.translate import decodable
 
 INT32 = (1 << 31) - 1
@@ -83,7 +84,15 @@ def _dims(names: tuple[str | None, ...]) -> tuple[str, ...]:
 # --- georeference ---------------------------------------------------------------------------------------------------
 
 
-def georeference(meaning: Meaning, grid_mapping: Mapping[str, Any]) -> Georeference | None:
+def indexed_grid(array: Array, meaning: Meaning) -> Grid | None:
+    """The grid along the dimensions that an index uses as rows and columns; None where it is along others."""
+    axes = spatial_axes(array)
+    if meaning.grid is None or axes is None:
+        return None
+    return meaning.grid.over((array.dims[axes[0]], array.dims[axes[1]]))
+
+
+def georeference(array: Array, meaning: Meaning, grid_mapping: Mapping[str, Any]) -> Georeference | None:
     """The georeference of an array: CRS and grid by the conventions, the rest by its grid mapping.
 
     The grid mapping has what no convention covers: the transform as GDAL writes it, control points and RPCs, and the
@@ -92,8 +101,9 @@ def georeference(meaning: Meaning, grid_mapping: Mapping[str, Any]) -> Georefere
     crs = None if meaning.crs is None else meaning.crs.code or meaning.crs.text
     if crs is None:
         crs = next((text for key in ("crs_wkt", "spatial_ref") if isinstance(text := grid_mapping.get(key), str)), None)
-    grid = meaning.grid
-    transform = _gdal_transform(grid_mapping.get("GeoTransform")) if grid is None else grid.corner
+    grid = indexed_grid(array, meaning)
+    stated = _gdal_transform(grid_mapping.get("GeoTransform")) if meaning.grid is None else None
+    transform = stated if grid is None else grid.corner
     points, rpc = _control_points(grid_mapping.get("gcps")), _rpc(grid_mapping.get("rpc"))
     if crs is None and transform is None and not points and rpc is None:
         return None

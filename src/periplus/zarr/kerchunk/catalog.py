@@ -18,13 +18,15 @@ from periplus.model import Array, Catalog, Coordinate, Refs
 from periplus.model.arrays import MOST_LEVELS
 from periplus.parse.zarr import ArrayMetadata, GroupMetadata, NodeDocuments
 from periplus.parse.zarr.documents import key_of
-from periplus.zarr.kerchunk.arrays import ReferencedArray, georeference, kept_attributes, referenced_array
+from periplus.zarr.kerchunk.arrays import ReferencedArray, georeference, indexed_grid, kept_attributes, referenced_array
 from periplus.zarr.kerchunk.labels import LabelBudget, labels_of, text_labels
 
 ROOT_ARRAY = "data"
 """The name of an array that is the root itself."""
 MOST_WARNINGS = 10
-"""Contradictions and ignored attributes that are reported when an index is opened."""
+"""Findings that are reported when an index is opened; `periplus validate` lists all of a store."""
+OF_AN_INDEX = ("spatial.", "proj.", "multiscales.", "identity.", "node.", "cf.grid-mapping")
+"""Codes of findings about what an index takes from attributes: CRS, transform and levels. It keeps other attributes."""
 Metadata: TypeAlias = Mapping[str, ArrayMetadata | GroupMetadata]
 """Parsed metadata by the path of the node; the root is the empty string."""
 RowsOf: TypeAlias = Callable[[str], Refs | None]
@@ -91,7 +93,9 @@ def catalog_of(nodes: ParsedNodes, rows: RowsOf, first: FirstChunk, limits: Limi
         mapping_path = _grid_mapping(array, path, arrays)
         mapping = {} if mapping_path is None else arrays[mapping_path].array.attributes
         meaning = meanings.of(path)
-        located = georeference(meaning, mapping)
+        located = georeference(array, meaning, mapping)
+        if meaning.grid is not None and indexed_grid(array, meaning) is None:
+            meanings.note_lost_grid(path, meaning.grid.dims)
         made[path] = replace(
             array,
             level=_level(meaning),
@@ -135,7 +139,7 @@ class _Meanings:
                 self._members.setdefault(_group(path), []).append(_leaf(path))
         self._nodes: dict[str, Node | None] = {}
         self._reader = Reader(lookup=self._lookup)
-        self._warnings: dict[str, None] = {}
+        self._findings: dict[Diagnostic, None] = {}
 
     def of(self, path: str) -> Meaning:
         node = self._lookup(f"/{path}")
@@ -145,18 +149,24 @@ class _Meanings:
         self._note(meaning.diagnostics)
         return meaning
 
+    def note_lost_grid(self, path: str, dims: tuple[str, str]) -> None:
+        """Report a grid over dimensions that an index does not use as rows and columns."""
+        message = f"the grid is over {list(dims)}, and an index has grids over y and x or the last two dimensions only"
+        hint = "the transform is ignored"
+        self._note([Diagnostic("spatial.dimensions-order", "warning", f"/{path}", "spatial:dimensions", message, hint)])
+
     def _note(self, diagnostics: Iterable[Diagnostic]) -> None:
-        ignored = (one for one in diagnostics if one.code.endswith(("conflict", ".undeclared")))
-        self._warnings |= {str(one): None for one in ignored if one.severity == "warning"}
+        about = (one for one in diagnostics if one.code.startswith(OF_AN_INDEX) or one.code.endswith(".undeclared"))
+        self._findings |= {one: None for one in about if one.warns}
 
     def warn(self) -> None:
-        """Report attributes that contradict each other or are ignored, at the line that opens the index."""
+        """Report attributes that are wrong, contradict each other or are ignored, the most severe first."""
         for path, metadata in self._metadata.items():
-            node = self._lookup(f"/{path}") if "multiscales" in metadata.attributes else None
-            if node is not None and node.kind == "group":
-                self._note(self._reader.group(node).diagnostics)
-        for text in list(self._warnings)[:MOST_WARNINGS]:
-            warnings.warn(text, UserWarning, stacklevel=2)
+            if isinstance(metadata, GroupMetadata) and any(_places(key) for key in metadata.attributes):
+                self._note(self._reader.group(node_of(f"/{path}", metadata, self._members.get(path, ()))).diagnostics)
+        ranked = sorted(self._findings, key=lambda one: one.severity != "error")
+        for one in ranked[:MOST_WARNINGS]:
+            warnings.warn(str(one), UserWarning, stacklevel=2)
 
     def _lookup(self, path: str, /) -> Node | None:
         if path not in self._nodes:
@@ -164,6 +174,11 @@ class _Meanings:
             members = tuple(self._members.get(path.strip("/"), ()))
             self._nodes[path] = None if found is None else node_of(path, found, members)
         return self._nodes[path]
+
+
+def _places(key: str) -> bool:
+    """Whether an attribute of a group is about grids or levels; CRS are read with the arrays that inherit them."""
+    return key == "multiscales" or key.startswith("spatial:")
 
 
 def _level(meaning: Meaning) -> int:
@@ -272,8 +287,14 @@ def _is_computed(labels: Coordinate, arrays: Sequence[Array]) -> bool:
     if not holders:
         return False
     if dim in ("x", "y"):
-        return all(one.georeference is not None and one.georeference.transform is not None for one in holders)
+        return all(_has_upright_grid(one) for one in holders)
     values = labels.values.tolist()
     return dim == "bands" and (
         values == list(range(1, len(values) + 1)) or any(a.attributes.get("band_names") == values for a in holders)
     )
+
+
+def _has_upright_grid(array: Array) -> bool:
+    """Whether the transform gives labels along each dimension; that of a rotated grid does not."""
+    place = array.georeference
+    return place is not None and place.transform is not None and not (place.transform[1] or place.transform[3])
