@@ -378,3 +378,31 @@ def test_labels_beside_a_rotated_grid_are_kept(tmp_path):
     path.write_text(json.dumps(document))
     with closing(periplus.open(path)) as index:
         assert index.table.catalog.coordinates["x"].values.tolist() == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.filterwarnings("ignore:.*looks swapped")
+@pytest.mark.parametrize("labels", [True, False])
+@pytest.mark.parametrize("bbox", [None, (500_010, 3_999_970, 500_030, 3_999_990)])
+def test_a_grid_with_swapped_dimensions_stays_in_place_when_it_is_written(labels, bbox, tmp_path):
+    grid = {**GRID, "spatial:dimensions": ["x", "y"], "spatial:shape": [5, 4]}
+    store = stored(v3({**BOTH, **grid, **CODE}), tmp_path / "store.zarr")
+    dataset = xr.open_dataset(store, engine="xgroup", **({} if bbox is None else {"bbox": bbox}))
+    bare = dataset if labels else dataset.drop_vars(["xc", "yc"])
+    periplus.write_conventions(bare).to_zarr(tmp_path / "written.zarr", zarr_format=3, consolidated=False)
+    written = xr.open_dataset(tmp_path / "written.zarr", engine="xgroup")
+    assert written["a"].shape == ((4, 5) if bbox is None else (2, 2))
+    for name in ("xc", "yc"):
+        assert written[name].values.tolist() == dataset[name].values.tolist()
+
+
+@pytest.mark.filterwarnings("ignore:.*looks swapped", "ignore:.*were renamed")
+def test_attributes_of_renamed_dimensions_describe_the_same_grid(tmp_path):
+    documents = v3({**BOTH, **GRID, "spatial:dimensions": ["x", "y"], "spatial:shape": [5, 4], **CODE})
+    array = documents["a/zarr.json"]
+    other = {**array, "shape": [2, 3], "attributes": {**array["attributes"], "spatial:shape": [3, 2]}}
+    other["chunk_grid"] = {"name": "regular", "configuration": {"chunk_shape": [2, 3]}}
+    dataset = xr.open_dataset(stored({**documents, "b/zarr.json": other}, tmp_path), engine="xgroup")
+    (renamed,) = (one for one in dataset.data_vars.values() if one.dims != ("y", "x"))
+    assert renamed.attrs["spatial:dimensions"] == list(renamed.dims)
+    assert renamed.attrs["spatial:transform"] == [0.0, 10.0, 500_000.0, -10.0, 0.0, 4_000_000.0]
+    assert renamed.attrs["spatial:shape"] == list(renamed.shape)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from periplus.conventions.context import whole
+from periplus.conventions.context import texts, whole
 from periplus.conventions.meaning import Grid, Meaning
 from periplus.conventions.node import ROOT, Node, ancestors, parent
 from periplus.conventions.proj.crs import crs_from_cf, same_crs
@@ -20,7 +20,7 @@ from periplus.errors import FormatError
 from periplus.model import Georeference, Transform
 
 _MAPPINGS = ("spatial_ref", "crs")
-_SHAPE = "spatial:shape"
+_SHAPE, _DIMS = "spatial:shape", "spatial:dimensions"
 REGISTRATIONS = {"pixel": "area", "node": "point", "area": "area", "point": "point"}
 """Words of the spatial convention and of GDAL, and what periplus.model.Georeference calls them."""
 
@@ -128,7 +128,11 @@ def declared(nodes: Mapping[str, Node], reader: Reader, layer: Layer) -> Declare
     around = [nodes[at].attributes for at in (path, parent(path) or ROOT) if at in nodes]
     stated = next((whole(one[_SHAPE]) for one in (*_item(reader, meaning), *around) if _SHAPE in one), None)
     grid = meaning.grid
-    return DeclaredGrid(grid=grid, shape=None if stated is None or len(stated) < 2 else (stated[-2], stated[-1]))
+    if stated is None or len(stated) < 2:
+        return DeclaredGrid(grid=grid)
+    order = next((texts(one[_DIMS]) for one in around if _DIMS in one), None) or grid.dims
+    height, width = stated[-2:] if order[-2:] != grid.dims[::-1] else stated[:-3:-1]
+    return DeclaredGrid(grid=grid, shape=(height, width))
 
 
 def _item(reader: Reader, meaning: Meaning) -> list[Mapping[str, Any]]:

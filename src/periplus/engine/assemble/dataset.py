@@ -109,7 +109,11 @@ class _Assembly:
         raw[name].attrs.update(meaning.attributes)
         grid = meaning.grid if "spatial" in meaning.principal else None
         if grid is not None and any(given[dim] != dim for dim in grid.dims):
-            raw[name].attrs["spatial:dimensions"] = [given[dim] for dim in grid.dims]
+            attributes = raw[name].attrs
+            attributes["spatial:dimensions"] = [given[dim] for dim in grid.dims]
+            # Of this order of dimensions, which may not be the declared one.
+            own = {"spatial:transform": list(grid.transform), "spatial:shape": list(grid.shape)}
+            attributes.update({key: value for key, value in own.items() if key in attributes})
         self.draft.origins[name] = ("path", None, self.draft.arrays[name])
         return given
 

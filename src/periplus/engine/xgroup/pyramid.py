@@ -163,7 +163,7 @@ def crop(
         raise MissingError(f"no array intersects {request.bbox}; they cover {reach}")
     part = dataset.isel({dim: part for dim, part in parts.items() if dim in dataset.dims})
     for (y, x), (grid, _) in grids.items():
-        moved = _moved(grid, parts[y], parts[x])
+        moved = _moved(replace(grid, dims=(y, x)), parts[y], parts[x])
         if len(grids) == 1:
             part.attrs = _replaced(part.attrs, moved)
         for variable in part.data_vars.values():
@@ -186,6 +186,7 @@ def _replaced(attributes: Mapping[Any, Any], grid: Grid) -> dict[Any, Any]:
     nodes = edges(grid.centre, (height - 1, width - 1))
     updated = {
         "GeoTransform": geotransform(grid.corner),
+        "spatial:dimensions": list(grid.dims),
         "spatial:transform": list(grid.transform),
         "spatial:shape": [height, width],
         "spatial:bbox": list(grid.bbox if grid.registration == "pixel" else nodes),
