@@ -154,6 +154,7 @@ def test_a_pattern_without_a_stack_gives_times_to_query_by(bands, periplus):
         (["--arrange", "mosaic", "--dim", "z"], "--dim has no effect with --arrange 'mosaic'"),
         (["--arrange", "collect", "--skip-misfits"], "--skip-misfits has no effect"),
         (["--append"], "--append has no effect without --output"),
+        (["--arrange", "mosaic", "--duplicates", "keep"], "--duplicates of a mosaic is one of error, first"),
         (["--refresh", "never"], "--refresh has no effect without --output"),
         (["--assets", "red"], "--assets chooses among the assets of STAC items"),
         (["--dim", ""], "--dim is empty; it is the name of a dimension"),
@@ -179,6 +180,7 @@ def test_appending_nothing_leaves_the_index_as_it_is(name, archive, periplus, mo
     assert files == {path: path.read_bytes() for path in [target, *target.rglob("*")] if path.is_file()}
     shown = json.loads(periplus("index", "-", "-o", target, "--append", "--json").out)
     assert (shown["files"], shown["reused"], shown["failed"]) == (4, 4, 0)
+    assert shown["bytes"] == sum(path.stat().st_size for path in archive.iterdir())
     assert periplus("index", "-", "-o", target).code == 2  # not an append: the index would be empty
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import periplus
 from periplus.testing.scenes import tile
@@ -100,3 +101,36 @@ def test_what_is_opened_is_a_path_or_a_store(one: periplus.Index) -> None:
         refused(TypeError, "path or URL", periplus.validate, wrong)
         refused(TypeError, "Zarr group", periplus.write_conventions, wrong, crs=4326)
     refused(ValueError, "no effect without fix", periplus.validate, one, dry_run=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "match"),
+    [
+        ("k.parq", {"record_size": 0}, "from 1"),
+        ("k.json", {"base": "s3://a/"}, "no effect without portable=True"),
+    ],
+)
+def test_wrong_options_of_references(
+    one: periplus.Index, tmp_path: Path, name: str, option: dict[str, Any], match: str
+) -> None:
+    refused(ValueError, match, one.write, tmp_path / name, form="kerchunk", **option)
+
+
+@pytest.mark.parametrize("engine", ["periplus", "xgroup"])
+def test_an_unknown_argument_of_an_engine_names_those_there_are(one: periplus.Index, engine: str) -> None:
+    refused(
+        TypeError,
+        "no argument foo here; its arguments are .*level, .*coords, .*decode_times",
+        xr.open_dataset,
+        str(one.table.url),
+        engine=engine,
+        foo=1,
+    )
+    refused(
+        TypeError,
+        "no argument level here; its arguments are .*coords",
+        xr.open_datatree,
+        str(one.table.url),
+        engine=engine,
+        level=1,
+    )

@@ -59,6 +59,8 @@ def command(
     periplus convert archive.parquet s3://bucket/archive.icechunk
     periplus convert archive.parquet archive.json --zarr-format 3
     """
+    from periplus.cli.app import in_cli_words
+
     os.environ.setdefault("ICECHUNK_LOG", "error")  # it writes warnings to stdout
     with open_index(url) as index:
         options = {
@@ -80,4 +82,4 @@ def command(
     for name, why in report.skipped.items():
         alike.setdefault(why, []).append(name)
     for why, names in alike.items():
-        click.echo(f"skipped: {some(names)}: {why}", err=True)
+        click.echo(f"skipped: {some(names)}: {in_cli_words(why)}", err=True)

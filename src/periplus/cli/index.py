@@ -160,10 +160,15 @@ def existing(output: str) -> Index | None:
         index = periplus.open(output, trust=True, **source_arguments())  # as if files were added to it
     except periplus.MissingError:
         return None
-    status, rows = list(index.files.status), index.table.rows
-    ok = status.count("ok")
-    nothing = ("there was nothing to add",)
-    index.summary = periplus.Summary(files=len(status), ok=ok, reused=ok, rows=rows, warnings=nothing)
+    good = [max(size, 0) for size, status in zip(index.files.size, index.files.status, strict=True) if status == "ok"]
+    index.summary = periplus.Summary(
+        files=len(index.files),
+        ok=len(good),
+        reused=len(good),
+        rows=index.table.rows,
+        bytes=int(sum(good)),
+        warnings=("there was nothing to add",),
+    )
     return index
 
 

@@ -27,7 +27,7 @@ def is_repository(content: Content) -> bool:
 def open_repository(
     opening: Opening,
     *,
-    branch: str = "main",
+    branch: str | None = None,
     tag: str | None = None,
     snapshot: str | None = None,
     skip_unsupported: bool | Collection[str] = (),

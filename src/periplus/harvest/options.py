@@ -98,7 +98,7 @@ def check_options(
     for name, value, allowed in (
         ("arrange", kind, KINDS),
         ("coordinate", coordinate, COORDINATES),
-        ("duplicates of a mosaic" if kind == "mosaic" else "duplicates", duplicates, rules),
+        (f"duplicates= of a {kind}" if kind in ("mosaic", "stack") else "duplicates=", duplicates, rules),
         ("order", order, MOSAIC_ORDERS),
         ("skip_misfits", skip_misfits, (True, False)),
     ):

@@ -92,7 +92,7 @@ def consolidation(hierarchy: StoreDocuments) -> list[Diagnostic]:
         if len(hierarchy.documents) < 2:
             return []
         message = "the metadata are not consolidated: readers must list the store and request each node"
-        hint = "periplus validate --fix consolidates them"
+        hint = "consolidate them; the option fix of periplus validate does so"
         return [Diagnostic("store.unconsolidated", "warning", ROOT, "", message, hint)]
     if not hierarchy.listed:
         return []

@@ -169,7 +169,7 @@ def test_overlaps_are_refused_or_decided_by_the_order_given(tmp_path: Path, turn
     if not turn:
         np.testing.assert_array_equal(first, merged(paths, "first")[0])
         np.testing.assert_array_equal(last, merged(paths, "last")[0])
-    with pytest.raises(ValueError, match="duplicates of a mosaic is one of error, first, last"):
+    with pytest.raises(ValueError, match="duplicates= of a mosaic is one of error, first, last"):
         periplus.index(paths, arrange="mosaic", duplicates="keep")
 
 

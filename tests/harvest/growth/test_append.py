@@ -119,7 +119,8 @@ def test_options_are_judged_by_the_arrangement_of_the_index(tmp_path: Path, to: 
         assert index.table.catalog.arrangement["asked"]["duplicates"] == "first-valid"
     other = to.with_name("other" + to.suffix)
     periplus.index(days(tmp_path / "days", tiff, 1, 2), to=other, arrange="stack", pattern=TIME).close()
-    for option, match in (({"duplicates": "first-valid"}, "duplicates is one of"), ({"order": "name"}, "no effect")):
+    wrong = ({"duplicates": "first-valid"}, "duplicates= of a stack is one of"), ({"order": "name"}, "no effect")
+    for option, match in wrong:
         with pytest.raises(ValueError, match=match):
             periplus.index(days(tmp_path / "days", tiff, 3), to=other, append=True, **option)
 

@@ -98,6 +98,8 @@ def test_branches_tags_and_snapshots_are_versions(tmp_path):
     assert periplus.open(where, snapshot=first)["v"][0, 0] == values["v"][0, 0]
     with pytest.raises(periplus.MissingError, match="branch 'none'"):
         periplus.open(where, branch="none")
+    with pytest.raises(ValueError, match="branch= and tag= each choose a snapshot"):
+        periplus.open(where, branch="work", tag="v1")
 
 
 def test_what_lies_elsewhere_is_denied_unless_allowed(made, tmp_path):

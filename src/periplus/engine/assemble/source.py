@@ -42,12 +42,15 @@ class AssemblyOptions:
     """Arguments of xarray's own decoding, by name."""
     drop: frozenset[str] = frozenset()
     """Names of variables to leave out."""
+    others: tuple[str, ...] = ()
+    """Arguments that the engine has besides those of decoding, for a message."""
 
     def __post_init__(self) -> None:
         if self.coords not in COORDS:
             raise ValueError(f"coords must be one of {', '.join(COORDS)}, not {self.coords!r}")
         if unknown := sorted(self.decoding.keys() - set(DECODING)):
-            raise TypeError(f"this engine has no argument {', '.join(unknown)} here")
+            known = ", ".join((*self.others, *DECODING))
+            raise TypeError(f"this engine has no argument {', '.join(unknown)} here; its arguments are {known}")
 
     @property
     def lazy(self) -> bool | None:

@@ -67,7 +67,7 @@ class PeriplusBackend(BackendEntrypoint):
         `keep_query`, `limits`, `document`, `template_overrides`, `skip_unsupported`, `branch`, `tag` and `snapshot` are
         those of `periplus.open`, `drop_variables` and the arguments of decoding those of xarray.
         """
-        index, url, options = _open(filename_or_obj, **arguments)
+        index, url, options = _open(filename_or_obj, ("group", "level"), **arguments)
         dataset = open_group(index, choose(index.table.catalog.arrays, group, level), options, url=url)
         if index is not filename_or_obj:
             dataset.set_close(index.close)
@@ -77,7 +77,7 @@ class PeriplusBackend(BackendEntrypoint):
         self, filename_or_obj: Any, *, group: str | None = None, **arguments: Any
     ) -> dict[str, xr.Dataset]:
         """Every level of every image from `group` (default: the root) down, by path; arguments as of `open_dataset`."""
-        index, url, options = _open(filename_or_obj, **arguments)
+        index, url, options = _open(filename_or_obj, ("group",), **arguments)
         root = (group or "").strip("/")
         if not under(index.table.catalog.arrays, root):
             raise MissingError(f"no group {root!r} in this index")
@@ -96,14 +96,17 @@ class PeriplusBackend(BackendEntrypoint):
 
 def _open(
     what: Any,
+    choice: tuple[str, ...],
+    /,
     *,
     drop_variables: str | Iterable[str] | None = None,
     coords: str = "auto",
     **arguments: Any,
 ) -> tuple[OpenIndex, str | None, AssemblyOptions]:
-    """The index, opened or made, its URL, and how its groups are to be opened."""
+    """The index, opened or made, its URL, and how its groups are to be opened; `choice` names further arguments."""
     opening = {name: value for name in OPENING if (value := arguments.pop(name, None)) is not None}
-    options = AssemblyOptions(coords=coords, decoding=arguments, drop=dropped(drop_variables))
+    others = (*choice, "coords", "drop_variables", *OPENING)
+    options = AssemblyOptions(coords=coords, decoding=arguments, drop=dropped(drop_variables), others=others)
     if isinstance(what, OpenIndex):
         if opening:
             raise TypeError(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
+from inspect import signature
 from typing import Any
 
 import xarray as xr
@@ -38,7 +40,7 @@ class CloseAll:
 @walking("the metadata of the store")
 def open_one(what: Any, request: LevelRequest, **options: Any) -> xr.Dataset:
     """The arrays of a group, or of the requested level of its pyramid."""
-    source, group = _open(what, **options)
+    source, group = _open(what, tuple(one.name for one in fields(request)), **options)
     try:
         meaning = source.group_meaning(group)
         pyramid = None if meaning is None else meaning.pyramid
@@ -65,7 +67,7 @@ def open_one(what: Any, request: LevelRequest, **options: Any) -> xr.Dataset:
 @walking("the metadata of the store")
 def open_all(what: Any, **options: Any) -> dict[str, xr.Dataset]:
     """Every group of a hierarchy by its path, such that xarray can build a tree of them."""
-    source, group = _open(what, **options)
+    source, group = _open(what, (), **options)
     try:
         groups = aligned(_groups(source, group))
     except BaseException:
@@ -79,7 +81,7 @@ def open_all(what: Any, **options: Any) -> dict[str, xr.Dataset]:
 @walking("the metadata of the store")
 def pyramid_levels(what: Any, **options: Any) -> tuple[Level, ...]:
     """The levels of the pyramid that a group holds."""
-    source, group = _open(what, **options)
+    source, group = _open(what, (), **options)
     try:
         meaning = source.group_meaning(group)
     finally:
@@ -89,6 +91,8 @@ def pyramid_levels(what: Any, **options: Any) -> tuple[Level, ...]:
 
 def _open(
     what: Any,
+    choice: tuple[str, ...],
+    /,
     *,
     group: str | None = None,
     drop_variables: str | Iterable[str] | None = None,
@@ -102,10 +106,16 @@ def _open(
     use_zarr_fill_value_as_mask: bool | None = None,
     **arguments: Any,
 ) -> tuple[ZarrSource, str]:
-    """The opened store and the path of the group in it; options are those of the engine."""
+    """The opened store and the path of the group in it; options are those of the engine, `choice` names others."""
     opening = {name: value for name in OPENING if (value := arguments.pop(name, None)) is not None}
+    named = (name for name, one in signature(_open).parameters.items() if one.kind is one.KEYWORD_ONLY)
     how = AssemblyOptions(
-        coords=coords, dequantize=dequantize, crs_index=True, decoding=arguments, drop=dropped(drop_variables)
+        coords=coords,
+        dequantize=dequantize,
+        crs_index=True,
+        decoding=arguments,
+        drop=dropped(drop_variables),
+        others=(*choice, *named, *OPENING),
     )
     hierarchy, path = open_hierarchy(
         what,

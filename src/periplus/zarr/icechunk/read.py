@@ -74,20 +74,22 @@ def read_icechunk(
     *,
     fetch: Fetch,
     limits: Limits,
-    branch: str = "main",
+    branch: str | None = None,
     tag: str | None = None,
     snapshot: str | None = None,
     skip_unsupported: bool | Collection[str] = (),
 ) -> Table:
-    """The index that a snapshot of a repository is: the newest of a branch, or the one a tag or an id names.
+    """The index that a snapshot of a repository is: the newest of a branch (`main`), or that of a tag or an id.
 
     Sources are compared when they are read, with the files table of a repository that we wrote or with their entity
     tags. Objects of which the repository has just a time are requested now. `skip_unsupported` names arrays to skip,
     or is True for all that cannot be read.
     """
     repository = canonical(url).rstrip("/")
+    if len(given := [n for n, v in {"branch": branch, "tag": tag, "snapshot": snapshot}.items() if v is not None]) > 1:
+        raise ValueError(f"{'= and '.join(given)}= each choose a snapshot: pass one of them")
     try:
-        return fetch.run(_opened(repository, fetch, limits, branch, tag, snapshot, skip_unsupported))
+        return fetch.run(_opened(repository, fetch, limits, branch or "main", tag, snapshot, skip_unsupported))
     except PeriplusError as error:
         raise error.at(url=repository) from error.__cause__
 

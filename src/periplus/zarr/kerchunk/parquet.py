@@ -54,7 +54,7 @@ def write_parquet(
     folder atomically: there an existing index is an error.
     """
     if not 0 < record_size <= MOST_ROWS:
-        raise FormatError(f"record_size is {record_size}, outside 1..{MOST_ROWS}")
+        raise ValueError(f"record_size is a number of rows from 1 to {MOST_ROWS}, not {record_size!r}")
     write = secrets.token_hex(8)
     records: dict[str, list[int]] = {}
     with _local(url, fetch) if is_local(url) else _remote(url, fetch) as put:

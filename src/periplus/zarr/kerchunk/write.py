@@ -91,6 +91,8 @@ def write_kerchunk(
         raise ValueError(f"codecs are {', '.join(CODECS[1:])}, not {codecs!r}")
     if form not in (None, "json", "parquet"):
         raise ValueError(f"form is json or parquet, not {form!r}")
+    if base and not portable:
+        raise ValueError("base= has no effect without portable=True, which writes URLs relative to it")
     as_json = form == "json" or (form is None and is_json(url))
     if zarr_format == 3 and not as_json:
         raise ValueError(
