@@ -20,6 +20,15 @@ def test_the_copy_says_the_same(index, periplus, tmp_path, name, more):
     assert {**first, "index": ""} == {**second, "index": ""}
 
 
+def test_an_image_is_not_replaced(index, periplus, tmp_path):
+    image = tmp_path / "other.tif"
+    image.write_bytes(b"II*\0 an image")
+    done = periplus("convert", index, image, "--form=flat")
+    assert done.code == 2
+    assert "the target is not a flat Parquet index; nothing was written" in done.err
+    assert image.read_bytes() == b"II*\0 an image"
+
+
 def test_a_database_is_not_opened_on_faith(index, periplus, tmp_path):
     periplus("convert", index, tmp_path / "copy.duckdb")
     done = periplus("info", tmp_path / "copy.duckdb")

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from periplus.errors import PeriplusError
-from periplus.policy import canonical, is_local
-
 if TYPE_CHECKING:
     from periplus.fetch import Fetch
     from periplus.limits import Limits
     from periplus.table import Table
+    from periplus.table.content import Content
     from periplus.zarr.icechunk.write import IcechunkCommit
 
 
@@ -31,55 +27,6 @@ class UnknownOptionError(TypeError):
         unknown, valid = (", ".join(map(spelled, names)) for names in (self.unknown, self.valid))
         options = f"its options are {valid}" if valid else "it has no options"
         return f"{unknown} does not apply to {self.action}; {options}"
-
-
-class Content:
-    """The bytes at a location by which its form is recognised; empty where there are none.
-
-    Nothing is read before it is asked for. Without `fetch`, remote locations are not accessed and have no bytes.
-    """
-
-    def __init__(self, url: str, fetch: Fetch | None = None) -> None:
-        self._url = canonical(url).removesuffix("/")
-        self._fetch = fetch
-
-    def start(self, length: int, *, name: str = "") -> bytes:
-        """The first bytes of the file, or of the file `name` in the folder."""
-        url = self._location(name)
-        if is_local(url):
-            return _local_bytes(url, length, end=False)
-        return self._fetched(lambda fetch: fetch.read(url, 0, length))
-
-    def end(self, length: int, *, name: str = "") -> bytes:
-        """The last bytes of the file, or of the file `name` in the folder."""
-        url = self._location(name)
-        if is_local(url):
-            return _local_bytes(url, length, end=True)
-        return self._fetched(lambda fetch: fetch.tail(url, length))
-
-    def _location(self, name: str) -> str:
-        return f"{self._url}/{name}" if name else self._url
-
-    def _fetched(self, read: Callable[[Fetch], Any]) -> bytes:
-        if self._fetch is None:
-            return b""
-        try:
-            data: bytes = self._fetch.run(read(self._fetch))[0]
-        except PeriplusError:
-            return b""
-        return data
-
-
-def _local_bytes(path: str, length: int, *, end: bool) -> bytes:
-    try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # to open a pipe would wait for who writes to it
-            return b""
-        with open(path, "rb") as file:
-            if end:
-                file.seek(max(0, file.seek(0, 2) - length))
-            return file.read(length)
-    except OSError:
-        return b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,9 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from periplus.errors import guided
-from periplus.forms.form import Content, FormResult, IndexForm, Opening, Writing
+from periplus.forms.form import FormResult, IndexForm, Opening, Writing
 from periplus.policy import Policy
+from periplus.table.content import Content
 
 if TYPE_CHECKING:
     from periplus.table import Table
@@ -22,6 +23,11 @@ FORMAT_2 = "repo"
 def is_repository(content: Content) -> bool:
     """Whether there is a repository of format 1, or one of format 2, which the reader refuses."""
     return b'"snapshot"' in content.start(4096, name=BRANCH) or content.start(3, name=FORMAT_2) == b"ICE"
+
+
+def _belongs(name: str) -> bool:
+    """Whether a file may be what an interrupted creation of a repository left."""
+    return name.startswith(("chunks/", "manifests/", "refs/", "snapshots/", "transactions/", "config.yaml"))
 
 
 def open_repository(
@@ -58,8 +64,11 @@ def write_repository(
     """Commit to a branch; chunks that Icechunk readers could not decode are copied."""
     with guided():
         from periplus.zarr.icechunk.write import write_icechunk
+    from periplus.table.target import check_folder
     from periplus.zarr.icechunk.read import read_icechunk
 
+    anywhere = writing.fetch.under(Policy.everything())
+    check_folder(writing.url, "an Icechunk repository", is_repository, _belongs, fetch=anywhere)
     commit = write_icechunk(
         writing.table,
         writing.fetch,
@@ -71,7 +80,6 @@ def write_repository(
         codecs=codecs,
         skip_unsupported=skip_unsupported,
     )
-    anywhere = writing.fetch.under(Policy.everything())
     table = read_icechunk(writing.url, fetch=anywhere, limits=writing.limits, snapshot=commit.snapshot)
     return FormResult(table, commit.skipped, commit)
 

@@ -6,25 +6,17 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from periplus.forms.form import Content, FormResult, IndexForm, Opening, Writing
+from periplus.forms.form import FormResult, IndexForm, Opening, Writing
 from periplus.policy import Policy
+from periplus.table.content import Content, is_json_references
 
 if TYPE_CHECKING:
     from periplus.table import Table
     from periplus.zarr.description.metadata import Codecs
 
-JSON_HEAD = 64 << 10
-REFERENCES = (b'"refs"', b'.zgroup"', b'.zarray"', b'zarr.json"')
-"""One of these is in the first bytes of kerchunk JSON; STAC items, which are JSON too, have none."""
 ZMETADATA = ".zmetadata"
 RECORD_SIZE = b'"record_size"'
 """A key that the `.zmetadata` of a Zarr store does not have; written first or last."""
-
-
-def is_json_references(content: Content) -> bool:
-    """Whether there is a JSON file with references."""
-    head = content.start(JSON_HEAD)
-    return head.lstrip()[:1] == b"{" and any(mark in head for mark in REFERENCES)
 
 
 def is_directory(content: Content) -> bool:

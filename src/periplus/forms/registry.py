@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from periplus.errors import FormatError, MissingError
-from periplus.forms.form import Content, IndexForm, Opening, UnknownOptionError, WriteReport, Writing
+from periplus.forms.form import IndexForm, Opening, UnknownOptionError, WriteReport, Writing
 from periplus.forms.icechunk import REPOSITORY
 from periplus.forms.kerchunk import DIRECTORY, JSON
 from periplus.forms.tables import DATASET, DUCKDB_DATABASE, FLAT_PARQUET
 from periplus.limits import Limits
-from periplus.policy import canonical, is_local
+from periplus.policy import Policy, canonical, is_local
+from periplus.table.content import Content
 from periplus.table.location import path_of, target_form
 
 if TYPE_CHECKING:
@@ -85,6 +86,14 @@ def write_index(
     """Write an index in the form named, or by the ending of `url`; return the index opened from there, and a report."""
     entry = _target(url, form)
     entry.check_options(entry.write, options)
+    first = _by_ending(url)[0]
+    if (
+        entry is DATASET
+        and first is REPOSITORY
+        and REPOSITORY.recognise(Content(url, fetch.under(Policy.everything())))
+    ):
+        # Also where a dataset is in it: a reader opens what the name suggests.
+        raise FormatError("the target is an Icechunk repository; nothing was written: choose another name", url=url)
     written = entry.write(Writing(table=table, url=url, fetch=fetch, limits=limits), **options)
     report = WriteReport(
         url=url,

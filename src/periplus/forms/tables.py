@@ -8,27 +8,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from periplus.errors import FormatError
-from periplus.forms.form import Content, FormResult, IndexForm, Opening, Writing
+from periplus.forms.form import FormResult, IndexForm, Opening, Writing
 from periplus.policy import Policy
-from periplus.table.location import DUCKDB, FILES_NAME, FLAT, is_index_file
+from periplus.table.content import is_dataset, is_duckdb, is_flat
+from periplus.table.location import DUCKDB, FLAT
 
 if TYPE_CHECKING:
     from periplus.table import Table
-
-
-def is_flat(content: Content) -> bool:
-    """Whether there is a Parquet file whose footer describes an index."""
-    return is_index_file(content.end)
-
-
-def is_dataset(content: Content) -> bool:
-    """Whether there is a folder with the files table of an index."""
-    return is_index_file(partial(content.end, name=FILES_NAME))
-
-
-def is_duckdb(content: Content) -> bool:
-    """Whether there is a DuckDB file."""
-    return content.start(12)[8:] == b"DUCK"
 
 
 def open_parquet(opening: Opening, *, document: Mapping[str, Any] | None = None) -> Table:

@@ -74,14 +74,20 @@ class IndexRun:
 
     def into(self, to: str, *, form: str | None, refresh: str, append: bool) -> Table:
         """Write an index to a target, reusing the index and the journal there."""
-        from periplus.table import sweep  # imports Arrow, which is slow and not needed for an index in memory
+        # These import Arrow, which is slow and not needed for an index in memory.
+        from periplus.table import sweep
+        from periplus.table.location import form_of, target_form
+        from periplus.table.target import check_target, form_at
 
         if scheme_of(to) in WEB:
             raise FetchError("HTTP is read only here; write the index to a file or an object store", url=to)
+        if form is None:  # an index keeps its form
+            form = (form_of(to) != "duckdb" and form_at(to, self._fetch)) or target_form(to)
+        check_target(to, form, fetch=self._fetch)
         sweep(to, fetch=self._fetch, limits=self._limits)
         refresh_all = refresh == "always"
         # An index that is replaced completely may be damaged; one that is appended to may not.
-        index = None if refresh_all and not append else open_stored(to, self._fetch, limits=self._limits)
+        index = None if refresh_all and not append else open_stored(to, self._fetch, limits=self._limits, form=form)
         kind = "" if self._reader.look_for_sidecars else "no siblings"
         journal = Journal(to, self._fetch, limits=self._limits, kind=kind)
         self._gathered.keep = journal.add
@@ -89,7 +95,7 @@ class IndexRun:
             if index is not None:
                 self._earlier, self._before = index.table, index.files.path
             elif refresh_all:
-                self._earlier = open_earlier(to, self._fetch, limits=self._limits)
+                self._earlier = open_earlier(to, self._fetch, limits=self._limits, form=form)
             parts = [] if refresh_all else journal.load()
             if journal.damaged:
                 self._notes.warnings.append(f"{journal.damaged} parts of the journal could not be used")
@@ -184,7 +190,7 @@ class IndexRun:
     def _write(
         self,
         to: str,
-        form: str | None,
+        form: str,
         index: StoredIndex | None,
         kept: dict[int, Harvested],
         others: list[int],

@@ -23,6 +23,7 @@ from periplus.table.collection.bundles import Bundled, apart, bundles_of
 from periplus.table.collection.groups import GroupedArrays, kinds, unlike
 from periplus.table.document.columns import Columns, columns_for
 from periplus.table.document.document import IndexDocument
+from periplus.table.location import dataset_folder
 from periplus.table.open import glance, open_table
 from periplus.table.parquet.buffers import to_strings
 from periplus.table.parquet.files import check_flat, column_to_arrow, files_after, files_to_arrow
@@ -35,7 +36,6 @@ from periplus.table.write import (
     NewContent,
     checked_catalog,
     commit_dataset,
-    dataset_folder,
     discard,
     groups_of,
     write_flat,
@@ -122,7 +122,17 @@ def _write_longer(
     rows = Bundled(chain(bundles_of(before.blocks(), arrays), more()), arrays)
     together = Files.joined(before.files, files)
     placed = _all_placements(before, placements)
-    return write_table(url, catalog, rows, together, placements=placed, fetch=fetch, limits=limits, continues=before)
+    return write_table(
+        url,
+        catalog,
+        rows,
+        together,
+        placements=placed,
+        fetch=fetch,
+        form=before.form,
+        limits=limits,
+        continues=before,
+    )
 
 
 def _add(

@@ -42,6 +42,12 @@ def target_form(url: str) -> str:
     return form_of(url)
 
 
+def dataset_folder(url: str) -> str:
+    """The folder of a dataset, with a slash at its end, from its URL or that of its files table."""
+    folder, slash, name = url.rpartition("/")
+    return folder + slash if name in ("", FILES_NAME) else url + "/"
+
+
 def home_of(url: str) -> str:
     """The URL of an index without a closing slash, also where its files.parquet is given."""
     return canonical(url).removesuffix("/").removesuffix("/" + FILES_NAME)

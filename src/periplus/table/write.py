@@ -24,7 +24,7 @@ from periplus.table.collection.groups import GroupedArrays, kinds
 from periplus.table.document.columns import Columns, columns_for
 from periplus.table.document.document import FILES_KEY, KEY, PLACEMENTS_KEY, IndexDocument, document_for, dump, load
 from periplus.table.leftovers import FOLDERS, sweep_unfinished
-from periplus.table.location import DUCKDB, FILES_NAME, form_of, target_form
+from periplus.table.location import DUCKDB, FILES_NAME, dataset_folder, form_of, target_form
 from periplus.table.lock import locked
 from periplus.table.open import glance, open_table
 from periplus.table.parquet.files import files_to_arrow
@@ -34,6 +34,7 @@ from periplus.table.parquet.row_groups import Blocks, RowTally, row_groups
 from periplus.table.parquet.schema import RowSchema, level_extra
 from periplus.table.parquet.sinks import FlatSink, PartSink, embedded_files, files_parquet, sink
 from periplus.table.table import Table
+from periplus.table.target import check_target
 
 if TYPE_CHECKING:
     from periplus.fetch import Fetch
@@ -54,6 +55,8 @@ def write_table(
 ) -> Table:
     """Write an index and open it; an index that was there stays until the new one is whole.
 
+    Anything else at the target is an error and is not replaced, and neither is a file that the index refers to.
+
     `blocks` may come in any order and size; a bounded number of rows is in memory at a time. `form` is `flat` (one
     Parquet file), `dataset` (a folder) or `duckdb`, by default as the ending of the URL says. `continues` is the index
     that this one was made from: ConflictError where it lay there, and another writer has changed it meanwhile; with
@@ -62,8 +65,9 @@ def write_table(
     limits = limits or Limits()
     url = canonical(target_url)
     form = form or target_form(target_url)
-    if (form == "duckdb") != (form_of(url) == "duckdb"):
-        raise FormatError(f"the name of a DuckDB index, and of no other, ends in {' or '.join(DUCKDB)}", url=url)
+    if form != "duckdb" and form_of(url) == "duckdb":
+        raise FormatError(f"only the name of a DuckDB index ends in {' or '.join(DUCKDB)}", url=url)
+    check_target(url, form, fetch=fetch, sources=files.path)
     catalog = checked_catalog(catalog, files, limits, count=len(files))
     before = None if continues is None else continues.source
     if before is not None and before.url != (dataset_folder(url) + FILES_NAME if form == "dataset" else url):
@@ -94,7 +98,8 @@ def write_table(
     else:
         raise ValueError(f"form is flat, dataset or duckdb, not {form!r}")
     # Its rows came from the caller, who may access their sources.
-    return open_table(url, fetch=fetch, limits=limits, trust=True, policy=Policy.everything())
+    opened = "duckdb" if form == "duckdb" else "parquet"
+    return open_table(url, fetch=fetch, limits=limits, trust=True, policy=Policy.everything(), form=opened)
 
 
 def copy_table(
@@ -191,12 +196,6 @@ def _embedded_placements(placements: Placements | None, catalog: Catalog) -> dic
 
 
 # --- datasets -------------------------------------------------------------------------------------------------------
-
-
-def dataset_folder(url: str) -> str:
-    """The folder of a dataset, with a slash at its end, from its URL or that of its files table."""
-    url = url.removesuffix(FILES_NAME)
-    return url if url.endswith("/") else url + "/"
 
 
 def commit_dataset(

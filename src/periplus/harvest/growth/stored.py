@@ -273,12 +273,10 @@ class StoredIndex:
         )
 
 
-def open_stored(target: str, fetch: Fetch, *, limits: Limits) -> StoredIndex | None:
+def open_stored(target: str, fetch: Fetch, *, limits: Limits, form: str) -> StoredIndex | None:
     """The index at a target, or None; anything else at the target is an error and is not replaced."""
-    from periplus.table import open_table  # imports Arrow, which is slow and not needed for an index in memory
-
     try:
-        table = open_table(target, fetch=fetch, limits=limits, trust=True, policy=Policy.everything())
+        table = _opened(target, fetch, limits, form)
         files = table.files
     except MissingError:
         return None
@@ -335,16 +333,21 @@ def check_access(rule: Policy, files: Iterable[Harvested]) -> None:
             ) from None
 
 
-def open_earlier(target: str, fetch: Fetch, *, limits: Limits) -> Table | None:
+def open_earlier(target: str, fetch: Fetch, *, limits: Limits, form: str) -> Table | None:
     """The index at a target, to keep the columns that users added to its files; None if it is damaged or missing."""
-    from periplus.table import open_table
-
     try:
-        table = open_table(target, fetch=fetch, limits=limits, trust=True, policy=Policy.everything())
+        table = _opened(target, fetch, limits, form)
         _ = table.files
     except PeriplusError:
         return None
     return table
+
+
+def _opened(target: str, fetch: Fetch, limits: Limits, form: str) -> Table:
+    from periplus.table import open_table  # imports Arrow, which is slow and not needed for an index in memory
+
+    read_as = "duckdb" if form == "duckdb" else "parquet"
+    return open_table(target, fetch=fetch, limits=limits, trust=True, policy=Policy.everything(), form=read_as)
 
 
 def _pattern(text: Any) -> NamePattern | None:

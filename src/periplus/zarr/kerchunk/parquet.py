@@ -22,6 +22,7 @@ from periplus.parse.json import INT64
 from periplus.parse.zarr.documents import ZMETADATA
 from periplus.policy import is_local
 from periplus.table.parquet.sinks import spool_folder
+from periplus.table.target import is_folder
 from periplus.zarr.description.slabs import Slab
 from periplus.zarr.kerchunk.extension import FILES, KEY, declare, pack_files
 from periplus.zarr.kerchunk.records import MOST_ROWS, Record, write_record
@@ -55,6 +56,7 @@ def write_parquet(
     """
     if not 0 < record_size <= MOST_ROWS:
         raise ValueError(f"record_size is a number of rows from 1 to {MOST_ROWS}, not {record_size!r}")
+    is_folder(url, "a kerchunk Parquet directory", fetch=fetch)
     write = secrets.token_hex(8)
     records: dict[str, list[int]] = {}
     with _local(url, fetch) if is_local(url) else _remote(url, fetch) as put:
@@ -104,8 +106,6 @@ def _local(url: str, fetch: Fetch) -> Iterator[Put]:
 
 def _foreign(target: str) -> str | None:
     """The name of a file at the target that is not part of a kerchunk index, and would be removed with the folder."""
-    if os.path.lexists(target) and not os.path.isdir(target):
-        return os.path.basename(target)
     for place, _, names in os.walk(target):
         for name in names:
             if not (RECORD.fullmatch(name) or name in (ZMETADATA, FILES) or UNFINISHED.fullmatch(name)):

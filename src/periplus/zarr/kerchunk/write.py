@@ -13,7 +13,9 @@ from periplus.errors import FormatError
 from periplus.limits import JSON_TEXT, json_allowance, json_cost, json_parts
 from periplus.model import Array, Shape
 from periplus.policy import canonical, folder_of, storable
+from periplus.table.content import is_json_references
 from periplus.table.parquet.sinks import sink
+from periplus.table.target import check_file
 from periplus.table.templates import expanded
 from periplus.zarr.codecs.translate import NotRepresentableError
 from periplus.zarr.description.metadata import CODECS, Codecs, Leaf, layout
@@ -99,6 +101,8 @@ def write_kerchunk(
             "kerchunk Parquet is defined for Zarr v2 only, and other readers would return the fill value for every "
             "chunk of Zarr v3: use zarr_format=2, or zarr_format=3 with a target that ends in .json"
         )
+    if as_json:
+        check_file(url, "kerchunk references in JSON", is_json_references, fetch=fetch, sources=table.files.path)
     description = describe(table, zarr_format=zarr_format, codecs=codecs, skip_unsupported=skip_unsupported)
     urls, folder = named_urls(table.files.path, fetch.keep_query, portable=portable)
     if as_json:
