@@ -27,7 +27,7 @@ NAMES = {
 MISLEADING = {
     "flat": "index.tif",
     "dataset": "index.json/",
-    "duckdb": "other.duckdb",
+    "duckdb": "index.parquet",
     "kerchunk-json": "index.parquet",
     "kerchunk-parquet": "index",
     "icechunk": "repository",

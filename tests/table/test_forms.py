@@ -288,7 +288,7 @@ def test_what_is_there_decides_the_form_not_its_name(tmp_path, fetch, name, form
         same_refs(again.refs(array), written.refs(array))
 
 
-@pytest.mark.parametrize(("name", "form"), [("index", "duckdb"), ("index.duckdb", "flat")])
+@pytest.mark.parametrize(("name", "form"), [("index.ddb", "dataset"), ("index.duckdb", "flat")])
 def test_a_name_that_would_not_open_is_refused_before_writing(tmp_path, fetch, name, form):
     catalog, refs, files = stacked(2)
     with pytest.raises(FormatError, match="ends in"):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from periplus.errors import FormatError
 from periplus.forms.form import FormResult, IndexForm, Opening, Writing
 from periplus.policy import Policy
-from periplus.table.content import is_dataset, is_duckdb, is_flat
+from periplus.table.content import Content, is_dataset, is_duckdb, is_flat
 from periplus.table.location import DUCKDB, FLAT
 
 if TYPE_CHECKING:

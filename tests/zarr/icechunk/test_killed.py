@@ -136,7 +136,7 @@ def test_a_folder_of_others_is_not_taken_for_an_interrupted_creation(tmp_path):
     (target / "snapshots").mkdir(parents=True)
     (target / "snapshots" / INITIAL).write_bytes(b"x")
     (target / "notes.txt").write_bytes(b"mine")
-    with pytest.raises(periplus.FetchError, match="clean prefixes"):
+    with pytest.raises(periplus.FormatError, match=r"contains 'notes\.txt', which does not belong"):
         index_of(tmp_path, NEW).write(target)
     assert sorted(path.name for path in target.rglob("*") if path.is_file()) == [INITIAL, "notes.txt"]
 
