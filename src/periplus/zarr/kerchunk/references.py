@@ -61,7 +61,7 @@ def expand(
         raise FormatError(f"version {version!r} of kerchunk references is unsupported; 0 and 1 are supported")
     if not isinstance(refs, Mapping):
         raise FormatError("the references are not a JSON object")
-    if refs and not any(str(key).rpartition("/")[2] in NAMES for key in refs) and not document.get("gen"):
+    if refs is document and refs and not any(str(key).rpartition("/")[2] in NAMES for key in refs):
         raise FormatError("this JSON has no kerchunk references: no key is that of a Zarr metadata document")
     found: dict[str, Reference] = {}
     for key, value in refs.items():
