@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from periplus.testing.scenes import tile
+
 
 @pytest.mark.parametrize(
     ("name", "more"),
@@ -60,3 +62,19 @@ def test_an_option_of_another_form_is_a_usage_error(index, periplus, tmp_path, m
     assert done.code == 2
     assert done.err.startswith("periplus: usage: ")
     assert message in done.err
+
+
+def test_why_an_array_is_skipped_names_options_of_the_command_line(periplus, tmp_path):
+    tile(tmp_path / "a.tif", 0, 0, bands=3, interleave="pixel")
+    tile(tmp_path / "b.tif", 0, 0, bands=1)
+    assert periplus("index", tmp_path / "a.tif", tmp_path / "b.tif", "-o", tmp_path / "i.parquet").code == 0
+    done = periplus(
+        "convert", tmp_path / "i.parquet", tmp_path / "o.json", "--codecs", "standard", "--skip-unsupported"
+    )
+    assert done.code == 0
+    assert "use --zarr-format 3" in done.err
+
+
+def test_a_dry_run_of_no_repair_is_a_mistake_in_usage(index, periplus):
+    done = periplus("validate", index, "--dry-run")
+    assert (done.code, done.err.partition(",")[0]) == (2, "periplus: usage: --dry-run has no effect without --fix")

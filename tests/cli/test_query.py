@@ -70,6 +70,8 @@ def test_footprints_are_boxes(index, periplus):
         (["--bbox", "1,2,3"], "usage"),
         (["--bbox", "3,2,1,4"], "usage"),
         (["--time", "yesterday"], "usage"),
+        (["--level", "9"], "usage"),
+        (["--crs", "EPSG:4326"], "usage"),
         (["--array", "9/data"], "missing"),
     ],
 )
