@@ -32,7 +32,7 @@ LARGEST = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
-class ImageCodec:
+class ImageDecoder:
     """A codec of whole blocks (bands, rows, columns), array to bytes, alone in its list."""
 
     make: Callable[[Mapping[str, Any], Shape, np.dtype[Any], Limits], Run]
@@ -63,14 +63,14 @@ def _as_one(configuration: Mapping[str, Any], chunks: Shape, dtype: np.dtype[Any
 
 
 IMAGES = {
-    tifftile.NAME: ImageCodec(tifftile.tiff_tile, tile.KEYS, tifftile.tiff_extent, exact=False),
-    jbp.NAME: ImageCodec(jbp.jbp_block, jbp.KEYS, jbp.jbp_extent),
-    vq.NAME: ImageCodec(vq.vector_quantised),
-    dted.NAME: ImageCodec(dted.dted, dted.KEYS, dted.dted_extent),
-    jpegblock.NAME: ImageCodec(jpegblock.jpeg_block, jpegblock.KEYS, jpegblock.jpeg_extent),
-    png.NAME: ImageCodec(png.png, png.KEYS, png.png_extent),
-    jpeg2000.NAME: ImageCodec(jpeg2000.jpeg2000, jpeg2000.KEYS, jpeg2000.jpeg2000_extent, exact=False),
-    LIST: ImageCodec(_as_one, LIST_KEYS, _listed_extent),
+    tifftile.NAME: ImageDecoder(tifftile.tiff_tile, tile.KEYS, tifftile.tiff_extent, exact=False),
+    jbp.NAME: ImageDecoder(jbp.jbp_block, jbp.KEYS, jbp.jbp_extent),
+    vq.NAME: ImageDecoder(vq.vector_quantised),
+    dted.NAME: ImageDecoder(dted.dted, dted.KEYS, dted.dted_extent),
+    jpegblock.NAME: ImageDecoder(jpegblock.jpeg_block, jpegblock.KEYS, jpegblock.jpeg_extent),
+    png.NAME: ImageDecoder(png.png, png.KEYS, png.png_extent),
+    jpeg2000.NAME: ImageDecoder(jpeg2000.jpeg2000, jpeg2000.KEYS, jpeg2000.jpeg2000_extent, exact=False),
+    LIST: ImageDecoder(_as_one, LIST_KEYS, _listed_extent),
 }
 EXTENTS = {name: codec.extent for name, codec in IMAGES.items() if codec.extent is not None}
 PARTIAL = frozenset({dted.NAME, jpegblock.NAME, png.NAME})
