@@ -169,7 +169,7 @@ def test_a_cell_given_twice_is_refused_or_replaced(tmp_path: Path) -> None:
     index = periplus.index(paths, arrange="mosaic", duplicates="last")
     np.testing.assert_array_equal(index["0/data"][0, :, :12], whole[0, :, :12] + 1)
     np.testing.assert_array_equal(index["0/data"][0, :, 12:], whole[0, :, 12:])
-    with pytest.raises(ValueError, match="duplicates of a mosaic"):
+    with pytest.raises(ValueError, match="duplicates= of a mosaic"):
         periplus.index(paths, arrange="mosaic", duplicates="keep")
 
 
