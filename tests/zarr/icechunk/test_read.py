@@ -231,7 +231,7 @@ def damaged(data, others, rng):
     )()
 
 
-@pytest.mark.filterwarnings("ignore:.*without declaration:UserWarning")  # damaged metadata may lack one
+@pytest.mark.filterwarnings("ignore::UserWarning")  # what is damaged may be any word of the metadata
 @pytest.mark.parametrize("kind", ["virtual", "own"])
 def test_a_damaged_file_is_an_error_or_reads_as_icechunk_reads_it(kind, made, tmp_path):
     if kind == "own":
