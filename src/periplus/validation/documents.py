@@ -11,7 +11,7 @@ from periplus.conventions.diagnostic import Diagnostic
 from periplus.conventions.node import ROOT, Node, node_of
 from periplus.errors import FormatError, LimitError, MissingError, PeriplusError
 from periplus.parse.zarr import NodeDocuments, nodes_of
-from periplus.policy import WEB, scheme_of
+from periplus.policy import WEB, is_local, scheme_of
 from periplus.zarr.documents import DocumentReader
 
 if TYPE_CHECKING:
@@ -72,7 +72,10 @@ async def _read(url: str, fetch: Fetch) -> StoreDocuments:
         return data
 
     reader = DocumentReader(
-        get=get, names=lambda path: fetch.folders(f"{url}{path}".rstrip("/")), skip=partial(_skip, findings)
+        get=get,
+        names=lambda path: fetch.folders(f"{url}{path}".rstrip("/")),
+        skip=partial(_skip, findings),
+        folder=url if is_local(url) else None,
     )
     root, consolidated = await reader.root()
     if root is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,8 @@ class DocumentReader:
     formats: tuple[int, ...] = (3, 2)
     """Versions of Zarr that a node may have, in the order in which they are tried."""
     limits: Limits = field(default_factory=Limits)
+    folder: str | None = None
+    """Where the store is on this machine; a link in it to a folder above is no member of a group."""
     _gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
 
     async def object(self, key: str) -> Mapping[str, Any] | None:
@@ -72,9 +75,24 @@ class DocumentReader:
 
     async def members(self, path: str) -> dict[str, NodeDocuments]:
         """The members of a group."""
-        paths = [join(path, name) for name in await self.names(path) if name not in NAMES]
+        paths = []
+        for name in await self.names(path):
+            try:
+                inside = join(path, name)
+            except FormatError as error:
+                self.skip(path, name, error.message)
+            else:
+                if name not in NAMES and not self._leads_back(inside):
+                    paths.append(inside)
         found = await asyncio.gather(*(self.node(one) for one in paths))
         return {one: node for one, node in zip(paths, found, strict=True) if node is not None}
+
+    def _leads_back(self, path: str) -> bool:
+        """Whether a link leads to a folder that it is in, where every path would go on without end."""
+        if self.folder is None or not os.path.islink(self.folder + path):
+            return False
+        above = [path[:n] for n, letter in enumerate(path) if letter == "/"]
+        return os.path.realpath(self.folder + path) in {os.path.realpath(self.folder + one) for one in above}
 
     async def below(self, path: str) -> dict[str, NodeDocuments]:
         """Every node below a group."""
@@ -89,6 +107,7 @@ class DocumentReader:
 
 def store_reader(place: StorePath, skip: Callable[[str, str, str], None], **settings: Any) -> DocumentReader:
     """A reader of a store of zarr-python, from a path in it."""
+    from zarr.storage import LocalStore
 
     async def get(key: str) -> bytes | None:
         data = await (place / key).get()
@@ -97,4 +116,5 @@ def store_reader(place: StorePath, skip: Callable[[str, str, str], None], **sett
     async def names(path: str) -> list[str]:
         return [name async for name in place.store.list_dir((place / path.strip("/")).path)]
 
-    return DocumentReader(get=get, names=names, skip=skip, **settings)
+    folder = str(place.store.root / place.path) if isinstance(place.store, LocalStore) else None
+    return DocumentReader(get=get, names=names, skip=skip, folder=folder, **settings)

@@ -10,6 +10,7 @@ import pytest
 import xarray as xr
 from zarr.storage import MemoryStore
 
+import periplus
 from periplus.engine.xgroup.backend import XGroupConventionWarning, XGroupReferenceWarning
 from periplus.testing.hierarchies import StoredArray, declare_huge, declared, spatial, write_hierarchy
 
@@ -165,3 +166,26 @@ def test_thousands_of_broken_arrays_give_few_warnings():
         xr.open_dataset(write_hierarchy(MemoryStore(), nodes), engine="xgroup")
     assert len(caught) <= 51
     assert "further findings" in str(caught[-1].message)
+
+
+def test_links_that_lead_back_end(tmp_path):
+    path = write_hierarchy(
+        tmp_path / "s.zarr", {"g/v": StoredArray(dims=("y", "x"), shape=(2, 2), attributes=spatial())}
+    )
+    (path / "g" / "again").symlink_to(path / "g")
+    (path / "g" / "up").symlink_to("..")
+    (path / "a").mkdir()
+    (path / "a" / "zarr.json").write_text('{"zarr_format": 3, "node_type": "group"}')
+    (path / "a" / "other").symlink_to("../g")  # no loop: the same group under another path
+    assert set(xr.open_datatree(path, engine="xgroup").groups) == {"/", "/a", "/a/other", "/g"}
+    assert periplus.validate(path).arrays == 2
+
+
+def test_a_folder_whose_name_no_node_can_have_is_skipped(tmp_path):
+    path = write_hierarchy(
+        tmp_path / "s.zarr", {"g/v": StoredArray(dims=("y", "x"), shape=(2, 2), attributes=spatial())}
+    )
+    (path / "a\\b").mkdir()
+    with pytest.warns(UserWarning, match="not a valid path"):
+        assert set(xr.open_datatree(path, engine="xgroup").groups) == {"/", "/g"}
+    assert "store.json" in {one.code for one in periplus.validate(path).findings}
