@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from periplus.fetch import Fetch
     from periplus.limits import Limits
     from periplus.table import Table
-    from periplus.table.content import Content
+    from periplus.table.stored_form import Content
     from periplus.zarr.icechunk.write import IcechunkCommit
 
 

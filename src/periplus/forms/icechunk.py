@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from periplus.errors import guided
 from periplus.forms.form import FormResult, IndexForm, Opening, Writing
 from periplus.policy import Policy
-from periplus.table.content import Content
+from periplus.table.stored_form import Content
 
 if TYPE_CHECKING:
     from periplus.table import Table

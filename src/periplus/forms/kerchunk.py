@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from periplus.forms.form import FormResult, IndexForm, Opening, Writing
 from periplus.policy import Policy
-from periplus.table.content import Content, is_json_references
+from periplus.table.stored_form import Content, is_json_references
 
 if TYPE_CHECKING:
     from periplus.table import Table

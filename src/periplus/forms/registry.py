@@ -12,8 +12,7 @@ from periplus.forms.kerchunk import DIRECTORY, JSON
 from periplus.forms.tables import DATASET, DUCKDB_DATABASE, FLAT_PARQUET
 from periplus.limits import Limits
 from periplus.policy import Policy, canonical, is_local
-from periplus.table.content import Content
-from periplus.table.location import path_of, target_form
+from periplus.table.stored_form import Content, path_of, target_form
 
 if TYPE_CHECKING:
     from periplus.fetch import Fetch

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from periplus.errors import FormatError
 from periplus.forms.form import FormResult, IndexForm, Opening, Writing
 from periplus.policy import Policy
-from periplus.table.content import Content, is_dataset, is_duckdb, is_flat
-from periplus.table.location import DUCKDB, FLAT
+from periplus.table.stored_form import DUCKDB, FLAT, Content, is_dataset, is_duckdb, is_flat
 
 if TYPE_CHECKING:
     from periplus.table import Table

@@ -20,7 +20,7 @@ from periplus.harvest.summary import Summary
 from periplus.limits import Limits
 from periplus.model import Source
 from periplus.table import Table
-from periplus.table.location import target_form
+from periplus.table.stored_form import target_form
 
 REFRESH = ("check", "never", "always")
 FORMS = ("flat", "dataset", "duckdb")

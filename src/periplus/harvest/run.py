@@ -76,7 +76,7 @@ class IndexRun:
         """Write an index to a target, reusing the index and the journal there."""
         # These import Arrow, which is slow and not needed for an index in memory.
         from periplus.table import sweep
-        from periplus.table.location import form_of, target_form
+        from periplus.table.stored_form import form_of, target_form
         from periplus.table.target import check_target, form_at
 
         if scheme_of(to) in WEB:

@@ -23,7 +23,6 @@ from periplus.table.collection.bundles import Bundled, apart, bundles_of
 from periplus.table.collection.groups import GroupedArrays, kinds, unlike
 from periplus.table.document.columns import Columns, columns_for
 from periplus.table.document.document import IndexDocument
-from periplus.table.location import dataset_folder
 from periplus.table.open import glance, open_table
 from periplus.table.parquet.buffers import to_strings
 from periplus.table.parquet.files import check_flat, column_to_arrow, files_after, files_to_arrow
@@ -31,6 +30,7 @@ from periplus.table.parquet.placements import joined_placements
 from periplus.table.parquet.row_groups import Blocks, row_groups
 from periplus.table.parquet.rows import ParquetRows
 from periplus.table.parquet.schema import integers
+from periplus.table.stored_form import dataset_folder
 from periplus.table.table import Table
 from periplus.table.write import (
     NewContent,

@@ -11,10 +11,10 @@ from periplus.limits import Limits
 from periplus.policy import Policy, canonical, folder_of
 from periplus.table.collection.groups import GroupColumns
 from periplus.table.document.document import FILES_KEY, KEY, load, parse
-from periplus.table.location import FILES_NAME, form_of
 from periplus.table.parquet.part import embedded, read_members
 from periplus.table.parquet.ranges import ParquetBytes, read_tail
 from periplus.table.parquet.rows import ParquetRows
+from periplus.table.stored_form import FILES_NAME, form_of
 from periplus.table.table import Table
 
 if TYPE_CHECKING:

@@ -14,8 +14,16 @@ from periplus.errors import FormatError, MissingError, PeriplusError
 from periplus.fetch.errors import mapped
 from periplus.limits import Limits
 from periplus.policy import WEB, canonical, is_local, scheme_of
-from periplus.table.content import Content, is_dataset, is_duckdb, is_flat
-from periplus.table.location import FILES_NAME, KEY, PARQUET_MAGIC, dataset_folder
+from periplus.table.stored_form import (
+    FILES_NAME,
+    KEY,
+    PARQUET_MAGIC,
+    Content,
+    dataset_folder,
+    is_dataset,
+    is_duckdb,
+    is_flat,
+)
 
 if TYPE_CHECKING:
     from periplus.fetch import Fetch

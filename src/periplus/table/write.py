@@ -24,7 +24,6 @@ from periplus.table.collection.groups import GroupedArrays, kinds
 from periplus.table.document.columns import Columns, columns_for
 from periplus.table.document.document import FILES_KEY, KEY, PLACEMENTS_KEY, IndexDocument, document_for, dump, load
 from periplus.table.leftovers import FOLDERS, sweep_unfinished
-from periplus.table.location import DUCKDB, FILES_NAME, dataset_folder, form_of, target_form
 from periplus.table.lock import locked
 from periplus.table.open import glance, open_table
 from periplus.table.parquet.files import files_to_arrow
@@ -33,6 +32,7 @@ from periplus.table.parquet.ranges import arrow_errors
 from periplus.table.parquet.row_groups import Blocks, RowTally, row_groups
 from periplus.table.parquet.schema import RowSchema, level_extra
 from periplus.table.parquet.sinks import FlatSink, PartSink, embedded_files, files_parquet, sink
+from periplus.table.stored_form import DUCKDB, FILES_NAME, dataset_folder, form_of, target_form
 from periplus.table.table import Table
 from periplus.table.target import check_target
 

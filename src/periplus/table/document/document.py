@@ -35,7 +35,7 @@ from periplus.table.document.columns import Columns, columns_for, read_columns, 
 from periplus.table.document.encodings import Memory
 from periplus.table.document.families import read_families, read_groups, write_families
 from periplus.table.document.values import read_coordinate, read_free, write_coordinate, write_free
-from periplus.table.location import KEY as KEY
+from periplus.table.stored_form import KEY as KEY
 
 VERSION = 3
 """What is written, and the newest that is read."""

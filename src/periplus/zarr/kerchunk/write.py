@@ -13,8 +13,8 @@ from periplus.errors import FormatError
 from periplus.limits import JSON_TEXT, json_allowance, json_cost, json_parts
 from periplus.model import Array, Shape
 from periplus.policy import canonical, folder_of, storable
-from periplus.table.content import is_json_references
 from periplus.table.parquet.sinks import sink
+from periplus.table.stored_form import is_json_references
 from periplus.table.target import check_file
 from periplus.table.templates import expanded
 from periplus.zarr.codecs.translate import NotRepresentableError
