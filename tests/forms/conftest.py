@@ -1,3 +1,3 @@
-from periplus.testing.fixtures import server
+from periplus.testing.fixtures import s3, server
 
-__all__ = ["server"]
+__all__ = ["s3", "server"]

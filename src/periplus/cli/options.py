@@ -189,11 +189,13 @@ SPELLED = {"template_overrides": "--template"}
 
 
 def access_arguments() -> dict[str, Any]:
-    """The arguments of the library for --allow, --trust and --storage-option."""
+    """The arguments of the library for --allow, --trust, --storage-option and --template."""
+    templates = dict(_stored("template"))
     return {
         "allow": _stored("allow"),
         "trust": _stored("trust"),
         "storage_options": settings(_stored("storage_option")),
+        **({"template_overrides": templates} if templates else {}),
     }
 
 
@@ -218,10 +220,8 @@ def open_index(url: str) -> Index:
     """The index at `url`, opened with the shared options."""
     import periplus
 
-    templates = dict(_stored("template"))
-    more: dict[str, Any] = {"template_overrides": templates} if templates else {}
     with usage_errors(("template_overrides",)):
-        return periplus.open(url, **access_arguments(), keep_query=_stored("keep_query"), **more)
+        return periplus.open(url, **access_arguments(), keep_query=_stored("keep_query"))
 
 
 def open_any(url: str) -> Index:

@@ -42,9 +42,9 @@ def command(
 ) -> int:
     """Check the metadata of a Zarr store or an index against the GeoZarr conventions.
 
-    STORE is a Zarr store (v2 or v3), an index of periplus or an Icechunk repository. No data are read without --deep.
-    Every finding has a stable code, a severity, a path and a hint. The exit code is 0 without warnings and errors, 1
-    for warnings, 2 for errors.
+    STORE is a Zarr store (v2 or v3), an index of periplus, kerchunk references or an Icechunk repository. No data are
+    read without --deep. Every finding has a stable code, a severity, a path and a hint. The exit code is 0 without
+    warnings and errors, 1 for warnings, 2 for errors.
 
     \b
     periplus validate pyramid.zarr
@@ -53,7 +53,7 @@ def command(
     """
     import periplus
 
-    with usage_errors():
+    with usage_errors(("template_overrides",)):
         report = periplus.validate(url, profile=profile, deep=deep, fix=fix, dry_run=dry_run, **access_arguments())
     code = CODES.get(report.worst or "", 0)
     if as_json:

@@ -6,9 +6,10 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from periplus.forms.registry import is_index, open_index
+from periplus.errors import MissingError
+from periplus.forms.registry import is_index, open_index, recognise
 from periplus.limits import Limits, given_limits
-from periplus.policy import Policy
+from periplus.policy import Policy, is_local
 
 if TYPE_CHECKING:
     from periplus.fetch import Fetch
@@ -61,6 +62,14 @@ def open_location(
     return OpenedTable(table, fetch, limits)
 
 
+def holds_index(url: str, storage_options: Mapping[str, Any] | None = None) -> bool:
+    """Whether a location is an index by its content, whatever its name; costs a few requests where it is remote."""
+    from periplus.fetch import Fetch
+
+    with Fetch(storage_options=storage_options) as fetch:
+        return recognise(url, fetch) is not None
+
+
 def open_or_index(
     url: str,
     *,
@@ -83,7 +92,10 @@ def open_or_index(
     fetch = Fetch(storage_options=storage_options, keep_query=keep_query)
     try:
         table, _ = index_into([url], fetch=fetch, limits=limits)
-    except BaseException:
+    except BaseException as error:
         fetch.close()  # the traceback would keep its thread and connections alive
+        # The name of a remote folder may end like that of a file.
+        if isinstance(error, MissingError) and not is_local(url) and holds_index(url, storage_options):
+            return open_location(url, storage_options=storage_options, keep_query=keep_query, limits=limits, **options)
         raise
     return OpenedTable(table, fetch, limits)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from periplus.conventions.diagnostic import Diagnostic
 from periplus.errors import MissingError
-from periplus.forms import is_index
+from periplus.forms import is_index, recognise
 from periplus.parse.json import parse_json
 from periplus.parse.zarr.documents import ZARR_JSON, key_of
 from periplus.policy import canonical, is_local
@@ -35,13 +35,14 @@ def validate(
     allow: Sequence[str] = (),
     trust: bool = False,
     storage_options: Mapping[str, Any] | None = None,
+    **options: Any,
 ) -> ValidationReport:
     """Check the conventions of a whole Zarr store or index, from its metadata alone.
 
     `store` is a path or URL of either, an Index, or what zarr-python opens. `profile` is one of `spec`, `gdal`, `eopf`
     and `embeddings`. With `deep`, samples of the values are compared between the levels of pyramids. With `fix`, what
-    is safe to repair is written back (`dry_run` only lists it); the report is then that of the repaired store. `allow`
-    and `trust` are those of `periplus.open`, for indexes.
+    is safe to repair is written back (`dry_run` only lists it); the report is then that of the repaired store. `allow`,
+    `trust` and further options are those of `periplus.open`, for indexes.
     """
     from periplus import facade
     from periplus.fetch import Fetch
@@ -53,10 +54,18 @@ def validate(
     if dry_run and not fix:
         raise ValueError("dry_run= has no effect without fix=True, whose changes it lists")
     url = canonical(fspath(store)).rstrip("/") if isinstance(store, str | PathLike) else None
-    if url is not None and is_index(url):
-        store = facade.open(url, allow=tuple(allow), trust=trust, storage_options=storage_options)
+    opening = {"allow": tuple(allow), "trust": trust, "storage_options": storage_options, **options}
+    if url is not None and (is_index(url) or (options and not is_local(url))):
+        store = facade.open(url, **opening)
+    elif options:
+        raise TypeError(f"options for opening an index ({', '.join(options)}) have no effect: this is not an index")
     with Fetch(storage_options=storage_options) as fetch:
-        hierarchy, opener = _opened(store, url, fetch)
+        try:
+            hierarchy, opener = _opened(store, url, fetch)
+        except MissingError:
+            if url is None or is_local(url) or recognise(url, fetch) is None:
+                raise
+            hierarchy, opener = _opened(facade.open(url, **opening), url, fetch)  # its name did not tell
         understood = understand_all(hierarchy)
         after, repairs = repaired(understood)
         if fix and not dry_run and repairs:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, TypeAlias
 
 import zarr
@@ -20,7 +21,7 @@ from periplus.engine.xgroup.warnings import XGroupPathError, XGroupReferenceErro
 from periplus.errors import DeniedError, FetchError, FormatError, PeriplusError, redact
 from periplus.fetch import Fetch
 from periplus.forms import is_index
-from periplus.forms.location import open_location
+from periplus.forms.location import holds_index, open_location
 from periplus.policy import ALLOW_VARIABLE, Policy, canonical, is_local, resolve
 from periplus.zarr.fetchstore import FetchStore
 from periplus.zarr.store.store import IndexStore
@@ -48,19 +49,26 @@ def open_hierarchy(
     except FormatError as error:
         raise XGroupPathError(f"group: {error.message}") from None
     options = (opening or {}).get("storage_options") if isinstance(store, str) else None
+    hierarchy_of = partial(
+        ZarrHierarchy,
+        group=path,
+        url=url,
+        zarr_format=zarr_format,
+        consolidated=consolidated,
+        fill_as_mask=fill_as_mask,
+        owned=isinstance(what, str | os.PathLike),
+    )
     try:
-        hierarchy = ZarrHierarchy(
-            _place(store, options),
-            group=path,
-            url=url,
-            zarr_format=zarr_format,
-            consolidated=consolidated,
-            fill_as_mask=fill_as_mask,
-            owned=isinstance(what, str | os.PathLike),
-        )
-    except FileNotFoundError:
-        shown = redact(store) if isinstance(store, str) else str(store)
-        raise FileNotFoundError(f"no Zarr group at {shown}") from None  # that of zarr may show secrets
+        hierarchy = hierarchy_of(_place(store, options))
+    except (FileNotFoundError, ImportError) as error:
+        # The name of a remote index may not tell; zarr-python may lack the library for its store.
+        if isinstance(store, str) and not is_local(store) and holds_index(store, options):
+            hierarchy = hierarchy_of(_place(_index_store(open_location(store, storage_options=options))))
+        elif isinstance(error, ImportError):
+            raise
+        else:
+            shown = redact(store) if isinstance(store, str) else str(store)
+            raise FileNotFoundError(f"no Zarr group at {shown}") from None  # that of zarr may show secrets
     if hierarchy.is_group(path):
         return hierarchy, path
     there = hierarchy.documents(path) is not None
@@ -81,9 +89,10 @@ def _store(what: Any, opening: dict[str, Any]) -> tuple[Any, str | None, str]:
         text = os.path.abspath(os.path.expanduser(text))
     of_index = sorted(opening.keys() - {"storage_options"})
     if text is not None:
-        # With a document any table is an index; a remote location whose name does not tell is one if options say so.
+        # With a document any table is an index.
         found = True if "document" in opening else is_index(text)
-        if found or (found is None and of_index):
+        found = found or (bool(of_index) and not is_local(text) and holds_index(text, opening.get("storage_options")))
+        if found:
             return _index_store(open_location(text, **opening)), text, ""
     if of_index:
         reason = ALREADY_OPEN if isinstance(what, OpenIndex) else "this store is not an index"
