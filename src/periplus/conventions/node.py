@@ -41,6 +41,16 @@ class Node:
         named = zip(self.dims, self.shape, strict=True) if len(self.dims) == len(self.shape) else ()
         return {dim: size for dim, size in named if dim}
 
+    @property
+    def usable_dims(self) -> tuple[str | None, ...]:
+        """`dims` without names that repeat another, since each must name one dimension; none if their number is wrong.
+
+        An array of a matrix such as `r(r, r)` keeps the name of its first dimension.
+        """
+        if len(self.dims) not in (0, len(self.shape)):
+            return ()
+        return tuple(None if dim in self.dims[:n] else dim for n, dim in enumerate(self.dims))
+
     def document(self) -> dict[str, Any]:
         """What a JSON pointer points into: the node's metadata document, as far as conventions use it."""
         common = {"zarr_format": self.zarr_format, "node_type": self.kind, "attributes": self.attributes}

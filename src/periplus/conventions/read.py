@@ -59,6 +59,10 @@ class Reader:
             message = f"{len(node.dims)} names for {len(node.shape)} dimensions; they are ignored"
             reading.note("node.dimension-names", "error", "dimension_names", message)
             return _array(reading)
+        if node.dims != reading.node.dims:
+            message = f"the names {list(node.dims)} repeat; only the first of each is used"
+            reading.note("node.dimension-names", "warning", "dimension_names", message)
+            return _array(reading)
         key = _likeness(reading)
         if key is None:
             return _array(reading)
@@ -87,8 +91,8 @@ class Reader:
 
 
 def _sane(node: Node) -> Node:
-    """The node without names of dimensions where their number is wrong."""
-    return node if len(node.dims) in (0, len(node.shape)) else replace(node, dims=())
+    """The node without names of dimensions that cannot be used."""
+    return node if node.dims == node.usable_dims else replace(node, dims=node.usable_dims)
 
 
 def understand(node: Node, lookup: NodeLookup, *, stores: StoreLookup | None = None, strict: bool = True) -> Meaning:
@@ -196,7 +200,7 @@ def _check_own_reference(reading: Reading) -> None:
 def _needs_none(reading: Reading) -> bool:
     """Whether an array is itself a coordinate, or a scalar, which needs no coordinates of axes."""
     node = reading.node
-    return not node.shape or (len(node.shape) == 1 and node.dims == (node.name,))
+    return not node.shape or node.name in node.dims
 
 
 def _group(reading: Reading) -> GroupMeaning:

@@ -1,11 +1,10 @@
-"""Checks of a whole store: the meaning of every node, and consolidated metadata."""
+"""Checks of a whole store: the meaning of every node, its footprints and whether its arrays can be opened."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
 
 from periplus.conventions.context import Reading
 from periplus.conventions.diagnostic import Diagnostic
@@ -13,14 +12,12 @@ from periplus.conventions.meaning import Grid, GroupMeaning, Meaning
 from periplus.conventions.node import ROOT, Node, NodeLookup
 from periplus.conventions.read import Reader
 from periplus.conventions.spatial.grid import check_bbox
-from periplus.parse.zarr import NodeDocuments
-from periplus.parse.zarr.documents import key_of
+from periplus.validation.consolidation import consolidation
 from periplus.validation.documents import StoreDocuments
+from periplus.validation.readable import unreadable
 
-CONSOLIDATED = "consolidated_metadata"
 
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class StoreMeaning:
     """A store and the meaning of its nodes."""
 
@@ -33,6 +30,15 @@ class StoreMeaning:
     @property
     def lookup(self) -> NodeLookup:
         return self.nodes.get
+
+    @cached_property
+    def inside(self) -> Mapping[str, list[Grid]]:
+        """The grids of the arrays directly in each group, by its path."""
+        found: dict[str, list[Grid]] = {}
+        for path, meaning in self.arrays.items():
+            if meaning.grid is not None:
+                found.setdefault(path.rpartition("/")[0] or ROOT, []).append(meaning.grid)
+        return found
 
     @property
     def declared(self) -> list[str]:
@@ -54,6 +60,7 @@ def understand_all(hierarchy: StoreDocuments) -> StoreMeaning:
     for array in arrays.values():
         made.findings.extend(array.diagnostics)
     made.findings.extend(footprints(made))
+    made.findings.extend(unreadable(hierarchy, nodes))
     made.findings.extend(consolidation(hierarchy))
     if not made.declared:
         message = "no node declares any convention; nothing of them was checked"
@@ -65,7 +72,7 @@ def footprints(store: StoreMeaning) -> list[Diagnostic]:
     """Boxes of groups, compared with their grids."""
     found: list[Diagnostic] = []
     for path, meaning in store.groups.items():
-        grid = grid_of(store, path)
+        grid = None if meaning.bbox is None else grid_of(store, path)
         if meaning.bbox is not None and grid is not None and grid.shape[0] and grid.shape[1]:
             reading = Reading(node=store.nodes[path], lookup=store.lookup)
             check_bbox(reading, grid, meaning.bbox, path)
@@ -80,51 +87,5 @@ def grid_of(store: StoreMeaning, path: str) -> Grid | None:
     pyramid = store.groups[path].pyramid
     if pyramid is not None:
         return next((level.grid for level in pyramid.levels if level.order == 0), None)
-    below = path.rstrip("/") + "/"
-    inside = [meaning.grid for name, meaning in store.arrays.items() if name.rpartition("/")[0] + "/" == below]
-    grids = {(grid.shape, grid.transform, grid.registration): grid for grid in inside if grid is not None}
+    grids = {(grid.shape, grid.transform, grid.registration): grid for grid in store.inside.get(path, ())}
     return next(iter(grids.values())) if len(grids) == 1 else None
-
-
-def consolidation(hierarchy: StoreDocuments) -> list[Diagnostic]:
-    """Differences between consolidated and stored metadata."""
-    if hierarchy.consolidated is None:
-        if len(hierarchy.documents) < 2:
-            return []
-        message = "the metadata are not consolidated: readers must list the store and request each node"
-        hint = "consolidate them; the option fix of periplus validate does so"
-        return [Diagnostic("store.unconsolidated", "warning", ROOT, "", message, hint)]
-    if not hierarchy.listed:
-        return []
-    stored = stored_keys(hierarchy.documents)
-    root = {key for key in stored if "/" not in key}
-    held = {key: value for key, value in hierarchy.consolidated.items() if key not in root}
-    wanted = {key: value for key, value in stored.items() if key not in root}
-    found = []
-    for key in sorted({*held, *wanted}):
-        path = "/" + key.rpartition("/")[0]
-        if key not in held:
-            message = f"{key} is missing in the consolidated metadata: readers do not find this node"
-            found.append(Diagnostic("store.consolidated-missing", "error", path, "", message))
-        elif key not in wanted:
-            message = f"{key} is in the consolidated metadata, but the node does not exist"
-            found.append(Diagnostic("store.consolidated-ghost", "error", path, "", message))
-        elif plain(held[key]) != plain(wanted[key]):
-            message = f"the consolidated metadata of {key} differ from those of the node: readers see outdated metadata"
-            found.append(Diagnostic("store.consolidated-differs", "error", path, "", message))
-    return found
-
-
-def stored_keys(documents: Mapping[str, NodeDocuments]) -> dict[str, Mapping[str, Any]]:
-    """The documents by key, as they are consolidated; attributes of Zarr v2 that are not there are empty."""
-    stored = documents.values()
-    return {key_of(one.path, name): value for one in stored for name, value in one.stored.items()}
-
-
-def plain(document: Any) -> str:
-    """A text that is equal for equivalent documents; consolidated metadata are ignored."""
-    if isinstance(document, Mapping):
-        document = {key: value for key, value in document.items() if key != CONSOLIDATED}
-        if document.get("attributes") == {}:
-            document = {key: value for key, value in document.items() if key != "attributes"}
-    return json.dumps(document, sort_keys=True)

@@ -12,7 +12,8 @@ from periplus.conventions.node import ROOT
 from periplus.conventions.write.attributes import written_bbox
 from periplus.parse.zarr import NodeDocuments
 from periplus.parse.zarr.documents import key_of
-from periplus.validation.checks import CONSOLIDATED, StoreMeaning, grid_of, plain, stored_keys
+from periplus.validation.checks import StoreMeaning, grid_of
+from periplus.validation.consolidation import CONSOLIDATED, consolidable, is_current
 from periplus.validation.documents import StoreDocuments
 from periplus.validation.report import Repair
 
@@ -30,9 +31,13 @@ def repaired(store: StoreMeaning) -> tuple[StoreDocuments, tuple[Repair, ...]]:
     """The repaired metadata, and every change; nothing is written."""
     repairs: list[Repair] = []
     documents: dict[str, NodeDocuments] = {}
+    # A group and its arrays may give the same finding twice; it is repaired once.
+    boxes = {one.path: one.code for one in store.findings if one.attribute == BBOX and one.code in BOXES}
     for path, document in store.hierarchy.documents.items():
-        attributes = _with_box(store, path, _declared(path, document.attributes, repairs), repairs)
-        same = plain(attributes) == plain(document.attributes)
+        attributes = _declared(path, document.attributes, repairs)
+        if path in boxes:
+            attributes = _with_box(store, path, attributes, boxes[path], repairs)
+        same = attributes == document.attributes
         documents[path] = document if same else document.with_attributes(attributes)
     hierarchy = replace(store.hierarchy, documents=documents)
     return _consolidated(hierarchy, repairs), tuple(repairs)
@@ -57,13 +62,12 @@ def _with_uuid(name: str | None, entry: Mapping[str, Any]) -> dict[str, Any]:
     return dict(entry) if name is None else {"uuid": CONVENTIONS[name].uuid, **entry}
 
 
-def _with_box(store: StoreMeaning, path: str, attributes: dict[str, Any], repairs: list[Repair]) -> dict[str, Any]:
+def _with_box(
+    store: StoreMeaning, path: str, attributes: dict[str, Any], code: str, repairs: list[Repair]
+) -> dict[str, Any]:
     """The box of an array or of a group, at the edges, where it was written from pixel centres."""
-    # A group and its arrays may give the same finding twice; it is repaired once.
-    wrong = (one.code for one in store.findings if (one.path, one.attribute) == (path, BBOX) and one.code in BOXES)
-    code = next(wrong, None)
-    grid = None if code is None else grid_of(store, path)
-    if code is None or grid is None or BBOX not in attributes:
+    grid = grid_of(store, path)
+    if grid is None or BBOX not in attributes:
         return attributes
     box = [float(value) for value in written_bbox(grid)]
     message = f"{attributes[BBOX]} becomes {box}"
@@ -72,16 +76,16 @@ def _with_box(store: StoreMeaning, path: str, attributes: dict[str, Any], repair
 
 
 def _consolidated(hierarchy: StoreDocuments, repairs: list[Repair]) -> StoreDocuments:
-    """The hierarchy with all its metadata consolidated; a store that cannot be listed keeps what it has."""
-    if len(hierarchy.documents) < 2 or not hierarchy.listed:
+    """The hierarchy with all its metadata consolidated.
+
+    A store that cannot be listed keeps what it has; one with corrupt documents is not consolidated, since readers would
+    not see that their nodes exist.
+    """
+    corrupt = hierarchy.consolidated is None and hierarchy.findings
+    if len(hierarchy.documents) < 2 or not hierarchy.listed or corrupt or is_current(hierarchy):
         return hierarchy
-    keys = stored_keys(hierarchy.documents)
-    root = hierarchy.documents[ROOT]
-    wanted = keys if root.zarr_format == 2 else {key: value for key, value in keys.items() if "/" in key}
-    held = hierarchy.consolidated
-    if held is not None and {k: plain(v) for k, v in held.items()} == {k: plain(v) for k, v in wanted.items()}:
-        return hierarchy
-    code = "store.unconsolidated" if held is None else "store.consolidated-differs"
+    root, wanted = hierarchy.documents[ROOT], consolidable(hierarchy)
+    code = "store.unconsolidated" if hierarchy.consolidated is None else "store.consolidated-differs"
     where = ".zmetadata" if root.zarr_format == 2 else CONSOLIDATED
     repairs.append(Repair(code=code, path=ROOT, attribute=where, message=f"consolidate {len(wanted)} documents"))
     return replace(hierarchy, consolidated=wanted)

@@ -74,6 +74,9 @@ class CoordinateAttacher:
         if present is None and draft.holds(wanted) and not is_axis(coord):
             wanted = f"{name}_{coord.name}"
             present = wanted if draft.origins.get(wanted) == origin else None
+        if present is None and draft.holds(wanted):
+            taken = f"{wanted} has no labels by {coord.convention}: an array of other dimensions has that name"
+            self.source.findings.add([Diagnostic("principal.name", "warning", path, coord.name, taken)])
         if present is not None or draft.holds(wanted):
             return present
         made = self._made(path, coord, target, wanted)

@@ -17,6 +17,7 @@ from xarray.indexes import Index, PandasIndex
 from periplus.conventions.meaning import Affine, Coord, External, Regular, Shifted, Values
 from periplus.engine.assemble.axis import AffineAxis
 from periplus.engine.assemble.indexes import ORDINARY, GridIndex, GridTransform, axis_index
+from periplus.engine.assemble.source import MOST_LABELS
 from periplus.errors import FormatError
 
 MOST_DECODED = 1 << 22
@@ -175,6 +176,8 @@ def _external(coord: Coord, values: External, dims: tuple[str, ...], fetch: Fetc
         variable = variable.isel({single: 0})
     if variable.ndim != len(dims):
         raise FormatError(f"it has {variable.ndim} dimensions, not {len(dims)}")
+    if dims == (coord.name,) and variable.nbytes > MOST_LABELS:
+        raise FormatError(f"{variable.size} labels are too many for an index")
     return renamed(variable, dims, {**variable.attrs, **coord.attributes})
 
 

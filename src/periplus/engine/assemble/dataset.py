@@ -17,7 +17,7 @@ from periplus.engine.assemble.decode import decode, joined
 from periplus.engine.assemble.dequantize import dequantized
 from periplus.engine.assemble.draft import DatasetDraft, is_axis, origin_of
 from periplus.engine.assemble.grid_mapping import GridMappings
-from periplus.engine.assemble.source import UNREADABLE, ArraySource
+from periplus.engine.assemble.source import MOST_LABELS, UNREADABLE, ArraySource, reason_of
 from periplus.errors import PeriplusError
 
 REGISTRATION = "spatial:registration"
@@ -79,7 +79,7 @@ class _Assembly:
             try:
                 stored[name] = self.source.read(path)
             except UNREADABLE as error:
-                self.findings.broken(path, "", f"it cannot be read: {error!s:.300}")
+                self.findings.broken(path, "", f"it cannot be read: {reason_of(error)}", "node.unreadable")
                 continue
             meaning = self.source.meaning(path)
             meanings[name] = Meaning(path=path) if meaning is None else meaning
@@ -102,7 +102,8 @@ class _Assembly:
         axes = {coord.dims[0]: coord for coord in meaning.coords if is_axis(coord)}
         given: dict[str, str] = {}
         for dim, size in zip(variable.dims, variable.shape, strict=True):
-            given[str(dim)] = self._dim(name, str(dim), size, axes.get(str(dim)), meaning)
+            long = variable.dims == (name,) and variable.nbytes > MOST_LABELS
+            given[str(dim)] = self._dim(name, str(dim), size, axes.get(str(dim)), meaning, long=long)
         dims = tuple(given[str(dim)] for dim in variable.dims)
         raw = self.draft.raw
         raw[name] = variable if dims == variable.dims else renamed(variable, dims)
@@ -126,27 +127,35 @@ class _Assembly:
         except (PeriplusError, *UNREADABLE) as error:
             self.findings.broken(meaning.path, "quantization", f"values stay as stored: {error}")
 
-    def _dim(self, name: str, dim: str, size: int, axis: Coord | None, meaning: Meaning) -> str:
-        """The name of a dimension; a new one where arrays added before have another size or other labels along it."""
+    def _dim(self, name: str, dim: str, size: int, axis: Coord | None, meaning: Meaning, *, long: bool) -> str:
+        """The name of a dimension; a new one where arrays added before have another size or other labels along it.
+
+        Also where the array is labels too `long` for an index, which xarray reads for a variable with the name of its
+        dimension, or where that is the name of a scalar.
+        """
         sizes, arrays = self.draft.sizes, self.draft.arrays
-        stored = dim in arrays and sizes.get(dim) == size and self.draft.raw[dim].dims == (dim,)
+        named = self.draft.raw.get(dim) if dim in arrays else None
+        stored = named is not None and sizes.get(dim) == size and named.dims == (dim,)
         origin = None if axis is None or stored else origin_of(axis)
         labels = self.labelled.get(dim)
-        fits = sizes.setdefault(dim, size) == size
-        agrees = origin is None or labels is None or labels == origin
-        if fits and agrees:
+        if long:
+            reason = f"{size} labels (too many for an index)"
+        elif named is not None and not named.dims:
+            reason = f"a dimension with the name of the scalar {dim}"
+        elif sizes.setdefault(dim, size) != size:
+            reason = f"size {size} along {dim} where others have {sizes[dim]}"
+        elif origin is not None and labels is not None and labels != origin:
+            reason = f"other labels along {dim} than other arrays of its group"
+        else:
             if origin is not None:
                 self.labelled[dim] = origin
             return dim
         other = f"{name}_{dim}"
         while sizes.get(other, size) != size or other in arrays:
             other += "_"
+        if meaning.level is None or sizes.get(dim, size) == size:  # levels have different sizes
+            self.findings.conflicts.setdefault(meaning.path, {})[reason] = other
         sizes[other] = size
-        conflicts = self.findings.conflicts
-        if fits:
-            conflicts.setdefault(meaning.path, {})[f"other labels along {dim} than other arrays of its group"] = other
-        elif meaning.level is None:
-            conflicts.setdefault(meaning.path, {})[f"size {size} along {dim} where others have {sizes[dim]}"] = other
         return other
 
     def _add_from_handlers(self, meaning: Meaning) -> None:
@@ -193,7 +202,7 @@ class _Assembly:
     def _note_missing_principals(self, meanings: Mapping[str, Meaning]) -> None:
         raw, coords = self.draft.raw, self.draft.coords
         for name, meaning in meanings.items():
-            data = name in raw and name not in coords and raw[name].dims not in ((name,), ())
+            data = name in raw and name not in coords and raw[name].dims and name not in raw[name].dims
             if data and any(one.code == NO_PRINCIPAL for one in meaning.diagnostics):
                 self.findings.without_principal.append(meaning.path)
 
@@ -213,12 +222,12 @@ class _Assembly:
         coords: dict[Hashable, Any] = {name: made.variable for name, made in ready.items()}
         data: dict[Hashable, Any] = {}
         for name, variable in decoded.items():
-            is_coord = name in coordinates or name in draft.coords or variable.dims == (name,)
+            is_coord = name in coordinates or name in draft.coords or name in variable.dims
             (coords if is_coord else data)[name] = variable
         indexes: dict[Hashable, Any] = {name: made.index for name, made in ready.items() if made.index is not None}
         return joined(data, coords, indexes, attrs)
 
 
 def _rank(name: str, variable: xr.Variable) -> tuple[bool, int]:
-    """Stored labels first, then larger arrays: dimensions keep their names for the largest arrays."""
-    return variable.dims != (name,), -variable.size
+    """Stored labels and scalars first, then larger arrays: dimensions keep their names for the largest arrays."""
+    return variable.dims not in ((name,), ()), -variable.size

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import xarray as xr
 from xarray.indexes import Index
 
-from periplus.engine.assemble.source import UNREADABLE, Findings
+from periplus.engine.assemble.source import UNREADABLE, Findings, reason_of
 
 NAMING_ATTRIBUTES = (
     "coordinates",
@@ -28,34 +28,44 @@ def decode(
     *,
     decoding: Mapping[str, Any],
     findings: Findings,
-    own: Container[str],
+    own: Mapping[str, str],
     before: Mapping[str, Mapping[Any, Any]],
 ) -> tuple[Mapping[Any, xr.Variable], Any, set[Any]]:
     """Decoded variables, attributes of the Dataset, and names of coordinates.
 
-    An array of the group itself (`own`) that cannot be decoded raises, as in xarray, unless it can with the attributes
-    it had `before` a convention added to them. Coordinates from elsewhere that cannot be decoded are skipped with a
-    finding.
+    A variable that cannot be decoded gives a finding. It is decoded with the attributes it had `before` a convention
+    added to them, or without its units, so that times stay numbers; where that fails too, it is skipped. `own` are the
+    paths of the arrays of the group itself.
     """
     plain = {name: _with_text_names(variable) for name, variable in raw.items()}
     try:
         return xr.conventions.decode_cf_variables(plain, dict(attributes), **decoding)
+    except ImportError:
+        raise  # an argument asks for a package that is not installed
     except UNREADABLE as error:
-        suspects = {name: variable for name, variable in plain.items() if name not in own or name in before}
-        wrong = {name: reason for name, variable in suspects.items() if (reason := _fault(name, variable, decoding))}
+        wrong = {name: reason for name, variable in plain.items() if (reason := _fault(name, variable, decoding))}
         if not wrong:
             raise
+        units: dict[str, Any] = {}
         for name, reason in wrong.items():
-            findings.broken(f"the coordinate {name}", "units", f"it cannot be decoded: {reason}")
+            stated = before.get(name, plain[name].attrs)
+            result = "it is skipped"
             variable = plain.pop(name)
-            if name in before:
-                variable = variable.copy(deep=False)
-                variable.attrs = dict(before[name])
-                plain[name] = _with_text_names(variable)
+            for without, then in (("", "it stays as stored"), ("units", "it stays numbers")):
+                trial = _with_attributes(variable, stated, without=without)
+                if not _fault(name, trial, decoding):
+                    plain[name], result = trial, then
+                    units |= {name: stated["units"]} if without else {}
+                    break
+            where, message = own.get(name, f"the coordinate {name}"), f"it cannot be decoded, {result}: {reason}"
+            findings.broken(where, "units" if name in units else "", message, "node.unreadable")
         try:
-            return xr.conventions.decode_cf_variables(plain, dict(attributes), **decoding)
+            found = xr.conventions.decode_cf_variables(plain, dict(attributes), **decoding)
         except UNREADABLE:
             raise error from None
+        for name, unit in units.items():
+            found[0][name].attrs["units"] = unit
+        return found
 
 
 def _fault(name: str, variable: xr.Variable, decoding: Mapping[str, Any]) -> str:
@@ -63,8 +73,14 @@ def _fault(name: str, variable: xr.Variable, decoding: Mapping[str, Any]) -> str
     try:
         xr.conventions.decode_cf_variables({name: variable}, {}, **decoding)
     except UNREADABLE as error:
-        return str(error).partition("\n")[0][:300] or type(error).__name__
+        return reason_of(error)
     return ""
+
+
+def _with_attributes(variable: xr.Variable, attributes: Mapping[Any, Any], *, without: str = "") -> xr.Variable:
+    made = variable.copy(deep=False)
+    made.attrs = {key: value for key, value in attributes.items() if key != without}
+    return _with_text_names(made)
 
 
 def _with_text_names(variable: xr.Variable) -> xr.Variable:

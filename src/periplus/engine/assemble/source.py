@@ -12,6 +12,7 @@ from periplus.conventions.diagnostic import Diagnostic
 from periplus.conventions.handlers import HandlerResult
 from periplus.conventions.meaning import External, Meaning
 from periplus.conventions.node import Node
+from periplus.limits import GIB
 from periplus.model import Georeference
 
 DECODING = (
@@ -24,8 +25,19 @@ DECODING = (
 )
 """Arguments of xarray's own decoding."""
 COORDS = ("auto", "lazy", "memory", "none")
-UNREADABLE = (OSError, ValueError, TypeError, KeyError, AttributeError, NotImplementedError)
-"""What zarr-python and xarray raise for invalid metadata, attributes and values."""
+UNREADABLE = (
+    *(OSError, ValueError, TypeError, LookupError, AttributeError, NotImplementedError),
+    *(ArithmeticError, ImportError),
+)
+"""What zarr-python and xarray raise for invalid metadata, attributes and values, and for codecs that do not load."""
+MOST_LABELS = GIB
+"""Bytes of stored labels that an index may read into memory."""
+
+
+def reason_of(error: BaseException) -> str:
+    """The first line of the message of an error, with its type where the message is only a name."""
+    text = str(error).strip().partition("\n")[0][:300]
+    return text if text and not isinstance(error, LookupError) else f"{type(error).__name__}: {text}".rstrip(": ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

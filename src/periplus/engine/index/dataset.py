@@ -52,8 +52,9 @@ def _dataset(
     attributes = plain_attributes(index.table.catalog.attributes.get(group, {}))
     dataset = assemble(source, source.paths, attributes, coords=set(source.labels)).dataset
     for finding in source.findings.findings.values():
-        if finding.code == "proj.unknown":
-            warnings.warn(finding.message, UserWarning, stacklevel=2)
+        if finding.code in ("proj.unknown", "node.unreadable"):
+            where = f"{finding.path}: " if finding.code == "node.unreadable" else ""
+            warnings.warn(where + finding.message, UserWarning, stacklevel=2)
     if url is not None:
         dataset.encoding["source"] = url
     return dataset

@@ -81,7 +81,7 @@ class ZarrHierarchy:
         self._children: dict[str, tuple[str, ...]] = {}
         self._nodes: dict[str, Node | None] = {}
         self._variables: dict[str, xr.Variable] = {}
-        self._readers: dict[str, _GivenArrays] = {}
+        self._readers: dict[tuple[str, int], _GivenArrays] = {}
         self._batches = {"times": LabelBatch(), "others": LabelBatch()}
         self._alike: dict[str, Any] = {}
         self._config = ArrayConfig.from_dict({})  # once: each array would read the settings of zarr-python
@@ -110,7 +110,8 @@ class ZarrHierarchy:
             self._documents[group] = found
             root = NodeDocuments(path="", stored={ZARR_JSON if found.zarr_format == 3 else ZGROUP: {}})
         self._documents[ROOT] = root
-        self._stored.formats = (root.zarr_format,)
+        # Nodes of the other version too, though other readers do not see them.
+        self._stored.formats = tuple(sorted(self._stored.formats, key=lambda one: one != root.zarr_format))
         self._complete = self._use_consolidated and inside is not None
         if inside is not None and self._complete:
             self._keep_consolidated(ROOT, inside)
@@ -230,7 +231,7 @@ class ZarrHierarchy:
         known, node = self._known(path), self.lookup(path)
         if node is None:
             raise KeyError(f"no array {path}")
-        named = node.dims if len(node.dims) == len(node.shape) else (None,) * len(node.shape)
+        named = node.usable_dims or (None,) * len(node.shape)
         dims = [dim or f"{node.name}_dim_{n}" for n, dim in enumerate(named)]
         document, attributes = {**known.stored[known.name], "attributes": {}}, dict(known.attributes)
         if known.zarr_format == 3:
@@ -287,10 +288,11 @@ class ZarrHierarchy:
         return cached(variable, self._batches["times" if is_time else "others"], path)
 
     def _reader(self, group: str, zarr_format: int) -> _GivenArrays:
-        if group not in self._readers:
+        key = (group, zarr_format)
+        if key not in self._readers:
             fill_as_mask = zarr_format == 2 if self._fill_as_mask is None else self._fill_as_mask
-            self._readers[group] = _GivenArrays(self.group(group), fill_as_mask)
-        return self._readers[group]
+            self._readers[key] = _GivenArrays(self.group(group), fill_as_mask)
+        return self._readers[key]
 
     def attributes(self, path: str) -> dict[str, Any]:
         """Attributes of a group, as xarray shows them."""

@@ -103,7 +103,7 @@ class ZarrSource(ArraySource):
     def warn(self) -> None:
         """Warn of everything that was found wrong."""
         for path, reason in self.hierarchy.unreadable.items():
-            self.findings.broken(path, "", f"its metadata cannot be read: {reason}")
+            self.findings.broken(path, "", f"its metadata cannot be read: {reason}", "node.unreadable")
         without = self.findings.without_principal
         self.findings.without_principal = [path for path in without if path not in self.used]
         warn_of(self.findings)

@@ -73,6 +73,7 @@ class XGroupConventionWarning(XGroupWarning):
 
 
 _BROKEN: dict[str, tuple[type[XGroupWarning], type[XGroupError]]] = {
+    "node.unreadable": (XGroupReferenceWarning, XGroupReferenceError),
     "ref.missing": (XGroupReferenceWarning, XGroupReferenceError),
     "ref.cycle": (XGroupReferenceWarning, XGroupReferenceError),
     "ref.path": (XGroupPathWarning, XGroupPathError),
@@ -115,7 +116,8 @@ def _shown(finding: Diagnostic) -> tuple[str, type[XGroupWarning]]:
         return str(finding), XGroupConventionWarning
     category, error = _BROKEN[finding.code]
     hint = f" ({finding.hint})" if finding.hint else ""
-    return f"{error.__name__}: {finding.path}, attribute {finding.attribute!r}: {finding.message}{hint}", category
+    where = f", attribute {finding.attribute!r}" if finding.attribute else ""
+    return f"{error.__name__}: {finding.path}{where}: {finding.message}{hint}", category
 
 
 def _some(paths: list[str]) -> str:

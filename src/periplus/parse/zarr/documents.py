@@ -65,16 +65,25 @@ class NodeDocuments:
 
     def parse(self, limits: Limits | None = None) -> ArrayMetadata | GroupMetadata:
         """What the documents describe; FormatError or LimitError begins with the key of the document."""
-        if self.kind == "group":
-            return GroupMetadata(zarr_format=self.zarr_format, attributes=self.attributes)
-        document = self.stored[self.name]
+        document = self.stored.get(self.name, {})
         try:
+            if self.zarr_format == 3:
+                _check_v3(document)
+            if self.kind == "group":
+                return GroupMetadata(zarr_format=self.zarr_format, attributes=self.attributes)
             if self.zarr_format == 3:
                 return parse_v3_array(document, limits or Limits())
             return parse_v2_array(document, self.attributes, limits or Limits())
         except PeriplusError as error:
             error.message = f"{key_of(self.path, self.name)}: {error.message}"
             raise
+
+
+def _check_v3(document: Mapping[str, Any]) -> None:
+    if document.get("zarr_format", 3) != 3:
+        raise FormatError(f"zarr_format is {abbreviated(document['zarr_format'])}, not 3")
+    if document.get("node_type", "group") not in ("array", "group"):
+        raise FormatError(f"node_type is {abbreviated(document['node_type'])}, not array or group")
 
 
 def key_of(path: str, name: str) -> str:
