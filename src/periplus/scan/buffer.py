@@ -76,6 +76,11 @@ class FileBuffer:
         self.locate: Callable[[int, int], tuple[bytes, int] | None] = self._cache.locate
         """Bytes that contain a range, and where in them it starts; None if it was not fetched."""
 
+    @property
+    def exhausted(self) -> bool:
+        """Whether more bytes were requested or parsed than the header of a file may take."""
+        return max(self.requested, self._parsed) > self._limits.header_bytes
+
     def check(self, what: str, offset: int, length: int) -> None:
         """FormatError if a range is known to end past the end of the file."""
         if self.size is not None and offset + length > self.size:

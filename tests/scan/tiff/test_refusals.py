@@ -1,5 +1,7 @@
 """Files that declare impossible values are refused with a reason, and nothing is allocated from what they declare."""
 
+import struct
+
 import pytest
 
 from periplus.errors import FormatError, LimitError
@@ -23,15 +25,47 @@ def test_what_is_no_tiff(data: bytes) -> None:
     refusal(data)
 
 
+def kept(data: bytes) -> tuple[list[str], list[str]]:
+    """The arrays of a file, and what it is said to lack."""
+    about, *found = scan_bytes(data, url="s3://bucket/a.tif")
+    return [one.array.name for one in found], about.attributes["refused"]
+
+
 @pytest.mark.parametrize("following", [[0], [1, 0], [1, 2, 1]])
-def test_a_loop_of_directories(following: list[int]) -> None:
-    directories = [image_tags(4, 4) for _ in following]
-    assert "loop" in refusal(tiff(*directories, data=bytes(16), following=following))
+def test_a_loop_of_directories_ends_after_the_pages_before_it(following: list[int]) -> None:
+    pages = len(following)
+    names, refused = kept(tiff(*[image_tags(4, 4)] * pages, data=bytes(16), following=following))
+    assert names == ["0/data", *(f"images/{page}/0/data" for page in range(1, pages))]
+    assert refused == [f"after image {pages - 1}: the chain of directories runs in a loop"]
 
 
 def test_a_sub_directory_that_is_its_parent() -> None:
-    data = tiff(image_tags(4, 4, t330=8 + 16), data=bytes(16))
-    assert "loop" in refusal(data)
+    names, refused = kept(tiff(image_tags(4, 4, t330=8 + 16), data=bytes(16)))
+    assert names == ["0/data"]
+    assert "loop" in refused[0]
+
+
+@pytest.mark.parametrize(
+    ("pointer", "reason"),
+    [(1 << 30, "ends past the end of the file"), (8, "has no tags"), (24, "number of tags in a directory is 65535")],
+)
+def test_a_wrong_pointer_to_the_next_directory_ends_the_chain(pointer: int, reason: str) -> None:
+    data = bytearray(tiff(*[image_tags(4, 4)] * 2, data=bytes(16) + b"\xff" * 8))
+    data[-4:] = struct.pack("<I", pointer)
+    names, refused = kept(bytes(data))
+    assert names == ["0/data", "images/1/0/data"]
+    assert refused[0].startswith("after image 1: ")
+    assert reason in refused[0]
+
+
+def test_a_damaged_page_leaves_the_others() -> None:
+    for change, reason in (({"t273": 1 << 30}, "ends past"), ({"t256": 0}, "0 x 4"), ({"t278": 1}, "4 strips")):
+        names, refused = kept(tiff(image_tags(4, 4), image_tags(4, 4, **change), image_tags(4, 4), data=bytes(16)))
+        assert names[0] == "0/data"
+        assert len(names) == 2
+        assert refused[0].startswith("image 1: ")
+        assert reason in refused[0]
+    assert "ends past" in refusal(tiff(image_tags(4, 4, t273=1 << 30), image_tags(4, 4), data=bytes(16)))
 
 
 def test_a_truncated_file_names_the_tile_that_is_cut_off() -> None:

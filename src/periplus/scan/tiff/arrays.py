@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from periplus.errors import FormatError, PeriplusError
+from periplus.errors import FormatError, LimitError, PeriplusError
 from periplus.limits import Limits
 from periplus.model import About, Array, Encoding, Georeference, Refs
 from periplus.scan.georeference.geotiff import georeference, reduced
@@ -29,48 +29,50 @@ CACHED_IMAGES = 64
 Layer = tuple[TiffImage | None, int, int]
 """Facts of a directory, rows per chunk, and the directory it is a SubIFD of."""
 Refusals = tuple[tuple[int, str], ...]
-"""Numbers of directories that are not supported, and why."""
+"""Numbers of directories that are not supported, or -1, and why."""
 
 
 def describe(
-    directories: Sequence[Directory], limits: Limits, size: int | None
+    directories: Sequence[Directory], limits: Limits, size: int | None, unread: tuple[str, ...] = ()
 ) -> tuple[About | None, list[tuple[Array, Refs]]]:
-    """Metadata of the file, and every array with its references."""
+    """Metadata of the file, and every array with its references; `unread` is why it may have more directories."""
     layers: list[Layer] = []
     located: list[Refs | None] = []
-    refusals: list[tuple[int, str]] = []
+    refused: dict[int, PeriplusError] = {}
     light = len(directories) <= CACHED_IMAGES
     for number, directory in enumerate(directories):
         small = directory.weight <= CACHED_BYTES
         light = light and small
+        facts, rows, refs = None, 0, None
         try:
-            facts, rows, refs = (image if small else image.__wrapped__)(directory.form, directory.structure), 0, None
-            why = None if facts is None else _refusal(facts, directory)
-            if why is not None:
-                refusals.append((number, why))
-            elif facts is not None:
+            facts = (image if small else image.__wrapped__)(directory.form, directory.structure)
+            if facts is not None:
+                _check_supported(facts, directory)
                 rows, refs = locate(facts, directory.offsets, directory.counts, limits=limits, size=size)
-        except PeriplusError as error:
+        except (FormatError, LimitError) as error:
+            # Other images can be read without this one.
             error.message = f"image {number}: {error.message}"
-            raise error.at(offset=directory.offset) from None
+            refused[number] = error.at(offset=directory.offset)
+            if facts is None and not number:
+                break
         layers.append((facts, rows, directory.parent))
         located.append(refs)
     build = _arrays if light else _arrays.__wrapped__
-    about, arrays = build(tuple(layers), tuple([directory.metadata for directory in directories]), tuple(refusals))
+    reasons = (*[(number, error.message) for number, error in refused.items()], *[(-1, why) for why in unread])
+    about, arrays = build(tuple(layers), tuple([directory.metadata for directory in directories]), reasons)
     if not arrays:
-        number, why = refusals[0] if refusals else (0, "the file holds no image")
-        raise FormatError(f"image {number}: {why}", offset=directories[number].offset)
+        none = FormatError("image 0: the file holds no image", offset=directories[0].offset)
+        raise next(iter(refused.values()), none)
     return about, [(array, refs) for number, array in arrays if (refs := located[number]) is not None]
 
 
-def _refusal(facts: TiffImage, directory: Directory) -> str | None:
+def _check_supported(facts: TiffImage, directory: Directory) -> None:
     if facts.refusal is not None:
-        return facts.refusal
+        raise FormatError(facts.refusal)
     if facts.compression not in KNOWN:
-        return f"compression {facts.compression} is not supported"
+        raise FormatError(f"compression {facts.compression} is not supported")
     if facts.compression == OLD_JPEG and jpeg_stream(facts, directory.offsets, directory.counts) is None:
-        return "old-style JPEG (compression 6) is supported only if one JPEG stream holds the image"
-    return None
+        raise FormatError("old-style JPEG (compression 6) is supported only if one JPEG stream holds the image")
 
 
 @lru_cache(maxsize=256)
@@ -88,7 +90,7 @@ def _arrays(
     arrays = tuple([(part.number, _array(part, pictures[part.place.base])) for part in parts])
     time = next((picture.time for picture in pictures.values() if picture.time is not None), None)
     lost = [(number, why) for number, picture in pictures.items() for why in picture.lost]
-    left_out = [f"image {number}: {why}" for number, why in (*refusals, *lost)]
+    left_out = [*(why for _, why in refusals), *(f"image {number}: {why}" for number, why in lost)]
     notes = {"refused": left_out} if left_out else {}
     return (About(datetime=time, attributes=notes) if time or notes else None), arrays
 

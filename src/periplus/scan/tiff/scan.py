@@ -6,7 +6,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from periplus.errors import FormatError, PeriplusError
+from periplus.errors import FormatError, LimitError, PeriplusError
 from periplus.limits import Limits
 from periplus.model import Found, Source, Step, Steps
 from periplus.scan.buffer import FileBuffer
@@ -61,28 +61,39 @@ def scan(source: Source, limits: Limits) -> Steps:
     from periplus.scan.tiff.arrays import describe
 
     file = FileBuffer(source, limits)
-    directories = yield from _walk(file, limits)
-    about, found = describe(directories, limits, file.size)
+    directories, unread = yield from _walk(file, limits)
+    about, found = describe(directories, limits, file.size, unread)
     if about is not None:
         yield about
     for array, refs in found:
         yield Found(array, refs)
 
 
-def _walk(file: FileBuffer, limits: Limits) -> Generator[Step, Any, list[Directory]]:
-    """Every directory: the main chain in order, each followed by its SubIFDs."""
+def _walk(file: FileBuffer, limits: Limits) -> Generator[Step, Any, tuple[list[Directory], tuple[str, ...]]]:
+    """Every directory: the main chain in order, each followed by its SubIFDs; and why others cannot be read.
+
+    The chain ends at a directory that cannot be read, or was read before.
+    """
     yield from file.require("the header", 0, 8, ahead=HEAD_BYTES - 8)
     order, big, first = _header(file)
     directories: list[Directory] = []
+    unread: list[str] = []
     seen: set[int] = set()
     pending = [(first, -1)]
     while pending:
         offset, parent = pending.pop()
         if offset in seen:
-            raise FormatError("the chain of directories runs in a loop", offset=offset)
+            unread.append(f"after image {len(directories) - 1}: the chain of directories runs in a loop")
+            continue
         seen.add(offset)
         limits.check("the number of directories", len(seen), limits.images, offset=offset)
-        directory, following, subs = yield from _directory(file, limits, order, big, offset, parent)
+        try:
+            directory, following, subs = yield from _directory(file, limits, order, big, offset, parent)
+        except (FormatError, LimitError) as error:
+            if not directories or file.exhausted:
+                raise
+            unread.append(f"after image {len(directories) - 1}: {error.message}")
+            continue
         if following and parent < 0:
             pending.append((following, -1))
         # A stack: SubIFDs are pushed last, so they are read before the rest of the chain, in their own order.
@@ -91,7 +102,7 @@ def _walk(file: FileBuffer, limits: Limits) -> Generator[Step, Any, list[Directo
             if len(subs) > 1:
                 yield from _hold_starts(file, [sub for sub in subs if sub not in seen][: limits.images])
         directories.append(directory)
-    return directories
+    return directories, tuple(unread)
 
 
 def _hold_starts(file: FileBuffer, offsets: Sequence[int]) -> Generator[Step, Any, None]:
