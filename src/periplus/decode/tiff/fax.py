@@ -21,12 +21,16 @@ SHORT_RUNS = tuple(bytes.fromhex(code) * 16 for code in ("7df7df", "fbefbe", "49
 MIXED = bytes.fromhex("d4f43a2afffcd3c12ef890575575e826e2cbeaee82af2c7d696cf46b977c090a")
 """Bits in which horizontal, vertical and pass codes are found whichever bit one begins at."""
 END_OF_LINE_ZEROS = 11
+CODE_ZEROS = 3
+"""Most zeros at the end of any other code."""
 END_OF_LINE = "0" * END_OF_LINE_ZEROS + "1"
 """Several of these end a strip, perhaps before its last row; a row takes a bit at least."""
 END_OF_BLOCK = 2 * END_OF_LINE
 """Ends a strip of Group 4, and is no part of any other code there."""
 TAIL = 32
 TOGETHER = 256
+PIECE = 1 << 16
+"""Bytes that are searched for an end-of-line code at once."""
 FILL_BITS = 4
 """The T4 option for zeros before an end-of-line code. Some files have them without declaring it, and without the option
 a decoder returns wrong rows; with it, streams without such zeros are decoded as well."""
@@ -49,8 +53,8 @@ def fax(tile: TileEncoding, slot: int) -> StreamDecoder:
         # Missing rows come out white without a word; they would be read from bytes that follow, so a strip is whole if
         # what follows makes no difference. One that ends early by its own end code is white below, as libtiff has it.
         again = scratch_array(slot + 1, (rows, tile.width), tile.dtype)
-        for following in _continuations(strip, tile.compression):
-            decode(strip + following, rows, tile.width, out=again, **options)
+        for longer in _continued(strip, tile.compression):
+            decode(longer, rows, tile.width, out=again, **options)
             if not _same(again, values):
                 raise DecodeError("the fax strip is cut off")
         return values[:, :, None]
@@ -64,6 +68,26 @@ def _same(some: NDArray[Any], others: NDArray[Any]) -> bool:
         np.array_equal(some[first : first + TOGETHER], others[first : first + TOGETHER])
         for first in range(0, len(some), TOGETHER)
     )
+
+
+def _has_lines(strip: bytes) -> bool:
+    """Whether a strip has end-of-line codes; some writers of Group 3 leave them out."""
+    return any(END_OF_LINE in _bits(strip[first : first + PIECE + 2]) for first in range(0, len(strip), PIECE))
+
+
+def _continued(strip: bytes, compression: int) -> Iterator[bytes]:
+    """The strip with bytes after it that would show in its rows if it were cut off anywhere."""
+    if compression != GROUP3 or _has_lines(strip):
+        yield from (strip + following for following in _continuations(strip, compression))
+        return
+    # A decoder that finds an end of line begins there, so what follows must not make one with the zeros at the end.
+    bare = strip.rstrip(b"\0")
+    padding = len(strip) - len(bare)
+    kept = bare + b"\0" * min(padding, int(_trailing_zeros(bare[-1:]) < CODE_ZEROS))
+    zeros = _trailing_zeros(kept[-2:])
+    for following in (MIXED, *SHORT_RUNS):
+        if zeros + 8 - following[0].bit_length() < END_OF_LINE_ZEROS:
+            yield kept + following
 
 
 def _continuations(strip: bytes, compression: int) -> Iterator[bytes]:
