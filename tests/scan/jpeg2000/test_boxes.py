@@ -5,8 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import rasterio
+import rasterio.shutil
 from rasterio.io import MemoryFile
 
+import periplus
 from periplus.errors import FormatError
 from periplus.model import About
 from periplus.scan.drive import scan_bytes
@@ -177,3 +180,24 @@ def test_what_is_broken_behind_the_pixels_does_not_harm_them() -> None:
     # It may have held the georeference.
     with pytest.raises(FormatError, match="past the end of the file"):
         j2ks.found(data + struct.pack(">I4s", 9_999, b"uuid") + bytes(20))
+
+
+@pytest.mark.parametrize("lossy", [False, True])
+def test_an_alpha_of_one_bit_is_0_and_255_as_in_gdal(lossy: bool, tmp_path) -> None:
+    values = np.concatenate([j2ks.picture(3, "u1", 96, 80), np.zeros((1, 96, 80), np.uint8)])
+    values[3, 20:70, 30:60] = 255
+    source, path = tmp_path / "a.tif", tmp_path / "a.jp2"
+    size = {"height": 96, "width": 80, "count": 4, "dtype": "uint8"}
+    with rasterio.open(source, "w", driver="GTiff", photometric="RGB", ALPHA="YES", **size) as dataset:
+        dataset.write(values)
+    quality = {"QUALITY": "30", "REVERSIBLE": "NO"} if lossy else {"QUALITY": "100", "REVERSIBLE": "YES"}
+    options = {"1BIT_ALPHA": "YES", "CODEC": "JP2", **quality}
+    rasterio.shutil.copy(source, path, driver="JP2OpenJPEG", **options)
+    index = periplus.index(path)
+    with rasterio.open(path) as dataset:
+        truth = dataset.read()
+    assert set(np.unique(truth[3])) == {0, 255}
+    np.testing.assert_array_equal(index["0/data"][...], truth)
+    assert index["0/data"].attrs["extra_samples"] == ["alpha"]
+    # Others know the codec, but not this setting.
+    assert index.store(codecs="all").layout.leaves["0/data"].kind == "ours"

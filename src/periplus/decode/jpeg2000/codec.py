@@ -14,14 +14,14 @@ from periplus.decode.jpeg2000.header import CodestreamHeader, header_of, is_loss
 from periplus.decode.native import native
 from periplus.decode.scratch import Buffer, scratch_array, stream
 from periplus.decode.settings import Extent, Run, encoded, number
-from periplus.errors import DecodeError
+from periplus.errors import DecodeError, FormatError
 from periplus.limits import Limits
 from periplus.model import Shape, codecnames
 from periplus.parse.jpeg2000.packets import Bounds
 from periplus.parse.jpeg2000.segments import COC, COD
 
 NAME = codecnames.JPEG2000
-KEYS = frozenset({"main_header", "resolution_level"})
+KEYS = frozenset({"main_header", "resolution_level", "stretched_components"})
 NATIVE_BYTES = 4
 """Bytes that the native decoder allocates for every value of a tile, whatever its depth."""
 SLOT = 0
@@ -48,8 +48,15 @@ def jpeg2000(configuration: Mapping[str, Any], chunks: Shape, dtype: np.dtype[An
     signs = len({depth & 0x80 for depth in header.size.components[::3]}) > 1
     spread = any(step != (1, 1) for step in header.size.steps)
     lossless = is_lossless(header.segments, header.count)
+    stretched = _stretched(configuration, header)
 
     def run(data: Buffer, valid: Shape) -> NDArray[Any]:
+        values = decoded(data, valid)
+        for component in stretched:
+            values[component] *= 255
+        return values
+
+    def decoded(data: Buffer, valid: Shape) -> NDArray[Any]:
         view = stream(data)
         tiles = parts_of(view, cut=header.level > 0, several=spread and header.step == (1, 1))
         bounds = _bounds(header, list(tiles))
@@ -166,6 +173,17 @@ def _deepened(values: NDArray[Any], header: CodestreamHeader) -> None:
             middle = 1 << (deepest - 1)
             np.clip(plane, middle - half, middle + half - 1, out=plane)
             np.subtract(plane, middle - half, out=plane)
+
+
+def _stretched(configuration: Mapping[str, Any], header: CodestreamHeader) -> list[int]:
+    """Components of one bit, next to bytes, that are decoded to 0 and 255; FormatError for others."""
+    found = configuration.get("stretched_components", [])
+    depths = header.size.depths
+    if not isinstance(found, list) or any(type(n) is not int or not 0 <= n < header.count for n in found):
+        raise FormatError(f"jpeg2000 codec: stretched_components is a list of numbers of components, not {found!r}")
+    if found and (header.size.dtype != np.uint8 or any(depths[n] != 1 for n in found) or len(set(found)) < len(found)):
+        raise FormatError("jpeg2000 codec: only components of one bit next to bytes can be stretched")
+    return found
 
 
 def _header(configuration: Mapping[str, Any]) -> CodestreamHeader:

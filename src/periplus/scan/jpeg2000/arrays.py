@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,25 +25,33 @@ PPM_BYTES = 65_532
 LARGEST_PARTS = 65_535
 
 
-def encodings_of(facts: Codestream, found: LevelRanges, level: int = 0) -> tuple[Encoding, ...]:
-    """The encodings of tiles at one resolution: one for all, unless the main header holds their packet headers."""
+def encodings_of(
+    facts: Codestream, found: LevelRanges, level: int = 0, stretched: Sequence[int] = ()
+) -> tuple[Encoding, ...]:
+    """The encodings of tiles at one resolution: one for all, unless the main header holds their packet headers.
+
+    Bits of the `stretched` components are decoded to 0 and 255.
+    """
     if level and found.starts is not None:
         # The bytes hold only the packets of this level, so they are the full resolution of a smaller image.
-        return (_encoding(facts.at(level), 0),)
+        return (_encoding(facts.at(level), 0, stretched),)
     if not facts.packed:
-        return (_encoding(facts.header, level),)
+        return (_encoding(facts.header, level, stretched),)
     ranges = found.parts
     if facts.joined or facts.size.tiles > LARGEST_PACKED or len(facts.packed) != len(ranges.tile):
         raise FormatError("packet headers in the main header (PPM) are of too many tiles, or not of all tile-parts")
     own: list[list[bytes]] = [[] for _ in range(facts.size.tiles)]
     for row, packets in zip(np.argsort(ranges.offset), facts.packed, strict=True):
         own[int(ranges.tile[row])].append(len(packets).to_bytes(4, "big") + packets)
-    return tuple(_encoding(facts.header + _packets(b"".join(parts)), level) for parts in own)
+    return tuple(_encoding(facts.header + _packets(b"".join(parts)), level, stretched) for parts in own)
 
 
-def _encoding(header: bytes, level: int) -> Encoding:
+def _encoding(header: bytes, level: int, stretched: Sequence[int]) -> Encoding:
     text = base64.b64encode(header).decode("ascii")
-    return Encoding(({"name": JPEG2000, "configuration": {"main_header": text, "resolution_level": level}},))
+    settings: dict[str, Any] = {"main_header": text, "resolution_level": level}
+    if stretched:
+        settings["stretched_components"] = list(stretched)
+    return Encoding(({"name": JPEG2000, "configuration": settings},))
 
 
 def _packets(data: bytes) -> bytes:
@@ -108,6 +116,7 @@ def arrays(
     fill: Scalar = 0,
     attributes: Mapping[str, Any] | None = None,
     georeference: Georeference | None = None,
+    stretched: Sequence[int] = (),
 ) -> Iterator[tuple[Array, Refs]]:
     """Every resolution as an array `<prefix><level>/data`, full resolution first."""
     # If tiles are so large that only lower resolutions can be read, these are indexed; reading the others fails.
@@ -123,7 +132,7 @@ def arrays(
             chunks=chunks,
             dtype=facts.size.dtype,
             fill=fill,
-            encodings=encodings_of(facts, found, level),
+            encodings=encodings_of(facts, found, level, stretched),
             attributes=attributes or {},
             level=level,
             georeference=_grown(georeference, facts, level),

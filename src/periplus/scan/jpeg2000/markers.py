@@ -210,14 +210,10 @@ def _parse(segments: list[tuple[int, bytes]], first: int) -> Codestream:
 
 def _check_kinds(kinds: list[tuple[int, int, int]], *, lossless: bool, together: bool) -> None:
     """Refuse components whose depths and steps no decoder gives back as they were; `together` are colours coded."""
-    depths = {depth for depth, *_ in kinds}
     if together and len({(depth & 0x80, *step) for depth, *step in kinds[:3]}) > 1:
         raise FormatError("colours with and without a sign, or of different steps, are coded together")
     if together and not lossless and len({depth for depth, *_ in kinds[:3]}) > 1:
         raise FormatError("colours of different depth are coded together, with loss")
-    if not lossless and len(depths) > 1 and min(depth & 0x7F for depth in depths) == 0:
-        # Decoders disagree on the values of a lossy mask: 0 to 1, or 0 to 255.
-        raise FormatError("a component of one bit next to deeper ones is supported only without loss")
 
 
 def _component_grid(size: CodestreamSize) -> CodestreamSize:

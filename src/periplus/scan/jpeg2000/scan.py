@@ -52,7 +52,15 @@ def scan(source: Source, limits: Limits) -> Steps:
         attributes = _attributes(boxes, facts) if number == 0 else {}
         if located.names:
             attributes["georeferenced_by"] = list(located.names)
-        found = arrays(facts, ranges, limits, prefix=prefix, attributes=attributes, georeference=located.where)
+        found = arrays(
+            facts,
+            ranges,
+            limits,
+            prefix=prefix,
+            attributes=attributes,
+            georeference=located.where,
+            stretched=_bit_alphas(boxes, facts) if number == 0 else (),
+        )
         for array, refs in found:
             yield Found(array, refs, described_by=located.names)
     about = {"comments": comments, "refused": [*lost, *sidecars.refused]}
@@ -72,11 +80,22 @@ def _attributes(boxes: Jp2Boxes, facts: Codestream) -> dict[str, Any]:
         return {"photometric": "palette"}
     space = RGB if facts.size.chroma and boxes.colours == YCBCR else boxes.colours
     found = {"photometric": PHOTOMETRIC[space]} if space in PHOTOMETRIC else {}
-    alphas = {number: ALPHA[kind] for number, kind, _ in boxes.channels if kind in ALPHA and number < components}
+    alphas = _alphas(boxes, facts)
     first = min(alphas, default=components)
     if sorted(alphas) != list(range(first, components)) or first == components:
         return found
     return {**found, "extra_samples": [alphas[number] for number in range(first, components)]}
+
+
+def _alphas(boxes: Jp2Boxes, facts: Codestream) -> dict[int, str]:
+    """Components that are alpha, and of which kind."""
+    return {number: ALPHA[kind] for number, kind, _ in boxes.channels if kind in ALPHA and number < facts.size.count}
+
+
+def _bit_alphas(boxes: Jp2Boxes, facts: Codestream) -> list[int]:
+    """Alpha components of one bit next to bytes, whose opaque pixels are 255, as in GDAL."""
+    depths = facts.size.depths
+    return [n for n in sorted(_alphas(boxes, facts)) if depths[n] == 1 and max(depths) == 8 and not facts.size.signed]
 
 
 def _georeference(boxes: Jp2Boxes, limits: Limits) -> tuple[Georeference | None, list[str]]:

@@ -43,7 +43,7 @@ LEVELS = {
 """Compressors whose only setting is their level, and its range."""
 MISREAD = frozenset({
     "byte_order", "fill_order", "ycbcr_subsampling", "ycbcr_coefficients", "reference_black_white",
-    "t4_options", "t6_options", "header", "margin", "num_records",
+    "t4_options", "t6_options", "header", "margin", "num_records", "stretched_components",
 })  # fmt: skip
 """Settings of ours that osml-imagery-io ignores without an error (measured for byte_order)."""
 _COMPRESSION_ONLY = ("level", "acceleration", "checksum")
