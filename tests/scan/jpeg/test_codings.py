@@ -13,12 +13,14 @@ import rasterio.shutil
 from numpy.typing import NDArray
 from PIL import Image
 
+import periplus
 from periplus.decode import prepare
 from periplus.errors import DecodeError, FormatError
 from periplus.limits import Limits
 from periplus.model import Array, Found
 from periplus.scan.drive import scan_bytes
 from periplus.scan.jpeg import bands as jpegbands
+from periplus.testing.formats.custom_tiff import SHORT, image_tags, tiff
 from periplus.testing.formats.pictures import pillow_jpeg
 
 STREAMS = {
@@ -259,3 +261,20 @@ def test_codings_that_nobody_here_decodes_are_refused_by_name() -> None:
         found(lossless.replace(b"\xff\xc3", b"\xff\xcb"))
     with pytest.raises(FormatError, match="JPEG-LS is not supported"):
         found(imagecodecs.jpegls_encode(np.arange(99, dtype=np.uint8).reshape(9, 11)))
+
+
+@pytest.mark.parametrize("marker", [b"", bytes.fromhex("ffe000104a46494600010100000100010000")])
+@pytest.mark.parametrize("names", [b"RGB", b"\1\2\3", b"\0\1\2"])
+def test_colours_of_a_lossless_jpeg_are_not_converted(names: bytes, marker: bytes, tmp_path: Path) -> None:
+    """Whatever markers and names of components declare; the first of libjpeg's segments is removed."""
+    wanted = np.random.default_rng(7).integers(0, 256, (16, 24, 3), dtype=np.uint8)
+    data = bytearray(imagecodecs.jpeg8_encode(wanted, lossless=True))
+    data[2:18] = marker
+    frame, scan = data.index(b"\xff\xc3"), data.index(b"\xff\xda")
+    data[frame + 10 : frame + 19 : 3] = data[scan + 5 : scan + 11 : 2] = names
+    np.testing.assert_array_equal(imagecodecs.ljpeg_decode(bytes(data)), wanted)
+    np.testing.assert_array_equal(values(bytes(data)), wanted.transpose(2, 0, 1))
+    path = tmp_path / "a.tif"
+    tags = image_tags(24, 16, t258=(SHORT, [8] * 3), t259=7, t262=2, t277=3, t279=len(data))
+    path.write_bytes(tiff(tags, data=bytes(data)))
+    np.testing.assert_array_equal(periplus.index(path)["0/data"][...], wanted.transpose(2, 0, 1))

@@ -15,7 +15,7 @@ from periplus.decode.tiff.headers import StreamSize
 from periplus.decode.tiff.images import StreamDecoder, checked
 from periplus.decode.tiff.tile import YCBCR, TileEncoding
 from periplus.errors import DecodeError
-from periplus.parse.jpeg import ARITHMETIC, FIRST_RESTART, MARKER, PROGRESSIVE, RESTART, JpegHeader
+from periplus.parse.jpeg import ARITHMETIC, FIRST_RESTART, LOSSLESS, MARKER, PROGRESSIVE, RESTART, JpegHeader
 
 END = re.compile(rb"\xff\xd9")
 TAIL = 64
@@ -35,7 +35,7 @@ def jpeg(tile: TileEncoding, slot: int, *, ignore_photometric: bool = False) -> 
     """
     decode = native("jpeg8_decode")
     tables = tile.jpeg_tables
-    wanted = None if ignore_photometric else _wanted(tile)
+    wanted = _wanted(tile)
 
     def run(data: Buffer, rows: int, columns: int) -> NDArray[Any]:
         view = stream(data)
@@ -45,10 +45,12 @@ def jpeg(tile: TileEncoding, slot: int, *, ignore_photometric: bool = False) -> 
         check_length(header, len(view), rows)
         check_restarts(header, view, rows)
         out = scratch_array(slot, shape, tile.dtype)
-        colours = None if ignore_photometric else _stored(tile, header)
+        colours, shown = (None, None) if ignore_photometric else (_stored(tile, header), wanted)
+        if header.kind == LOSSLESS:
+            colours = shown = wanted  # nothing is converted, whatever the markers declare
 
         def once(encoded: Buffer, into: NDArray[Any]) -> NDArray[Any]:
-            found = decode(encoded, tables=tables, colorspace=colours, outcolorspace=wanted, out=into)
+            found = decode(encoded, tables=tables, colorspace=colours, outcolorspace=shown, out=into)
             return np.asarray(found).reshape(*shape[:2], tile.samples)
 
         values = once(data, out)
@@ -124,7 +126,8 @@ def _stored(tile: TileEncoding, header: JpegHeader) -> str:
     The photometric tag decides, or the markers where it names no colours. Where they contradict each other libtiff
     uses the tag and others the markers; all use the tag if it is RGB and only Adobe's marker is YCbCr, and none uses it
     for a JFIF stream with chroma subsampling. Streams of old-style JPEG are YCbCr unless they declare
-    something else: a tag of RGB is mostly wrong, and libtiff ignores it too.
+    something else: a tag of RGB is mostly wrong, and libtiff ignores it too. Lossless streams are stored as they are
+    meant to be seen.
     """
     declared, subsampled = header.declared_colors, len(set(header.factors)) > 1
     named = {RGB: "RGB", YCBCR: "YCbCr"}.get(tile.photometric)
@@ -132,6 +135,10 @@ def _stored(tile: TileEncoding, header: JpegHeader) -> str:
         if tile.samples == 4 and header.adobe == YCCK:
             raise DecodeError("the JPEG stream is YCCK by its Adobe marker, which TIFF has no tag for")
         stored = "GRAYSCALE" if tile.samples == 1 else "UNKNOWN"
+    elif header.kind == LOSSLESS:
+        if named == "YCbCr":
+            raise DecodeError("the lossless JPEG stream is YCbCr by the photometric tag, which is not converted to RGB")
+        stored = "RGB"
     elif tile.compression == OLD_STYLE:
         stored = declared or "YCbCr"
     elif header.jfif and subsampled:

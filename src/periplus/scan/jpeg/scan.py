@@ -5,6 +5,7 @@ from __future__ import annotations
 from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Array, Encoding, Source, Steps, codecnames
+from periplus.parse.jpeg import LOSSLESS
 from periplus.scan.buffer import FileBuffer
 from periplus.scan.jpeg.bands import JpegBands, find_bands
 from periplus.scan.jpeg.markers import CODINGS, JpegMarkers, read_markers
@@ -64,7 +65,7 @@ def _color_space(markers: JpegMarkers) -> str:
     """The colour space of the stream by libjpeg's rules, which every decoder follows."""
     header = markers.header
     if header.samples == 3:
-        return "RGB" if header.declared_colors == "RGB" else "YCbCr601"
+        return "RGB" if header.declared_colors == "RGB" or header.kind == LOSSLESS else "YCbCr601"
     if header.samples == 4:
         return "YCCK" if header.adobe == YCCK else "CMYK"
     return "MONO" if header.samples == 1 else "MULTI"
