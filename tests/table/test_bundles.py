@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from periplus.errors import FormatError
 from periplus.model import Bundle
@@ -24,6 +24,7 @@ def as_bundles(catalog, refs, seed):
         yield replace(whole, owner=whole.owner[half], refs=whole.refs.take(half), levels=None)
 
 
+@settings(max_examples=settings.default.max_examples // 2)
 @given(indexes())
 def test_row_groups_of_bundles_are_those_of_single_arrays(index):
     catalog, refs, files = index

@@ -124,7 +124,7 @@ def answer(table, asked):
         return type(error)
 
 
-@settings(max_examples=3 * settings.default.max_examples)
+@settings(max_examples=2 * settings.default.max_examples)
 @given(st.sampled_from(list(PAIRS)), queries())
 def test_columns_select_what_a_mapping_of_arrays_does(names, asked):
     plain, columns = PAIRS[names]

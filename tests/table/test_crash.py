@@ -18,7 +18,7 @@ from periplus.table import append_table, open_table, write_table
 from periplus.testing.indexes import files_of, stacked
 
 WRITER = """
-import sys
+import os, sys
 import duckdb, pyarrow.parquet
 from periplus.fetch import Fetch
 from periplus.table import write_table
@@ -27,25 +27,39 @@ catalog, refs, files = stacked(steps=200, seed=9)
 def blocks():
     for start in range(0, len(refs["0/data"]), 500):
         yield "0/data", refs["0/data"].take(slice(start, start + 500))
-with Fetch() as fetch:
-    print("ready", flush=True)
-    while True:
-        write_table(sys.argv[1], catalog, blocks(), files, fetch=fetch)
+for target in sys.stdin:
+    child = os.fork()
+    if child == 0:
+        with Fetch() as fetch:
+            print(os.getpid(), flush=True)
+            while True:
+                write_table(target.rstrip("\\n"), catalog, blocks(), files, fetch=fetch)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 
 
+@pytest.fixture(scope="module")
+def killed_writer():
+    """Writes an index again and again until it is killed; forks of one process, which imports what they need."""
+    with subprocess.Popen([sys.executable, "-c", WRITER], stdin=-1, stdout=-1, text=True, bufsize=1) as process:
+
+        def write(target, seconds):
+            process.stdin.write(target + "\n")
+            child = int(process.stdout.readline())
+            time.sleep(seconds)
+            os.kill(child, signal.SIGKILL)
+            assert int(process.stdout.readline()) == -signal.SIGKILL
+
+        yield write
+
+
 @pytest.mark.parametrize("name", ["index.parquet", "index", "index.duckdb"])
-def test_a_killed_writer_leaves_a_whole_index_or_none(name, tmp_path):
+def test_a_killed_writer_leaves_a_whole_index_or_none(name, killed_writer, tmp_path):
     target = str(tmp_path / name)
     dice = random.Random(7)
     seen = set()
     for attempt in range(3):
-        process = subprocess.Popen([sys.executable, "-c", WRITER, target], stdout=subprocess.PIPE, text=True)
-        assert process.stdout.readline() == "ready\n"
-        time.sleep(dice.uniform(0, 0.3))
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        process.stdout.close()
+        killed_writer(target, dice.uniform(0, 0.3))
         with Fetch() as fetch:
             try:
                 table = open_table(target, fetch=fetch, allow=["s3://"], trust=True)
@@ -69,7 +83,7 @@ from periplus.fetch import Fetch
 from periplus.table import append_table, write_table
 from periplus.testing.indexes import files_of, stacked
 import pyarrow.parquet, duckdb
-target, other = sys.argv[1:]
+other, *targets = sys.argv[1:]
 with Fetch() as fetch:
     fetch.run(fetch.head(other))
     import signal
@@ -77,26 +91,26 @@ with Fetch() as fetch:
     for steps, space in ((400, 20_000), (2, 500)):  # full amid the rows, and with the last bytes
         catalog, refs, files = stacked(steps=steps, seed=3)
         resource.setrlimit(resource.RLIMIT_FSIZE, (space, resource.RLIM_INFINITY))
-        try:
-            write_table(target, catalog, refs.items(), files, fetch=fetch)
-        except PeriplusError as error:
-            print("refused", error.kind)
-        else:
-            print("written")
+        for target in targets:
+            try:
+                write_table(target, catalog, refs.items(), files, fetch=fetch)
+            except PeriplusError as error:
+                print("refused", error.kind)
+            else:
+                print("written")
 """
 
 
-@pytest.mark.parametrize("name", ["index.parquet", "index", "index.duckdb"])
-def test_a_full_disk_leaves_the_previous_index(name, tmp_path):
-    target = str(tmp_path / name)
+def test_a_full_disk_leaves_the_previous_index(tmp_path, fetch):
+    targets = [str(tmp_path / name) for name in ("index.parquet", "index", "index.duckdb")]
     catalog, refs, files = stacked(steps=2)
-    with Fetch() as fetch:
+    for target in targets:
         write_table(target, catalog, refs.items(), files, fetch=fetch)
     before = sorted(path.name for path in tmp_path.rglob("*"))
-    command = [sys.executable, "-c", FULL, target, __file__]
+    command = [sys.executable, "-c", FULL, __file__, *targets]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert [line.split()[0] for line in done.stdout.splitlines()] == ["refused"] * 2, (done.stdout, done.stderr)
-    with Fetch() as fetch:
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["refused"] * 6, (done.stdout, done.stderr)
+    for target in targets:
         assert len(open_table(target, fetch=fetch, allow=["s3://"], trust=True).refs("0/data")) == 48
     assert sorted(path.name for path in tmp_path.rglob("*")) == before
 

@@ -21,7 +21,9 @@ from periplus.testing.indexes import dense_refs, files_of, indexes, inline_list,
 
 FORMS = {"flat": "index.parquet", "dataset": "index", "duckdb": "index.duckdb"}
 # Hypothesis runs the body many times with one tmp_path; every example writes to a place of its own.
-SHARED = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SHARED = settings(
+    max_examples=settings.default.max_examples // 3, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 def reopen(target, fetch):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import resource
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 from periplus.limits import GIB
@@ -33,13 +35,23 @@ class MemoryUse(NamedTuple):
 def measure_memory(work: Mapping[str, tuple[str, Sequence[Any]]], *, memory: int = 3 * GIB) -> dict[str, MemoryUse]:
     """Run pieces of Python code; each sees its values as the list `given`. `memory` limits the address space of each.
 
-    The libraries are imported once; every piece runs in a fork, so that the memory of one does not count for another.
+    Every piece runs in a fork of one process, so that the memory of one does not count for another.
     """
-    asked = json.dumps({"work": {name: [code, list(given)] for name, (code, given) in work.items()}, "memory": memory})
-    done = subprocess.run(  # noqa: S603 - this very module
-        [sys.executable, "-m", __name__], input=asked, check=True, capture_output=True, text=True, timeout=600
+    asked = {"work": {name: [code, list(given)] for name, (code, given) in work.items()}, "memory": memory}
+    process = _measuring()
+    assert process.stdin and process.stdout  # noqa: PT018 - pipes
+    print(json.dumps(asked), file=process.stdin, flush=True)
+    return {name: MemoryUse(*cost) for name, cost in json.loads(process.stdout.readline()).items()}
+
+
+@cache
+def _measuring() -> subprocess.Popen[str]:
+    """The process that forks; one for all measurements, since it takes seconds to import the libraries."""
+    process = subprocess.Popen(  # noqa: S603 - this very module
+        [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    return {name: MemoryUse(*cost) for name, cost in json.loads(done.stdout).items()}
+    atexit.register(process.communicate)
+    return process
 
 
 def _peak() -> float:
@@ -60,25 +72,28 @@ def _run(code: str, given: list[Any], memory: int) -> MemoryUse:
     return MemoryUse(outcome, message[:2000], _peak() - before)
 
 
+def _measured(code: str, given: list[Any], memory: int) -> Any:
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writing, json.dumps(_run(code, given, memory)).encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as answer:
+        text = answer.read()
+    _, status = os.waitpid(child, 0)
+    return json.loads(text) if text else MemoryUse("killed", f"status {status}", 0.0)
+
+
 def _main() -> None:
     from importlib import import_module
 
     for name in IMPORTED:
         import_module(name)
-    asked = json.load(sys.stdin)
-    found: dict[str, Any] = {}
-    for name, (code, given) in asked["work"].items():
-        reading, writing = os.pipe()
-        child = os.fork()
-        if child == 0:
-            os.write(writing, json.dumps(_run(code, given, asked["memory"])).encode())
-            os._exit(0)
-        os.close(writing)
-        with os.fdopen(reading, "rb") as answer:
-            text = answer.read()
-        _, status = os.waitpid(child, 0)
-        found[name] = json.loads(text) if text else MemoryUse("killed", f"status {status}", 0.0)
-    json.dump(found, sys.stdout)
+    for line in sys.stdin:
+        asked = json.loads(line)
+        found = {name: _measured(code, given, asked["memory"]) for name, (code, given) in asked["work"].items()}
+        print(json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":
