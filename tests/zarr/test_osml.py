@@ -126,6 +126,50 @@ def test_an_index_may_speak_of_where_the_file_will_be(tmp_path):
     assert json.loads((tmp_path / "b.json").read_text())["refs"]["0/data/0.0.0"][0] == "s3://my-bucket/other.tif"
 
 
+MOVED = ("deflate-strips", "lzw-strips", "plain-strips", "cog")
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_an_index_does_not_depend_on_what_is_reachable(name, server, seen_by_gdal, tmp_path):
+    """Strips and tiles are known from scanning: the new place is not asked, and its file has another time."""
+    path = tmp_path / "image.tif"
+    if name == "cog":
+        cog(path)
+    else:
+        compression = {"deflate": "zlib", "lzw": "lzw", "plain": None}[name.partition("-")[0]]
+        image = tiffs.picture(name, np.uint8, (3, 50, 40))
+        path.write_bytes(tiffs.written(image, tiled=False, rowsperstrip=8, compression=compression))
+    store = Parser(local_paths=path)(url=f"{server.url}/in/image.tif")
+    written = {}
+    for there in (False, True):
+        server.files = {"in/image.tif": path.read_bytes()} if there else {}
+        for zarr_format in (2, 3):
+            target = tmp_path / f"{zarr_format}-{there}.json"
+            write_tile_index(store, target, zarr_format=zarr_format)
+            written[zarr_format, there] = target.read_text()
+    assert written[2, False] == written[2, True]
+    assert written[3, False] == written[3, True]
+    assert server.log == []
+    truth = seen_by_gdal(path)
+    with periplus.open(tmp_path / "2-True.json", allow=server.url) as index:
+        assert np.isnat(index.files.last_modified).all()
+        for array, values in truth.items():
+            assert np.array_equal(index[array][:], values)
+
+
+@pytest.mark.parametrize("names", [("image.ntf", "image.ntf.r1", "new.ntf.r1"), ("image.r0", "image.r1", "new.r1")])
+def test_r_sets_move_with_their_image(names, tmp_path):
+    image, smaller, moved = names
+    for name, shape in ((image, (72, 90)), (smaller, (36, 45))):
+        segment = nitfs.ImageSegment(values=nitfs.values_of("u8", 1, shape), kind="u8", mode="B", block=(0, 0))
+        (tmp_path / name).write_bytes(nitfs.nitf(segment))
+    url = f"s3://my-bucket/new{(tmp_path / image).suffix}"
+    store = Parser(local_paths=tmp_path / image)(url=url)
+    write_tile_index(store, tmp_path / "index.json")
+    refs = json.loads((tmp_path / "index.json").read_text())["refs"]
+    assert (refs["0/data/0.0.0"][0], refs["1/data/0.0.0"][0]) == (url, f"s3://my-bucket/{moved}")
+
+
 def test_a_cog_pyramid(archive, tmp_path):
     path, truth = archive["cog.tif"]
     store = Parser()(str(path))

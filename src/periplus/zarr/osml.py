@@ -72,7 +72,7 @@ class Parser:
             root = {**table.catalog.attributes.get("", {}), "resampling_method": downsampling_method}
             table = _changed(table, replace(table.catalog, attributes={**table.catalog.attributes, "": root}), {})
         if self.local_paths and urls:
-            table = _changed(table, table.catalog, dict(zip(map(canonical, paths), urls, strict=True)))
+            table = _changed(table, table.catalog, _destinations(table.files.path, list(map(canonical, paths)), urls))
         store = TileStore(table, fetch, limits=self.limits, codecs="all", read_only=True)
         store.portable = bool(self.local_paths) and not urls
         return store
@@ -136,6 +136,17 @@ def write_tile_index(
 
 def _listed(paths: Locations) -> list[str]:
     return [os.fspath(paths)] if isinstance(paths, str | os.PathLike) else [os.fspath(path) for path in paths]
+
+
+def _destinations(found: Sequence[str], paths: Sequence[str], urls: Sequence[str]) -> dict[str, str]:
+    """The URL of every file that was found; R-sets that were found by name are next to their image there too."""
+    moved = dict(zip(paths, urls, strict=True))
+    for path in found:
+        if path not in moved:
+            whole = path.startswith(paths[0])  # image.ntf.r1 of image.ntf, or image.r1 of image.r0
+            old, new = (one if whole else os.path.splitext(one)[0] for one in (paths[0], urls[0]))
+            moved[path] = new + path.removeprefix(old)
+    return moved
 
 
 def _kept(catalog: Catalog, segments: Collection[str]) -> Catalog:
