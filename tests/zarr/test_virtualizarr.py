@@ -9,12 +9,15 @@ import pytest
 import rasterio
 import xarray as xr
 import zarr
+from fsspec.implementations.reference import ReferenceFileSystem
 from obspec_utils.registry import ObjectStoreRegistry
 from obstore.store import HTTPStore, LocalStore, MemoryStore
 from virtualizarr import open_virtual_dataset, open_virtual_datatree, open_virtual_mfdataset
 from virtualizarr.parsers.typing import Parser as Protocol
+from zarr.storage import FsspecStore
 
 import periplus
+from periplus.model.codecnames import TIFF_TILE
 from periplus.testing.formats import dted as dteds
 from periplus.testing.formats import jpeg2000 as j2ks
 from periplus.testing.formats import nitf as nitfs
@@ -26,6 +29,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Numcodecs codecs are not in the Zarr version 3 specification"),
     # VirtualiZarr and zarr themselves say so of variables without a chunk of their own.
     pytest.mark.filterwarnings("ignore::zarr.errors.UnstableSpecificationWarning"),
+    pytest.mark.filterwarnings("ignore:The 'fastparquet' engine is deprecated"),  # VirtualiZarr writes Parquet with it
 ]
 
 
@@ -118,6 +122,73 @@ def test_what_it_makes_virtualizarr_writes_to_icechunk(local, pyramid):
     virtual = open_virtual_dataset(path.as_uri(), registry=local, parser=Parser())
     read = xr.open_zarr(stored(path.parent, virtual).readonly_session("main").store, consolidated=False)
     np.testing.assert_array_equal(read["data"].values, wanted["0/data"])
+
+
+def from_icechunk(folder, virtual):
+    repository = stored(folder, virtual)
+    return xr.open_zarr(repository.readonly_session("main").store, consolidated=False, mask_and_scale=False)["data"]
+
+
+def from_kerchunk(folder, virtual, *, parquet=False):
+    """Through the stock reader of what VirtualiZarr itself writes."""
+    document, options = None, {}
+    if parquet:
+        document, options = str(folder / "refs.parq"), {"remote_protocol": "file", "lazy": True}
+        virtual.vz.to_kerchunk(document, format="parquet")
+    fs = ReferenceFileSystem(fo=document or virtual.vz.to_kerchunk(format="dict"), asynchronous=True, **options)
+    store = FsspecStore(fs, read_only=True, path="")
+    return xr.open_zarr(store, consolidated=False, zarr_format=2, mask_and_scale=False)["data"]
+
+
+INTERLEAVED = {
+    "plain-tiles": {"dtype": "u1"},
+    "plain-strips": {"dtype": "f4", "tiled": False},
+    "plain-big-endian": {"dtype": "i2", "big": True},
+    "deflate-tiles": {"dtype": "u2", "compression": "zlib"},
+    "deflate-strips": {"dtype": "u1", "tiled": False, "compression": "zlib"},
+    "deflate-short-strips": {"dtype": "u1", "tiled": False, "compression": "zlib", "rows": 50},
+    "deflate-big-endian": {"dtype": "u2", "compression": "zlib", "big": True},
+    "zstd-tiles": {"dtype": "i2", "compression": "zstd"},
+    "zstd-strips": {"dtype": "f8", "tiled": False, "compression": "zstd"},
+    "lzw-strips": {"dtype": "u2", "tiled": False, "compression": "lzw"},
+}
+"""Bands stored pixel by pixel."""
+
+
+@pytest.mark.parametrize("name", INTERLEAVED)
+def test_interleaved_bands_are_written_and_concatenated(name, local, tmp_path, our_codecs):
+    options = {"compression": None, "rowsperstrip": 16, "tile": (16, 16), "rows": 48, **INTERLEAVED[name]}
+    options.pop("rowsperstrip" if options.get("tiled", True) else "tile")
+    dtype, rows, truth, virtual = options.pop("dtype"), options.pop("rows"), [], []
+    for day in (1, 2):
+        path = tmp_path / f"{day}.tif"
+        path.write_bytes(tiffs.written(tiffs.picture(f"{name}{day}", dtype, (3, rows, 32)), **options))
+        with rasterio.open(path) as image:
+            truth.append(image.read())
+        virtual.append(open_virtual_dataset(path.as_uri(), registry=local, parser=Parser()).drop_vars("bands"))
+    np.testing.assert_array_equal(from_kerchunk(tmp_path, virtual[0], parquet=True), truth[0])
+    for write in (from_kerchunk, from_icechunk):
+        np.testing.assert_array_equal(write(tmp_path, virtual[0]), truth[0])
+        np.testing.assert_array_equal(write(tmp_path, xr.concat(virtual, dim="time")), np.stack(truth))
+        wide = xr.concat(virtual, dim="x")
+        np.testing.assert_array_equal(write(tmp_path, wide), np.concatenate(truth, axis=2))
+    if rows % 16:
+        with pytest.raises(ValueError, match="partial chunks"):  # of VirtualiZarr: no chunk in the middle is shorter
+            xr.concat(virtual, dim="y")
+    else:
+        high = from_kerchunk(tmp_path, xr.concat(virtual, dim="y"))
+        np.testing.assert_array_equal(high, np.concatenate(truth, axis=1))
+
+
+def test_stock_codecs_stay_where_they_are_asked_for(local, tmp_path):
+    path = tmp_path / "a.tif"
+    image = tiffs.picture("stock", "u2", (3, 48, 32))
+    path.write_bytes(tiffs.written(image, tile=(16, 16), compression="zlib"))
+    wanted = {"standard": ["transpose", "bytes", "numcodecs.zlib"], "imagery": ["bytes", TIFF_TILE]}
+    for codecs, names in wanted.items():
+        virtual = open_virtual_dataset(path.as_uri(), registry=local, parser=Parser(codecs=codecs))
+        assert [codec["name"] for codec in virtual["data"].data.metadata.to_dict()["codecs"]] == names
+        np.testing.assert_array_equal(from_icechunk(tmp_path, virtual), image)
 
 
 @pytest.mark.parametrize("layout", ["parts-rpcl", "parts-lrcp", "tiled"])

@@ -56,9 +56,9 @@ def _as_one(configuration: Mapping[str, Any], chunks: Shape, dtype: np.dtype[Any
     inner = _listed(configuration.get("codecs"))
     if any(_stage(codec)[0] == LIST for codec in inner):
         raise FormatError(f"codec {LIST} is within itself")
-    declared = configuration.get("shape", list(chunks)), configuration.get("dtype", dtype.str)
-    if declared[0] != list(chunks) or declared[1] not in (dtype.str, dtype.newbyteorder("S").str):
-        raise FormatError(f"codec {LIST} is of chunks of {declared[0]} of {declared[1]}, not of {chunks} of {dtype}")
+    declared = configuration.get("dtype", dtype.str)
+    if declared not in (dtype.str, dtype.newbyteorder("S").str):
+        raise FormatError(f"codec {LIST} is of chunks of {declared}, not of {dtype}")
     return prepare(tuple(inner), chunks=chunks, dtype=dtype, limits=limits)._run
 
 
@@ -188,7 +188,9 @@ def _prepared(codecs: str, chunks: Shape, dtype: np.dtype[Any], limits: Limits, 
     inner = _inner(stages, chunks, native, limits)
     short = _short(stages, chunks)
     if short is None and stages[0][0] == LIST:
-        short = prepare(tuple(stages[0][1]["codecs"]), chunks=chunks, dtype=native, limits=limits).short
+        block = _block(stages[0][1], chunks)
+        short = prepare(tuple(stages[0][1]["codecs"]), chunks=block, dtype=native, limits=limits).short
+        short = None if short is None else (*chunks[: -len(block)], *short)
     name, configuration = stages[0]
     slow = name == jpeg2000.NAME or (name == tifftile.NAME and configuration.get("compression") in tifftile.SLOW)
     return Decoder(codecs, chunks, native, limits, inner, short, name in PARTIAL, slow)
@@ -213,20 +215,26 @@ def _inner(stages: list[standard.Stage], chunks: Shape, dtype: np.dtype[Any], li
         raise FormatError(f"codec {stages[1][0]} cannot follow {short}")
     codec = IMAGES[name]
     known(short, configuration, codec.keys)
-    if name == LIST:
-        return codec.make(configuration, chunks, dtype, limits)
-    if len(chunks) < 3 or any(n != 1 for n in chunks[:-3]):
+    if name != LIST and (len(chunks) < 3 or any(n != 1 for n in chunks[:-3])):
         raise FormatError(f"the {short} codec cannot fill chunks of shape {chunks}: it yields bands, rows and columns")
-    block = chunks[-3:]
-    if codec.extent is not None:
+    block = _block(configuration, chunks) if name == LIST else chunks[-3:]
+    if name != LIST and codec.extent is not None:
         shape, yields = codec.extent(configuration)
         if block[0] != shape[0] or (codec.exact and block != shape) or yields != dtype:
             raise FormatError(f"a {short} codec of {shape} values of {yields} does not fill {block} of {dtype}")
     run = codec.make(configuration, block, dtype, limits)
     if block == chunks:
         return run
-    lead = (None,) * (len(chunks) - 3)
-    return lambda data, valid, *want: run(data, valid[-3:], *want)[lead]
+    lead = (None,) * (len(chunks) - len(block))
+    return lambda data, valid, *want: run(data, valid[-len(block) :], *want)[lead]
+
+
+def _block(configuration: Mapping[str, Any], chunks: Shape) -> Shape:
+    """The shape of which a whole pipeline is: that of chunks, without dimensions of size 1 before it."""
+    shape = tuple(configuration.get("shape", chunks))
+    if not shape or shape != chunks[-len(shape) :] or any(n != 1 for n in chunks[: -len(shape)]):
+        raise FormatError(f"codec {LIST} is of chunks of {shape}, not of {chunks}")
+    return shape
 
 
 def extent(name: str, configuration: Mapping[str, Any]) -> Extent:

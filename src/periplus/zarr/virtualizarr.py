@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +17,11 @@ from periplus.errors import MissingError
 from periplus.fetch.objects.registry import RegistryFetch
 from periplus.harvest import index_into
 from periplus.limits import Limits
-from periplus.model import Refs, Source
+from periplus.model import Codec, Refs, Source
+from periplus.model.codecnames import OURS
 from periplus.policy import is_local
 from periplus.zarr.codecs.v3 import register
-from periplus.zarr.description.codecs import single_ranges
+from periplus.zarr.description.codecs import ARRAY_CODECS, one_codec, single_ranges, zarr_list
 from periplus.zarr.description.metadata import Codecs, Leaf, ZarrLayout
 from periplus.zarr.store.store import IndexStore
 
@@ -176,7 +177,7 @@ def _group(store: IndexStore, path: str) -> ManifestGroup:
 
 
 def _array(store: IndexStore, leaf: Leaf) -> ManifestArray:
-    metadata = ArrayV3Metadata.from_dict(leaf.dotted)
+    metadata = ArrayV3Metadata.from_dict({**leaf.dotted, "codecs": _codecs(leaf, store.codecs)})
     grid = leaf.grid or (1,)  # the one chunk of an array without dimensions
     paths = np.full(grid, "", np.dtypes.StringDType())
     offsets, lengths = np.zeros(grid, np.uint64), np.zeros(grid, np.uint64)
@@ -194,6 +195,20 @@ def _array(store: IndexStore, leaf: Leaf) -> ManifestArray:
     shaped = {name: column.reshape(leaf.grid) for name, column in columns.items()}
     manifest = ChunkManifest.from_arrays(**shaped, validate_paths=False)
     return ManifestArray(metadata=metadata, chunkmanifest=manifest)
+
+
+def _codecs(leaf: Leaf, allowed: Codecs) -> Sequence[Codec]:
+    """The codecs of an array, as one where the first one turns, crops or unpacks it and the reader may have others.
+
+    VirtualiZarr has no such codecs in kerchunk references, nor after a new dimension is inserted.
+    """
+    listed: Sequence[Codec] = leaf.document["codecs"]
+    if not leaf.raw or leaf.array is None or allowed == "standard" or leaf.pipeline[0]["name"] not in ARRAY_CODECS:
+        return listed
+    whole = one_codec(leaf.pipeline, leaf.array)
+    if whole is None or (allowed == "imagery" and str(whole["name"]).startswith(OURS)):
+        return listed
+    return zarr_list((whole,), leaf.array.dtype)
 
 
 def _ranges(

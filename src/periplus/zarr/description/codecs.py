@@ -26,6 +26,7 @@ from periplus.limits import Limits
 from periplus.model import Array, Codec, Encoding, Pipeline, Refs, Shape
 from periplus.model.codecnames import CROP, IMAGERY, JBP_BLOCK, JPEG, JPEG2000, OURS, TIFF_TILE
 from periplus.parse.zarr.codecs import bytes_codec
+from periplus.parse.zarr.dtypes import is_number
 from periplus.zarr.codecs.translate import NotRepresentableError, block, interleaved
 
 Kind: TypeAlias = Literal["standard", "imagery", "ours", "decoded"]
@@ -46,6 +47,8 @@ MISREAD = frozenset({
     "t4_options", "t6_options", "header", "margin", "num_records", "stretched_components",
 })  # fmt: skip
 """Settings of ours that osml-imagery-io ignores without an error (measured for byte_order)."""
+ARRAY_CODECS = ("transpose", CROP, unpack.NAME)
+"""Codecs that turn an array into another one, and depend on its shape."""
 _COMPRESSION_ONLY = ("level", "acceleration", "checksum")
 """Settings that only matter to compression."""
 
@@ -82,7 +85,7 @@ def zarr_codecs(array: Array) -> ZarrCodecs:
         # One invalid array would keep Zarr from opening all others; it must fail when it is read.
         limits = Limits() if kind == "standard" else ANY  # codecs of ours and of imagery keep the limits themselves
         prepare(pipeline, chunks=array.chunks or (1,), dtype=array.dtype, limits=limits)
-        return ZarrCodecs(kind, _listed(pipeline, array.dtype), pipeline=pipeline)
+        return ZarrCodecs(kind, zarr_list(pipeline, array.dtype), pipeline=pipeline)
     except PeriplusError as error:
         return ZarrCodecs("decoded", plain(array.dtype), error.message)
 
@@ -155,6 +158,17 @@ def _anchored(settings: Mapping[str, Any]) -> bool:
         return not header_of(base64.b64decode(settings["main_header"]), 0).movable
     except (PeriplusError, KeyError, TypeError, ValueError):  # refused when it is prepared
         return False
+
+
+def one_codec(pipeline: Pipeline, array: Array) -> Codec | None:
+    """A whole pipeline as one codec that has the shape of its chunks: an image codec, or ours; None where none fits."""
+    if not is_number(array.dtype):
+        return None
+    for make in (block, interleaved):
+        tile = make(pipeline, chunks=array.chunks, dtype=array.dtype)
+        if tile is not None:
+            return exclusive((tile,), array)[0]
+    return as_one(pipeline, array.chunks, array.dtype)
 
 
 def as_one(pipeline: Pipeline, chunks: Shape, dtype: np.dtype[Any], **more: Any) -> Mapping[str, Any]:
@@ -248,7 +262,7 @@ def _meaning(encoding: Encoding) -> str:
     )
 
 
-def _listed(pipeline: Pipeline, dtype: np.dtype[Any]) -> Pipeline:
+def zarr_list(pipeline: Pipeline, dtype: np.dtype[Any]) -> Pipeline:
     """The codecs as Zarr lists them: an image codec follows `bytes`, whose bytes it yields, little-endian."""
     listed: list[Codec] = []
     for codec in pipeline:
