@@ -23,6 +23,7 @@ from periplus.testing.formats import jpeg2000 as j2ks
 from periplus.testing.formats import nitf as nitfs
 from periplus.testing.formats import tiff as tiffs
 from periplus.testing.servers.http import RangeServer
+from periplus.zarr.description import metadata
 from periplus.zarr.virtualizarr import Parser, manifest_store
 
 pytestmark = [
@@ -266,3 +267,13 @@ def test_an_index_is_a_manifest_store_too(pyramid):
     path, wanted = pyramid
     store = manifest_store(periplus.index(path), group="1")
     np.testing.assert_array_equal(zarr.open_group(store, mode="r")["data"][...], wanted["1/data"])
+
+
+def test_one_group_costs_as_little_among_many_others(tmp_path, monkeypatch):
+    for number in range(5):
+        (tmp_path / f"{number}.tif").write_bytes(tiffs.written(tiffs.picture("many", "u1", (1, 20, 30))))
+    described, describe = [], metadata.leaves_of
+    with periplus.index(tmp_path, arrange="collect") as index:
+        monkeypatch.setattr(metadata, "leaves_of", lambda *given: described.append(given[1]) or describe(*given))
+        assert manifest_store(index, group="3/0").to_virtual_dataset()["data"].shape == (1, 20, 30)
+    assert set(described) == {"3/0"}

@@ -125,7 +125,7 @@ class IndexManifestStore(ManifestStore):
         if group:
             inner = _rooted(self._index, f"{self._root}/{group}".strip("/"), self._given)
             return inner.to_virtual_dataset(loadable_variables=loadable_variables, decode_times=decode_times)
-        loaded = self._loaded(loadable_variables)
+        loaded = _with_labels(loadable_variables, self._index.layout.leaves_in(self._root))
         return super().to_virtual_dataset(loadable_variables=loaded, decode_times=decode_times)
 
     def to_virtual_datatree(
@@ -136,13 +136,14 @@ class IndexManifestStore(ManifestStore):
         decode_times: bool | None = None,
     ) -> xr.DataTree:
         """All groups, or those in one, as a virtual tree."""
-        loaded = self._loaded(loadable_variables)
+        loaded = _with_labels(loadable_variables, self._index.layout.leaves)
         return super().to_virtual_datatree(group, loadable_variables=loaded, decode_times=decode_times)
 
-    def _loaded(self, asked: Iterable[str] | None) -> list[str]:
-        """The requested variables, and the labels, which are computed and so are not ranges of a file."""
-        labels = {path.rpartition("/")[2] for path, leaf in self._index.layout.leaves.items() if leaf.array is None}
-        return sorted(labels | set(asked or ()))
+
+def _with_labels(asked: Iterable[str] | None, leaves: Mapping[str, Leaf]) -> list[str]:
+    """The requested variables, and the labels, which are computed and so are not ranges of a file."""
+    labels = {path.rpartition("/")[2] for path, leaf in leaves.items() if leaf.array is None}
+    return sorted(labels | set(asked or ()))
 
 
 def _document(root: ManifestGroup, path: str) -> bytes | None:
@@ -166,12 +167,10 @@ def _rooted(store: IndexStore, root: str, registry: ObjectStoreRegistry[Any] | N
 
 def _group(store: IndexStore, path: str) -> ManifestGroup:
     plan: ZarrLayout = store.layout
-    prefix = f"{path}/" if path else ""
-    inside = {name: name[len(prefix) :] for name in (*plan.groups, *plan.leaves) if name.startswith(prefix) and name}
-    direct = {name: own for name, own in inside.items() if own and "/" not in own}
+    prefix, leaves = f"{path}/" if path else "", plan.leaves_in(path)
     return ManifestGroup(
-        arrays={own: _array(store, plan.leaves[name]) for name, own in direct.items() if name in plan.leaves},
-        groups={own: _group(store, name) for name, own in direct.items() if name in plan.groups},
+        arrays={name[len(prefix) :]: _array(store, leaf) for name, leaf in leaves.items()},
+        groups={own: _group(store, prefix + own) for own in sorted(plan.members(path)) if prefix + own not in leaves},
         attributes=dict(plan.groups[path].get("attributes", {})),
     )
 
