@@ -8,6 +8,8 @@ FUZZ ?= 20
 BIN := $(VENV)/bin
 SHELL := /bin/sh
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# The tests start many processes, which would otherwise all compile the same modules; `make clean` removes the files.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test faults fuzz lint format docs bench clean
