@@ -6,14 +6,13 @@ Here a seeded sample of the calls fails; `make faults` lets every call fail in e
 import errno
 import os
 import random
-import tempfile
-from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
 
 import periplus
-from periplus.testing.failing_disk import ERRORS, INTERRUPT, KILL, KILLED, MEMORY, READS, FailingDisk, count_calls
+from periplus.testing.failing_disk import ERRORS, INTERRUPT, KILLED, MEMORY, READS, FailingDisk, count_calls
+from periplus.testing.processes import ForkedProgram
 from periplus.testing.writers import WRITERS, Workspace, WriterCase
 
 ALL = os.environ.get("PERIPLUS_FAULTS") == "all"
@@ -78,45 +77,34 @@ def fail(stage: Workspace, fault: str, at: int, lasting: bool) -> None:
     assert stage.listed() == stage.names, where
 
 
-def killed_write(name: str, out: str, archive: str, at: int) -> None:
-    """In a process of its own: a write that ends at the n-th call."""
-    tempfile.tempdir = str(Path(out, "tmp"))
-    writer = next(one for one in WRITERS if one.name == name)
-    with FailingDisk(out, at=at, fault=KILL):
-        writer.write(Path(out), Path(archive))
+KILLED_WRITE = """
+import sys, tempfile
+from pathlib import Path
+from periplus.testing.failing_disk import KILL, FailingDisk
+from periplus.testing.processes import ForkedProgram
+from periplus.testing.writers import WRITERS
+name, out, archive, at = sys.argv[1:]
+tempfile.tempdir = str(Path(out, "tmp"))
+with FailingDisk(out, at=int(at), fault=KILL):
+    next(one for one in WRITERS if one.name == name).write(Path(out), Path(archive))
+"""
+"""A write that ends the process at the n-th call."""
 
 
-def kill(stage: Workspace, at: int, spawner) -> None:
+def kill(stage: Workspace, at: int, folder: Path) -> None:
     """A run that is killed, and one that is not."""
     stage.restore()
-    process = spawner.Process(target=killed_write, args=(stage.writer.name, str(stage.out), str(stage.archive), at))
-    process.start()
-    process.join()
-    assert process.exitcode == KILLED, at
+    given = (stage.writer.name, str(stage.out), str(stage.archive), str(at))
+    code, _, errors = ForkedProgram(KILLED_WRITE, *given, folder=folder).end()
+    assert code == KILLED, (at, errors)
     assert stage.state() in (stage.before, stage.after), f"killed at call {at}"
     stage.write()
     assert stage.state() == stage.after, f"killed at call {at}"
     assert stage.listed() == stage.names, f"killed at call {at}"
 
 
-@pytest.fixture(scope="module")
-def spawner():
-    """Starts processes that have loaded what they need and used nothing of it."""
-    context = get_context("forkserver")
-    loaded = [
-        "duckdb",
-        "pyarrow.parquet",
-        "pyproj",
-        "periplus.harvest",
-        "periplus.cli.read",
-        "periplus.testing.writers",
-    ]
-    context.set_forkserver_preload([*loaded, "periplus.table.duckdb.database", "periplus.zarr.kerchunk.write"])
-    return context
-
-
 @pytest.mark.parametrize("writer", named([writer for writer in WRITERS if writer.name not in NATIVE]))
-def test_a_write_that_fails_or_is_killed_leaves_the_old_or_the_new(writer, tmp_path, spawner):
+def test_a_write_that_fails_or_is_killed_leaves_the_old_or_the_new(writer, tmp_path):
     stage = Workspace(writer, tmp_path)
     stage.restore()
     with count_calls(stage.out) as calls:
@@ -127,7 +115,7 @@ def test_a_write_that_fails_or_is_killed_leaves_the_old_or_the_new(writer, tmp_p
         fail(stage, fault, at, lasting)
     every = range(1, len(calls) + 1)
     for at in every if ALL else random.Random(f"{writer.name} {SEED}").sample(every, KILLS):
-        kill(stage, at, spawner)
+        kill(stage, at, tmp_path)
 
 
 @pytest.mark.parametrize("writer", [one for one in WRITERS if one.name in NATIVE], ids=NATIVE)

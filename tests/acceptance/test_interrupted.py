@@ -4,11 +4,8 @@ import fcntl
 import json
 import os
 import random
-import resource
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -18,19 +15,21 @@ import pytest
 import periplus
 from periplus.testing.formats import tiff as tiffs
 from periplus.testing.formats.custom_tiff import LONG, image_tags, tiff
+from periplus.testing.processes import ForkedProgram
 
-# Loaded before the clock starts: an interrupt while Python itself starts up is not ours to answer.
-LOADED = """
+INDEX = """
 import sys
-import duckdb, numpy, pyarrow.compute, pyarrow.dataset, pyarrow.parquet, pyproj, rich.progress
-import periplus.cli.app, periplus.cli.index, periplus.harvest, periplus.table
-sys.stdout.write("ready\\n")
-sys.stdout.flush()
-sys.exit(periplus.cli.app.run())
+from periplus.cli.app import run
+sys.exit(run(["index", *sys.argv[1:]]))
 """
-COMMAND = [sys.executable, "-c", LOADED, "index"]
+FULL = """
+import resource, signal, sys
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (3_000, 3_000))
+sys.dont_write_bytecode = True
+"""
 FORMS = ("index.parquet", "index", "index.duckdb")
-FEW, ALL = 10, 100
+FEW, ALL = 10, 50
 PATTERN = "{time:%Y%j}"
 ROUNDS = int(os.environ.get("PERIPLUS_FUZZ", "1"))
 SEED = os.environ.get("PERIPLUS_FUZZ_SEED", "0")
@@ -40,7 +39,7 @@ WAIT = 300
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory) -> Path:
-    """Small scenes of 100 days, each of one value."""
+    """Small scenes of 50 days, each of one value."""
     folder = tmp_path_factory.mktemp("archive") / "scenes"
     folder.mkdir()
     for day in range(1, ALL + 1):
@@ -48,11 +47,15 @@ def archive(tmp_path_factory) -> Path:
     return folder
 
 
-def started(archive: Path, target: Path, **options) -> subprocess.Popen:
-    command = [*COMMAND, f"{archive}/*.tif", "-o", str(target), "--pattern", PATTERN]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **options)
-    assert process.stdout.readline() == "ready\n", process.communicate()
-    return process
+@pytest.fixture(scope="module")
+def start(archive, tmp_path_factory):
+    """Starts `periplus index` to a target; an interrupt while Python itself starts is not ours to answer."""
+
+    def started(target: Path, code: str = INDEX) -> ForkedProgram:
+        given = [f"{archive}/*.tif", "-o", str(target), "--pattern", PATTERN]
+        return ForkedProgram(code, *given, folder=tmp_path_factory.mktemp("output"))
+
+    return started
 
 
 def first_days(archive: Path, target: Path, count: int):
@@ -95,14 +98,13 @@ def pq_parts(dataset: Path) -> dict[str, int]:
 
 
 @pytest.fixture(scope="module")
-def durations(archive, tmp_path_factory) -> dict[str, float]:
+def durations(start, tmp_path_factory) -> dict[str, float]:
     """Seconds that the command takes for each form when nothing interrupts it."""
     found = {}
     for form in FORMS:
-        process = started(archive, tmp_path_factory.mktemp("whole") / form)
-        began = time.monotonic()
-        _, errors = process.communicate(timeout=WAIT)
-        assert process.returncode == 0, errors
+        process, began = start(tmp_path_factory.mktemp("whole") / form), time.monotonic()
+        code, _, errors = process.end(WAIT)
+        assert code == 0, errors
         found[form] = time.monotonic() - began
     return found
 
@@ -111,7 +113,7 @@ def durations(archive, tmp_path_factory) -> dict[str, float]:
 @pytest.mark.timeout(2 * WAIT * ROUNDS)
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 @pytest.mark.parametrize("form", FORMS)
-def test_the_previous_index_or_none_and_the_next_run_completes_it(form, how, archive, durations, tmp_path):
+def test_the_previous_index_or_none_and_the_next_run_completes_it(form, how, archive, start, durations, tmp_path):
     target, dice = tmp_path / form, random.Random(f"{form} {how} {SEED}")
     seen = set()
     for attempt in range(ROUNDS):
@@ -121,13 +123,13 @@ def test_the_previous_index_or_none_and_the_next_run_completes_it(form, how, arc
         if (attempt + (how == signal.SIGKILL)) % 2:
             first_days(archive, target, FEW)
             before = FEW
-        process = started(archive, target)
+        process = start(target)
         time.sleep(durations[form] * dice.uniform(0.0, 1.0))
         process.send_signal(how)
-        _, errors = process.communicate(timeout=WAIT)
-        assert days(target, archive) in ({before, ALL} if process.returncode else {ALL}), attempt
-        seen.add(process.returncode)
-        if how == signal.SIGINT and process.returncode == 130:
+        code, _, errors = process.end(WAIT)
+        assert days(target, archive) in ({before, ALL} if code else {ALL}), attempt
+        seen.add(code)
+        if how == signal.SIGINT and code == 130:
             # A line of Python's own may come with it, where the signal fell into a finaliser.
             assert "periplus: interrupted" in errors.splitlines(), errors
         first_days(archive, target, ALL)
@@ -162,18 +164,13 @@ def test_what_dead_writers_left_is_swept_even_where_nothing_is_to_be_written(arc
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_full_disk_is_one_line_and_leaves_the_previous_index(form, archive, tmp_path):
+def test_a_full_disk_is_one_line_and_leaves_the_previous_index(form, archive, start, tmp_path):
     target = tmp_path / form
     first_days(archive, target, FEW)
     before = sorted(str(path) for path in tmp_path.rglob("*"))
 
-    def limited() -> None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (3_000, 3_000))
-
-    process = started(archive, target, preexec_fn=limited, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
-    _, errors = process.communicate(timeout=WAIT)
-    assert process.returncode == 2, errors
+    code, _, errors = start(target, FULL + INDEX).end(WAIT)
+    assert code == 2, errors
     lines = [line for line in errors.splitlines() if line.strip()]
     assert len(lines) == 1, errors
     assert "large" in lines[0] or "space" in lines[0], errors
@@ -204,10 +201,8 @@ def test_a_lack_of_memory_is_a_limit_error_and_smaller_reads_go_on(tmp_path):
     tags = image_tags(width, width, t273=None, t278=None, t279=None, t322=256, t323=256, t324=(LONG, [0] * tiles),
                       t325=(LONG, [0] * tiles))  # fmt: skip
     (tmp_path / "a.tif").write_bytes(tiff(tags, data=bytes(16)))
-    done = subprocess.run(
-        [sys.executable, "-c", STARVED, str(tmp_path / "a.tif")], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    refusal, small = done.stdout.splitlines()
+    code, out, errors = ForkedProgram(STARVED, str(tmp_path / "a.tif"), folder=tmp_path).end(WAIT)
+    assert code == 0, errors
+    refusal, small = out.splitlines()
     assert refusal.startswith("limit the selection of 0/data takes 268435456 bytes")
     assert small == "0 (1, 64, 64)"
