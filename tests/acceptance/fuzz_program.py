@@ -120,7 +120,7 @@ def file_attempts(
 
     def attempts(seed: int, each: int) -> Iterator[Attempt]:
         for number, mutant in enumerate(damage(data, seed=seed, count=each)):
-            yield lambda mutant=mutant, number=number: read_file(path, mutant, rewrite=number % REWRITTEN == 0)
+            yield lambda mutant=mutant, number=number: read_file(path, mutant, rewrite=(seed + number) % REWRITTEN == 0)
 
     assert read_file(path, data, rewrite=False) == "read"
     return attempts

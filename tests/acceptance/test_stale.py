@@ -164,7 +164,7 @@ def test_readers_see_whole_old_scenes_or_errors_while_one_is_replaced(kind, tmp_
     wrong: list[str] = []
 
     def read(number: int) -> None:
-        while time.monotonic() < until and (outcomes.get("right", 0) < 500 or outcomes.get("stale", 0) < 20):
+        while time.monotonic() < until and (outcomes.get("right", 0) < 200 or outcomes.get("stale", 0) < 10):
             try:
                 with periplus.index(found.url) as index:
                     first = index["0/data"][0, number, number]
