@@ -353,7 +353,7 @@ def test_the_exit_code_follows_the_most_severe_finding(tmp_path, pyramid, capsys
     assert code == 0
     assert "no errors or warnings by profile spec" in said.out
     bare = make_pyramid(tmp_path / "bare.zarr", consolidate=False)
-    code, said = run(bare, capsys=capsys)
+    code, said = run(bare, "--fail-on", "warning", capsys=capsys)
     assert code == 1
     assert "store.unconsolidated" in said.out
     assert "can be repaired (--fix)" in said.out

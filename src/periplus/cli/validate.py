@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import click
 
 from periplus.cli.options import access, access_arguments, usage_errors
@@ -10,8 +12,6 @@ from periplus.errors import redact
 
 SHOWN = 50
 """Findings shown; the others are only counted."""
-CODES = {"error": 2, "warning": 1}
-"""Exit codes by the worst finding."""
 MARKS = {"error": "error  ", "warning": "warning", "info": "info   "}
 
 
@@ -25,6 +25,13 @@ MARKS = {"error": "error  ", "warning": "warning", "info": "info   "}
     help="Rules to check: the published conventions (spec), what GDAL reads (gdal), what ESA's EOPF products have "
     "(eopf), or what embeddings need (embeddings).",
 )
+@click.option(
+    "--fail-on",
+    type=click.Choice(["error", "warning", "info"]),
+    default="error",
+    show_default=True,
+    help="Least severity of a finding for which the exit code is not 0.",
+)
 @click.option("--deep", is_flag=True, help="Also compare sampled values between the levels of pyramids.")
 @click.option("--fix", is_flag=True, help="Repair what is safe to repair, and print the changes.")
 @click.option("--dry-run", is_flag=True, help="With --fix: only print the changes.")
@@ -34,6 +41,7 @@ MARKS = {"error": "error  ", "warning": "warning", "info": "info   "}
 def command(
     url: str,
     profile: str,
+    fail_on: Literal["error", "warning", "info"],
     deep: bool,
     fix: bool,
     dry_run: bool,
@@ -44,18 +52,21 @@ def command(
 
     STORE is a Zarr store (v2 or v3), an index of periplus, kerchunk references or an Icechunk repository. No data are
     read without --deep. Every finding has a stable code, a severity, a path and a hint. The exit code is 0 without
-    warnings and errors, 1 for warnings, 2 for errors.
+    findings as severe as --fail-on; otherwise it is 2 if there are errors, and 1 if not.
 
     \b
     periplus validate pyramid.zarr
     periplus validate s3://bucket/product.zarr --profile eopf --json
+    periplus validate pyramid.zarr --fail-on warning
     periplus validate pyramid.zarr --fix --dry-run
     """
     import periplus
 
     with usage_errors(("template_overrides",)):
-        report = periplus.validate(url, profile=profile, deep=deep, fix=fix, dry_run=dry_run, **access_arguments())
-    code = CODES.get(report.worst or "", 0)
+        report = periplus.validate(
+            url, profile=profile, fail_on=fail_on, deep=deep, fix=fix, dry_run=dry_run, **access_arguments()
+        )
+    code = 0 if report.ok else 2 if report.worst == "error" else 1
     if as_json:
         click.echo(report.to_json())
         return code

@@ -22,6 +22,15 @@ SIDE = 16
 """Pixels along a side of a window."""
 SLACK = 0.05
 """How far a pixel may exceed the values it was computed from, as a fraction of their range: cubic filters overshoot."""
+METHODS = {
+    **dict.fromkeys(("average", "avg", "mean", "median", "mode", "majority", "nearest", "nearestneighbor"), "range"),
+    **dict.fromkeys(("nearestneighbour", "near", "max", "maximum", "min", "minimum", "q1", "q3", "bilinear"), "range"),
+    **dict.fromkeys(("linear", "cubic", "bicubic", "cubicspline", "lanczos", "gauss", "gaussian", "area"), "range"),
+    **dict.fromkeys(("sum", "total"), "sum"),
+    **dict.fromkeys(("rms", "rootmeansquare", "quadraticmean"), "rms"),
+}
+"""What pixels may be by each resampling method, its name without spaces and signs: within the range of the pixels that
+they cover, their sum, or within the range of their magnitudes."""
 SOME, MANY = 0.01, 0.1
 """Shares of pixels that disagree: from the first on it is a warning, from the second an error."""
 
@@ -50,18 +59,23 @@ def _pyramid(store: StoreMeaning, pyramid: Pyramid, root: Any) -> Iterator[Diagn
         finer = by_path.get(level.derived_from or "") or next_finer
         if finer is None:
             continue
+        method = level.resampling or pyramid.resampling or "average"
+        rule = METHODS.get("".join(filter(str.isalnum, method.lower())))
+        if rule is None:
+            message = f"the resampling method {method[:80]!r} is unknown, so values are not compared with {finer.path}"
+            yield Diagnostic("deep.method", "info", pyramid.path, "multiscales", message)
         for name in sorted(level.arrays.keys() & finer.arrays.keys()):
             coarse, fine = store.nodes[level.arrays[name]], store.nodes[finer.arrays[name]]
-            yield from _level(store, coarse, fine, root)
+            yield from _level(store, coarse, fine, root, rule)
 
 
-def _level(store: StoreMeaning, coarse: Node, fine: Node, root: Any) -> Iterator[Diagnostic]:
+def _level(store: StoreMeaning, coarse: Node, fine: Node, root: Any, rule: str | None) -> Iterator[Diagnostic]:
     axes = _axes(store, coarse)
     if axes is None or len(coarse.shape) != len(fine.shape) or 0 in coarse.shape or 0 in fine.shape:
         return
     try:
         upper, lower = root[coarse.path.strip("/")], root[fine.path.strip("/")]
-        tally = _compared(upper, lower, axes, seed=zlib.crc32(coarse.path.encode()))
+        tally = _compared(upper, lower, axes, rule, seed=zlib.crc32(coarse.path.encode()))
     except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
         message = f"its values cannot be read: {type(error).__name__}: {str(error)[:200]}"
         yield Diagnostic("deep.unreadable", "error", coarse.path, "", message)
@@ -73,9 +87,7 @@ def _level(store: StoreMeaning, coarse: Node, fine: Node, root: Any) -> Iterator
         message = f"{holes:.0%} of the pixels looked at have no data where {fine.path} has: chunks are missing"
         yield Diagnostic("deep.hole", "error", coarse.path, "", message)
     if beyond > SOME:
-        message = (
-            f"{beyond:.0%} of the sampled pixels are outside the range of the values of {fine.path} that they cover"
-        )
+        message = f"{beyond:.0%} of the sampled pixels do not follow from the values of {fine.path} that they cover"
         yield Diagnostic("deep.disagree", "error" if beyond > MANY else "warning", coarse.path, "", message)
 
 
@@ -87,11 +99,12 @@ def _axes(store: StoreMeaning, node: Node) -> tuple[int, int] | None:
     return (len(node.shape) - 2, len(node.shape) - 1) if len(node.shape) >= 2 else None
 
 
-def _compared(upper: Any, lower: Any, axes: tuple[int, int], *, seed: int) -> _ValueTally:
+def _compared(upper: Any, lower: Any, axes: tuple[int, int], rule: str | None, *, seed: int) -> _ValueTally:
     rng = np.random.default_rng(seed)
     tally = _ValueTally()
     missing = _missing(upper)
     ratio = [lower.shape[axis] / upper.shape[axis] for axis in axes]
+    exact = rule == "sum" and all(one.is_integer() for one in ratio)
     for _ in range(WINDOWS):
         start = [int(rng.integers(0, max(1, upper.shape[axis] - SIDE + 1))) for axis in axes]
         pixels = [range(s, min(s + SIDE, upper.shape[axis])) for s, axis in zip(start, axes, strict=True)]
@@ -99,19 +112,18 @@ def _compared(upper: Any, lower: Any, axes: tuple[int, int], *, seed: int) -> _V
             n: int(rng.integers(0, min(upper.shape[n], lower.shape[n]))) for n in range(upper.ndim) if n not in axes
         }
         cover = [
-            [_covered(n, r, lower.shape[axis]) for n in along]
+            [_covered(n, r, lower.shape[axis], margin=0 if exact else math.ceil(r / 2)) for n in along]
             for along, r, axis in zip(pixels, ratio, axes, strict=True)
         ]
         made = _plane(upper, axes, others, [slice(along.start, along.stop) for along in pixels])
         source = _plane(lower, axes, others, [slice(parts[0].start, parts[-1].stop) for parts in cover])
         rows, columns = ([slice(p.start - parts[0].start, p.stop - parts[0].start) for p in parts] for parts in cover)
-        _count(tally, made, source, (rows, columns), missing)
+        _count(tally, made, source, (rows, columns), missing, f"exact {rule}" if exact else rule)
     return tally
 
 
-def _covered(n: int, ratio: float, size: int) -> slice:
-    """What a coarse pixel covers of the finer level, and half a coarse pixel around: filters look beyond the block."""
-    margin = math.ceil(ratio / 2)
+def _covered(n: int, ratio: float, size: int, *, margin: int) -> slice:
+    """What a coarse pixel covers of the finer level, and a margin around: filters look beyond the block."""
     return slice(max(0, math.floor(n * ratio) - margin), min(size, math.ceil((n + 1) * ratio) + margin))
 
 
@@ -143,19 +155,35 @@ def _count(
     source: NDArray[np.float64],
     blocks: tuple[list[slice], list[slice]],
     missing: list[float],
+    rule: str | None,
 ) -> None:
     """Compare pixels with the blocks of `source` that they cover, given as rows and columns of each."""
     has, had = _valid(made, missing), _valid(source, missing)
     some = _reduced(np.any, had, blocks)
-    low = _reduced(np.min, np.where(had, source, np.inf), blocks)
-    high = _reduced(np.max, np.where(had, source, -np.inf), blocks)
-    with np.errstate(invalid="ignore"):  # blocks without data
-        slack = SLACK * (high - low) + 1e-6 * np.maximum(1.0, np.abs(high))
-    # Whole numbers are rounded, by whichever rule.
-    slack += (made == np.floor(made)) & _reduced(np.all, ~had | (source == np.floor(source)), blocks)
     tally.seen += int(some.sum())
     tally.holes += int((some & ~has & _reduced(np.all, had, blocks)).sum())
+    if rule is None:
+        return
+    low, high, slack = _bounds(rule, source, had, blocks)
+    # Whole numbers are rounded, by whichever rule.
+    slack += (made == np.floor(made)) & _reduced(np.all, ~had | (source == np.floor(source)), blocks)
     tally.beyond += int((some & has & ~((low - slack <= made) & (made <= high + slack))).sum())
+
+
+def _bounds(
+    rule: str, source: NDArray[np.float64], had: NDArray[np.bool_], blocks: tuple[list[slice], list[slice]]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """The least and the greatest value that a pixel may have, and by how much it may exceed them."""
+    if rule.endswith("sum"):
+        there = np.where(had, source, 0)
+        parts = (there, there) if rule == "exact sum" else (np.minimum(there, 0), np.maximum(there, 0))
+        low, high = (_reduced(np.sum, part, blocks) for part in parts)
+        return low, high, 1e-5 * np.maximum(1.0, _reduced(np.sum, np.abs(there), blocks))
+    values = np.abs(source) if rule == "rms" else source
+    low = _reduced(np.min, np.where(had, values, np.inf), blocks)
+    high = _reduced(np.max, np.where(had, values, -np.inf), blocks)
+    with np.errstate(invalid="ignore"):  # blocks without data
+        return low, high, SLACK * (high - low) + 1e-6 * np.maximum(1.0, np.abs(high))
 
 
 def _reduced(how: Callable[..., Any], values: NDArray[Any], blocks: tuple[list[slice], list[slice]]) -> NDArray[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from periplus.conventions.node import ROOT, Node, node_of
 from periplus.errors import FormatError, LimitError, MissingError, PeriplusError
 from periplus.parse.zarr import NodeDocuments, nodes_of
 from periplus.policy import WEB, is_local, scheme_of
-from periplus.zarr.documents import DocumentReader
+from periplus.zarr.documents import DocumentReader, store_reader
 
 if TYPE_CHECKING:
     from periplus.fetch import Fetch
@@ -77,10 +77,15 @@ async def _read(url: str, fetch: Fetch) -> StoreDocuments:
         skip=partial(_skip, findings),
         folder=url if is_local(url) else None,
     )
+    return await _gathered(reader, findings, url=url, listed=scheme_of(url) not in WEB)
+
+
+async def _gathered(
+    reader: DocumentReader, findings: list[Diagnostic], *, url: str | None, listed: bool
+) -> StoreDocuments:
     root, consolidated = await reader.root()
     if root is None:
         raise MissingError("there is no Zarr store: no zarr.json, .zgroup or .zarray was found", url=url)
-    listed = scheme_of(url) not in WEB
     if not listed and consolidated is None:
         raise FormatError("this store cannot be listed, and its metadata are not consolidated", url=url)
     if listed:
@@ -94,6 +99,16 @@ async def _read(url: str, fetch: Fetch) -> StoreDocuments:
         listed=listed,
         findings=tuple(findings),
     )
+
+
+def read_group(root: Any) -> StoreDocuments:
+    """All metadata below a group that zarr-python opened; they count as consolidated."""
+    from zarr.core.sync import sync
+
+    findings: list[Diagnostic] = []
+    reader = store_reader(root.store_path, partial(_skip, findings))
+    found = sync(_gathered(reader, findings, url=None, listed=root.store.supports_listing))
+    return replace(found, consolidated={}, listed=False)
 
 
 def _skip(findings: list[Diagnostic], path: str, name: str, reason: str) -> None:

@@ -35,6 +35,8 @@ class ValidationReport:
     repairs: tuple[Repair, ...] = ()
     """What can be repaired, or, after fixing, what was."""
     fixed: bool = False
+    fail_on: Severity = "error"
+    """The least severity for which the store is not `ok`."""
 
     @property
     def worst(self) -> Severity | None:
@@ -43,8 +45,8 @@ class ValidationReport:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong; warnings do not count."""
-        return self.worst != "error"
+        """Whether no finding is as severe as `fail_on`, by default an error."""
+        return not any(SEVERITIES.index(one.severity) >= SEVERITIES.index(self.fail_on) for one in self.findings)
 
     def count(self, severity: Severity) -> int:
         return sum(finding.severity == severity for finding in self.findings)
@@ -58,6 +60,8 @@ class ValidationReport:
             "arrays": self.arrays,
             "conventions": dict(self.conventions),
             "worst": self.worst,
+            "fail_on": self.fail_on,
+            "ok": self.ok,
             "counts": {severity: self.count(severity) for severity in reversed(SEVERITIES)},
             "findings": [asdict(finding) for finding in self.findings],
             "repairs": [asdict(repair) for repair in self.repairs],

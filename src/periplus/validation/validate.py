@@ -8,14 +8,13 @@ from dataclasses import replace
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
-from periplus.conventions.diagnostic import Diagnostic
+from periplus.conventions.diagnostic import SEVERITIES, Diagnostic, Severity
 from periplus.errors import MissingError
 from periplus.forms import is_index, recognise
-from periplus.parse.json import parse_json
 from periplus.parse.zarr.documents import ZARR_JSON, key_of
 from periplus.policy import canonical, is_local
 from periplus.validation.checks import StoreMeaning, understand_all
-from periplus.validation.documents import StoreDocuments, of_keys, read_documents
+from periplus.validation.documents import StoreDocuments, of_keys, read_documents, read_group
 from periplus.validation.profiles import PROFILES
 from periplus.validation.repair import changes, repaired, write_changes
 from periplus.validation.report import Repair, ValidationReport, ordered
@@ -29,6 +28,7 @@ def validate(
     store: str | PathLike[str] | Index | Any,
     *,
     profile: str = "spec",
+    fail_on: Severity = "error",
     deep: bool = False,
     fix: bool = False,
     dry_run: bool = False,
@@ -40,15 +40,18 @@ def validate(
     """Check the conventions of a whole Zarr store or index, from its metadata alone.
 
     `store` is a path or URL of either, an Index, or what zarr-python opens. `profile` is one of `spec`, `gdal`, `eopf`
-    and `embeddings`. With `deep`, samples of the values are compared between the levels of pyramids. With `fix`, what
-    is safe to repair is written back (`dry_run` only lists it); the report is then that of the repaired store. `allow`,
-    `trust` and further options are those of `periplus.open`, for indexes.
+    and `embeddings`. The report is `ok` if no finding is as severe as `fail_on`: `error`, `warning` or `info`. With
+    `deep`, samples of the values are compared between the levels of pyramids. With `fix`, what is safe to repair is
+    written back (`dry_run` only lists it); the report is then that of the repaired store. `allow`, `trust` and further
+    options are those of `periplus.open`, for indexes.
     """
     from periplus import facade
     from periplus.fetch import Fetch
 
     if profile not in PROFILES:
         raise ValueError(f"a profile is one of {', '.join(PROFILES)}, not {profile!r}")
+    if fail_on not in SEVERITIES:
+        raise ValueError(f"fail_on= is one of {', '.join(reversed(SEVERITIES))}, not {fail_on!r}")
     if store is None:
         raise TypeError("a store is a path or URL, an Index, or what zarr opens, not None")
     if dry_run and not fix:
@@ -73,9 +76,10 @@ def validate(
                 raise ValueError("fix= repairs only a Zarr store that is given by its path or URL")
             write_changes(url, changes(hierarchy, after), fetch)
             understood = understand_all(read_documents(url, fetch))
-        return _report(
+        report = _report(
             understood, profile, repairs, fixed=fix and not dry_run, deep=deep, opener=opener, url=url, fetch=fetch
         )
+    return replace(report, fail_on=fail_on)
 
 
 def _opened(store: Any, url: str | None, fetch: Fetch) -> tuple[StoreDocuments, Any]:
@@ -88,7 +92,6 @@ def _opened(store: Any, url: str | None, fetch: Fetch) -> tuple[StoreDocuments, 
     if url is not None:
         return read_documents(url, fetch), None
     import zarr
-    from zarr.core.buffer import default_buffer_prototype
 
     try:
         root = store if isinstance(store, zarr.Group) else zarr.open_group(store, mode="r")
@@ -96,13 +99,7 @@ def _opened(store: Any, url: str | None, fetch: Fetch) -> tuple[StoreDocuments, 
         raise MissingError("there is no Zarr group") from error
     except TypeError as error:
         raise TypeError(f"a store is a path or URL, an Index, or what zarr opens, not {store!r:.80}") from error
-    keys: dict[str, Any] = {}
-    for path, node in (("", root), *root.members(max_depth=None)):
-        for name, buffer in node.metadata.to_buffer_dict(default_buffer_prototype()).items():
-            document = parse_json(buffer.to_bytes(), what=name)
-            document.pop("consolidated_metadata", None)
-            keys[key_of(path, name)] = document
-    return of_keys(keys), root
+    return read_group(root), root
 
 
 def _report(

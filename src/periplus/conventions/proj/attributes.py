@@ -16,6 +16,7 @@ from periplus.errors import FormatError
 
 FORMS = ("proj:wkt2", "proj:code", "proj:projjson")
 _CODE = re.compile(r"[^:\s]+:[^:\s]+")
+_WKT = re.compile(r"\s*[A-Za-z_]+\s*[\[(]")
 _WKT1 = re.compile(r"\s*(GEOGCS|PROJCS|COMPD_CS|GEOCCS|VERT_CS|LOCAL_CS)\s*[\[(]", re.IGNORECASE)
 
 
@@ -109,6 +110,9 @@ def _text(reading: Reading, form: str, value: Any, path: str, where: str) -> str
     if form == "proj:code" and not _CODE.fullmatch(value.strip()):
         message = f"{value[:80]!r} is not a code of the form AUTHORITY:CODE"
         reading.note("proj.code-form", "warning", where, message, path=path)
+    if form == "proj:wkt2" and not _WKT.match(value):
+        message = f"{value.strip()[:80]!r} is not WKT; it is read as another form of a CRS"
+        reading.note("proj.wkt2-form", "warning", where, message, "write WKT2, or use proj:code", path=path)
     if form == "proj:wkt2" and _WKT1.match(value):
         reading.note("proj.wkt1", "info", where, "proj:wkt2 holds the older WKT1", "write WKT2:2019", path=path)
     return value.strip()
