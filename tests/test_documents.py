@@ -175,7 +175,7 @@ def test_a_document_that_is_too_deep_is_refused_at_every_entrance(entrance, leve
 @pytest.mark.parametrize("levels", TOO_DEEP)
 @pytest.mark.parametrize("opener", [xr.open_dataset, xr.open_datatree])
 def test_xgroup_skips_an_array_whose_document_is_too_deep(opener, levels, zarr_format, made):
-    with pytest.warns(UserWarning, match="/d, .* nested too deeply"):
+    with pytest.warns(UserWarning, match="/d: .* nested too deeply"):
         opened = opener(store(made, levels, zarr_format), engine="xgroup")
     assert "d" not in opened.variables
 
