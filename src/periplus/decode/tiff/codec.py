@@ -17,6 +17,7 @@ from periplus.decode.tiff.fax import fax
 from periplus.decode.tiff.images import StreamDecoder
 from periplus.decode.tiff.jpeg import jpeg
 from periplus.decode.tiff.lerc import lerc
+from periplus.decode.tiff.oldjpeg import old_jpeg
 from periplus.decode.tiff.runs import logluv, nextstep, thunderscan
 from periplus.decode.tiff.samples import values_of
 from periplus.decode.tiff.tile import YCBCR, TileEncoding, tile_of
@@ -30,7 +31,7 @@ PICTURES: dict[int, Callable[[TileEncoding, int], StreamDecoder]] = {
     2: fax,
     3: fax,
     4: fax,
-    6: jpeg,
+    6: old_jpeg,
     7: jpeg,
     32766: nextstep,
     32809: thunderscan,

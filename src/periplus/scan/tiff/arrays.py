@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from periplus.errors import FormatError, LimitError, PeriplusError
@@ -16,6 +17,7 @@ from periplus.scan.tiff.attributes import attributes, file_time, full_attributes
 from periplus.scan.tiff.codecs import KNOWN, encoding
 from periplus.scan.tiff.entries import Values
 from periplus.scan.tiff.image import OLD_JPEG, TiffImage, image
+from periplus.scan.tiff.oldjpeg import StripHead, with_heads
 from periplus.scan.tiff.references import jpeg_stream, locate
 from periplus.scan.tiff.tree import ImagePlace, nest
 
@@ -26,16 +28,24 @@ CACHED_BYTES = 16_384
 """Directories with more bytes of values than this are not kept for the next file."""
 CACHED_IMAGES = 64
 
-Layer = tuple[TiffImage | None, int, int]
-"""Facts of a directory, rows per chunk, and the directory it is a SubIFD of."""
+Layer = tuple[TiffImage | None, int, int, bool]
+"""Facts of a directory, rows per chunk, the directory it is a SubIFD of, and whether it is old-style JPEG in pieces."""
 Refusals = tuple[tuple[int, str], ...]
 """Numbers of directories that are not supported, or -1, and why."""
 
 
 def describe(
-    directories: Sequence[Directory], limits: Limits, size: int | None, unread: tuple[str, ...] = ()
+    directories: Sequence[Directory],
+    limits: Limits,
+    size: int | None,
+    *,
+    unread: Sequence[str] = (),
+    heads: Mapping[int, StripHead] = MappingProxyType({}),
 ) -> tuple[About | None, list[tuple[Array, Refs]]]:
-    """Metadata of the file, and every array with its references; `unread` is why it may have more directories."""
+    """Metadata of the file, and every array with its references.
+
+    `unread` is why it may have more directories, `heads` what the strips of old-style JPEG images need.
+    """
     layers: list[Layer] = []
     located: list[Refs | None] = []
     refused: dict[int, PeriplusError] = {}
@@ -47,15 +57,16 @@ def describe(
         try:
             facts = (image if small else image.__wrapped__)(directory.form, directory.structure)
             if facts is not None:
-                _check_supported(facts, directory)
+                _check_supported(facts, directory, number in heads)
                 rows, refs = locate(facts, directory.offsets, directory.counts, limits=limits, size=size)
+                refs = with_heads(facts, refs, heads[number]) if number in heads else refs
         except (FormatError, LimitError) as error:
             # Other images can be read without this one.
             error.message = f"image {number}: {error.message}"
             refused[number] = error.at(offset=directory.offset)
             if facts is None and not number:
                 break
-        layers.append((facts, rows, directory.parent))
+        layers.append((facts, rows, directory.parent, number in heads))
         located.append(refs)
     build = _arrays if light else _arrays.__wrapped__
     reasons = (*[(number, error.message) for number, error in refused.items()], *[(-1, why) for why in unread])
@@ -66,13 +77,14 @@ def describe(
     return about, [(array, refs) for number, array in arrays if (refs := located[number]) is not None]
 
 
-def _check_supported(facts: TiffImage, directory: Directory) -> None:
+def _check_supported(facts: TiffImage, directory: Directory, in_pieces: bool) -> None:
     if facts.refusal is not None:
         raise FormatError(facts.refusal)
     if facts.compression not in KNOWN:
         raise FormatError(f"compression {facts.compression} is not supported")
-    if facts.compression == OLD_JPEG and jpeg_stream(facts, directory.offsets, directory.counts) is None:
-        raise FormatError("old-style JPEG (compression 6) is supported only if one JPEG stream holds the image")
+    stream = in_pieces or jpeg_stream(facts, directory.offsets, directory.counts) is not None
+    if facts.compression == OLD_JPEG and not stream:
+        raise FormatError("the old-style JPEG image (compression 6) has no JPEG stream, or lacks tables for its strips")
 
 
 @lru_cache(maxsize=256)
@@ -119,7 +131,8 @@ def _parts(layers: tuple[Layer, ...], refusals: Refusals) -> tuple[_ArrayPlan, .
         if own is not None and base is not None and refused.isdisjoint((number, place.base)):
             rows = layers[number][1]
             chunks = (own.stored, rows, own.chunk_width)
-            parts.append(_ArrayPlan(number, own, base, place, place.name, chunks, (encoding(own, rows),)))
+            coded = encoding(own, rows, in_pieces=layers[number][3])
+            parts.append(_ArrayPlan(number, own, base, place, place.name, chunks, (coded,)))
     parts.sort(key=lambda part: (part.place.image, part.place.level, part.place.mask))
     return tuple(parts) if parts and parts[0].place.image == 0 else ()
 

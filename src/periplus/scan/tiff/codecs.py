@@ -23,12 +23,12 @@ WHOLE = {1: (8, 16, 32, 64), 2: (8, 16, 32, 64), 3: (16, 32, 64), 6: (64, 128)}
 """Bits of each sample format that NumPy's types store exactly."""
 
 
-def encoding(image: TiffImage, rows: int) -> Encoding:
-    """The encoding of chunks of `rows` rows."""
+def encoding(image: TiffImage, rows: int, *, in_pieces: bool = False) -> Encoding:
+    """The encoding of chunks of `rows` rows; an old-style JPEG image may be stored in pieces."""
     # The last strip holds only the rows that exist, and the codecs of Zarr itself support full chunks only.
     if not image.tiled and image.height % rows:
-        return Encoding((_tiff_tile(image, rows),), clipped=("y",))
-    return Encoding(_standard(image) or (_tiff_tile(image, rows),))
+        return Encoding((_tiff_tile(image, rows, in_pieces),), clipped=("y",))
+    return Encoding(_standard(image) or (_tiff_tile(image, rows, in_pieces),))
 
 
 def _standard(image: TiffImage) -> Pipeline | None:
@@ -51,10 +51,10 @@ def _standard(image: TiffImage) -> Pipeline | None:
     return tuple(codecs)
 
 
-def _tiff_tile(image: TiffImage, rows: int) -> Codec:
+def _tiff_tile(image: TiffImage, rows: int, in_pieces: bool) -> Codec:
     """The codec of one tile or strip, with all settings it needs."""
     # An old-style JPEG image in one stream is a JPEG stream, but another photometric tag than YCbCr is unreliable.
-    whole = image.compression == OLD_JPEG and image.photometric == YCBCR
+    whole = image.compression == OLD_JPEG and image.photometric == YCBCR and not in_pieces
     compression = JPEG if whole else image.compression
     tables = image.fields.raw(tag.JPEG_TABLES)
     configuration: dict[str, Any] = {

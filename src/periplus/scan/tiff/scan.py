@@ -59,10 +59,12 @@ def sniff(head: bytes) -> bool:
 def scan(source: Source, limits: Limits) -> Steps:
     """Arrays of every image, overview and mask of a TIFF, and metadata of the file."""
     from periplus.scan.tiff.arrays import describe
+    from periplus.scan.tiff.oldjpeg import strip_heads
 
     file = FileBuffer(source, limits)
     directories, unread = yield from _walk(file, limits)
-    about, found = describe(directories, limits, file.size, unread)
+    heads = yield from strip_heads(file, directories)
+    about, found = describe(directories, limits, file.size, unread=unread, heads=heads)
     if about is not None:
         yield about
     for array, refs in found:
