@@ -158,10 +158,22 @@ class Index:
         """
         return self.table.sql(query, parameters)
 
-    def check(self, *, progress: Progress | None = None) -> SourceReport:
-        """Check that every source is unchanged: size, entity tag and time. No data are read."""
-        from periplus.read import check_sources
+    def check(
+        self, *, deep: bool = False, resume: Location | None = None, progress: Progress | None = None
+    ) -> SourceReport:
+        """Check that every source is unchanged: size, entity tag and time. No data are read.
 
+        With `deep`, all data are read and compared with the checksums in the index, which it has if the files were
+        indexed with `checksums=True`. `resume` is a local file that keeps the state of such a check, so that one that
+        was interrupted continues; it is removed at the end.
+        """
+        from periplus.read import check_data, check_sources
+
+        if resume is not None and not deep:
+            raise ValueError("resume= has no effect without deep=True")
+        if deep:
+            state = None if resume is None else fspath(resume)
+            return check_data(self.table, self.fetch, self.limits, resume=state, progress=progress)
         return check_sources(self.table, self.fetch, progress=progress)
 
     def check_index(self, *, progress: Progress | None = None) -> IndexReport:
@@ -250,6 +262,7 @@ def index(
     append: bool = False,
     refresh: str = "check",
     sidecars: bool = True,
+    checksums: bool = False,
     concurrency: int = 256,
     form: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -281,7 +294,8 @@ def index(
     Files that are in the index at `to`, or were read by an interrupted run, are not read again: `refresh` is
     `check` (ask whether they changed), `never` (trust it) or `always`. The index then holds the files named, arranged
     by the options of this call. With `append` it keeps those it had as well, and options of the arrangement that are
-    not given are those the index was made with. With `sidecars=False` R-sets and world files are not looked for;
+    not given are those the index was made with. With `sidecars=False` R-sets and world files are not looked for; with
+    `checksums` all data are read once, and a checksum of each byte range is recorded, which every read compares;
     `concurrency` is how many headers are read at once; `progress` is called with (done, total or None, failed).
     `keep_query` names parameters of URLs that may be stored: others than well-known ones are refused, since they may
     be secrets.
@@ -314,6 +328,7 @@ def index(
             append=append,
             concurrency=concurrency,
             sidecars=sidecars,
+            checksums=checksums,
             progress=progress,
         )
     except BaseException:

@@ -19,12 +19,18 @@ SHOWN = 20
 @click.command("check", short_help="Check whether the sources have changed, or whether the index is valid.")
 @click.argument("url", metavar="INDEX")
 @click.option("--index", "itself", is_flag=True, help="Check the index itself, without accessing the sources.")
+@click.option("--deep", is_flag=True, help="Read all data and compare them with the checksums in the index.")
+@click.option(
+    "--resume", type=click.Path(dir_okay=False), help="Keep the state of --deep in this file; continue from it."
+)
 @access
 @click.option("--json", "as_json", is_flag=True, help="Print the counts and all findings as JSON.")
 @click.option("--quiet", "-q", is_flag=True, help="No progress bar.")
 def command(
     url: str,
     itself: bool,
+    deep: bool,
+    resume: str | None,
     as_json: bool,
     quiet: bool,
 ) -> int:
@@ -32,6 +38,10 @@ def command(
 
     No data are read. A source is ok, stale (changed), missing, denied (not under an allowed prefix) or unreachable;
     the exit code is 1 if any is not ok. Files that failed while indexing are not checked.
+
+    With --deep all data are read and compared with the checksums that `periplus index --checksums` recorded; a source
+    with other bytes is damaged. A large archive can be checked in several runs: with --resume the state is kept in a
+    file until all is checked.
 
     With --index the index itself is checked, without accessing the sources: every chunk is inside its grid and occurs
     once, byte ranges are inside their files, the parts of a dataset exist and are listed, counts and statistics are
@@ -41,17 +51,19 @@ def command(
     periplus check archive.parquet
     periplus check archive.parquet --allow s3://bucket/scenes/ --json
     periplus check archive.parquet --index
+    periplus check archive.parquet --deep --resume state.json
     """
     from periplus.cli.app import in_cli_words
 
     if itself:
         return _check_index(url, as_json, quiet)
-    with open_index(url) as index, bar("checking", "sources", quiet=quiet) as progress:
-        report = index.check(progress=progress)
+    with open_index(url) as index, bar("checking", "byte ranges" if deep else "sources", quiet=quiet) as progress:
+        report = index.check(deep=deep, resume=resume, progress=progress)
     counts, findings = report.counts, report.findings
     if as_json:
         shown = [asdict(finding) for finding in findings]
-        click.echo(json.dumps({"index": redact(url), "counts": counts, "findings": shown}, indent=2))
+        read = {"ranges": report.ranges, "bytes": report.bytes, "unchecked": report.unchecked} if deep else {}
+        click.echo(json.dumps({"index": redact(url), "counts": counts, **read, "findings": shown}, indent=2))
         return int(not report.ok)
     for finding in findings[:SHOWN]:
         click.echo(f"{finding.kind}: {printable(in_cli_words(finding.error))}")
@@ -59,6 +71,8 @@ def command(
         click.echo(f"… {len(findings) - SHOWN:,} more (--json shows all)")
     kinds = ", ".join(f"{n:,} {kind}" for kind, n in counts.items() if n or kind == "ok")
     click.echo(f"{count(report.asked, 'source')}: {kinds}")
+    if deep:
+        click.echo(f"{count(report.ranges, 'byte range')} compared with checksums, {report.unchecked:,} have none")
     return int(not report.ok)
 
 

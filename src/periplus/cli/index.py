@@ -94,6 +94,11 @@ FAILED = "select path, error from files where error is not null"
     is_flag=True,
     help="Ignore sidecar files: reduced resolutions of NITF images (R-sets: .r1, .r2 …), world files, .aux.xml.",
 )
+@click.option(
+    "--checksums",
+    is_flag=True,
+    help="Read all data once and record a checksum of each byte range, which reads and `check --deep` compare.",
+)
 @click.option("--concurrency", type=click.IntRange(min=1), help="Number of files read at the same time.")
 @keep_query
 @storage_option

@@ -45,6 +45,7 @@ def index_into(
     append: bool = False,
     concurrency: int = 256,
     sidecars: bool = True,
+    checksums: bool = False,
     progress: Progress | None = None,
 ) -> tuple[Table, Summary]:
     """Index files into memory, or with `to` into an index that is written there and opened.
@@ -58,6 +59,8 @@ def index_into(
     Some formats have sidecars: reduced resolutions of NITF (`image.ntf.r1`, …), world files of JPEG, PNG and JPEG 2000.
     Looking for them costs one or a few requests for each such file; `sidecars=False` does not look for them. TIFF and
     DTED have none.
+
+    With `checksums`, the data of all files are read once, and the index records a checksum for each byte range.
 
     With `to`, files that are in the index there, or in the journal of an interrupted run, are not read again: with
     `refresh="check"` if a listing or a HEAD request shows that they are unchanged, with `"never"` without a check;
@@ -83,7 +86,14 @@ def index_into(
         options["order"] = order
     limits = limits or Limits()
     reader = InputReader(
-        given, fetch, limits, assets=assets, concurrency=concurrency, look_for_sidecars=sidecars, progress=progress
+        given,
+        fetch,
+        limits,
+        assets=assets,
+        concurrency=concurrency,
+        look_for_sidecars=sidecars,
+        checksums=checksums,
+        progress=progress,
     )
     run = IndexRun(reader, fetch, limits, kind=arrange, options=options)
     table = run.in_memory() if to is None else run.into(fspath(to), form=form, refresh=refresh, append=append)

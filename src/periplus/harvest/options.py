@@ -28,10 +28,11 @@ class ArrangeOptions:
     recorded: Mapping[str, Any]
     notes: tuple[str, ...] = ()
 
-    def record(self, *, look_for_sidecars: bool) -> dict[str, Any]:
+    def record(self, *, look_for_sidecars: bool, checksums: bool) -> dict[str, Any]:
         """The request as an index records it, so that a later run can compare its own with it."""
         given = {name: value for name, value in self.recorded.items() if value is not None}
-        return {"arrange": self.recorded_kind, **given, **({} if look_for_sidecars else {"siblings": False})}
+        scanned = {**({} if look_for_sidecars else {"siblings": False}), **({"checksums": True} if checksums else {})}
+        return {"arrange": self.recorded_kind, **given, **scanned}
 
 
 @dataclass(slots=True)

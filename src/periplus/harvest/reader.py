@@ -12,6 +12,7 @@ from periplus.harvest.growth.stored import StoredIndex
 from periplus.harvest.inputs import Input, InputNotes, expand, is_literal
 from periplus.harvest.parts.gather import Gathered
 from periplus.harvest.parts.part import FileFacts, HarvestPart
+from periplus.harvest.scanning.checksums import with_checksums
 from periplus.harvest.scanning.drive import Harvested
 from periplus.harvest.scanning.stream import each_of, harvest_inputs
 from periplus.harvest.sidecars import KnownSidecars
@@ -36,9 +37,10 @@ class InputReader:
         assets: Assets,
         concurrency: int,
         look_for_sidecars: bool,
+        checksums: bool,
         progress: Progress | None,
     ) -> None:
-        self.look_for_sidecars = look_for_sidecars
+        self.look_for_sidecars, self.checksums = look_for_sidecars, checksums
         self._given, self._fetch, self._limits, self._assets = given, fetch, limits, assets
         self._concurrency, self._progress = concurrency, progress
         self.gathered = Gathered()
@@ -75,9 +77,11 @@ class InputReader:
             number = self.gathered.adopt(part)
             journal.update({fact.source.url: (fact, number, slot) for slot, fact in enumerate(facts)})
         asked = {} if index is None else index.table.catalog.arrangement.get("asked")
-        # Files that were indexed without looking for sidecars are read again with them.
-        same_sidecars = isinstance(asked, Mapping) and asked.get("siblings", True) == self.look_for_sidecars
-        reusable = index if same_sidecars and not refresh_all else None
+        # Files that were indexed without looking for sidecars, or without checksums, are read again with them.
+        asked = asked if isinstance(asked, Mapping) else {"siblings": None}
+        same = asked.get("siblings", True) == self.look_for_sidecars
+        same = same and (asked.get("checksums") is True or not self.checksums)
+        reusable = index if same and not refresh_all else None
 
         def known(url: str) -> Source | None:
             if url in journal:
@@ -165,7 +169,7 @@ class InputReader:
         sidecars: KnownSidecars = lambda _: (),
         check: bool = True,
     ) -> Iterator[list[Harvested]]:
-        return harvest_inputs(
+        batches = harvest_inputs(
             inputs,
             self._fetch,
             limits=self._limits,
@@ -176,6 +180,9 @@ class InputReader:
             look_for_sidecars=self.look_for_sidecars,
             progress=self._progress,
         )
+        if not self.checksums:
+            return batches
+        return (group for batch in batches for group in with_checksums(batch, self._fetch, self._limits))
 
     def _take(self, file: Harvested) -> None:
         if file.skipped:

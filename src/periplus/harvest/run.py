@@ -88,7 +88,10 @@ class IndexRun:
         refresh_all = refresh == "always"
         # An index that is replaced completely may be damaged; one that is appended to may not.
         index = None if refresh_all and not append else open_stored(to, self._fetch, limits=self._limits, form=form)
+        if append and index is not None:
+            self._inherit_checksums(index, to)
         kind = "" if self._reader.look_for_sidecars else "no siblings"
+        kind += " checksums" if self._reader.checksums else ""
         journal = Journal(to, self._fetch, limits=self._limits, kind=kind)
         self._gathered.keep = journal.add
         try:
@@ -149,6 +152,17 @@ class IndexRun:
         self._name_times = name_times(options.recorded_kind, options.recorded)
         self._notes.warnings += options.notes
         self._appends = True
+
+    def _inherit_checksums(self, index: StoredIndex, to: str) -> None:
+        """Compute checksums where the index has them; ConflictError if only files that are appended would have them."""
+        recorded = index.asked.get("checksums") is True
+        if self._reader.checksums and not recorded and index.count:
+            raise ConflictError(
+                "this index was made without checksums: to add them, give all its files with checksums=True and "
+                "without append=",
+                url=to,
+            )
+        self._reader.checksums = recorded
 
     def _add_others(self, index: StoredIndex, kept: Mapping[int, Harvested]) -> list[int]:
         """Files of the index that are not inputs of this run; those with an error are added, or may be read again."""
@@ -266,4 +280,5 @@ class IndexRun:
         self._reader.add_misfits(misfits)
 
     def _record(self) -> dict[str, Any]:
-        return self._options.record(look_for_sidecars=self._reader.look_for_sidecars)
+        reader = self._reader
+        return self._options.record(look_for_sidecars=reader.look_for_sidecars, checksums=reader.checksums)

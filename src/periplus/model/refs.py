@@ -111,6 +111,8 @@ class Refs:
     """Index into Array.encodings; None where all are 0."""
     inline: Inline | None = None
     """Bytes that the index holds, where a range is not in a file; None where all are in files."""
+    crc32c: NDArray[np.int64] | None = None
+    """Checksum of the bytes of each range, -1 where it is unknown; None where all are."""
 
     def __len__(self) -> int:
         return int(self.offset.shape[0])
@@ -130,17 +132,20 @@ class Refs:
 
     @classmethod
     def joined(cls, pieces: Sequence[Refs], ndim: int) -> Refs:
-        """References of one array that came in pieces, or in none; a column that some pieces lack is 0 for them."""
+        """References of one array that came in pieces, or in none; a column that some pieces lack is 0 for them, and
+        the checksum -1."""
         if not pieces:
             return cls.empty(ndim)
         if len(pieces) == 1:
             return pieces[0]
 
-        def column(name: str, dtype: type) -> Any:
+        def column(name: str, dtype: type, lacking: int = 0) -> Any:
             found = [(getattr(piece, name), len(piece)) for piece in pieces]
             if all(values is None for values, _ in found):
                 return None
-            return np.concatenate([np.zeros(count, dtype) if values is None else values for values, count in found])
+            return np.concatenate(
+                [np.full(count, lacking, dtype) if values is None else values for values, count in found]
+            )
 
         return cls(
             chunk=np.concatenate([piece.chunk for piece in pieces], axis=1),
@@ -150,6 +155,7 @@ class Refs:
             part=column("part", np.uint16),
             encoding=column("encoding", np.uint16),
             inline=Inline.joined([(piece.inline, len(piece)) for piece in pieces]),
+            crc32c=column("crc32c", np.int64, -1),
         )
 
     def take(self, rows: Any) -> Refs:
@@ -162,6 +168,7 @@ class Refs:
             part=None if self.part is None else self.part[rows],
             encoding=None if self.encoding is None else self.encoding[rows],
             inline=None if self.inline is None else self.inline.take(rows),
+            crc32c=None if self.crc32c is None else self.crc32c[rows],
         )
 
 

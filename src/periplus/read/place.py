@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from periplus.decode import prepare
 from periplus.decode.scratch import scratch_array
 from periplus.errors import FormatError, LimitError, PeriplusError
+from periplus.fetch.checksum import check_crc32c
 from periplus.limits import Limits
 from periplus.model import Array, Shape, Source
 from periplus.read.overlays import decodable, overlay_decoders
@@ -52,9 +53,12 @@ class Placer:
         self._each = decoders if isinstance(decoders, Sequence) else None
         self._common = None if isinstance(decoders, Sequence) else decoders
         self._partial = self._common is not None and self._common.partial and self._cuts is None
+        self._has_checksums = work.refs.crc32c is not None
 
     def __call__(self, chunk: int, data: bytes | memoryview) -> None:
         """Decode the bytes of that chunk and copy its selected elements."""
+        if self._has_checksums:
+            self._check(chunk, data)
         position = self._positions[chunk]
         want = tuple([s[k] for s, k in zip(self._source, position)])
         valid = tuple([v[k] for v, k in zip(self._valid, position)])
@@ -72,6 +76,16 @@ class Placer:
             return
         for copies in product(*(c.copies[k] for c, k in zip(self._cuts, position))):
             self._target[tuple([p[0] for p in copies])] = values[tuple([p[1] for p in copies])]
+
+    def _check(self, chunk: int, data: bytes | memoryview) -> None:
+        """DecodeError where a byte range of the chunk differs from its checksum."""
+        refs, view, end = self._work.refs, memoryview(data), 0
+        assert refs.crc32c is not None
+        for row in range(int(self._work.first[chunk]), int(self._work.first[chunk + 1])):
+            start, end = end, end + int(refs.length[row])
+            file = 0 if refs.file is None else int(refs.file[row])
+            url = self._sources[file].url if file >= 0 else None
+            check_crc32c(view[start:end], int(refs.crc32c[row]), url=url, offset=int(refs.offset[row]))
 
     def where(self, chunk: int) -> tuple[str | None, int | None]:
         """URL and offset of the chunk's first byte; None where all its bytes are inline."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from periplus.fetch import Fetch
     from periplus.table import Table
 
-KINDS = ("stale", "missing", "denied", "unreachable")
+KINDS = ("stale", "missing", "denied", "unreachable", "damaged")
 IN_FLIGHT = 256
 """Requests at once."""
 
@@ -26,7 +26,8 @@ class SourceFinding:
     """One source that changed or cannot be accessed."""
 
     kind: str
-    """`stale` (changed), `missing`, `denied` (not under a prefix that the index may access) or `unreachable`."""
+    """`stale` (changed), `missing`, `denied` (not under a prefix that the index may access), `unreachable`, or
+    `damaged` (bytes differ from their checksum)."""
     url: str
     """Without secrets."""
     error: str
@@ -40,6 +41,12 @@ class SourceReport:
     """Sources checked; not those that failed while indexing, nor templates, which stand for many objects."""
     findings: tuple[SourceFinding, ...]
     """In the order of the files table."""
+    ranges: int = 0
+    """Byte ranges that were read and compared with their checksums."""
+    bytes: int = 0
+    """Their bytes."""
+    unchecked: int = 0
+    """Byte ranges without a checksum in the index, which were not read."""
 
     @property
     def ok(self) -> bool:
@@ -50,6 +57,11 @@ class SourceReport:
         """How many sources are ok, and how many of each kind are not."""
         found = Counter(finding.kind for finding in self.findings)
         return {"ok": self.asked - len(self.findings), **{kind: found[kind] for kind in KINDS}}
+
+
+def kind_of(error: PeriplusError) -> str:
+    """The kind of finding for a source that cannot be read."""
+    return error.kind if error.kind in KINDS else "unreachable"
 
 
 def check_sources(table: Table, fetch: Fetch, *, progress: Callable[[int, int], None] | None = None) -> SourceReport:
@@ -72,8 +84,7 @@ def check_sources(table: Table, fetch: Fetch, *, progress: Callable[[int, int], 
             try:
                 check_same(expect, await fetch.head(expect.url))
             except PeriplusError as error:
-                kind = error.kind if error.kind in KINDS else "unreachable"
-                found[row] = SourceFinding(kind=kind, url=redact(expect.url), error=str(error))
+                found[row] = SourceFinding(kind=kind_of(error), url=redact(expect.url), error=str(error))
             done += 1
             if progress is not None:
                 progress(done, len(wanted))

@@ -29,7 +29,7 @@ from periplus.table.parquet.files import check_flat, column_to_arrow, files_afte
 from periplus.table.parquet.placements import joined_placements
 from periplus.table.parquet.row_groups import Blocks, row_groups
 from periplus.table.parquet.rows import ParquetRows
-from periplus.table.parquet.schema import integers
+from periplus.table.parquet.schema import EXTRAS, integers
 from periplus.table.stored_form import dataset_folder
 from periplus.table.table import Table
 from periplus.table.write import (
@@ -89,7 +89,7 @@ def _is_ours(rows: ParquetRows) -> bool:
         return True
     (part,) = rows.parts()
     columns = rows.document.columns
-    known = {"array", "level", "part", "path", "offset", "length", "encoding", "data", *columns.chunk.values()}
+    known = {"array", "path", "offset", "length", *EXTRAS, *columns.chunk.values()}
     named = replace(columns, chunk={}) == Columns() and part.columns.array is not None and part.columns.path is not None
     return named and known.issuperset(part.source.schema.names)
 

@@ -53,14 +53,11 @@ class Adjacent:
         chunk = refs.chunk.copy()
         chunk[-2:] += np.array(self.origins[entry], np.int32)[:, None]
         codes = self.codes[entry]
-        return Refs(
+        return replace(
+            refs,
             chunk=chunk,
-            offset=refs.offset,
-            length=refs.length,
             file=file_column(refs, entry),
-            part=refs.part,
             encoding=np.full(len(refs), codes[0], np.uint16) if refs.encoding is None else codes[refs.encoding],
-            inline=refs.inline,
         )
 
 

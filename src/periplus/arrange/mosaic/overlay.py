@@ -17,7 +17,7 @@ from periplus.arrange.mosaic.overlap import PixelBox
 from periplus.arrange.mosaic.segments import FileSegments, chunk_edges, file_segments, regular_edges
 from periplus.arrange.packing import packing_of
 from periplus.errors import LimitError
-from periplus.model import Array, Inline, Refs, Region, Shape
+from periplus.model import Array, Refs, Region, Shape
 
 ROWS = 1 << 19
 """Pieces that are composed at a time, about 100 MB while they are sorted."""
@@ -224,15 +224,12 @@ def _compose(pieces: list[tuple[int, Refs, PieceColumns]]) -> Refs | None:
     number = np.arange(len(order)) - np.repeat(start, np.diff(np.append(start, len(order))))
     if int(number.max()) >= MOST_PARTS:
         raise LimitError(f"a chunk of the mosaic would be composed of more than {MOST_PARTS} byte ranges")
-    inline = Inline.joined([(refs.take(c.source).inline, len(c.source)) for _, refs, c in pieces])
-    return Refs(
+    found = [replace(refs, file=file_column(refs, i)).take(c.source) for i, refs, c in pieces]
+    return replace(
+        Refs.joined(found, columns.chunk.shape[0]).take(order),
         chunk=columns.chunk[:, order].astype(np.int32),
-        offset=np.concatenate([refs.offset[c.source] for _, refs, c in pieces])[order],
-        length=np.concatenate([refs.length[c.source] for _, refs, c in pieces])[order],
-        file=np.concatenate([file_column(refs, i)[c.source] for i, refs, c in pieces])[order],
         part=number.astype(np.uint16) if number.any() else None,
         encoding=codes.astype(np.uint16) if codes.any() else None,
-        inline=None if inline is None else inline.take(order),
     )
 
 

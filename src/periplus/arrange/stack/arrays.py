@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ from periplus.arrange.packing import (
     physical_dtype,
     same_packing,
 )
-from periplus.model import Array, Encoding, Inline, Refs
+from periplus.model import Array, Encoding, Refs
 
 STEPS = 512
 """Steps in a block: long enough to read a time series from few row groups, short enough to read a map."""
@@ -153,17 +153,13 @@ class StackedArray:
 
     def _join(self, block: Sequence[StackedFile], found: Sequence[Refs]) -> Refs:
         counts = np.array([len(refs) for refs in found], dtype=np.int64)
-        chunk = np.empty((self.array.ndim, int(counts.sum())), dtype=np.int32)
-        chunk[0] = np.repeat(np.array([file.step for file in block], dtype=np.int32), counts)
-        np.concatenate([refs.chunk for refs in found], axis=1, out=chunk[1:])
-        return Refs(
-            chunk=chunk,
-            offset=np.concatenate([refs.offset for refs in found]),
-            length=np.concatenate([refs.length for refs in found]),
+        joined = Refs.joined(found, self.array.ndim - 1)
+        steps = np.repeat(np.array([file.step for file in block], dtype=np.int32), counts)
+        return replace(
+            joined,
+            chunk=np.concatenate([steps[None], joined.chunk]),
             file=np.concatenate([file_column(refs, file.entry) for refs, file in zip(found, block, strict=True)]),
-            part=_part_column(found),
             encoding=_encoding_column(block, found, counts),
-            inline=Inline.joined([(refs.inline, len(refs)) for refs in found]),
         )
 
 
@@ -178,12 +174,6 @@ def _slabs(array: Array, steps: int) -> list[tuple[int, int]]:
 def _chunk_rows(refs: Refs, low: int, high: int) -> Refs:
     row = refs.chunk[-2]
     return refs.take((row >= low) & (row < high))
-
-
-def _part_column(found: Sequence[Refs]) -> NDArray[np.uint16] | None:
-    if all(refs.part is None for refs in found):
-        return None
-    return np.concatenate([np.zeros(len(refs), np.uint16) if refs.part is None else refs.part for refs in found])
 
 
 def _encoding_column(

@@ -6,8 +6,6 @@ import math
 import sys
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -161,7 +159,7 @@ def _shuffle(configuration: Mapping[str, Any], _budget: int, slot: int, dtype: n
     return run
 
 
-def _appended(make: Callable[[], Sum | None], *, first: bool) -> Maker:
+def _appended(make: Callable[[], Sum], *, first: bool) -> Maker:
     """Four bytes, little-endian, before or after the data, by their configuration."""
 
     def maker(configuration: Mapping[str, Any], _budget: int, _slot: int, _dtype: np.dtype[Any]) -> Decompress:
@@ -175,7 +173,7 @@ def _appended(make: Callable[[], Sum | None], *, first: bool) -> Maker:
             if len(found) < 4:
                 raise DecodeError("the chunk is shorter than its checksum")
             body, tail = (found[4:], found[:4]) if place == "start" else (found[:-4], found[-4:])
-            if total is not None and total(body) != int.from_bytes(tail.tobytes(), "little"):
+            if total(body) != int.from_bytes(tail.tobytes(), "little"):
                 raise DecodeError("the checksum of the chunk does not fit its bytes")
             return body
 
@@ -184,15 +182,13 @@ def _appended(make: Callable[[], Sum | None], *, first: bool) -> Maker:
     return maker
 
 
-def _crc32c() -> Sum | None:
-    """By the library that zarr-python brings; without it the bytes are read and not checked."""
-    if find_spec("google_crc32c") is None:
-        return None
-    value = import_module("google_crc32c").value
+def _crc32c() -> Sum:
+    from google_crc32c import value
+
     return lambda data: int(value(data.tobytes()))
 
 
-def _fletcher32() -> Sum | None:
+def _fletcher32() -> Sum:
     checksum = native("h5checksum_fletcher32")
     return lambda data: int(checksum(data.tobytes()))
 

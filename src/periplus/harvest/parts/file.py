@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from periplus import __version__
 from periplus.errors import FormatError
-from periplus.harvest.parts.part import COLUMNS, FileFacts, HarvestPart
+from periplus.harvest.parts.part import COLUMNS, SPAN, FileFacts, HarvestPart
 from periplus.limits import Limits
 from periplus.model import Array, Catalog, Source
 from periplus.parse.json import parse_json
 from periplus.table.document.document import document_for, dump, load
 
 MAGIC = b"PERIPART"
-VERSION = 3
+VERSION = 4
 
 
 def write_part(part: HarvestPart, facts: Sequence[FileFacts], *, kind: str = "") -> bytes:
@@ -68,7 +68,7 @@ def read_part(data: memoryview, *, limits: Limits, kind: str = "") -> tuple[Harv
 
 def _check(arrays: Sequence[tuple[Array, ...]], columns: Mapping[str, NDArray[Any]]) -> None:
     """FormatError if the columns do not match the arrays of the files."""
-    slots, groups, pieces = columns["slots"], columns["groups"], columns["pieces"].reshape(-1, 6)
+    slots, groups, pieces = columns["slots"], columns["groups"], columns["pieces"].reshape(-1, SPAN)
     expected = np.cumsum([0, *map(len, arrays)])
     valid = np.array_equal(slots, expected) and len(groups) == int(expected[-1]) + 1
     if not valid or groups[0] != 0 or groups[-1] != len(pieces) or (np.diff(groups) < 0).any():

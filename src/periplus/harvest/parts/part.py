@@ -23,6 +23,7 @@ COLUMNS = {
     "encoding": "<u2",
     "at": "<i8",
     "inline": "|u1",
+    "crc32c": "<i8",
     "slots": "<i8",
     "groups": "<i8",
     "pieces": "<i8",
@@ -42,6 +43,10 @@ class RowSpan(NamedTuple):
     parted: int = 0
     coded: int = 0
     inline: int = 0
+    checksums: int = 0
+
+
+SPAN = len(RowSpan._fields)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -78,10 +83,8 @@ class HarvestPart:
         array, columns = self.arrays[slot][which], self.columns
         group = int(columns["slots"][slot]) + which
         first, last = columns["groups"][group : group + 2].tolist()
-        found = [
-            self._piece(RowSpan(*row), array) for row in columns["pieces"][6 * first : 6 * last].reshape(-1, 6).tolist()
-        ]
-        return Refs.joined(found, array.ndim)
+        spans = columns["pieces"].reshape(-1, SPAN)[first:last].tolist()
+        return Refs.joined([self._piece(RowSpan(*row), array) for row in spans], array.ndim)
 
     def batch(self, slots: NDArray[np.intp], which: int) -> tuple[NDArray[np.intp], Refs]:
         """References of an array of many files, with the same number of dimensions in all of them.
@@ -91,7 +94,7 @@ class HarvestPart:
         columns = self.columns
         group = columns["slots"][slots] + which
         first, last = columns["groups"][group], columns["groups"][group + 1]
-        pieces = columns["pieces"].reshape(-1, 6)[_ranges(first, last)]
+        pieces = columns["pieces"].reshape(-1, SPAN)[_ranges(first, last)]
         start, counts = pieces[:, 0], pieces[:, 1] - pieces[:, 0]
         rows = _ranges(start, pieces[:, 1])
         owner = np.repeat(np.repeat(np.arange(len(slots)), last - first), counts)
@@ -115,6 +118,7 @@ class HarvestPart:
             part=column("part", 3, 0),
             encoding=column("encoding", 4, 0),
             inline=None if at is None else Inline(at, columns["inline"]),
+            crc32c=column("crc32c", 6, -1),
         )
         return owner, refs
 
@@ -148,6 +152,7 @@ class HarvestPart:
             part=columns["part"][rows] if piece.parted else None,
             encoding=columns["encoding"][rows] if piece.coded else None,
             inline=Inline(columns["at"][rows], columns["inline"]) if piece.inline else None,
+            crc32c=columns["crc32c"][rows] if piece.checksums else None,
         )
 
 
@@ -168,6 +173,7 @@ class PartBuilder:
     _encoding: dict[int, NDArray[np.uint16]] = field(default_factory=dict)
     _at: dict[int, NDArray[np.int64]] = field(default_factory=dict)
     _inline: list[NDArray[np.uint8]] = field(default_factory=list)
+    _crc32c: dict[int, NDArray[np.int64]] = field(default_factory=dict)
 
     def add(self, fact: FileFacts, arrays: tuple[Array, ...], grids: Sequence[Shape], refs: Sequence[Refs]) -> int:
         """Add a file; returns its slot."""
@@ -194,8 +200,10 @@ class PartBuilder:
             self._inline.append(inline.buffer)  # first, so that an interrupt leaves no row without its bytes
             self._at[start] = np.where(inline.held, inline.at + self._bytes, -1)
             self._bytes += inline.buffer.size
+        if refs.crc32c is not None:
+            self._crc32c[start] = refs.crc32c
         self.rows += count
-        flags = (refs.part is not None, refs.encoding is not None, refs.inline is not None)
+        flags = (refs.part is not None, refs.encoding is not None, refs.inline is not None, refs.crc32c is not None)
         return RowSpan(start, self.rows, chunk, *flags)
 
     def build(self) -> HarvestPart:
@@ -209,9 +217,15 @@ class PartBuilder:
             "chunk": _concatenated(self._chunk, np.int32),
             **position_columns(arrays, [[piece] for piece in kept]),
         }
-        for name, pieces in (("part", self._part), ("encoding", self._encoding), ("at", self._at)):
+        sparse: dict[str, dict[int, Any]] = {
+            "part": self._part,
+            "encoding": self._encoding,
+            "at": self._at,
+            "crc32c": self._crc32c,
+        }
+        for name, pieces in sparse.items():
             if pieces:
-                column = np.full(rows, -1 if name == "at" else 0, dtype=COLUMNS[name])
+                column = np.full(rows, -1 if name in ("at", "crc32c") else 0, dtype=COLUMNS[name])
                 for start, values in pieces.items():
                     if start < rows:
                         column[start : start + len(values)] = values

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -143,12 +143,5 @@ def _step(refs: Refs, codes: NDArray[np.uint16], k: int) -> Refs:
     # The order of a table: by chunk position, then part.
     part = np.zeros(count, np.uint16) if refs.part is None else refs.part
     order = np.lexsort((part, *refs.chunk[::-1]))
-    return Refs(
-        chunk=np.vstack([np.full((1, count), k, np.int32), refs.chunk]),
-        offset=refs.offset,
-        length=refs.length,
-        file=file,
-        part=refs.part,
-        encoding=encoding,
-        inline=refs.inline,
-    ).take(order)
+    chunk = np.vstack([np.full((1, count), k, np.int32), refs.chunk])
+    return replace(refs, chunk=chunk, file=file, encoding=encoding).take(order)

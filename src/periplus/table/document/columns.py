@@ -11,7 +11,7 @@ from periplus.model import Array
 from periplus.parse.json import check_object, check_text
 
 REQUIRED = ("offset", "length")
-OPTIONAL = ("array", "level", "part", "path", "file_id", "data", "encoding", "present")
+OPTIONAL = ("array", "level", "part", "path", "file_id", "data", "encoding", "crc32c", "present")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +29,7 @@ class Columns:
     file_id: str | None = "file_id"
     data: str | None = "data"
     encoding: str | None = "encoding"
+    crc32c: str | None = "crc32c"
     present: str | None = None
     """Boolean; a row where it is false is as good as absent (the form of `gdal mdim get-refs`)."""
 

@@ -183,6 +183,7 @@ class DuckRows:
     def _group(self, roles: Columns, where: str, values: Sequence[Any] = ()) -> Group:
         """Rows with the columns in some roles."""
         others = [roles.array, roles.file_id, roles.offset, roles.length, roles.part, roles.encoding, roles.data]
+        others.append(roles.crc32c)
         wanted = [*roles.chunk.values(), *(name for name in others if name is not None)]
         # Names are quoted and come from the document; values are parameters.
         table = self._query(f"select {', '.join(map(quoted, wanted))} from kept.chunks where {where}", values)  # noqa: S608

@@ -55,6 +55,7 @@ def chunk_columns(columns: Columns, written: Columns, only: Array | None) -> lis
         f'cast(c.{quoted(columns.offset)} as bigint) as "offset"',
         f"cast(c.{quoted(columns.length)} as bigint) as length",
         f"cast({role(columns.encoding, '0')} as usmallint) as encoding",
+        f"cast({role(columns.crc32c, 'null')} as uinteger) as crc32c",
     ]
     return shown
 

@@ -61,7 +61,7 @@ class Group:
     """None where all rows belong to the array that was asked for."""
     place: dict[str, NDArray[np.int32] | int]
     columns: dict[str, NDArray[Any]]
-    """By role: level, part, file, offset, length, encoding."""
+    """By role: level, part, file, offset, length, encoding, crc32c."""
     known: NDArray[np.int32] | None
     """File of each distinct path, where `file` holds codes of paths; -2 for a path that the files table lacks."""
     inline: Inline | None
@@ -117,7 +117,7 @@ class Group:
         return self._refs(chunk, rows)
 
     def _refs(self, chunk: NDArray[np.int32], rows: NDArray[np.intp]) -> Refs:
-        part, encoding = self.columns.get("part"), self.columns.get("encoding")
+        part, encoding, crc32c = map(self.columns.get, ("part", "encoding", "crc32c"))
         length, file, inline = self.columns["length"][rows], self._files(rows), None
         if self.inline is not None and self.sizes is not None:
             inline, file = inline_rows(self.inline.take(rows), self.sizes[rows], length, file)
@@ -129,6 +129,7 @@ class Group:
             part=None if part is None else part[rows],
             encoding=None if encoding is None else encoding[rows],
             inline=inline,
+            crc32c=None if crc32c is None else crc32c[rows],
         )
 
     def bundle(self, kinds: Kinds) -> Bundle:

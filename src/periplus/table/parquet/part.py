@@ -17,7 +17,7 @@ from periplus.model import Array, Files, Source
 from periplus.table.collection.groups import GROUP_COLUMNS, GroupColumns, GroupedArrays, kinds
 from periplus.table.document.columns import Columns
 from periplus.table.document.document import IndexDocument, PartFile
-from periplus.table.parquet.buffers import to_inline, to_numpy, to_strings
+from periplus.table.parquet.buffers import to_inline, to_numpy, to_strings, to_valid
 from periplus.table.parquet.decoded import Group, Owners
 from periplus.table.parquet.files import FILES, files_from_arrow, members_from_arrow
 from periplus.table.parquet.ranges import ParquetBytes, arrow_errors
@@ -96,7 +96,8 @@ class PartRows:
         if roles.array is None and roles.level is not None:
             names.append(roles.level)
         sources = [roles.file_id] if roles.file_id is not None else [roles.path]
-        extra = [*sources, roles.offset, roles.length, roles.part, roles.encoding, roles.data, roles.present]
+        others = [roles.part, roles.encoding, roles.data, roles.crc32c, roles.present]
+        extra = [*sources, roles.offset, roles.length, *others]
         return (*names, *(name for name in extra if name is not None))
 
     def _single(self, number: int) -> bool:
@@ -108,9 +109,9 @@ class PartRows:
     def all_columns(self) -> list[str]:
         """Every column that has a role."""
         roles = self.columns
-        extra = [roles.array, roles.level, roles.part, roles.file_id, roles.encoding, roles.data, roles.present]
-        path = roles.path if roles.file_id is None else None
-        named = [name for name in (*extra, path) if name is not None]
+        extra = [roles.array, roles.level, roles.part, roles.encoding, roles.data, roles.crc32c, roles.present]
+        source = roles.path if roles.file_id is None else roles.file_id
+        named = [name for name in (*extra, source) if name is not None]
         return [*roles.chunk.values(), roles.offset, roles.length, *named]
 
     def group(self, number: int, table: pa.Table, ids: dict[str, int] | None) -> Group:
@@ -145,10 +146,13 @@ def decoded_group(table: pa.Table, roles: Columns, constants: Mapping[str, int],
         "length": integers(table[roles.length], np.int64, roles.length),
     }
     columns["file"], known = _files(table, roles, ids)
-    for role, dtype in (("level", np.uint8), ("part", np.uint16), ("encoding", np.uint16)):
+    optional = {"level": np.uint8, "part": np.uint16, "encoding": np.uint16, "crc32c": np.uint32}
+    for role, dtype in optional.items():
         name = getattr(roles, role)
         if name is not None and name in held:
             columns[role] = integers(table[name], dtype, name, null=0)
+            if role == "crc32c":
+                columns[role] = np.where(to_valid(table[name]), columns[role], np.int64(-1))
     array = None
     if roles.array is not None and roles.array in held:
         column = table[roles.array].unify_dictionaries().combine_chunks()

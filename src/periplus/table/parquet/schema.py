@@ -15,7 +15,7 @@ from periplus.model import Array, Bundle, Refs
 from periplus.table.document.columns import Columns
 from periplus.table.parquet.buffers import blobs, numbers, strings, to_numpy, to_valid
 
-EXTRAS = frozenset({"level", "part", "encoding", "data"})
+EXTRAS = frozenset({"level", "part", "encoding", "data", "crc32c"})
 NAMES = pa.dictionary(pa.int32(), pa.string())
 
 
@@ -26,7 +26,7 @@ class RowSchema:
     columns: Columns
     """Names of the columns we write, one for every dimension of every array."""
     extras: frozenset[str] = frozenset()
-    """Those of `level`, `part`, `encoding`, `data` that are not trivial and so are written."""
+    """Those of `level`, `part`, `encoding`, `data`, `crc32c` that are not trivial and so are written."""
     paths: Sequence[str] | None = None
     """Path at rest of every file, for a table with a `path` column; None for one with `file_id`."""
 
@@ -43,6 +43,8 @@ class RowSchema:
             fields.append(pa.field("encoding", pa.uint16(), nullable=False))
         if "data" in self.extras:
             fields.append(pa.field("data", pa.binary()))
+        if "crc32c" in self.extras:
+            fields.append(pa.field("crc32c", pa.uint32()))
         return pa.schema(fields)
 
 
@@ -60,6 +62,8 @@ def extras_of(refs: Refs) -> frozenset[str]:
         needs.add("encoding")
     if refs.inline is not None and refs.inline.held.any():
         needs.add("data")
+    if refs.crc32c is not None and (refs.crc32c >= 0).any():
+        needs.add("crc32c")
     return frozenset(needs)
 
 
@@ -81,6 +85,9 @@ def chunks_to_arrow(bundle: Bundle, layout: RowSchema) -> pa.Table:
         columns.append(numbers(_or_zeros(refs.encoding, count, np.uint16)))
     if "data" in layout.extras:
         columns.append(blobs(refs.inline, refs.length))
+    if "crc32c" in layout.extras:
+        known = np.zeros(count, bool) if refs.crc32c is None else refs.crc32c >= 0
+        columns.append(numbers(_or_zeros(refs.crc32c, count, np.uint32), valid=None if known.all() else known))
     return pa.Table.from_arrays(columns, schema=layout.schema())
 
 
@@ -144,7 +151,8 @@ def integers(column: pa.ChunkedArray, dtype: Any, name: str, *, null: int | None
 
 def check_columns(schema: pa.Schema, columns: Columns) -> None:
     """FormatError where a column in a role has a type that cannot play it."""
-    for name in (columns.offset, columns.length, columns.part, columns.encoding, columns.level, columns.file_id):
+    others = (columns.part, columns.encoding, columns.level, columns.file_id, columns.crc32c)
+    for name in (columns.offset, columns.length, *others):
         if name is not None and not pa.types.is_integer(schema.field(name).type):
             raise FormatError(f"the column {name!r} must hold integers, not {schema.field(name).type}")
     for name in columns.chunk.values():

@@ -78,7 +78,7 @@ class GroupWriter:
         self.tally = RowTally()
         schema = layout.schema()
         names = [name for name in ("array", "path") if name in schema.names]
-        integers = [field.name for field in schema if pa.types.is_integer(field.type)]
+        integers = [field.name for field in schema if pa.types.is_integer(field.type) and field.name != "crc32c"]
         self._writer = pq.ParquetWriter(
             file,
             schema,

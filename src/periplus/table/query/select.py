@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 ROW_BYTES, BOX_BYTES = 128, 96
 """Memory that a row takes at most on its way to Arrow (measured: 82 bytes when rows are sorted), and its box."""
 BOX = ("xmin", "ymin", "xmax", "ymax")
-TAKEN = {"array", "level", "part", "path", "offset", "length", "encoding", *BOX}
+TAKEN = {"array", "level", "part", "path", "offset", "length", "encoding", "crc32c", *BOX}
 
 
 def select(
@@ -205,6 +205,7 @@ def _readable(table: Table, found: list[tuple[Array, Refs]], chosen: list[Array]
     extras = {"level"}
     extras |= {"part"} if any(refs.part is not None for _, refs in found) else set()
     extras |= {"encoding"} if any(refs.encoding is not None for _, refs in found) else set()
+    extras |= {"crc32c"} if any(refs.crc32c is not None for _, refs in found) else set()
     # Whole columns at once: a table for each of many thousand arrays would each drag the dictionary of all paths along.
     rows = bundled([(array, replace(refs, inline=None)) for array, refs in found])
     layout = RowSchema(columns=columns, extras=frozenset(extras), paths=table.files.path)

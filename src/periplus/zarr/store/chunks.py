@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from periplus.decode import prepare
 from periplus.errors import FormatError, PeriplusError
+from periplus.fetch.checksum import check_crc32c
 from periplus.limits import Limits
 from periplus.model import Array, Files, Refs, Shape, Source
 from periplus.read import read_array
@@ -70,10 +71,15 @@ class ChunkReader:
     async def _part(self, part: ChunkPart) -> bytes | memoryview:
         if part.data is not None:
             return part.data
+        data: bytes | memoryview
         if part.object is not None and part.length:
-            url = part.object.url
-            return (await self.fetch.read(url, part.offset, part.length, expect=part.object))[0]
-        return b"" if not part.length else await self._batches.read(part.file, part.offset, part.length)
+            data = (await self.fetch.read(part.object.url, part.offset, part.length, expect=part.object))[0]
+        else:
+            data = b"" if not part.length else await self._batches.read(part.file, part.offset, part.length)
+        if part.crc32c >= 0:
+            url = (part.object or self._source(part.file)).url
+            check_crc32c(data, part.crc32c, url=url, offset=part.offset)
+        return data
 
     async def decoded(self, leaf: Leaf, position: Shape) -> Bytes | None:
         """The values of a chunk of the presented grid: little-endian, in C order, padded with fill; None for none."""
@@ -157,6 +163,7 @@ def _within(parts: tuple[ChunkPart, ...], start: int, stop: int) -> tuple[ChunkP
         low, high = max(start - begin, 0), min(stop - begin, part.length)
         if low < high:
             data = None if part.data is None else part.data[low:high]
-            found.append(ChunkPart(part.file, part.offset + low, high - low, data, part.object))
+            whole = high - low == part.length
+            found.append(part if whole else ChunkPart(part.file, part.offset + low, high - low, data, part.object))
         begin += part.length
     return tuple(found)

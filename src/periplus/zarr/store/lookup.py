@@ -43,6 +43,8 @@ class ChunkPart:
     data: memoryview | None = None
     object: Source | None = None
     """Where it is in one of the many objects of a path template, which are not rows of the files table."""
+    crc32c: int = -1
+    """Checksum of the bytes; -1 where it is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ class Block:
     @property
     def nbytes(self) -> int:
         refs = self.refs
-        columns = (refs.chunk, refs.offset, refs.length, refs.file, refs.part, refs.encoding, self.first)
+        columns = (refs.chunk, refs.offset, refs.length, refs.file, refs.part, refs.encoding, refs.crc32c, self.first)
         inline = 0 if refs.inline is None else refs.inline.at.nbytes + refs.inline.buffer.nbytes
         return sum(column.nbytes for column in columns if column is not None) + inline + 256 * len(self.objects)
 
@@ -96,6 +98,7 @@ class Block:
                 int(refs.length[row]),
                 refs.inline_bytes(row),
                 self.objects.get(int(refs.file[row])) if self.objects and refs.file is not None else None,
+                -1 if refs.crc32c is None else int(refs.crc32c[row]),
             )
             for row in range(low, high)
         ])  # fmt: skip
