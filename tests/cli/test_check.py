@@ -22,7 +22,7 @@ def test_changed_and_missing_sources_are_found(index, archive, periplus):
     done = periplus("check", index, "--json")
     said = json.loads(done.out)
     assert done.code == 1
-    assert said["counts"] == {"ok": 1, "stale": 2, "missing": 1, "denied": 0, "unreachable": 0}
+    assert said["counts"] == {"ok": 1, "stale": 2, "missing": 1, "denied": 0, "unreachable": 0, "damaged": 0}
     assert [finding["kind"] for finding in said["findings"]] == ["missing", "stale", "stale"]
     shown = periplus("check", index)
     assert shown.code == 1

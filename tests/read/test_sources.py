@@ -43,7 +43,7 @@ def test_each_kind_of_change_is_found_in_the_order_of_the_files(sources):
         ("missing", "gone"),
     ]
     assert not report.ok
-    assert report.counts == {"ok": 1, "stale": 2, "missing": 1, "denied": 0, "unreachable": 0}
+    assert report.counts == {"ok": 1, "stale": 2, "missing": 1, "denied": 0, "unreachable": 0, "damaged": 0}
     assert steps == [(n, 4) for n in range(1, 5)]
 
 

@@ -65,7 +65,7 @@ def test_every_form_has_the_same_columns(table):
         "offset": large,
         "length": large,
     }
-    assert shown == {**want, "encoding": small}
+    assert shown == {**want, "encoding": small, "crc32c": "UINTEGER"}
 
 
 def test_files_join_by_path_and_time(table):
