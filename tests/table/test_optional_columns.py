@@ -1,4 +1,4 @@
-"""The optional columns of the chunk table, crc32c, bbox and geometry: readers that do not use them ignore them."""
+"""The optional columns of the chunk table, crc32c, bbox and geometry, in the index of another writer."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
+import google_crc32c
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,10 +26,17 @@ def widen(path: Path) -> None:
     count = rows.num_rows
     point = struct.pack("<BIdd", 1, 1, 5.0, 6.0)
     boxes = [{"xmin": float(k), "ymin": 0.0, "xmax": k + 1.0, "ymax": 1.0} for k in range(count)]
-    rows = rows.append_column("crc32c", pa.array(range(count), pa.uint32()))
+    rows = rows.append_column("crc32c", pa.array([None, *checksums(rows, path)[1:]], pa.uint32()))
     rows = rows.append_column("bbox", pa.array([None, *boxes[1:]], BOX))
     rows = rows.append_column("geometry", pa.array([point] * count, pa.binary()))
     pq.write_table(rows.replace_schema_metadata({**(rows.schema.metadata or {}), **keys}), path)
+
+
+def checksums(rows: pa.Table, path: Path) -> list[int]:
+    scenes = next(folder for folder in path.parents if (folder / "0.tif").exists())
+    names = rows["path"] if "path" in rows.column_names else [f"{k}.tif" for k in rows["file_id"].to_pylist()]
+    ranges = zip(names, rows["offset"].to_pylist(), rows["length"].to_pylist(), strict=True)
+    return [google_crc32c.value((scenes / str(name)).read_bytes()[at : at + n]) for name, at, n in ranges]
 
 
 def declare(folder: Path) -> None:
