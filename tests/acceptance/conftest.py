@@ -9,7 +9,6 @@ import pytest
 
 import periplus
 from periplus.limits import MIB
-from periplus.testing.fixtures import s3, server  # noqa: F401
 from periplus.testing.formats import tiff as tiffs
 
 

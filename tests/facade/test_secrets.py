@@ -13,10 +13,7 @@ import xarray as xr
 import periplus
 from periplus.cli.app import run
 from periplus.errors import DeniedError
-from periplus.testing.fixtures import server
 from periplus.testing.formats import tiff as tiffs
-
-__all__ = ["server"]
 
 SECRET = "hunter2Xyz9QQ"
 SHAPES = [

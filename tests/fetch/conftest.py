@@ -3,9 +3,6 @@ import random
 import pytest
 
 from periplus.fetch import Fetch
-from periplus.testing.fixtures import s3, server
-
-__all__ = ["s3", "server"]
 
 
 @pytest.fixture

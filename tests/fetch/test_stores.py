@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from periplus.errors import ConflictError, DeniedError, FetchError, FormatError, MissingError, PeriplusError, StaleError
-from periplus.fetch import Fetch, merge
+from periplus.fetch import Fetch, client, merge
 from periplus.fetch.errors import mapped, translate
+from periplus.fetch.objects import stores
 from periplus.policy import Policy
 
 
@@ -129,10 +130,12 @@ def test_a_replacement_is_conditional_on_what_is_replaced(store):
         fetch.run(fetch.write(f"{root}/a", b"third", expect=second))
 
 
-def test_a_large_file_goes_up_in_parts_and_comes_down_whole(store, tmp_path):
+def test_a_large_file_goes_up_in_parts_and_comes_down_whole(store, tmp_path, monkeypatch):
+    monkeypatch.setattr(stores, "PART", 5 << 20)  # the least of S3
+    monkeypatch.setattr(client, "DOWNLOAD_PART", 1 << 20)
     fetch, root = store
     big = tmp_path / "big"
-    big.write_bytes(secrets.token_bytes(1 << 20) * 20 + b"end")
+    big.write_bytes(secrets.token_bytes(1 << 20) * 6 + b"end")
     fetch.run(fetch.write(f"{root}/big", big))
     source = fetch.run(fetch.copy_out(f"{root}/big", tmp_path / "down"))
     assert source.size == big.stat().st_size

@@ -15,9 +15,6 @@ from rasterio.transform import Affine
 
 from periplus.fetch import Fetch
 from periplus.harvest.scanning import stream as stream_module
-from periplus.testing.fixtures import s3, server
-
-__all__ = ["s3", "server"]
 
 PLACE = Affine(10, 0, 500000, 0, -10, 5000000)
 

@@ -26,12 +26,9 @@ from periplus.read import read_array
 from periplus.table.memory import memory_table
 from periplus.table.templates import COLUMN, Template, expanded
 from periplus.table.write import copy_table, write_table
-from periplus.testing.fixtures import s3, server
 from periplus.testing.indexes import RAW, files_of
 from periplus.testing.servers.http import RangeServer, S3Server
 from periplus.zarr.store.store import IndexStore
-
-__all__ = ["s3", "server"]
 
 GRID = (3, 2, 4)
 ARRAY = Array(

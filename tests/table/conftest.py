@@ -9,10 +9,7 @@ import pytest
 
 from periplus.fetch import Fetch
 from periplus.table import write_table
-from periplus.testing.fixtures import s3
 from periplus.testing.indexes import stacked
-
-__all__ = ["s3"]
 
 
 @pytest.fixture(scope="module")

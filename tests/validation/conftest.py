@@ -8,9 +8,6 @@ import pytest
 import zarr
 
 from periplus.conventions.identity import metadata
-from periplus.testing.fixtures import s3, server
-
-__all__ = ["s3", "server"]
 
 
 def declared(*names):

@@ -6,10 +6,7 @@ from importlib import import_module
 import pytest
 import rasterio
 
-from periplus.testing.fixtures import s3, server
 from periplus.testing.zarr_arrays import registered
-
-__all__ = ["s3", "server"]
 
 
 @pytest.fixture

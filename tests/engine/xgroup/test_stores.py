@@ -16,7 +16,6 @@ from periplus.engine.index import array as lazyarray
 from periplus.engine.xgroup.backend import XGroupStoreWarning, levels
 from periplus.policy import Policy
 from periplus.read import read_array
-from periplus.testing.fixtures import server  # noqa: F401 - a fixture
 from periplus.testing.hierarchies import StoredArray, declared, write_hierarchy
 from periplus.testing.servers.responses import Fault
 
@@ -46,7 +45,7 @@ def refused(store, match, **options):
     return str(caught[0].message)
 
 
-def serve(server, nodes, prefix="other.zarr"):  # noqa: F811
+def serve(server, nodes, prefix="other.zarr"):
     store = write_hierarchy(MemoryStore(), nodes, consolidated=True)
     for key, value in store._store_dict.items():
         server.files[f"{prefix}/{key}"] = value.to_bytes()
@@ -112,7 +111,7 @@ def test_a_store_in_memory_accesses_nothing_unless_allowed(tmp_path):
     assert opened(store, cross_store=[str(other)]).time.values[-1] == LAST
 
 
-def test_other_hosts_are_accessed_only_if_allowed(server, tmp_path):  # noqa: F811
+def test_other_hosts_are_accessed_only_if_allowed(server, tmp_path):
     url = serve(server, DAYS)
     store = write_hierarchy(tmp_path / "this.zarr", series(url))
     refused(store, "access is not allowed")
@@ -124,7 +123,7 @@ def test_other_hosts_are_accessed_only_if_allowed(server, tmp_path):  # noqa: F8
     assert {name.lower(): value for name, value in server.log[-1].headers.items()}["x-key"] == "k"
 
 
-def test_a_redirect_leads_nowhere_a_reference_may_not(server, tmp_path):  # noqa: F811
+def test_a_redirect_leads_nowhere_a_reference_may_not(server, tmp_path):
     serve(server, DAYS, "secret.zarr")
     allowed = server.url + "/open.zarr"
     for key in list(server.files):
@@ -136,7 +135,7 @@ def test_a_redirect_leads_nowhere_a_reference_may_not(server, tmp_path):  # noqa
     assert opened(store, cross_store=[server.url]).time.values[-1] == LAST
 
 
-def test_a_store_that_is_not_there_is_a_warning(server, tmp_path):  # noqa: F811
+def test_a_store_that_is_not_there_is_a_warning(server, tmp_path):
     gone = server.url + "/none.zarr"
     store = write_hierarchy(tmp_path / "this.zarr", series(gone))
     refused(store, "cannot be opened", cross_store=[gone])
