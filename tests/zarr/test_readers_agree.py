@@ -69,12 +69,17 @@ def v2(attributes, **group):
     }
 
 
-def grid_mapping(**attributes):
+def grid_mapping(declares=None, **attributes):
     """A CF grid mapping beside the array."""
-    documents = v3({"grid_mapping": "crs"})
+    documents = v3({"grid_mapping": "crs", **(declares or {})})
     scalar = {**documents["a/zarr.json"], "shape": [], "dimension_names": [], "attributes": attributes}
     scalar["chunk_grid"] = {"name": "regular", "configuration": {"chunk_shape": []}}
     return {**documents, "crs/zarr.json": scalar}
+
+
+def cf_terms(crs):
+    """The CRS in CF's own terms, without WKT."""
+    return {key: value for key, value in crs.to_cf().items() if key != "crs_wkt"}
 
 
 NODE = {**GRID, "spatial:registration": "node"}
@@ -103,7 +108,11 @@ DOCUMENTS = {
     "broken WKT2": v3({**BOTH, **GRID, **CODE, "proj:wkt2": "PROJCRS[broken"}),
     "malformed transform": v3({**BOTH, **GRID, **CODE, "spatial:transform": [1, 2, 3]}),
     "grid mapping with WKT": grid_mapping(crs_wkt=UTM33.to_wkt()),
-    "grid mapping in CF's terms": grid_mapping(**{k: v for k, v in UTM33.to_cf().items() if k != "crs_wkt"}),
+    "grid mapping in CF's terms": grid_mapping(**cf_terms(UTM33)),
+    "code and grid mapping that contradict": grid_mapping({**BOTH, **GRID, **CODE}, crs_wkt=UTM34.to_wkt()),
+    "code and CF's terms that contradict": grid_mapping({**BOTH, **GRID, **CODE}, **cf_terms(UTM34)),
+    "code and grid mapping without CRS": grid_mapping({**BOTH, **GRID, **CODE}, long_name="CRS"),
+    "code and broken grid mapping": grid_mapping({**BOTH, **GRID, **CODE}, crs_wkt="PROJCRS[broken"),
 }
 UTM, OTHER, NOTHING = ("EPSG:32633", TRANSFORM), ("EPSG:32634", TRANSFORM), (None, None)
 GOLDEN = {
@@ -129,6 +138,10 @@ GOLDEN = {
     "malformed transform": ("EPSG:32633", None),
     "grid mapping with WKT": ("EPSG:32633", None),
     "grid mapping in CF's terms": ("EPSG:32633", None),
+    "code and grid mapping that contradict": UTM,
+    "code and CF's terms that contradict": UTM,
+    "code and grid mapping without CRS": UTM,
+    "code and broken grid mapping": UTM,
 }
 CONFLICT = r"disagree: EPSG:3263\d and EPSG:3263\d"
 WARNINGS = {
@@ -144,6 +157,9 @@ WARNINGS = {
     "broken WKT2": "proj:wkt2",
     "malformed transform": "a transform is six finite numbers",
     "EPSG of STAC": "proj:epsg",
+    "code and grid mapping that contradict": "/crs has another CRS than /a declares; EPSG:32633 is used",
+    "code and CF's terms that contradict": "/crs has another CRS than /a declares; EPSG:32633 is used",
+    "code and broken grid mapping": "grid_mapping: /crs: .*PROJCRS.broken",
 }
 
 
@@ -169,10 +185,12 @@ def references(documents, folder):
 def repository_of(documents, folder):
     path = folder / "a.icechunk"
     session = icechunk.Repository.create(icechunk.local_filesystem_storage(str(path))).writable_session("main")
-    array = documents["a/zarr.json"]
     root = zarr.create_group(session.store, attributes=documents["zarr.json"]["attributes"])
-    names, attributes = array["dimension_names"], array["attributes"]
-    root.create_array("a", shape=(4, 5), dtype="u1", dimension_names=names, attributes=attributes)
+    for key, array in documents.items():
+        if array["node_type"] == "array":
+            names, attributes = array["dimension_names"], array["attributes"]
+            shape, name = tuple(array["shape"]), key.partition("/")[0]
+            root.create_array(name, shape=shape, dtype="u1", dimension_names=names, attributes=attributes)
     session.commit("one")
     return path
 
@@ -234,6 +252,7 @@ def test_contradictions_and_what_is_ignored_are_reported(name, tmp_path):
             warnings.simplefilter("always")
             open_it().close()
         assert any(re.search(WARNINGS[name], str(one.message)) for one in caught)
+    assert any(re.search(WARNINGS[name], str(one)) for one in periplus.validate(store).findings)
 
 
 def test_levels_that_are_not_declared_are_reported(tmp_path):

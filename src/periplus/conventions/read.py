@@ -29,6 +29,7 @@ from periplus.conventions.meaning import (
 from periplus.conventions.multiscales.pyramid import level_of, pyramid_of
 from periplus.conventions.node import DIMENSIONS, Node, NodeLookup, StoreLookup
 from periplus.conventions.proj.attributes import crs_of
+from periplus.conventions.proj.crs import agrees_with_cf, describe_crs
 from periplus.conventions.ref import follow
 from periplus.conventions.spatial.geolocation import read_geolocation
 from periplus.conventions.spatial.grid import check_bbox, coords_of, properties, read_bbox, read_transform
@@ -128,6 +129,7 @@ def _array(reading: Reading) -> Meaning:
     cf = read_cf(reading, names, coords)
     coords += cf.coords
     _check_own_reference(reading)
+    _check_grid_mapping(reading, crs, cf.mapping)
     located = stated if coordinate_set is None else coordinate_set.located or stated
     if located is not None and _are_labelled(reading, coords):
         located = None  # it is the CRS of the geolocation arrays, not that of the grid
@@ -185,6 +187,15 @@ def _by_grid(
     for coord in made:
         names.axis(coord.name)
     return made
+
+
+def _check_grid_mapping(reading: Reading, crs: CrsText | None, mapping: Node | None) -> None:
+    """A finding where a CF grid mapping states another CRS than a declared convention, which decides."""
+    if crs is None or mapping is None or agrees_with_cf(crs.text, mapping.attributes) is not False:
+        return
+    used = crs.code or describe_crs(crs.text).projjson.get("name", "another CRS")
+    message = f"{mapping.path} has another CRS than {crs.origin} declares; {used} is used"
+    reading.note("cf.grid-mapping-differs", "warning", "grid_mapping", message, "write the same CRS in both")
 
 
 def _check_own_reference(reading: Reading) -> None:

@@ -186,3 +186,26 @@ def test_a_box_moves_the_transform_of_the_group_too():
     assert part.attrs["spatial:transform"] == [10, 0, 520, 0, -10, 770]
     assert part.attrs["spatial:shape"] == [3, 3]
     assert tuple(part.rio.transform())[:6] == (10, 0, 520, 0, -10, 770)
+
+
+def test_a_declared_crs_replaces_that_of_a_grid_mapping_for_the_arrays_that_declare_it():
+    grid = spatial((0.5, 0, 10, 0, -0.5, 50), ("y", "x"))
+    both = spatial((0.5, 0, 10, 0, -0.5, 50), ("y", "x"), "proj")
+    declares = {**both, "proj:code": "EPSG:32633", "grid_mapping": "crs"}
+    store = write_hierarchy(
+        MemoryStore(),
+        {
+            "a": image(declares),
+            "b": image({**grid, "grid_mapping": "crs"}),
+            "c": image({**declares, "grid_mapping": "own"}),
+            "crs": StoredArray(dims=(), shape=(), attributes={"crs_wkt": UTM32.to_wkt()}),
+            "own": StoredArray(dims=(), shape=(), attributes={"crs_wkt": UTM32.to_wkt(), "gcps": "kept"}),
+        },
+    )
+    with pytest.warns(XGroupConventionWarning, match="has another CRS than /[ac] declares; EPSG:32633 is used"):
+        dataset = xr.open_dataset(store, engine="xgroup", decode_coords="all")
+    assert [CRS.from_user_input(dataset[name].rio.crs) for name in "abc"] == [UTM33, UTM32, UTM33]
+    assert dataset.b.encoding["grid_mapping"] == "crs"
+    assert not {"crs", "own"} & set(dataset.data_vars)
+    assert (dataset.c.encoding["grid_mapping"], dataset.own.attrs["gcps"]) == ("own", "kept")
+    assert CRS.from_user_input(dataset[["c"]].rio.crs) == UTM33

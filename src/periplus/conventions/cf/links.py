@@ -34,6 +34,8 @@ class CfReferences:
     attributes: dict[str, str] = field(default_factory=dict)
     """With flat names in place of paths, where they differ."""
     crs: CrsText | None = None
+    mapping: Node | None = None
+    """The grid mapping of the array."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -117,7 +119,7 @@ def _linked(work: _CfReading, user: Node, attribute: str, word: str, role: Role)
     reference = Reference(path=node.path)
     name = work.names.free(node.name, reference=reference, dims=dims)
     if role == "grid_mapping" and user.path == reading.node.path and made.crs is None:
-        made.crs = _crs(reading, node)
+        made.crs, made.mapping = _crs(reading, node), made.mapping or node
     if name not in known:
         if role == "auxiliary":
             role = "scalar" if not dims else "axis" if dims == (name,) and name in reading.node.dims else "auxiliary"

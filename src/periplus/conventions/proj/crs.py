@@ -115,6 +115,33 @@ def crs_from_cf(attributes: Mapping[str, Any]) -> str | None:
         raise FormatError(f"the grid mapping {_short(name)!r} is not understood") from error
 
 
+def agrees_with_cf(text: str, attributes: Mapping[str, Any]) -> bool | None:
+    """Whether a CF grid mapping states the CRS of a text; None where it states none that is understood.
+
+    Without WKT, only the parameters that it has are compared.
+    """
+    try:
+        stated = crs_from_cf(attributes)
+        if stated is None or same_crs(text, stated):
+            return None if stated is None else True
+    except FormatError:
+        return None
+    if stated in (str(attributes.get(key)).strip() for key in ("crs_wkt", "spatial_ref")):
+        return False
+    mine, name = _cf(text), "grid_mapping_name"
+    numbers = [key for key in attributes if key in mine and "_name" not in key]
+    return mine.get(name, attributes[name]) == attributes[name] and not any(
+        _unequal(attributes[key], mine[key]) for key in numbers
+    )
+
+
+def _unequal(stated: Any, mine: Any) -> bool:
+    try:
+        return not np.allclose(np.asarray(stated, np.float64), mine, rtol=1e-6, atol=1e-9)
+    except (TypeError, ValueError):
+        return False
+
+
 def reproject_bbox(bbox: BBox, from_crs: str, to_crs: str, *, partly: bool = False) -> BBox:
     """The smallest upright box in `to_crs` around a box in `from_crs`; x before y in both, edges densified.
 

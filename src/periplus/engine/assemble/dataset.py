@@ -16,7 +16,7 @@ from periplus.engine.assemble.coordinates import renamed
 from periplus.engine.assemble.decode import decode, joined
 from periplus.engine.assemble.dequantize import dequantized
 from periplus.engine.assemble.draft import DatasetDraft, is_axis, origin_of
-from periplus.engine.assemble.grid_mapping import GridMappings
+from periplus.engine.assemble.grid_mapping import GridMappings, LocatedArray
 from periplus.engine.assemble.source import MOST_LABELS, UNREADABLE, ArraySource, reason_of
 from periplus.errors import PeriplusError
 
@@ -66,8 +66,7 @@ class _Assembly:
             self.attacher.attach(name, meanings[name], dims[name])
         for name in stored:
             self._add_from_handlers(meanings[name])
-        for name in stored:
-            self._locate(name, meanings[name], dims[name])
+        self._locate(meanings, dims)
         self._note_missing_principals(meanings)
         return self._decoded(self._with_registration(attributes))
 
@@ -173,22 +172,22 @@ class _Assembly:
         if result is not None and result.principal:
             self.source.used.add(meaning.path)
 
-    def _locate(self, name: str, meaning: Meaning, dims: Mapping[str, str]) -> None:
-        """Note the grid of an array, and give it a grid mapping."""
-        over: tuple[str, ...] = ()
-        if meaning.grid is not None:
-            y, x = (dims.get(dim, dim) for dim in meaning.grid.dims)
-            over = y, x
-            _, texts = self.grids.setdefault((y, x), (meaning.grid, {}))
-            if meaning.crs is not None:
-                texts[meaning.crs.text] = meaning.crs
-        georeference = self.source.georeference(meaning)
-        if georeference is None:
-            return
-        mapping = self.mappings.name_for(name, meaning.path, georeference, over)
-        if mapping is not None:
-            self.draft.coords.add(mapping)
-            self.draft.raw[name].encoding["grid_mapping"] = mapping
+    def _locate(self, meanings: Mapping[str, Meaning], dims: Mapping[str, Mapping[str, str]]) -> None:
+        """Note the grids of arrays, and give them grid mappings."""
+        located: dict[str, LocatedArray] = {}
+        for name, given in dims.items():
+            meaning = meanings[name]
+            over: tuple[str, ...] = ()
+            if meaning.grid is not None:
+                y, x = (given.get(dim, dim) for dim in meaning.grid.dims)
+                over = y, x
+                _, texts = self.grids.setdefault((y, x), (meaning.grid, {}))
+                if meaning.crs is not None:
+                    texts[meaning.crs.text] = meaning.crs
+            georeference = self.source.georeference(meaning)
+            if georeference is not None:
+                located[name] = LocatedArray(meaning.path, georeference, over)
+        self.mappings.assign(located)
 
     def _with_registration(self, attributes: Mapping[str, Any]) -> Mapping[str, Any]:
         """Attributes that declare `node` registration, where only a group further up (of a pyramid) declares it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any
@@ -10,13 +12,27 @@ import xarray as xr
 from xarray.indexes import Index
 
 from periplus.conventions.diagnostic import Diagnostic
-from periplus.conventions.proj.crs import describe_crs, georeference_attributes
+from periplus.conventions.proj.crs import agrees_with_cf, describe_crs, georeference_attributes
 from periplus.engine.assemble.coordinates import MadeCoordinate
 from periplus.engine.assemble.draft import DatasetDraft
 from periplus.engine.assemble.source import Findings
 from periplus.model import Georeference
 
 GRID_MAPPING = "spatial_ref"
+
+
+KEPT = ("gcps", "rpc")
+"""Attributes of a stored grid mapping that do not depend on its CRS and transform."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocatedArray:
+    """An array that needs a grid mapping."""
+
+    path: str
+    georeference: Georeference
+    dims: tuple[str, ...]
+    """The dimensions (y, x) of its grid, empty where it has no transform."""
 
 
 class GridMappings:
@@ -26,26 +42,52 @@ class GridMappings:
         self.draft, self.findings, self.indexed = draft, findings, indexed
         self._made: list[tuple[Georeference, tuple[str, ...], str]] = []
 
-    def name_for(self, name: str, path: str, georeference: Georeference, dims: tuple[str, ...]) -> str | None:
-        """The name of an array's grid mapping, which is added where it is new; None where it needs none.
-
-        `dims` are the dimensions (y, x) of the array's grid, empty where it has no transform.
-        """
+    def assign(self, arrays: Mapping[str, LocatedArray]) -> None:
+        """Give every array a grid mapping: the stored one where it agrees, else a new one, in place of it if unused."""
         draft = self.draft
-        stored = draft.raw[name].attrs.get("grid_mapping")
-        if isinstance(stored, str) and stored.split(":")[0].strip() in draft.raw:
-            return None  # stored with the arrays; xarray and rioxarray read it
-        for other, along, made in self._made:
-            if other == georeference and along == dims:
+        stored = {name: mapping for name in draft.arrays if (mapping := self._stored(name)) is not None}
+        kept = {name for name in stored if name not in arrays or self._agrees(stored[name], arrays[name])}
+        free = set(stored.values()) - {stored[name] for name in kept}
+        for name, array in arrays.items():
+            if name in kept:
+                continue  # xarray and rioxarray read it
+            mapping = self._name_for(name, array, stored.get(name), free)
+            if mapping is None:
+                continue
+            draft.coords.add(mapping)
+            draft.raw[name].attrs.pop("grid_mapping", None)
+            draft.raw[name].encoding["grid_mapping"] = mapping
+
+    def _stored(self, name: str) -> str | None:
+        """The stored grid mapping that an array refers to, by its name in the draft."""
+        stated = self.draft.raw[name].attrs.get("grid_mapping") if name in self.draft.raw else None
+        mapping = stated.split(":")[0].strip() if isinstance(stated, str) else ""
+        return mapping if mapping in self.draft.raw else None
+
+    def _agrees(self, mapping: str, array: LocatedArray) -> bool:
+        """Whether a stored grid mapping has the CRS of an array."""
+        crs, attributes = array.georeference.crs, self.draft.raw[mapping].attrs
+        return crs is None or agrees_with_cf(crs, attributes) is True
+
+    def _name_for(self, name: str, array: LocatedArray, stored: str | None, free: set[str]) -> str | None:
+        """The name of an array's grid mapping, which is added where it is new; None where it needs none."""
+        draft = self.draft
+        for other, along, made in self._made if stored not in free else ():
+            if other == array.georeference and along == array.dims:
                 return made
-        wanted = f"{name}_{GRID_MAPPING}" if draft.holds(GRID_MAPPING) else GRID_MAPPING
-        if draft.holds(wanted):
-            return None
-        attributes, index = self._described(path, georeference)
+        attributes, index = self._described(array.path, array.georeference)
         if not attributes:
             return None
+        if stored is not None and stored in free:
+            free.remove(stored)
+            old = draft.raw.pop(stored).attrs
+            attributes = {**{key: old[key] for key in KEPT if key in old}, **attributes}
+        wanted = GRID_MAPPING if stored is None else stored
+        wanted = f"{name}_{GRID_MAPPING}" if draft.holds(wanted) else wanted
+        if draft.holds(wanted):
+            return None
         draft.ready[wanted] = MadeCoordinate(xr.Variable((), 0, attributes), index)
-        self._made.append((georeference, dims, wanted))
+        self._made.append((array.georeference, array.dims, wanted))
         return wanted
 
     def _described(self, path: str, georeference: Georeference) -> tuple[dict[str, Any], Index | None]:
