@@ -12,7 +12,7 @@ import jsonschema
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
@@ -36,6 +36,7 @@ def test_the_schema_is_a_schema():
     assert SCHEMA["properties"]["version"]["enum"] == list(range(1, VERSION + 1))
 
 
+@settings(max_examples=settings.default.max_examples // 2)
 @given(indexes())
 def test_the_schema_admits_every_document_we_write(index):
     VALIDATOR.validate(json.loads(dump(document_for(index[0], parts=dict.fromkeys(index[0].arrays, 3)))))

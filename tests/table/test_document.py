@@ -28,6 +28,7 @@ def again(catalog: Catalog) -> Catalog:
     return load(text, limits=LIMITS).catalog
 
 
+@settings(max_examples=settings.default.max_examples // 2)
 @given(indexes())
 def test_a_catalog_comes_back(index):
     catalog, _, _ = index

@@ -32,7 +32,7 @@ MIB = 1 << 20
 
 
 def generated(**changes) -> dict:
-    gen = {"key": "a/{{i}}", "url": "x", "offset": 0, "length": 4, "dimensions": {"i": {"stop": 5_000}}, **changes}
+    gen = {"key": "a/{{i}}", "url": "x", "offset": 0, "length": 4, "dimensions": {"i": {"stop": 1_250}}, **changes}
     return {"version": 1, "refs": GROUP, "templates": {"u": "x" * 60_000}, "gen": [gen]}
 
 
@@ -59,20 +59,21 @@ BOMBS = {
         "limit",
     ),
     "template many times in one URL": (
-        lambda: {"version": 1, "templates": {"u": "x" * 50_000}, "refs": {**GROUP, "a/0": ["{{u}}" * 20_000, 0, 4]}},
+        lambda: {"version": 1, "templates": {"u": "x" * 50_000}, "refs": {**GROUP, "a/0": ["{{u}}" * 5_000, 0, 4]}},
         "limit",
     ),
     "URL of gen": (lambda: generated(url="y" * 60_000 + "{{i}}"), "limit"),
     "key of gen": (lambda: generated(key="a/{{i}}" + "y" * 60_000), "limit"),
-    "lists": (lambda: listing(b"[]", 4_500_000), "limit"),
-    "objects": (lambda: listing(b"{}", 2_500_000), "limit"),
-    "numbers": (lambda: listing(b"300", 12_000_000), "limit"),
-    "wide text": (lambda: listing(b'"' + b"a" * 65 * MIB + '\U0001f600"'.encode(), 0), "limit"),
+    "lists": (lambda: listing(b"[]", 1_125_000), "limit"),
+    "objects": (lambda: listing(b"{}", 625_000), "limit"),
+    "numbers": (lambda: listing(b"300", 3_000_000), "limit"),
+    "wide text": (lambda: listing(b'"' + b"a" * 17 * MIB + '\U0001f600"'.encode(), 0), "limit"),
     "compressed labels": (lambda: labels(12), "done"),
 }
 
 
 CHUNK_BYTES = 128 * MIB
+OPEN = "import periplus; periplus.open(given[0], limits=periplus.Limits(memory_bytes=256 << 20))"
 READ = """
 import periplus, zarr
 zarr.open_group(periplus.open(given[0]).store(), mode="r")["a"][:]
@@ -100,7 +101,7 @@ def measured(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bombs")
     work = {}
 
-    def add(name, document, code="import periplus; periplus.open(given[0])"):
+    def add(name, document, code=OPEN):
         path = folder / f"{name}.json"
         path.write_bytes(document if isinstance(document, bytes) else json.dumps(document).encode())
         work[name] = (code, [str(path)])
@@ -118,7 +119,7 @@ def measured(tmp_path_factory):
 def test_a_small_index_does_not_fill_the_memory(name, measured):
     cost = measured[name]
     assert cost.outcome == BOMBS[name][1], cost.message
-    assert cost.mebibytes < 200
+    assert cost.mebibytes < (50 if cost.outcome == "limit" else 200)  # the labels that an open index keeps
 
 
 @pytest.mark.parametrize("name", COMPRESSED)
