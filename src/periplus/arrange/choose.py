@@ -18,6 +18,8 @@ from periplus.arrange.stack.stacking import first_misfit
 from periplus.errors import ConflictError
 
 KINDS = ("auto", "collect", "stack", "mosaic")
+NO_IMAGE = "format: the file holds no image"
+"""Why a file that has only metadata is in no stack or mosaic; in a collection it has a group."""
 
 
 def arrange(entries: Sequence[FileEntry], refs: Lookup, *, kind: str = "auto", **options: Any) -> Arrangement:
@@ -27,16 +29,17 @@ def arrange(entries: Sequence[FileEntry], refs: Lookup, *, kind: str = "auto", *
     otherwise it collects them. With `skip_misfits` the files need not be of one grid: the most frequent one is taken.
     A single file is always collected, and keeps the names of its arrays.
     """
-    if kind == "stack":
-        return stack(entries, refs, **options)
-    if kind == "mosaic":
-        return _with_note_on_times(mosaic(entries, refs, **options), options.get("pattern"))
     if kind == "collect":
         return collect(entries, refs)
-    coordinates, reason = _stack_coordinates(entries, **options)
+    pictures = [entry if entry.arrays or entry.error else replace(entry, error=NO_IMAGE) for entry in entries]
+    if kind == "stack":
+        return stack(pictures, refs, **options)
+    if kind == "mosaic":
+        return _with_note_on_times(mosaic(pictures, refs, **options), options.get("pattern"))
+    coordinates, reason = _stack_coordinates(pictures, **options)
     if coordinates is not None:
         try:
-            return stack(entries, refs, coordinates=coordinates, **options)
+            return stack(pictures, refs, coordinates=coordinates, **options)
         except ConflictError as error:
             # Conflicts that only stacking shows: equal coordinates, missing chunks that would be lost.
             reason = error.message

@@ -6,12 +6,15 @@ import pytest
 import rasterio
 import rasterio.shutil
 from PIL import Image
+from rasterio.control import GroundControlPoint
+from rasterio.rpc import RPC
 
 from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import About, Found, Source
 from periplus.scan.drive import scan_bytes
 from periplus.scan.georeference import worldfile
+from periplus.scan.georeference.geotiff import RPC_COEFFICIENTS, RPC_NAMES
 from periplus.scan.sidecars import name_of, sidecar_names
 
 WORLD = "0.5\n0.125\n-0.25\n-2.0\n500000.25\n4649999.0\n"
@@ -115,6 +118,30 @@ def test_metadata_without_a_transform_leave_it_to_the_world_file(tmp_path):
     assert found.array.georeference.crs == "EPSG:4326"
     assert found.described_by == ("a.png.aux.xml", "a.pgw")
     assert scanned(data, "a.png", {"a.png.aux.xml": "<PAMDataset/>"})[0].described_by == ()
+
+
+def test_control_points_and_rpcs_in_a_sidecar_of_gdal(tmp_path):
+    """Written by GDAL, and read back by it."""
+    gcps = [GroundControlPoint(row=r, col=c, x=10 + c / 8, y=50 - r / 6, z=3) for r in (0, 6) for c in (0, 8)]
+    data, text = written(tmp_path, gcps=gcps, crs="EPSG:4326")
+    found, _ = scanned(data, "a.png", {"a.png.aux.xml": text, "a.pgw": WORLD})
+    with rasterio.open(tmp_path / "a.png") as dataset:
+        theirs = [(p.col, p.row, p.x, p.y, p.z) for p in dataset.gcps[0]]
+    where = found.array.georeference
+    assert [(p.column, p.row, p.x, p.y, p.z) for p in where.gcps] == theirs
+    assert where.crs == "EPSG:4326"
+    assert found.described_by == ("a.png.aux.xml",)
+
+    numbers = {name: float(n) for n, name in enumerate(RPC_NAMES, 1)} | {"lat_off": 51.5, "height_scale": 500.25}
+    rpc = RPC(**numbers, **{name: [k + n / 7 for n in range(20)] for k, name in enumerate(RPC_COEFFICIENTS)})
+    data, text = written(tmp_path, rpcs=rpc)
+    found, about = scanned(data, "a.png", {"a.png.aux.xml": text})
+    with rasterio.open(tmp_path / "a.png") as dataset:
+        assert found.array.georeference.rpc == dataset.rpcs.to_dict()
+    assert about is None
+    found, about = scanned(data, "a.png", {"a.png.aux.xml": text.replace("51.5", "north")})
+    assert found.array.georeference is None
+    assert "LAT_OFF" in about.attributes["refused"][0]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import rasterio
 
+import periplus
 from periplus.limits import Limits
 from periplus.model import About, Found, Source
 from periplus.scan.drive import MemoryFolder, scan_bytes
@@ -164,3 +165,25 @@ def test_a_header_that_was_written_first_is_read_at_the_end(tmp_path):
 def test_a_header_that_needs_no_other_is_read_as_it_is():
     values = nitfs.values_of("u8", 1)
     assert pixels(streamed(values, lengths=False, mark="00000000")) == values.tobytes()
+
+
+def test_a_file_without_images_is_indexed_for_its_metadata(tmp_path):
+    other, paths = tmp_path / "text.ntf", [tmp_path / f"{n}.ntf" for n in (1, 2)]
+    other.write_bytes(nitfs.nitf(others={"NUMT": [(TEXT, b"words")]}))
+    index = periplus.index(other)
+    assert dict(index.arrays) == {}
+    assert index.files.status == ["ok"]
+    assert index.files.format == ["nitf"]
+    assert [segment["name"] for segment in index.attrs["segments"]] == ["a title"]
+    written = index.write(tmp_path / "a.parquet")
+    assert written.attrs["nitf"] == index.attrs["nitf"]
+    assert written.check_index().problems == ()
+    for path in paths:
+        path.write_bytes(nitfs.nitf(PICTURE))
+    mixed = periplus.index([other, *paths])
+    assert mixed.files.status == ["ok"] * 3
+    assert list(mixed.arrays) == ["1/0/data", "2/0/data"]
+    assert mixed.table.catalog.attributes["text"]["segments"][0]["kind"] == "text"
+    stacked = periplus.index([other, *paths], arrange="stack", coordinate="order")
+    assert stacked["0/data"].shape[0] == 2
+    assert stacked.files.error == ["format: the file holds no image", None, None]

@@ -102,7 +102,7 @@ def scanned(
         pass
     except PeriplusError as error:
         raise error.at(url=source.url) from None
-    if not founds:
+    if not founds and not about.attributes:
         raise FormatError("there is no image or array in this file", url=source.url)
     size.observe(header.end)
     sidecars, stored_in = requests.used(founds)

@@ -10,7 +10,8 @@ from typing import Any
 
 from periplus.errors import FormatError
 from periplus.limits import Limits
-from periplus.model import About, Array, FirstSidecar, Georeference, Need, Source, Transform
+from periplus.model import About, Array, FirstSidecar, Georeference, GroundControlPoint, Need, Source, Transform
+from periplus.scan.georeference.geotiff import RPC_COEFFICIENTS, RPC_NAMES
 from periplus.scan.sidecars import name_of, sidecar_names
 from periplus.scan.xml import parse_xml
 
@@ -51,9 +52,9 @@ def read_sidecars(source: Source, limits: Limits) -> Generator[FirstSidecar | Ne
     """Ask for the sidecars that may georeference a picture; invalid ones are refused."""
     used: list[str] = []
     refused: list[str] = []
-    crs, transform = None, None
+    crs, transform, other = None, None, Georeference()
     names = (*sidecar_names(source.url, after=(AUXILIARY,)), *world_names(source.url))
-    while names and transform is None:
+    while names and transform is None and not other.gcps:
         text = yield from _read(names, limits)
         if text is None:
             break
@@ -61,12 +62,13 @@ def read_sidecars(source: Source, limits: Limits) -> Generator[FirstSidecar | Ne
         names = names[names.index(name) + 1 :]
         try:
             if name.lower().endswith(AUXILIARY):
-                crs, transform = auxiliary(content)
+                other = auxiliary(content)
+                crs, transform = other.crs, other.transform
                 if crs is None and SYSTEM.search(content):
                     refused.append(f"{name}: its SRS is not a coordinate system in WKT")
             else:
                 transform = world(content)
-            used += [name] if crs or transform else []
+            used += [name] if crs or transform or other.gcps or other.rpc else []
         except FormatError as error:
             refused.append(f"{name}: {error.message}")
     if transform is not None and crs is None:
@@ -77,9 +79,10 @@ def read_sidecars(source: Source, limits: Limits) -> Generator[FirstSidecar | Ne
                 refused.append(f"{text[0]}: it contains no coordinate system in WKT")
             else:
                 used.append(text[0])
-    if transform is None:
+    if transform is None and not other.gcps and other.rpc is None:
         return SidecarGeoreference(None, (), tuple(refused))
-    return SidecarGeoreference(Georeference(crs=crs, transform=transform), tuple(used), tuple(refused))
+    where = replace(other, crs=crs, transform=transform)
+    return SidecarGeoreference(where, tuple(used), tuple(refused))
 
 
 def world_names(url: str) -> tuple[str, ...]:
@@ -102,20 +105,56 @@ def world(text: str) -> Transform:
     return _invertible((a, b, x - (a + b) / 2, d, e, y - (d + e) / 2))
 
 
-def auxiliary(text: str) -> tuple[str | None, Transform | None]:
-    """CRS and transform of GDAL's persistent metadata, each if present."""
+def auxiliary(text: str) -> Georeference:
+    """CRS and transform, or ground control points, and RPCs of GDAL's persistent metadata, each if present."""
     root = parse_xml(text, "it")
     if root is None:
         raise FormatError("it is not valid XML")
     if root.tag != "PAMDataset":
         raise FormatError("it is not GDAL's metadata")
     numbers = [word.strip() for word in (root.findtext("GeoTransform") or "").split(",")]
+    crs, rpc = wkt(root.findtext("SRS") or ""), _rpc(root)
     if numbers == [""]:
-        return wkt(root.findtext("SRS") or ""), None
+        points = root.find("GCPList")
+        if points is None:
+            return Georeference(crs=crs, rpc=rpc)
+        return Georeference(crs=wkt(points.get("Projection", "")) or crs, gcps=_gcps(points), rpc=rpc)
     if len(numbers) != 6 or not all(NUMBER.fullmatch(word) for word in numbers):
         raise FormatError("it does not contain the six numbers of a transform")
     x, a, b, y, d, e = map(_number, numbers)
-    return wkt(root.findtext("SRS") or ""), _invertible((a, b, x, d, e, y))
+    return Georeference(crs=crs, transform=_invertible((a, b, x, d, e, y)), rpc=rpc)
+
+
+def _gcps(points: Any) -> tuple[GroundControlPoint, ...]:
+    found = []
+    for point in points.iter("GCP"):
+        words = [point.get(name, "0" if name == "Z" else "") for name in ("Pixel", "Line", "X", "Y", "Z")]
+        if not all(map(_is_finite, words)):
+            raise FormatError("a ground control point does not have four or five numbers")
+        column, row, x, y, z = map(_number, words)
+        found.append(GroundControlPoint(column=column, row=row, x=x, y=y, z=z))
+    return tuple(found)
+
+
+def _rpc(root: Any) -> dict[str, Any] | None:
+    """Rational polynomial coefficients in the metadata domain RPC, under the names that rasterio gives them."""
+    items = {
+        item.get("key", "").lower(): (item.text or "").split()
+        for domain in root.iter("Metadata")
+        if domain.get("domain") == "RPC"
+        for item in domain.iter("MDI")
+    }
+    if not items:
+        return None
+    found: dict[str, Any] = {}
+    for name, count in (*dict.fromkeys(RPC_NAMES, 1).items(), *dict.fromkeys(RPC_COEFFICIENTS, 20).items()):
+        # An offset or scale may be followed by its unit; errors are optional.
+        words = items.get(name, ["-1"] if name.startswith("err_") else [])[:count]
+        if len(words) < count or not all(map(_is_finite, words)):
+            raise FormatError(f"its RPCs have no {count} numbers of {name.upper()}")
+        numbers = [_number(word) for word in words]
+        found[name] = numbers[0] if count == 1 else numbers
+    return found
 
 
 def wkt(text: str) -> str | None:
@@ -125,6 +164,10 @@ def wkt(text: str) -> str | None:
         return None
     code = AUTHORITY.search(plain)
     return f"EPSG:{code[1] or code[2]}" if code else plain
+
+
+def _is_finite(text: str) -> bool:
+    return NUMBER.fullmatch(text) is not None and math.isfinite(_number(text))
 
 
 def _number(text: str) -> float:

@@ -52,8 +52,6 @@ def scan(source: Source, limits: Limits) -> Steps:
     """Arrays of every image segment, their levels in R-sets, and metadata of the file."""
     file = FileBuffer(source, limits)
     head, found, refusals = yield from _contents(file, limits)
-    if not found:
-        raise FormatError("the file holds no image", offset=0)
     others = yield from segments(file, head)
     more, refused = yield from levels(source, found, limits, _images_of)
     yield _about(head, found + more, others, refusals + refused)
