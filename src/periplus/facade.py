@@ -102,7 +102,7 @@ class Index:
         is taken where no level is that small); `time` one moment, a pair or a slice; `bands` numbers that count from
         1, or names.
         """
-        from periplus.conventions.proj.crs import reproject_bbox
+        from periplus.conventions.proj.crs import in_degrees, reproject_bbox
         from periplus.read import read_raster
 
         return read_raster(
@@ -118,6 +118,7 @@ class Index:
             limits=self.limits,
             progress=progress,
             reproject_bbox=reproject_bbox,
+            in_degrees=in_degrees,
         )
 
     def select(
@@ -137,7 +138,7 @@ class Index:
         box of every chunk, in the CRS of its image. All chunks of an image that has only
         control points or RPCs are selected, or none.
         """
-        from periplus.conventions.proj.crs import reproject_bbox
+        from periplus.conventions.proj.crs import in_degrees, reproject_bbox
 
         return self.table.select(
             array=array,
@@ -148,6 +149,7 @@ class Index:
             time=time,
             footprints=footprints,
             reproject=reproject_bbox,
+            in_degrees=in_degrees,
         )
 
     def sql(self, query: str, parameters: Sequence[Any] = ()) -> pa.Table:

@@ -17,9 +17,9 @@ from periplus.model.affine import box, scaled, shifted
 from periplus.read.choose import Bands, Images, band_key, nodata_of, only, pick, time_key
 from periplus.read.plan import Progress, select_outer
 from periplus.read.reader import read_array
-from periplus.read.window import axes, crs_of, level_for, transform_of, window_in
-from periplus.table.query.boxes import Reproject
-from periplus.table.query.footprint import WORLD, bounds, corners, turned, upright
+from periplus.read.window import axes, columns_in, crs_of, level_for, transform_of, window_in
+from periplus.table.query.boxes import InDegrees, Reproject
+from periplus.table.query.footprint import WORLD, corners, upright
 from periplus.table.query.times import time_coordinate
 
 if TYPE_CHECKING:
@@ -102,6 +102,7 @@ def read_raster(
     limits: Limits,
     progress: Progress | None = None,
     reproject_bbox: Reproject | None = None,
+    in_degrees: InDegrees | None = None,
     workers: int | None = None,
 ) -> Raster:
     """Read a window of an image: all pixels that intersect the bounding box, at the level for the resolution.
@@ -116,19 +117,25 @@ def read_raster(
     """
     several = Images(table.catalog) if array is None and (bbox is not None or time is not None) else ()
     if len(several) > 1 and "data" not in several:
-        array = _image_at(table, several, bbox, crs, time, reproject_bbox)
+        array = _image_at(table, several, bbox, crs, time, reproject_bbox, in_degrees)
         if time_coordinate(table.catalog, pick(table.catalog, array)[1]) is None:
             time = None  # the image was selected by the time of its file
     levels, image = pick(table.catalog, array)
     box = _own_bbox(levels, bbox, crs, reproject_bbox)
+    own = crs_of(levels, levels[0])
+    degrees = own is not None and (in_degrees or WORLD.__eq__)(own)
     if resolution is not None or max_size is not None:
-        image = level_for(levels, bbox=box, resolution=_resolution(resolution), max_size=_positive(max_size))
-    top, bottom, left, right = window_in(levels, image, box)
+        size, longest = _resolution(resolution), _positive(max_size)
+        image = level_for(levels, bbox=box, resolution=size, max_size=longest, degrees=degrees)
+    top, bottom, left, right = window_in(levels, image, box, degrees=degrees)
     step = 1 if max_size is None else max(1, -(-max(bottom - top, right - left) // max_size))
     keys: list[Any] = [slice(None)] * image.ndim
     y, x = axes(image)
     # Of each block of pixels, the one nearest to its centre is read.
     keys[y], keys[x] = _every(top, bottom, step), _every(left, right, step)
+    transform = transform_of(levels, image)
+    if transform is not None and right > image.shape[x]:
+        keys[x] = columns_in(keys[x], transform, image.shape[x])
     coordinates = time_key(table.catalog, image, time, keys)
     names, chosen = band_key(image, bands, keys)
 
@@ -143,7 +150,6 @@ def read_raster(
             workers=workers,
         )
     )
-    transform = transform_of(levels, image)
     if transform is not None:
         transform = scaled(shifted(transform, top, left), step, step)
     dims = tuple(dim for dim, key in zip(image.dims, keys) if not isinstance(key, int))
@@ -173,10 +179,11 @@ def _image_at(
     crs: str | None,
     time: Any,
     reproject: Reproject | None,
+    in_degrees: InDegrees | None,
 ) -> str:
     """The only one of these images in the box and time."""
     box = None if bbox is None else upright(bbox)
-    rows = table.select(level=0, bbox=box, crs=crs, time=time, reproject=reproject)
+    rows = table.select(level=0, bbox=box, crs=crs, time=time, reproject=reproject, in_degrees=in_degrees)
     met = dict.fromkeys(pyramid_of(name, 0) for name in rows.column("array").unique().to_pylist())
     found = [name for name in met if name in names]
     return only(found, f"{len(found) or 'none'} of the {len(names):,} images are in that box and time")
@@ -187,17 +194,15 @@ def _own_bbox(
 ) -> BBox | None:
     if bbox is None:
         return None
-    own, whole = crs_of(levels, levels[0]), bounds(levels[0])
+    own = crs_of(levels, levels[0])
     if crs is None or crs == own:
-        box = upright(bbox)
-    elif own is None:
+        return upright(bbox)
+    if own is None:
         why = f"{levels[0].name} has no CRS, so a bbox in {crs} cannot be converted"
         raise FormatError(f"{why}; select pixels by index")
-    elif reproject_bbox is None:
+    if reproject_bbox is None:
         raise TypeError("a bbox in another CRS needs reproject_bbox")
-    else:
-        box = upright(reproject_bbox(corners(bbox), crs, own))
-    return turned(box, whole) if own == WORLD and whole is not None else box
+    return upright(reproject_bbox(corners(bbox), crs, own))
 
 
 def _resolution(resolution: float | tuple[float, float] | None) -> tuple[float, float] | None:

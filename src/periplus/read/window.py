@@ -7,15 +7,22 @@ or rotated.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 
 from periplus.errors import FormatError, MissingError
 from periplus.model import Array, BBox, Transform
 from periplus.model.affine import box, pixel_size, reach, scaled
-from periplus.table.query.footprint import spatial_axes
+from periplus.table.query.footprint import TURN, spatial_axes, turns
 
 Window = tuple[int, int, int, int]
-"""(row_start, row_stop, column_start, column_stop) in pixels."""
+"""(row_start, row_stop, column_start, column_stop) in pixels. Across the antimeridian, columns continue after the last,
+with those that are a turn before."""
+JOINED = 0.1
+"""Fraction of a pixel by which the last column may miss the first, a turn further, and still join it: published pixel
+sizes are rounded."""
 EDGE = 1e-6
 """Fraction of a pixel by which an edge may differ from the grid and still count as on it: coordinates are rounded."""
 
@@ -71,15 +78,62 @@ def _snapped(low: float, high: float, count: int) -> tuple[int, int] | None:
     return start, min(max(stop, start + 1), count)
 
 
-def window_in(levels: Sequence[Array], array: Array, bbox: BBox | None) -> Window:
-    """The pixels of one level that intersect a bounding box in its CRS; all pixels without one."""
+def columns_in(wanted: slice, transform: Transform, columns: int) -> NDArray[np.int64]:
+    """Which columns of an image of so many those of a window across the antimeridian are."""
+    found = np.arange(wanted.start, wanted.stop, wanted.step)
+    return np.where(found < columns, found, found - (_turn_of(transform, columns) or 0))
+
+
+def _turn_of(transform: Transform, columns: int) -> int | None:
+    """How many columns are a turn of the globe, where an image has them all; None for other images."""
+    a, b, _, d, _, _ = transform
+    if not a or b or d:
+        return None
+    turn = TURN / abs(a)
+    if abs(turn - columns) < JOINED:
+        return columns
+    return round(turn) if turn < columns and abs(turn - round(turn)) < JOINED else None
+
+
+def window_across(
+    bbox: BBox, transform: Transform, rows: int, columns: int, *, cut: Callable[..., Window | None] = window_of
+) -> Window | None:
+    """The pixels that intersect a box in degrees, also across the antimeridian; None if there are none.
+
+    ValueError where the box meets both ends of an image that does not go all around, so that they cannot be joined.
+    """
+    boxes = turns(bbox, box(transform, 0, 0, columns, rows))
+    windows = [cut(one, transform, rows, columns) for one in boxes]
+    found = [(one, window) for one, window in zip(boxes, windows, strict=True) if window is not None]
+    if len(found) < 2:
+        return found[0][1] if found else None
+    reached = [(window, *reach(transform, one)[1]) for one, window in found]
+    for window, low, high in reached:
+        if low > -JOINED and high < columns + JOINED:
+            return window  # the image has more than a turn
+    turn = _turn_of(transform, columns)
+    if turn is None:
+        sides = " and ".join(str(one) for one, _ in found)
+        raise ValueError(
+            f"the bbox {bbox} meets both ends of an image whose columns do not join at the antimeridian: "
+            f"read each side on its own, {sides}"
+        )
+    (top, bottom, left, _), _, high = max(reached, key=lambda one: one[0][2])
+    return top, bottom, left, min(math.ceil(high - EDGE), left + turn)
+
+
+def window_in(levels: Sequence[Array], array: Array, bbox: BBox | None, *, degrees: bool = False) -> Window:
+    """The pixels of one level that intersect a bounding box in its CRS; all pixels without one.
+
+    In `degrees` the box may cross the antimeridian.
+    """
     rows, columns = size(array)
     if bbox is None:
         return 0, rows, 0, columns
     transform = transform_of(levels, array)
     if transform is None:
         raise FormatError(f"{array.name} has no transform, so a bbox cannot be used; select pixels by index")
-    window = window_of(bbox, transform, rows, columns)
+    window = (window_across if degrees else window_of)(bbox, transform, rows, columns)
     if window is None:
         shown = tuple(round(v, 6) for v in box(transform, 0, 0, columns, rows))
         raise MissingError(f"the bbox {bbox} does not intersect {array.name}, which covers {shown}")
@@ -92,6 +146,7 @@ def level_for(
     bbox: BBox | None,
     resolution: tuple[float, float] | None,
     max_size: int | None,
+    degrees: bool = False,
 ) -> Array:
     """The coarsest level fine enough for the resolution, or the finest that fits `max_size` where that is coarser."""
     chosen = 0
@@ -105,7 +160,7 @@ def level_for(
                 chosen = k
     if max_size is not None:
         while chosen + 1 < len(levels):
-            top, bottom, left, right = window_in(levels, levels[chosen], bbox)
+            top, bottom, left, right = window_in(levels, levels[chosen], bbox, degrees=degrees)
             if max(bottom - top, right - left) <= max_size:
                 break
             chosen += 1

@@ -87,6 +87,15 @@ def describe_crs(text: str) -> Crs:
     )
 
 
+def in_degrees(text: str) -> bool:
+    """Whether x of a CRS are longitudes in degrees, which repeat after a turn; not where the CRS is unknown."""
+    try:
+        crs = describe_crs(text)
+    except FormatError:
+        return False
+    return crs.is_geographic and crs.units == "degree"
+
+
 @lru_cache(maxsize=256)
 def same_crs(one: str, other: str) -> bool:
     """Whether two CRS texts mean one CRS: names, identifiers and the order of axes aside, as coordinates are (x, y)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,12 @@ import xarray as xr
 from periplus.conventions.cf.encode import geotransform
 from periplus.conventions.meaning import CrsText, Grid, Level, Pyramid, edges
 from periplus.conventions.node import parent
-from periplus.conventions.proj.crs import reproject_bbox
+from periplus.conventions.proj.crs import in_degrees, reproject_bbox
 from periplus.engine.xgroup.source import ZarrSource
 from periplus.errors import FormatError, MissingError
-from periplus.model import BBox
+from periplus.model import BBox, Transform
 from periplus.model.affine import pixel_size, reach, shifted
+from periplus.read.window import Window, columns_in, window_across
 
 SLACK = 1e-5
 """Relative: published pixel sizes are rounded to five digits."""
@@ -106,7 +108,7 @@ def _sizes(levels: Sequence[Level]) -> list[float | None]:
 def _pixels(level: Level, request: LevelRequest, crs: CrsText | None) -> int:
     """Pixels of a level, or of the part of it that the box covers."""
     if request.bbox is not None and level.grid is not None:
-        rows, columns = window(level.grid, in_crs(request, crs))
+        rows, columns = window(level.grid, in_crs(request, crs), crs)
         return len(range(rows.start, rows.stop)) * len(range(columns.start, columns.stop))
     return 1 << 62 if level.shape is None else level.shape[0] * level.shape[1]
 
@@ -128,10 +130,22 @@ def in_crs(request: LevelRequest, crs: CrsText | None) -> BBox:
     return reproject_bbox((box[0], box[1], box[2], box[3]), request.bbox_crs, crs.text)
 
 
-def window(grid: Grid, bbox: BBox) -> tuple[slice, slice]:
-    """Rows and columns of the pixels that a box touches; empty slices where it touches none."""
-    rows, columns = reach(grid.corner, bbox)
-    return _span(*rows, grid.shape[0]), _span(*columns, grid.shape[1])
+def window(grid: Grid, bbox: BBox, crs: CrsText | None) -> tuple[slice, slice]:
+    """Rows and columns of the pixels that a box touches; empty slices where it touches none.
+
+    Across the antimeridian, columns go on beyond the last.
+    """
+    cut = partial(window_across, cut=_cut) if crs is not None and in_degrees(crs.text) else _cut
+    top, bottom, left, right = cut(bbox, grid.corner, *grid.shape) or (0, 0, 0, 0)
+    return slice(top, bottom), slice(left, right)
+
+
+def _cut(bbox: BBox, transform: Transform, height: int, width: int) -> Window | None:
+    down, across = reach(transform, bbox)
+    rows, columns = _span(*down, height), _span(*across, width)
+    if rows.start == rows.stop or columns.start == columns.stop:
+        return None
+    return rows.start, rows.stop, columns.start, columns.stop
 
 
 def _span(low: float, high: float, size: int) -> slice:
@@ -157,12 +171,15 @@ def crop(
     for (y, x), (grid, known) in grids.items():
         if len(known) > 1:
             raise FormatError(f"the arrays over {y} and {x} have different CRSs; exclude some with drop_variables")
-        parts[y], parts[x] = window(grid, in_crs(request, next(iter(known.values()), None)))
+        crs = next(iter(known.values()), None)
+        parts[y], parts[x] = window(grid, in_crs(request, crs), crs)
     if any(part.start == part.stop for part in parts.values()):
         reach = ", ".join(str(grid.bbox) for grid, _ in grids.values())
         raise MissingError(f"no array intersects {request.bbox}; they cover {reach}")
-    part = dataset.isel({dim: part for dim, part in parts.items() if dim in dataset.dims})
+    part = dataset.isel({dim: part for dim, part in parts.items() if part.stop <= dataset.sizes.get(dim, 0)})
     for (y, x), (grid, _) in grids.items():
+        if parts[x].stop > grid.shape[1]:
+            part = _joined(part, x, grid, parts[x])
         moved = _moved(replace(grid, dims=(y, x)), parts[y], parts[x])
         if len(grids) == 1:
             part.attrs = _replaced(part.attrs, moved)
@@ -173,6 +190,15 @@ def crop(
                 if mapping in part.coords:
                     part[mapping].attrs = _replaced(part[mapping].attrs, moved)
     return part
+
+
+def _joined(dataset: xr.Dataset, x: str, grid: Grid, columns: slice) -> xr.Dataset:
+    """The columns of a window across the antimeridian; labels go on eastwards or westwards as those before them."""
+    part = dataset.isel({x: columns_in(columns, grid.corner, grid.shape[1])})
+    if x not in dataset.coords:
+        return part
+    labels = grid.centre[2] + grid.centre[0] * np.arange(columns.start, columns.stop)
+    return part.assign_coords({x: (x, labels, dataset[x].attrs)})
 
 
 def _moved(grid: Grid, rows: slice, columns: slice) -> Grid:

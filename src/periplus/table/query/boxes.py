@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,17 @@ from numpy.typing import NDArray
 from periplus.errors import FormatError, MissingError
 from periplus.model import Array, BBox
 from periplus.table.collection.groups import GroupedArrays
-from periplus.table.query.footprint import TURN, WORLD, affine, around, meets, pixel_window, turned, upright
+from periplus.table.query.footprint import (
+    TURN,
+    TURNS,
+    WORLD,
+    affine,
+    around,
+    meets,
+    pixel_window,
+    turns,
+    upright,
+)
 
 
 class Reproject(Protocol):
@@ -25,6 +35,10 @@ class Reproject(Protocol):
         """
 
 
+InDegrees: TypeAlias = Callable[[str], bool]
+"""Whether x of a CRS are longitudes in degrees."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ArrayBatch:
     """Arrays of a collection that differ only in group and corner; or one array."""
@@ -34,6 +48,8 @@ class ArrayBatch:
     groups: GroupedArrays | None = None
     rows: NDArray[np.intp] | None = None
     """Of `groups`; None for one array."""
+    degrees: bool = False
+    """Whether x are longitudes in degrees, which repeat after a turn."""
 
     def __len__(self) -> int:
         return 1 if self.rows is None else len(self.rows)
@@ -75,7 +91,13 @@ Boxes = NDArray[np.float64]
 
 
 def own_boxes(
-    chosen: Sequence[ArrayBatch], bbox: BBox, crs: str | None, reproject: Reproject | None, *, strict: bool
+    chosen: Sequence[ArrayBatch],
+    bbox: BBox,
+    crs: str | None,
+    reproject: Reproject | None,
+    *,
+    strict: bool,
+    in_degrees: InDegrees | None = None,
 ) -> list[tuple[ArrayBatch, Boxes | None]]:
     """The arrays that may meet the box, with the box in their own CRS; None for those without a transform.
 
@@ -99,6 +121,8 @@ def own_boxes(
         raise FormatError(f"array {first[0]!r} has no {first[1]}, so it cannot be selected by a bbox")
     if crs is None and len(found := dict.fromkeys(own for *_, own in kept)) > 1:
         raise ValueError(f"these arrays have {len(found)} different CRSs ({_some(found)}): pass crs= of the bbox")
+    degrees = in_degrees or WORLD.__eq__
+    repeats = crs is not None and degrees(crs)
     boxes: dict[str | None, BBox | MissingError | None] = {}
     answer: list[tuple[ArrayBatch, Boxes | None]] = []
     for batch, wholes, own in kept:
@@ -112,15 +136,16 @@ def own_boxes(
             if reproject is None:
                 continue
             found_near = [
-                _near(whole, bbox, str(crs), str(own), reproject) for whole in zip(*wholes.tolist(), strict=True)
+                _near(whole, bbox, str(crs), str(own), reproject, repeats)
+                for whole in zip(*wholes.tolist(), strict=True)
             ]
             there = np.array([near is not None for near in found_near], bool)
             if not there.any():
                 continue
             each = np.array([near for near in found_near if near is not None], float).T
             batch, wholes = batch.take(there), wholes[:, there]
-        if own == WORLD:
-            each = _turned(each, wholes)
+        if own is not None and degrees(own):
+            batch, each = replace(batch, degrees=True), _turned(each, wholes)
         answer += _met(batch, wholes, each)
     lost = [error for error in boxes.values() if isinstance(error, MissingError)]
     if lost and (strict or len(lost) == len(boxes)):
@@ -152,14 +177,14 @@ def _met(batch: ArrayBatch, wholes: Boxes, boxes: Boxes) -> Iterator[tuple[Array
 
 
 def _turned(boxes: Boxes, wholes: Boxes) -> Boxes:
-    """As `turned`, for many boxes at once."""
+    """The first of `turns`, for many boxes at once."""
     if boxes.shape[1] == 1:
         whole: Any = wholes[:, 0].tolist()
-        return np.array([turned(tuple(boxes[:, 0].tolist()), whole)]).T
+        return np.array([turns(tuple(boxes[:, 0].tolist()), whole)[0]]).T
     left, right = boxes[0].copy(), boxes[2].copy()
     done = boxes[2] - boxes[0] >= TURN
     left[done], right[done] = np.minimum(left, wholes[0])[done], np.maximum(right, wholes[2])[done]
-    for turn in (0.0, TURN, -TURN):
+    for turn in TURNS:
         low, high = boxes[0] + turn, boxes[2] + turn
         fits = (low < wholes[2]) & (high > wholes[0])
         fits |= (low == high) & (wholes[0] <= low) & (high <= wholes[2])
@@ -185,23 +210,26 @@ def _moved(bbox: BBox, crs: str | None, to: str | None, reproject: Reproject | N
         return None
 
 
-def _near(whole: BBox, bbox: BBox, crs: str, to: str, reproject: Reproject) -> BBox | None:
+def _near(whole: BBox, bbox: BBox, crs: str, to: str, reproject: Reproject, repeats: bool) -> BBox | None:
     """The part of a large box around an array's own, in the CRS of the array; None if the array is elsewhere.
 
-    Where that cannot be cut out, but the array may meet the box, it is all of the array.
+    Where that cannot be cut out, but the array may meet the box, it is all of the array. `repeats`: the box is in
+    degrees.
     """
     try:
-        if (part := _common(reproject(whole, to, crs), bbox)) is None:
+        if (part := _common(reproject(whole, to, crs), bbox, repeats)) is None:
             return None
         return reproject(part, crs, to)
     except FormatError:
         try:
-            return None if _common(reproject(whole, to, crs, partly=True), bbox) is None else whole
+            return None if _common(reproject(whole, to, crs, partly=True), bbox, repeats) is None else whole
         except MissingError:
             return None
 
 
-def _common(one: BBox, other: BBox) -> BBox | None:
+def _common(one: BBox, other: BBox, repeats: bool) -> BBox | None:
+    if repeats:
+        other = turns(other, one)[0]
     xmin, ymin, xmax, ymax = (*map(max, one[:2], other[:2]), *map(min, one[2:], other[2:]))
     return None if xmin > xmax or ymin > ymax else (xmin, ymin, xmax, ymax)
 

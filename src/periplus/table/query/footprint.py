@@ -15,6 +15,7 @@ from periplus.model.affine import box, reach
 
 WORLD = "EPSG:4326"
 TURN = 360.0
+TURNS = (0.0, TURN, -TURN, 2 * TURN, -2 * TURN)
 NEARLY = 1e-6
 """Pixels: an edge this near to a pixel's edge counts as equal to it."""
 
@@ -82,19 +83,22 @@ def _ground(rpc: Mapping[str, Any] | None) -> BBox | None:
     return x - abs(across), y - abs(along), x + abs(across), y + abs(along)
 
 
-def turned(bbox: BBox, whole: BBox) -> BBox:
+def turns(bbox: BBox, whole: BBox) -> tuple[BBox, ...]:
     """A box in degrees, counted as an array's own box is: that may go on beyond 180 degrees, or begin at 0.
 
-    A box around the whole globe takes in all of the array.
+    There are two where the box meets both ends of the array, as one across the antimeridian does. A box around the
+    whole globe takes in all of the array; one that does not meet it stays as it is.
     """
     xmin, ymin, xmax, ymax = bbox
     if xmax - xmin >= TURN:
-        return min(xmin, whole[0]), ymin, max(xmax, whole[2]), ymax
-    for turn in (0.0, TURN, -TURN):
-        left, right = xmin + turn, xmax + turn
-        if (left < whole[2] and right > whole[0]) or whole[0] <= left == right <= whole[2]:
-            return left, ymin, right, ymax
-    return bbox
+        return ((min(xmin, whole[0]), ymin, max(xmax, whole[2]), ymax),)
+    places = [(xmin + turn, xmax + turn) for turn in TURNS]
+    met = [
+        (left, ymin, right, ymax)
+        for left, right in places
+        if (left < whole[2] and right > whole[0]) or whole[0] <= left == right <= whole[2]
+    ]
+    return tuple(met) or (bbox,)
 
 
 def upright(bbox: Sequence[float]) -> BBox:

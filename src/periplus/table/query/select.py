@@ -17,8 +17,18 @@ from periplus.table.collection.bundles import bundled
 from periplus.table.document.columns import columns_for
 from periplus.table.parquet.buffers import numbers
 from periplus.table.parquet.schema import RowSchema, chunks_to_arrow
-from periplus.table.query.boxes import ArrayBatch, Boxes, Reproject, batches, own_boxes
-from periplus.table.query.footprint import affine, chunk_boxes, chunk_range, chunk_window, corners, meets, spatial_axes
+from periplus.table.query.boxes import ArrayBatch, Boxes, InDegrees, Reproject, batches, own_boxes
+from periplus.table.query.footprint import (
+    affine,
+    bounds,
+    chunk_boxes,
+    chunk_range,
+    chunk_window,
+    corners,
+    meets,
+    spatial_axes,
+    turns,
+)
 from periplus.table.query.times import time_coordinate, within
 
 if TYPE_CHECKING:
@@ -41,13 +51,15 @@ def select(
     time: Any = None,
     footprints: bool = False,
     reproject: Reproject | None = None,
+    in_degrees: InDegrees | None = None,
 ) -> pa.Table:
     """Rows of the arrays that are asked for (all of them, unless named), each with its source as an absolute URL.
 
     `window` gives half-open ranges of chunk positions, for every dimension or by name; `bbox` is (xmin, ymin, xmax,
     ymax) in `crs`, by default the one CRS that the arrays share; `time` is one moment (a string may name a whole day,
     month or year), a pair, or a slice. Without a time dimension the files' own times count. `footprints` adds each
-    chunk's box, in the CRS of its array. `reproject` brings a box from one CRS to another.
+    chunk's box, in the CRS of its array. `reproject` brings a box from one CRS to another;
+    `in_degrees` tells CRSs of longitudes, in which a box may cross the antimeridian.
     """
     chosen = _chosen(table, array)
     if level is not None:
@@ -55,7 +67,7 @@ def select(
     bbox = None if bbox is None else corners(bbox)
     asked: list[tuple[ArrayBatch, Boxes | None]] = [(one, None) for one in chosen]
     if bbox is not None:
-        asked = own_boxes(chosen, bbox, crs, reproject, strict=array is not None)
+        asked = own_boxes(chosen, bbox, crs, reproject, strict=array is not None, in_degrees=in_degrees)
     most = table.limits.memory_bytes // (ROW_BYTES + BOX_BYTES * footprints)
     files = None if time is None else _files_within(table, time)
     wanted = [_SelectedArray(table, *hit, window, time, files) for hit in _hits(table, asked, window, files)]
@@ -96,8 +108,11 @@ def _at_level(chosen: list[ArrayBatch], level: int) -> list[ArrayBatch]:
 
 def _hits(
     table: Table, asked: Sequence[tuple[ArrayBatch, Boxes | None]], window: Any, files: NDArray[np.bool_] | None
-) -> Iterator[tuple[Array, BBox | None]]:
-    """The arrays that may have rows, in the order of the catalog, each with the box in its own CRS."""
+) -> Iterator[tuple[Array, tuple[BBox, ...] | None]]:
+    """The arrays that may have rows, in the order of the catalog, each with the box in its own CRS.
+
+    There are two boxes where it meets both ends of an array, across the antimeridian.
+    """
     places: list[tuple[int, int, int]] = []
     for number, (batch, _) in enumerate(asked):
         if batch.groups is None or batch.rows is None:
@@ -114,8 +129,13 @@ def _hits(
         places += zip(batch.rows[there].tolist(), [number] * len(there), there.tolist(), strict=True)
     for _, number, which in sorted(places):
         batch, boxes = asked[number]
-        box: Any = None if boxes is None else tuple(boxes[:, which].tolist())
-        yield batch.array(which), box
+        array = batch.array(which)
+        if boxes is None:
+            yield array, None
+            continue
+        box: Any = tuple(boxes[:, which].tolist())
+        whole = bounds(array) if batch.degrees else None
+        yield array, (box,) if whole is None else turns(box, whole)
 
 
 def _named_window(array: Array, window: Any) -> Window | None:
@@ -134,18 +154,23 @@ class _SelectedArray:
         self,
         table: Table,
         array: Array,
-        bbox: BBox | None,
+        boxes: tuple[BBox, ...] | None,
         window: Any,
         time: Any,
         files: NDArray[np.bool_] | None,
     ) -> None:
         """`files` marks the files of the time, for arrays that have no dimension of it."""
-        self.array, self._bbox, self._files = array, bbox, files
+        self.array, self._boxes, self._files = array, boxes, files
         self.box = [(0, count) for count in array.grid]
         if (named := _named_window(array, window)) is not None:
             self.box = _common(array, self.box, named)
-        if bbox is not None:
-            self.box = _common(array, self.box, chunk_window(array, bbox))
+        found = [chunk_window(array, box) for box in boxes or ()]
+        self._windows = [one for one in found if all(low < high for low, high in one)]
+        if boxes is not None:
+            # In the order of dimensions; what is between two windows is not kept.
+            ends = [[one[axis] for one in self._windows] or [(0, 0)] for axis in range(array.ndim)]
+            spans = [(min(low for low, _ in each), max(high for _, high in each)) for each in ends]
+            self.box = _common(array, self.box, spans)
         self._steps: tuple[int, NDArray[np.bool_]] | None = None
         coordinate = None if time is None else time_coordinate(table.catalog, array)
         if time is not None and coordinate is not None:
@@ -166,10 +191,19 @@ class _SelectedArray:
         elif self._files is not None:
             fits = np.append(self._files, False)  # the last, for the -1 of inline rows
             keep &= fits[0] if refs.file is None else fits[refs.file]
-        if self._bbox is not None and _rotated(self.array):
+        if len(self._windows) > 1:
+            keep &= np.any([_inside(refs, window) for window in self._windows], axis=0)
+        if self._boxes is not None and _rotated(self.array):
             rows, columns = spatial_axes(self.array) or (0, 0)
-            keep &= meets(chunk_boxes(self.array, refs.chunk[rows], refs.chunk[columns]), self._bbox)
+            around = chunk_boxes(self.array, refs.chunk[rows], refs.chunk[columns])
+            keep &= np.any([meets(around, box) for box in self._boxes], axis=0)
         return refs if keep.all() else refs.take(keep)
+
+
+def _inside(refs: Refs, window: Window) -> NDArray[np.bool_]:
+    """Which rows are in a window of chunks."""
+    held = [(refs.chunk[axis] >= low) & (refs.chunk[axis] < high) for axis, (low, high) in enumerate(window)]
+    return np.asarray(np.all(held, axis=0))
 
 
 def _common(array: Array, one: Window, two: Window) -> list[tuple[int, int]]:
